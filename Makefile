@@ -1,0 +1,138 @@
+# nearcall: one command for each thing one does here. `make help` lists them.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+ARGS ?=
+FUZZ_SECONDS ?= 30
+SOAK_SECONDS ?= 600
+
+VENV := $(CURDIR)/.venv
+PY := $(VENV)/bin/python
+PIP := $(PY) -m pip --disable-pip-version-check -q
+STAMPS := $(VENV)/stamps
+export VIRTUAL_ENV := $(VENV)
+export PYO3_PYTHON := $(PY)
+unexport PYTHONHOME
+
+RUST_MINIMUM := $(shell sed -n 's/^rust-version = "\(.*\)".*/\1/p' Cargo.toml)
+RUST_SOURCES := Cargo.toml $(wildcard Cargo.lock) $(shell find crates -name '*.rs' -o -name Cargo.toml)
+PYTHON_CODE := python lab tests examples tools
+TYPED_CODE := python/nearcall $(wildcard lab/src/nearcall_lab lab/nearcall_lab) $(wildcard examples tests/typing)
+# The binding's own crate is tested from Python: alone it would have no interpreter to link to.
+RUST_TESTED := --workspace --exclude nearcall-python
+
+.PHONY: help setup demo test test-rust test-python lint fmt bench docs audit loom miri fuzz soak clean tools-present
+
+help:  ## list the commands
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+setup: $(STAMPS)/build $(STAMPS)/lab  ## make .venv with nearcall (release build), nearcall-lab, its peers and all tools
+
+demo: setup  ## call one typed service over every local transport, beside its peers; results in out/
+	@$(PY) -m nearcall_lab demo $(ARGS)
+
+test: test-rust test-python  ## run all tests, Rust and Python
+
+test-rust: tools-present  ## run the Rust tests
+	@cargo test -q $(RUST_TESTED)
+
+test-python: setup  ## run the Python tests (ARGS="-k name" chooses)
+	@$(PY) -m pytest $(ARGS)
+
+lint: setup  ## check format, lint rules, types, floors and the compiled module's stub
+	@$(PY) tools/check_floors.py
+	@$(VENV)/bin/ruff format --check $(wildcard $(PYTHON_CODE))
+	@$(VENV)/bin/ruff check $(wildcard $(PYTHON_CODE))
+	@$(VENV)/bin/mypy $(TYPED_CODE)
+	@$(VENV)/bin/pyright --warnings $(TYPED_CODE)
+	@$(PY) -m mypy.stubtest nearcall._core --mypy-config-file pyproject.toml
+	@cargo fmt --all --check
+	@cargo clippy -q --workspace --all-targets -- -D warnings
+	@echo "lint: all clean"
+
+fmt: setup  ## format all code and apply the safe fixes
+	@$(VENV)/bin/ruff check -q --fix-only $(wildcard $(PYTHON_CODE))
+	@$(VENV)/bin/ruff format $(wildcard $(PYTHON_CODE))
+	@cargo fmt --all
+
+bench: setup  ## measure against the targets and rewrite the README's table
+	@$(PY) -m nearcall_lab bench $(ARGS)
+
+docs: setup  ## write the reference of both languages to out/docs/
+	@mkdir -p out/docs
+	@$(VENV)/bin/pdoc -o out/docs/python nearcall
+	@RUSTDOCFLAGS="-D warnings" cargo doc -q --workspace --no-deps
+	@rm -rf out/docs/rust && cp -r target/doc out/docs/rust
+	@echo "docs: out/docs/python/index.html, out/docs/rust/"
+
+audit: tools-present  ## check licences, sources and known vulnerabilities of the Rust dependencies
+	@if ! cargo deny --version >/dev/null 2>&1; then \
+	  echo "audit: skipped, cargo-deny is missing (three minutes, once: cargo install cargo-deny --locked)"; exit 0; fi; \
+	cargo deny --locked check bans licenses sources; \
+	if cargo deny fetch db >/dev/null 2>&1; then cargo deny --locked check advisories; \
+	else echo "audit: vulnerabilities not checked, the advisory database cannot be fetched"; fi
+
+loom: tools-present  ## try the ring under every interleaving (loom)
+	@CARGO_TARGET_DIR=target/loom RUSTFLAGS="--cfg loom" cargo test -q -p nearcall-ring --release $(ARGS)
+
+miri: tools-present  ## run the ring's tests in miri, which sees undefined behaviour
+	@if cargo +nightly miri --version >/dev/null 2>&1; then \
+	  MIRIFLAGS="-Zmiri-disable-isolation" cargo +nightly miri test -q -p nearcall-ring $(ARGS); \
+	else echo "miri: skipped, the component is missing (rustup component add --toolchain nightly miri rust-src)"; fi
+
+fuzz: tools-present  ## fuzz the decoders, each for FUZZ_SECONDS (30)
+	@if ! cargo +nightly fuzz --version >/dev/null 2>&1; then \
+	  echo "fuzz: skipped, cargo-fuzz on a nightly toolchain is missing (cargo install cargo-fuzz --locked)"; \
+	else for target in $$(cargo +nightly fuzz list); do \
+	  echo "fuzz: $$target, $(FUZZ_SECONDS) s"; \
+	  cargo +nightly fuzz run "$$target" -- -max_total_time=$(FUZZ_SECONDS) -verbosity=0 -print_final_stats=1; done; fi
+
+soak: setup  ## run the long tests, SOAK_SECONDS (600) each
+	@NEARCALL_SOAK_SECONDS=$(SOAK_SECONDS) $(PY) -m pytest -m soak --timeout $$(($(SOAK_SECONDS) + 120)) $(ARGS)
+
+clean:  ## remove everything that was built, .venv included
+	@rm -rf .venv target fuzz/target out dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@find python lab tests examples tools -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+	@rm -f python/nearcall/_core*.so
+
+# What the machine has to bring. Each missing thing is said in one line.
+tools-present:
+	@command -v cargo >/dev/null || { echo "nearcall needs Rust $(RUST_MINIMUM) or newer, and there is no cargo: install it from rustup.rs" >&2; exit 1; }
+	@have=$$(rustc --version | cut -d' ' -f2); \
+	  [ "$$(printf '%s\n' "$(RUST_MINIMUM)" "$$have" | sort -V | head -1)" = "$(RUST_MINIMUM)" ] \
+	  || { echo "nearcall needs Rust $(RUST_MINIMUM) or newer, this is $$have: run rustup update" >&2; exit 1; }
+	@command -v cc >/dev/null || { echo "nearcall needs a C compiler, and there is no cc: install gcc or clang" >&2; exit 1; }
+
+# The steps of `make setup`. Each leaves a stamp and runs again only when what it was made from has changed.
+$(STAMPS)/venv: | tools-present
+	@command -v $(PYTHON) >/dev/null \
+	  || { echo "nearcall needs Python 3.10 or newer, and there is no $(PYTHON): name another with PYTHON=" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' \
+	  || { echo "nearcall needs Python 3.10 or newer, $(PYTHON) is $$($(PYTHON) --version): name another with PYTHON=" >&2; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null \
+	  || { echo "$(PYTHON) cannot make virtual environments: install its venv package (python3-venv on Debian)" >&2; exit 1; }
+	@echo "setup: .venv with $$($(PYTHON) --version)"
+	@$(PYTHON) -m venv --clear $(VENV)
+	@$(PIP) install --upgrade 'pip>=25.1'
+	@mkdir -p $(STAMPS) && touch $@
+
+$(STAMPS)/tools: pyproject.toml $(STAMPS)/venv
+	@echo "setup: tools"
+	@$(PIP) install --group dev
+	@touch $@
+
+$(STAMPS)/build: $(RUST_SOURCES) pyproject.toml $(STAMPS)/tools
+	@echo "setup: building nearcall"
+	@CARGO_TERM_QUIET=true PIP_QUIET=1 $(VENV)/bin/maturin develop -q --release
+	@touch $@
+
+# A peer without a wheel for this Python must not stop the others: the lab reports the ones it cannot import.
+$(STAMPS)/lab: lab/pyproject.toml $(STAMPS)/tools | $(STAMPS)/build
+	@echo "setup: nearcall-lab and its peers"
+	@$(PIP) install -e './lab[peers]' \
+	  || { echo "setup: not every peer can be installed here; the lab leaves those out" >&2; $(PY) tools/install_peers.py; }
+	@touch $@

@@ -1,0 +1,110 @@
+"""Check that every part of the repository knows only the parts below it (docs/adr/0001-floors.md).
+
+Usage: python tools/check_floors.py [root]
+Prints one line for each breach and ends with status 1 if there is any.
+"""
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+# From the ground up. A crate may depend on those on lower floors; neighbours on one floor do not know each other.
+FLOORS: list[set[str]] = [
+    {"ring"},
+    {"wire"},
+    {"transport"},
+    {"core"},
+    {"grpc", "sandbox"},
+    {"python"},
+]
+FLOOR_OF = {f"nearcall-{name}": floor for floor, names in enumerate(FLOORS) for name in names}
+DEPENDENCY_TABLES = ("dependencies", "dev-dependencies", "build-dependencies")
+PYTHON_CRATES = {"pyo3", "pyo3-ffi", "pyo3-build-config", "numpy", "pythonize"}
+IO_CRATES = {"libc", "mio", "nix", "rustix", "socket2", "tokio"}
+NAMES_PYO3 = re.compile(r"\bpyo3\w*::|\bextern\s+crate\s+pyo3|#\[py(class|function|methods|module)\b")
+DOES_IO = re.compile(r"\bstd::(fs|net|os|process)\b")
+LAB = "nearcall_lab"
+
+
+def dependencies(manifest: dict[str, Any]) -> Iterator[str]:
+    """Names of all packages a manifest depends on, those of tests, build scripts and single platforms included."""
+    for holder in (manifest, *manifest.get("target", {}).values()):
+        for table in DEPENDENCY_TABLES:
+            for key, value in holder.get(table, {}).items():
+                yield value.get("package", key) if isinstance(value, dict) else key
+
+
+def check_manifest(path: Path) -> Iterator[str]:
+    """Breaches in one crate's Cargo.toml."""
+    manifest = tomllib.loads(path.read_text(encoding="utf-8"))
+    name: str = manifest["package"]["name"]
+    if name != f"nearcall-{path.parent.name}":
+        yield f"the crate is named {name}; its folder asks for nearcall-{path.parent.name}"
+        return
+    if name not in FLOOR_OF:
+        yield f"{name} has no floor: enter it in FLOORS in tools/check_floors.py and in CONTRIBUTING.md"
+        return
+    if manifest.get("lints", {}).get("workspace") is not True:
+        yield f"{name} does not take the workspace's lints: add `[lints] workspace = true`"
+    for other in dependencies(manifest):
+        if other != name and FLOOR_OF.get(other, -1) >= FLOOR_OF[name]:
+            yield f"{name} depends on {other}, which is not below it"
+        if other in PYTHON_CRATES and name != "nearcall-python":
+            yield f"{name} depends on {other}: only crates/python may know Python"
+        if other in IO_CRATES and name == "nearcall-wire":
+            yield f"{name} depends on {other}: the wire format does no I/O"
+
+
+def check_rust(path: Path, crate: str) -> Iterator[str]:
+    """Breaches in one Rust source file of a crate (given by its folder's name)."""
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        code = line.split("//", 1)[0]
+        if crate != "python" and NAMES_PYO3.search(code):
+            yield f"line {number} names PyO3: only crates/python may know Python"
+        if crate == "wire" and DOES_IO.search(code):
+            yield f"line {number} does I/O: the wire format is pure functions over bytes"
+
+
+def check_python(path: Path) -> Iterator[str]:
+    """Breaches in one Python file of the runtime."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"), str(path))):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            names = [node.module or ""]
+        for name in names:
+            if name.split(".")[0] in {LAB, "tests"}:
+                yield f"line {node.lineno} imports {name}: the runtime knows neither its lab nor its tests"
+
+
+def breaches(root: Path) -> Iterator[tuple[Path, str]]:
+    """All breaches under a repository's root, with the file each is in."""
+    for manifest in sorted((root / "crates").glob("*/Cargo.toml")):
+        yield from ((manifest, text) for text in check_manifest(manifest))
+        for source in sorted(manifest.parent.rglob("*.rs")):
+            yield from ((source, text) for text in check_rust(source, manifest.parent.name))
+    for source in sorted((root / "python" / "nearcall").rglob("*.py*")):
+        if source.suffix in {".py", ".pyi"}:
+            yield from ((source, text) for text in check_python(source))
+
+
+def main() -> int:
+    """Run the check on the repository, or on the root given as the only argument."""
+    root = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).resolve().parent.parent
+    found = list(breaches(root))
+    for path, text in found:
+        print(f"{path.relative_to(root)}: {text}")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
