@@ -17,6 +17,7 @@ STAMPS := $(VENV)/stamps
 export VIRTUAL_ENV := $(VENV)
 export PYO3_PYTHON := $(PY)
 unexport PYTHONHOME
+export PATH := $(PATH):$(HOME)/.cargo/bin
 
 RUST_MINIMUM := $(shell sed -n 's/^rust-version = "\(.*\)".*/\1/p' Cargo.toml)
 RUST_SOURCES := Cargo.toml $(wildcard Cargo.lock) $(shell find crates -name '*.rs' -o -name Cargo.toml)
