@@ -61,8 +61,9 @@ fmt: setup  ## format all code and apply the safe fixes
 	@$(VENV)/bin/ruff format $(wildcard $(PYTHON_CODE))
 	@cargo fmt --all
 
-bench: setup  ## measure against the targets and rewrite the README's table
-	@$(PY) -m nearcall_lab bench $(ARGS)
+bench: setup  ## measure nearcall against its targets, beside the ring alone; results in out/
+	@cargo build -q --release -p nearcall-ring --example ring_floor
+	@$(PY) -m nearcall_lab runtime --floor-binary target/release/examples/ring_floor $(ARGS)
 
 docs: setup  ## write the reference of both languages to out/docs/
 	@mkdir -p out/docs
