@@ -202,7 +202,7 @@ def method_mismatch(
         written = f"client's {name}({parameter.name}: {parameter.type})"
         if known is None:
             return f"{written} but the server's has no parameter '{parameter.name}': it is {server.signature}"
-        if problem := _value_mismatch(parameter, client_types, known, server_types):
+        if (problem := _value_mismatch(parameter, client_types, known, server_types)) is not None:
             return f"{written} but the server's has {known.name}: {known.type}{problem}"
         if known.required and not parameter.required:
             return f"client's {name} has a default for '{parameter.name}' but the server's requires it"
@@ -213,9 +213,10 @@ def method_mismatch(
                 f"{parameter.name}: {parameter.type}"
             )
     ours, theirs = client.stream, server.stream
-    if ours and theirs and (problem := _value_mismatch(ours, client_types, theirs, server_types)):
+    if ours and theirs and (problem := _value_mismatch(ours, client_types, theirs, server_types)) is not None:
         return f"client's {name} streams {ours.name}: {ours.type} but the server's expects {theirs.type}{problem}"
-    if problem := _value_mismatch(server.returns, server_types, client.returns, client_types, reply=True):
+    problem = _value_mismatch(server.returns, server_types, client.returns, client_types, reply=True)
+    if problem is not None:
         verb = "streams" if client.kind in (SERVER_STREAM, BIDI_STREAM) else "returns"
         return f"client's {name} {verb} {client.returns.type} but the server's {verb} {server.returns.type}{problem}"
     return None
@@ -338,17 +339,14 @@ def _value_mismatch(
     *,
     reply: bool = False,
 ) -> str | None:
-    """Why values described as ``ours`` are not accepted as ``theirs``: a detail to add to both types' names, or ``""``.
-
-    Truthiness aside, ``None`` means that they are accepted.
-    """
+    """``None`` if values described as ``ours`` are accepted as ``theirs``; else what to add to both types' names."""
     if _wire_form(ours.form) != _wire_form(theirs.form):
-        return " (one is a bare buffer and the other is not)" if BUFFER_FORMS & {ours.form, theirs.form} else " "
+        return " (one is a bare buffer and the other is not)" if BUFFER_FORMS & {ours.form, theirs.form} else ""
     problem = find_mismatch(ours.schema, our_types, theirs.schema, their_types)
     if problem is None:
         return None
     if not problem.path:
-        return " "
+        return ""
     here, there = (problem.expected, problem.sent) if reply else (problem.sent, problem.expected)
     return f" ({problem.path.lstrip('.')}: {here} here, {there} there)"
 

@@ -68,7 +68,10 @@ def read_method(
     borrowed = {} if interface is None else {parameter.name: parameter for parameter in interface.parameters}
     for parameter in written[1:]:
         if parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
-            raise TypeError(f"{where}: parameter '{parameter}' cannot be served; list the parameters one by one")
+            stars = "*" if parameter.kind is inspect.Parameter.VAR_POSITIONAL else "**"
+            raise TypeError(
+                f"{where}: parameter '{stars}{parameter.name}' cannot be served; list the parameters one by one"
+            )
         if interface is not None and parameter.name not in borrowed:
             if parameter.default is inspect.Parameter.empty:
                 raise TypeError(
@@ -231,7 +234,8 @@ def _check_order(where: str, method: ReadMethod, interface: ReadMethod, written:
     by_position = [parameter.name for parameter in method.parameters if parameter.kind in POSITIONAL_KINDS]
     if names != wanted or leading[: len(by_position)] != by_position:
         raise TypeError(
-            f"{where}: its parameters ({', '.join(names)}) differ from the interface {interface.full_name}"
+            f"{where}: its parameters ({', '.join(parameter.name for parameter in written)}) "
+            f"differ from the interface {interface.full_name}"
             f"({', '.join(wanted)}); give it the same ones in the same order"
         )
 
