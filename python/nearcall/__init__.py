@@ -1,0 +1,1 @@
+"""Typed RPC for Python on a Rust core."""

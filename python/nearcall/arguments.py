@@ -1,0 +1,110 @@
+"""The plan of a method's arguments, made from its parameters."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from inspect import Parameter as Inspected
+from typing import Any, NamedTuple
+
+import msgspec
+
+from .binding import Binder
+from .codec import explain, msgpack
+from .errors import InvalidArgument
+from .plan import BUFFER_FORMS, CODED, NOTHING, PARTS, ArgumentsPlan, Parameter
+from .values import Crossing, problem_finder
+
+__all__ = ["Argument", "arguments_plan"]
+
+
+class Argument(NamedTuple):
+    """One parameter with its type worked out."""
+
+    name: str
+    crossing: Crossing
+    by_position: bool
+    required: bool
+    default: Any = Inspected.empty
+    """What the handler's signature says; ``empty`` if there is no default, or only the server knows it."""
+
+    @property
+    def form(self) -> str:
+        """The form on the wire: a bare buffer, or a member of the coded group."""
+        return self.crossing.form if self.crossing.form in BUFFER_FORMS else CODED
+
+
+def arguments_plan(method: str, arguments: Sequence[Argument], binder: Binder) -> ArgumentsPlan:
+    """The plan of all parameters but the streaming one.
+
+    Args:
+        method: The method's full name.
+        arguments: The parameters in order.
+        binder: Binds calls of the method.
+    """
+    coded = [argument for argument in arguments if argument.form == CODED]
+    names = tuple(argument.name for argument in coded)
+    annotation: Any = tuple[tuple(argument.crossing.annotation for argument in coded)]  # type: ignore[misc]
+    parts = any(argument.crossing.form == PARTS for argument in coded)
+    encode: Callable[[Any], Any] = msgpack.encode_parts if parts else msgpack.encode
+    return ArgumentsPlan(
+        names=tuple(argument.name for argument in arguments),
+        forms=tuple(argument.form for argument in arguments),
+        positional=sum(argument.by_position for argument in arguments),
+        parts=parts,
+        encode=encode,
+        decode=msgpack.parts_decoder(annotation) if parts else msgpack.coded_decoder(annotation),
+        accepts=tuple(argument.crossing.outer.accepts for argument in arguments),
+        check_at=_checker(method, arguments),
+        bind=binder.bind,
+        encode_named=msgpack.encode_parts,
+        decode_named=_named_decoder(arguments),
+        encode_error=lambda error, values: explain.explain_encode_error(method, names, error, values),
+        decode_error=lambda error: explain.explain_decode_error(method, names, error),
+        parameters=tuple(
+            Parameter(
+                name=argument.name,
+                type_name=argument.crossing.type_name,
+                form=argument.crossing.form if argument.crossing.form != NOTHING else CODED,
+                required=argument.required,
+                schema=argument.crossing.schema,
+            )
+            for argument in arguments
+        ),
+    )
+
+
+def _checker(method: str, arguments: Sequence[Argument]) -> Callable[[int, Any], None]:
+    finders = [(argument.name, problem_finder(argument.crossing)) for argument in arguments]
+
+    def check_at(index: int, value: Any) -> None:
+        name, find_problem = finders[index]
+        if find_problem is not None and (problem := find_problem(value)):
+            raise InvalidArgument(f"{method}(): argument '{name}' {problem}")
+
+    return check_at
+
+
+def _named_decoder(arguments: Sequence[Argument]) -> Callable[..., tuple[Any, ...]]:
+    """A decoder from a map to the tuple of all parameters, which knows their defaults."""
+
+    # Most methods are never called by name, so the decoder is made when first needed.
+    @functools.cache
+    def decoder() -> Callable[..., Any]:
+        fields: list[Any] = []
+        for number, argument in enumerate(arguments):
+            # A factory, because the handler shall get the very object that its signature holds, as in Python.
+            default: Any = {} if argument.required else {"default_factory": functools.partial(_same, argument.default)}
+            field = msgspec.field(name=argument.name, **default)
+            fields.append((f"p{number}", argument.crossing.annotation, field))
+        shape = msgspec.defstruct("Arguments", fields, kw_only=True, forbid_unknown_fields=True)
+        return msgpack.parts_decoder(shape)
+
+    def decode_named(body: Any, buffers: list[memoryview]) -> tuple[Any, ...]:
+        return msgspec.structs.astuple(decoder()(body, buffers))
+
+    return decode_named
+
+
+def _same(value: Any) -> Any:
+    return value

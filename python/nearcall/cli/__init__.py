@@ -1,0 +1,82 @@
+"""The ``nearcall`` command: serve a class, look at a server, call its methods, measure its distance.
+
+argparse does the parsing: it is part of Python, so the library gains no dependency from its command.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from ..errors import RpcError
+
+__all__ = ["UsageError", "main"]
+
+FAILED = 1
+"""Exit status: the call failed, or nobody answered."""
+WRONG_USAGE = 2
+"""Exit status: the command line does not make sense."""
+INTERRUPTED = 130
+"""Exit status after Ctrl-C, as shells have it."""
+
+
+class UsageError(Exception):
+    """A mistake on the command line; the message is one line that says what to do."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command.
+
+    Args:
+        argv: The arguments without the program's name; those of the process if not given.
+
+    Returns:
+        The exit status: 0 for success, 1 for a failed call, 2 for wrong usage, 130 after Ctrl-C.
+    """
+    options = _parser().parse_args(argv)
+    try:
+        return int(options.run(options) or 0)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader of our output, such as head, has gone. Python must not try to flush to it again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    except (UsageError, RpcError, OSError, TypeError, ValueError) as error:
+        if options.debug:
+            raise
+        print("nearcall: " + " ".join(_message(error).split()), file=sys.stderr)
+        return WRONG_USAGE if isinstance(error, UsageError) else FAILED
+
+
+def _message(error: Exception) -> str:
+    if isinstance(error, RpcError):
+        details = "" if error.details is None else f" (details: {error.details!r})"
+        return f"{error.code.name}: {error.message}{details}"
+    return str(error) or type(error).__name__
+
+
+def _parser() -> argparse.ArgumentParser:
+    from . import call, listing, ping, serve
+
+    parser = argparse.ArgumentParser(
+        prog="nearcall",
+        description="Typed calls between processes: serve a Python class, or call one that is served.",
+    )
+    parser.add_argument("--version", action="version", version=f"nearcall {_version()}")
+    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for module in (serve, listing, call, ping):
+        module.add_to(commands)
+    return parser
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("nearcall")
+    except PackageNotFoundError:
+        return "(not installed)"

@@ -1,0 +1,142 @@
+"""``nearcall call URL Service.method '{"a": 1}'``"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+from collections.abc import Iterable, Iterator
+from typing import Any, cast
+
+import msgspec
+
+import nearcall
+
+from ..description import MethodInfo, ServiceInfo, StreamInfo
+from ..plan import BIDI_STREAM, NOTHING, ONEWAY, SERVER_STREAM
+from . import UsageError
+from .remote import connected, find_method, remote_method
+from .values import from_json, is_dict, is_list, to_json
+
+__all__ = ["add_to", "run"]
+
+
+def add_to(commands: Any) -> None:
+    """Adds the command to the parser."""
+    parser = commands.add_parser(
+        "call",
+        help="call a method and print its result as JSON",
+        description="Call a method and print its result as JSON; the items of a stream one per line.",
+        epilog=(
+            'example: nearcall call shm://calc Calculator.add \'{"a": 1, "b": 2}\'. A stream to the server is read '
+            "from standard input, one JSON value per line, unless it is among the arguments as a list. Bytes are "
+            'written as a string, or as {"base64": "..."}.'
+        ),
+    )
+    parser.add_argument("url", metavar="URL", help="where the server is")
+    parser.add_argument("method", metavar="SERVICE.METHOD", help="what to call")
+    parser.add_argument(
+        "arguments", nargs="?", default="{}", metavar="JSON", help="an object of arguments by name, or an array"
+    )
+    parser.add_argument("-t", "--timeout", type=float, metavar="S", help="give up after so many seconds")
+    parser.add_argument("--raw", action="store_true", help="write bytes as they are, not as JSON")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Calls the method and prints what comes back."""
+    arguments = read_arguments(options.arguments)
+    if options.timeout is not None and options.timeout <= 0:
+        raise UsageError(f"--timeout {options.timeout}: it must be more than 0 seconds")
+    with connected(options.url) as (client, description):
+        service, method = find_method(description, options.method)
+        args, kwargs = _convert(arguments, service, method)
+        function = remote_method(client, service, method)
+        limit: Any = contextlib.nullcontext()
+        if options.timeout is not None:
+            limit = cast(Any, nearcall).timeout(options.timeout)
+        with limit:
+            result = function(*args, **kwargs)
+            if method.kind in (SERVER_STREAM, BIDI_STREAM):
+                for item in result:
+                    _print(item, raw=options.raw)
+            elif method.kind != ONEWAY and method.returns.form != NOTHING:
+                _print(result, raw=options.raw)
+
+
+def read_arguments(text: str) -> dict[str, Any] | list[Any]:
+    """The arguments as written: by name or by position.
+
+    Raises:
+        UsageError: the text is not JSON, or neither an object nor an array.
+    """
+    try:
+        value: Any = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeError) as error:
+        raise UsageError(f"the arguments are not JSON ({error}): write them like '{{\"a\": 1}}' or '[1]'") from None
+    if is_dict(value) or is_list(value):
+        return value
+    raise UsageError(f"the arguments are neither an object nor an array: write [{text}] for a single argument")
+
+
+def _convert(
+    arguments: dict[str, Any] | list[Any], service: ServiceInfo, method: MethodInfo
+) -> tuple[list[Any], dict[str, Any]]:
+    """The arguments as Python values. What is missing or too much is for the call itself to complain about."""
+    schemas = {parameter.name: parameter.schema for parameter in method.parameters}
+    order = [parameter.name for parameter in method.parameters]
+    stream = method.stream
+    if isinstance(arguments, list):
+        if stream is not None and len(arguments) < len(order) + 1:
+            arguments.insert(stream.position, None)
+        if stream is not None:
+            order.insert(stream.position, stream.name)
+        names: Iterable[str | None] = [*order, *([None] * len(arguments))]
+        given = list(zip(names, arguments))
+    else:
+        given = [(name, value) for name, value in arguments.items()]
+        if stream is not None and stream.name not in arguments:
+            given.append((stream.name, None))
+    values: list[Any] = []
+    for name, value in given:
+        if stream is not None and name == stream.name:
+            values.append(_stream(stream, value, service))
+        else:
+            try:
+                values.append(from_json(value, schemas.get(name or "", "any"), service.types))
+            except ValueError as error:
+                raise UsageError(f"argument '{name}': {error}") from None
+    if isinstance(arguments, list):
+        return values, {}
+    positional_only = [parameter.name for parameter in method.parameters if not parameter.by_name]
+    if stream is not None and not stream.by_name:
+        positional_only.insert(stream.position, stream.name)
+    by_name = {cast(str, name): value for (name, _), value in zip(given, values)}
+    leading = [by_name.pop(name) for name in positional_only if name in by_name]
+    return leading, by_name
+
+
+def _stream(stream: StreamInfo, value: Any, service: ServiceInfo) -> Iterator[Any]:
+    if value is None:
+        return _from_stdin(stream, service)
+    if not is_list(value):
+        raise UsageError(f"argument '{stream.name}' is a stream: write a list, or leave it out to read standard input")
+    return iter([from_json(item, stream.schema, service.types) for item in value])
+
+
+def _from_stdin(stream: StreamInfo, service: ServiceInfo) -> Iterator[Any]:
+    for number, line in enumerate(sys.stdin, 1):
+        if not line.strip():
+            continue
+        try:
+            yield from_json(msgspec.json.decode(line), stream.schema, service.types)
+        except (msgspec.DecodeError, ValueError) as error:
+            raise UsageError(f"standard input, line {number}: {error}") from None
+
+
+def _print(value: Any, *, raw: bool) -> None:
+    if raw and isinstance(value, (bytes, bytearray, memoryview)):
+        sys.stdout.buffer.write(cast(Any, value))
+        sys.stdout.buffer.flush()
+        return
+    print(to_json(value).decode(), flush=True)

@@ -1,0 +1,47 @@
+"""What the commands need of a connection: connecting without a class, and finding a method by its name."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any, cast
+
+import nearcall
+
+from ..description import Description, MethodInfo, ServiceInfo, read_description
+from . import UsageError
+
+__all__ = ["connected", "find_method", "remote_method"]
+
+
+@contextmanager
+def connected(url: str) -> Generator[tuple[Any, Description], None, None]:
+    """A dynamic client and the description of the server it is connected to; closed at the end."""
+    client = cast(Any, nearcall).connect(url)
+    with client:
+        yield client, read_description(client.description)
+
+
+def find_method(description: Description, name: str) -> tuple[ServiceInfo, MethodInfo]:
+    """The method called ``Service.method``, or just ``method`` if only one service has it.
+
+    Raises:
+        UsageError: there is none, or more than one.
+    """
+    methods = {f"{service.name}.{method.name}": (service, method) for _, service, method in description.numbered()}
+    found = [full for full in methods if full == name or full.rpartition(".")[2] == name]
+    if name in methods:
+        found = [name]
+    if len(found) == 1:
+        return methods[found[0]]
+    if found:
+        raise UsageError(f"several services have a method '{name}': write one of {', '.join(found)}")
+    close = difflib.get_close_matches(name, methods, n=1)
+    hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(methods) or 'none'}"
+    raise UsageError(f"the server has no method '{name}': {hint}")
+
+
+def remote_method(client: Any, service: ServiceInfo, method: MethodInfo) -> Any:
+    """The callable that calls a method of a dynamic client."""
+    return getattr(getattr(client.service, service.name), method.name)

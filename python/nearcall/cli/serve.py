@@ -1,0 +1,95 @@
+"""``nearcall serve module:Class URL...``"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import inspect
+import sys
+from typing import Any, cast
+
+import nearcall
+
+from ..service import is_service
+from . import UsageError
+
+__all__ = ["add_to", "load", "run"]
+
+
+def add_to(commands: Any) -> None:
+    """Adds the command to the parser."""
+    parser = commands.add_parser(
+        "serve",
+        help="serve a class at one or more URLs",
+        description="Serve a class at one or more URLs until interrupted.",
+        epilog="example: nearcall serve calculator:Calculator shm://calc tcp://127.0.0.1:7000",
+    )
+    parser.add_argument(
+        "what",
+        nargs="+",
+        metavar="MODULE:CLASS | URL",
+        help="the classes to serve (or objects, or functions that make them), then the URLs to serve them at",
+    )
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Serves until interrupted."""
+    urls = [item for item in options.what if "://" in item or item == "stdio:"]
+    targets = [item for item in options.what if item not in urls]
+    if not targets:
+        raise UsageError("what is to be served? write MODULE:CLASS before the URLs")
+    if not urls:
+        raise UsageError("where is it to be served? write a URL such as shm://name or tcp://127.0.0.1:7000")
+    services = [load(target) for target in targets]
+    for url in urls:
+        if url != "stdio:":
+            print(f"serving {', '.join(targets)} at {url}", file=sys.stderr)
+    cast(Any, nearcall).serve(*services, *urls)
+
+
+def load(target: str) -> object:
+    """The object that ``module:name`` stands for; a class is instantiated, a function called.
+
+    Raises:
+        UsageError: the module cannot be imported, has no such name, or the name is no service.
+    """
+    module_name, colon, name = target.partition(":")
+    if not (colon and module_name and name):
+        raise UsageError(f"'{target}' is not MODULE:CLASS, for example calculator:Calculator")
+    if "" not in sys.path:
+        sys.path.insert(0, "")  # the command finds modules where it is started, as python -m does
+    try:
+        found: Any = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (module_name + ".").startswith(error.name + "."):
+            raise UsageError(f"there is no module '{error.name}' here: check the name and the directory") from None
+        raise UsageError(f"module '{module_name}' imports '{error.name}', which is not installed") from None
+    except Exception as error:
+        raise UsageError(f"module '{module_name}' cannot be imported: {type(error).__name__}: {error}") from error
+    for part in name.split("."):
+        try:
+            found = getattr(found, part)
+        except AttributeError:
+            raise UsageError(f"module '{module_name}' has no '{name}'") from None
+    if inspect.isclass(found) or inspect.isfunction(found):
+        found = _make(target, found)
+    served: object = found
+    if not is_service(type(served)):
+        raise UsageError(f"{target} is not a service: decorate its class with @nearcall.service")
+    return served
+
+
+def _make(target: str, factory: Any) -> Any:
+    try:
+        inspect.signature(factory).bind()
+    except TypeError as error:
+        raise UsageError(
+            f"{target} cannot be called without arguments ({error}): name a function that makes the object instead"
+        ) from None
+    except ValueError:
+        pass  # a class written in C has no signature to look at
+    try:
+        return factory()
+    except Exception as error:
+        raise UsageError(f"{target}() failed: {type(error).__name__}: {error}") from error

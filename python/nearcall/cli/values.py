@@ -1,0 +1,145 @@
+"""Values on the command line: JSON in, JSON out, with room for what JSON lacks.
+
+Bytes are written as a string, which stands for its UTF-8 encoding, or as ``{"base64": "..."}``; arrays as nested
+lists; the keys of a dict as strings. Times, UUIDs and decimals are strings, which the server reads by itself.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeGuard, cast
+
+import msgspec
+
+__all__ = ["from_json", "is_dict", "is_list", "to_json"]
+
+
+def is_list(value: Any) -> TypeGuard[list[Any]]:
+    """Whether a JSON value is an array."""
+    return isinstance(value, list)
+
+
+def is_dict(value: Any) -> TypeGuard[dict[str, Any]]:
+    """Whether a JSON value is an object."""
+    return isinstance(value, dict)
+
+
+def from_json(value: Any, schema: Any, types: Mapping[str, Any]) -> Any:
+    """What to send for a JSON value, given the schema of what the server expects.
+
+    A value that does not fit the schema is passed as it is: the server's own message is the better one.
+
+    Raises:
+        ValueError: a base64 text is malformed.
+    """
+    if schema == "bytes":
+        return _to_bytes(value)
+    if not is_dict(schema):
+        return value
+    (kind, inner), *_ = schema.items()
+    if kind == "array":
+        return _to_array(value, inner)
+    if kind == "union":
+        return _to_union(value, inner, types)
+    if kind == "ref":
+        return _to_fields(value, types.get(inner) or {}, types)
+    if kind in ("list", "set") and is_list(value):
+        return [from_json(item, inner, types) for item in value]
+    if kind == "tuple" and is_list(value):
+        items = value
+        return [from_json(item, part, types) for item, part in zip(items, inner)] + items[len(inner) :]
+    if kind == "dict" and is_dict(value):
+        pairs = value.items()
+        return {_to_key(key, inner[0]): from_json(item, inner[1], types) for key, item in pairs}
+    return value
+
+
+def to_json(value: Any) -> bytes:
+    """A value that arrived as one line of JSON."""
+    return msgspec.json.encode(_plain(value))
+
+
+def _to_bytes(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode()
+    if is_dict(value):
+        given = value
+        if given.keys() == {"base64"} and isinstance(given["base64"], str):
+            try:
+                return base64.b64decode(given["base64"], validate=True)
+            except binascii.Error as error:
+                raise ValueError(f"malformed base64: {error}") from None
+    return value
+
+
+def _to_array(value: Any, dtype: str | None) -> Any:
+    if not (is_list(value) or type(value) in (int, float)):
+        return value
+    try:
+        import numpy as np
+    except ImportError:
+        raise ValueError("the method takes a numpy array, and numpy is not installed here: pip install numpy") from None
+    try:
+        return np.array(cast(Any, value), dtype=dtype)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"not an array of {dtype or 'numbers'}: {error}") from None
+
+
+def _to_union(value: Any, members: list[Any], types: Mapping[str, Any]) -> Any:
+    if isinstance(value, str):
+        return value.encode() if "bytes" in members and "str" not in members else value
+    if value is None and "none" in members:
+        return None
+    structured = [member for member in members if is_dict(member) or member == "bytes"]
+    # Which of several it is meant to be cannot be told from here; then it is sent as it is.
+    return from_json(value, structured[0], types) if len(structured) == 1 else value
+
+
+def _to_fields(value: Any, described: Mapping[str, Any], types: Mapping[str, Any]) -> Any:
+    fields: list[Any] = described.get("fields") or []
+    if is_dict(value):
+        given = value
+        known = {field["name"]: field["type"] for field in fields}
+        if described.get("layout") == "array":
+            present = [field["name"] for field in fields if field["name"] in given]
+            return [from_json(given[name], known[name], types) for name in present]
+        return {name: from_json(item, known.get(name, "any"), types) for name, item in given.items()}
+    if is_list(value) and described.get("layout") == "array":
+        items = value
+        return [from_json(item, field["type"], types) for item, field in zip(items, fields)] + items[len(fields) :]
+    return value
+
+
+def _to_key(key: str, schema: Any) -> Any:
+    if schema in ("int", "float"):
+        try:
+            return int(key) if schema == "int" else float(key)
+        except ValueError:
+            return key
+    return _to_bytes(key) if schema == "bytes" else key
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        data = bytes(cast(Any, value))
+        try:
+            return data.decode()
+        except UnicodeDecodeError:
+            return {"base64": base64.b64encode(data).decode()}
+    if is_dict(value):
+        pairs: Iterable[tuple[Any, Any]] = value.items()
+        return {_key(key): _plain(item) for key, item in pairs}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [_plain(item) for item in cast(Any, value)]
+    if type(value) is float and not math.isfinite(value):
+        return str(value)
+    to_list = getattr(value, "tolist", None)  # a numpy array or scalar
+    return value if to_list is None else _plain(to_list())
+
+
+def _key(key: Any) -> str:
+    text = _plain(key)
+    return text if isinstance(text, str) else msgspec.json.encode(text).decode()

@@ -1,0 +1,1 @@
+"""How values become bytes: msgpack through msgspec, raw buffers and numpy arrays out of band."""

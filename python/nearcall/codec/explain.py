@@ -1,0 +1,116 @@
+"""One-line errors for what the encoder and the decoder refuse."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from ..errors import InvalidArgument, RpcError
+from .msgpack import encode_parts
+
+__all__ = ["explain_decode_error", "explain_encode_error", "explain_value_decode_error", "explain_value_encode_error"]
+
+_PATH = re.compile(r" - at `(?:key in )?\$(?P<path>.*)`$")
+_INDEX = re.compile(r"^\[(\d+)\](.*)$")
+_FIELD = re.compile(r"^\.([^.\[]+)(.*)$")
+_WRONG_COUNT = re.compile(r"^Expected `array` of (?:at least )?length (\d+)(?: to \d+)?, got (\d+)$")
+_MISSING = re.compile(r"^Object missing required field `(.+)`$")
+_UNKNOWN = re.compile(r"^Object contains unknown field `(.+)`$")
+
+
+def explain_decode_error(method: str, names: Sequence[str], error: BaseException) -> InvalidArgument:
+    """The error to report when the arguments of a call could not be decoded.
+
+    Args:
+        method: The method's full name.
+        names: The parameters in the coded group, in order.
+        error: What the decoder raised.
+    """
+    message, path = _split(error)
+    if not isinstance(error, msgspec.ValidationError):
+        return InvalidArgument(f"{method}(): the arguments cannot be decoded: {message}")
+    if path == "":
+        if found := _WRONG_COUNT.match(str(error)):
+            return InvalidArgument(f"{method}(): expected {found[1]} encoded arguments, got {found[2]}")
+        if found := _MISSING.match(str(error).split(" - at")[0]):
+            return InvalidArgument(f"{method}(): argument '{found[1]}' is missing")
+        if found := _UNKNOWN.match(str(error).split(" - at")[0]):
+            return InvalidArgument(f"{method}(): unexpected argument '{found[1]}'")
+        return InvalidArgument(f"{method}(): the arguments cannot be decoded: {message}")
+    name, rest = path, ""
+    if (found := _INDEX.match(path)) and int(found[1]) < len(names):
+        name, rest = names[int(found[1])], found[2]
+    elif found := _FIELD.match(path):
+        name, rest = found[1], found[2]
+    where = f"argument '{name}' at {rest}" if rest else f"argument '{name}'"
+    return InvalidArgument(f"{method}(): {where}: {message}")
+
+
+def explain_encode_error(
+    method: str, names: Sequence[str], error: BaseException, values: tuple[Any, ...] | dict[str, Any]
+) -> RpcError:
+    """The error to report when the arguments of a call could not be encoded: names the argument at fault.
+
+    Args:
+        method: The method's full name.
+        names: The parameters in the coded group, in order.
+        error: What the encoder raised.
+        values: What was to be encoded: the tuple, or a dict by name.
+    """
+    by_name = values if isinstance(values, dict) else dict(zip(names, values))
+    for name, value in by_name.items():
+        try:
+            encode_parts(value)
+        except Exception as problem:
+            return InvalidArgument(f"{method}(): argument '{name}' cannot be sent: {reason(problem)}")
+    return InvalidArgument(f"{method}(): the arguments cannot be sent: {reason(error)}")
+
+
+def explain_value_encode_error(what: str, failure: type[RpcError]) -> Callable[[BaseException], RpcError]:
+    """Makes the ``encode_error`` of a value's plan."""
+    return lambda error: failure(f"{what} cannot be sent: {reason(error)}")
+
+
+def explain_value_decode_error(
+    what: str, type_name: str, failure: type[RpcError]
+) -> Callable[[BaseException], RpcError]:
+    """Makes the ``decode_error`` of a value's plan."""
+
+    def explain(error: BaseException) -> RpcError:
+        message, path = _split(error)
+        where = f" at {path}" if path else ""
+        return failure(f"{what} must be {type_name}{where}: {message}")
+
+    return explain
+
+
+def reason(error: BaseException) -> str:
+    """Why something could not be encoded or decoded, in one line."""
+    if isinstance(error, OverflowError):
+        return "an int beyond 64 bits; send it as str or Decimal"
+    if isinstance(error, RecursionError):
+        return "the value is nested too deeply, or holds itself"
+    if isinstance(error, UnicodeEncodeError):
+        return "a str holds a lone surrogate, which UTF-8 cannot carry"
+    if isinstance(error, UnicodeDecodeError):
+        return "a str is not valid UTF-8"
+    if isinstance(error, BufferError):
+        return "a buffer is not C-contiguous; copy it first"
+    text = " ".join(str(error).replace("`null`", "None").replace("`", "").split())
+    return text or type(error).__name__
+
+
+def _split(error: BaseException) -> tuple[str, str]:
+    """An error's message in lower case, and the path in it, if any."""
+    path = ""
+    if found := _PATH.search(str(error)):
+        path = found["path"]
+    message = reason(error)
+    if path:
+        message = message.rpartition(" - at ")[0]
+    if isinstance(error, msgspec.MsgspecError) and not message.startswith("MessagePack"):
+        message = message[:1].lower() + message[1:]
+    return message, path

@@ -1,0 +1,83 @@
+"""Whether and how a type can be encoded, found by walking msgspec's own description of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, cast
+
+import msgspec
+from msgspec import inspect as shapes
+
+from ..hints import type_name
+from .arrays import is_array_type
+
+__all__ = ["UnsupportedTypeError", "holds_arrays", "inspect_type"]
+
+
+class UnsupportedTypeError(TypeError):
+    """An annotation that cannot be encoded; the message says why and what to do."""
+
+
+def inspect_type(annotation: Any) -> shapes.Type:
+    """msgspec's description of a type, after making sure that every part of it can be encoded.
+
+    Raises:
+        UnsupportedTypeError: some part of the type cannot be encoded.
+        NameError: the type refers to a name that does not exist (yet).
+    """
+    try:
+        shape = shapes.type_info(annotation)
+        msgspec.msgpack.Decoder(annotation)
+    except NameError:
+        raise
+    except Exception as problem:
+        raise UnsupportedTypeError(_one_line(problem)) from None
+    for node in walk(shape):
+        if isinstance(node, shapes.CustomType) and not is_array_type(_class_of(node)):
+            raise UnsupportedTypeError(_advice(node.cls))
+    return shape
+
+
+def holds_arrays(shape: shapes.Type) -> bool:
+    """Whether values of the type may hold numpy arrays: it names them, or it says ``Any`` somewhere."""
+    return any(isinstance(node, (shapes.CustomType, shapes.AnyType)) for node in walk(shape))
+
+
+def walk(shape: shapes.Type) -> Iterator[shapes.Type]:
+    """Every type within a type, itself first, each once."""
+    seen: set[int] = set()
+    waiting: list[Any] = [shape]
+    while waiting:
+        node = waiting.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if isinstance(node, shapes.Type):
+            yield node
+        # Types and their fields are Structs that hold each other directly or in tuples.
+        if isinstance(node, (shapes.Type, shapes.Field)):
+            for name in node.__struct_fields__:
+                if name not in ("default", "default_factory", "cls", "values"):
+                    waiting.append(getattr(node, name))
+        elif isinstance(node, tuple):
+            waiting.extend(cast(Any, node))
+
+
+def _class_of(node: shapes.CustomType) -> Any:
+    return getattr(node.cls, "__origin__", node.cls)
+
+
+def _one_line(problem: Exception) -> str:
+    return " ".join(str(problem).replace("`", "").split()) or type(problem).__name__
+
+
+def _advice(cls: Any) -> str:
+    name = type_name(cls)
+    module = getattr(cls, "__module__", "")
+    if module == "collections.abc" and name.startswith(("Iter", "Async", "Gener")):
+        return f"{name} cannot be inside another type: a stream is a whole parameter or the whole result"
+    if cls is object:
+        return "object cannot be encoded; write Any for a value of any type"
+    if module == "numpy" or module.startswith("numpy."):
+        return f"numpy's {name} cannot be an annotation; write int, float, bool or str (its values may still be passed)"
+    return f"{name} cannot be encoded; make it a dataclass, a msgspec.Struct, a TypedDict or a NamedTuple"

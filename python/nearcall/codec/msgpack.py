@@ -1,0 +1,185 @@
+"""msgpack through msgspec: the encoder that everything shares, and decoders made for a type.
+
+Wherever a type holds no arrays, the functions handed out are msgspec's own bound methods, so that a call spends no
+time in Python here. A type that may hold numpy arrays has the form ``parts``: see :func:`parts_encoder`.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import datetime
+import decimal
+import numbers
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any, cast
+
+import msgspec
+
+from ..hints import describe_value
+from .arrays import array_header, dtype_of_annotation, is_array_type, read_array, wrong_dtype
+
+__all__ = ["ARRAY", "BUFFER", "coded_decoder", "encode", "encode_parts", "encode_with_arrays", "parts_decoder"]
+
+BUFFER = 1
+"""msgpack extension: a raw buffer that travels beside the message; the data is its index in msgpack."""
+ARRAY = 2
+"""msgpack extension: a numpy array; the data is [dtype, shape, order, index of its buffer] in msgpack."""
+
+
+class _HasArraysError(Exception):
+    """Raised inside the plain encoder on meeting an array, to start again with buffers."""
+
+
+def _convert(value: Any) -> Any:
+    """What to send for an object that msgspec does not know: its plain equivalent, if it has one."""
+    # Subclasses of the plain types, among them numpy.float64.
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, bytes):
+        return bytes(value)
+    if (numpy := sys.modules.get("numpy")) is not None and isinstance(value, numpy.generic):
+        item = value.item()
+        if not isinstance(item, numpy.generic):  # float128 has no equivalent
+            return item
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    if isinstance(value, decimal.Decimal):
+        return decimal.Decimal(value)
+    if isinstance(value, numbers.Real):
+        return float(value)
+    if isinstance(value, (datetime.datetime, datetime.date, datetime.time, datetime.timedelta)):
+        return _plain_time(value)
+    if isinstance(value, collections.abc.Mapping):
+        return dict(cast(Any, value))
+    if isinstance(value, (collections.abc.Sequence, collections.abc.Set)):
+        return list(cast(Any, value))
+    raise TypeError(
+        f"{describe_value(value)} is not a type that can be encoded; use a dataclass, a msgspec.Struct or plain data"
+    )
+
+
+def _plain_time(value: Any) -> Any:
+    if isinstance(value, datetime.datetime):
+        return datetime.datetime.combine(datetime.date(value.year, value.month, value.day), value.timetz())
+    if isinstance(value, datetime.date):
+        return datetime.date(value.year, value.month, value.day)
+    if isinstance(value, datetime.time):
+        return datetime.time(value.hour, value.minute, value.second, value.microsecond, value.tzinfo, fold=value.fold)
+    return datetime.timedelta(value.days, value.seconds, value.microseconds)
+
+
+def _is_array(value: Any) -> bool:
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(value, numpy.ndarray)
+
+
+def _convert_or_tell(value: Any) -> Any:
+    if _is_array(value):
+        raise _HasArraysError
+    return _convert(value)
+
+
+def _convert_or_refuse(value: Any) -> Any:
+    if _is_array(value):
+        raise TypeError("ndarray cannot be sent here: annotate the value as ndarray or Any")
+    return _convert(value)
+
+
+_encode_or_tell = msgspec.msgpack.Encoder(enc_hook=_convert_or_tell).encode
+
+encode: Callable[[Any], bytes] = msgspec.msgpack.Encoder(enc_hook=_convert_or_refuse).encode
+"""Encodes any supported value without arrays; msgspec's own method."""
+
+
+class _Collector:
+    """Puts the arrays of one message aside."""
+
+    __slots__ = ("buffers",)
+
+    def __init__(self) -> None:
+        self.buffers: list[memoryview] = []
+
+    def convert(self, value: Any) -> Any:
+        if not _is_array(value):
+            return _convert(value)
+        header, data = array_header(value, len(self.buffers))
+        self.buffers.append(data)
+        return msgspec.msgpack.Ext(ARRAY, header)
+
+
+def encode_parts(value: Any) -> tuple[bytes, list[memoryview]]:
+    """Encodes a value that may hold arrays: the msgpack, and the arrays' elements to travel beside it."""
+    try:
+        return _encode_or_tell(value), []
+    except _HasArraysError:
+        pass
+    return encode_with_arrays(value)
+
+
+def encode_with_arrays(value: Any) -> tuple[bytes, list[memoryview]]:
+    """Like :func:`encode_parts`, for a value that is known to hold arrays."""
+    collector = _Collector()
+    return msgspec.msgpack.Encoder(enc_hook=collector.convert).encode(value), collector.buffers
+
+
+class _Arrived(threading.local):
+    """The buffers of the message that this thread is decoding: msgspec's hooks get no context of their own."""
+
+    buffers: list[memoryview] | None = None
+
+
+_arrived = _Arrived()
+
+
+def _read_extension(code: int, data: memoryview) -> Any:
+    buffers = _arrived.buffers or []
+    if code == ARRAY:
+        return read_array(data, buffers)
+    if code == BUFFER:
+        index = msgspec.msgpack.decode(data, type=int)
+        if not 0 <= index < len(buffers):
+            raise ValueError(f"the message refers to buffer {index} of {len(buffers)}")
+        return buffers[index]
+    return msgspec.msgpack.Ext(code, bytes(data))
+
+
+def _read_custom(annotation: Any, value: Any) -> Any:
+    cls: Any = getattr(annotation, "__origin__", annotation)
+    if not isinstance(value, cls):
+        return value  # msgspec then says what it expected
+    scalar = dtype_of_annotation(annotation)
+    if is_array_type(cls) and wrong_dtype(value, scalar):
+        raise ValueError(f"expected an array of {scalar.__name__}, got one of {value.dtype}")
+    return value
+
+
+def coded_decoder(annotation: Any) -> Callable[[Any], Any]:
+    """A decoder for a type that holds no arrays: msgspec's own method.
+
+    Raises:
+        TypeError: msgspec does not support the type.
+    """
+    return msgspec.msgpack.Decoder(annotation).decode
+
+
+def parts_decoder(annotation: Any) -> Callable[..., Any]:
+    """A decoder for a type that may hold arrays; it takes the body and the list of buffers.
+
+    Raises:
+        TypeError: msgspec does not support the type.
+    """
+    decode = msgspec.msgpack.Decoder(annotation, ext_hook=_read_extension, dec_hook=_read_custom).decode
+
+    def decode_parts(body: Any, buffers: list[memoryview]) -> Any:
+        if not buffers:
+            return decode(body)
+        outer = _arrived.buffers  # not None if a constructor called from the decoder makes a call of its own
+        _arrived.buffers = buffers
+        try:
+            return decode(body)
+        finally:
+            _arrived.buffers = outer
+
+    return decode_parts

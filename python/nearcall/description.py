@@ -1,0 +1,365 @@
+"""What a server tells about itself, and what a client makes of it.
+
+A description is plain data that travels as JSON. A client that has a class compares it with the description when it
+connects (:func:`compare`); a client that has none makes its plans from it (:func:`plans_from`).
+
+Methods are numbered in order of appearance over all services of a description; the number stands for the method on
+the wire.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from .arguments import Argument, arguments_plan
+from .binding import Binder, make_adapter
+from .codec.checks import outer_type
+from .errors import FailedPrecondition
+from .plan import (
+    BIDI_STREAM,
+    BUFFER_FORMS,
+    CODED,
+    NOTHING,
+    PARTS,
+    SERVER_STREAM,
+    MethodPlan,
+    ServicePlan,
+    Slot,
+    ValuePlan,
+)
+from .schema import find_mismatch
+from .signature import value_roles
+from .values import Crossing, buffer_decodes_as, value_plan
+
+__all__ = [
+    "VERSION",
+    "Description",
+    "MethodInfo",
+    "ServiceInfo",
+    "compare",
+    "describe",
+    "method_info",
+    "method_mismatch",
+    "plans_from",
+    "read_description",
+]
+
+VERSION = 1
+"""The version of the format. Raised when an older reader would misread a description; new fields do not raise it."""
+
+
+class ValueInfo(msgspec.Struct, frozen=True):
+    """A result or a stream."""
+
+    type: str
+    form: str
+    schema: Any = "any"
+
+
+class ParameterInfo(msgspec.Struct, frozen=True):
+    """A parameter; ``form`` is that of its value, or of its items if it is the stream."""
+
+    name: str
+    type: str
+    form: str
+    required: bool
+    by_position: bool = True
+    by_name: bool = True
+    schema: Any = "any"
+
+
+class StreamInfo(msgspec.Struct, frozen=True):
+    """The streaming parameter."""
+
+    name: str
+    position: int
+    type: str
+    form: str
+    by_position: bool = True
+    by_name: bool = True
+    schema: Any = "any"
+
+
+class MethodInfo(msgspec.Struct, frozen=True):
+    """A method."""
+
+    name: str
+    kind: str
+    parameters: list[ParameterInfo]
+    returns: ValueInfo
+    stream: StreamInfo | None = None
+    signature: str = ""
+    doc: str | None = None
+    idempotent: bool = False
+
+
+class ServiceInfo(msgspec.Struct, frozen=True):
+    """A service."""
+
+    name: str
+    methods: list[MethodInfo]
+    doc: str | None = None
+    types: dict[str, Any] = {}
+
+
+class Description(msgspec.Struct, frozen=True):
+    """Everything that a server serves."""
+
+    nearcall: int
+    services: list[ServiceInfo]
+
+    def numbered(self) -> Iterator[tuple[int, ServiceInfo, MethodInfo]]:
+        """All methods with their numbers."""
+        number = 0
+        for service in self.services:
+            for method in service.methods:
+                yield number, service, method
+                number += 1
+
+
+def describe(plans: Sequence[ServicePlan]) -> dict[str, Any]:
+    """The description of a server that serves these services, as plain data ready for JSON."""
+    services = [
+        ServiceInfo(
+            name=plan.name, methods=[method_info(method) for method in plan.methods], doc=plan.doc, types=plan.types
+        )
+        for plan in plans
+    ]
+    description: dict[str, Any] = msgspec.to_builtins(Description(VERSION, services))
+    return description
+
+
+def read_description(data: Mapping[str, Any] | bytes) -> Description:
+    """Reads a description that arrived, as JSON or already as plain data.
+
+    Raises:
+        FailedPrecondition: it is malformed, or of a version that this library does not know.
+    """
+    try:
+        if isinstance(data, bytes):
+            data = msgspec.json.decode(data, type=dict[str, Any])
+        version = data.get("nearcall")
+        if isinstance(version, int) and version > VERSION:
+            raise FailedPrecondition(
+                f"the server describes itself in format {version}, and this nearcall knows format {VERSION}: update it"
+            )
+        return msgspec.convert(data, Description)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as problem:
+        raise FailedPrecondition(f"the server's description of itself is malformed: {problem}") from None
+
+
+def compare(client: ServicePlan, description: Mapping[str, Any] | bytes) -> dict[str, tuple[int, bool]]:
+    """Makes sure that a client and a server mean the same service.
+
+    The server may have more methods, more parameters as long as they have defaults, and its types may have changed as
+    far as :func:`nearcall.schema.find_mismatch` allows.
+
+    Returns:
+        For each of the client's methods its number on the wire, and whether its arguments must be sent by name.
+
+    Raises:
+        FailedPrecondition: they differ; names the method, the parameter and both types.
+    """
+    read = read_description(description)
+    served = {method.name: (number, service, method) for number, service, method in _of_service(client, read)}
+    result: dict[str, tuple[int, bool]] = {}
+    for plan in client.methods:
+        if plan.name not in served:
+            raise FailedPrecondition(
+                f"the server's {client.name} has no method '{plan.name}'; it has {_listed(served)}: "
+                "update the server, or remove the method from the client's class"
+            )
+        number, service, method = served[plan.name]
+        ours = method_info(plan)
+        try:
+            problem = method_mismatch(client.name, ours, client.types, method, service.types)
+        except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
+            raise FailedPrecondition(f"the server's description of {client.name}.{plan.name} is malformed") from None
+        if problem:
+            raise FailedPrecondition(problem)
+        same = [parameter.name for parameter in ours.parameters] == [parameter.name for parameter in method.parameters]
+        result[plan.name] = number, not same
+    return result
+
+
+def method_mismatch(
+    service: str,
+    client: MethodInfo,
+    client_types: Mapping[str, Any],
+    server: MethodInfo,
+    server_types: Mapping[str, Any],
+) -> str | None:
+    """Why calls of the client's method would fail on the server's, in one line; ``None`` if they would not."""
+    name = f"{service}.{client.name}"
+    if client.kind != server.kind:
+        return f"client's {name} is {_article(client.kind)} but the server's is {_article(server.kind)}"
+    served = {parameter.name: parameter for parameter in server.parameters}
+    for parameter in client.parameters:
+        known = served.pop(parameter.name, None)
+        written = f"client's {name}({parameter.name}: {parameter.type})"
+        if known is None:
+            return f"{written} but the server's has no parameter '{parameter.name}': it is {server.signature}"
+        if (problem := _value_mismatch(parameter, client_types, known, server_types)) is not None:
+            return f"{written} but the server's has {known.name}: {known.type}{problem}"
+        if known.required and not parameter.required:
+            return f"client's {name} has a default for '{parameter.name}' but the server's requires it"
+    for parameter in served.values():
+        if parameter.required:
+            return (
+                f"client's {name} has no parameter '{parameter.name}' but the server's requires "
+                f"{parameter.name}: {parameter.type}"
+            )
+    ours, theirs = client.stream, server.stream
+    if ours and theirs and (problem := _value_mismatch(ours, client_types, theirs, server_types)) is not None:
+        return f"client's {name} streams {ours.name}: {ours.type} but the server's expects {theirs.type}{problem}"
+    problem = _value_mismatch(server.returns, server_types, client.returns, client_types, reply=True)
+    if problem is not None:
+        verb = "streams" if client.kind in (SERVER_STREAM, BIDI_STREAM) else "returns"
+        return f"client's {name} {verb} {client.returns.type} but the server's {verb} {server.returns.type}{problem}"
+    return None
+
+
+def method_info(plan: MethodPlan) -> MethodInfo:
+    """The description of one method."""
+    stream = None
+    slots = {slot.name: slot for slot in plan.slots}
+    if plan.request_item is not None:
+        slot, item = plan.slots[plan.stream_position], plan.request_item
+        stream = StreamInfo(
+            slot.name, plan.stream_position, item.type_name, item.form, slot.by_position, slot.by_name, item.schema
+        )
+    return MethodInfo(
+        name=plan.name,
+        kind=plan.kind,
+        parameters=[
+            ParameterInfo(
+                name=parameter.name,
+                type=parameter.type_name,
+                form=parameter.form,
+                required=parameter.required,
+                by_position=slots[parameter.name].by_position,
+                by_name=slots[parameter.name].by_name,
+                schema=parameter.schema,
+            )
+            for parameter in plan.arguments.parameters
+        ],
+        returns=ValueInfo(plan.reply.type_name, plan.reply.form, plan.reply.schema),
+        stream=stream,
+        signature=plan.signature,
+        doc=plan.doc,
+        idempotent=plan.idempotent,
+    )
+
+
+def plans_from(description: Mapping[str, Any] | bytes) -> list[ServicePlan]:
+    """Plans for a client that has no class: values are plain data, buffers and arrays cross as everywhere.
+
+    The arguments' number and names are checked before a call leaves, their types by the server. A dataclass is sent
+    and received as a dict.
+
+    Raises:
+        FailedPrecondition: the description is malformed or of an unknown version.
+    """
+    return [
+        ServicePlan(
+            name=service.name,
+            methods=tuple(_dynamic_method(service.name, method) for method in service.methods),
+            doc=service.doc,
+            types=service.types,
+        )
+        for service in read_description(description).services
+    ]
+
+
+def _dynamic_method(service: str, method: MethodInfo) -> MethodPlan:
+    full_name = f"{service}.{method.name}"
+    slots = [
+        Slot(parameter.name, parameter.by_position, parameter.by_name, parameter.required)
+        for parameter in method.parameters
+    ]
+    request_item, position, stream = None, -1, method.stream
+    if stream is not None:
+        position = min(max(stream.position, 0), len(slots))
+        slots.insert(position, Slot(stream.name, stream.by_position, stream.by_name, True))
+        request_item = _dynamic_value(stream, value_roles(full_name, stream=stream.name))
+    binder = Binder(full_name, slots, method.signature, None if stream is None else stream.name)
+    arguments = [
+        Argument(parameter.name, _dynamic_crossing(parameter), parameter.by_position, parameter.required)
+        for parameter in method.parameters
+    ]
+    return MethodPlan(
+        service=service,
+        name=method.name,
+        kind=method.kind,
+        arguments=arguments_plan(full_name, arguments, binder),
+        request_item=request_item,
+        slots=tuple(slots),
+        stream_position=position,
+        reply=_dynamic_value(method.returns, value_roles(full_name, items=method.kind in (SERVER_STREAM, BIDI_STREAM))),
+        handler_is_async=False,
+        split=binder.split,
+        adapt=make_adapter(slots),
+        signature=method.signature,
+        idempotent=method.idempotent,
+        doc=method.doc,
+    )
+
+
+def _dynamic_crossing(value: ValueInfo | ParameterInfo | StreamInfo) -> Crossing:
+    if value.form in BUFFER_FORMS:
+        annotation: Any = buffer_decodes_as[value.form]
+        return Crossing(annotation, value.form, value.type, value.schema, outer_type(annotation))
+    if value.form == NOTHING:
+        return Crossing(None, NOTHING, value.type, value.schema, outer_type(None))
+    return Crossing(Any, PARTS, value.type, value.schema, outer_type(Any))
+
+
+def _dynamic_value(value: ValueInfo | StreamInfo, roles: Any) -> ValuePlan:
+    return value_plan(_dynamic_crossing(value), roles)
+
+
+def _of_service(client: ServicePlan, description: Description) -> list[tuple[int, ServiceInfo, MethodInfo]]:
+    found = [entry for entry in description.numbered() if entry[1].name == client.name]
+    if not found:
+        names = _listed(service.name for service in description.services)
+        raise FailedPrecondition(
+            f"the server does not serve {client.name}; it serves {names}: connect with the class of one of these"
+        )
+    return found
+
+
+def _value_mismatch(
+    ours: ValueInfo | ParameterInfo | StreamInfo,
+    our_types: Mapping[str, Any],
+    theirs: ValueInfo | ParameterInfo | StreamInfo,
+    their_types: Mapping[str, Any],
+    *,
+    reply: bool = False,
+) -> str | None:
+    """``None`` if values described as ``ours`` are accepted as ``theirs``; else what to add to both types' names."""
+    if _wire_form(ours.form) != _wire_form(theirs.form):
+        return " (one is a bare buffer and the other is not)" if BUFFER_FORMS & {ours.form, theirs.form} else ""
+    problem = find_mismatch(ours.schema, our_types, theirs.schema, their_types)
+    if problem is None:
+        return None
+    if not problem.path:
+        return ""
+    here, there = (problem.expected, problem.sent) if reply else (problem.sent, problem.expected)
+    return f" ({problem.path.lstrip('.')}: {here} here, {there} there)"
+
+
+def _wire_form(form: str) -> str:
+    if form in BUFFER_FORMS:
+        return "buffer"
+    return CODED if form == PARTS else form
+
+
+def _article(kind: str) -> str:
+    return {"unary": "unary", "oneway": "one-way"}.get(kind, f"a {kind.replace('_', ' ')}")
+
+
+def _listed(names: Any) -> str:
+    return ", ".join(names) or "nothing"

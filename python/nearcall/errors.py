@@ -1,0 +1,256 @@
+"""The exceptions of nearcall: one class per status code, all below :class:`RpcError`.
+
+A handler raises one of them to end its call with that code; the caller receives the same class::
+
+    raise nearcall.NotFound("no user 17", details={"id": 17})
+
+Where Python has a builtin exception with the same meaning, the class is one of those as well, so that
+``except TimeoutError`` catches :class:`DeadlineExceeded`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import msgspec
+
+from .status import StatusCode
+
+__all__ = [
+    "Aborted",
+    "AlreadyExists",
+    "Cancelled",
+    "DataLoss",
+    "DeadlineExceeded",
+    "FailedPrecondition",
+    "Internal",
+    "InvalidArgument",
+    "NotFound",
+    "OutOfRange",
+    "PermissionDenied",
+    "ResourceExhausted",
+    "RpcError",
+    "Unauthenticated",
+    "Unavailable",
+    "Unimplemented",
+    "Unknown",
+    "describe_error",
+    "error_class",
+    "make_error",
+]
+
+
+class RpcError(Exception):
+    """A call that did not end well.
+
+    Raise a subclass rather than this class itself; catch this class to catch them all.
+
+    Args:
+        message: One line for a person: what, where, and what to do.
+        details: Any value that nearcall can encode; it arrives at the caller as plain data
+            (a dataclass arrives as a dict). ``None`` means there are none.
+    """
+
+    code: ClassVar[StatusCode] = StatusCode.UNKNOWN
+    """The status code of this class."""
+
+    message: str
+    details: Any
+
+    def __init__(self, message: str = "", *, details: Any = None) -> None:
+        # Not super().__init__: bases such as OSError would read meaning into the arguments.
+        Exception.__init__(self, message)
+        self.message = message
+        self.details = details
+
+    def __str__(self) -> str:
+        return self.message
+
+    def __repr__(self) -> str:
+        details = "" if self.details is None else f", details={self.details!r}"
+        return f"{type(self).__name__}({self.message!r}{details})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # OSError, a base of some subclasses, reduces to its own constructor's arguments; ours differ.
+        return _rebuild, (type(self), self.message, self.details), self.__dict__
+
+
+def _rebuild(cls: type[RpcError], message: str, details: Any) -> RpcError:
+    return cls(message, details=details)
+
+
+class Cancelled(RpcError):
+    """The caller gave up on the call."""
+
+    code = StatusCode.CANCELLED
+
+
+class Unknown(RpcError):
+    """The handler raised an exception that carries no code of its own; the message begins with its class."""
+
+    code = StatusCode.UNKNOWN
+
+
+class InvalidArgument(RpcError, ValueError):
+    """The arguments are wrong: their number, a name, a type or a value. Also a ``ValueError``."""
+
+    code = StatusCode.INVALID_ARGUMENT
+
+
+class DeadlineExceeded(RpcError, TimeoutError):
+    """The time allowed for the call ran out. Also a ``TimeoutError``."""
+
+    code = StatusCode.DEADLINE_EXCEEDED
+
+
+class NotFound(RpcError, LookupError):
+    """The thing asked for does not exist. Also a ``LookupError``."""
+
+    code = StatusCode.NOT_FOUND
+
+
+class AlreadyExists(RpcError):
+    """The thing to be made exists already."""
+
+    code = StatusCode.ALREADY_EXISTS
+
+
+class PermissionDenied(RpcError, PermissionError):
+    """The caller is known, and may not do this. Also a ``PermissionError``."""
+
+    code = StatusCode.PERMISSION_DENIED
+
+
+class ResourceExhausted(RpcError):
+    """A limit was reached; the message names it and the option that raises it."""
+
+    code = StatusCode.RESOURCE_EXHAUSTED
+
+
+class FailedPrecondition(RpcError):
+    """The system is not in the state the call needs, or client and server disagree about the service."""
+
+    code = StatusCode.FAILED_PRECONDITION
+
+
+class Aborted(RpcError):
+    """The call lost a race with another one."""
+
+    code = StatusCode.ABORTED
+
+
+class OutOfRange(RpcError, ValueError):
+    """A value lies past the valid range. Also a ``ValueError``."""
+
+    code = StatusCode.OUT_OF_RANGE
+
+
+class Unimplemented(RpcError, NotImplementedError):
+    """The server has no such method. Also a ``NotImplementedError``."""
+
+    code = StatusCode.UNIMPLEMENTED
+
+
+class Internal(RpcError):
+    """The server broke one of its own rules, for example by returning what its annotation does not allow."""
+
+    code = StatusCode.INTERNAL
+
+
+class Unavailable(RpcError, ConnectionError):
+    """The server cannot be reached, or died during the call. Also a ``ConnectionError``."""
+
+    code = StatusCode.UNAVAILABLE
+
+
+class DataLoss(RpcError):
+    """Data was lost or arrived damaged."""
+
+    code = StatusCode.DATA_LOSS
+
+
+class Unauthenticated(RpcError):
+    """The caller did not prove who it is."""
+
+    code = StatusCode.UNAUTHENTICATED
+
+
+_CLASSES: dict[int, type[RpcError]] = {
+    int(cls.code): cls
+    for cls in (
+        Cancelled,
+        Unknown,
+        InvalidArgument,
+        DeadlineExceeded,
+        NotFound,
+        AlreadyExists,
+        PermissionDenied,
+        ResourceExhausted,
+        FailedPrecondition,
+        Aborted,
+        OutOfRange,
+        Unimplemented,
+        Internal,
+        Unavailable,
+        DataLoss,
+        Unauthenticated,
+    )
+}
+
+_decode_details = msgspec.msgpack.Decoder().decode
+
+
+def error_class(code: int) -> type[RpcError]:
+    """The exception class of a status code; :class:`Unknown` for a number that gRPC does not define, and for OK."""
+    return _CLASSES.get(code, Unknown)
+
+
+def make_error(code: int, message: str, details: bytes = b"") -> RpcError:
+    """The exception for a status that arrived.
+
+    Args:
+        code: The status code's number. One that gRPC does not define gives :class:`Unknown`.
+        message: The status message.
+        details: The details in msgpack; empty for none. Details that cannot be decoded are kept as the bytes they are.
+    """
+    value: Any = None
+    if details:
+        try:
+            value = _decode_details(details)
+        except Exception:
+            value = bytes(details)
+    return error_class(code)(message, details=value)
+
+
+def describe_error(error: BaseException) -> tuple[int, str, bytes]:
+    """The status to send for an exception that a handler raised: code, message, details in msgpack.
+
+    An :class:`RpcError` keeps its code; any other exception becomes ``UNKNOWN`` with its class and text as the
+    message. Never raises, whatever the exception's own methods do.
+    """
+    if not isinstance(error, RpcError):
+        return int(StatusCode.UNKNOWN), _text(error), b""
+    code = int(error.code)
+    message = _text(error, with_class=False)
+    if error.details is None:
+        return code, message, b""
+    try:
+        # Imported when first needed: the codec's own modules raise these errors.
+        from .codec.msgpack import encode
+
+        return code, message, encode(error.details)
+    except Exception as problem:
+        return code, f"{message} (its details could not be encoded: {_text(problem)})", b""
+
+
+def _text(error: BaseException, *, with_class: bool = True) -> str:
+    name = type(error).__name__
+    try:
+        text = str(error)
+        # Lone surrogates can be in a str but not in UTF-8, which is what travels.
+        text = text.encode("utf-8", "backslashreplace").decode("utf-8")
+    except Exception as problem:
+        return f"{name} (its text could not be made: {type(problem).__name__})"
+    if not with_class:
+        return text
+    return f"{name}: {text}" if text else name

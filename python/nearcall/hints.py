@@ -1,0 +1,140 @@
+"""Reading type hints: resolving them, looking through aliases, telling streams from values, naming types."""
+
+from __future__ import annotations
+
+import collections.abc
+import types
+import typing
+from collections.abc import Mapping
+from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin
+
+__all__ = ["UNION_ORIGINS", "StreamHint", "describe_value", "resolve", "stream_of", "type_name", "unwrap"]
+
+UNION_ORIGINS = (Union, types.UnionType)
+
+_ASYNC_STREAMS: tuple[Any, ...] = (
+    collections.abc.AsyncIterator,
+    collections.abc.AsyncIterable,
+    collections.abc.AsyncGenerator,
+)
+_STREAMS: tuple[Any, ...] = (
+    collections.abc.Iterator,
+    collections.abc.Iterable,
+    collections.abc.Generator,
+    *_ASYNC_STREAMS,
+)
+_AWAITABLES: tuple[Any, ...] = (collections.abc.Awaitable, collections.abc.Coroutine)
+_LONG_VALUE = 60
+
+
+class StreamHint(typing.NamedTuple):
+    """An annotation such as ``Iterator[int]``: the item's annotation, and whether it is an asynchronous one."""
+
+    item: Any
+    is_async: bool
+
+
+def resolve(function: Any, namespace: Mapping[str, Any]) -> dict[str, Any]:
+    """The annotations of a function with strings evaluated and ``Annotated`` kept.
+
+    Raises:
+        NameError: an annotation names something that does not exist (yet).
+    """
+    return typing.get_type_hints(function, localns=dict(namespace), include_extras=True)
+
+
+def unwrap(annotation: Any) -> Any:
+    """The annotation that ``Annotated``, ``Final``, ``NewType``, a type alias or a type variable stands for."""
+    while True:
+        origin = get_origin(annotation)
+        if origin is typing.Annotated or origin in (typing.Final, typing.ClassVar):
+            annotation = get_args(annotation)[0]
+        elif isinstance(annotation, TypeVar):
+            bound = annotation.__bound__
+            annotation = Any if bound is None or isinstance(bound, (str, typing.ForwardRef)) else bound
+        elif hasattr(origin, "__value__"):  # type Pair[T] = ...; Pair[int]
+            annotation = origin.__value__[get_args(annotation)]
+        elif hasattr(annotation, "__value__") and hasattr(annotation, "__type_params__"):  # type Name = ...
+            annotation = annotation.__value__
+        elif hasattr(annotation, "__supertype__"):  # NewType
+            annotation = annotation.__supertype__
+        else:
+            return annotation
+
+
+def stream_of(annotation: Any) -> StreamHint | None:
+    """What the annotation streams, or ``None`` if it is an ordinary value."""
+    annotation = unwrap(annotation)
+    origin = get_origin(annotation) or annotation
+    if origin not in _STREAMS:
+        return None
+    args = get_args(annotation)
+    return StreamHint(args[0] if args else Any, origin in _ASYNC_STREAMS)
+
+
+def awaited(annotation: Any) -> Any | None:
+    """``int`` for ``Awaitable[int]`` or ``Coroutine[..., ..., int]``; ``None`` for anything else."""
+    annotation = unwrap(annotation)
+    origin, args = get_origin(annotation), get_args(annotation)
+    if origin in _AWAITABLES and args:
+        return args[-1]
+    return None
+
+
+def type_name(annotation: Any) -> str:
+    """The annotation as one would write it, without module names: ``dict[str, Point] | None``."""
+    if annotation is None or annotation is types.NoneType:
+        return "None"
+    if annotation is Ellipsis:
+        return "..."
+    if isinstance(annotation, str):
+        return annotation
+    if isinstance(annotation, (list, tuple)):  # the parameters of a Callable, the shape of an array
+        return "[" + ", ".join(type_name(item) for item in cast("list[Any]", annotation)) + "]"
+    origin, args = get_origin(annotation), get_args(annotation)
+    if origin is None:
+        return _plain_name(annotation)
+    if origin is typing.Annotated:
+        return type_name(args[0])
+    if origin in UNION_ORIGINS:
+        return " | ".join(type_name(arg) for arg in args)
+    if origin is Literal:
+        return "Literal[" + ", ".join(repr(arg) for arg in args) + "]"
+    if _is_ndarray(origin):
+        return _array_name(args)
+    inner = ", ".join(type_name(arg) for arg in args) or "()"
+    return f"{_plain_name(origin)}[{inner}]"
+
+
+def describe_value(value: Any) -> str:
+    """The type of a value, for ``expected ..., got ...``."""
+    kind = cast(Any, type(value))
+    if value is None:
+        return "None"
+    if _is_ndarray(kind):
+        return f"ndarray of {value.dtype}"
+    module = kind.__module__
+    return kind.__qualname__ if module in ("builtins", "__main__") else f"{module.split('.')[0]}.{kind.__name__}"
+
+
+def short_repr(value: Any) -> str:
+    """``repr`` in one line of bounded length."""
+    text = repr(value).replace("\n", " ")
+    return text if len(text) <= _LONG_VALUE else text[: _LONG_VALUE - 3] + "..."
+
+
+def _plain_name(annotation: Any) -> str:
+    name = getattr(annotation, "__name__", None) or getattr(annotation, "_name", None)
+    return str(name) if name else repr(annotation).replace("typing.", "")
+
+
+def _is_ndarray(cls: Any) -> bool:
+    return isinstance(cls, type) and cls.__name__ == "ndarray" and cls.__module__ == "numpy"
+
+
+def _array_name(args: tuple[Any, ...]) -> str:
+    # NDArray[float64] is ndarray[tuple[Any, ...], dtype[float64]].
+    scalar = get_args(args[-1]) if args else ()
+    if not scalar or scalar[0] is Any:
+        return "ndarray"
+    return f"NDArray[{type_name(scalar[0])}]"

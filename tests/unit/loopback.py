@@ -1,0 +1,120 @@
+"""Calls without a transport: does with the plans what the compiled core does with them, in plain Python."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from nearcall.description import compare, describe, plans_from
+from nearcall.plan import BUFFER_FORMS, CODED, NOTHING, PARTS, ArgumentsPlan, MethodPlan, ServicePlan, ValuePlan
+from nearcall.service import plan_of
+
+ARRIVES_AS: dict[str, type] = {"bytes": bytes, "bytearray": bytearray, "memoryview": memoryview}
+
+
+def send_value(plan: ValuePlan, value: Any) -> tuple[bytes, list[memoryview]]:
+    if type(value) not in plan.accepts and plan.check is not None:
+        plan.check(value)
+    if plan.form == NOTHING:
+        return b"", []
+    if plan.form in BUFFER_FORMS:
+        return bytes(memoryview(value)), []
+    assert plan.encode is not None
+    try:
+        encoded = plan.encode(value)
+    except Exception as error:
+        raise plan.encode_error(error) from error
+    return (encoded, []) if plan.form == CODED else carry(encoded)
+
+
+def receive_value(plan: ValuePlan, body: bytes, buffers: list[memoryview]) -> Any:
+    if plan.form == NOTHING:
+        return None
+    if plan.form in BUFFER_FORMS:
+        return ARRIVES_AS[plan.form](body)
+    assert plan.decode is not None
+    try:
+        return plan.decode(body) if plan.form == CODED else plan.decode(body, buffers)
+    except Exception as error:
+        raise plan.decode_error(error) from error
+
+
+def carry(parts: tuple[bytes, list[memoryview]]) -> tuple[bytes, list[memoryview]]:
+    """What the far side gets: copies, as flat bytes."""
+    return parts[0], [memoryview(bytes(buffer)) for buffer in parts[1]]
+
+
+def carry_arguments(
+    client: ArgumentsPlan, server: ArgumentsPlan, bound: tuple[Any, ...] | dict[str, Any], *, named: bool = False
+) -> tuple[Any, ...]:
+    """Encodes arguments as the client would and decodes them as the server would."""
+    values = bound if isinstance(bound, dict) else dict(zip(client.names, bound))
+    for index, name in enumerate(client.names):
+        if name in values and type(values[name]) not in client.accepts[index]:
+            client.check_at(index, values[name])
+    if named or isinstance(bound, dict):
+        try:
+            body, buffers = carry(client.encode_named(values))
+        except Exception as error:
+            raise client.encode_error(error, values) from error
+        try:
+            return server.decode_named(body, buffers)
+        except Exception as error:
+            raise server.decode_error(error) from error
+    if not client.names:
+        return ()
+    coded = tuple(value for value, form in zip(bound, client.forms) if form == CODED)
+    body, nested = b"", []
+    if coded:
+        try:
+            encoded = client.encode(coded)
+        except Exception as error:
+            raise client.encode_error(error, coded) from error
+        body, nested = carry(encoded) if client.parts else (encoded, [])
+        try:
+            coded = server.decode(body, nested) if server.parts else server.decode(body)
+        except Exception as error:
+            raise server.decode_error(error) from error
+    decoded = iter(coded)
+    return tuple(
+        next(decoded) if form == CODED else ARRIVES_AS[form](bytes(memoryview(value)))
+        for value, form in zip(bound, server.forms)
+    )
+
+
+class Loopback:
+    """A client of an object in the same process. Without a class it is a dynamic client."""
+
+    def __init__(self, served: object, cls: type | None = None) -> None:
+        self._served = served
+        self._server: ServicePlan = plan_of(type(served))
+        self.description: dict[str, Any] = json.loads(json.dumps(describe([self._server])))
+        self._client = plans_from(self.description)[0] if cls is None else plan_of(cls)
+        self._indexes = compare(self._client, self.description)
+
+    def __getattr__(self, name: str) -> Any:
+        for plan in self._client.methods:
+            if plan.name == name:
+                return lambda *args, **kwargs: self._call(plan, args, kwargs)
+        raise AttributeError(name)
+
+    def _call(self, plan: MethodPlan, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        number, named = self._indexes[plan.name]
+        server = self._server.methods[number]
+        bound, stream = plan.split(args, kwargs)
+        values = list(carry_arguments(plan.arguments, server.arguments, bound, named=named))
+        if plan.request_item is not None and server.request_item is not None:
+            values.insert(server.stream_position, _carried(plan.request_item, server.request_item, stream))
+        result = server.adapt(getattr(self._served, server.name))(*values)
+        if plan.kind in ("server_stream", "bidi_stream"):
+            return _carried(server.reply, plan.reply, result)
+        return None if plan.kind == "oneway" else next(_carried(server.reply, plan.reply, [result]))
+
+
+def _carried(sender: ValuePlan, receiver: ValuePlan, values: Any) -> Iterator[Any]:
+    for value in values:
+        body, buffers = send_value(sender, value)
+        if sender.form == PARTS and receiver.form == CODED:
+            assert not buffers
+        yield receive_value(receiver, body, buffers)

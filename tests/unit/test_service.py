@@ -1,0 +1,442 @@
+"""What the decorator accepts, what it serves, and what it says about the rest."""
+
+from __future__ import annotations
+
+import collections
+import functools
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, NewType, Optional, Protocol, TypeVar
+
+import pytest
+
+from nearcall import service as module
+from nearcall.errors import Internal, InvalidArgument
+from nearcall.plan import MethodPlan
+from nearcall.service import idempotent, is_service, oneway, plan_of, service
+
+if TYPE_CHECKING:
+    from fractions import Fraction
+
+T = TypeVar("T")
+
+
+def methods(cls: type) -> dict[str, MethodPlan]:
+    return {method.name: method for method in plan_of(cls).methods}
+
+
+@service
+class Calculator:
+    """Adds.
+
+    And more.
+    """
+
+    constant = 3
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def add(self, a: int, b: int) -> int:
+        """Adds two numbers."""
+        return a + b
+
+    def countdown(self, n: int) -> Iterator[int]:
+        yield from range(n, 0, -1)
+
+    def total(self, xs: Iterable[int]) -> int:
+        return sum(xs)
+
+    def scale(self, xs: Iterator[float], by: float) -> Generator[float, None, None]:
+        for x in xs:
+            yield x * by
+
+    async def later(self, n: int) -> int:
+        return n
+
+    async def stream(self, n: int) -> AsyncIterator[int]:
+        yield n
+
+    async def both(self, by: int, xs: AsyncIterator[int]) -> AsyncIterator[int]:
+        async for x in xs:
+            yield x * by
+
+    @oneway
+    def log(self, line: str) -> None: ...
+
+    @idempotent
+    @functools.lru_cache
+    def cached(self, n: int) -> int:
+        return n
+
+    def _private(self, x: object) -> None: ...
+
+    @property
+    def size(self) -> int:
+        return 1
+
+    @staticmethod
+    def helper(x: int) -> int:
+        return x
+
+    @classmethod
+    def make(cls) -> Calculator:
+        return cls()
+
+    class Nested: ...
+
+
+def test_exactly_the_public_methods_are_served_in_order() -> None:
+    assert list(methods(Calculator)) == [
+        "add",
+        "countdown",
+        "total",
+        "scale",
+        "later",
+        "stream",
+        "both",
+        "log",
+        "cached",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "is_async", "position"),
+    [
+        ("add", "unary", False, -1),
+        ("countdown", "server_stream", False, -1),
+        ("total", "client_stream", False, 0),
+        ("scale", "bidi_stream", False, 0),
+        ("later", "unary", True, -1),
+        ("stream", "server_stream", True, -1),
+        ("both", "bidi_stream", True, 1),
+        ("log", "oneway", False, -1),
+        ("cached", "unary", False, -1),
+    ],
+)
+def test_kinds_come_from_the_hints(name: str, kind: str, is_async: bool, position: int) -> None:
+    plan = methods(Calculator)[name]
+    assert (plan.kind, plan.handler_is_async, plan.stream_position) == (kind, is_async, position)
+    assert (plan.request_item is not None) == (position >= 0)
+
+
+def test_plans_say_who_they_are() -> None:
+    plan = plan_of(Calculator)
+    assert (plan.name, plan.doc) == ("Calculator", "Adds.\n\nAnd more.")
+    add = plan.methods[0]
+    assert (add.full_name, add.signature, add.doc) == (
+        "Calculator.add",
+        "add(a: int, b: int) -> int",
+        "Adds two numbers.",
+    )
+    assert methods(Calculator)["cached"].idempotent
+    assert plan_of(Calculator) is plan
+
+
+def test_bare_methods_of_the_codec_are_handed_out() -> None:
+    add = methods(Calculator)["add"]
+    for function in (add.arguments.encode, add.arguments.decode, add.reply.encode, add.reply.decode):
+        assert type(function).__name__ == "builtin_function_or_method"
+
+
+def test_hints_may_be_aliases_and_optional() -> None:
+    UserId = NewType("UserId", int)
+
+    @service
+    class Users:
+        def find(self, id: UserId, name: Optional[str] = None) -> dict[str, int] | None: ...  # noqa: UP045
+
+    find = methods(Users)["find"]
+    assert find.signature == "find(id: UserId, name: str | None = ...) -> dict[str, int] | None"
+    find.arguments.check_at(0, 3)
+    find.arguments.check_at(1, None)
+    with pytest.raises(InvalidArgument, match="argument 'id' must be UserId, got str"):
+        find.arguments.check_at(0, "x")
+
+
+@service
+class Early:
+    def get(self, key: str) -> Late: ...
+
+
+def test_a_type_defined_further_down_is_found_at_first_use() -> None:
+    assert methods(Early)["get"].reply.type_name == "Late"
+
+
+@dataclass
+class Late:
+    x: int
+
+
+@service
+class Typed:
+    def half(self, x: Fraction) -> None: ...
+
+
+def test_a_type_that_never_appears_is_named() -> None:
+    with pytest.raises(TypeError, match="Typed: an annotation names 'Fraction', which does not exist; define it in"):
+        plan_of(Typed)
+
+
+class Unknown:
+    pass
+
+
+Callback = Callable[[int], int]
+
+
+def refused(message: str) -> Callable[[Callable[..., Any]], None]:
+    """Checks that a class with the method is refused with the message."""
+
+    def check(function: Callable[..., Any]) -> None:
+        cls = type("Bad", (), {"m": function})
+        with pytest.raises(TypeError) as caught:
+            service(cls)
+        assert str(caught.value) == message
+        assert not is_service(cls)
+
+    return check
+
+
+def test_what_cannot_be_served_is_refused_at_definition() -> None:
+    @refused("Bad.m(): parameter 'a' has no type annotation; write one (Any takes every value)")
+    def m1(self, a) -> None: ...  # type: ignore[no-untyped-def]
+
+    @refused("Bad.m(): has no return annotation; write '-> None' if it returns nothing")
+    def m2(self, a: int): ...  # type: ignore[no-untyped-def]
+
+    @refused("Bad.m(): parameter '*args' cannot be served; list the parameters one by one")
+    def m3(self, *args: int) -> None: ...  # type: ignore[no-untyped-def]
+
+    @refused("Bad.m(): parameter '**kwargs' cannot be served; list the parameters one by one")
+    def m4(self, **kwargs: int) -> None: ...  # type: ignore[no-untyped-def]
+
+    @refused(
+        "Bad.m(): parameter 'a: list[Unknown]' cannot be sent: Unknown cannot be encoded; "
+        "make it a dataclass, a msgspec.Struct, a TypedDict or a NamedTuple"
+    )
+    def m5(self, a: list[Unknown]) -> None: ...  # type: ignore[no-untyped-def]
+
+    @refused(
+        "Bad.m(): the result 'dict[str, Unknown]' cannot be sent: Unknown cannot be encoded; "
+        "make it a dataclass, a msgspec.Struct, a TypedDict or a NamedTuple"
+    )
+    def m6(self) -> dict[str, Unknown]: ...  # type: ignore[no-untyped-def]
+
+    @refused("Bad.m(): parameters 'a' and 'b' are both streams, and a method can have one; make one a list")
+    def m7(self, a: Iterator[int], b: Iterable[str]) -> None: ...  # type: ignore[no-untyped-def]
+
+    @refused("Bad.m(): a one-way method returns nothing, not 'int'; annotate '-> None' or drop @nearcall.oneway")
+    @oneway
+    def m8(self) -> int: ...  # type: ignore[no-untyped-def]
+
+    @refused("Bad.m(): a one-way method cannot take a stream; drop @nearcall.oneway")
+    @oneway
+    def m9(self, xs: Iterator[int]) -> None: ...  # type: ignore[no-untyped-def]
+
+    @refused("Bad.m(): yields, so its result must be annotated '-> Iterator[int]', not '-> int'")
+    def m10(self) -> int:  # type: ignore[no-untyped-def,misc]
+        yield 1
+
+    @refused("Bad.m(): the method is asynchronous, so its stream must be 'xs: AsyncIterator[int]'")
+    async def m11(self, xs: Iterator[int]) -> int: ...  # type: ignore[no-untyped-def]
+
+    @refused("Bad.m(): the method is synchronous, so its stream must be 'xs: Iterator[int]'")
+    def m12(self, xs: AsyncIterator[int]) -> int: ...  # type: ignore[no-untyped-def]
+
+    @refused("Bad.m(): the stream 'xs' cannot have a default; remove it")
+    def m13(self, xs: Iterator[int] = iter(())) -> int: ...  # type: ignore[no-untyped-def]  # noqa: B008
+
+    @refused("Bad.m(): has no self parameter; make it a method, or begin its name with an underscore")
+    def m14() -> int: ...
+
+    @refused(
+        "Bad.m(): parameter 'a: list[Iterator[int]]' cannot be sent: Iterator cannot be inside another type: "
+        "a stream is a whole parameter or the whole result"
+    )
+    def m15(self, a: list[Iterator[int]]) -> None: ...  # type: ignore[no-untyped-def]
+
+    @refused(
+        "Bad.m(): parameter 'a: object' cannot be sent: object cannot be encoded; write Any for a value of any type"
+    )
+    def m16(self, a: object) -> None: ...  # type: ignore[no-untyped-def]
+
+    for annotation in (complex, Callback, collections.deque[int], int | Unknown, bytes | str):
+        function = eval("lambda self, a: None")
+        function.__annotations__ = {"a": annotation, "return": None}
+        with pytest.raises(TypeError, match=r"^Bad\.m\(\): parameter 'a: .*' cannot be sent: [^\n]*$"):
+            service(type("Bad", (), {"m": function}))
+
+
+def test_what_is_not_a_service_is_told_so() -> None:
+    with pytest.raises(TypeError, match="Unknown is not a service: decorate the class with @nearcall.service"):
+        plan_of(Unknown)
+    with pytest.raises(TypeError, match="Unknown has no public methods to serve"):
+        service(Unknown)
+    with pytest.raises(TypeError, match="decorates a class, not 3"):
+        service(3)  # type: ignore[call-overload]
+    with pytest.raises(ValueError, match="'a b' is not a service name"):
+        service(name="a b")
+    with pytest.raises(TypeError, match="errors: 3 is not an exception class"):
+        service(errors=[3])  # type: ignore[list-item]
+
+
+def test_options() -> None:
+    class NoMoney(Exception): ...
+
+    @service(name="bank.v1", errors=[NoMoney])
+    class Bank:
+        def pay(self, amount: int) -> None: ...
+
+    assert (plan_of(Bank).name, plan_of(Bank).errors) == ("bank.v1", (NoMoney,))
+    assert plan_of(Bank).methods[0].full_name == "bank.v1.pay"
+
+
+def test_nothing_is_inherited_by_accident() -> None:
+    class Base:
+        def inherited(self) -> int:
+            return 1
+
+    @service
+    class Derived(Base):
+        def own(self) -> int:
+            return 2
+
+    assert list(methods(Derived)) == ["own"]
+
+
+@service
+class Store(Protocol[T]):
+    def get(self, key: str, default: int = 7) -> int: ...
+    def items(self, start: int) -> Iterator[int]: ...
+    def put(self, values: Iterator[int]) -> None: ...
+    def blob(self, data: bytes) -> bytes: ...
+
+
+class PlainStore(Store[int]):
+    """Undecorated, with its own hints."""
+
+    def get(self, key: str, default: int = 8, *, extra: int = 0) -> int:
+        return default
+
+    async def items(self, start):  # type: ignore[no-untyped-def,override]
+        yield start
+
+    def blob(self, data: memoryview) -> bytes:  # type: ignore[override]
+        return bytes(data)
+
+    def helper(self) -> object: ...
+
+
+@service
+class FullStore(PlainStore):
+    """Decorated, with a method more."""
+
+    def size(self) -> int:
+        return 3
+
+
+def test_an_implementation_is_served_as_its_interface() -> None:
+    for cls, names in ((PlainStore, []), (FullStore, ["size"])):
+        plan = plan_of(cls)
+        assert plan.name == "Store"
+        assert [method.name for method in plan.methods] == ["get", "items", "put", "blob", *names]
+        assert {method.service for method in plan.methods} == {"Store"}
+        get, items, put, blob, *_ = plan.methods
+        assert get.arguments.decode_named(b"\x81\xa3key\xa1a", []) == ("a", 8)
+        assert get.arguments.names == ("key", "default")
+        assert (items.kind, items.handler_is_async) == ("server_stream", True)
+        assert (put.kind, put.handler_is_async) == ("client_stream", False)
+        assert blob.arguments.forms == ("memoryview",)
+    assert not methods(Store)["items"].handler_is_async
+
+
+def test_an_implementation_that_differs_is_refused() -> None:
+    class Wider(Store[int]):
+        def get(self, key: str | None, default: float = 7) -> int: ...  # type: ignore[override]
+
+    assert plan_of(Wider).methods[0].signature.startswith("get(key: str | None, default: float")
+
+    class WrongType(Store[int]):
+        def get(self, key: int, default: int = 7) -> int: ...  # type: ignore[override]
+
+    class WrongResult(Store[int]):
+        def get(self, key: str, default: int = 7) -> str: ...  # type: ignore[override]
+
+    class WrongNames(Store[int]):
+        def get(self, name: str = "", default: int = 7) -> int: ...
+
+    class WrongKind(Store[int]):
+        def get(self, key: str, default: int = 7) -> Iterator[int]: ...  # type: ignore[override]
+
+    class NoMethod(Store[int]):
+        get = 3  # type: ignore[assignment]
+
+    for cls, message in {
+        WrongType: "WrongType.get() differs from its interface: "
+        "the interface's Store.get(key: str) but WrongType's has key: int",
+        WrongResult: "WrongResult.get() differs from its interface: "
+        "the interface's Store.get returns int but WrongResult's returns str",
+        WrongNames: "WrongNames.get(): its parameters (name, default) differ from the interface Store.get(key, default); "
+        "give it the same ones in the same order",
+        WrongKind: "WrongKind.get() differs from its interface: "
+        "the interface's Store.get is unary but WrongKind's is a server stream",
+        NoMethod: "NoMethod.get is not a method, but Store.get is",
+    }.items():
+        with pytest.raises(TypeError) as caught:
+            plan_of(cls)
+        assert str(caught.value) == message
+
+
+def test_two_services_in_one_class_are_refused() -> None:
+    class Both(Calculator, Store[int]): ...
+
+    with pytest.raises(TypeError, match="Both implements Store and Calculator: write one class for each service"):
+        plan_of(Both)
+
+
+def test_generic_classes_and_local_names_work() -> None:
+    @dataclass
+    class Box(Generic[T]):
+        content: T
+
+    @service
+    class Boxes:
+        def open(self, box: Box[int]) -> Awaitable[int]: ...
+        def list(self) -> list[int]: ...
+        def more(self) -> list[str]: ...
+
+    open_, *_ = plan_of(Boxes).methods
+    assert open_.signature == "open(box: Box[int]) -> int"
+    assert open_.handler_is_async
+    open_.arguments.check_at(0, Box("deeper mistakes are the server's to find"))
+    with pytest.raises(InvalidArgument, match=r"must be Box\[int\], got int"):
+        open_.arguments.check_at(0, 3)
+
+
+def test_results_are_checked_like_arguments() -> None:
+    reply = methods(Calculator)["add"].reply
+    assert reply.check is not None
+    for wrong, name in ((None, "None"), ("x", "str"), (True, "bool"), (1.5, "float")):
+        with pytest.raises(Internal) as caught:
+            reply.check(wrong)
+        assert caught.value.message == f"Calculator.add(): the result must be int, got {name}"
+    item = methods(Calculator)["countdown"].reply
+    assert item.check is not None
+    with pytest.raises(Internal, match=r"Calculator.countdown\(\): an item of the result must be int, got str"):
+        item.check("x")
+    nothing = methods(Calculator)["log"].reply
+    assert nothing.check is not None
+    with pytest.raises(Internal, match="the result must be None, got int"):
+        nothing.check(3)
+
+
+def test_frame_locals_are_not_kept_alive() -> None:
+    huge = object()
+
+    @service
+    class Small:
+        def m(self) -> int: ...
+
+    declared = module._declared[Small]
+    assert huge not in declared.namespace.values()
