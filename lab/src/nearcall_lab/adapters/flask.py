@@ -15,7 +15,7 @@ MECHANISMS = (
         "http",
         requires=("flask", "requests"),
         distribution="flask",
-        settings="development server, threaded, HTTP/1.1 keep-alive, request log off",
+        settings="development server, threaded (it closes the connection after each reply), request log off",
         typed="JSON object, dataclass rebuilt on both sides",
     ),
 )
