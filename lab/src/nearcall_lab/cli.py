@@ -71,8 +71,12 @@ def _parser() -> argparse.ArgumentParser:
 
     demo = commands.add_parser("demo", help="every mechanism beside its peers: a table, JSON and a page")
     demo.add_argument("--rounds", type=int, default=5, help="fresh launches per mechanism (default 5)")
-    demo.add_argument("--slice-ms", type=float, default=100, help="timed milliseconds per cell and launch (default 100)")
-    demo.add_argument("--limit", type=float, default=165, help="start nothing new after this many seconds (default 165)")
+    demo.add_argument(
+        "--slice-ms", type=float, default=100, help="timed milliseconds per cell and launch (default 100)"
+    )
+    demo.add_argument(
+        "--limit", type=float, default=165, help="start nothing new after this many seconds (default 165)"
+    )
     demo.add_argument("--seed", type=int, default=1, help="seed of the random order (default 1)")
     demo.add_argument("--only", metavar="NAME,…", help="only these mechanisms, by the names `list` shows")
     demo.add_argument("--unpinned", action="store_true", help="let the kernel place the processes")

@@ -58,7 +58,7 @@ WORKLOADS: tuple[Workload, ...] = (
 BY_KEY = {workload.key: workload for workload in WORKLOADS}
 
 _ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
-"""Payload bytes are plain ASCII letters, so that a mechanism which can carry only text pays nothing extra for escaping."""
+"""Payload bytes are plain ASCII, so that a mechanism which can carry only text pays nothing extra for escaping."""
 
 
 def arguments(workload: Workload) -> list[Any]:

@@ -30,7 +30,7 @@ _LOOK_AROUND = 256
 class OrderC(ctypes.Structure):
     """`Order` in shared memory."""
 
-    _fields_ = (  # noqa: RUF012
+    _fields_ = (
         ("symbol", ctypes.c_char * 16),
         ("quantity", ctypes.c_int64),
         ("price", ctypes.c_double),
@@ -41,7 +41,7 @@ class OrderC(ctypes.Structure):
 class FillC(ctypes.Structure):
     """`Fill` in shared memory."""
 
-    _fields_ = (  # noqa: RUF012
+    _fields_ = (
         ("symbol", ctypes.c_char * 16),
         ("cost", ctypes.c_double),
         ("lots", ctypes.c_int64),

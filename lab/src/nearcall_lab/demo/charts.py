@@ -1,4 +1,4 @@
-"""The page's two charts as SVG: a panel of times per workload, and time against size. Both axes of time are logarithmic."""
+"""The page's two charts as SVG: a panel of times per workload, and time against size. Time is always logarithmic."""
 
 from __future__ import annotations
 
@@ -51,13 +51,15 @@ def panel(report: Report, key: str) -> str:
     height = bottom + 24
     title = escape(report.workloads[key])
     parts = [
-        f'<svg viewBox="0 0 {_WIDTH} {height}" role="img" aria-label="Round-trip time at {title}, one line per mechanism, '
-        'logarithmic; the same numbers are in the table below">'
+        f'<svg viewBox="0 0 {_WIDTH} {height}" role="img" aria-label="Round-trip time at {title}, one line per '
+        'mechanism, logarithmic; the same numbers are in the table below">'
     ]
     for tick in _decades(low, high):
         if low <= tick <= high:
             parts.append(f'<line class="grid" x1="{x(tick):.1f}" x2="{x(tick):.1f}" y1="{_TOP}" y2="{bottom}"/>')
-            parts.append(f'<text class="tick" x="{x(tick):.1f}" y="{bottom + 15}" text-anchor="middle">{_short(tick)}</text>')
+            parts.append(
+                f'<text class="tick" x="{x(tick):.1f}" y="{bottom + 15}" text-anchor="middle">{_short(tick)}</text>'
+            )
     baseline = report.row(report.baseline)
     if baseline and (base := baseline.cells[key].p50_ns):
         parts.append(f'<line class="base" x1="{x(base):.1f}" x2="{x(base):.1f}" y1="{_TOP}" y2="{bottom}"/>')
@@ -101,10 +103,10 @@ def _spread(wanted: Iterable[tuple[float, str]], gap: float) -> dict[str, float]
 
 
 def scaling(report: Report, sizes: dict[str, int]) -> str:
-    """Time against payload size, both logarithmic; hovering or focusing a line puts the others back."""
+    """Time against payload size, both logarithmic, without the floor; pointing at a line puts the others back."""
     width, height, left, right, bottom = 1180, 560, 62, 960, 520
     keys = [key for key in report.workloads if sizes.get(key)]
-    rows = [r for r in report.rows if sum(r.cells[k].p50_ns is not None for k in keys) >= 2]
+    rows = [r for r in report.rows if sum(r.cells[k].p50_ns is not None for k in keys) >= 2 and r.name != report.floor]
     if not rows:
         return ""
     values = [p50 for r in rows for k in keys if (p50 := r.cells[k].p50_ns)]
@@ -112,18 +114,21 @@ def scaling(report: Report, sizes: dict[str, int]) -> str:
     y = _scale(low, high, bottom, 14)
     x = _scale(sizes[keys[0]] / 1.3, sizes[keys[-1]], left, right)
     parts = [
-        f'<svg class="scaling" viewBox="0 0 {width} {height}" role="img" aria-label="Median round-trip time against payload '
-        'size, one line per mechanism, both axes logarithmic; the same numbers are in the table below">'
+        f'<svg class="scaling" viewBox="0 0 {width} {height}" role="img" aria-label="Median round-trip time '
+        'against payload size, one line per mechanism, both axes logarithmic; the same numbers are in the table below">'
     ]
     for tick in _decades(low, high):
         if low <= tick <= high:
             parts.append(f'<line class="grid" x1="{left}" x2="{right}" y1="{y(tick):.1f}" y2="{y(tick):.1f}"/>')
-            parts.append(f'<text class="tick" x="{left - 6}" y="{y(tick) + 4:.1f}" text-anchor="end">{_short(tick)}</text>')
+            parts.append(
+                f'<text class="tick" x="{left - 6}" y="{y(tick) + 4:.1f}" text-anchor="end">{_short(tick)}</text>'
+            )
     for key in keys:
         at = x(sizes[key])
         parts.append(f'<line class="grid" x1="{at:.1f}" x2="{at:.1f}" y1="14" y2="{bottom}"/>')
         parts.append(
-            f'<text class="tick" x="{at:.1f}" y="{bottom + 17}" text-anchor="middle">{escape(report.workloads[key])}</text>'
+            f'<text class="tick" x="{at:.1f}" y="{bottom + 17}" text-anchor="middle">'
+            f"{escape(report.workloads[key])}</text>"
         )
     ends = {}
     for row in rows:

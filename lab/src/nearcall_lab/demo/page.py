@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from html import escape
+from importlib.resources import files
 
 from nearcall_lab.demo.charts import panel, scaling
 from nearcall_lab.demo.look import FAMILIES, css_class, mark, style
@@ -10,20 +11,6 @@ from nearcall_lab.demo.results import Cell, Report, Row
 from nearcall_lab.demo.terminal import notes
 from nearcall_lab.stats import format_ratio, format_time, significant
 from nearcall_lab.workloads import BY_KEY
-
-_SORT = """
-for (const button of document.querySelectorAll('thead button')) button.onclick = () => {
-  const th = button.closest('th'), body = th.closest('table').tBodies[0], column = th.cellIndex;
-  const down = th.getAttribute('aria-sort') === 'ascending';
-  for (const other of th.parentNode.cells) other.removeAttribute('aria-sort');
-  th.setAttribute('aria-sort', down ? 'descending' : 'ascending');
-  const key = row => { const v = row.cells[column] && row.cells[column].dataset.v;
-    return v === undefined ? row.cells[0].textContent : v === '' ? Infinity : +v; };
-  const rows = [...body.rows].sort((a, b) => { const x = key(a), y = key(b);
-    return (typeof x === 'string' ? x.localeCompare(y) : x - y) * (down ? -1 : 1); });
-  body.append(...rows);
-};
-"""
 
 
 def _cards(report: Report) -> str:
@@ -45,8 +32,9 @@ def _cards(report: Report) -> str:
         else:
             verdict = f"no certain difference from {base_name}"
         cards.append(
-            f'<div class="card"><h3>Fastest at {escape(title)}</h3><b>{format_time(cell.p50_ns)}</b>'
-            f"<span>{escape(best.label)}{' (busy polling)' if best.busy_polls else ''}</span><span>{verdict}</span></div>"
+            f'<div class="card"><h3>Fastest, {escape(title)}</h3><b>{format_time(cell.p50_ns)}</b>'
+            f"<span>{escape(best.label)}{' (busy polling)' if best.busy_polls else ''}</span>"
+            f"<span>{verdict}</span></div>"
         )
     return f'<div class="cards">{"".join(cards)}</div>'
 
@@ -54,7 +42,7 @@ def _cards(report: Report) -> str:
 def _legend(report: Report) -> str:
     present = {row.family for row in report.rows if not row.problem}
     items = [
-        f'<li><svg width="14" height="14" viewBox="0 0 14 14" style="width:14px" aria-hidden="true">{mark(f, 7, 7)}</svg>'
+        f'<li><svg viewBox="0 0 14 14" style="width:14px" aria-hidden="true">{mark(f, 7, 7)}</svg>'
         f"{escape({'rpc': 'RPC framework', 'http': 'HTTP'}.get(f, f))}</li>"
         for f in FAMILIES
         if f in present
@@ -76,8 +64,9 @@ def _cell(cell: Cell, row: Row, report: Report) -> str:
     if cell.floor_share is not None and cell.floor_share > 0.05 and floor:
         floor += " ⚠"
     return (
-        f'<td data-v="{cell.p50_ns}" title="n {cell.n:,} in {cell.launches} launches; least {format_time(cell.min_ns)}; '
-        f'first call {format_time(cell.first_call_ns)}"><b>{format_time(cell.p50_ns)}</b> / {format_time(cell.p99_ns)}'
+        f'<td data-v="{cell.p50_ns}" title="n {cell.n:,} in {cell.launches} launches; '
+        f'least {format_time(cell.min_ns)}; first call {format_time(cell.first_call_ns)}">'
+        f"<b>{format_time(cell.p50_ns)}</b> / {format_time(cell.p99_ns)}"
         f"<small>{against}</small><small>{floor}</small><small>n {cell.n:,}</small></td>"
     )
 
@@ -86,8 +75,9 @@ def _table(report: Report) -> str:
     heads = "".join(f"<th scope=col><button>{escape(title)}</button></th>" for title in report.workloads.values())
     rows = []
     for row in report.rows:
+        version = row.version or ("" if row.problem else "standard library")
         name = (
-            f"<th scope=row>{escape(row.label)}<small>{escape(row.version or 'standard library')}"
+            f"<th scope=row>{escape(row.label)}<small>{escape(version)}"
             f"{', busy polling' if row.busy_polls else ''}{', one process' if row.same_process else ''}</small></th>"
         )
         if row.problem:
@@ -108,8 +98,8 @@ def _settings(report: Report) -> str:
         for r in report.rows
     )
     return (
-        '<div class="scroll"><table><thead><tr><th scope=col>mechanism</th><th scope=col style="text-align:left">settings that '
-        f'matter</th><th scope=col style="text-align:left">dataclass travels as</th></tr></thead><tbody>{rows}</tbody></table></div>'
+        '<div class="scroll"><table class="words"><thead><tr><th scope=col>mechanism</th><th scope=col>settings that '
+        f"matter</th><th scope=col>dataclass travels as</th></tr></thead><tbody>{rows}</tbody></table></div>"
     )
 
 
@@ -121,18 +111,20 @@ def render(report: Report) -> str:
     if report.red_flags:
         flags = f'<div class="flags"><ul>{"".join(f"<li>{escape(f)}</li>" for f in report.red_flags)}</ul></div>'
     panels = "".join(
-        f"<figure><figcaption>{escape(title)} <small>{'bytes there and back' if BY_KEY[key].size else 'four fields each way'}"
-        f"</small></figcaption>{panel(report, key)}</figure>"
+        f"<figure><figcaption>{escape(title)} "
+        f"<small>{'bytes there and back' if BY_KEY[key].size else 'four fields each way'}</small></figcaption>"
+        f"{panel(report, key)}</figure>"
         for key, title in report.workloads.items()
     )
     curve = scaling(report, {key: BY_KEY[key].size for key in report.workloads})
     sizes = f"<h2>How time grows with size</h2><figure>{curve}</figure>" if curve else ""
     env = report.environment
+    script = (files(__package__) / "page.js").read_text(encoding="utf-8")
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>nearcall-lab: one call between two processes</title><style>{style()}</style></head><body><main>
 <h1>One call between two processes, by every mechanism on this machine</h1>
-<p class="soft">{escape(report.started)} · {escape(env.cpu)}, {env.cpus_usable} CPUs · {escape(env.kernel)} ·
+<p class="soft wide">{escape(report.started)} · {escape(env.cpu)}, {env.cpus_usable} CPUs · {escape(env.kernel)} ·
 {escape(env.python)} · {escape(report.placement)}</p>
 {_cards(report)}{flags}
 <h2>Round-trip time</h2>
@@ -148,5 +140,5 @@ last column says how many times faster than {base_name}. All panels share one lo
 <h2>How this was measured</h2><ul>{"".join(f"<li>{escape(line)}</li>" for line in notes(report))}</ul>
 <p>Run it again: <code>nearcall-lab demo --rounds {report.rounds_planned} --slice-ms {report.slice_s * 1e3:.0f}
 --seed {report.seed}</code></p>
-</main><script>{_SORT}</script></body></html>
+</main><script>{script}</script></body></html>
 """

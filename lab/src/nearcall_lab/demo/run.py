@@ -85,9 +85,7 @@ class DemoRun:
     def _launch(self, record: Record, turn: int) -> None:
         """One fresh pair of processes through all workloads in random order."""
         operations = record.entrant.mechanism.operations
-        workloads = [
-            w for w in self.plan.workloads if w.operation in operations and w.key not in record.cell_problems
-        ]
+        workloads = [w for w in self.plan.workloads if w.operation in operations and w.key not in record.cell_problems]
         self._random.shuffle(workloads)
         self._tell(record, turn, "starting")
         current: Workload | None = None
@@ -116,9 +114,7 @@ class DemoRun:
         if self._launches:
             left = (total - self._launches) * self._elapsed() / self._launches
             left = min(left, max(0.0, self.plan.limit_s - self._elapsed()))
-        self._observer(
-            Progress(turn + 1, record.entrant.mechanism.label, workload, self._launches, total, left)
-        )
+        self._observer(Progress(turn + 1, record.entrant.mechanism.label, workload, self._launches, total, left))
 
     def report(self) -> Report:
         """What is known by now."""

@@ -137,13 +137,14 @@ def notes(report: Report) -> list[str]:
     """How the numbers came about, one sentence each; the page shows the same ones."""
     floor = report.row(report.floor)
     lines = [
-        f"{report.rounds_done} of {report.rounds_planned} rounds in {report.elapsed_s:.0f} s, each with fresh processes "
-        f"in random order (seed {report.seed}); {report.placement}.",
+        f"{report.rounds_done} of {report.rounds_planned} rounds in {report.elapsed_s:.0f} s, each with fresh "
+        f"processes in random order (seed {report.seed}); {report.placement}.",
         f"Closed loop, one call outstanding, {report.slice_s * 1e3:.0f} ms per cell and launch after "
-        f"{report.warm_s * 1e3:.0f} ms of warm-up. Every reply was compared with what it must be, and every request was "
-        "counted in the server.",
+        f"{report.warm_s * 1e3:.0f} ms of warm-up. Every reply was compared with what it must be, and every request "
+        "was counted in the server.",
         "A p50 needs 20 samples and a p99 needs 1,000; a dash means there were fewer. Intervals resample rounds, "
-        f"{report.rounds_done} of them.",
+        f"{report.rounds_done} of them; a ratio is the geometric mean of the rounds' ratios, so it need not equal the "
+        "quotient of two medians over all samples.",
         f"Environment: {report.environment.cpu}, {report.environment.kernel}, {report.environment.python}.",
     ]
     if floor and (cell := next(iter(floor.cells.values()))).p50_ns:
