@@ -83,8 +83,9 @@ def significant(value: float, digits: int = 3) -> str:
     """A number with `digits` significant digits and no exponent."""
     if value == 0 or not math.isfinite(value):
         return f"{value:g}"
+    value = float(f"{value:.{digits - 1}e}")  # round first, so that 0.9997 is 1.00 and not 1.000
     decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
-    return f"{round(value, decimals):,.{decimals}f}"
+    return f"{value:,.{decimals}f}"
 
 
 def format_ratio(ratio: Ratio | None) -> str:

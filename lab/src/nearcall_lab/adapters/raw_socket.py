@@ -30,28 +30,29 @@ MECHANISMS = (
 
 _HEADER = struct.Struct("<I")
 _JOIN_BELOW = 16_384
-"""Messages shorter than this are joined with their header into one send; longer ones would pay for the copy."""
+"""Bytes. Shorter messages are joined with their header into one send; longer ones would pay for the copy."""
 
 
-def _read_exactly(sock: socket.socket, size: int) -> bytes | bytearray:
-    first = sock.recv(size)
-    if len(first) == size:
-        return first
-    if not first:
-        raise ConnectionResetError("peer closed")
+def _receive(sock: socket.socket) -> bytes | bytearray:
+    """One message. A short one costs one system call: with one call outstanding nothing else can be behind it."""
+    first = sock.recv(_JOIN_BELOW)
+    while len(first) < 4:
+        more = sock.recv(4 - len(first)) if first else b""
+        if not more:
+            raise ConnectionResetError("peer closed")
+        first += more
+    size = _HEADER.unpack_from(first)[0]
+    if len(first) == size + 4:
+        return first[4:]
     whole = bytearray(size)
-    whole[: len(first)] = first
-    view = memoryview(whole)[len(first) :]
+    whole[: len(first) - 4] = first[4:]
+    view = memoryview(whole)[len(first) - 4 :]
     while view:
         got = sock.recv_into(view)
         if not got:
             raise ConnectionResetError("peer closed")
         view = view[got:]
     return whole
-
-
-def _receive(sock: socket.socket) -> bytes | bytearray:
-    return _read_exactly(sock, _HEADER.unpack(_read_exactly(sock, 4))[0])
 
 
 def _send(sock: socket.socket, data: bytes | bytearray) -> None:
@@ -71,6 +72,7 @@ def _handle(sock: socket.socket, served: Served) -> None:
     with sock:
         try:
             typed = _receive(sock) == b"quote"
+            _send(sock, b"")
             while True:
                 data = _receive(sock)
                 served.calls += 1
@@ -109,6 +111,7 @@ def _open(spec: Spec, method: Operation) -> socket.socket:
         sock = socket.create_connection(("127.0.0.1", int(spec.address)))
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     _send(sock, method.encode())
+    _receive(sock)
     return sock
 
 
