@@ -13,7 +13,7 @@ from nearcall_lab import __version__
 from nearcall_lab.placement import choose
 from nearcall_lab.registry import Entrant, discover
 
-_WIDTH_WITHOUT_TERMINAL = 172
+_WIDTH_WITHOUT_TERMINAL = 190
 """Columns when the output goes to a file: enough for the demo's table in one piece."""
 
 

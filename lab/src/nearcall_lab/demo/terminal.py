@@ -12,9 +12,9 @@ from rich.text import Text
 
 from nearcall_lab.demo.results import Cell, Report, Row
 from nearcall_lab.demo.run import Progress
-from nearcall_lab.stats import format_ratio, format_time
+from nearcall_lab.stats import format_ratio, format_time, significant
 
-_CELL_WIDTH = 19
+_CELL_WIDTH = 22
 _LABEL_WIDTH = 28
 
 
@@ -67,7 +67,7 @@ def _minutes(seconds: float) -> str:
 
 
 def _cell(cell: Cell, is_baseline: bool) -> Text:
-    """Two lines: p50 and p99, then the ratio to the baseline."""
+    """Three lines: p50 and p99, the ratio to the baseline, the ratio to the floor with the number of samples."""
     if cell.p50_ns is None:
         if cell.n:
             return Text(f"only {cell.n} samples", style="dim")
@@ -76,6 +76,8 @@ def _cell(cell: Cell, is_baseline: bool) -> Text:
     text.append(f" / {format_time(cell.p99_ns)}", style="not bold dim")
     second = "baseline" if is_baseline else format_ratio(cell.times_faster)
     text.append(f"\n{second}", style="not bold cyan")
+    if cell.times_floor is not None:
+        text.append(f"\n{significant(cell.times_floor)}× floor, n {cell.n:,}", style="not bold dim")
     return text
 
 
@@ -101,9 +103,9 @@ def _tables(report: Report, width: int) -> list[Table]:
 def _label(row: Row, report: Report) -> Text:
     style = "bold green" if row.family == "nearcall" else "dim" if row.name == report.floor else ""
     text = Text(row.label, style=style)
-    cell = next(iter(row.cells.values()))
-    note = "floor" if row.name == report.floor else f"{row.version}{', busy polling' if row.busy_polls else ''}"
-    text.append(f"\n{note or 'standard library'}, n={cell.n:,}", style="not bold dim")
+    known = row.version or ("standard library" if row.family in ("socket", "messaging") else "")
+    note = "floor" if row.name == report.floor else f"{known}{', busy polling' if row.busy_polls else ''}"
+    text.append(f"\n{note}", style="not bold dim")
     return text
 
 
@@ -113,7 +115,9 @@ def print_report(console: Console, report: Report) -> None:
     baseline = report.row(report.baseline)
     name = baseline.label if baseline else report.baseline
     console.print()
-    console.print(f"[bold]Round trip, p50 / p99; second line: times faster than {name} [95 % interval][/]")
+    console.print(
+        f"[bold]Round trip, p50 / p99; second line: times faster than {name} [95 % interval]; third line: times the floor, samples[/]"
+    )
     for table in _tables(report, width):
         console.print(table, width=width)
     settings = Table(title="Settings", title_justify="left")
