@@ -11,8 +11,8 @@ from nearcall_lab.demo.results import Report, Row
 from nearcall_lab.stats import format_time, significant
 
 _WIDTH = 580
-_LABELS = 188
-_NUMBERS = 128
+_LABELS = 178
+_NUMBERS = 132
 _ROW = 22
 _TOP = 8
 
@@ -54,11 +54,16 @@ def panel(report: Report, key: str) -> str:
         f'<svg viewBox="0 0 {_WIDTH} {height}" role="img" aria-label="Round-trip time at {title}, one line per '
         'mechanism, logarithmic; the same numbers are in the table below">'
     ]
+    labelled = -math.inf
     for tick in _decades(low, high):
-        if low <= tick <= high:
-            parts.append(f'<line class="grid" x1="{x(tick):.1f}" x2="{x(tick):.1f}" y1="{_TOP}" y2="{bottom}"/>')
+        if not low <= tick <= high:
+            continue
+        at = x(tick)
+        parts.append(f'<line class="grid" x1="{at:.1f}" x2="{at:.1f}" y1="{_TOP}" y2="{bottom}"/>')
+        if at - labelled > 44:  # room for the text
+            labelled = at
             parts.append(
-                f'<text class="tick" x="{x(tick):.1f}" y="{bottom + 15}" text-anchor="middle">{_short(tick)}</text>'
+                f'<text class="tick" x="{at:.1f}" y="{bottom + 15}" text-anchor="middle">{_short(tick)}</text>'
             )
     baseline = report.row(report.baseline)
     if baseline and (base := baseline.cells[key].p50_ns):
@@ -77,7 +82,7 @@ def _line(report: Report, row: Row, key: str, y: float, x: Callable[[float], flo
         factor = "floor"
     else:
         factor = f"{significant(cell.times_faster.value)}×" if cell.times_faster else ""
-    strong = " strong" if row.family == "nearcall" or row.name == report.baseline else ""
+    strong = " strong" if row.name == report.baseline else ""
     p99 = f", p99 {format_time(cell.p99_ns)}" if cell.p99_ns else ""
     parts = [
         f"<g><title>{escape(row.label)}: p50 {format_time(cell.p50_ns)}{p99}, n {cell.n:,}</title>",

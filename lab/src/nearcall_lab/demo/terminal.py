@@ -101,7 +101,7 @@ def _tables(report: Report, width: int) -> list[Table]:
 
 
 def _label(row: Row, report: Report) -> Text:
-    style = "bold green" if row.family == "nearcall" else "dim" if row.name == report.floor else ""
+    style = "dim" if row.name == report.floor else ""
     text = Text(row.label, style=style)
     known = row.version or ("standard library" if row.family in ("socket", "messaging") else "")
     note = "floor" if row.name == report.floor else f"{known}{', busy polling' if row.busy_polls else ''}"
@@ -116,7 +116,8 @@ def print_report(console: Console, report: Report) -> None:
     name = baseline.label if baseline else report.baseline
     console.print()
     console.print(
-        f"[bold]Round trip, p50 / p99; second line: times faster than {name} [95 % interval]; third line: times the floor, samples[/]"
+        f"[bold]Round trip, p50 / p99; second line: times faster than {name} [95 % interval]; "
+        "third line: times the floor, samples[/]"
     )
     for table in _tables(report, width):
         console.print(table, width=width)
