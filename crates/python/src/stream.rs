@@ -8,9 +8,11 @@ use nearcall_core::{Event, Kind, Outgoing};
 use parking_lot::Mutex;
 use pyo3::exceptions::{PyStopIteration, PyTypeError};
 use pyo3::prelude::*;
+use pyo3::types::PyTuple;
 
 use crate::aio::Waiting;
-use crate::client::{name_failure, outcome, wait_on};
+use crate::client::{late, name_failure, outcome, wait_on};
+use crate::errors::raise;
 use crate::plan::Method;
 
 /// A call under way whose arguments, result or both are streams.
@@ -176,6 +178,34 @@ impl Stream {
     /// For an event loop: sets `future`'s result when something has come for this call.
     fn notify(&self, py: Python<'_>, future: Py<PyAny>) -> PyResult<()> {
         self.waiting.register(py, &self.core, self.id, future)
+    }
+
+    /// Seconds left until the call's deadline; `None` if it has none.
+    fn time_left(&self) -> Option<f64> {
+        self.until.map(|until| until.saturating_duration_since(Instant::now()).as_secs_f64())
+    }
+
+    /// Gives the call up and raises if its deadline has passed.
+    fn check_deadline(&self, py: Python<'_>) -> PyResult<()> {
+        if self.until.is_some_and(|until| Instant::now() >= until) && self.core.is_live(self.id) {
+            self.core.cancel(self.id);
+            return Err(raise(py, &late(self.name(), self.core.url())));
+        }
+        Ok(())
+    }
+
+    /// The same as `cancel`, as iterators call it.
+    fn close(&self) {
+        self.core.cancel(self.id);
+    }
+
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_error))]
+    fn __exit__(&self, _error: &Bound<'_, PyTuple>) {
+        self.core.cancel(self.id);
     }
 
     /// Gives the call up. Harmless when it has ended.

@@ -261,8 +261,8 @@ impl Connection {
     pub fn next_event(&self, id: CallId, deadline: Option<Instant>) -> Result<Event, NoEvent> {
         // The usual case first: this thread receives, and what comes is for it.
         if let Some(guard) = self.receiving.try_lock() {
-            let first = self.table.lock().take(id).or_else(|| self.receive(Some(id)));
-            let event = match first {
+            let arrived = self.table.lock().take(id);
+            let event = match arrived.or_else(|| self.receive(Some(id))) {
                 Some(event) => Ok(Some(event)),
                 None => match self.link.wait(deadline) {
                     Ok(()) => Ok(self.receive(Some(id))),

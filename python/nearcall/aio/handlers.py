@@ -1,0 +1,150 @@
+"""Runs the coroutine handlers of a server, on an event loop in a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+from .. import _core
+from ..plan import BIDI_STREAM, CLIENT_STREAM, SERVER_STREAM, MethodPlan
+
+__all__ = ["LoopThread"]
+
+_log = logging.getLogger("nearcall")
+_NOTHING_YET: Any = object()
+
+
+class _Running:
+    """A request whose handler runs."""
+
+    __slots__ = ("changed", "request", "task")
+
+    def __init__(self, request: _core.LoopRequest) -> None:
+        self.request = request
+        self.changed = asyncio.Event()
+        self.task: asyncio.Task[None] | None = None
+
+    def notice(self) -> None:
+        """Something has changed: an item or room for one has come, or the client gave the call up."""
+        self.changed.set()
+        if self.request.cancelled and self.task is not None:
+            self.task.cancel()
+
+
+class LoopThread:
+    """An event loop that takes the requests of a server's coroutine handlers."""
+
+    def __init__(self, core: _core.Server, handlers: Sequence[tuple[MethodPlan, Any]]) -> None:
+        self._core = core
+        self._handlers = handlers
+        self._running: dict[int, _Running] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="nearcall-loop", daemon=True)
+
+    def start(self) -> None:
+        """Starts the thread; requests are taken from now on."""
+        descriptor = self._core.loop_fileno()
+        self._loop.add_reader(descriptor, self._drain)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Cancels the handlers that are left, and ends the thread."""
+        try:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+        except RuntimeError:
+            return  # it has ended already
+        self._thread.join(1.0)
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_forever()
+            for task in self._tasks:
+                task.cancel()
+            if self._tasks:
+                self._loop.run_until_complete(asyncio.wait(self._tasks, timeout=0.5))
+            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+        finally:
+            self._loop.close()
+
+    def _drain(self) -> None:
+        requests, changed = self._core.drain()
+        for key in changed:
+            running = self._running.get(key)
+            if running is not None:
+                running.notice()
+        for request in requests:
+            running = _Running(request)
+            running.task = self._loop.create_task(self._handle(running))
+            if request.key:
+                self._running[request.key] = running
+            self._tasks.add(running.task)
+            running.task.add_done_callback(self._tasks.discard)
+            if request.cancelled:
+                running.notice()
+
+    async def _handle(self, running: _Running) -> None:
+        request = running.request
+        plan, handler = self._handlers[request.index]
+        try:
+            await self._call(plan, handler, request, running.changed)
+        except asyncio.CancelledError as error:
+            if request.cancelled:
+                request.forget()
+            else:
+                request.fail(error)
+        except Exception as error:  # noqa: BLE001 - the caller is told, whatever it was
+            if request.oneway:
+                _log.exception("%s is one-way, so no client learns that it raised", plan.full_name)
+            else:
+                request.fail(error)
+        finally:
+            self._running.pop(request.key, None)
+
+    async def _call(self, plan: MethodPlan, handler: Any, request: _core.LoopRequest, changed: asyncio.Event) -> None:
+        arguments = list(request.arguments())
+        if plan.kind in (CLIENT_STREAM, BIDI_STREAM):
+            arguments.insert(plan.stream_position, _items(request, changed))
+        if plan.kind not in (SERVER_STREAM, BIDI_STREAM):
+            request.reply(await handler(*arguments))
+            return
+        replies = handler(*arguments)
+        if hasattr(replies, "__await__"):
+            replies = await replies
+        try:
+            async for item in replies:
+                if not await _send(request, item, changed):
+                    request.forget()
+                    return
+            request.end()
+        finally:
+            if hasattr(replies, "aclose"):
+                await replies.aclose()
+
+
+async def _items(request: _core.LoopRequest, changed: asyncio.Event) -> AsyncIterator[Any]:
+    """The client's stream."""
+    while True:
+        changed.clear()
+        try:
+            item = request.try_next(_NOTHING_YET)
+        except StopAsyncIteration:
+            return
+        if item is _NOTHING_YET:
+            await changed.wait()
+        else:
+            yield item
+
+
+async def _send(request: _core.LoopRequest, item: Any, changed: asyncio.Event) -> bool:
+    """Sends an item once the client has room for it. ``False`` if the client gave the call up."""
+    while True:
+        changed.clear()
+        sent = request.try_send(item)
+        if sent is not None:
+            return sent
+        await changed.wait()

@@ -1,0 +1,167 @@
+"""``nearcall.connect``: a service in another process, called as if it were here."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any, Generic, Literal, TypeVar, cast, overload
+
+import msgspec
+
+from . import _core
+from .plan import BIDI_STREAM, CLIENT_STREAM, ONEWAY, SERVER_STREAM, MethodPlan
+from .proxy import make_proxy
+from .streams import call_bidi_stream, call_client_stream, call_server_stream
+
+__all__ = ["DEFAULT_MAX_MESSAGE_SIZE", "DEFAULT_RING_SIZE", "Client", "connect"]
+
+T = TypeVar("T")
+
+DEFAULT_MAX_MESSAGE_SIZE = 64 * 1024 * 1024
+"""Longest message received, bytes, unless the user says otherwise."""
+DEFAULT_RING_SIZE = 256 * 1024
+"""Size of each of a shared memory connection's two rings, bytes. Memory counts only once it was touched."""
+
+
+class Client(Generic[T]):
+    """An open connection to a server, made by :func:`connect`.
+
+    In a ``with`` statement it gives the typed service and closes at the end. It can also be kept: ``client.service`` is
+    the typed service, and the methods can be called on the client itself, untyped. Any number of threads may call at
+    once.
+    """
+
+    service: T
+    """The service; its methods are those of the class that the client was connected with."""
+
+    def __init__(self, connection: _core.Connection, service: T) -> None:
+        self._connection = connection
+        self.service = service
+
+    def __enter__(self) -> T:
+        return self.service
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the connection; calls under way fail with :class:`~nearcall.Cancelled`. Harmless when repeated."""
+        self._connection.close()
+
+    def ping(self, timeout: float | None = None) -> float:
+        """Seconds that a round trip to the server takes without any handler.
+
+        Raises:
+            DeadlineExceeded: no answer within ``timeout`` seconds.
+            Unavailable: the server is gone.
+        """
+        return self._connection.ping(timeout)
+
+    @property
+    def url(self) -> str:
+        """Where the server is."""
+        return self._connection.url
+
+    @property
+    def closed(self) -> bool:
+        """Whether the connection is closed or lost."""
+        return self._connection.closed
+
+    @property
+    def peer(self) -> dict[str, Any]:
+        """Who the server is, as the kernel vouches: ``pid``, ``uid``, ``gid`` on one machine, else ``address``."""
+        return self._connection.peer
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """What the server serves, as it describes itself: services, methods, parameters, types."""
+        return cast("dict[str, Any]", msgspec.json.decode(self._connection.description))
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or name == "service":
+            raise AttributeError(name)
+        return getattr(self.service, name)
+
+    def __repr__(self) -> str:
+        return f"<{'closed ' if self.closed else ''}client of {self.service!r}>"
+
+
+@overload
+def connect(
+    url: str,
+    service: type[T],
+    *,
+    timeout: float | None = None,
+    spin: float | Literal["auto"] = "auto",
+    max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE,
+    ring_size: int = DEFAULT_RING_SIZE,
+    handshake_timeout: float = 5.0,
+) -> Client[T]: ...
+@overload
+def connect(
+    url: str,
+    service: None = None,
+    *,
+    timeout: float | None = None,
+    spin: float | Literal["auto"] = "auto",
+    max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE,
+    ring_size: int = DEFAULT_RING_SIZE,
+    handshake_timeout: float = 5.0,
+) -> Client[Any]: ...
+def connect(
+    url: str,
+    service: type[Any] | None = None,
+    *,
+    timeout: float | None = None,
+    spin: float | Literal["auto"] = "auto",
+    max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE,
+    ring_size: int = DEFAULT_RING_SIZE,
+    handshake_timeout: float = 5.0,
+) -> Client[Any]:
+    """Connects to a server and makes sure that it serves what the class says.
+
+    Args:
+        url: ``shm://name``, ``unix:///path``, ``tcp://host:port`` or ``inproc://name``.
+        service: The service's class or interface. Without one the client is dynamic: its methods come from the
+            server's own description, and values are plain data.
+        timeout: Seconds each call may take unless a surrounding ``nearcall.timeout`` is nearer; ``None``: for ever.
+        spin: How long to spin for a reply before sleeping: ``"auto"`` measures and adapts, ``0`` sleeps at once,
+            seconds set a fixed bound.
+        max_message_size: Longest message this client receives, bytes.
+        ring_size: Size of each ring of a shared memory connection, bytes, a power of two.
+        handshake_timeout: Seconds that connecting may take.
+
+    Raises:
+        Unavailable: nobody listens there; says whether the name was never served or its server died.
+        FailedPrecondition: the server's service differs; says which method and parameter, and both types.
+        PermissionDenied: the server does not want this user.
+        InvalidArgument: the URL or an option is malformed.
+    """
+    connection = _core.Connection(
+        url,
+        spin=spin,
+        ring_size=ring_size,
+        max_message_size=max_message_size,
+        handshake_timeout=handshake_timeout,
+        timeout=timeout,
+    )
+    try:
+        proxy: Any = make_proxy(connection, service, _make_method)
+    except BaseException:
+        connection.close()
+        raise
+    return Client(connection, proxy)
+
+
+def _make_method(connection: _core.Connection, plan: MethodPlan, number: int) -> Any:
+    method = _core.Method(plan)
+    if plan.kind == ONEWAY:
+        return connection.oneway(method, number)
+    if plan.kind == SERVER_STREAM:
+        return call_server_stream(connection, plan, method, number)
+    if plan.kind == CLIENT_STREAM:
+        return call_client_stream(connection, plan, method, number)
+    if plan.kind == BIDI_STREAM:
+        return call_bidi_stream(connection, plan, method, number)
+    return connection.unary(method, number)

@@ -1,0 +1,220 @@
+"""``nearcall.serve`` and ``nearcall.Server``: objects that other processes call."""
+
+from __future__ import annotations
+
+import atexit
+import itertools
+import logging
+import threading
+import weakref
+from types import TracebackType
+from typing import Any, Literal
+
+import msgspec
+
+from . import _core
+from .aio.handlers import LoopThread
+from .client import DEFAULT_MAX_MESSAGE_SIZE
+from .description import describe
+from .service import plan_of
+
+__all__ = ["Server", "serve"]
+
+_log = logging.getLogger("nearcall")
+
+DEFAULT_MAX_CONCURRENCY = 256
+"""Handlers that may run at once in threads, unless the user says otherwise."""
+
+
+class Server:
+    """Serves objects at URLs, in threads of its own.
+
+    Use it in a ``with`` statement, or call :meth:`start` and :meth:`stop`::
+
+        with nearcall.Server(Calculator(), "shm://calc", "tcp://127.0.0.1:0") as server:
+            print(server.urls)
+
+    Args:
+        services_and_urls: Objects whose classes are services, and the URLs to serve them all at, in any order.
+        max_concurrency: Handlers that may run at once in threads; coroutine handlers are not counted.
+        spin: How long to spin for a request before sleeping: ``"auto"`` measures and adapts, ``0`` sleeps at once,
+            seconds set a fixed bound.
+        max_message_size: Longest message received, bytes.
+        handshake_timeout: Seconds a client may take to shake hands.
+
+    Raises:
+        TypeError: an object is no service, or two serve under one name.
+        InvalidArgument: an option is malformed.
+    """
+
+    def __init__(
+        self,
+        *services_and_urls: object,
+        max_concurrency: int = DEFAULT_MAX_CONCURRENCY,
+        spin: float | Literal["auto"] = "auto",
+        max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE,
+        handshake_timeout: float = 5.0,
+    ) -> None:
+        services = [item for item in services_and_urls if not isinstance(item, str)]
+        self._asked = [item for item in services_and_urls if isinstance(item, str)]
+        if not services:
+            raise TypeError("there is nothing to serve: give an object whose class is a @nearcall.service")
+        if max_concurrency < 1:
+            raise ValueError(f"max_concurrency must be 1 or more, not {max_concurrency}")
+        for item in services:
+            if isinstance(item, type):
+                raise TypeError(f"serve an object, not the class: write {item.__name__}()")
+        plans = [plan_of(type(item)) for item in services]
+        names = [plan.name for plan in plans]
+        for name in names:
+            if names.count(name) > 1:
+                raise TypeError(f"two of the objects serve under the name '{name}': name one with service(name=...)")
+        methods: list[tuple[_core.Method, Any]] = []
+        self._handlers: list[tuple[Any, Any]] = []
+        for item, plan in zip(services, plans, strict=True):
+            for method in plan.methods:
+                handler = method.adapt(getattr(item, method.name))
+                methods.append((_core.Method(method), handler))
+                self._handlers.append((method, handler))
+        self._core = _core.Server(
+            methods,
+            msgspec.json.encode(describe(plans)).decode(),
+            spin=spin,
+            ring_size=1 << 18,
+            max_message_size=max_message_size,
+            handshake_timeout=handshake_timeout,
+            # One more than run handlers: somebody must receive meanwhile.
+            max_workers=max_concurrency + 1,
+        )
+        self._urls: list[str] = []
+        self._threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
+        self._numbers = itertools.count(1)
+        self._loop: LoopThread | None = None
+        self._state: Literal["new", "running", "stopped"] = "new"
+        self._stopped = threading.Event()
+
+    @property
+    def urls(self) -> list[str]:
+        """Where it listens; a TCP port of 0 has become the one that the system chose."""
+        return list(self._urls)
+
+    def start(self) -> Server:
+        """Listens at every URL, and serves from now on.
+
+        Raises:
+            AlreadyExists: a URL is served already; the message says by whom.
+            InvalidArgument: a URL is malformed.
+            OSError: the system refuses, for another reason.
+        """
+        if self._state != "new":
+            raise RuntimeError(f"this server is {self._state}; make a new one to serve again")
+        if not self._asked:
+            raise ValueError("there is nowhere to serve: give a URL such as shm://name or tcp://127.0.0.1:7000")
+        try:
+            for url in self._asked:
+                self._urls.append(self._core.listen(url))
+        except BaseException:
+            self._core.close()
+            raise
+        self._state = "running"
+        if any(plan.handler_is_async for plan, _ in self._handlers):
+            self._loop = LoopThread(self._core, self._handlers)
+            self._loop.start()
+        _running.add(self)
+        self._spawn()
+        return self
+
+    def _spawn(self) -> None:
+        thread = threading.Thread(target=self._work, name=f"nearcall-worker-{next(self._numbers)}", daemon=True)
+        self._threads.add(thread)
+        thread.start()
+
+    def _work(self) -> None:
+        try:
+            self._core.work(self._spawn, _tell)
+        except BaseException:
+            _log.exception("a worker thread of the server at %s ended", ", ".join(self._urls))
+
+    def stop(self, grace: float = 5.0) -> bool:
+        """Stops: takes no new calls, finishes those under way for at most ``grace`` seconds, then closes.
+
+        Returns:
+            Whether every call was finished. Harmless when repeated.
+        """
+        if self._state != "running":
+            self._state = "stopped"
+            self._core.close()
+            self._stopped.set()
+            return True
+        self._state = "stopped"
+        finished = self._core.stop(grace)
+        if self._loop is not None:
+            self._loop.stop()
+        self._core.close()
+        for thread in list(self._threads):
+            if thread is not threading.current_thread():
+                # A handler that does not return cannot be ended; it is a daemon, and holds nobody up.
+                thread.join(0.5 if finished else 0.05)
+        _running.discard(self)
+        self._stopped.set()
+        return finished
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Blocks until :meth:`stop` was called, for at most ``timeout`` seconds. Whether it was."""
+        return self._stopped.wait(timeout)
+
+    def __enter__(self) -> Server:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def __repr__(self) -> str:
+        return f"<{self._state} nearcall server at {', '.join(self._urls or self._asked) or 'no URL'}>"
+
+
+def serve(*services_and_urls: object, grace: float = 5.0, **options: Any) -> None:
+    """Serves objects at URLs until interrupted (Ctrl-C) or told to end (``SIGTERM``).
+
+    Args:
+        services_and_urls: As for :class:`Server`.
+        grace: Seconds that calls under way have to finish when it ends.
+        options: As for :class:`Server`.
+    """
+    server = Server(*services_and_urls, **options).start()
+    restore = _stop_on_sigterm(server)
+    try:
+        server.wait()
+    except KeyboardInterrupt:
+        pass
+    finally:
+        restore()
+        server.stop(grace)
+
+
+def _stop_on_sigterm(server: Server) -> Any:
+    """Lets ``SIGTERM`` end the server in good order; returns what undoes it."""
+    import signal
+
+    if threading.current_thread() is not threading.main_thread():
+        return lambda: None
+    # The event is all that a signal handler may touch: stopping needs the main thread itself.
+    stopped = server._stopped  # pyright: ignore[reportPrivateUsage]
+    before = signal.signal(signal.SIGTERM, lambda *_: stopped.set())
+    return lambda: signal.signal(signal.SIGTERM, before)
+
+
+def _tell(serious: bool, text: str) -> None:
+    _log.log(logging.WARNING if serious else logging.INFO, text)
+
+
+_running: weakref.WeakSet[Server] = weakref.WeakSet()
+
+
+@atexit.register
+def _stop_all() -> None:
+    # Worker threads must not meet an interpreter that is being taken down.
+    for server in list(_running):
+        server.stop(grace=0)
