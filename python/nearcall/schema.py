@@ -177,7 +177,7 @@ class _Comparison:
         if kind == "tuple":
             if len(left) != len(right):
                 return Mismatch(path, show(sent), show(expected))
-            pairs = enumerate(zip(left, right))
+            pairs = enumerate(zip(left, right, strict=True))
             return next(filter(None, (self.compare(a, b, f"{path}[{i}]") for i, (a, b) in pairs)), None)
         if kind == "values":
             fits = all(any(type(a) is type(b) and a == b for b in right) for a in left)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from dataclasses import dataclass
 from typing import Any
@@ -110,10 +111,8 @@ def test_hostile_headers_are_refused(header: Any, message: str) -> None:
 @given(st.binary(max_size=40))
 def test_any_bytes_in_a_header_are_refused_or_read(data: bytes) -> None:
     body = msgspec.msgpack.encode(msgspec.msgpack.Ext(msgpack.ARRAY, data))
-    try:
+    with contextlib.suppress(ValueError):
         decode_any(body, [memoryview(bytes(16))])
-    except ValueError:
-        pass
 
 
 def test_raw_buffers_can_be_referred_to() -> None:
@@ -164,7 +163,7 @@ class Vision:
         return np.frombuffer(data, np.uint8)
 
     def wrong(self) -> NDArray[np.float64]:
-        return np.zeros(3, np.int32)  # type: ignore[return-value]
+        return np.zeros(3, np.int32)
 
     def plain(self, x: float, flag: bool, n: int) -> list[float]:
         return [x, float(flag), n]
@@ -179,7 +178,7 @@ def test_arrays_as_arguments_and_results(cls: type | None) -> None:
     assert same(nested["a"][0], np.arange(3))
     assert nested["a"][1][0] == 2.5
     assert vision.raw(np.arange(3, dtype=np.uint8)).tolist() == [0, 1, 2]
-    with pytest.raises(Internal, match="the result must be NDArray.float64., got ndarray of int32"):
+    with pytest.raises(Internal, match=r"the result must be NDArray.float64., got ndarray of int32"):
         vision.wrong()
 
 
@@ -189,11 +188,11 @@ def test_arrays_inside_dataclasses() -> None:
     assert isinstance(cropped, Frame)
     assert cropped.pixels.shape == (2, 2)
     with pytest.raises(
-        InvalidArgument, match="argument 'frame' at .pixels: expected an array of uint8, got one of int64"
+        InvalidArgument, match=r"argument 'frame' at \.pixels: expected an array of uint8, got one of int64"
     ):
         vision.crop(Frame(np.ones((4, 5), np.int64), 1.5), 2)
-    with pytest.raises(InvalidArgument, match="argument 'frame' at .pixels: expected .*ndarray.*, got int"):
-        vision.crop(Frame(3, 1.5), 2)  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgument, match=r"argument 'frame' at \.pixels: expected .*ndarray.*, got int"):
+        vision.crop(Frame(3, 1.5), 2)
 
 
 def test_numpy_scalars_pass_for_plain_numbers() -> None:
@@ -206,9 +205,9 @@ def test_numpy_scalars_pass_for_plain_numbers() -> None:
 
 def test_dtypes_are_checked_before_sending() -> None:
     mean = plan_of(Vision).methods[0].arguments
-    with pytest.raises(InvalidArgument, match="argument 'image' must be NDArray.float64., got ndarray of int64"):
+    with pytest.raises(InvalidArgument, match=r"argument 'image' must be NDArray.float64., got ndarray of int64"):
         mean.check_at(0, np.arange(3))
-    with pytest.raises(InvalidArgument, match="argument 'image' must be NDArray.float64., got list"):
+    with pytest.raises(InvalidArgument, match=r"argument 'image' must be NDArray.float64., got list"):
         mean.check_at(0, [1.0])
 
 
@@ -217,8 +216,8 @@ def test_a_buffer_must_be_contiguous() -> None:
     raw.check_at(0, np.arange(3))
     raw.check_at(0, bytearray(b"abc"))
     with pytest.raises(
-        InvalidArgument, match="argument 'data' must be bytes, got a memoryview that is not C-contiguous"
+        InvalidArgument, match=r"argument 'data' must be bytes, got a memoryview that is not C-contiguous"
     ):
         raw.check_at(0, memoryview(b"abcdef")[::2])
-    with pytest.raises(InvalidArgument, match="argument 'data' must be bytes, got str"):
+    with pytest.raises(InvalidArgument, match=r"argument 'data' must be bytes, got str"):
         raw.check_at(0, "abc")

@@ -56,9 +56,8 @@ def walk(shape: shapes.Type) -> Iterator[shapes.Type]:
             yield node
         # Types and their fields are Structs that hold each other directly or in tuples.
         if isinstance(node, (shapes.Type, shapes.Field)):
-            for name in node.__struct_fields__:
-                if name not in ("default", "default_factory", "cls", "values"):
-                    waiting.append(getattr(node, name))
+            names = set(node.__struct_fields__) - {"default", "default_factory", "cls", "values"}
+            waiting.extend(getattr(node, name) for name in names)
         elif isinstance(node, tuple):
             waiting.extend(cast(Any, node))
 
