@@ -18,7 +18,9 @@ from hypothesis.extra import numpy as npst  # noqa: E402
 from numpy.typing import NDArray  # noqa: E402
 
 from nearcall.codec import msgpack  # noqa: E402
+from nearcall.description import describe  # noqa: E402
 from nearcall.errors import Internal, InvalidArgument  # noqa: E402
+from nearcall.schema import find_mismatch  # noqa: E402
 from nearcall.service import plan_of, service  # noqa: E402
 
 from .loopback import Loopback  # noqa: E402
@@ -209,6 +211,46 @@ def test_dtypes_are_checked_before_sending() -> None:
         mean.check_at(0, np.arange(3))
     with pytest.raises(InvalidArgument, match=r"argument 'image' must be NDArray.float64., got list"):
         mean.check_at(0, [1.0])
+
+
+def test_dtypes_are_part_of_the_description() -> None:
+    def method(annotation: Any) -> dict[str, Any]:
+        def m(self, a): ...
+
+        m.__annotations__ = {"a": annotation, "return": None}
+        return describe([plan_of(service(type("Service", (), {"m": m})))])
+
+    described = method(NDArray[np.float64])
+    assert described["services"][0]["methods"][0]["parameters"][0]["schema"] == {"array": "float64"}
+    for wider in (NDArray[np.floating[Any]], np.ndarray, NDArray[Any]):
+        assert method(wider)["services"][0]["methods"][0]["parameters"][0]["schema"] == {"array": None}
+        assert find_mismatch({"array": "float64"}, {}, {"array": None}, {}) is None
+    assert find_mismatch({"array": "float64"}, {}, {"array": "int8"}, {}) == ("", "NDArray[float64]", "NDArray[int8]")
+
+
+@pytest.mark.parametrize(
+    ("annotation", "fits", "fails"),
+    [
+        (NDArray[Any], [np.zeros(1), np.zeros(1, "i2")], [[1.0]]),
+        (np.ndarray, [np.zeros(1), np.zeros(1, "i2")], [None]),
+        (NDArray[np.floating], [np.zeros(1), np.zeros(1, "f4")], [np.zeros(1, "i2")]),
+        (NDArray[np.floating[Any]], [np.zeros(1, "f2")], [np.zeros(1, "c8")]),
+        (NDArray[np.float32] | None, [None, np.zeros(1, "f4")], [np.zeros(1)]),
+        (list[NDArray[np.int8]], [[], [np.zeros(1, "i1")]], [np.zeros(1, "i1")]),
+    ],
+)
+def test_array_annotations_of_every_kind(annotation: Any, fits: list[Any], fails: list[Any]) -> None:
+    def m(self, a): ...
+
+    m.__annotations__ = {"a": annotation, "return": None}
+    arguments = plan_of(service(type("Service", (), {"m": m}))).methods[0].arguments
+    for value in fits:
+        arguments.check_at(0, value)
+        (arrived,) = arguments.decode(*arguments.encode((value,)))
+        assert type(arrived) is type(value)
+    for value in fails:
+        with pytest.raises(InvalidArgument, match=r"^Service\.m\(\): argument 'a' must be "):
+            arguments.check_at(0, value)
 
 
 def test_a_buffer_must_be_contiguous() -> None:

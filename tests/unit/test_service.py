@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import functools
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, NewType, Optional, Protocol, TypeVar
@@ -412,6 +413,44 @@ def test_generic_classes_and_local_names_work() -> None:
     open_.arguments.check_at(0, Box("deeper mistakes are the server's to find"))
     with pytest.raises(InvalidArgument, match=r"must be Box\[int\], got int"):
         open_.arguments.check_at(0, 3)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="type aliases and type parameters came with Python 3.12")
+@pytest.mark.parametrize("future", ["", "from __future__ import annotations"])
+def test_type_statements_and_type_parameters_work(future: str) -> None:
+    source = """
+from collections.abc import Iterator
+from nearcall.service import service
+type Ints = Iterator[int]
+type Pair[T] = tuple[T, T]
+type Name = str
+@service
+class Store[K]:
+    def get(self, key: K, name: Name, pair: Pair[int]) -> Name | None: ...
+    def all(self, since: int) -> Ints: ...
+"""
+    scope: dict[str, Any] = {"__name__": __name__}
+    exec(f"{future}\n{source}", scope)
+    get, every = plan_of(scope["Store"]).methods
+    assert get.signature == "get(key: K, name: Name, pair: Pair[int]) -> Name | None"
+    assert every.kind == "server_stream"
+    assert get.arguments.decode(get.arguments.encode((1.5, "x", (1, 2)))[0], []) == (1.5, "x", (1, 2))
+    with pytest.raises(InvalidArgument, match=r"argument 'pair' must be Pair\[int\], got int"):
+        get.arguments.check_at(2, 3)
+    get.arguments.check_at(0, object())
+    assert get.arguments.needs_check == (False, True, True)
+
+
+def test_annotations_need_not_be_strings() -> None:
+    scope: dict[str, Any] = {"__name__": __name__, "service": service}
+    source = """
+class Later: ...
+@service
+class Plain:
+    def m(self, a: int, b: "list[Later]" = []) -> "Plain | None": ...
+"""
+    with pytest.raises(TypeError, match=r"parameter 'b: list.Later.' cannot be sent: Later cannot be encoded"):
+        exec(source, scope)
 
 
 def test_results_are_checked_like_arguments() -> None:

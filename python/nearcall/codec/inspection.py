@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import Any, cast
 
@@ -72,11 +73,13 @@ def _one_line(problem: Exception) -> str:
 
 def _advice(cls: Any) -> str:
     name = type_name(cls)
-    module = getattr(cls, "__module__", "")
-    if module == "collections.abc" and name.startswith(("Iter", "Async", "Gener")):
+    module: str = getattr(cls, "__module__", "")
+    if module in ("collections.abc", "typing") and name.startswith(("Iter", "Async", "Gener")):
         return f"{name} cannot be inside another type: a stream is a whole parameter or the whole result"
     if cls is object:
         return "object cannot be encoded; write Any for a value of any type"
-    if module == "numpy" or module.startswith("numpy."):
+    if module.partition(".")[0] == "numpy":
         return f"numpy's {name} cannot be an annotation; write int, float, bool or str (its values may still be passed)"
+    if module.partition(".")[0] in sys.stdlib_module_names and module != "__main__":
+        return f"{name} cannot be encoded; use a type that msgspec supports, such as list, dict or a dataclass"
     return f"{name} cannot be encoded; make it a dataclass, a msgspec.Struct, a TypedDict or a NamedTuple"
