@@ -1,0 +1,537 @@
+//! The client's end of a connection.
+
+mod table;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
+use std::time::{Duration, Instant};
+
+use nearcall_transport::{ConnectError, Incoming, Link, LinkError, Options, Peer, Url};
+use nearcall_wire::{Failure, FrameHead, Kind, Welcome};
+use parking_lot::Mutex;
+
+use crate::AroundWait;
+use crate::event::Event;
+use crate::flow::{Taken, cost};
+use crate::outgoing::{Body, Outgoing};
+pub use table::CallId;
+use table::{Table, Waker};
+
+/// How long a thread sleeps before it looks whether a signal wants its attention.
+const SIGNAL_CHECK: Duration = Duration::from_millis(50);
+
+/// A connection to a server. Any number of threads, or one event loop, may use it at once.
+///
+/// There is no background thread. A thread that waits for a reply receives by itself; if another one already does, that
+/// one delivers, and hands the task on when its own reply has come.
+pub struct Connection {
+    link: Arc<dyn Link>,
+    welcome: Welcome,
+    url: Url,
+    /// Held by the thread that receives.
+    receiving: Mutex<()>,
+    table: Mutex<Table>,
+    /// Threads that sleep until another one delivers to them.
+    followers: Mutex<Vec<CallId>>,
+    follower_count: AtomicU32,
+    /// Pings to be answered, by whoever sends next.
+    pongs: Mutex<Vec<Vec<u8>>>,
+    has_pongs: AtomicBool,
+    around_wait: AroundWait,
+}
+
+impl std::fmt::Debug for Connection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Connection").field("url", &self.url).field("link", &self.link).finish_non_exhaustive()
+    }
+}
+
+/// Why a wait ended without an event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NoEvent {
+    /// The deadline passed; the call is still under way.
+    DeadlinePassed,
+    /// A signal arrived; wait again after it was handled.
+    Interrupted,
+    /// The call has ended already.
+    Ended,
+}
+
+impl Connection {
+    /// Connects to a server. Blocks for at most `options.handshake`.
+    ///
+    /// # Errors
+    /// [`ConnectError`], with a sentence for the user.
+    pub fn connect(url: &Url, options: &Options, around_wait: AroundWait) -> Result<Self, ConnectError> {
+        let connected = nearcall_transport::connect(url, crate::VERSION, options)?;
+        Ok(Self {
+            link: connected.link,
+            welcome: connected.welcome,
+            url: url.clone(),
+            receiving: Mutex::new(()),
+            table: Mutex::default(),
+            followers: Mutex::default(),
+            follower_count: AtomicU32::new(0),
+            pongs: Mutex::default(),
+            has_pongs: AtomicBool::new(false),
+            around_wait,
+        })
+    }
+
+    /// What the server said of itself.
+    #[must_use]
+    pub fn welcome(&self) -> &Welcome {
+        &self.welcome
+    }
+
+    /// Where the server is.
+    #[must_use]
+    pub fn url(&self) -> &Url {
+        &self.url
+    }
+
+    /// Who the server is.
+    #[must_use]
+    pub fn peer(&self) -> &Peer {
+        self.link.peer()
+    }
+
+    /// The connection itself, for an event loop to poll.
+    #[must_use]
+    pub fn link(&self) -> &dyn Link {
+        &*self.link
+    }
+
+    /// Calls under way.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.table.lock().live()
+    }
+
+    /// Whether the connection is lost or closed.
+    #[must_use]
+    pub fn is_dead(&self) -> bool {
+        self.table.lock().dead.is_some()
+    }
+
+    /// Ends the connection; calls under way fail with `CANCELLED`.
+    pub fn close(&self) {
+        let failure = Failure::new(Failure::CANCELLED, format!("this client of {} was closed", self.url));
+        self.table.lock().die(&failure);
+        self.link.close();
+    }
+
+    /// Sends a call. Replies reach [`Connection::next_event`], or, for a call of an event loop, [`Connection::pump`].
+    ///
+    /// # Errors
+    /// The failure the call ends with, if it could not be sent.
+    pub fn begin(&self, request: &Outgoing<'_>, for_loop: bool) -> Result<CallId, Failure> {
+        let waker = if for_loop { Waker::Loop } else { Waker::None };
+        let id = self.table.lock().begin(waker)?;
+        if let Err(error) = self.send(id.number(), request) {
+            self.table.lock().end(id);
+            return Err(error);
+        }
+        Ok(id)
+    }
+
+    /// Sends a call that nobody waits for. On return it is in the transport's hands.
+    ///
+    /// # Errors
+    /// The failure, if it could not be sent.
+    pub fn send_oneway(&self, request: &Outgoing<'_>) -> Result<(), Failure> {
+        if let Some(failure) = &self.table.lock().dead {
+            return Err(failure.clone());
+        }
+        self.send(u32::MAX, request)
+    }
+
+    /// Sends an item of the call's stream, waiting for credit. `false` if the call has ended: its outcome is to be taken.
+    ///
+    /// # Errors
+    /// [`NoEvent::Interrupted`], [`NoEvent::DeadlinePassed`], or the failure to send.
+    pub fn send_item(
+        &self,
+        id: CallId,
+        item: &Outgoing<'_>,
+        deadline: Option<Instant>,
+    ) -> Result<bool, Result<NoEvent, Failure>> {
+        let cost = cost(item.len());
+        let paid = self.until(id, deadline, |table| {
+            let Some(call) = table.get(id) else { return Some(false) };
+            if call.arrived.iter().any(Event::ends_call) {
+                return Some(false);
+            }
+            (call.credit > 0).then(|| {
+                call.credit -= cost;
+                true
+            })
+        });
+        match paid {
+            Ok(true) => self.send(id.number(), item).map(|()| true).map_err(Err),
+            Ok(false) => Ok(false),
+            Err(no_event) => Err(Ok(no_event)),
+        }
+    }
+
+    /// Like [`Connection::send_item`] but never waits: `None` if there is no credit now.
+    ///
+    /// # Errors
+    /// The failure to send.
+    pub fn try_send_item(&self, id: CallId, item: &Outgoing<'_>) -> Result<Option<bool>, Failure> {
+        {
+            let mut table = self.table.lock();
+            let Some(call) = table.get(id) else { return Ok(Some(false)) };
+            if call.arrived.iter().any(Event::ends_call) {
+                return Ok(Some(false));
+            }
+            if call.credit <= 0 {
+                return Ok(None);
+            }
+            call.credit -= cost(item.len());
+        }
+        self.send(id.number(), item).map(|()| Some(true))
+    }
+
+    /// Says that the call's stream is complete.
+    ///
+    /// # Errors
+    /// The failure to send.
+    pub fn end_stream(&self, id: CallId) -> Result<(), Failure> {
+        self.send(id.number(), &Outgoing::new(Kind::End, Body::Whole(&[])))
+    }
+
+    /// Gives a call up: the server is told, late replies are dropped.
+    pub fn cancel(&self, id: CallId) {
+        let known = {
+            let mut table = self.table.lock();
+            let known = table.get(id).is_some();
+            table.end(id);
+            known
+        };
+        if known {
+            // If it cannot be sent the connection is lost, which cancels as well.
+            let _ = self.send(id.number(), &Outgoing::new(Kind::Cancel, Body::Whole(&[])));
+        }
+    }
+
+    /// Grants the server more credit for the items its stream has brought and the user has taken.
+    pub fn taken(&self, id: CallId, account: &mut StreamAccount, item: usize) {
+        if let Some(credit) = account.0.count(item) {
+            // As in `cancel`.
+            let _ = self.send(id.number(), &Outgoing::new(Kind::Credit, Body::Whole(&credit.to_le_bytes())));
+        }
+    }
+
+    /// Asks the server for a sign of life and returns how long it took.
+    ///
+    /// # Errors
+    /// As for a call.
+    pub fn ping(&self, deadline: Option<Instant>) -> Result<Duration, Result<NoEvent, Failure>> {
+        let id = self.table.lock().begin(Waker::None).map_err(Err)?;
+        let begun = Instant::now();
+        let ping = Outgoing::new(Kind::Ping, Body::Whole(&[]));
+        let event = self.send(id.number(), &ping).map_err(Err).and_then(|()| self.next_event(id, deadline).map_err(Ok));
+        self.table.lock().end(id);
+        let event = event?;
+        match event.head.kind {
+            Kind::Pong => Ok(begun.elapsed()),
+            Kind::Error => Err(Err(event.failure().unwrap_or_else(Failure::from))),
+            _ => Err(Err(Failure::new(Failure::INTERNAL, "the server answered a ping with something else"))),
+        }
+    }
+
+    /// The next event of a call, if it is here or can be received without waiting.
+    #[must_use]
+    pub fn try_event(&self, id: CallId) -> Option<Event> {
+        if let Some(event) = self.table.lock().take(id) {
+            return Some(event);
+        }
+        let guard = self.receiving.try_lock()?;
+        let event = self.receive(Some(id));
+        drop(guard);
+        self.hand_on();
+        event
+    }
+
+    /// Waits for the next event of a call.
+    ///
+    /// # Errors
+    /// [`NoEvent`].
+    pub fn next_event(&self, id: CallId, deadline: Option<Instant>) -> Result<Event, NoEvent> {
+        // The usual case first: this thread receives, and what comes is for it.
+        if let Some(guard) = self.receiving.try_lock() {
+            let first = self.table.lock().take(id).or_else(|| self.receive(Some(id)));
+            let event = match first {
+                Some(event) => Ok(Some(event)),
+                None => match self.link.wait(deadline) {
+                    Ok(()) => Ok(self.receive(Some(id))),
+                    Err(LinkError::Interrupted) => Err(NoEvent::Interrupted),
+                    Err(error) => {
+                        self.lost(&error);
+                        Ok(None)
+                    }
+                },
+            };
+            drop(guard);
+            self.hand_on();
+            if let Some(event) = event? {
+                return Ok(event);
+            }
+        }
+        self.until(id, deadline, |table| match table.take(id) {
+            Some(event) => Some(Ok(event)),
+            None if table.get(id).is_none() => Some(Err(NoEvent::Ended)),
+            None => None,
+        })?
+    }
+
+    /// For an event loop: receives all that is here, and returns the loop's calls for which something came.
+    pub fn pump(&self) -> Vec<CallId> {
+        if let Some(_receiving) = self.receiving.try_lock() {
+            self.receive(None);
+        }
+        std::mem::take(&mut self.table.lock().ready)
+    }
+
+    /// For an event loop: the link said that the peer hung up.
+    pub fn notice_loss(&self) {
+        self.lost(&LinkError::Closed);
+    }
+
+    /// For an event loop: spins for a moment, as a thread would before it sleeps. Whether it pays to look again.
+    #[must_use]
+    pub fn spin(&self) -> bool {
+        self.receiving.try_lock().is_some_and(|_receiving| self.link.spin())
+    }
+
+    /// The event of a call that [`Connection::pump`] has already received.
+    #[must_use]
+    pub fn arrived(&self, id: CallId) -> Option<Event> {
+        self.table.lock().take(id)
+    }
+
+    /// Whether the call is still under way here.
+    #[must_use]
+    pub fn is_live(&self, id: CallId) -> bool {
+        self.table.lock().get(id).is_some()
+    }
+
+    /// Receives what is here and delivers it. Stops at, and returns, an event for `mine`.
+    fn receive(&self, mine: Option<CallId>) -> Option<Event> {
+        loop {
+            match self.link.try_receive() {
+                Ok(Some(incoming)) => {
+                    if let Some(event) = self.deliver(incoming, mine) {
+                        return Some(event);
+                    }
+                }
+                Ok(None) => return None,
+                Err(error) => {
+                    self.lost(&error);
+                    return mine.and_then(|id| self.table.lock().take(id));
+                }
+            }
+        }
+    }
+
+    fn deliver(&self, incoming: Incoming, mine: Option<CallId>) -> Option<Event> {
+        let event = match Event::parse(incoming) {
+            Ok(event) => event,
+            Err(malformed) => {
+                self.lost(&LinkError::Broken(malformed.0.to_owned()));
+                return mine.and_then(|id| self.table.lock().take(id));
+            }
+        };
+        match event.head.kind {
+            Kind::Ping => {
+                self.pongs.lock().push(event.payload.to_vec());
+                // Release: whoever sees the flag finds the ping.
+                self.has_pongs.store(true, Ordering::Release);
+                None
+            }
+            // New calls are refused by the server itself, which also ends the connection when it is through.
+            Kind::GoAway => None,
+            _ => self.table.lock().deliver(event, mine),
+        }
+    }
+
+    /// The connection is gone: every call under way ends.
+    fn lost(&self, error: &LinkError) {
+        let failure = match error {
+            LinkError::Closed => Failure::new(
+                Failure::UNAVAILABLE,
+                format!("the connection to {} was lost: the server stopped or died", self.url),
+            ),
+            error => Failure::new(Failure::INTERNAL, format!("the connection to {} is broken: {error}", self.url)),
+        };
+        self.table.lock().die(&failure);
+        self.link.close();
+    }
+
+    fn send(&self, call: u32, frame: &Outgoing<'_>) -> Result<(), Failure> {
+        // Acquire: pairs with the release in `deliver`.
+        if self.has_pongs.load(Ordering::Acquire) {
+            self.answer_pings();
+        }
+        match frame.send(call, &*self.link, &mut || self.blocked()) {
+            Ok(()) => Ok(()),
+            Err(error @ LinkError::TooLong { .. }) => Err(Failure::new(Failure::RESOURCE_EXHAUSTED, error.to_string())),
+            Err(error) => {
+                self.lost(&error);
+                Err(self.table.lock().dead.clone().expect("just lost"))
+            }
+        }
+    }
+
+    fn answer_pings(&self) {
+        // Relaxed: a ping that comes now sets it again.
+        self.has_pongs.store(false, Ordering::Relaxed);
+        for payload in std::mem::take(&mut *self.pongs.lock()) {
+            let pong = FrameHead::plain(Kind::Pong, 0, 0, u32::MAX);
+            // If it cannot be sent, the next send finds out why.
+            let _ = self.link.send(&pong, &[&payload], &mut || self.blocked());
+        }
+    }
+
+    /// Makes room while a send waits: the server may be waiting for us to take its replies.
+    fn blocked(&self) -> Result<(), LinkError> {
+        let mut result = Ok(());
+        (self.around_wait)(&mut || result = self.make_room());
+        result
+    }
+
+    fn make_room(&self) -> Result<(), LinkError> {
+        const SLICE: Duration = Duration::from_millis(100);
+        match self.receiving.try_lock() {
+            Some(guard) => {
+                let mut took = false;
+                while let Some(incoming) = self.link.try_receive()? {
+                    self.deliver(incoming, None);
+                    took = true;
+                }
+                let waited = if took { Ok(()) } else { self.link.wait_room(true, SLICE) };
+                drop(guard);
+                self.hand_on();
+                // A signal is handled when the send is through.
+                waited.or_else(|error| if error == LinkError::Interrupted { Ok(()) } else { Err(error) })
+            }
+            None => self.link.wait_room(false, SLICE),
+        }
+    }
+
+    /// Waits until `check` finds what the caller wants in the table: receives, or sleeps while another thread does.
+    fn until<T>(
+        &self,
+        id: CallId,
+        deadline: Option<Instant>,
+        mut check: impl FnMut(&mut Table) -> Option<T>,
+    ) -> Result<T, NoEvent> {
+        loop {
+            if let Some(guard) = self.receiving.try_lock() {
+                let result = self.lead(deadline, &mut check);
+                drop(guard);
+                self.hand_on();
+                return result;
+            }
+            if let Some(found) = self.follow(id, deadline, &mut check)? {
+                return Ok(found);
+            }
+        }
+    }
+
+    fn lead<T>(
+        &self,
+        deadline: Option<Instant>,
+        check: &mut impl FnMut(&mut Table) -> Option<T>,
+    ) -> Result<T, NoEvent> {
+        loop {
+            self.receive(None);
+            if let Some(found) = check(&mut self.table.lock()) {
+                return Ok(found);
+            }
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return Err(NoEvent::DeadlinePassed);
+            }
+            match self.link.wait(deadline) {
+                Ok(()) => {}
+                Err(LinkError::Interrupted) => return Err(NoEvent::Interrupted),
+                Err(error) => self.lost(&error),
+            }
+        }
+    }
+
+    /// Sleeps until something was delivered for the call, or nobody receives any more.
+    fn follow<T>(
+        &self,
+        id: CallId,
+        deadline: Option<Instant>,
+        check: &mut impl FnMut(&mut Table) -> Option<T>,
+    ) -> Result<Option<T>, NoEvent> {
+        {
+            let mut table = self.table.lock();
+            if let Some(found) = check(&mut table) {
+                return Ok(Some(found));
+            }
+            if let Some(call) = table.get(id) {
+                call.waker = Waker::Thread(std::thread::current());
+            }
+        }
+        self.followers.lock().push(id);
+        // SeqCst, as the fence in `hand_on`: either the leader that leaves sees this follower, or we find the task free.
+        self.follower_count.fetch_add(1, Ordering::SeqCst);
+        let mut interrupted = false;
+        if !self.is_free() {
+            let slice = match deadline {
+                Some(deadline) => deadline.saturating_duration_since(Instant::now()).min(SIGNAL_CHECK),
+                None => SIGNAL_CHECK,
+            };
+            let begun = Instant::now();
+            std::thread::park_timeout(slice);
+            interrupted = begun.elapsed() >= slice;
+        }
+        self.follower_count.fetch_sub(1, Ordering::SeqCst);
+        self.followers.lock().retain(|&follower| follower != id);
+        let found = check(&mut self.table.lock());
+        if found.is_some() {
+            // The task of receiving may have been handed to us: it goes on to the next.
+            self.hand_on();
+            return Ok(found);
+        }
+        if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            self.hand_on();
+            return Err(NoEvent::DeadlinePassed);
+        }
+        if interrupted { Err(NoEvent::Interrupted) } else { Ok(None) }
+    }
+
+    fn is_free(&self) -> bool {
+        self.receiving.try_lock().is_some()
+    }
+
+    /// Called by a thread that has just stopped receiving: another one that waits takes over.
+    fn hand_on(&self) {
+        // SeqCst: see `follow`.
+        fence(Ordering::SeqCst);
+        if self.follower_count.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let next = self.followers.lock().first().copied();
+        if let Some(id) = next
+            && let Some(call) = self.table.lock().get(id)
+            && let Waker::Thread(thread) = &call.waker
+        {
+            thread.unpark();
+        }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.link.close();
+    }
+}
+
+/// What a stream's receiver has taken and not yet paid for with credit.
+#[derive(Debug, Default)]
+pub struct StreamAccount(Taken);

@@ -1,0 +1,191 @@
+//! The calls of one connection that are under way.
+
+use std::collections::VecDeque;
+use std::thread::Thread;
+
+use nearcall_wire::{Failure, Kind};
+
+use crate::event::Event;
+use crate::flow::{WINDOW, granted};
+
+/// A call under way. Its number names a slot and how often the slot was used, so that a late frame for an old call never
+/// reaches a new one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct CallId(u32);
+
+const SLOT_BITS: u32 = 20;
+const SLOTS: u32 = 1 << SLOT_BITS;
+
+impl CallId {
+    /// The number on the wire.
+    #[must_use]
+    pub fn number(self) -> u32 {
+        self.0
+    }
+
+    fn slot(self) -> usize {
+        (self.0 & (SLOTS - 1)) as usize
+    }
+}
+
+/// Who is to be told when something arrives for a call.
+#[derive(Debug)]
+pub(super) enum Waker {
+    /// Nobody: the caller looks by itself.
+    None,
+    /// A thread that sleeps.
+    Thread(Thread),
+    /// The event loop that owns the connection.
+    Loop,
+}
+
+#[derive(Debug)]
+pub(super) struct Call {
+    id: CallId,
+    live: bool,
+    pub(super) arrived: VecDeque<Event>,
+    pub(super) waker: Waker,
+    /// What may still be sent on the call's stream, bytes.
+    pub(super) credit: i64,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    calls: Vec<Call>,
+    free: Vec<u32>,
+    live: usize,
+    /// Calls of the event loop for which something arrived since it last asked.
+    pub(super) ready: Vec<CallId>,
+    /// Set once, when the connection is lost: every call from then on fails with it.
+    pub(super) dead: Option<Failure>,
+}
+
+impl Table {
+    /// Registers a call.
+    pub(super) fn begin(&mut self, waker: Waker) -> Result<CallId, Failure> {
+        if let Some(failure) = &self.dead {
+            return Err(failure.clone());
+        }
+        self.live += 1;
+        if let Some(slot) = self.free.pop() {
+            let call = &mut self.calls[slot as usize];
+            call.live = true;
+            call.waker = waker;
+            call.credit = WINDOW;
+            return Ok(call.id);
+        }
+        let slot = self.calls.len() as u32;
+        // The last number is that of calls without a reply.
+        if slot == SLOTS - 1 {
+            self.live -= 1;
+            return Err(Failure::new(Failure::RESOURCE_EXHAUSTED, "over a million calls are under way on this connection"));
+        }
+        let id = CallId(slot);
+        self.calls.push(Call { id, live: true, arrived: VecDeque::new(), waker, credit: WINDOW });
+        Ok(id)
+    }
+
+    /// The call, if it is still under way.
+    pub(super) fn get(&mut self, id: CallId) -> Option<&mut Call> {
+        self.calls.get_mut(id.slot()).filter(|call| call.live && call.id == id)
+    }
+
+    /// Forgets a call.
+    pub(super) fn end(&mut self, id: CallId) {
+        let Some(call) = self.get(id) else { return };
+        call.live = false;
+        call.arrived.clear();
+        call.waker = Waker::None;
+        // The next use of the slot has another number.
+        call.id = CallId(call.id.0.wrapping_add(SLOTS));
+        self.free.push(id.slot() as u32);
+        self.live -= 1;
+    }
+
+    /// Calls under way.
+    pub(super) fn live(&self) -> usize {
+        self.live
+    }
+
+    /// Takes in a frame. If it is for `mine` and nothing else waits there, it is returned at once.
+    pub(super) fn deliver(&mut self, event: Event, mine: Option<CallId>) -> Option<Event> {
+        let id = CallId(event.head.call);
+        let ends = event.ends_call();
+        // A call that has ended here: the peer could not know yet.
+        let call = self.get(id)?;
+        if event.head.kind == Kind::Credit {
+            let granted = event.payload.inline().and_then(granted).unwrap_or(0);
+            call.credit = call.credit.saturating_add(granted);
+        } else if mine == Some(id) && call.arrived.is_empty() {
+            if ends {
+                self.end(id);
+            }
+            return Some(event);
+        } else {
+            call.arrived.push_back(event);
+        }
+        match std::mem::replace(&mut call.waker, Waker::None) {
+            Waker::None => {}
+            Waker::Thread(thread) => thread.unpark(),
+            Waker::Loop => {
+                call.waker = Waker::Loop;
+                self.ready.push(id);
+            }
+        }
+        None
+    }
+
+    /// Takes the oldest event of a call. The call is forgotten with its last one.
+    pub(super) fn take(&mut self, id: CallId) -> Option<Event> {
+        let event = self.get(id)?.arrived.pop_front()?;
+        if event.ends_call() {
+            self.end(id);
+        }
+        Some(event)
+    }
+
+    /// Ends every call with `failure`, now and from now on.
+    pub(super) fn die(&mut self, failure: &Failure) {
+        if self.dead.is_some() {
+            return;
+        }
+        self.dead = Some(failure.clone());
+        let ids: Vec<CallId> = self.calls.iter().filter(|call| call.live).map(|call| call.id).collect();
+        for id in ids {
+            self.deliver(Event::local(id.0, failure), None);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_late_frame_does_not_reach_the_next_call_in_the_slot() {
+        let mut table = Table::default();
+        let old = table.begin(Waker::None).expect("alive");
+        table.end(old);
+        let new = table.begin(Waker::None).expect("alive");
+        assert_eq!(old.slot(), new.slot());
+        let late = Event::local(old.number(), &Failure::new(Failure::UNKNOWN, "late"));
+        assert!(table.deliver(late, Some(new)).is_none());
+        assert!(table.take(new).is_none());
+    }
+
+    #[test]
+    fn the_death_of_the_connection_reaches_every_call_once() {
+        let mut table = Table::default();
+        let calls: Vec<CallId> = (0..3).map(|_| table.begin(Waker::None).expect("alive")).collect();
+        let failure = Failure::new(Failure::UNAVAILABLE, "gone");
+        table.die(&failure);
+        table.die(&Failure::new(Failure::UNKNOWN, "again"));
+        for id in calls {
+            let event = table.take(id).expect("told");
+            assert_eq!(event.failure().expect("a failure"), failure);
+            assert!(table.take(id).is_none());
+        }
+        assert_eq!(table.live(), 0);
+        assert_eq!(table.begin(Waker::None), Err(failure));
+    }
+}

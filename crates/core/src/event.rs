@@ -1,0 +1,110 @@
+//! A frame that belongs to a call, divided into head and payload.
+
+use nearcall_transport::{Incoming, Lease};
+use nearcall_wire::{Failure, FrameHead, Kind, Malformed};
+
+/// A frame for a call.
+#[derive(Debug)]
+pub struct Event {
+    /// What it says.
+    pub head: FrameHead,
+    /// What it carries.
+    pub payload: Payload,
+}
+
+/// The payload of a frame: private bytes, or shared memory on lease.
+#[derive(Debug)]
+pub struct Payload {
+    incoming: Incoming,
+    at: usize,
+}
+
+impl Event {
+    pub(crate) fn parse(incoming: Incoming) -> Result<Self, Malformed> {
+        let (head, at) = FrameHead::decode(&incoming.bytes)?;
+        if incoming.lease.is_some() && at != incoming.bytes.len() {
+            return Err(Malformed("a frame has a payload both in the ring and beside it"));
+        }
+        Ok(Self { head, payload: Payload { incoming, at } })
+    }
+
+    /// An event that was not received but happened here, such as the loss of the connection.
+    pub(crate) fn local(call: u32, failure: &Failure) -> Self {
+        let incoming = Incoming { bytes: failure.encode().into(), lease: None };
+        Self { head: FrameHead::new(Kind::Error, call), payload: Payload { incoming, at: 0 } }
+    }
+
+    /// An item of a stream, whose head has done its work.
+    #[must_use]
+    pub fn item(payload: Payload) -> Self {
+        Self { head: FrameHead::new(Kind::Item, 0), payload }
+    }
+
+    /// Whether the server says nothing more about the call after this.
+    pub(crate) fn ends_call(&self) -> bool {
+        matches!(self.head.kind, Kind::Reply | Kind::End | Kind::Error)
+    }
+
+    /// The failure an error event carries.
+    ///
+    /// # Errors
+    /// [`Malformed`] if the payload is no failure.
+    pub fn failure(&self) -> Result<Failure, Malformed> {
+        match self.payload.inline() {
+            Some(bytes) => Failure::decode(bytes),
+            None => Failure::decode(&self.payload.to_vec()),
+        }
+    }
+}
+
+impl Payload {
+    pub(crate) fn empty() -> Self {
+        Self { incoming: Incoming { bytes: [].as_slice().into(), lease: None }, at: 0 }
+    }
+
+    /// Length in bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.incoming.lease.as_ref().map_or(self.incoming.bytes.len() - self.at, Lease::len)
+    }
+
+    /// Whether it is empty.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The bytes, if they are private to this process.
+    #[must_use]
+    pub fn inline(&self) -> Option<&[u8]> {
+        self.incoming.lease.is_none().then(|| &self.incoming.bytes[self.at..])
+    }
+
+    /// Copies `into.len()` bytes from `offset`.
+    ///
+    /// # Panics
+    /// If the range is not inside.
+    pub fn copy(&self, offset: usize, into: &mut [u8]) {
+        match &self.incoming.lease {
+            Some(lease) => lease.copy(offset, into),
+            None => into.copy_from_slice(&self.incoming.bytes[self.at + offset..][..into.len()]),
+        }
+    }
+
+    /// A private copy.
+    #[must_use]
+    pub fn to_vec(&self) -> Vec<u8> {
+        let mut out = vec![0; self.len()];
+        self.copy(0, &mut out);
+        out
+    }
+
+    /// Where the payload lies, for a view that keeps `self` alive.
+    #[must_use]
+    pub fn as_ptr(&self) -> *const u8 {
+        match &self.incoming.lease {
+            Some(lease) => lease.as_ptr(),
+            None => self.incoming.bytes[self.at..].as_ptr(),
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! Calls over any transport: the client's and the server's state machines.
+//!
+//! - [`client::Connection`] carries any number of calls at once, for threads and for event loops;
+//! - [`server::Server`] receives from all its connections and hands out [`server::Request`]s to [`server::Worker`]s.
+//!
+//! Neither knows what a payload means, and neither owns a thread: whoever calls them lends his.
+
+pub mod client;
+mod event;
+mod flow;
+mod outgoing;
+pub mod server;
+
+pub use event::{Event, Payload};
+pub use nearcall_ring::SpinPolicy;
+pub use nearcall_transport::{BadUrl, ConnectError, Incoming, Lease, LinkError, Options, Peer, Url};
+pub use nearcall_wire::{Failure, Kind, Metadata};
+pub use outgoing::{Body, Outgoing};
+
+/// Runs a closure that may block for long. The caller of this crate may hold something that others need meanwhile (an
+/// interpreter lock), and lets go of it around the closure.
+pub type AroundWait = std::sync::Arc<dyn Fn(&mut (dyn FnMut() + Send)) + Send + Sync>;
+
+/// An [`AroundWait`] for callers that hold nothing.
+#[must_use]
+pub fn plainly() -> AroundWait {
+    std::sync::Arc::new(|wait| wait())
+}
+
+/// Whether `bytes` can be the size of a ring (see [`Options::ring_size`]).
+#[must_use]
+pub fn is_ring_size(bytes: usize) -> bool {
+    nearcall_ring::Segment::is_ring_size(bytes)
+}
+
+/// Seconds on the system's monotonic clock.
+#[must_use]
+pub fn monotonic_seconds() -> f64 {
+    nearcall_ring::cpu::monotonic_ns() as f64 / 1e9
+}
+
+/// Version of the library, sent in the handshake.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -1,0 +1,88 @@
+//! A frame about to be sent.
+
+use nearcall_transport::{Link, LinkError};
+use nearcall_wire::{FrameHead, Kind, Metadata, PartsTable, flags};
+
+/// A payload in pieces: the codec's bytes and buffers beside them, or one buffer that is the payload.
+#[derive(Debug, Clone, Copy)]
+pub enum Body<'a> {
+    /// The payload as it is.
+    Whole(&'a [u8]),
+    /// A body, and buffers beside it.
+    Parts(&'a [u8], &'a [&'a [u8]]),
+}
+
+/// A frame to send.
+#[derive(Debug)]
+pub struct Outgoing<'a> {
+    /// What it is for.
+    pub kind: Kind,
+    /// [`Outgoing::NAMED`] and [`Outgoing::ONEWAY`].
+    pub flags: u8,
+    /// Index of the method, for calls.
+    pub method: u16,
+    /// Time left, microseconds.
+    pub deadline_us: Option<u64>,
+    /// Keys and values beside the payload.
+    pub metadata: Option<Metadata>,
+    /// The payload.
+    pub body: Body<'a>,
+}
+
+impl<'a> Outgoing<'a> {
+    /// The arguments are a map by name.
+    pub const NAMED: u8 = flags::NAMED;
+    /// Nobody waits for a reply.
+    pub const ONEWAY: u8 = flags::ONEWAY;
+
+    /// A frame without options.
+    #[must_use]
+    pub fn new(kind: Kind, body: Body<'a>) -> Self {
+        Self { kind, flags: 0, method: 0, deadline_us: None, metadata: None, body }
+    }
+
+    /// Bytes of payload.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        match self.body {
+            Body::Whole(bytes) => bytes.len(),
+            Body::Parts(body, buffers) => body.len() + buffers.iter().map(|buffer| buffer.len()).sum::<usize>(),
+        }
+    }
+
+    /// Whether the payload is empty.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    pub(crate) fn send(
+        &self,
+        call: u32,
+        link: &dyn Link,
+        blocked: &mut dyn FnMut() -> Result<(), LinkError>,
+    ) -> Result<(), LinkError> {
+        if let (Body::Whole(bytes), None, None) = (self.body, self.deadline_us, &self.metadata) {
+            return link.send(&FrameHead::plain(self.kind, self.flags, self.method, call), &[bytes], blocked);
+        }
+        let mut head = FrameHead::new(self.kind, call);
+        head.flags = self.flags;
+        head.method = self.method;
+        head.deadline_us = self.deadline_us;
+        head.metadata.clone_from(&self.metadata);
+        let mut pieces = Vec::new();
+        match self.body {
+            Body::Whole(bytes) => pieces.push(bytes),
+            Body::Parts(body, buffers) => {
+                let lengths: Vec<usize> = buffers.iter().map(|buffer| buffer.len()).collect();
+                head.parts = Some(PartsTable::of(&lengths));
+                pieces.reserve(buffers.len() + 1);
+                pieces.push(body);
+                pieces.extend_from_slice(buffers);
+            }
+        }
+        let mut encoded = Vec::with_capacity(64);
+        head.encode(&mut encoded);
+        link.send(&encoded, &pieces, blocked)
+    }
+}

@@ -1,0 +1,284 @@
+//! A call on the server for which more frames may come: stream items, credit, cancellation.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use nearcall_transport::LinkError;
+use nearcall_wire::Kind;
+use parking_lot::{Condvar, Mutex};
+use rustix::event::EventfdFlags;
+
+use super::connection::{Request, ServerConnection};
+use super::Server;
+use crate::event::Payload;
+use crate::flow::{Taken, WINDOW, cost, granted};
+use crate::outgoing::{Body, Outgoing};
+
+/// A client may overdraw its credit by one item, which the message limit bounds; this many items are beyond any credit.
+const MOST_QUEUED: usize = 1 << 17;
+
+/// The state of a call that its handler and the receiving worker share.
+#[derive(Debug)]
+pub struct ServerCall {
+    connection: Arc<ServerConnection>,
+    id: u32,
+    state: Mutex<State>,
+    changed: Condvar,
+    /// The event loop that handles the call, if one does.
+    queue: Option<Arc<AsyncQueue>>,
+}
+
+#[derive(Debug)]
+struct State {
+    items: VecDeque<Payload>,
+    ended: bool,
+    cancelled: bool,
+    /// What the handler may still send, bytes.
+    credit: i64,
+    taken: Taken,
+}
+
+/// What came of asking for the next item of the client's stream.
+#[derive(Debug)]
+pub enum NextItem {
+    /// An item.
+    Item(Payload),
+    /// The stream is complete.
+    End,
+    /// The client gave the call up, or is gone.
+    Cancelled,
+    /// Nothing yet.
+    Pending,
+}
+
+/// What came of sending an item.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ItemOutcome {
+    /// It is on its way.
+    Sent,
+    /// The client gave the call up, or is gone.
+    Cancelled,
+    /// The client must take items first.
+    NoCredit,
+}
+
+impl ServerCall {
+    pub(super) fn new(connection: Arc<ServerConnection>, id: u32, queue: Option<Arc<AsyncQueue>>) -> Self {
+        let state = State {
+            items: VecDeque::new(),
+            ended: false,
+            cancelled: false,
+            credit: WINDOW,
+            taken: Taken::default(),
+        };
+        Self { connection, id, state: Mutex::new(state), changed: Condvar::new(), queue }
+    }
+
+    /// The client's number of the call.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// Whether the client gave the call up, or is gone.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.state.lock().cancelled
+    }
+
+    pub(super) fn cancel(self: &Arc<Self>) {
+        self.state.lock().cancelled = true;
+        self.tell();
+    }
+
+    pub(super) fn take_in(self: &Arc<Self>, kind: Kind, payload: Payload) -> Result<(), LinkError> {
+        {
+            let mut state = self.state.lock();
+            match kind {
+                Kind::Item => {
+                    if state.ended || state.items.len() >= MOST_QUEUED {
+                        return Err(LinkError::Broken("the client sent more items than it may".into()));
+                    }
+                    state.items.push_back(payload);
+                }
+                Kind::End => state.ended = true,
+                Kind::Cancel => state.cancelled = true,
+                Kind::Credit => {
+                    let more = payload.inline().and_then(granted);
+                    let more = more.ok_or_else(|| LinkError::Broken("a credit frame is malformed".into()))?;
+                    state.credit = state.credit.saturating_add(more);
+                }
+                _ => {}
+            }
+        }
+        self.tell();
+        Ok(())
+    }
+
+    fn tell(self: &Arc<Self>) {
+        self.changed.notify_all();
+        if let Some(queue) = &self.queue {
+            queue.push_changed(Arc::clone(self));
+        }
+    }
+
+    /// The next item of the client's stream, if it is here.
+    pub fn try_next_item(&self, server: &Server) -> NextItem {
+        let (next, credit) = {
+            let mut state = self.state.lock();
+            match Self::next(&mut state) {
+                Some(NextItem::Item(item)) => {
+                    let credit = state.taken.count(item.len());
+                    (NextItem::Item(item), credit)
+                }
+                Some(next) => (next, None),
+                None => (NextItem::Pending, None),
+            }
+        };
+        if let Some(credit) = credit {
+            let credit = credit.to_le_bytes();
+            // If it cannot be sent the client is gone, which the next item reports.
+            let _ = self.connection.send(server, self.id, &Outgoing::new(Kind::Credit, Body::Whole(&credit)));
+        }
+        next
+    }
+
+    fn next(state: &mut State) -> Option<NextItem> {
+        if state.cancelled {
+            return Some(NextItem::Cancelled);
+        }
+        match state.items.pop_front() {
+            Some(item) => Some(NextItem::Item(item)),
+            None if state.ended => Some(NextItem::End),
+            None => None,
+        }
+    }
+
+    /// The next item of the client's stream; the calling worker receives by itself meanwhile, if it may.
+    pub fn next_item(self: &Arc<Self>, server: &Server) -> NextItem {
+        loop {
+            match self.try_next_item(server) {
+                NextItem::Pending => {}
+                next => return next,
+            }
+            server.wait_in_handler(self, |call| {
+                let state = call.state.lock();
+                state.cancelled || state.ended || !state.items.is_empty()
+            });
+        }
+    }
+
+    /// Sends an item if there is credit for it.
+    ///
+    /// # Errors
+    /// As [`Request::reply`].
+    pub fn try_send_item(&self, server: &Server, item: &Outgoing<'_>) -> Result<ItemOutcome, LinkError> {
+        {
+            let mut state = self.state.lock();
+            if state.cancelled {
+                return Ok(ItemOutcome::Cancelled);
+            }
+            if state.credit <= 0 {
+                return Ok(ItemOutcome::NoCredit);
+            }
+            state.credit -= cost(item.len());
+        }
+        match self.connection.send(server, self.id, item) {
+            Ok(()) => Ok(ItemOutcome::Sent),
+            Err(error @ LinkError::TooLong { .. }) => Err(error),
+            Err(_) => Ok(ItemOutcome::Cancelled),
+        }
+    }
+
+    /// Sends an item, waiting for credit; the calling worker receives by itself meanwhile, if it may.
+    ///
+    /// # Errors
+    /// As [`Request::reply`].
+    pub fn send_item(self: &Arc<Self>, server: &Server, item: &Outgoing<'_>) -> Result<ItemOutcome, LinkError> {
+        loop {
+            match self.try_send_item(server, item)? {
+                ItemOutcome::NoCredit => {}
+                outcome => return Ok(outcome),
+            }
+            server.wait_in_handler(self, |call| {
+                let state = call.state.lock();
+                state.cancelled || state.credit > 0
+            });
+        }
+    }
+
+    pub(super) fn wait_changed(&self, ready: impl Fn(&Self) -> bool, timeout: Duration) {
+        let mut state = self.state.lock();
+        // `ready` locks the state itself, so it is asked outside; the timeout covers a change in between.
+        if !parking_lot::MutexGuard::unlocked(&mut state, || ready(self)) {
+            self.changed.wait_for(&mut state, timeout);
+        }
+    }
+}
+
+/// What an event loop is told of: new requests for it, and changes of the calls it handles.
+#[derive(Debug)]
+pub struct AsyncQueue {
+    event: OwnedFd,
+    waiting: Mutex<Waiting>,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    requests: Vec<Request>,
+    changed: Vec<Arc<ServerCall>>,
+}
+
+impl AsyncQueue {
+    pub(super) fn new() -> io::Result<Self> {
+        let event = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Self { event, waiting: Mutex::default() })
+    }
+
+    /// Readable while something waits.
+    #[must_use]
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.event.as_fd()
+    }
+
+    /// Hands a request to the event loop.
+    pub fn push(&self, request: Request) {
+        let mut waiting = self.waiting.lock();
+        let first = waiting.is_empty();
+        waiting.requests.push(request);
+        drop(waiting);
+        self.ring(first);
+    }
+
+    fn push_changed(&self, call: Arc<ServerCall>) {
+        let mut waiting = self.waiting.lock();
+        let first = waiting.is_empty();
+        waiting.changed.push(call);
+        drop(waiting);
+        self.ring(first);
+    }
+
+    fn ring(&self, first: bool) {
+        if first {
+            // It fails only when the counter is full, and then the loop is awake.
+            let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
+        }
+    }
+
+    /// Takes all that waits.
+    pub fn drain(&self) -> (Vec<Request>, Vec<Arc<ServerCall>>) {
+        let mut count = [0; 8];
+        let _ = rustix::io::read(&self.event, &mut count);
+        let waiting = std::mem::take(&mut *self.waiting.lock());
+        (waiting.requests, waiting.changed)
+    }
+}
+
+impl Waiting {
+    fn is_empty(&self) -> bool {
+        self.requests.is_empty() && self.changed.is_empty()
+    }
+}

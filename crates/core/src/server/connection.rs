@@ -1,0 +1,238 @@
+//! One client, as the server sees it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use nearcall_transport::{Incoming, Link, LinkError, Peer};
+use nearcall_wire::{Failure, FrameHead, Kind};
+use parking_lot::Mutex;
+
+use super::call::ServerCall;
+use super::{Calls, Server};
+use crate::event::{Event, Payload};
+use crate::outgoing::{Body, Outgoing};
+
+/// A connection to one client.
+#[derive(Debug)]
+pub struct ServerConnection {
+    pub(super) token: u64,
+    pub(super) link: Arc<dyn Link>,
+    calls: Mutex<Calls>,
+    /// The client hung up: what it sent before is still handled.
+    pub(super) hung_up: AtomicBool,
+    /// It is in the list of connections that the reception looks at.
+    pub(super) listed: AtomicBool,
+    dead: AtomicBool,
+}
+
+/// A call that has arrived and waits to be handled.
+#[derive(Debug)]
+pub struct Request {
+    /// Who called.
+    pub connection: Arc<ServerConnection>,
+    /// Method, flags, deadline, metadata.
+    pub head: FrameHead,
+    /// The arguments.
+    pub payload: Payload,
+    /// Present if more frames may come for it.
+    pub call: Option<Arc<ServerCall>>,
+    _in_flight: InFlight,
+}
+
+/// Counts a request as under way until dropped.
+#[derive(Debug)]
+struct InFlight(Arc<AtomicUsize>);
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        // Release: `stop` sees the reply sent once it sees the count.
+        self.0.fetch_sub(1, Ordering::Release);
+    }
+}
+
+impl Request {
+    /// Whether the client waits for no reply.
+    #[must_use]
+    pub fn is_oneway(&self) -> bool {
+        self.head.flags & Outgoing::ONEWAY != 0
+    }
+
+    /// Whether the arguments are a map by name.
+    #[must_use]
+    pub fn is_named(&self) -> bool {
+        self.head.flags & Outgoing::NAMED != 0
+    }
+
+    /// Takes the arguments out: payload, and how it divides.
+    pub fn take_event(&mut self) -> Event {
+        let mut head = FrameHead::new(Kind::Call, self.head.call);
+        head.parts = self.head.parts.take();
+        Event { head, payload: std::mem::replace(&mut self.payload, Payload::empty()) }
+    }
+
+    /// Ends the call with a result.
+    ///
+    /// # Errors
+    /// [`LinkError::TooLong`] (nothing was sent, the call still waits), or the connection is gone.
+    pub fn reply(&self, server: &Server, body: Body<'_>) -> Result<(), LinkError> {
+        self.end(server, &Outgoing::new(Kind::Reply, body))
+    }
+
+    /// Ends the call well after its stream of items.
+    ///
+    /// # Errors
+    /// The connection is gone.
+    pub fn end_stream(&self, server: &Server) -> Result<(), LinkError> {
+        self.end(server, &Outgoing::new(Kind::End, Body::Whole(&[])))
+    }
+
+    /// Ends the call with a failure. If that cannot be sent, there is nobody left to tell.
+    pub fn fail(&self, server: &Server, failure: &Failure) {
+        let mut failure = failure.clone();
+        // A message of any length may be an exception's text; the client must not refuse the frame for it.
+        if failure.message.len() > 16_384 {
+            let cut = (0..=16_384).rev().find(|&at| failure.message.is_char_boundary(at)).unwrap_or(0);
+            failure.message.truncate(cut);
+        }
+        let _ = self.end(server, &Outgoing::new(Kind::Error, Body::Whole(&failure.encode())));
+    }
+
+    fn end(&self, server: &Server, frame: &Outgoing<'_>) -> Result<(), LinkError> {
+        if self.is_oneway() {
+            return Ok(());
+        }
+        let sent = self.connection.send(server, self.head.call, frame);
+        if !matches!(sent, Err(LinkError::TooLong { .. })) {
+            self.forget();
+        }
+        sent
+    }
+
+    /// Takes the call off its connection: no frame reaches it any more.
+    pub fn forget(&self) {
+        if self.call.is_some() {
+            self.connection.forget(self.head.call);
+        }
+    }
+}
+
+impl ServerConnection {
+    pub(super) fn new(token: u64, link: Arc<dyn Link>) -> Arc<Self> {
+        Arc::new(Self {
+            token,
+            link,
+            calls: Mutex::default(),
+            hung_up: AtomicBool::new(false),
+            listed: AtomicBool::new(false),
+            dead: AtomicBool::new(false),
+        })
+    }
+
+    /// Who the client is.
+    #[must_use]
+    pub fn peer(&self) -> &Peer {
+        self.link.peer()
+    }
+
+    /// Whether the connection is gone.
+    #[must_use]
+    pub fn is_dead(&self) -> bool {
+        // Acquire: pairs with the release in `die`.
+        self.dead.load(Ordering::Acquire)
+    }
+
+    /// The client is gone: its calls are cancelled.
+    pub(super) fn die(&self) {
+        self.dead.store(true, Ordering::Release);
+        self.link.close();
+        for (_, call) in self.calls.lock().drain() {
+            call.cancel();
+        }
+    }
+
+    fn forget(&self, call: u32) {
+        self.calls.lock().remove(&call);
+    }
+
+    /// Takes in a frame; a new call comes out as a request.
+    pub(super) fn route(self: &Arc<Self>, server: &Server, incoming: Incoming) -> Result<Option<Request>, LinkError> {
+        let Event { head, payload } = Event::parse(incoming).map_err(|bad| LinkError::Broken(bad.0.to_owned()))?;
+        match head.kind {
+            Kind::Call => return self.begin(server, head, payload),
+            Kind::Ping => {
+                let pong = Outgoing::new(Kind::Pong, Body::Whole(payload.inline().unwrap_or_default()));
+                // The receiving worker must not wait long for a client that sends pings and does not read.
+                let mut patience = 10;
+                pong.send(head.call, &*self.link, &mut || {
+                    patience -= 1;
+                    if patience == 0 {
+                        return Err(LinkError::Broken("the client does not read the answers to its pings".into()));
+                    }
+                    self.link.wait_room(false, Duration::from_millis(2))
+                })?;
+            }
+            Kind::Item | Kind::End | Kind::Cancel | Kind::Credit => {
+                // Of a call that has ended here: the client could not know yet.
+                if let Some(call) = self.calls.lock().get(&head.call) {
+                    call.take_in(head.kind, payload)?;
+                }
+            }
+            Kind::Pong => {}
+            Kind::Reply | Kind::Error | Kind::GoAway => {
+                return Err(LinkError::Broken("the client sent a frame that only servers send".into()));
+            }
+        }
+        Ok(None)
+    }
+
+    fn begin(
+        self: &Arc<Self>,
+        server: &Server,
+        head: FrameHead,
+        payload: Payload,
+    ) -> Result<Option<Request>, LinkError> {
+        let kind = server.methods.get(usize::from(head.method));
+        let refusal = match kind {
+            None => Some(Failure::new(Failure::UNIMPLEMENTED, format!("the server has no method number {}", head.method))),
+            Some(_) if server.is_stopping() => Some(Failure::new(Failure::UNAVAILABLE, "the server is stopping")),
+            Some(_) => None,
+        };
+        // Acquire is not needed to count up: the request itself is published by other means.
+        server.in_flight.fetch_add(1, Ordering::Relaxed);
+        let in_flight = InFlight(Arc::clone(&server.in_flight));
+        let mut request = Request { connection: Arc::clone(self), head, payload, call: None, _in_flight: in_flight };
+        if let Some(refusal) = refusal {
+            request.fail(server, &refusal);
+            return Ok(None);
+        }
+        if let Some(kind) = kind
+            && kind.tracked
+            && !request.is_oneway()
+        {
+            let queue = server.async_queue(kind.in_loop);
+            let call = Arc::new(ServerCall::new(Arc::clone(self), request.head.call, queue));
+            if self.calls.lock().insert(request.head.call, Arc::clone(&call)).is_some() {
+                return Err(LinkError::Broken("the client used the number of a call that is under way".into()));
+            }
+            request.call = Some(call);
+        }
+        Ok(Some(request))
+    }
+
+    /// Sends a frame; a worker that must wait for room lets another one receive.
+    pub(super) fn send(&self, server: &Server, call: u32, frame: &Outgoing<'_>) -> Result<(), LinkError> {
+        let sent = frame.send(call, &*self.link, &mut || {
+            server.release();
+            let mut result = Ok(());
+            (server.around_wait)(&mut || result = self.link.wait_room(false, Duration::from_millis(100)));
+            if self.is_dead() { Err(LinkError::Closed) } else { result }
+        });
+        match sent {
+            Ok(()) | Err(LinkError::TooLong { .. } | LinkError::Interrupted) => {}
+            // The reception notices the end by itself, and drops the connection.
+            Err(_) => self.link.close(),
+        }
+        sent
+    }
+}

@@ -1,0 +1,208 @@
+//! The server: listeners, connections, and the workers that take turns at receiving from them.
+
+mod baton;
+mod call;
+mod connection;
+mod reception;
+mod worker;
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, OnceLock};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use nearcall_transport::{Listener, Options, Url};
+use nearcall_wire::{Limits, Welcome};
+use parking_lot::{Condvar, Mutex};
+
+pub use call::{AsyncQueue, ItemOutcome, NextItem, ServerCall};
+pub use connection::{Request, ServerConnection};
+pub use worker::Worker;
+
+use baton::Baton;
+use reception::Reception;
+use worker::Watch;
+
+use crate::AroundWait;
+
+/// What the server must know of a method to route its frames.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MethodKind {
+    /// Frames may come for the call after it has begun: it has a stream, or is handled by an event loop.
+    pub tracked: bool,
+    /// It is handled by the event loop.
+    pub in_loop: bool,
+}
+
+/// Something the operator should know.
+#[derive(Debug, Clone)]
+pub struct Notice {
+    /// Whether something is wrong with this server itself, not only with one client.
+    pub serious: bool,
+    /// One line.
+    pub text: String,
+}
+
+/// Called with each [`Notice`], from any thread.
+pub type OnNotice = Box<dyn Fn(Notice) + Send + Sync>;
+
+/// Receives requests from any number of connections, over any number of URLs.
+pub struct Server {
+    welcome: Welcome,
+    methods: Vec<MethodKind>,
+    notice: OnNotice,
+    baton: Baton,
+    reception: Mutex<Reception>,
+    stopping: AtomicBool,
+    /// Set when everything is over: workers return.
+    stopped: AtomicBool,
+    /// Requests received and not finished.
+    in_flight: Arc<AtomicUsize>,
+    /// Wakes the receiving worker out of the system's poller.
+    wake: Arc<OwnedFd>,
+    /// The event loop that takes requests, if there is one.
+    async_queue: OnceLock<Arc<AsyncQueue>>,
+    around_wait: AroundWait,
+    /// Standby workers sleep here until the baton is free.
+    vacancy: (Mutex<Watch>, Condvar),
+    watcher_sleeps: AtomicBool,
+    /// Workers alive, and those of them that wait for the baton.
+    workers: AtomicUsize,
+    standby: AtomicUsize,
+    max_workers: usize,
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Server").field("methods", &self.methods.len()).finish_non_exhaustive()
+    }
+}
+
+impl Server {
+    /// A server that listens nowhere yet. `methods` are in the order of `description`.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn new(
+        methods: Vec<MethodKind>,
+        description: String,
+        options: Options,
+        max_workers: usize,
+        notice: OnNotice,
+        around_wait: AroundWait,
+    ) -> io::Result<Self> {
+        let limits = Limits { max_message: options.max_message };
+        let wake = Arc::new(Reception::new_wake()?);
+        Ok(Self {
+            reception: Mutex::new(Reception::new(options, Arc::clone(&wake))?),
+            welcome: Welcome { version: crate::VERSION.to_owned(), limits, description },
+            wake,
+            async_queue: OnceLock::new(),
+            around_wait,
+            watcher_sleeps: AtomicBool::new(false),
+            methods,
+            notice,
+            baton: Baton::default(),
+            stopping: AtomicBool::new(false),
+            stopped: AtomicBool::new(false),
+            in_flight: Arc::default(),
+            vacancy: Default::default(),
+            workers: AtomicUsize::new(0),
+            standby: AtomicUsize::new(0),
+            max_workers,
+        })
+    }
+
+    /// Listens at one more URL, and returns it with the port that the system chose if it was 0.
+    ///
+    /// # Errors
+    /// With a sentence that names the URL.
+    pub fn listen(&self, url: &Url) -> io::Result<Url> {
+        let listener = Listener::bind(url)?;
+        let url = listener.url().clone();
+        self.reception.lock().listen(listener)?;
+        Ok(url)
+    }
+
+    /// Ends: no new clients, no new calls; waits until the calls under way are finished, `grace` at most; then closes all
+    /// connections. Workers return. Whether all calls were finished.
+    pub fn stop(&self, grace: Duration) -> bool {
+        // Release: a worker that sees it also sees what was done before stopping.
+        self.stopping.store(true, Ordering::Release);
+        self.wake_reception();
+        let end = Instant::now() + grace;
+        let mut finished = self.is_idle();
+        while !finished && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(1));
+            finished = self.is_idle();
+        }
+        self.stopped.store(true, Ordering::Release);
+        self.wake_reception();
+        {
+            let _guard = self.vacancy.0.lock();
+            self.vacancy.1.notify_all();
+        }
+        finished
+    }
+
+    /// Whether [`Server::stop`] has closed everything.
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Acquire)
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+
+    fn is_idle(&self) -> bool {
+        self.in_flight.load(Ordering::Acquire) == 0
+    }
+
+    /// Workers alive.
+    #[must_use]
+    pub fn workers(&self) -> usize {
+        self.workers.load(Ordering::Acquire)
+    }
+
+    /// The queue of the event loop that handles coroutines; made at the first call. Calls that come after it are told to it.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn use_event_loop(&self) -> io::Result<Arc<AsyncQueue>> {
+        if let Some(queue) = self.async_queue.get() {
+            return Ok(Arc::clone(queue));
+        }
+        let queue = Arc::new(AsyncQueue::new()?);
+        Ok(Arc::clone(self.async_queue.get_or_init(|| queue)))
+    }
+
+    fn async_queue(&self, tracked_by_loop: bool) -> Option<Arc<AsyncQueue>> {
+        if tracked_by_loop { self.async_queue.get().cloned() } else { None }
+    }
+
+    /// Connections open.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        // The receiving worker holds the reception for as long as it sleeps.
+        self.reception.try_lock().map_or(0, |reception| reception.connections())
+    }
+
+    /// Closes everything that is left, after the workers have returned.
+    pub fn close(&self) {
+        self.reception.lock().close();
+    }
+
+    fn wake_reception(&self) {
+        reception::wake(&self.wake);
+    }
+
+    fn notify(&self, serious: bool, text: String) {
+        (self.notice)(Notice { serious, text });
+    }
+}
+
+/// The calls of one connection that frames may still come for.
+type Calls = HashMap<u32, Arc<ServerCall>>;

@@ -1,0 +1,427 @@
+//! Receiving from everywhere at once: listeners, handshakes, and connections of every transport.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use nearcall_ring::{SpinBudget, cpu};
+use nearcall_transport::{Arrival, LinkError, Listener, Options};
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::event::{EventfdFlags, Timespec};
+
+use super::Server;
+use super::connection::{Request, ServerConnection};
+
+/// How long no client is accepted after the system ran out of descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Spinning rounds between two looks at the system's poller, while only shared memory is active.
+const ROUNDS_PER_POLL: u32 = 16;
+/// Handshakes under way at most; beyond it the oldest is dropped.
+const MOST_ARRIVALS: usize = 1024;
+
+/// Events taken from the poller at once.
+const EVENTS: usize = 64;
+
+/// The poller's word for the descriptor that wakes it.
+const WAKE: u64 = 0;
+
+/// Everything the receiving worker looks at. Used by one worker at a time.
+pub(super) struct Reception {
+    poller: OwnedFd,
+    wake: Arc<OwnedFd>,
+    options: Options,
+    next_token: u64,
+    listeners: HashMap<u64, Listener>,
+    accept_again: Option<Instant>,
+    arrivals: HashMap<u64, (Arrival, Instant)>,
+    connections: HashMap<u64, Arc<ServerConnection>>,
+    /// Shared memory connections that were active since the last sleep: their rings are looked at in a loop.
+    memory: Vec<Arc<ServerConnection>>,
+    cursor: usize,
+    /// Sockets that have something to read.
+    readable: VecDeque<Arc<ServerConnection>>,
+    /// A socket was active since the last sleep.
+    sockets_active: bool,
+    /// Requests received by a worker that could not run them.
+    backlog: VecDeque<Request>,
+    budget: SpinBudget,
+}
+
+impl Reception {
+    pub(super) fn new(options: Options, wake: Arc<OwnedFd>) -> io::Result<Self> {
+        let poller = epoll::create(CreateFlags::CLOEXEC)?;
+        epoll::add(&poller, &*wake, EventData::new_u64(WAKE), EventFlags::IN)?;
+        Ok(Self {
+            poller,
+            wake,
+            options,
+            next_token: WAKE + 1,
+            listeners: HashMap::new(),
+            accept_again: None,
+            arrivals: HashMap::new(),
+            connections: HashMap::new(),
+            memory: Vec::new(),
+            cursor: 0,
+            readable: VecDeque::new(),
+            sockets_active: false,
+            backlog: VecDeque::new(),
+            budget: SpinBudget::new(options.spin),
+        })
+    }
+
+    pub(super) fn new_wake() -> io::Result<OwnedFd> {
+        Ok(rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)
+    }
+
+    fn token(&mut self) -> u64 {
+        self.next_token += 1;
+        self.next_token
+    }
+
+    pub(super) fn listen(&mut self, listener: Listener) -> io::Result<()> {
+        let token = self.token();
+        epoll::add(&self.poller, listener.fd(), EventData::new_u64(token), EventFlags::IN)?;
+        self.listeners.insert(token, listener);
+        Ok(())
+    }
+
+    /// Connections open.
+    pub(super) fn connections(&self) -> usize {
+        self.connections.len()
+    }
+
+    /// No new clients; their socket files go.
+    pub(super) fn stop_listening(&mut self) {
+        self.listeners.clear();
+        self.arrivals.clear();
+    }
+
+    pub(super) fn close(&mut self) {
+        self.stop_listening();
+        self.backlog.clear();
+        self.memory.clear();
+        self.readable.clear();
+        for (_, connection) in self.connections.drain() {
+            connection.die();
+        }
+    }
+
+    /// The next request that is here.
+    pub(super) fn poll(&mut self, server: &Server) -> Option<Request> {
+        match self.backlog.pop_front() {
+            Some(request) => Some(request),
+            None => self.receive(server),
+        }
+    }
+
+    /// Receives what is here without handing out requests. Whether requests wait now.
+    pub(super) fn poll_into_backlog(&mut self, server: &Server) -> bool {
+        while self.backlog.is_empty() {
+            match self.receive(server) {
+                Some(request) => self.backlog.push_back(request),
+                None => break,
+            }
+        }
+        !self.backlog.is_empty()
+    }
+
+    fn receive(&mut self, server: &Server) -> Option<Request> {
+        let mut quiet = 0;
+        while quiet < self.memory.len() {
+            if self.cursor >= self.memory.len() {
+                self.cursor = 0;
+            }
+            let connection = &self.memory[self.cursor];
+            match connection.link.try_receive() {
+                Ok(Some(incoming)) => {
+                    quiet = 0;
+                    match connection.route(server, incoming) {
+                        Ok(Some(request)) => {
+                            // The next look starts with the next connection: a busy client does not starve the others.
+                            self.cursor += 1;
+                            return Some(request);
+                        }
+                        Ok(None) => {}
+                        Err(error) => self.drop_memory(server, &error),
+                    }
+                }
+                // Relaxed: set and read by whoever holds this reception.
+                Ok(None) if connection.hung_up.load(Ordering::Relaxed) => self.drop_memory(server, &LinkError::Closed),
+                Ok(None) => {
+                    quiet += 1;
+                    self.cursor += 1;
+                }
+                Err(error) => self.drop_memory(server, &error),
+            }
+        }
+        while let Some(connection) = self.readable.front() {
+            let routed = match connection.link.try_receive() {
+                Ok(Some(incoming)) => connection.route(server, incoming).map(Some),
+                Ok(None) => Ok(None),
+                Err(error) => Err(error),
+            };
+            match routed {
+                Ok(Some(Some(request))) => {
+                    self.readable.rotate_left(1);
+                    return Some(request);
+                }
+                Ok(Some(None)) => {}
+                Ok(None) => {
+                    connection.listed.store(false, Ordering::Relaxed);
+                    self.readable.pop_front();
+                }
+                Err(error) => {
+                    let connection = self.readable.pop_front().expect("looked at just now");
+                    self.drop_connection(server, &connection, &error);
+                }
+            }
+        }
+        None
+    }
+
+    fn drop_memory(&mut self, server: &Server, error: &LinkError) {
+        let connection = self.memory.swap_remove(self.cursor);
+        self.drop_connection(server, &connection, error);
+    }
+
+    fn drop_connection(&mut self, server: &Server, connection: &Arc<ServerConnection>, error: &LinkError) {
+        if self.connections.remove(&connection.token).is_some() {
+            // It may be gone from the poller already, with its socket.
+            let _ = epoll::delete(&self.poller, connection.link.fd());
+        }
+        if *error != LinkError::Closed {
+            server.notify(false, format!("dropped the connection to {}: {error}", connection.peer()));
+        }
+        connection.die();
+    }
+
+    /// Waits until something may be here: spins while that pays, then sleeps in the poller.
+    pub(super) fn wait(&mut self, server: &Server) {
+        if !self.backlog.is_empty() {
+            return;
+        }
+        let begun = cpu::monotonic_ns();
+        if self.spin(server, begun) {
+            self.budget.learn(cpu::monotonic_ns() - begun);
+            return;
+        }
+        // From here on every client must ring the bell.
+        let mut all_quiet = true;
+        for connection in &self.memory {
+            all_quiet &= connection.link.arm();
+        }
+        if !all_quiet {
+            for connection in &self.memory {
+                connection.link.disarm();
+            }
+            return;
+        }
+        for connection in self.memory.drain(..) {
+            connection.listed.store(false, Ordering::Relaxed);
+            if connection.hung_up.load(Ordering::Relaxed) {
+                // Nothing will wake us for it again.
+                self.readable.push_back(connection);
+            }
+        }
+        if !self.readable.is_empty() {
+            return;
+        }
+        self.sockets_active = false;
+        let timeout = self.next_timer();
+        if self.poll_events(server, timeout) {
+            self.budget.learn(cpu::monotonic_ns() - begun);
+        }
+    }
+
+    /// Spins for a request or an event. `true` if there is something.
+    fn spin(&mut self, server: &Server, begun: u64) -> bool {
+        let limit = self.budget.next();
+        let mut rounds = 0_u32;
+        loop {
+            if let Some(request) = self.receive(server) {
+                self.backlog.push_back(request);
+                return true;
+            }
+            rounds += 1;
+            if self.sockets_active {
+                if self.poll_events(server, Some(Duration::ZERO)) {
+                    return true;
+                }
+                // The client may need this very CPU.
+                std::thread::yield_now();
+            } else if rounds.is_multiple_of(ROUNDS_PER_POLL * 16) && self.poll_events(server, Some(Duration::ZERO)) {
+                return true;
+            }
+            std::hint::spin_loop();
+            if self.sockets_active || rounds.is_multiple_of(ROUNDS_PER_POLL) {
+                let pays = self.sockets_active || self.memory.iter().any(|connection| connection.link.spinning_pays());
+                if !pays || cpu::monotonic_ns() - begun >= limit {
+                    return false;
+                }
+                for connection in &self.memory {
+                    // We may have moved to another CPU.
+                    connection.link.disarm();
+                }
+            } else if rounds == 1 && (limit == 0 || !self.memory.iter().any(|c| c.link.spinning_pays())) {
+                return false;
+            }
+        }
+    }
+
+    fn next_timer(&self) -> Option<Duration> {
+        let arrivals = self.arrivals.values().map(|(_, deadline)| *deadline);
+        let next = arrivals.chain(self.accept_again).min()?;
+        Some(next.saturating_duration_since(Instant::now()))
+    }
+
+    /// Asks the system's poller. Whether anything happened.
+    fn poll_events(&mut self, server: &Server, timeout: Option<Duration>) -> bool {
+        let timeout = timeout.map(|timeout| Timespec {
+            tv_sec: timeout.as_secs() as i64,
+            tv_nsec: i64::from(timeout.subsec_nanos()),
+        });
+        let mut space = [MaybeUninit::<Event>::uninit(); EVENTS];
+        // An error is a signal; the caller looks again.
+        let events = epoll::wait(&self.poller, &mut space[..], timeout.as_ref()).map_or(&[][..], |(events, _)| events);
+        let happened = !events.is_empty();
+        for event in events {
+            self.handle(server, event.data.u64());
+        }
+        if !self.arrivals.is_empty() || self.accept_again.is_some() {
+            self.run_timers(server);
+        }
+        happened
+    }
+
+    fn handle(&mut self, server: &Server, token: u64) {
+        if let Some(connection) = self.connections.get(&token) {
+            if connection.link.is_memory() {
+                if connection.link.readable().is_err() {
+                    connection.hung_up.store(true, Ordering::Relaxed);
+                }
+                connection.link.disarm();
+                if !connection.listed.swap(true, Ordering::Relaxed) {
+                    self.memory.push(Arc::clone(connection));
+                }
+            } else {
+                self.sockets_active = true;
+                if !connection.listed.swap(true, Ordering::Relaxed) {
+                    self.readable.push_back(Arc::clone(connection));
+                }
+            }
+        } else if self.listeners.contains_key(&token) {
+            self.accept(server, token);
+        } else if self.arrivals.contains_key(&token) {
+            self.greet(server, token);
+        } else if token == WAKE {
+            let mut count = [0; 8];
+            let _ = rustix::io::read(&*self.wake, &mut count);
+            if server.is_stopping() {
+                self.stop_listening();
+            }
+        }
+    }
+
+    fn accept(&mut self, server: &Server, listener: u64) {
+        loop {
+            match self.listeners[&listener].accept() {
+                Ok(Some(arrival)) => {
+                    let token = self.token();
+                    let deadline = Instant::now() + self.options.handshake;
+                    if epoll::add(&self.poller, arrival.fd(), EventData::new_u64(token), EventFlags::IN).is_err() {
+                        continue;
+                    }
+                    if self.arrivals.len() >= MOST_ARRIVALS {
+                        let oldest = self.arrivals.iter().min_by_key(|(_, (_, deadline))| *deadline);
+                        let oldest = oldest.map(|(&token, _)| token);
+                        oldest.and_then(|token| self.arrivals.remove(&token));
+                    }
+                    self.arrivals.insert(token, (arrival, deadline));
+                    // Its hello is most likely here already.
+                    self.greet(server, token);
+                }
+                Ok(None) => return,
+                Err(error) => {
+                    server.notify(true, format!("cannot accept a client: {error}; trying again in a moment"));
+                    // The listener stays readable: without a pause this would be a busy loop.
+                    for listener in self.listeners.values() {
+                        let _ = epoll::delete(&self.poller, listener.fd());
+                    }
+                    self.accept_again = Some(Instant::now() + ACCEPT_PAUSE);
+                    return;
+                }
+            }
+        }
+    }
+
+    fn greet(&mut self, server: &Server, token: u64) {
+        let Some((arrival, _)) = self.arrivals.get_mut(&token) else { return };
+        let hello = match arrival.hello() {
+            Ok(None) => return,
+            other => other,
+        };
+        let Some((arrival, _)) = self.arrivals.remove(&token) else { return };
+        let peer = arrival.peer().clone();
+        match hello {
+            Ok(Some(hello)) => {
+                let _ = epoll::delete(&self.poller, arrival.fd());
+                match arrival.welcome(&hello, &server.welcome, &self.options) {
+                    Ok(link) => self.add_connection(server, token, link),
+                    Err(why) => server.notify(false, format!("turned away {peer}: {why}")),
+                }
+            }
+            Err(Some(why)) => {
+                let why = arrival.reject(&why);
+                server.notify(false, format!("turned away {peer}: {why}"));
+            }
+            Err(None) | Ok(None) => {}
+        }
+    }
+
+    fn add_connection(&mut self, server: &Server, token: u64, link: Arc<dyn nearcall_transport::Link>) {
+        let flags =
+            if link.is_memory() { EventFlags::IN } else { EventFlags::IN | EventFlags::RDHUP | EventFlags::ET };
+        if let Err(error) = epoll::add(&self.poller, link.fd(), EventData::new_u64(token), flags) {
+            server.notify(true, format!("cannot take in a client: {error}"));
+            return;
+        }
+        let connection = ServerConnection::new(token, link);
+        connection.listed.store(true, Ordering::Relaxed);
+        if connection.link.is_memory() {
+            self.memory.push(Arc::clone(&connection));
+        } else {
+            self.sockets_active = true;
+            self.readable.push_back(Arc::clone(&connection));
+        }
+        self.connections.insert(token, connection);
+    }
+
+    fn run_timers(&mut self, server: &Server) {
+        let now = Instant::now();
+        if self.accept_again.is_some_and(|at| at <= now) {
+            self.accept_again = None;
+            for (&token, listener) in &self.listeners {
+                let _ = epoll::add(&self.poller, listener.fd(), EventData::new_u64(token), EventFlags::IN);
+            }
+        }
+        let late: Vec<u64> =
+            self.arrivals.iter().filter(|(_, (_, deadline))| *deadline <= now).map(|(&token, _)| token).collect();
+        for token in late {
+            if let Some((arrival, _)) = self.arrivals.remove(&token) {
+                let peer = arrival.peer().clone();
+                let why = arrival.reject("the handshake took too long");
+                server.notify(false, format!("turned away {peer}: {why}"));
+            }
+        }
+    }
+}
+
+/// Wakes the receiving worker.
+pub(super) fn wake(wake: &OwnedFd) {
+    // It fails only when the counter is full, and then the worker is awake.
+    let _ = rustix::io::write(wake.as_fd(), &1_u64.to_ne_bytes());
+}

@@ -1,0 +1,49 @@
+//! `nearcall._core`: the only crate that knows Python.
+//!
+//! A method's plan is read once ([`plan`]); after that a call is: encode ([`payload`]), send and wait with the interpreter
+//! released ([`client`]), decode. The server is the mirror image ([`server`]). Event loops get the same pieces without the
+//! waiting ([`aio`], [`loop_server`]).
+
+mod aio;
+mod client;
+mod deadline;
+mod errors;
+mod loop_server;
+mod options;
+mod payload;
+mod plan;
+mod server;
+mod stream;
+mod view;
+
+use pyo3::prelude::*;
+
+/// The compiled part of nearcall.
+#[pymodule]
+mod _core {
+    #[pymodule_export]
+    use super::aio::{AsyncUnary, PendingCall};
+    #[pymodule_export]
+    use super::client::{Connection, Oneway, Unary};
+    #[pymodule_export]
+    use super::deadline::{count_deadlines, set_deadline_variable};
+    #[pymodule_export]
+    use super::errors::install;
+    #[pymodule_export]
+    use super::loop_server::LoopRequest;
+    #[pymodule_export]
+    use super::plan::Method;
+    #[pymodule_export]
+    use super::server::{RequestStream, Server};
+    #[pymodule_export]
+    use super::stream::Stream;
+    #[pymodule_export]
+    use super::view::View;
+
+    use pyo3::prelude::*;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("VERSION", nearcall_core::VERSION)
+    }
+}

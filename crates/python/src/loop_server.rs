@@ -1,0 +1,110 @@
+//! Requests for handlers that are coroutines: the event loop takes them, and nothing here waits.
+
+use std::sync::Arc;
+
+use nearcall_core::server::{ItemOutcome, NextItem, Request, Server as Core};
+use nearcall_core::{Kind, Outgoing};
+use parking_lot::Mutex;
+use pyo3::exceptions::PyStopAsyncIteration;
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+use crate::errors::describe;
+use crate::plan::Method;
+use crate::server::{Served, decode_arguments, decode_item, reply, too_long, tracked};
+
+/// One request for a coroutine handler.
+#[pyclass(frozen, module = "nearcall._core")]
+pub(crate) struct LoopRequest {
+    core: Arc<Core>,
+    methods: Arc<Vec<Served>>,
+    index: usize,
+    request: Mutex<Request>,
+}
+
+impl LoopRequest {
+    pub(crate) fn new(core: Arc<Core>, methods: Arc<Vec<Served>>, request: Request) -> Self {
+        let index = usize::from(request.head.method);
+        Self { core, methods, index, request: Mutex::new(request) }
+    }
+
+    fn served(&self) -> &Method {
+        self.methods[self.index].method.get()
+    }
+}
+
+#[pymethods]
+impl LoopRequest {
+    /// The method's number.
+    #[getter]
+    fn index(&self) -> usize {
+        self.index
+    }
+
+    /// What `Server.drain` calls this request when something has changed for it.
+    #[getter]
+    fn key(&self) -> usize {
+        self.request.lock().call.as_ref().map_or(0, |call| Arc::as_ptr(call).addr())
+    }
+
+    /// Whether the client waits for no reply.
+    #[getter]
+    fn oneway(&self) -> bool {
+        self.request.lock().is_oneway()
+    }
+
+    /// Whether the client gave the call up, or is gone.
+    #[getter]
+    fn cancelled(&self) -> bool {
+        self.request.lock().call.as_ref().is_some_and(|call| call.is_cancelled())
+    }
+
+    /// The arguments, every parameter in order but the stream. To be asked once.
+    fn arguments<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        decode_arguments(py, self.served(), &mut self.request.lock())
+    }
+
+    /// The next item of the client's stream, or `default` if it is not here yet; raises `StopAsyncIteration` at the end.
+    fn try_next(&self, py: Python<'_>, default: Py<PyAny>) -> PyResult<Py<PyAny>> {
+        let call = tracked(&self.request.lock())?;
+        match call.try_next_item(&self.core) {
+            NextItem::Pending => Ok(default),
+            next => decode_item(py, self.served(), next)?.ok_or_else(|| PyStopAsyncIteration::new_err(())),
+        }
+    }
+
+    /// Sends an item of the server's stream: `True`; `False` if the client gave the call up, `None` if it must take
+    /// earlier items first.
+    fn try_send(&self, py: Python<'_>, item: Bound<'_, PyAny>) -> PyResult<Option<bool>> {
+        let call = tracked(&self.request.lock())?;
+        let encoded = self.served().reply.encode(item)?;
+        let sent = encoded.with(|body| call.try_send_item(&self.core, &Outgoing::new(Kind::Item, body)));
+        Ok(match sent.map_err(|error| too_long(py, &self.served().name, &error))? {
+            ItemOutcome::Sent => Some(true),
+            ItemOutcome::Cancelled => Some(false),
+            ItemOutcome::NoCredit => None,
+        })
+    }
+
+    /// Ends the call with a result.
+    fn reply(&self, py: Python<'_>, result: Bound<'_, PyAny>) -> PyResult<()> {
+        reply(py, &self.core, self.served(), &self.request.lock(), result)
+    }
+
+    /// Ends the call well after its items.
+    fn end(&self) {
+        // The client being gone by now changes nothing.
+        let _ = self.request.lock().end_stream(&self.core);
+    }
+
+    /// Ends the call with an exception.
+    fn fail(&self, py: Python<'_>, exception: Bound<'_, PyAny>) {
+        let failure = describe(py, &PyErr::from_value(exception));
+        self.request.lock().fail(&self.core, &failure);
+    }
+
+    /// Ends the call without a word, for a client that gave it up.
+    fn forget(&self) {
+        self.request.lock().forget();
+    }
+}

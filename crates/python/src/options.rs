@@ -1,0 +1,39 @@
+//! Options of clients and servers, as keyword arguments.
+
+use std::time::Duration;
+
+use nearcall_core::{Options, SpinPolicy};
+use pyo3::prelude::*;
+
+use crate::errors::invalid;
+
+/// Reads the options that clients and servers share.
+pub(crate) fn options(
+    py: Python<'_>,
+    spin: &Bound<'_, PyAny>,
+    ring_size: usize,
+    max_message_size: u64,
+    handshake_timeout: f64,
+) -> PyResult<Options> {
+    let seconds = |name: &str, value: f64| {
+        Duration::try_from_secs_f64(value)
+            .map_err(|_| invalid(py, format!("{name} must be a number of seconds, zero or more, not {value}")))
+    };
+    let spin = match spin.extract::<f64>() {
+        Ok(value) => SpinPolicy::Fixed(seconds("spin", value)?),
+        Err(_) if spin.extract::<&str>().is_ok_and(|word| word == "auto") => SpinPolicy::Auto,
+        Err(_) => return Err(invalid(py, format!("spin must be \"auto\" or a number of seconds, not {}", spin.repr()?))),
+    };
+    if !nearcall_core::is_ring_size(ring_size) {
+        return Err(invalid(
+            py,
+            format!("ring_size must be a power of two from 4096 to 1073741824 (bytes), not {ring_size}"),
+        ));
+    }
+    Ok(Options {
+        spin,
+        ring_size,
+        max_message: max_message_size,
+        handshake: seconds("handshake_timeout", handshake_timeout)?,
+    })
+}

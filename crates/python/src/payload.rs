@@ -1,0 +1,342 @@
+//! Python values become payloads and back.
+
+use std::sync::Arc;
+
+use nearcall_core::{Body, Event, Failure, Outgoing, Payload};
+use pyo3::buffer::PyUntypedBuffer;
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyByteArray, PyBytes, PyDict, PyList, PyTuple};
+use smallvec::SmallVec;
+
+use crate::errors::raise;
+use crate::plan::{Arguments, Form, Method, Value};
+use crate::view::View;
+
+/// A buffer that Python lends for as long as it is sent.
+enum Held<'py> {
+    Bytes(Bound<'py, PyBytes>),
+    Buffer(PyUntypedBuffer),
+}
+
+impl<'py> Held<'py> {
+    #[inline]
+    fn take(value: Bound<'py, PyAny>) -> PyResult<Self> {
+        match value.cast_into_exact::<PyBytes>() {
+            Ok(bytes) => Ok(Self::Bytes(bytes)),
+            Err(error) => {
+                let value = error.into_inner();
+                let buffer = PyUntypedBuffer::get(&value)?;
+                if !buffer.is_c_contiguous() {
+                    return Err(PyTypeError::new_err("the buffer is not contiguous; copy it with bytes(...) first"));
+                }
+                Ok(Self::Buffer(buffer))
+            }
+        }
+    }
+
+    #[inline]
+    fn as_slice(&self) -> &[u8] {
+        match self {
+            Self::Bytes(bytes) => bytes.as_bytes(),
+            Self::Buffer(buffer) if buffer.len_bytes() == 0 => &[],
+            // SAFETY: contiguous, so that many bytes are there, and Python keeps them in place while the buffer is held.
+            // Another thread may change them meanwhile; then that is what is sent.
+            Self::Buffer(buffer) => unsafe { std::slice::from_raw_parts(buffer.buf_ptr().cast(), buffer.len_bytes()) },
+        }
+    }
+}
+
+/// A payload about to be sent, and the Python objects its bytes lie in.
+pub(crate) struct Encoded<'py> {
+    body: Option<Held<'py>>,
+    buffers: Option<SmallVec<[Held<'py>; 4]>>,
+    pub(crate) named: bool,
+}
+
+impl<'py> Encoded<'py> {
+    fn whole(held: Held<'py>) -> Self {
+        Self { body: Some(held), buffers: None, named: false }
+    }
+
+    pub(crate) fn empty() -> Self {
+        Self { body: None, buffers: None, named: false }
+    }
+
+    /// Shows the payload's pieces.
+    #[inline]
+    pub(crate) fn with<R>(&self, use_it: impl FnOnce(Body<'_>) -> R) -> R {
+        let body = self.body.as_ref().map_or(&[][..], Held::as_slice);
+        match &self.buffers {
+            None => use_it(Body::Whole(body)),
+            Some(buffers) => {
+                let slices: SmallVec<[&[u8]; 4]> = buffers.iter().map(Held::as_slice).collect();
+                use_it(Body::Parts(body, &slices))
+            }
+        }
+    }
+
+    /// The flags of the frame that carries it.
+    pub(crate) fn flags(&self) -> u8 {
+        if self.named { Outgoing::NAMED } else { 0 }
+    }
+
+    fn parts(encoded: &Bound<'py, PyAny>, first: SmallVec<[Held<'py>; 4]>) -> PyResult<Self> {
+        let (body, buffers) = encoded.extract::<(Bound<'py, PyBytes>, Bound<'py, PyList>)>()?;
+        let mut held = first;
+        for buffer in buffers {
+            held.push(Held::take(buffer)?);
+        }
+        Ok(Self { body: Some(Held::Bytes(body)), buffers: Some(held), named: false })
+    }
+}
+
+impl Value {
+    /// Encodes a result or an item, after checking that it fits.
+    pub(crate) fn encode<'py>(&self, value: Bound<'py, PyAny>) -> PyResult<Encoded<'py>> {
+        let py = value.py();
+        if !self.accepts.has(&value)
+            && let Some(check) = &self.check
+        {
+            check.bind(py).call1((&value,))?;
+        }
+        if self.form.is_buffer() {
+            return Held::take(value).map(Encoded::whole);
+        }
+        let encoded = match self.form {
+            Form::Nothing => return Ok(Encoded::empty()),
+            _ => self.encode.bind(py).call1((value,)),
+        };
+        let encoded = encoded.map_err(|error| explain(py, &self.encode_error, error))?;
+        match self.form {
+            Form::Parts => Encoded::parts(&encoded, SmallVec::new()),
+            _ => Ok(Encoded::whole(Held::Bytes(encoded.cast_into()?))),
+        }
+    }
+
+    /// Decodes a result or an item.
+    pub(crate) fn decode(&self, py: Python<'_>, event: Event) -> PyResult<Py<PyAny>> {
+        match self.form {
+            Form::Nothing => Ok(py.None()),
+            Form::Coded => {
+                let body = bytes(py, &event.payload, 0, event.payload.len())?;
+                let value = self.decode.bind(py).call1((body,));
+                value.map(Bound::unbind).map_err(|error| explain(py, &self.decode_error, error))
+            }
+            Form::Parts => {
+                let (body, buffers) = divide(py, event)?;
+                let value = self.decode.bind(py).call1((body, buffers));
+                value.map(Bound::unbind).map_err(|error| explain(py, &self.decode_error, error))
+            }
+            form => buffer(py, form, event.payload),
+        }
+    }
+}
+
+/// Lets Python say what an error of the codec means.
+fn explain(py: Python<'_>, explainer: &Py<PyAny>, error: PyErr) -> PyErr {
+    match explainer.bind(py).call1((error.value(py),)) {
+        Ok(explained) => PyErr::from_value(explained),
+        Err(_) => error,
+    }
+}
+
+/// The whole payload as the buffer type that a form names.
+fn buffer(py: Python<'_>, form: Form, payload: Payload) -> PyResult<Py<PyAny>> {
+    let len = payload.len();
+    Ok(match form {
+        Form::Bytearray => bytearray(py, &payload, 0, len)?.into_any().unbind(),
+        Form::Memoryview => View::of(py, &Arc::new(payload), 0, len)?.into_any().unbind(),
+        _ => bytes(py, &payload, 0, len)?.into_any().unbind(),
+    })
+}
+
+#[inline]
+fn bytes<'py>(py: Python<'py>, payload: &Payload, offset: usize, len: usize) -> PyResult<Bound<'py, PyBytes>> {
+    match payload.inline() {
+        Some(inline) => Ok(PyBytes::new(py, &inline[offset..offset + len])),
+        None => PyBytes::new_with(py, len, |into| {
+            payload.copy(offset, into);
+            Ok(())
+        }),
+    }
+}
+
+fn bytearray<'py>(py: Python<'py>, payload: &Payload, offset: usize, len: usize) -> PyResult<Bound<'py, PyByteArray>> {
+    PyByteArray::new_with(py, len, |into| {
+        payload.copy(offset, into);
+        Ok(())
+    })
+}
+
+/// A payload with buffers beside it, as the codec takes it.
+fn divide(py: Python<'_>, event: Event) -> PyResult<(Bound<'_, PyBytes>, Bound<'_, PyList>)> {
+    let (body, ranges) = ranges(py, &event)?;
+    let body = bytes(py, &event.payload, 0, body)?;
+    let payload = Arc::new(event.payload);
+    let views = PyList::empty(py);
+    for (offset, len) in ranges {
+        views.append(View::of(py, &payload, offset, len)?)?;
+    }
+    Ok((body, views))
+}
+
+/// Length of the body, and where each buffer lies.
+fn ranges(py: Python<'_>, event: &Event) -> PyResult<(usize, Vec<(usize, usize)>)> {
+    match &event.head.parts {
+        None => Ok((event.payload.len(), Vec::new())),
+        Some(table) => table.ranges(event.payload.len()).map_err(|malformed| raise(py, &Failure::from(malformed))),
+    }
+}
+
+impl Method {
+    /// Binds and encodes the arguments of a call.
+    #[inline]
+    pub(crate) fn encode_call<'py>(
+        &self,
+        args: &Bound<'py, PyTuple>,
+        kwargs: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Encoded<'py>> {
+        let arguments = &self.arguments;
+        let count = arguments.forms.len();
+        if args.len() == count && count <= arguments.positional && kwargs.is_none_or(PyDictMethods::is_empty) && !self.always_named {
+            arguments.check(args)?;
+            return arguments.encode(args);
+        }
+        let kwargs = kwargs.cloned().unwrap_or_else(|| PyDict::new(args.py()));
+        let bound = arguments.bind.bind(args.py()).call1((args, kwargs))?;
+        self.encode_bound(&bound)
+    }
+
+    /// Encodes arguments that `bind` or `split` has sorted: a full tuple, or a dictionary of those given.
+    pub(crate) fn encode_bound<'py>(&self, bound: &Bound<'py, PyAny>) -> PyResult<Encoded<'py>> {
+        let arguments = &self.arguments;
+        if let Ok(values) = bound.cast::<PyTuple>() {
+            arguments.check(values)?;
+            return arguments.encode(values);
+        }
+        let py = bound.py();
+        let encoded = arguments.encode_named.bind(py).call1((bound,)).map_err(|error| arguments.explain(py, bound, error))?;
+        let mut encoded = Encoded::parts(&encoded, SmallVec::new())?;
+        encoded.named = true;
+        Ok(encoded)
+    }
+}
+
+impl Arguments {
+    fn explain(&self, py: Python<'_>, values: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
+        match self.encode_error.bind(py).call1((error.value(py), values)) {
+            Ok(explained) => PyErr::from_value(explained),
+            Err(_) => error,
+        }
+    }
+
+    #[inline]
+    fn encode<'py>(&self, values: &Bound<'py, PyTuple>) -> PyResult<Encoded<'py>> {
+        let py = values.py();
+        if self.forms.is_empty() {
+            return Ok(Encoded::empty());
+        }
+        if self.all_coded {
+            let encoded = self.encode.bind(py).call1((values,)).map_err(|error| self.explain(py, values, error))?;
+            return if self.parts {
+                Encoded::parts(&encoded, SmallVec::new())
+            } else {
+                Ok(Encoded::whole(Held::Bytes(encoded.cast_into()?)))
+            };
+        }
+        if self.forms.len() == 1 {
+            return Held::take(values.get_item(0)?).map(Encoded::whole);
+        }
+        let mut buffers = SmallVec::new();
+        let mut coded: SmallVec<[Bound<'py, PyAny>; 8]> = SmallVec::new();
+        for (form, value) in self.forms.iter().zip(values) {
+            if form.is_buffer() {
+                buffers.push(Held::take(value)?);
+            } else {
+                coded.push(value);
+            }
+        }
+        if coded.is_empty() {
+            return Ok(Encoded { body: None, buffers: Some(buffers), named: false });
+        }
+        let coded = PyTuple::new(py, coded)?;
+        let encoded = self.encode.bind(py).call1((&coded,)).map_err(|error| self.explain(py, &coded, error))?;
+        if self.parts {
+            Encoded::parts(&encoded, buffers)
+        } else {
+            Ok(Encoded { body: Some(Held::Bytes(encoded.cast_into()?)), buffers: Some(buffers), named: false })
+        }
+    }
+
+    /// Decodes the arguments of a call that has arrived, every parameter in order.
+    pub(crate) fn decode<'py>(&self, py: Python<'py>, event: Event, named: bool) -> PyResult<Bound<'py, PyTuple>> {
+        if named {
+            let (body, buffers) = divide(py, event)?;
+            return self.decoded(py, self.decode_named.bind(py).call1((body, buffers)));
+        }
+        if self.forms.is_empty() {
+            return Ok(PyTuple::empty(py));
+        }
+        if self.all_coded {
+            return if self.parts {
+                let (body, buffers) = divide(py, event)?;
+                self.decoded(py, self.decode.bind(py).call1((body, buffers)))
+            } else {
+                let body = bytes(py, &event.payload, 0, event.payload.len())?;
+                self.decoded(py, self.decode.bind(py).call1((body,)))
+            };
+        }
+        if let [form] = self.forms[..] {
+            return PyTuple::new(py, [buffer(py, form, event.payload)?]);
+        }
+        self.decode_mixed(py, event)
+    }
+
+    fn decode_mixed<'py>(&self, py: Python<'py>, event: Event) -> PyResult<Bound<'py, PyTuple>> {
+        let (body, ranges) = ranges(py, &event)?;
+        let body = bytes(py, &event.payload, 0, body)?;
+        let direct = self.forms.iter().filter(|form| form.is_buffer()).count();
+        if ranges.len() < direct {
+            let message = "the call's arguments lack a buffer; do client and server have the same service?";
+            return Err(raise(py, &Failure::new(Failure::INVALID_ARGUMENT, message)));
+        }
+        let payload = Arc::new(event.payload);
+        let mut coded = if direct == self.forms.len() {
+            None
+        } else {
+            let decoded = if self.parts {
+                let views = PyList::empty(py);
+                for &(offset, len) in &ranges[direct..] {
+                    views.append(View::of(py, &payload, offset, len)?)?;
+                }
+                self.decode.bind(py).call1((body, views))
+            } else {
+                self.decode.bind(py).call1((body,))
+            };
+            Some(self.decoded(py, decoded)?.into_iter())
+        };
+        let mut direct = ranges.into_iter();
+        let mut values: SmallVec<[Bound<'py, PyAny>; 8]> = SmallVec::new();
+        for form in &self.forms {
+            let value = if form.is_buffer() {
+                let (offset, len) = direct.next().expect("counted above");
+                match form {
+                    Form::Bytearray => bytearray(py, &payload, offset, len)?.into_any(),
+                    Form::Memoryview => View::of(py, &payload, offset, len)?.into_any(),
+                    _ => bytes(py, &payload, offset, len)?.into_any(),
+                }
+            } else {
+                let next = coded.as_mut().and_then(Iterator::next);
+                next.ok_or_else(|| raise(py, &Failure::new(Failure::INVALID_ARGUMENT, "the call lacks arguments")))?
+            };
+            values.push(value);
+        }
+        PyTuple::new(py, values)
+    }
+
+    fn decoded<'py>(&self, py: Python<'py>, decoded: PyResult<Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyTuple>> {
+        let decoded = decoded.map_err(|error| explain(py, &self.decode_error, error))?;
+        Ok(decoded.cast_into::<PyTuple>()?)
+    }
+}

@@ -1,0 +1,206 @@
+//! What is known of a method before it is called, read once from the plan that Python made.
+
+use nearcall_core::server::MethodKind;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyString, PyTuple, PyType};
+
+/// How a value crosses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    Nothing,
+    Bytes,
+    Bytearray,
+    Memoryview,
+    Coded,
+    Parts,
+}
+
+impl Form {
+    fn parse(form: &str) -> PyResult<Self> {
+        Ok(match form {
+            "nothing" => Self::Nothing,
+            "bytes" => Self::Bytes,
+            "bytearray" => Self::Bytearray,
+            "memoryview" => Self::Memoryview,
+            "coded" => Self::Coded,
+            "parts" => Self::Parts,
+            other => return Err(PyValueError::new_err(format!("{other:?} is no form"))),
+        })
+    }
+
+    pub(crate) fn is_buffer(self) -> bool {
+        matches!(self, Self::Bytes | Self::Bytearray | Self::Memoryview)
+    }
+}
+
+/// Exact types that need no check.
+#[derive(Debug)]
+pub(crate) struct Accepts(Vec<Py<PyType>>);
+
+impl Accepts {
+    #[inline]
+    pub(crate) fn has(&self, value: &Bound<'_, PyAny>) -> bool {
+        let is = value.get_type_ptr();
+        self.0.iter().any(|accepted| accepted.as_ptr().cast() == is)
+    }
+}
+
+/// How a result or a stream item crosses.
+#[derive(Debug)]
+pub(crate) struct Value {
+    pub(crate) form: Form,
+    pub(crate) encode: Py<PyAny>,
+    pub(crate) decode: Py<PyAny>,
+    pub(crate) accepts: Accepts,
+    pub(crate) check: Option<Py<PyAny>>,
+    pub(crate) encode_error: Py<PyAny>,
+    pub(crate) decode_error: Py<PyAny>,
+}
+
+impl Value {
+    fn read(plan: &Bound<'_, PyAny>) -> PyResult<Self> {
+        Ok(Self {
+            form: Form::parse(plan.getattr("form")?.cast::<PyString>()?.to_str()?)?,
+            encode: plan.getattr("encode")?.unbind(),
+            decode: plan.getattr("decode")?.unbind(),
+            accepts: Accepts(plan.getattr("accepts")?.extract()?),
+            check: plan.getattr("check")?.extract()?,
+            encode_error: plan.getattr("encode_error")?.unbind(),
+            decode_error: plan.getattr("decode_error")?.unbind(),
+        })
+    }
+}
+
+/// How the arguments of a method cross.
+#[derive(Debug)]
+pub(crate) struct Arguments {
+    pub(crate) forms: Vec<Form>,
+    /// So many may be given by position.
+    pub(crate) positional: usize,
+    pub(crate) all_coded: bool,
+    pub(crate) parts: bool,
+    pub(crate) encode: Py<PyAny>,
+    pub(crate) decode: Py<PyAny>,
+    pub(crate) encode_named: Py<PyAny>,
+    pub(crate) decode_named: Py<PyAny>,
+    pub(crate) accepts: Vec<Accepts>,
+    pub(crate) check_at: Py<PyAny>,
+    pub(crate) bind: Py<PyAny>,
+    pub(crate) encode_error: Py<PyAny>,
+    pub(crate) decode_error: Py<PyAny>,
+}
+
+impl Arguments {
+    fn read(plan: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let forms: Vec<String> = plan.getattr("forms")?.extract()?;
+        let forms = forms.iter().map(|form| Form::parse(form)).collect::<PyResult<Vec<Form>>>()?;
+        let accepts: Vec<Vec<Py<PyType>>> = plan.getattr("accepts")?.extract()?;
+        Ok(Self {
+            positional: plan.getattr("positional")?.extract()?,
+            all_coded: !forms.iter().any(|form| form.is_buffer()),
+            forms,
+            parts: plan.getattr("parts")?.extract()?,
+            encode: plan.getattr("encode")?.unbind(),
+            decode: plan.getattr("decode")?.unbind(),
+            encode_named: plan.getattr("encode_named")?.unbind(),
+            decode_named: plan.getattr("decode_named")?.unbind(),
+            accepts: accepts.into_iter().map(Accepts).collect(),
+            check_at: plan.getattr("check_at")?.unbind(),
+            bind: plan.getattr("bind")?.unbind(),
+            encode_error: plan.getattr("encode_error")?.unbind(),
+            decode_error: plan.getattr("decode_error")?.unbind(),
+        })
+    }
+
+    /// Checks values given in order, one per parameter.
+    #[inline]
+    pub(crate) fn check(&self, values: &Bound<'_, PyTuple>) -> PyResult<()> {
+        for (index, accepts) in self.accepts.iter().enumerate() {
+            let value = values.get_borrowed_item(index)?;
+            if !accepts.has(&value) {
+                self.check_at.bind(values.py()).call1((index, value))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether calls go one way, and which side streams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Unary,
+    ServerStream,
+    ClientStream,
+    BidiStream,
+    Oneway,
+}
+
+impl Kind {
+    pub(crate) fn client_streams(self) -> bool {
+        matches!(self, Self::ClientStream | Self::BidiStream)
+    }
+
+    pub(crate) fn server_streams(self) -> bool {
+        matches!(self, Self::ServerStream | Self::BidiStream)
+    }
+}
+
+/// A method, as the core uses it: everything a call needs, taken from a `MethodPlan` once.
+#[pyclass(frozen, module = "nearcall._core")]
+#[derive(Debug)]
+pub(crate) struct Method {
+    pub(crate) name: String,
+    pub(crate) kind: Kind,
+    pub(crate) arguments: Arguments,
+    pub(crate) request_item: Option<Value>,
+    pub(crate) stream_position: usize,
+    pub(crate) reply: Value,
+    pub(crate) in_loop: bool,
+    pub(crate) always_named: bool,
+}
+
+#[pymethods]
+impl Method {
+    #[new]
+    fn new(plan: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let kind = match plan.getattr("kind")?.cast::<PyString>()?.to_str()? {
+            "unary" => Kind::Unary,
+            "server_stream" => Kind::ServerStream,
+            "client_stream" => Kind::ClientStream,
+            "bidi_stream" => Kind::BidiStream,
+            "oneway" => Kind::Oneway,
+            other => return Err(PyValueError::new_err(format!("{other:?} is no kind of method"))),
+        };
+        let request_item = plan.getattr("request_item")?;
+        let position: isize = plan.getattr("stream_position")?.extract()?;
+        Ok(Self {
+            name: plan.getattr("full_name")?.extract()?,
+            kind,
+            arguments: Arguments::read(&plan.getattr("arguments")?)?,
+            request_item: if request_item.is_none() { None } else { Some(Value::read(&request_item)?) },
+            stream_position: usize::try_from(position).unwrap_or(0),
+            reply: Value::read(&plan.getattr("reply")?)?,
+            in_loop: plan.getattr("handler_is_async")?.extract()?,
+            always_named: plan.getattr("always_named")?.extract()?,
+        })
+    }
+
+    /// `"Service.method"`.
+    #[getter]
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<nearcall method {}>", self.name)
+    }
+}
+
+impl Method {
+    /// What the routing of frames must know.
+    pub(crate) fn routing(&self) -> MethodKind {
+        let tracked = self.in_loop || self.kind.client_streams() || self.kind.server_streams();
+        MethodKind { tracked, in_loop: self.in_loop }
+    }
+}

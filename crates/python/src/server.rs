@@ -1,0 +1,305 @@
+//! The server: worker threads that take turns at receiving, and run Python handlers.
+
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use nearcall_core::server::{ItemOutcome, NextItem, Notice, Request, Server as Core, ServerCall, Worker};
+use nearcall_core::{Body, Event, Failure, Kind, LinkError, Outgoing, Url};
+use parking_lot::Mutex;
+use pyo3::exceptions::PyOSError;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyList, PyTuple};
+
+use crate::client::around_wait;
+use crate::errors::{describe, invalid, raise};
+use crate::loop_server::LoopRequest;
+use crate::options::options;
+use crate::plan::Method;
+
+/// A method and what runs it.
+pub(crate) struct Served {
+    pub(crate) method: Py<Method>,
+    handler: Py<PyAny>,
+}
+
+/// A server of some methods, at any number of URLs.
+#[pyclass(frozen, module = "nearcall._core")]
+pub(crate) struct Server {
+    core: Arc<Core>,
+    methods: Arc<Vec<Served>>,
+    notices: Arc<Mutex<Vec<Notice>>>,
+}
+
+#[pymethods]
+impl Server {
+    /// `methods` are pairs of a method and its handler, in the order of `description`; a handler takes every parameter by
+    /// position.
+    #[new]
+    #[pyo3(signature = (methods, description, *, spin, ring_size, max_message_size, handshake_timeout, max_workers))]
+    fn new(
+        py: Python<'_>,
+        methods: Vec<(Py<Method>, Py<PyAny>)>,
+        description: String,
+        spin: &Bound<'_, PyAny>,
+        ring_size: usize,
+        max_message_size: u64,
+        handshake_timeout: f64,
+        max_workers: usize,
+    ) -> PyResult<Self> {
+        let options = options(py, spin, ring_size, max_message_size, handshake_timeout)?;
+        let methods: Vec<Served> = methods.into_iter().map(|(method, handler)| Served { method, handler }).collect();
+        let kinds = methods.iter().map(|served| served.method.get().routing()).collect();
+        let notices = Arc::new(Mutex::new(Vec::new()));
+        let log = Arc::clone(&notices);
+        // A thread that only moves bytes must not wait for the interpreter: a worker tells Python later.
+        let on_notice = Box::new(move |notice| log.lock().push(notice));
+        let core = Core::new(kinds, description, options, max_workers, on_notice, around_wait())?;
+        Ok(Self { core: Arc::new(core), methods: Arc::new(methods), notices })
+    }
+
+    /// Listens at one more URL; returns it with the port the system chose.
+    fn listen(&self, py: Python<'_>, url: &str) -> PyResult<String> {
+        let url: Url = url.parse().map_err(|bad: nearcall_core::BadUrl| invalid(py, bad.to_string()))?;
+        match py.detach(|| self.core.listen(&url)) {
+            Ok(url) => Ok(url.to_string()),
+            Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
+                Err(raise(py, &Failure::new(ALREADY_EXISTS, error.to_string())))
+            }
+            Err(error) => Err(PyOSError::new_err(error.to_string())),
+        }
+    }
+
+    /// Serves on the calling thread until the server stops or needs this thread no more. `spawn` starts another thread that
+    /// calls this; `log` is told what the operator should know: `(serious, text)`.
+    fn work(&self, py: Python<'_>, spawn: &Bound<'_, PyAny>, log: &Bound<'_, PyAny>) -> PyResult<()> {
+        let mut worker = Worker::new(Arc::clone(&self.core));
+        let spawn: &Py<PyAny> = spawn.as_unbound();
+        let failed = Mutex::new(None);
+        let spawn = || {
+            Python::attach(|py| {
+                if let Err(error) = spawn.bind(py).call0() {
+                    *failed.lock() = Some(error);
+                }
+            });
+        };
+        loop {
+            while let Some(request) = worker.try_next() {
+                self.handle(py, request);
+                worker.finish();
+            }
+            let goes_on = py.detach(|| worker.wait(&spawn));
+            if let Some(error) = failed.lock().take() {
+                // Without a spare thread one slow handler holds up the rest; the operator should know why.
+                log.call1((true, format!("cannot start another worker thread: {error}")))?;
+            }
+            let notices = std::mem::take(&mut *self.notices.lock());
+            for notice in notices {
+                log.call1((notice.serious, notice.text))?;
+            }
+            if !goes_on {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Ends: finishes what is under way for at most `grace` seconds. Whether all was finished.
+    fn stop(&self, py: Python<'_>, grace: f64) -> bool {
+        let grace = Duration::try_from_secs_f64(grace).unwrap_or(Duration::MAX);
+        py.detach(|| self.core.stop(grace))
+    }
+
+    /// Closes all connections; after the workers have returned.
+    fn close(&self, py: Python<'_>) {
+        py.detach(|| self.core.close());
+    }
+
+    /// Worker threads alive.
+    #[getter]
+    fn workers(&self) -> usize {
+        self.core.workers()
+    }
+
+    /// The descriptor the event loop of the asynchronous handlers polls for reading.
+    fn loop_fileno(&self) -> PyResult<i32> {
+        Ok(self.core.use_event_loop()?.fd().as_raw_fd())
+    }
+
+    /// For that loop: the requests that have come, and the keys of the requests for which something has changed.
+    fn drain<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyList>, Vec<usize>)> {
+        let (requests, changed) = self.core.use_event_loop()?.drain();
+        let out = PyList::empty(py);
+        for request in requests {
+            let request = LoopRequest::new(Arc::clone(&self.core), Arc::clone(&self.methods), request);
+            out.append(Bound::new(py, request)?)?;
+        }
+        let changed = changed.iter().map(|call| Arc::as_ptr(call).addr()).collect();
+        Ok((out, changed))
+    }
+}
+
+const ALREADY_EXISTS: u8 = 6;
+
+impl Server {
+    fn handle(&self, py: Python<'_>, request: Request) {
+        let served = &self.methods[usize::from(request.head.method)];
+        let method = served.method.get();
+        if method.in_loop {
+            match self.core.use_event_loop() {
+                Ok(queue) => queue.push(request),
+                Err(error) => request.fail(&self.core, &Failure::new(Failure::INTERNAL, error.to_string())),
+            }
+            return;
+        }
+        if let Err(error) = self.run(py, served, request) {
+            // There is no reply to put it into; the operator's log is all there is.
+            self.notices.lock().push(Notice {
+                serious: true,
+                text: format!("{} raised {error}; it is one-way, so no client learns of it", method.name),
+            });
+        }
+    }
+
+    /// Runs a handler and ends the call. An error comes back only from a one-way call.
+    fn run(&self, py: Python<'_>, served: &Served, mut request: Request) -> PyResult<()> {
+        let method = served.method.get();
+        let outcome = self.call_handler(py, served, &mut request).and_then(|result| {
+            if method.kind.server_streams() {
+                self.send_items(py, method, &request, &result)
+            } else {
+                reply(py, &self.core, method, &request, result)
+            }
+        });
+        match outcome {
+            Ok(()) => Ok(()),
+            Err(error) if request.is_oneway() => Err(error),
+            Err(error) => {
+                request.fail(&self.core, &describe(py, &error));
+                Ok(())
+            }
+        }
+    }
+
+    fn call_handler<'py>(
+        &self,
+        py: Python<'py>,
+        served: &Served,
+        request: &mut Request,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let method = served.method.get();
+        let arguments = decode_arguments(py, method, request)?;
+        let handler = served.handler.bind(py);
+        if !method.kind.client_streams() {
+            return handler.call1(arguments);
+        }
+        let call = tracked(request)?;
+        let stream = RequestStream { core: Arc::clone(&self.core), call, method: served.method.clone_ref(py) };
+        let stream = Bound::new(py, stream)?.into_any();
+        let mut values: Vec<Bound<'py, PyAny>> = arguments.iter().collect();
+        values.insert(method.stream_position.min(values.len()), stream);
+        handler.call1(PyTuple::new(py, values)?)
+    }
+
+    fn send_items(
+        &self,
+        py: Python<'_>,
+        method: &Method,
+        request: &Request,
+        items: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let call = tracked(request)?;
+        for item in items.try_iter()? {
+            let encoded = method.reply.encode(item?)?;
+            let sent = encoded.with(|body| call.send_item(&self.core, &Outgoing::new(Kind::Item, body)));
+            match sent.map_err(|error| too_long(py, &method.name, &error))? {
+                ItemOutcome::Sent => {}
+                ItemOutcome::Cancelled | ItemOutcome::NoCredit => {
+                    // The handler's own clean-up runs now, not whenever the generator is collected.
+                    if items.hasattr(intern!(py, "close"))? {
+                        items.call_method0(intern!(py, "close"))?;
+                    }
+                    request.forget();
+                    return Ok(());
+                }
+            }
+        }
+        // The client being gone by now changes nothing: all was sent.
+        let _ = request.end_stream(&self.core);
+        Ok(())
+    }
+}
+
+/// The call's state shared with the receiving worker.
+pub(crate) fn tracked(request: &Request) -> PyResult<Arc<ServerCall>> {
+    request.call.clone().ok_or_else(|| PyOSError::new_err("the call has no stream"))
+}
+
+/// Decodes the arguments out of a request.
+pub(crate) fn decode_arguments<'py>(
+    py: Python<'py>,
+    method: &Method,
+    request: &mut Request,
+) -> PyResult<Bound<'py, PyTuple>> {
+    let named = request.is_named();
+    let event = request.take_event();
+    method.arguments.decode(py, event, named)
+}
+
+/// Encodes a result and ends the call with it.
+pub(crate) fn reply(
+    py: Python<'_>,
+    core: &Core,
+    method: &Method,
+    request: &Request,
+    result: Bound<'_, PyAny>,
+) -> PyResult<()> {
+    if request.is_oneway() {
+        return Ok(());
+    }
+    let encoded = method.reply.encode(result)?;
+    match encoded.with(|body: Body<'_>| request.reply(core, body)) {
+        Err(error @ LinkError::TooLong { .. }) => Err(too_long(py, &method.name, &error)),
+        // The client is gone, and with it everybody who could be told.
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+pub(crate) fn too_long(py: Python<'_>, name: &str, error: &LinkError) -> PyErr {
+    raise(py, &Failure::new(Failure::RESOURCE_EXHAUSTED, format!("the reply of {name}: {error}")))
+}
+
+/// The client's stream, as the handler sees it: an iterator.
+#[pyclass(frozen, module = "nearcall._core")]
+pub(crate) struct RequestStream {
+    core: Arc<Core>,
+    call: Arc<ServerCall>,
+    method: Py<Method>,
+}
+
+#[pymethods]
+impl RequestStream {
+    fn __iter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __next__(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+        let next = self.call.next_item(&self.core);
+        decode_item(py, self.method.get(), next)
+    }
+}
+
+/// An item for the handler, `None` at the end of the stream.
+pub(crate) fn decode_item(py: Python<'_>, method: &Method, next: NextItem) -> PyResult<Option<Py<PyAny>>> {
+    match next {
+        NextItem::Item(payload) => {
+            let value = method.request_item.as_ref().expect("a method with a client stream has an item");
+            value.decode(py, Event::item(payload)).map(Some)
+        }
+        NextItem::End | NextItem::Pending => Ok(None),
+        NextItem::Cancelled => {
+            let failure = Failure::new(Failure::CANCELLED, format!("the caller of {} gave it up", method.name));
+            Err(raise(py, &failure))
+        }
+    }
+}

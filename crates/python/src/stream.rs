@@ -1,0 +1,206 @@
+//! A call with streams, as a client sees it: one object for both directions, for threads and for event loops.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use nearcall_core::client::{CallId, Connection as Core, NoEvent, StreamAccount};
+use nearcall_core::{Event, Kind, Outgoing};
+use parking_lot::Mutex;
+use pyo3::exceptions::{PyStopIteration, PyTypeError};
+use pyo3::prelude::*;
+
+use crate::aio::Waiting;
+use crate::client::{name_failure, outcome, wait_on};
+use crate::plan::Method;
+
+/// A call under way whose arguments, result or both are streams.
+#[pyclass(frozen, weakref, module = "nearcall._core")]
+pub(crate) struct Stream {
+    core: Arc<Core>,
+    waiting: Arc<Waiting>,
+    method: Py<Method>,
+    id: CallId,
+    until: Option<Instant>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    account: StreamAccount,
+    /// The server has said how the call ended, and the user has heard it.
+    over: bool,
+}
+
+impl Stream {
+    pub(crate) fn new(
+        core: Arc<Core>,
+        waiting: Arc<Waiting>,
+        method: Py<Method>,
+        id: CallId,
+        until: Option<Instant>,
+    ) -> Self {
+        Self { core, waiting, method, id, until, state: Mutex::default() }
+    }
+
+    fn name(&self) -> &str {
+        &self.method.get().name
+    }
+
+    /// An item of the server's stream, `None` at its end.
+    fn item(&self, py: Python<'_>, event: Event) -> PyResult<Option<Py<PyAny>>> {
+        match event.head.kind {
+            Kind::Item => {
+                let len = event.payload.len();
+                let item = self.method.get().reply.decode(py, event)?;
+                self.core.taken(self.id, &mut self.state.lock().account, len);
+                Ok(Some(item))
+            }
+            Kind::End => {
+                self.state.lock().over = true;
+                Ok(None)
+            }
+            _ => {
+                self.state.lock().over = true;
+                Err(outcome(py, &event, self.name()))
+            }
+        }
+    }
+
+    fn wait(&self, py: Python<'_>) -> PyResult<Event> {
+        if let Some(event) = self.core.try_event(self.id) {
+            return Ok(event);
+        }
+        match py.detach(|| self.core.next_event(self.id, self.until)) {
+            Ok(event) => Ok(event),
+            Err(no_event) => wait_on(py, &self.core, self.id, self.until, no_event, self.name()),
+        }
+    }
+
+    fn send_with<R>(
+        &self,
+        item: Bound<'_, PyAny>,
+        send: impl FnOnce(&Outgoing<'_>) -> R,
+    ) -> PyResult<R> {
+        let value = self.method.get().request_item.as_ref();
+        let value = value.ok_or_else(|| PyTypeError::new_err(format!("{} takes no stream", self.name())))?;
+        let encoded = value.encode(item)?;
+        Ok(encoded.with(|body| send(&Outgoing::new(Kind::Item, body))))
+    }
+}
+
+#[pymethods]
+impl Stream {
+    fn __iter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    /// The next item of the server's stream.
+    fn __next__(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+        if self.state.lock().over {
+            return Ok(None);
+        }
+        let event = self.wait(py)?;
+        self.item(py, event)
+    }
+
+    /// The next item of the server's stream if it is here, `default` if it is not yet; raises `StopIteration` at the end.
+    fn try_next(&self, py: Python<'_>, default: Py<PyAny>) -> PyResult<Py<PyAny>> {
+        if self.state.lock().over {
+            return Err(PyStopIteration::new_err(()));
+        }
+        let Some(event) = self.core.try_event(self.id) else {
+            return if self.core.is_live(self.id) { Ok(default) } else { Err(PyStopIteration::new_err(())) };
+        };
+        self.item(py, event)?.ok_or_else(|| PyStopIteration::new_err(()))
+    }
+
+    /// Sends an item of the client's stream, waiting for the server to take earlier ones. `False` if the call has ended.
+    fn send(&self, py: Python<'_>, item: Bound<'_, PyAny>) -> PyResult<bool> {
+        let value = self.method.get().request_item.as_ref();
+        let value = value.ok_or_else(|| PyTypeError::new_err(format!("{} takes no stream", self.name())))?;
+        let encoded = value.encode(item)?;
+        let at_once = encoded.with(|body| self.core.try_send_item(self.id, &Outgoing::new(Kind::Item, body)));
+        if let Some(sent) = at_once.map_err(|failure| name_failure(py, &failure, self.name()))? {
+            return Ok(sent);
+        }
+        loop {
+            let sent = encoded.with(|body| {
+                let item = Outgoing::new(Kind::Item, body);
+                py.detach(|| self.core.send_item(self.id, &item, self.until))
+            });
+            match sent {
+                Ok(sent) => return Ok(sent),
+                Err(Err(failure)) => return Err(name_failure(py, &failure, self.name())),
+                Err(Ok(NoEvent::Interrupted)) => py.check_signals()?,
+                // The result that `wait` finds is the deadline, or the end.
+                Err(Ok(_)) => return Ok(false),
+            }
+        }
+    }
+
+    /// Sends an item if the server has room for it: `True`; `False` if the call has ended, `None` if there is no room.
+    fn try_send(&self, py: Python<'_>, item: Bound<'_, PyAny>) -> PyResult<Option<bool>> {
+        self.send_with(item, |item| self.core.try_send_item(self.id, item))?
+            .map_err(|failure| name_failure(py, &failure, self.name()))
+    }
+
+    /// Says that the client's stream is complete.
+    fn end(&self, py: Python<'_>) -> PyResult<()> {
+        if self.core.is_live(self.id) {
+            self.core.end_stream(self.id).map_err(|failure| name_failure(py, &failure, self.name()))?;
+        }
+        Ok(())
+    }
+
+    /// Waits for the result of a call whose arguments alone are a stream.
+    fn result(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        let event = self.wait(py)?;
+        self.finish(py, event)
+    }
+
+    /// That result if it is here, else `default`.
+    fn try_result(&self, py: Python<'_>, default: Py<PyAny>) -> PyResult<Py<PyAny>> {
+        match self.core.try_event(self.id) {
+            Some(event) => self.finish(py, event),
+            None if self.core.is_live(self.id) => Ok(default),
+            None => Err(PyStopIteration::new_err(())),
+        }
+    }
+
+    /// Whether the call has ended, as far as this side has received.
+    #[getter]
+    fn ended(&self) -> bool {
+        !self.core.is_live(self.id)
+    }
+
+    /// For an event loop: sets `future`'s result when something has come for this call.
+    fn notify(&self, py: Python<'_>, future: Py<PyAny>) -> PyResult<()> {
+        self.waiting.register(py, &self.core, self.id, future)
+    }
+
+    /// Gives the call up. Harmless when it has ended.
+    fn cancel(&self) {
+        self.core.cancel(self.id);
+    }
+
+
+    fn __repr__(&self) -> String {
+        format!("<stream of {} at {}>", self.name(), self.core.url())
+    }
+}
+
+impl Stream {
+    fn finish(&self, py: Python<'_>, event: Event) -> PyResult<Py<PyAny>> {
+        self.state.lock().over = true;
+        match event.head.kind {
+            Kind::Reply => self.method.get().reply.decode(py, event),
+            _ => Err(outcome(py, &event, self.name())),
+        }
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.core.cancel(self.id);
+    }
+}

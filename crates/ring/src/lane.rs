@@ -1,0 +1,261 @@
+//! One lane: a single-producer single-consumer ring of length-prefixed records.
+//!
+//! `head` counts bytes ever written, `tail` bytes ever consumed; both only grow, and their difference is what lies in the
+//! ring. A record is a 4-byte length, the bytes, and padding to 8, so that a prefix never wraps. The producer publishes a
+//! record by moving `head`; the consumer gives the room back by moving `tail`.
+
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+
+/// Bytes in front of each record: its length, little-endian.
+pub const RECORD_PREFIX: usize = 4;
+
+/// Marks a record as a note of the layer above (see [`Record::note`]); the other 31 bits are the length.
+const NOTE: u32 = 1 << 31;
+
+/// The shared words of one lane, each on a cache line pair of its own (adjacent lines are prefetched together).
+#[repr(C)]
+#[derive(Debug)]
+pub struct Counters {
+    head: Line<AtomicU64>,
+    tail: Line<AtomicU64>,
+    /// Set by a producer that found no room and is going to sleep; see [`Consumer::producer_waits`].
+    starved: Line<AtomicU32>,
+}
+
+#[repr(C, align(128))]
+#[derive(Debug)]
+struct Line<T>(T);
+
+impl Counters {
+    /// Counters of an empty lane.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { head: Line(AtomicU64::new(0)), tail: Line(AtomicU64::new(0)), starved: Line(AtomicU32::new(0)) }
+    }
+}
+
+impl Default for Counters {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Where a lane's counters and bytes live: a shared mapping in life, the heap under a model checker.
+pub trait LaneMemory {
+    /// The shared counters.
+    fn counters(&self) -> &Counters;
+    /// Bytes in the ring, a power of two.
+    fn capacity(&self) -> usize;
+    /// Copies `bytes` to `offset` (`offset + bytes.len() <= capacity`). Only the producer calls it, on room it owns.
+    fn write(&self, offset: usize, bytes: &[u8]);
+    /// Copies `into.len()` bytes from `offset`. Only the consumer calls it, on records that were published.
+    fn read(&self, offset: usize, into: &mut [u8]);
+}
+
+/// The peer broke the rules of the ring: the connection must be closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Corrupt(
+    /// What was wrong.
+    pub &'static str,
+);
+
+impl std::fmt::Display for Corrupt {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl std::error::Error for Corrupt {}
+
+const fn padded(len: usize) -> u64 {
+    ((RECORD_PREFIX + len + 7) & !7) as u64
+}
+
+/// The writing end.
+#[derive(Debug)]
+pub struct Producer<M> {
+    memory: M,
+    head: u64,
+    /// The last `tail` seen: read again only when the room it leaves is not enough.
+    known_tail: u64,
+}
+
+impl<M: LaneMemory> Producer<M> {
+    /// The producer of a fresh lane.
+    #[must_use]
+    pub fn new(memory: M) -> Self {
+        debug_assert!(memory.capacity().is_power_of_two());
+        Self { memory, head: 0, known_tail: 0 }
+    }
+
+    /// The longest record this lane takes: a quarter of the ring, so that writer and reader can work at the same time.
+    #[must_use]
+    pub fn longest(&self) -> usize {
+        self.memory.capacity() / 4 - 8
+    }
+
+    /// Writes one record made of `parts` laid end to end, and publishes it. `false` if there is no room now.
+    ///
+    /// # Errors
+    /// [`Corrupt`] if the consumer's counter is impossible.
+    ///
+    /// # Panics
+    /// If the parts are longer than [`Producer::longest`].
+    pub fn try_write(&mut self, parts: &[&[u8]], note: bool) -> Result<bool, Corrupt> {
+        let len: usize = parts.iter().map(|part| part.len()).sum();
+        assert!(len <= self.longest(), "a record of {len} bytes does not fit this ring");
+        let need = padded(len);
+        if !self.has_room(need)? {
+            return Ok(false);
+        }
+        let mut at = self.head;
+        let prefix = (len as u32) | if note { NOTE } else { 0 };
+        self.put(at, &prefix.to_le_bytes());
+        at += RECORD_PREFIX as u64;
+        for part in parts {
+            self.put(at, part);
+            at += part.len() as u64;
+        }
+        self.head += need;
+        // Release: whoever sees the new head sees the bytes below it.
+        self.memory.counters().head.0.store(self.head, Ordering::Release);
+        Ok(true)
+    }
+
+    /// Says that this producer is about to sleep until there is room. The caller must look for room again after this (and
+    /// a full fence) before it sleeps.
+    pub fn declare_starved(&self, starved: bool) {
+        // Relaxed: ordered by the caller's fence, as every sleep is (see `Side::park`).
+        self.memory.counters().starved.0.store(u32::from(starved), Ordering::Relaxed);
+    }
+
+    /// Whether a record of `len` bytes would fit now.
+    ///
+    /// # Errors
+    /// [`Corrupt`] if the consumer's counter is impossible.
+    pub fn fits(&mut self, len: usize) -> Result<bool, Corrupt> {
+        self.has_room(padded(len))
+    }
+
+    fn has_room(&mut self, need: u64) -> Result<bool, Corrupt> {
+        let capacity = self.memory.capacity() as u64;
+        if self.head + need - self.known_tail <= capacity {
+            return Ok(true);
+        }
+        // Acquire: the room below the new tail was read to the end before it was given back.
+        let tail = self.memory.counters().tail.0.load(Ordering::Acquire);
+        if tail < self.known_tail || tail > self.head {
+            return Err(Corrupt("the reader's counter of the ring went backwards or past the writer's"));
+        }
+        self.known_tail = tail;
+        Ok(self.head + need - tail <= capacity)
+    }
+
+    #[inline]
+    fn put(&self, at: u64, bytes: &[u8]) {
+        let capacity = self.memory.capacity();
+        let offset = at as usize & (capacity - 1);
+        let first = bytes.len().min(capacity - offset);
+        self.memory.write(offset, &bytes[..first]);
+        if first < bytes.len() {
+            self.memory.write(0, &bytes[first..]);
+        }
+    }
+}
+
+/// A record that lies in the ring, not yet consumed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Record {
+    /// Length in bytes.
+    pub len: usize,
+    /// Whether the producer wrote it as a note: the ring gives it no meaning.
+    pub note: bool,
+}
+
+/// The reading end.
+#[derive(Debug)]
+pub struct Consumer<M> {
+    memory: M,
+    tail: u64,
+    /// The last `head` seen: records below it are read without touching the shared word again.
+    known_head: u64,
+}
+
+impl<M: LaneMemory> Consumer<M> {
+    /// The consumer of a fresh lane.
+    #[must_use]
+    pub fn new(memory: M) -> Self {
+        debug_assert!(memory.capacity().is_power_of_two());
+        Self { memory, tail: 0, known_head: 0 }
+    }
+
+    /// Whether something was published that has not been consumed. Never fails: a broken counter counts as something.
+    #[must_use]
+    pub fn has_record(&self) -> bool {
+        // Acquire is not needed to look, only to read; `peek` loads it again.
+        self.known_head != self.tail || self.memory.counters().head.0.load(Ordering::Relaxed) != self.tail
+    }
+
+    /// The next record, if there is one.
+    ///
+    /// # Errors
+    /// [`Corrupt`] if the producer's counter or the record's length is impossible.
+    pub fn peek(&mut self) -> Result<Option<Record>, Corrupt> {
+        if self.known_head == self.tail {
+            // Acquire: pairs with the producer's release, so the bytes below head are there.
+            let head = self.memory.counters().head.0.load(Ordering::Acquire);
+            if head == self.tail {
+                return Ok(None);
+            }
+            let lies = head.wrapping_sub(self.tail);
+            if lies > self.memory.capacity() as u64 || lies % 8 != 0 {
+                return Err(Corrupt("the writer's counter of the ring went backwards or past the ring's size"));
+            }
+            self.known_head = head;
+        }
+        let mut prefix = [0; RECORD_PREFIX];
+        self.memory.read(self.tail as usize & (self.memory.capacity() - 1), &mut prefix);
+        let prefix = u32::from_le_bytes(prefix);
+        let record = Record { len: (prefix & !NOTE) as usize, note: prefix & NOTE != 0 };
+        if record.len > self.memory.capacity() || padded(record.len) > self.known_head - self.tail {
+            return Err(Corrupt("a record in the ring is longer than what was written"));
+        }
+        Ok(Some(record))
+    }
+
+    /// Copies the bytes of the record that [`Consumer::peek`] returned (`into.len()` of them at most its length).
+    pub fn copy(&self, into: &mut [u8]) {
+        let capacity = self.memory.capacity();
+        let offset = (self.tail as usize + RECORD_PREFIX) & (capacity - 1);
+        let first = into.len().min(capacity - offset);
+        let (front, back) = into.split_at_mut(first);
+        self.memory.read(offset, front);
+        if !back.is_empty() {
+            self.memory.read(0, back);
+        }
+    }
+
+    /// Gives the record's room back to the producer. `record` must be what [`Consumer::peek`] returned: its length is not
+    /// read from shared memory a second time.
+    pub fn consume(&mut self, record: Record) {
+        self.tail += padded(record.len);
+        // Release: our reads of the record happen before the producer may overwrite it.
+        self.memory.counters().tail.0.store(self.tail, Ordering::Release);
+    }
+
+    /// Whether the producer sleeps until there is room, and now deserves a wake-up: asked when the ring was found empty
+    /// and once every quarter of the ring. A waiting producer left at most a quarter of the ring free, so the consumer
+    /// always comes by one of the two; that is why no fence is needed after each record.
+    #[must_use]
+    pub fn producer_waits(&self, consumed: Option<Record>) -> bool {
+        if let Some(record) = consumed {
+            let quarter = self.memory.capacity() as u64 / 4;
+            if (self.tail - padded(record.len)) / quarter == self.tail / quarter {
+                return false;
+            }
+        }
+        let starved = &self.memory.counters().starved.0;
+        // Relaxed: the caller fences before it sleeps, and asks once more after that.
+        starved.load(Ordering::Relaxed) != 0 && starved.swap(0, Ordering::AcqRel) != 0
+    }
+}

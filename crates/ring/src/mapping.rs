@@ -1,0 +1,119 @@
+//! Anonymous shared memory: created sealed, passed by descriptor, mapped whole.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+
+use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::mm::{MapFlags, ProtFlags};
+
+/// A shared memory file of fixed size, mapped into this process until dropped.
+///
+/// It has no name anywhere, so nothing can be left behind: the kernel frees it with its last descriptor and mapping. Its
+/// size is sealed, so a peer cannot shrink it under a reader (which would be a `SIGBUS`).
+#[derive(Debug)]
+pub struct Mapping {
+    address: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: a Mapping is an address and a length; all access to the bytes goes through raw copies and atomics.
+unsafe impl Send for Mapping {}
+// SAFETY: as above; nothing in it depends on the thread.
+unsafe impl Sync for Mapping {}
+
+/// What a descriptor must be sealed against before it is mapped.
+const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
+
+impl Mapping {
+    /// Creates `len` bytes of zeroed shared memory and maps them. The descriptor is for the peer.
+    ///
+    /// # Errors
+    /// What the system says: out of descriptors or memory, mostly.
+    pub fn create(name: &str, len: usize, populate: bool) -> io::Result<(Self, OwnedFd)> {
+        let fd = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        rustix::fs::ftruncate(&fd, len as u64)?;
+        rustix::fs::fcntl_add_seals(&fd, SEALS)?;
+        Ok((Self::map(fd.as_fd(), len, populate)?, fd))
+    }
+
+    /// Maps shared memory received from a peer, after checking that its size is `len` and sealed.
+    ///
+    /// # Errors
+    /// `InvalidData` if the descriptor is not what a peer may send; otherwise what the system says.
+    pub fn open(fd: BorrowedFd<'_>, len: usize, populate: bool) -> io::Result<Self> {
+        let refuse = |what: &str| Err(io::Error::new(io::ErrorKind::InvalidData, what.to_owned()));
+        match rustix::fs::fcntl_get_seals(fd) {
+            Ok(seals) if seals.contains(SEALS) => {}
+            Ok(_) => return refuse("the peer's shared memory is not sealed against resizing"),
+            Err(_) => return refuse("the peer sent a descriptor that is not shared memory"),
+        }
+        if rustix::fs::fstat(fd)?.st_size as u64 != len as u64 {
+            return refuse("the peer's shared memory has not the size it announced");
+        }
+        Self::map(fd, len, populate)
+    }
+
+    fn map(fd: BorrowedFd<'_>, len: usize, populate: bool) -> io::Result<Self> {
+        let flags = if populate { MapFlags::SHARED | MapFlags::POPULATE } else { MapFlags::SHARED };
+        // SAFETY: a new mapping at an address of the kernel's choice touches no memory that anyone else uses.
+        let address = unsafe {
+            rustix::mm::mmap(std::ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, flags, fd, 0)?
+        };
+        let address = NonNull::new(address.cast()).ok_or_else(|| io::Error::other("mmap returned null"))?;
+        Ok(Self { address, len })
+    }
+
+    /// Start of the mapping, page-aligned. Valid while `self` lives.
+    #[must_use]
+    pub fn address(&self) -> NonNull<u8> {
+        self.address
+    }
+
+    /// Bytes mapped.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether nothing is mapped.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Copies `bytes` into the shared memory at `offset`.
+    ///
+    /// # Panics
+    /// If they do not fit.
+    #[inline]
+    pub fn write(&self, offset: usize, bytes: &[u8]) {
+        assert!(offset.checked_add(bytes.len()).is_some_and(|end| end <= self.len), "write past the mapping");
+        // SAFETY: the range was just checked to lie in the mapping, and a peer's concurrent access can only garble bytes,
+        // which no reference in this process points at.
+        unsafe {
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.address.as_ptr().add(offset), bytes.len());
+        }
+    }
+
+    /// Copies bytes out of the shared memory at `offset`, once.
+    ///
+    /// # Panics
+    /// If the range is not inside.
+    #[inline]
+    pub fn read(&self, offset: usize, into: &mut [u8]) {
+        assert!(offset.checked_add(into.len()).is_some_and(|end| end <= self.len), "read past the mapping");
+        // SAFETY: the range was just checked; a peer that writes at the same time garbles only its own message.
+        unsafe {
+            std::ptr::copy_nonoverlapping(self.address.as_ptr().add(offset), into.as_mut_ptr(), into.len());
+        }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: address and length are those mmap gave, and no reference into the mapping outlives its owner.
+        let result = unsafe { rustix::mm::munmap(self.address.as_ptr().cast(), self.len) };
+        debug_assert!(result.is_ok(), "munmap: {result:?}");
+    }
+}

@@ -1,0 +1,159 @@
+//! The memory one connection shares: two sides, two lanes.
+//!
+//! ```text
+//! offset 0      side of the client      128 bytes
+//!        128    side of the server      128
+//!        256    counters, client to server   384
+//!        640    counters, server to client   384
+//!        4096   ring, client to server  `ring` bytes
+//!        4096 + ring  ring, server to client
+//! ```
+
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use crate::lane::{Consumer, Counters, LaneMemory, Producer};
+use crate::mapping::Mapping;
+use crate::side::Side;
+
+/// Which end of a connection this process is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// The end that connected and made the segment.
+    Client,
+    /// The end that accepted.
+    Server,
+}
+
+const SIDES: usize = 0;
+const COUNTERS: usize = 256;
+const RINGS: usize = 4096;
+
+/// The shared memory of one connection, mapped.
+#[derive(Debug, Clone)]
+pub struct Segment {
+    mapping: Arc<Mapping>,
+    ring: usize,
+    role: Role,
+}
+
+impl Segment {
+    /// Smallest and largest ring, in bytes.
+    pub const RING_SIZES: std::ops::RangeInclusive<usize> = 4096..=(1 << 30);
+
+    /// Whether `ring` bytes can be the size of one ring.
+    #[must_use]
+    pub fn is_ring_size(ring: usize) -> bool {
+        ring.is_power_of_two() && Self::RING_SIZES.contains(&ring)
+    }
+
+    /// Bytes of shared memory a connection with rings of `ring` bytes takes (address space; pages count once touched).
+    #[must_use]
+    pub fn size(ring: usize) -> usize {
+        RINGS + 2 * ring
+    }
+
+    /// Makes a segment, as the connecting side does. The descriptor is for the peer.
+    ///
+    /// # Errors
+    /// What the system says.
+    ///
+    /// # Panics
+    /// If `ring` is not a power of two in [`Segment::RING_SIZES`].
+    pub fn create(ring: usize) -> io::Result<(Self, OwnedFd)> {
+        assert!(Self::is_ring_size(ring), "the ring's size must be a power of two");
+        let (mapping, fd) = Mapping::create("nearcall-ring", Self::size(ring), false)?;
+        Ok((Self { mapping: Arc::new(mapping), ring, role: Role::Client }, fd))
+    }
+
+    /// Maps the segment a client sent, as the accepting side does.
+    ///
+    /// # Errors
+    /// `InvalidData` if the descriptor is not sealed shared memory of the right size.
+    pub fn open(fd: BorrowedFd<'_>, ring: usize) -> io::Result<Self> {
+        if !Self::is_ring_size(ring) {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the peer asked for an impossible ring size"));
+        }
+        let mapping = Mapping::open(fd, Self::size(ring), false)?;
+        Ok(Self { mapping: Arc::new(mapping), ring, role: Role::Server })
+    }
+
+    /// The same memory seen from the other end, for both ends in one process.
+    #[must_use]
+    pub fn other_end(&self) -> Self {
+        let role = if self.role == Role::Client { Role::Server } else { Role::Client };
+        Self { mapping: Arc::clone(&self.mapping), ring: self.ring, role }
+    }
+
+    /// This process's words.
+    #[must_use]
+    pub fn own_side(&self) -> &Side {
+        self.side(self.role == Role::Server)
+    }
+
+    /// The peer's words.
+    #[must_use]
+    pub fn peer_side(&self) -> &Side {
+        self.side(self.role == Role::Client)
+    }
+
+    fn side(&self, second: bool) -> &Side {
+        let offset = SIDES + usize::from(second) * size_of::<Side>();
+        // SAFETY: the offset is inside the mapping and aligned to 128 (the mapping is page-aligned); a Side is only
+        // atomics, for which every bit pattern is valid and concurrent change is expected.
+        unsafe { self.mapping.address().add(offset).cast::<Side>().as_ref() }
+    }
+
+    /// The two ends of the lanes that belong to this side. Call once per side: a lane has one producer and one consumer.
+    #[must_use]
+    pub fn lanes(&self) -> (Producer<MappedLane>, Consumer<MappedLane>) {
+        let outgoing = usize::from(self.role == Role::Server);
+        (Producer::new(self.lane(outgoing)), Consumer::new(self.lane(1 - outgoing)))
+    }
+
+    fn lane(&self, index: usize) -> MappedLane {
+        MappedLane {
+            mapping: Arc::clone(&self.mapping),
+            counters: COUNTERS + index * size_of::<Counters>(),
+            ring: RINGS + index * self.ring,
+            capacity: self.ring,
+        }
+    }
+}
+
+const _: () = assert!(COUNTERS + 2 * size_of::<Counters>() <= RINGS && SIDES + 2 * size_of::<Side>() <= COUNTERS);
+
+/// One lane inside a [`Segment`].
+#[derive(Debug)]
+pub struct MappedLane {
+    mapping: Arc<Mapping>,
+    counters: usize,
+    ring: usize,
+    capacity: usize,
+}
+
+impl LaneMemory for MappedLane {
+    #[inline]
+    fn counters(&self) -> &Counters {
+        // SAFETY: inside the mapping and aligned, by construction of `Segment::lane`; only atomics.
+        unsafe { self.mapping.address().add(self.counters).cast::<Counters>().as_ref() }
+    }
+
+    #[inline]
+    fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    #[inline]
+    fn write(&self, offset: usize, bytes: &[u8]) {
+        assert!(offset + bytes.len() <= self.capacity, "write past the ring");
+        self.mapping.write(self.ring + offset, bytes);
+    }
+
+    #[inline]
+    fn read(&self, offset: usize, into: &mut [u8]) {
+        assert!(offset + into.len() <= self.capacity, "read past the ring");
+        self.mapping.read(self.ring + offset, into);
+    }
+}

@@ -1,0 +1,119 @@
+//! Bounded, adaptive spinning.
+//!
+//! Spinning for as long as one wake-up costs is at most twice as bad as the best choice in hindsight (Karlin, Manasse,
+//! McGeoch, Owicki: Competitive randomized algorithms for non-uniform problems, 1990). What a wake-up costs is measured
+//! on each connection; where waits turn out longer than that, the budget shrinks to nothing and only now and then is
+//! spinning tried again.
+
+use std::time::Duration;
+
+use crate::cpu;
+
+/// What the user asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SpinPolicy {
+    /// Measure and adapt.
+    #[default]
+    Auto,
+    /// Spin up to this long on every wait; zero parks at once.
+    Fixed(Duration),
+}
+
+/// Never spin longer than this, whatever wake-ups seem to cost.
+const LONGEST_NS: u64 = 100_000;
+/// What a wake-up is taken to cost until one was measured.
+const FIRST_GUESS_NS: u64 = 50_000;
+/// Waits that are skipped (parked at once) before spinning is tried again, at the most.
+const LONGEST_PAUSE: u32 = 64;
+
+/// How long the next wait may spin, learned from the waits before it.
+#[derive(Debug)]
+pub struct SpinBudget {
+    policy: SpinPolicy,
+    wake_cost_ns: u64,
+    /// Waits in a row that spun in vain.
+    misses: u32,
+    /// Waits still to be parked at once.
+    pause: u32,
+}
+
+impl SpinBudget {
+    /// A budget that has learned nothing yet.
+    #[must_use]
+    pub fn new(policy: SpinPolicy) -> Self {
+        Self { policy, wake_cost_ns: FIRST_GUESS_NS, misses: 0, pause: 0 }
+    }
+
+    /// Nanoseconds the wait that begins now may spin.
+    #[must_use]
+    pub fn next(&mut self) -> u64 {
+        match self.policy {
+            SpinPolicy::Fixed(time) => u64::try_from(time.as_nanos()).unwrap_or(u64::MAX),
+            SpinPolicy::Auto if self.pause > 0 => {
+                self.pause -= 1;
+                0
+            }
+            SpinPolicy::Auto => self.limit(),
+        }
+    }
+
+    fn limit(&self) -> u64 {
+        // One wake-up for us, and one for a peer that slept when we called it.
+        (self.wake_cost_ns * 2).clamp(5_000, LONGEST_NS)
+    }
+
+    /// The wait is over and took `waited_ns` in all, spinning and sleeping.
+    pub fn learn(&mut self, waited_ns: u64) {
+        if waited_ns <= self.limit() {
+            self.misses = 0;
+            self.pause = 0;
+        } else {
+            self.misses = (self.misses + 1).min(16);
+            // The first misses are forgiven: a pause between two bursts of calls is one long wait, too.
+            if self.misses > 2 {
+                self.pause = (1 << (self.misses - 2).min(6)).min(LONGEST_PAUSE);
+            }
+        }
+    }
+
+    /// A wake-up was measured.
+    pub fn learn_wake_cost(&mut self, cost_ns: u64) {
+        // An eighth of the new sample: one slow wake-up must not double the budget.
+        self.wake_cost_ns = (self.wake_cost_ns * 7 + cost_ns.clamp(1_000, LONGEST_NS)) / 8;
+    }
+}
+
+/// How a spin ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SpinOutcome {
+    /// What was waited for is there.
+    Ready,
+    /// The budget is used up, or spinning has become pointless.
+    GaveUp,
+}
+
+/// Calls `ready` until it says yes, for at most `budget_ns`; every few rounds asks `worth_while` whether to go on.
+#[inline]
+pub fn spin(budget_ns: u64, mut ready: impl FnMut() -> bool, mut worth_while: impl FnMut() -> bool) -> SpinOutcome {
+    if ready() {
+        return SpinOutcome::Ready;
+    }
+    if budget_ns == 0 || !worth_while() {
+        return SpinOutcome::GaveUp;
+    }
+    let begun = cpu::monotonic_ns();
+    loop {
+        for _ in 0..ROUNDS {
+            std::hint::spin_loop();
+            if ready() {
+                return SpinOutcome::Ready;
+            }
+        }
+        if cpu::monotonic_ns() - begun > budget_ns || !worth_while() {
+            return SpinOutcome::GaveUp;
+        }
+    }
+}
+
+/// Looks between two readings of the clock.
+const ROUNDS: u32 = 16;

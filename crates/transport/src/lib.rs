@@ -1,0 +1,25 @@
+//! Ways for two processes to exchange frames, all behind one trait.
+//!
+//! - [`Url`] says where a server is and by which transport;
+//! - [`connect`] dials it and shakes hands, [`Listener`] accepts;
+//! - [`Link`] is an established connection: it sends and receives frames, waits, and notices the peer's death.
+//!
+//! A transport is one file: `shm/`, `stream.rs` (Unix and TCP sockets). `inproc://` is shared memory inside one process.
+
+mod connect;
+mod link;
+mod listen;
+mod message;
+mod peer;
+mod rendezvous;
+mod shm;
+mod stream;
+mod sys;
+mod url;
+
+pub use connect::{Connected, connect};
+pub use link::{ConnectError, Link, LinkError, Options};
+pub use listen::{Arrival, Listener};
+pub use message::{INLINE, Incoming, Lease};
+pub use peer::Peer;
+pub use url::{BadUrl, Url};

@@ -1,0 +1,167 @@
+//! The one trait all transports stand behind.
+
+use std::fmt::Debug;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
+
+use nearcall_ring::SpinPolicy;
+
+use crate::message::Incoming;
+use crate::peer::Peer;
+
+/// An established connection that carries frames both ways.
+///
+/// Any thread may send. Only one thread at a time receives and waits; who that is, is the business of the floor above.
+pub trait Link: Send + Sync + Debug {
+    /// Sends one frame: its head, then the pieces of its payload end to end.
+    ///
+    /// Whenever there is no room, `blocked` is called: it waits ([`Link::wait_room`]) or does other work, and the frame goes
+    /// on when it returns.
+    ///
+    /// # Errors
+    /// [`LinkError::TooLong`] before anything is sent; [`LinkError::Closed`] or [`LinkError::Broken`] when the connection
+    /// is gone; whatever `blocked` returns, and then the connection is unusable, for the frame may be sent in part.
+    fn send(
+        &self,
+        head: &[u8],
+        payload: &[&[u8]],
+        blocked: &mut dyn FnMut() -> Result<(), LinkError>,
+    ) -> Result<(), LinkError>;
+
+    /// The next frame, if one has arrived. Never waits.
+    ///
+    /// # Errors
+    /// The connection is gone or the peer broke the protocol; nothing more will come.
+    fn try_receive(&self) -> Result<Option<Incoming>, LinkError>;
+
+    /// Waits until something may have arrived (or room was made, or the deadline passed): spins as long as that pays,
+    /// then sleeps. May return early.
+    ///
+    /// # Errors
+    /// As [`Link::try_receive`]; [`LinkError::Interrupted`] when a signal arrived.
+    fn wait(&self, deadline: Option<Instant>) -> Result<(), LinkError>;
+
+    /// Spins like [`Link::wait`] but never sleeps. Whether something may have arrived.
+    fn spin(&self) -> bool;
+
+    /// Waits, inside `blocked` of [`Link::send`], until there may be room to send again, or `timeout` passed; also until
+    /// something may have arrived if this is the `receiving` thread.
+    ///
+    /// # Errors
+    /// As [`Link::wait`].
+    fn wait_room(&self, receiving: bool, timeout: Duration) -> Result<(), LinkError>;
+
+    /// The descriptor to poll for reading while this link is [armed](Link::arm).
+    fn fd(&self) -> BorrowedFd<'_>;
+
+    /// Says that this side is about to sleep in a poller of its own. `false` if something may have arrived already.
+    fn arm(&self) -> bool;
+
+    /// Says that this side is awake: the peer need not ring the bell.
+    fn disarm(&self);
+
+    /// To be called when [`Link::fd`] became readable, before [`Link::try_receive`].
+    ///
+    /// # Errors
+    /// [`LinkError::Closed`] if the peer hung up.
+    fn readable(&self) -> Result<(), LinkError>;
+
+    /// Whether looking for arrivals touches only memory, so that a poller may look at it in a loop.
+    fn is_memory(&self) -> bool;
+
+    /// Whether spinning for this peer can pay right now: not while it sleeps, not while it runs on this thread's CPU.
+    fn spinning_pays(&self) -> bool;
+
+    /// Who is at the other end.
+    fn peer(&self) -> &Peer;
+
+    /// Ends the connection. Threads that wait on it return, here and at the peer.
+    fn close(&self);
+}
+
+/// Why a link cannot go on.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LinkError {
+    /// The peer hung up or died, or this side closed.
+    #[error("the connection is closed")]
+    Closed,
+    /// The peer broke the protocol, or the system failed.
+    #[error("{0}")]
+    Broken(String),
+    /// The message is over the receiver's limit. The connection goes on.
+    #[error("the message has {len} bytes, the peer's limit is {limit}; raise it there with max_message_size")]
+    TooLong {
+        /// The message's payload, bytes.
+        len: usize,
+        /// The receiver's limit, bytes.
+        limit: u64,
+    },
+    /// A signal arrived while waiting.
+    #[error("interrupted by a signal")]
+    Interrupted,
+}
+
+impl From<io::Error> for LinkError {
+    fn from(error: io::Error) -> Self {
+        use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, NotConnected};
+        match error.kind() {
+            BrokenPipe | ConnectionReset | ConnectionAborted | NotConnected => Self::Closed,
+            io::ErrorKind::Interrupted => Self::Interrupted,
+            _ => Self::Broken(error.to_string()),
+        }
+    }
+}
+
+impl From<rustix::io::Errno> for LinkError {
+    fn from(error: rustix::io::Errno) -> Self {
+        io::Error::from(error).into()
+    }
+}
+
+impl From<nearcall_ring::Corrupt> for LinkError {
+    fn from(error: nearcall_ring::Corrupt) -> Self {
+        Self::Broken(error.to_string())
+    }
+}
+
+/// Why no connection came about; written for the user.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// Nobody serves there.
+    #[error("{0}")]
+    Unavailable(String),
+    /// Client and server do not fit together.
+    #[error("{0}")]
+    Mismatch(String),
+    /// The server does not want this client.
+    #[error("{0}")]
+    Refused(String),
+    /// The handshake took too long.
+    #[error("{0}")]
+    TimedOut(String),
+}
+
+/// What the user may choose about a connection.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    /// How to wait.
+    pub spin: SpinPolicy,
+    /// Size of each ring on shared memory, bytes, a power of two. The client's choice counts.
+    pub ring_size: usize,
+    /// Longest message this side is willing to receive, bytes.
+    pub max_message: u64,
+    /// How long connecting and shaking hands may take.
+    pub handshake: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            spin: SpinPolicy::Auto,
+            ring_size: 1 << 18,
+            max_message: 64 << 20,
+            handshake: Duration::from_secs(5),
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! A frame that has arrived.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use nearcall_ring::Mapping;
+use smallvec::SmallVec;
+
+/// Frames up to this many bytes are kept without an allocation.
+pub const INLINE: usize = 128;
+
+/// A frame as it was received: private bytes, and for a long payload the shared memory it lies in.
+#[derive(Debug)]
+pub struct Incoming {
+    /// The frame; without its payload if there is a lease.
+    pub bytes: SmallVec<[u8; INLINE]>,
+    /// The payload, if it was handed over in memory of its own.
+    pub lease: Option<Lease>,
+}
+
+/// A payload in shared memory, ours until dropped; then the sender may use the memory again.
+///
+/// The sender could change the bytes at any time, so no Rust reference to them is ever made: they are copied out once, or
+/// shown to the user as a view, whose contents are then the peer's responsibility.
+#[derive(Debug)]
+pub struct Lease {
+    mapping: Arc<Mapping>,
+    len: usize,
+}
+
+/// The first bytes of a region of shared memory: who has it.
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub(crate) struct RegionHead {
+    state: AtomicU32,
+}
+
+/// Offset of a region's payload: one cache line, so that arrays are aligned.
+pub(crate) const REGION_HEAD: usize = size_of::<RegionHead>();
+
+impl RegionHead {
+    pub(crate) fn of(mapping: &Mapping) -> &Self {
+        // SAFETY: a region is at least a page and page-aligned; the head is one atomic, which may change at any time.
+        unsafe { mapping.address().cast::<Self>().as_ref() }
+    }
+
+    pub(crate) fn is_free(&self) -> bool {
+        // Acquire: pairs with the release in `Lease::drop`; the reader is done with the bytes.
+        self.state.load(Ordering::Acquire) == 0
+    }
+
+    pub(crate) fn take(&self) {
+        // Relaxed: the ring record that announces the region publishes this too.
+        self.state.store(1, Ordering::Relaxed);
+    }
+}
+
+impl Lease {
+    pub(crate) fn new(mapping: Arc<Mapping>, len: usize) -> Self {
+        debug_assert!(len + REGION_HEAD <= mapping.len());
+        Self { mapping, len }
+    }
+
+    /// Bytes of payload.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether the payload is empty.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Where the payload starts. Valid while `self` lives.
+    #[must_use]
+    pub fn as_ptr(&self) -> *mut u8 {
+        // SAFETY: the mapping is longer than its head.
+        unsafe { self.mapping.address().as_ptr().add(REGION_HEAD) }
+    }
+
+    /// Copies bytes out of the payload.
+    ///
+    /// # Panics
+    /// If the range is not inside.
+    pub fn copy(&self, offset: usize, into: &mut [u8]) {
+        assert!(offset.checked_add(into.len()).is_some_and(|end| end <= self.len), "read past the payload");
+        self.mapping.read(REGION_HEAD + offset, into);
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        // Release: our reads of the payload happen before the sender's next writes.
+        RegionHead::of(&self.mapping).state.store(0, Ordering::Release);
+    }
+}

@@ -1,0 +1,28 @@
+//! Who is at the other end.
+
+use std::net::SocketAddr;
+
+/// The peer's identity, as the kernel vouches for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Peer {
+    /// A process of this machine.
+    Local {
+        /// Process id, when the connection was made.
+        pid: i32,
+        /// User id.
+        uid: u32,
+        /// Group id.
+        gid: u32,
+    },
+    /// Someone at an address.
+    Remote(SocketAddr),
+}
+
+impl std::fmt::Display for Peer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Local { pid, uid, .. } => write!(f, "process {pid} of user {uid}"),
+            Self::Remote(address) => address.fmt(f),
+        }
+    }
+}

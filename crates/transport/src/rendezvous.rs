@@ -1,0 +1,204 @@
+//! Where servers of this machine are found: Unix sockets, their lock files, and the directory for named ones.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+
+use crate::link::ConnectError;
+use crate::sys::own_uid;
+use crate::url::Url;
+
+/// Where a Unix-domain server of this machine listens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// A socket file.
+    File(PathBuf),
+    /// A name of this process in the kernel's abstract namespace.
+    Abstract(Vec<u8>),
+}
+
+impl Place {
+    /// The place of a `shm://`, `unix://` or `inproc://` URL.
+    pub(crate) fn of(url: &Url) -> io::Result<Self> {
+        match url {
+            Url::Unix(path) => Ok(Self::File(path.clone())),
+            Url::Shm(name) => {
+                let path = runtime_dir()?.join(format!("{name}.sock"));
+                if path.as_os_str().as_bytes().len() > 107 {
+                    return Err(io::Error::other(format!(
+                        "the socket's path {} is over 107 bytes; use a shorter name or XDG_RUNTIME_DIR",
+                        path.display()
+                    )));
+                }
+                Ok(Self::File(path))
+            }
+            Url::Inproc(name) => Ok(Self::Abstract(format!("nearcall/{}/{name}", std::process::id()).into_bytes())),
+            Url::Tcp { .. } => Err(io::Error::other("tcp has no place in the file system")),
+        }
+    }
+
+    fn address(&self) -> io::Result<SocketAddr> {
+        match self {
+            Self::File(path) => SocketAddr::from_pathname(path),
+            Self::Abstract(name) => SocketAddr::from_abstract_name(name),
+        }
+    }
+}
+
+/// The private directory for the sockets of named servers, made if it is not there.
+///
+/// `$XDG_RUNTIME_DIR/nearcall`, else `nearcall-<uid>` in the directory for temporary files. Others must not be able to
+/// write into it: who can, can pretend to be the server.
+fn runtime_dir() -> io::Result<PathBuf> {
+    let dir = match std::env::var_os("XDG_RUNTIME_DIR") {
+        Some(base) if !base.is_empty() && Path::new(&base).is_dir() => PathBuf::from(base).join("nearcall"),
+        _ => std::env::temp_dir().join(format!("nearcall-{}", own_uid())),
+    };
+    match fs::DirBuilder::new().mode(0o700).create(&dir) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) => {
+            return Err(io::Error::new(error.kind(), format!("cannot make the directory {}: {error}", dir.display())));
+        }
+    }
+    let found = fs::symlink_metadata(&dir)?;
+    if !found.is_dir() || found.uid() != own_uid() || found.mode() & 0o077 != 0 {
+        return Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            format!(
+                "{} must be a directory of this user that nobody else may enter (mode 0700); remove it or set XDG_RUNTIME_DIR",
+                dir.display()
+            ),
+        ));
+    }
+    Ok(dir)
+}
+
+/// A listening Unix socket, and the lock that says that its server lives.
+#[derive(Debug)]
+pub(crate) struct Bound {
+    pub(crate) socket: UnixListener,
+    place: Place,
+    lock: Option<File>,
+}
+
+impl Bound {
+    /// Listens at a place. A socket file whose server is dead is replaced, a living server keeps its own.
+    pub(crate) fn bind(url: &Url) -> io::Result<Self> {
+        let place = Place::of(url)?;
+        let lock = match &place {
+            Place::File(path) => Some(lock(path, url)?),
+            Place::Abstract(_) => None,
+        };
+        if let Place::File(path) = &place {
+            // We hold the lock: a socket that is still there belongs to a dead server, unless it is not ours at all.
+            match fs::symlink_metadata(path) {
+                Ok(found) if !is_socket(&found) => {
+                    return Err(io::Error::new(
+                        io::ErrorKind::AlreadyExists,
+                        format!("cannot serve {url}: {} exists and is not a socket", path.display()),
+                    ));
+                }
+                Ok(_) if UnixStream::connect(path).is_ok() => {
+                    return Err(io::Error::new(
+                        io::ErrorKind::AddrInUse,
+                        format!("cannot serve {url}: another program listens there"),
+                    ));
+                }
+                Ok(_) => fs::remove_file(path)?,
+                Err(_) => {}
+            }
+        }
+        let socket = UnixListener::bind_addr(&place.address()?).map_err(|error| {
+            let why = if error.kind() == io::ErrorKind::AddrInUse { "it is already served".into() } else { error.to_string() };
+            io::Error::new(error.kind(), format!("cannot serve {url}: {why}"))
+        })?;
+        // The kernel queues what we have not accepted yet; a burst of clients must not be refused.
+        rustix::net::listen(&socket, 1024)?;
+        socket.set_nonblocking(true)?;
+        Ok(Self { socket, place, lock })
+    }
+}
+
+impl Drop for Bound {
+    fn drop(&mut self) {
+        if let (Place::File(path), Some(_lock)) = (&self.place, &self.lock) {
+            // Still under the lock, so the file is ours. Errors: somebody else removed it already.
+            let _ = fs::remove_file(path);
+            let _ = fs::remove_file(lock_path(path));
+        }
+    }
+}
+
+fn is_socket(found: &fs::Metadata) -> bool {
+    std::os::unix::fs::FileTypeExt::is_socket(&found.file_type())
+}
+
+fn lock_path(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".lock");
+    PathBuf::from(name)
+}
+
+/// Takes the lock of a socket's path, or says who has it. The kernel lets go of it when the server dies, however it dies.
+fn lock(path: &Path, url: &Url) -> io::Result<File> {
+    let lock_path = lock_path(path);
+    let refuse = |error: io::Error| {
+        io::Error::new(error.kind(), format!("cannot serve {url}: {}: {error}", lock_path.display()))
+    };
+    loop {
+        let mut options = OpenOptions::new();
+        options.create(true).truncate(false).read(true).write(true).mode(0o600);
+        let mut file = options.open(&lock_path).map_err(refuse)?;
+        if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+            let pid = io::read_to_string(&file).unwrap_or_default();
+            let who = if pid.is_empty() { "another process".to_owned() } else { format!("process {}", pid.trim()) };
+            return Err(io::Error::new(
+                io::ErrorKind::AddrInUse,
+                format!("cannot serve {url}: {who} already does; stop it or serve another name"),
+            ));
+        }
+        // The file may have been removed by its last owner between our opening and locking it: then it guards nothing.
+        let (ours, there) = (file.metadata()?, fs::metadata(&lock_path));
+        if there.is_ok_and(|there| there.ino() == ours.ino() && there.dev() == ours.dev()) {
+            file.set_len(0)?;
+            io::Write::write_all(&mut file, std::process::id().to_string().as_bytes())?;
+            return Ok(file);
+        }
+    }
+}
+
+/// Connects to a Unix-domain server, or says why there is none.
+pub(crate) fn dial(url: &Url) -> Result<OwnedFd, ConnectError> {
+    let unavailable = |what: String| ConnectError::Unavailable(format!("cannot connect to {url}: {what}"));
+    let place = Place::of(url).map_err(|error| unavailable(error.to_string()))?;
+    let connected = place.address().and_then(|address| UnixStream::connect_addr(&address));
+    match (connected, &place) {
+        (Ok(stream), _) => Ok(stream.into()),
+        (Err(error), Place::File(path)) => Err(match error.kind() {
+            io::ErrorKind::NotFound => {
+                unavailable(format!("nobody has served it (there is no {}); start the server first", path.display()))
+            }
+            io::ErrorKind::ConnectionRefused => unavailable(format!(
+                "its server has died (it left {} behind); start it again",
+                path.display()
+            )),
+            io::ErrorKind::PermissionDenied => ConnectError::Refused(format!(
+                "cannot connect to {url}: this user may not open {}",
+                path.display()
+            )),
+            _ => unavailable(error.to_string()),
+        }),
+        (Err(error), Place::Abstract(_)) => Err(match error.kind() {
+            io::ErrorKind::ConnectionRefused => unavailable("nobody serves it in this process; start the server first".into()),
+            _ => unavailable(error.to_string()),
+        }),
+    }
+}

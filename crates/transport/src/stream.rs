@@ -1,0 +1,288 @@
+//! A connection over a byte stream: a Unix or a TCP socket.
+//!
+//! A frame is preceded by its length, `u32`, little-endian.
+
+use std::io::IoSlice;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use nearcall_ring::{SpinBudget, cpu};
+use parking_lot::Mutex;
+use rustix::event::PollFlags;
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags};
+use smallvec::SmallVec;
+
+use crate::link::{Link, LinkError, Options};
+use crate::message::Incoming;
+use crate::peer::Peer;
+use crate::sys;
+
+const PREFIX: usize = 4;
+/// What one read takes at most; longer frames are read straight into their own memory.
+const BUFFER: usize = 64 << 10;
+/// Metadata and tables may come on top of the longest message.
+const HEAD_ROOM: u64 = 1 << 20;
+
+#[derive(Debug)]
+pub(crate) struct StreamLink {
+    socket: OwnedFd,
+    peer: Peer,
+    sending: Mutex<()>,
+    receiver: Mutex<Receiver>,
+    peer_limit: u64,
+    limit: u64,
+    closed: AtomicBool,
+}
+
+#[derive(Debug)]
+struct Receiver {
+    buffer: Vec<u8>,
+    /// Bytes of `buffer` that hold data: `start..end`.
+    start: usize,
+    end: usize,
+    /// A frame too long for the buffer, and how much of it has arrived.
+    long: Option<(SmallVec<[u8; crate::message::INLINE]>, usize)>,
+    budget: SpinBudget,
+}
+
+impl StreamLink {
+    pub(crate) fn new(socket: OwnedFd, peer: Peer, peer_limit: u64, options: &Options) -> Self {
+        Self {
+            socket,
+            peer,
+            sending: Mutex::new(()),
+            receiver: Mutex::new(Receiver {
+                buffer: Vec::new(),
+                start: 0,
+                end: 0,
+                long: None,
+                budget: SpinBudget::new(options.spin),
+            }),
+            peer_limit,
+            limit: options.max_message,
+            closed: AtomicBool::new(false),
+        }
+    }
+
+    fn is_closed(&self) -> bool {
+        // Acquire: whoever sees the flag sees the shutdown that came before it.
+        self.closed.load(Ordering::Acquire)
+    }
+}
+
+impl Receiver {
+    /// A whole frame out of what has been read.
+    fn take(&mut self, limit: u64) -> Result<Option<Incoming>, LinkError> {
+        if let Some((frame, arrived)) = &mut self.long {
+            if *arrived < frame.len() {
+                return Ok(None);
+            }
+            let bytes = std::mem::take(frame);
+            self.long = None;
+            return Ok(Some(Incoming { bytes, lease: None }));
+        }
+        let data = &self.buffer[self.start..self.end];
+        let Some((prefix, rest)) = data.split_first_chunk::<PREFIX>() else {
+            return Ok(None);
+        };
+        let len = u32::from_le_bytes(*prefix) as usize;
+        if len as u64 > limit + HEAD_ROOM {
+            return Err(LinkError::Broken(format!("the peer announces a frame of {len} bytes, the limit is {limit}")));
+        }
+        if rest.len() >= len {
+            let bytes = SmallVec::from_slice(&rest[..len]);
+            self.start += PREFIX + len;
+            return Ok(Some(Incoming { bytes, lease: None }));
+        }
+        if PREFIX + len > BUFFER {
+            let mut frame = SmallVec::new();
+            frame.resize(len, 0);
+            frame[..rest.len()].copy_from_slice(rest);
+            self.long = Some((frame, rest.len()));
+            self.start = self.end;
+        }
+        Ok(None)
+    }
+
+    /// Reads what is there into whatever is being filled. `false` if nothing was.
+    fn fill(&mut self, socket: &OwnedFd, flags: RecvFlags) -> Result<bool, LinkError> {
+        let (into, at) = match &mut self.long {
+            Some((frame, arrived)) => (&mut frame[*arrived..], arrived),
+            None => {
+                if self.buffer.is_empty() {
+                    self.buffer.resize(BUFFER, 0);
+                }
+                if self.start == self.end {
+                    (self.start, self.end) = (0, 0);
+                } else if self.end == BUFFER {
+                    self.buffer.copy_within(self.start..self.end, 0);
+                    (self.start, self.end) = (0, self.end - self.start);
+                }
+                (&mut self.buffer[self.end..], &mut self.end)
+            }
+        };
+        match rustix::net::recv(socket, into, flags) {
+            Ok((_, 0)) => Err(LinkError::Closed),
+            Ok((_, got)) => {
+                *at += got;
+                Ok(true)
+            }
+            Err(rustix::io::Errno::AGAIN) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Whether `take` has something to go on with.
+    fn has_frame(&self) -> bool {
+        if let Some((frame, arrived)) = &self.long {
+            return *arrived == frame.len();
+        }
+        let data = &self.buffer[self.start..self.end];
+        data.split_first_chunk::<PREFIX>().is_some_and(|(prefix, rest)| rest.len() >= u32::from_le_bytes(*prefix) as usize)
+    }
+
+    /// Looks again and again, leaving the CPU to others in between: the peer's CPU is not known here, it may be ours.
+    fn spin(&mut self, socket: &OwnedFd, limit_ns: u64) -> Result<bool, LinkError> {
+        let begun = cpu::monotonic_ns();
+        loop {
+            if self.fill(socket, RecvFlags::DONTWAIT)? {
+                return Ok(true);
+            }
+            if cpu::monotonic_ns() - begun >= limit_ns {
+                return Ok(false);
+            }
+            std::thread::yield_now();
+        }
+    }
+}
+
+impl Link for StreamLink {
+    fn send(
+        &self,
+        head: &[u8],
+        payload: &[&[u8]],
+        blocked: &mut dyn FnMut() -> Result<(), LinkError>,
+    ) -> Result<(), LinkError> {
+        let payload_len: usize = payload.iter().map(|piece| piece.len()).sum();
+        if payload_len as u64 > self.peer_limit {
+            return Err(LinkError::TooLong { len: payload_len, limit: self.peer_limit });
+        }
+        if self.is_closed() {
+            return Err(LinkError::Closed);
+        }
+        let len = u32::try_from(head.len() + payload_len)
+            .map_err(|_| LinkError::TooLong { len: payload_len, limit: u64::from(u32::MAX) })?;
+        let prefix = len.to_le_bytes();
+        let mut pieces: SmallVec<[IoSlice<'_>; 8]> = SmallVec::new();
+        pieces.push(IoSlice::new(&prefix));
+        pieces.push(IoSlice::new(head));
+        pieces.extend(payload.iter().map(|piece| IoSlice::new(piece)));
+        let _sending = self.sending.lock();
+        let mut rest = &mut pieces[..];
+        loop {
+            // The kernel takes 1024 pieces at most.
+            let batch = rest.len().min(1024);
+            let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+            match rustix::net::sendmsg(&self.socket, &rest[..batch], &mut SendAncillaryBuffer::default(), flags) {
+                Ok(sent) => IoSlice::advance_slices(&mut rest, sent),
+                Err(rustix::io::Errno::AGAIN) => blocked()?,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+            if rest.is_empty() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn try_receive(&self) -> Result<Option<Incoming>, LinkError> {
+        let mut receiver = self.receiver.lock();
+        loop {
+            if let Some(incoming) = receiver.take(self.limit)? {
+                return Ok(Some(incoming));
+            }
+            if !receiver.fill(&self.socket, RecvFlags::DONTWAIT)? {
+                return Ok(None);
+            }
+        }
+    }
+
+    fn wait(&self, deadline: Option<Instant>) -> Result<(), LinkError> {
+        let mut receiver = self.receiver.lock();
+        if receiver.has_frame() {
+            return Ok(());
+        }
+        let begun = cpu::monotonic_ns();
+        let mut limit = receiver.budget.next();
+        if let Some(deadline) = deadline {
+            let left = deadline.saturating_duration_since(Instant::now()).as_nanos();
+            limit = limit.min(u64::try_from(left).unwrap_or(u64::MAX));
+        }
+        let mut arrived = receiver.spin(&self.socket, limit)?;
+        if !arrived {
+            arrived = match deadline {
+                // One system call sleeps and reads.
+                None => receiver.fill(&self.socket, RecvFlags::empty())?,
+                Some(_) => sys::wait_for(self.socket.as_fd(), PollFlags::IN, deadline)?,
+            };
+        }
+        if arrived {
+            receiver.budget.learn(cpu::monotonic_ns() - begun);
+        }
+        Ok(())
+    }
+
+    fn spin(&self) -> bool {
+        let mut receiver = self.receiver.lock();
+        if receiver.has_frame() {
+            return true;
+        }
+        let begun = cpu::monotonic_ns();
+        let limit = receiver.budget.next();
+        // A broken connection is something to look at, too.
+        let ready = receiver.spin(&self.socket, limit).unwrap_or(true);
+        if ready {
+            receiver.budget.learn(cpu::monotonic_ns() - begun);
+        }
+        ready
+    }
+
+    fn wait_room(&self, receiving: bool, timeout: Duration) -> Result<(), LinkError> {
+        let events = if receiving { PollFlags::OUT | PollFlags::IN } else { PollFlags::OUT };
+        sys::wait_for(self.socket.as_fd(), events, Some(Instant::now() + timeout))?;
+        if self.is_closed() { Err(LinkError::Closed) } else { Ok(()) }
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    fn arm(&self) -> bool {
+        !self.receiver.lock().has_frame()
+    }
+
+    fn disarm(&self) {}
+
+    fn readable(&self) -> Result<(), LinkError> {
+        Ok(())
+    }
+
+    fn is_memory(&self) -> bool {
+        false
+    }
+
+    fn spinning_pays(&self) -> bool {
+        true
+    }
+
+    fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
+    fn close(&self) {
+        // Release: pairs with the acquire in `is_closed`.
+        self.closed.store(true, Ordering::Release);
+        let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
+    }
+}

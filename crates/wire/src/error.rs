@@ -1,0 +1,87 @@
+//! How a call's failure travels.
+
+use crate::frame::Malformed;
+
+/// gRPC's status codes are the project's (`0` is OK and never travels in a failure).
+const HIGHEST_CODE: u8 = 16;
+
+/// The payload of an error frame: code, message, details.
+///
+/// ```text
+/// u8 code | u32 length of message | message, UTF-8 | details: the rest, opaque
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// One of gRPC's codes, 1 to 16.
+    pub code: u8,
+    /// For people.
+    pub message: String,
+    /// For programs, in the codec's encoding; empty if there are none.
+    pub details: Vec<u8>,
+}
+
+impl Failure {
+    /// The call was given up by its caller.
+    pub const CANCELLED: u8 = 1;
+    /// An exception that is no status.
+    pub const UNKNOWN: u8 = 2;
+    /// The request cannot be understood.
+    pub const INVALID_ARGUMENT: u8 = 3;
+    /// Time ran out.
+    pub const DEADLINE_EXCEEDED: u8 = 4;
+    /// A limit was reached.
+    pub const RESOURCE_EXHAUSTED: u8 = 8;
+    /// Client and server do not fit together.
+    pub const FAILED_PRECONDITION: u8 = 9;
+    /// The server has no such method.
+    pub const UNIMPLEMENTED: u8 = 12;
+    /// A promise was broken inside.
+    pub const INTERNAL: u8 = 13;
+    /// There is no server, or no longer.
+    pub const UNAVAILABLE: u8 = 14;
+    /// The peer may not do this.
+    pub const PERMISSION_DENIED: u8 = 7;
+
+    /// A failure without details.
+    pub fn new(code: u8, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), details: Vec::new() }
+    }
+
+    /// The payload of the frame.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(5 + self.message.len() + self.details.len());
+        out.push(self.code);
+        out.extend_from_slice(&(self.message.len() as u32).to_le_bytes());
+        out.extend_from_slice(self.message.as_bytes());
+        out.extend_from_slice(&self.details);
+        out
+    }
+
+    /// Reads a payload. A code outside gRPC's becomes `UNKNOWN`, broken UTF-8 is replaced.
+    ///
+    /// # Errors
+    /// [`Malformed`] if the payload is shorter than it says.
+    pub fn decode(payload: &[u8]) -> Result<Self, Malformed> {
+        let (head, rest) = payload.split_at_checked(5).ok_or(Malformed("an error frame is too short"))?;
+        let len = u32::from_le_bytes([head[1], head[2], head[3], head[4]]) as usize;
+        let (message, details) =
+            rest.split_at_checked(len).ok_or(Malformed("an error frame's message is longer than the frame"))?;
+        let code = if (1..=HIGHEST_CODE).contains(&head[0]) { head[0] } else { Self::UNKNOWN };
+        Ok(Self { code, message: String::from_utf8_lossy(message).into_owned(), details: details.to_vec() })
+    }
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl From<Malformed> for Failure {
+    fn from(malformed: Malformed) -> Self {
+        Self::new(Self::INTERNAL, malformed.0)
+    }
+}

@@ -1,0 +1,232 @@
+//! The head of a frame.
+//!
+//! ```text
+//! u8 kind | u8 flags | u16 method | u32 call
+//! u64 deadline, microseconds left          if DEADLINE
+//! u32 length, metadata                     if METADATA
+//! u32 count, count × u64 lengths           if PARTS
+//! payload
+//! ```
+//! All numbers are little-endian. How a frame is delimited is the transport's business.
+
+use crate::metadata::Metadata;
+use crate::payload::PartsTable;
+
+/// Bytes of the fixed part of a frame's head.
+pub const HEAD_LEN: usize = 8;
+
+/// Bits of a frame's flags.
+pub mod flags {
+    /// The call has a deadline.
+    pub const DEADLINE: u8 = 1;
+    /// Metadata follows the head.
+    pub const METADATA: u8 = 2;
+    /// The payload is a body and buffers beside it.
+    pub const PARTS: u8 = 4;
+    /// The arguments are a map by name, because some were left out.
+    pub const NAMED: u8 = 8;
+    /// Nobody waits for a reply to this call.
+    pub const ONEWAY: u8 = 16;
+    /// Every bit above.
+    pub const ALL: u8 = 31;
+}
+
+/// What a frame is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// Begins a call: method and arguments.
+    Call = 1,
+    /// One item of a stream, either way.
+    Item = 2,
+    /// The sender's stream is complete. From a server it ends the call well.
+    End = 3,
+    /// The result of a call that returns one value.
+    Reply = 4,
+    /// The call failed; payload is a [`Failure`](crate::Failure).
+    Error = 5,
+    /// The caller gave the call up.
+    Cancel = 6,
+    /// The receiver of a stream has room for this many more bytes (payload: u64).
+    Credit = 7,
+    /// Asks for a [`Kind::Pong`] with the same payload.
+    Ping = 8,
+    /// Answers a [`Kind::Ping`].
+    Pong = 9,
+    /// The server takes no new calls on this connection; those begun are finished.
+    GoAway = 10,
+}
+
+impl Kind {
+    fn from_byte(byte: u8) -> Option<Self> {
+        Some(match byte {
+            1 => Self::Call,
+            2 => Self::Item,
+            3 => Self::End,
+            4 => Self::Reply,
+            5 => Self::Error,
+            6 => Self::Cancel,
+            7 => Self::Credit,
+            8 => Self::Ping,
+            9 => Self::Pong,
+            10 => Self::GoAway,
+            _ => return None,
+        })
+    }
+}
+
+/// The peer sent something that is not of this protocol: the connection must be closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Malformed(
+    /// What was wrong.
+    pub &'static str,
+);
+
+/// A frame's head, read from or to be put in front of a payload.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FrameHead {
+    /// What the frame is for.
+    pub kind: Kind,
+    /// `NAMED` and `ONEWAY`; the other flags follow from the fields below.
+    pub flags: u8,
+    /// Index of the method in the server's description (calls only).
+    pub method: u16,
+    /// The call this belongs to, chosen by the client.
+    pub call: u32,
+    /// Time left for the call, microseconds.
+    pub deadline_us: Option<u64>,
+    /// Keys and values beside the payload.
+    pub metadata: Option<Metadata>,
+    /// How the payload divides into a body and buffers.
+    pub parts: Option<PartsTable>,
+}
+
+impl FrameHead {
+    /// A head without options.
+    #[must_use]
+    pub fn new(kind: Kind, call: u32) -> Self {
+        Self { kind, flags: 0, method: 0, call, deadline_us: None, metadata: None, parts: None }
+    }
+
+    /// The fixed part only, for frames without options: the hot path.
+    #[inline]
+    #[must_use]
+    pub fn plain(kind: Kind, flags: u8, method: u16, call: u32) -> [u8; HEAD_LEN] {
+        let method = method.to_le_bytes();
+        let call = call.to_le_bytes();
+        [kind as u8, flags, method[0], method[1], call[0], call[1], call[2], call[3]]
+    }
+
+    /// Appends the encoded head to `out`.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let mut bits = self.flags & (flags::NAMED | flags::ONEWAY);
+        bits |= if self.deadline_us.is_some() { flags::DEADLINE } else { 0 };
+        bits |= if self.metadata.is_some() { flags::METADATA } else { 0 };
+        bits |= if self.parts.is_some() { flags::PARTS } else { 0 };
+        out.extend_from_slice(&Self::plain(self.kind, bits, self.method, self.call));
+        if let Some(deadline) = self.deadline_us {
+            out.extend_from_slice(&deadline.to_le_bytes());
+        }
+        if let Some(metadata) = &self.metadata {
+            metadata.encode(out);
+        }
+        if let Some(parts) = &self.parts {
+            parts.encode(out);
+        }
+    }
+
+    /// Reads the head of `frame`; the payload is what follows at the returned offset.
+    ///
+    /// # Errors
+    /// [`Malformed`] for anything that this protocol does not allow. Never panics, whatever the bytes.
+    #[inline]
+    pub fn decode(frame: &[u8]) -> Result<(Self, usize), Malformed> {
+        let Some((head, rest)) = frame.split_first_chunk::<HEAD_LEN>() else {
+            return Err(Malformed("a frame is shorter than its head"));
+        };
+        let kind = Kind::from_byte(head[0]).ok_or(Malformed("a frame is of no known kind"))?;
+        let bits = head[1];
+        let mut this = Self {
+            kind,
+            flags: bits & (flags::NAMED | flags::ONEWAY),
+            method: u16::from_le_bytes([head[2], head[3]]),
+            call: u32::from_le_bytes([head[4], head[5], head[6], head[7]]),
+            deadline_us: None,
+            metadata: None,
+            parts: None,
+        };
+        if bits & !(flags::NAMED | flags::ONEWAY) == 0 {
+            return Ok((this, HEAD_LEN));
+        }
+        if bits & !flags::ALL != 0 {
+            return Err(Malformed("a frame has a flag that this version does not know"));
+        }
+        let mut rest = rest;
+        if bits & flags::DEADLINE != 0 {
+            let (deadline, after) =
+                rest.split_first_chunk::<8>().ok_or(Malformed("a frame ends inside its deadline"))?;
+            this.deadline_us = Some(u64::from_le_bytes(*deadline));
+            rest = after;
+        }
+        if bits & flags::METADATA != 0 {
+            let (metadata, after) = Metadata::decode(rest)?;
+            this.metadata = Some(metadata);
+            rest = after;
+        }
+        if bits & flags::PARTS != 0 {
+            let (parts, after) = PartsTable::decode(rest)?;
+            this.parts = Some(parts);
+            rest = after;
+        }
+        Ok((this, frame.len() - rest.len()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_head_with_every_option_comes_back() {
+        let mut metadata = Metadata::default();
+        metadata.push("trace", b"abc");
+        let head = FrameHead {
+            kind: Kind::Call,
+            flags: flags::NAMED,
+            method: 513,
+            call: u32::MAX,
+            deadline_us: Some(1_500_000),
+            metadata: Some(metadata),
+            parts: Some(PartsTable::of(&[3, 4])),
+        };
+        let mut frame = Vec::new();
+        head.encode(&mut frame);
+        let payload_at = frame.len();
+        frame.extend_from_slice(b"bodyabcdefg");
+        assert_eq!(FrameHead::decode(&frame), Ok((head, payload_at)));
+    }
+
+    #[test]
+    fn a_frame_cut_anywhere_in_its_head_is_refused() {
+        let mut metadata = Metadata::default();
+        metadata.push("key", b"value");
+        let mut head = FrameHead::new(Kind::Item, 7);
+        head.deadline_us = Some(1);
+        head.metadata = Some(metadata);
+        head.parts = Some(PartsTable::of(&[1]));
+        let mut frame = Vec::new();
+        head.encode(&mut frame);
+        for cut in 0..frame.len() {
+            assert!(FrameHead::decode(&frame[..cut]).is_err(), "cut at {cut}");
+        }
+        assert!(FrameHead::decode(&frame).is_ok());
+    }
+
+    #[test]
+    fn unknown_kinds_and_flags_are_refused() {
+        assert!(FrameHead::decode(&[0, 0, 0, 0, 0, 0, 0, 0]).is_err());
+        assert!(FrameHead::decode(&[11, 0, 0, 0, 0, 0, 0, 0]).is_err());
+        assert!(FrameHead::decode(&[1, 32, 0, 0, 0, 0, 0, 0]).is_err());
+    }
+}

@@ -1,0 +1,175 @@
+//! The first exchange on a connection: who speaks what, and within which limits.
+//!
+//! ```text
+//! preamble: "NCAL" | u8 protocol | u8 kind (1 hello, 2 welcome, 3 reject) | u16 zero | u32 length | that many bytes
+//! ```
+//! Hello and welcome are JSON objects, a reject is a sentence for people. The welcome carries the description of the
+//! server's services; methods are numbered in its order.
+
+use serde::{Deserialize, Serialize};
+
+/// First bytes of every connection, so that another protocol is recognised at once.
+pub const MAGIC: [u8; 4] = *b"NCAL";
+/// Version of frames and handshake. Both sides must agree.
+pub const PROTOCOL: u8 = 1;
+/// Longest handshake message, bytes.
+pub const MAX_HANDSHAKE: usize = 16 << 20;
+
+/// What both sides will not exceed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limits {
+    /// Longest message the sender of this is willing to receive, bytes.
+    pub max_message: u64,
+}
+
+/// The client's first message.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hello {
+    /// Version of the library, for messages.
+    pub version: String,
+    /// The client's limits.
+    pub limits: Limits,
+    /// Size of each ring in the shared memory that came with this, bytes; 0 on other transports.
+    #[serde(default)]
+    pub ring: u64,
+}
+
+/// The server's answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Welcome {
+    /// Version of the library, for messages.
+    pub version: String,
+    /// The server's limits.
+    pub limits: Limits,
+    /// The services, as the server describes them (JSON, opaque to this floor).
+    pub description: String,
+}
+
+/// What a handshake message is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Preamble {
+    /// A [`Hello`] of so many bytes follows.
+    Hello(usize),
+    /// A [`Welcome`] of so many bytes follows.
+    Welcome(usize),
+    /// A sentence of so many bytes follows.
+    Reject(usize),
+}
+
+/// Why the first bytes of a peer are unusable; written for the user.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PreambleError {
+    /// Not this protocol at all.
+    #[error("the peer does not speak nearcall (its first bytes are {0})")]
+    NotNearcall(String),
+    /// Another version of it.
+    #[error("the peer speaks version {0} of the nearcall protocol, this side version {PROTOCOL}; use the same nearcall on both")]
+    Version(u8),
+    /// This version, but wrong.
+    #[error("the peer's handshake is broken: {0}")]
+    Broken(&'static str),
+}
+
+impl Preamble {
+    /// Bytes of a preamble.
+    pub const LEN: usize = 12;
+
+    /// The preamble in front of a handshake message.
+    #[must_use]
+    pub fn encode(self) -> [u8; Self::LEN] {
+        let (kind, len) = match self {
+            Self::Hello(len) => (1, len),
+            Self::Welcome(len) => (2, len),
+            Self::Reject(len) => (3, len),
+        };
+        let mut out = [0; Self::LEN];
+        out[..4].copy_from_slice(&MAGIC);
+        out[4] = PROTOCOL;
+        out[5] = kind;
+        out[8..].copy_from_slice(&(len as u32).to_le_bytes());
+        out
+    }
+
+    /// Reads a preamble. The version is looked at before anything else that a version might change.
+    ///
+    /// # Errors
+    /// [`PreambleError`] with a sentence for the user.
+    pub fn decode(bytes: &[u8; Self::LEN]) -> Result<Self, PreambleError> {
+        if bytes[..4] != MAGIC {
+            return Err(PreambleError::NotNearcall(format!("\"{}\"", bytes.escape_ascii())));
+        }
+        if bytes[4] != PROTOCOL {
+            return Err(PreambleError::Version(bytes[4]));
+        }
+        let len = u32::from_le_bytes([bytes[8], bytes[9], bytes[10], bytes[11]]) as usize;
+        if len > MAX_HANDSHAKE {
+            return Err(PreambleError::Broken("it announces more than 16 MiB"));
+        }
+        match bytes[5] {
+            1 => Ok(Self::Hello(len)),
+            2 => Ok(Self::Welcome(len)),
+            3 => Ok(Self::Reject(len)),
+            _ => Err(PreambleError::Broken("it is neither hello, welcome nor reject")),
+        }
+    }
+}
+
+impl Hello {
+    /// The message after the preamble.
+    ///
+    /// # Panics
+    /// Never: the fields always encode.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("plain fields encode")
+    }
+
+    /// Reads the message after the preamble.
+    ///
+    /// # Errors
+    /// A sentence for the user.
+    pub fn decode(bytes: &[u8]) -> Result<Self, String> {
+        serde_json::from_slice(bytes).map_err(|error| format!("the client's hello cannot be read: {error}"))
+    }
+}
+
+impl Welcome {
+    /// The message after the preamble.
+    ///
+    /// # Panics
+    /// Never: the fields always encode.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("plain fields encode")
+    }
+
+    /// Reads the message after the preamble.
+    ///
+    /// # Errors
+    /// A sentence for the user.
+    pub fn decode(bytes: &[u8]) -> Result<Self, String> {
+        serde_json::from_slice(bytes).map_err(|error| format!("the server's welcome cannot be read: {error}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_preamble_comes_back() {
+        for preamble in [Preamble::Hello(0), Preamble::Welcome(70_000), Preamble::Reject(12)] {
+            assert_eq!(Preamble::decode(&preamble.encode()), Ok(preamble));
+        }
+    }
+
+    #[test]
+    fn another_protocol_and_another_version_are_told_apart() {
+        let error = Preamble::decode(b"GET / HTTP/1").expect_err("not ours");
+        assert!(error.to_string().contains("GET / HTTP"), "{error}");
+        let mut old = Preamble::Hello(3).encode();
+        old[4] = 9;
+        let error = Preamble::decode(&old).expect_err("other version");
+        assert!(error.to_string().contains("version 9"), "{error}");
+    }
+}

@@ -1,0 +1,15 @@
+//! What travels between two nearcall processes: frames, the handshake, status codes.
+//!
+//! Pure functions over bytes; no I/O, no clocks. `docs/protocol.md` describes the same for a second implementation.
+
+mod error;
+mod frame;
+mod handshake;
+mod metadata;
+mod payload;
+
+pub use error::Failure;
+pub use frame::{FrameHead, HEAD_LEN, Kind, Malformed, flags};
+pub use handshake::{Hello, Limits, MAGIC, MAX_HANDSHAKE, PROTOCOL, Preamble, PreambleError, Welcome};
+pub use metadata::Metadata;
+pub use payload::PartsTable;

@@ -1,0 +1,66 @@
+"""Flask's development server and requests.Session: what HTTP costs when nobody thinks about it."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from nearcall_lab.contract import Mechanism, Ready, SimpleSession, Spec, Stop
+from nearcall_lab.workloads import Fill, Order, fill
+
+MECHANISMS = (
+    Mechanism(
+        "flask",
+        "Flask + requests.Session",
+        "http",
+        requires=("flask", "requests"),
+        distribution="flask",
+        settings="development server, threaded (it closes the connection after each reply), request log off",
+        typed="JSON object, dataclass rebuilt on both sides",
+    ),
+)
+
+
+def serve(spec: Spec, ready: Ready, stop: Stop) -> None:
+    import flask
+    from werkzeug.serving import make_server
+
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    served = spec.served
+    app = flask.Flask("lab")
+
+    @app.post("/echo")  # type: ignore[untyped-decorator]
+    def echo() -> Any:
+        served.calls += 1
+        return flask.Response(flask.request.get_data(), mimetype="application/octet-stream")
+
+    @app.post("/quote")  # type: ignore[untyped-decorator]
+    def quote() -> Any:
+        served.calls += 1
+        return flask.jsonify(vars(fill(Order(**flask.request.get_json()))))
+
+    server = make_server("127.0.0.1", 0, app, threaded=True)
+    stop.on(server.shutdown)
+    ready(f"http://127.0.0.1:{server.server_port}")
+    server.serve_forever()
+
+
+def connect(spec: Spec) -> SimpleSession:
+    import requests
+
+    session = requests.Session()
+    session.trust_env = False
+    echo_url, quote_url = f"{spec.address}/echo", f"{spec.address}/quote"
+
+    def echo(data: bytes) -> bytes:
+        response = session.post(echo_url, data=data)
+        response.raise_for_status()
+        body: bytes = response.content
+        return body
+
+    def quote(order: Order) -> Fill:
+        response = session.post(quote_url, json=vars(order))
+        response.raise_for_status()
+        return Fill(**response.json())
+
+    return SimpleSession({"echo": echo, "quote": quote}, session.close)

@@ -1,0 +1,150 @@
+"""iceoryx2's Python binding, request-response. The binding has no blocking wait for a reply, so both sides poll."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+from nearcall_lab.contract import Mechanism, Ready, SimpleSession, Spec, Stop
+from nearcall_lab.workloads import Fill, Order, fill
+
+MECHANISMS = (
+    Mechanism(
+        "iceoryx2",
+        "iceoryx2 (Python)",
+        "shared memory",
+        requires=("iceoryx2",),
+        distribution="iceoryx2",
+        settings="busy polling on both sides; slice copied to slice in the server, bytes made in the client",
+        typed="ctypes structure in shared memory",
+        busy_polls=True,
+    ),
+)
+
+_FIRST_SLICE = 2_000_000
+"""Bytes reserved per sample at start, so that no call pays for growing."""
+_LOOK_AROUND = 256
+"""Empty polls of the service used last before the other one is looked at."""
+
+
+class OrderC(ctypes.Structure):
+    """`Order` in shared memory."""
+
+    _fields_ = (
+        ("symbol", ctypes.c_char * 16),
+        ("quantity", ctypes.c_int64),
+        ("price", ctypes.c_double),
+        ("urgent", ctypes.c_bool),
+    )
+
+
+class FillC(ctypes.Structure):
+    """`Fill` in shared memory."""
+
+    _fields_ = (
+        ("symbol", ctypes.c_char * 16),
+        ("cost", ctypes.c_double),
+        ("lots", ctypes.c_int64),
+        ("accepted", ctypes.c_bool),
+    )
+
+
+def _services(spec: Spec) -> tuple[Any, Any, Any]:
+    """The node and its two services. Segment names contain the token, files are in the launch's directory."""
+    import iceoryx2 as iox2
+
+    iox2.set_log_level(iox2.LogLevel.Error)
+    config = iox2.config.default()
+    config.global_cfg.prefix = iox2.FileName.new(f"{spec.token}_")
+    config.global_cfg.root_path = iox2.Path.new(f"{spec.directory}/iceoryx2/")
+    node = iox2.NodeBuilder.new().config(config).create(iox2.ServiceType.Ipc)
+    octets = iox2.Slice[ctypes.c_uint8]
+    echo = node.service_builder(iox2.ServiceName.new("lab/echo")).request_response(octets, octets).open_or_create()
+    quote = node.service_builder(iox2.ServiceName.new("lab/quote")).request_response(OrderC, FillC).open_or_create()
+    return node, echo, quote
+
+
+def serve(spec: Spec, ready: Ready, stop: Stop) -> None:
+    import iceoryx2 as iox2
+
+    node, echo_service, quote_service = _services(spec)
+    strategy = iox2.AllocationStrategy.PowerOfTwo
+    echo = echo_service.server_builder().initial_max_slice_len(_FIRST_SLICE).allocation_strategy(strategy).create()
+    quote = quote_service.server_builder().create()
+    served = spec.served
+    ready(spec.token)
+
+    def answer_echo(request: Any) -> None:
+        served.calls += 1
+        source = request.payload()
+        size = source.len()
+        reply = request.loan_slice_uninit(size)
+        ctypes.memmove(reply.payload().as_ptr(), source.as_ptr(), size)
+        reply.assume_init().send()
+
+    def answer_quote(request: Any) -> None:
+        served.calls += 1
+        order = request.payload().contents
+        result = fill(Order(order.symbol.decode(), order.quantity, order.price, order.urgent))
+        request.send_copy(FillC(result.symbol.encode(), result.cost, result.lots, result.accepted))
+
+    lanes = [(echo.receive, answer_echo), (quote.receive, answer_quote)]
+    while True:
+        receive, handle = lanes[0]
+        idle = 0
+        while idle < _LOOK_AROUND:
+            request = receive()
+            if request is None:
+                idle += 1
+                continue
+            idle = 0
+            handle(request)
+            request.delete()
+        lanes.reverse()
+        if stop.is_set():
+            break
+    echo.delete()
+    quote.delete()
+    del node
+
+
+def connect(spec: Spec) -> SimpleSession:
+    import iceoryx2 as iox2
+
+    node, echo_service, quote_service = _services(spec)
+    strategy = iox2.AllocationStrategy.PowerOfTwo
+    echo_client = (
+        echo_service.client_builder().initial_max_slice_len(_FIRST_SLICE).allocation_strategy(strategy).create()
+    )
+    quote_client = quote_service.client_builder().create()
+
+    def echo(data: bytes) -> bytes:
+        size = len(data)
+        request = echo_client.loan_slice_uninit(size)
+        ctypes.memmove(request.payload().as_ptr(), data, size)
+        pending = request.assume_init().send()
+        while (response := pending.receive()) is None:
+            pass
+        payload = response.payload()
+        reply = ctypes.string_at(payload.as_ptr(), payload.len())
+        response.delete()
+        pending.delete()
+        return reply
+
+    def quote(order: Order) -> Fill:
+        pending = quote_client.send_copy(OrderC(order.symbol.encode(), order.quantity, order.price, order.urgent))
+        while (response := pending.receive()) is None:
+            pass
+        result = response.payload().contents
+        reply = Fill(result.symbol.decode(), result.cost, result.lots, result.accepted)
+        response.delete()
+        pending.delete()
+        return reply
+
+    def close() -> None:
+        echo_client.delete()
+        quote_client.delete()
+
+    session = SimpleSession({"echo": echo, "quote": quote}, close)
+    session.node = node  # type: ignore[attr-defined]  # the ports live only as long as their node
+    return session

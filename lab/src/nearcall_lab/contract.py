@@ -1,0 +1,148 @@
+"""What the lab and an adapter promise each other.
+
+An adapter is one module with three names:
+
+* ``MECHANISMS``: a tuple of `Mechanism`, one per row of the table;
+* ``serve(spec, ready, stop)``: runs in the server process until it is told to stop;
+* ``connect(spec) -> Session``: runs in the client process.
+
+The lab owns processes, pinning, timing, payloads, verification and teardown, so that adapters cannot differ in method.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+Family = Literal["nearcall", "rpc", "http", "messaging", "shared memory", "socket", "floor"]
+"""What kind of thing a mechanism is; the chart colours by it."""
+
+Operation = Literal["echo", "quote"]
+"""``echo``: bytes in, the same bytes out. ``quote``: an `Order` in, its `Fill` out."""
+
+
+@dataclass(frozen=True)
+class Mechanism:
+    """One row of the table: a mechanism together with the settings it is run with."""
+
+    name: str
+    """Unique key, for example ``grpcio-tcp``."""
+    label: str
+    """How a reader knows it, for example ``grpcio, TCP``."""
+    family: Family
+    variant: str = ""
+    """Tells one adapter's rows apart; only the adapter reads it."""
+    requires: tuple[str, ...] = ()
+    """Import names that must be present."""
+    distribution: str = ""
+    """Distribution whose version is reported; empty for the standard library."""
+    settings: str = "defaults"
+    """Every setting that matters and is not the mechanism's default."""
+    typed: str = ""
+    """How the dataclass travels."""
+    same_process: bool = False
+    """The client process is also the server; `serve` is never called."""
+    busy_polls: bool = False
+    """Burns a whole CPU while waiting, on at least one side."""
+    operations: tuple[Operation, ...] = ("echo", "quote")
+
+
+@dataclass
+class Served:
+    """Counts requests a server has handled; the lab compares it with the calls the client made.
+
+    A handler does ``served.calls += 1`` once for each request. One client and one call in flight make this exact.
+    """
+
+    calls: int = 0
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What a worker process knows of its cell."""
+
+    mechanism: Mechanism
+    directory: str
+    """A private temporary directory; sockets belong here."""
+    token: str
+    """Unique in this run; names outside the directory must contain it so that left-overs can be found."""
+    address: str = ""
+    """Empty in the server; in the client, what the server passed to `ready`."""
+    served: Served = field(default_factory=Served)
+    max_message: int = 2_000_000
+    """Largest message in bytes that any workload sends, with room for framing."""
+
+
+Ready = Callable[[str], None]
+"""Called once by `serve`, with the address a client connects to, when requests can be accepted."""
+
+
+class Stop:
+    """Asks a running `serve` to return. Callbacks run on the worker's control thread."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+        self._callbacks: list[Callable[[], object]] = []
+
+    def on(self, callback: Callable[[], object]) -> None:
+        """Register what ends this server's loop. A `serve` that registers nothing is ended by its process's exit."""
+        self._callbacks.append(callback)
+
+    def is_set(self) -> bool:
+        """Whether the server has been asked to stop; cheap enough for a polling loop."""
+        return self._event.is_set()
+
+    def wait(self) -> None:
+        """Block until the server is asked to stop."""
+        self._event.wait()
+
+    def set(self) -> None:
+        """Ask for the stop. An exception in one callback does not keep the others from running."""
+        self._event.set()
+        for callback in self._callbacks:
+            try:
+                callback()
+            except Exception as error:  # the process is about to end; say it in the worker's log
+                print(f"stop callback: {error!r}", flush=True)
+
+
+class Session(Protocol):
+    """One client connection."""
+
+    def call(self, operation: Operation) -> Callable[[Any], Any]:
+        """The callable for one operation, looked up outside the timed region.
+
+        For ``echo`` it takes `bytes` and returns a bytes-like object; for ``quote`` it takes an
+        `nearcall_lab.workloads.Order` and returns an object with the attributes of a `nearcall_lab.workloads.Fill`.
+        """
+        ...
+
+    def close(self) -> None:
+        """Release the connection."""
+        ...
+
+
+@dataclass
+class SimpleSession:
+    """A `Session` made of one callable per operation; most adapters need no more."""
+
+    operations: dict[Operation, Callable[[Any], Any]]
+    on_close: Callable[[], object] = lambda: None
+
+    def call(self, operation: Operation) -> Callable[[Any], Any]:
+        return self.operations[operation]
+
+    def close(self) -> None:
+        self.on_close()
+
+
+class Adapter(Protocol):
+    """The shape of an adapter module."""
+
+    MECHANISMS: tuple[Mechanism, ...]
+
+    def serve(self, spec: Spec, ready: Ready, stop: Stop) -> None: ...
+
+    def connect(self, spec: Spec) -> Session: ...

@@ -1,0 +1,1 @@
+"""`nearcall-lab demo`: every mechanism beside its peers in a few minutes."""

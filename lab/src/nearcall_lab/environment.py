@@ -1,0 +1,90 @@
+"""What a reader must know about the machine before believing a number from it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass
+class Environment:
+    """The machine and its state around the run."""
+
+    cpu: str
+    cpus_usable: int
+    kernel: str
+    python: str
+    clock: str
+    clock_resolution_ns: float
+    governor: str
+    virtual: bool
+    load_1min_at_start: float
+    steal_share: float | None = None
+    """CPU time the hypervisor gave to others during the run, as a share of all; None where unknown."""
+    load_1min_at_end: float | None = None
+
+    def flags(self) -> list[str]:
+        """What makes this machine's numbers less trustworthy, one line each."""
+        found = []
+        if self.load_1min_at_start > 0.5:
+            found.append(f"other work was running: load {self.load_1min_at_start:.2f} at the start")
+        if self.steal_share is not None and self.steal_share > 0.01:
+            found.append(f"the hypervisor took {self.steal_share:.1%} of the CPU time")
+        if self.cpus_usable < 2:
+            found.append("one CPU only: client and server take turns")
+        if self.virtual:
+            found.append("virtual machine: waking a process on another CPU costs several times what it does on metal")
+        if self.governor not in ("", "performance"):
+            found.append(f"CPU frequency governor is {self.governor!r}, not 'performance'")
+        return found
+
+
+def _first(path: str, prefix: str = "") -> str:
+    try:
+        for line in Path(path).read_text().splitlines():
+            if line.startswith(prefix):
+                return line[len(prefix) :].strip(" \t:")
+    except OSError:
+        pass
+    return ""
+
+
+def cpu_ticks() -> tuple[int, int]:
+    """Stolen and total CPU ticks since boot; zeros where the kernel does not say."""
+    try:
+        fields = [int(x) for x in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+    except (OSError, ValueError, IndexError):
+        return 0, 0
+    return fields[7], sum(fields)
+
+
+def capture() -> Environment:
+    """Look at the machine now."""
+    clock = time.get_clock_info("perf_counter")
+    info = Path("/proc/cpuinfo")
+    try:
+        virtual = " hypervisor" in info.read_text()
+    except OSError:
+        virtual = False
+    return Environment(
+        cpu=_first("/proc/cpuinfo", "model name") or platform.processor() or platform.machine(),
+        cpus_usable=len(os.sched_getaffinity(0)),
+        kernel=f"{platform.system()} {platform.release()}",
+        python=f"{platform.python_implementation()} {sys.version.split()[0]}",
+        clock=clock.implementation,
+        clock_resolution_ns=clock.resolution * 1e9,
+        governor=_first("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        virtual=virtual,
+        load_1min_at_start=os.getloadavg()[0],
+    )
+
+
+def conclude(environment: Environment, ticks_before: tuple[int, int]) -> None:
+    """Add what is known only after the run."""
+    stolen, total = (after - before for after, before in zip(cpu_ticks(), ticks_before, strict=True))
+    environment.steal_share = stolen / total if total > 0 else None
+    environment.load_1min_at_end = os.getloadavg()[0]

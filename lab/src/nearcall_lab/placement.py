@@ -1,0 +1,54 @@
+"""Which CPU the client and the server of a pair run on."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+Mode = Literal["apart", "same", "free"]
+"""``apart``: different CPUs. ``same``: one CPU for both. ``free``: wherever the kernel likes."""
+
+
+@dataclass(frozen=True)
+class Placement:
+    """CPU sets for both sides of a pair."""
+
+    client: tuple[int, ...]
+    server: tuple[int, ...]
+    mode: Mode
+
+    def describe(self) -> str:
+        """One phrase for the report."""
+        if self.mode == "free":
+            return f"not pinned, {len(self.client)} CPU(s) available"
+        if self.mode == "same":
+            return f"client and server both pinned to CPU {self.client[0]}"
+        return f"client pinned to CPU {self.client[0]}, server to CPU {self.server[0]}"
+
+
+def _siblings(cpu: int) -> str:
+    """An identifier shared by hardware threads of one core; falls back to the CPU's own number."""
+    path = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return str(cpu)
+
+
+def choose(mode: Mode = "apart") -> Placement:
+    """Pick CPUs from those this process may use, on different cores where there are any.
+
+    With a single CPU, ``apart`` falls back to ``free``.
+    """
+    allowed = sorted(os.sched_getaffinity(0))
+    everywhere = tuple(allowed)
+    if mode == "free" or (mode == "apart" and len(allowed) < 2):
+        return Placement(everywhere, everywhere, "free")
+    if mode == "same":
+        return Placement((allowed[0],), (allowed[0],), "same")
+    client = allowed[0]
+    other_cores = [cpu for cpu in allowed[1:] if _siblings(cpu) != _siblings(client)]
+    server = (other_cores or allowed[1:])[0]
+    return Placement((client,), (server,), "apart")

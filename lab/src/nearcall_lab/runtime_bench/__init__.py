@@ -1,0 +1,1 @@
+"""`nearcall-lab runtime`: nearcall measured against its own targets, beside the peers those targets name."""

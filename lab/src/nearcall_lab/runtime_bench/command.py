@@ -1,0 +1,81 @@
+"""The ``runtime`` command: run, judge, print Markdown, write JSON."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from rich.console import Console
+
+from nearcall_lab import __version__
+from nearcall_lab.environment import capture, conclude, cpu_ticks
+from nearcall_lab.runtime_bench.measure import QUICK, Amounts, Collected, RuntimeRun
+from nearcall_lab.runtime_bench.targets import judge, markdown
+from nearcall_lab.stats import format_time, quantile
+
+
+def _series(collected: Collected) -> dict[str, dict[str, Any]]:
+    """p50, p99 and n of every ping-pong series."""
+    found = {}
+    for key in sorted(collected.samples):
+        samples = collected.pooled(key)
+        found[key] = {"p50_ns": quantile(samples, 0.5), "p99_ns": quantile(samples, 0.99), "n": len(samples)}
+    return found
+
+
+def _latencies(series: dict[str, dict[str, Any]]) -> str:
+    lines = ["| mechanism, workload | p50 | p99 | n |", "|---|---|---|---|"]
+    ordered = sorted(series.items(), key=lambda item: item[1]["p50_ns"] or 0)
+    lines += [f"| {k} | {format_time(s['p50_ns'])} | {format_time(s['p99_ns'])} | {s['n']:,} |" for k, s in ordered]
+    return "\n".join(lines)
+
+
+def run(console: Console, out: Path, rounds: int, floor_binary: str | None, quick: bool) -> int:
+    """Run everything. Returns the exit status: 0 if the run completed, whatever the verdicts, 130 if interrupted."""
+    environment, ticks, begin = capture(), cpu_ticks(), time.monotonic()
+    bench = RuntimeRun(rounds, QUICK if quick else Amounts(), floor_binary)
+    console.print(f"nearcall-lab {__version__} runtime: {bench.placement}; {rounds} rounds", highlight=False)
+
+    def tell(what: str, done: int, total: int, left: float | None) -> None:
+        if console.is_terminal:
+            remaining = "" if left is None else f", about {int(left) // 60}:{int(left) % 60:02d} left"
+            console.print(f"\r{done}/{total}{remaining}: {what}".ljust(78)[:78], end="", highlight=False)
+
+    bench.run(tell)
+    if console.is_terminal:
+        console.print("\r" + " " * 78 + "\r", end="")
+    conclude(environment, ticks)
+    verdicts, series = judge(bench.collected), _series(bench.collected)
+    print(markdown(verdicts))
+    if series:
+        print(f"\n{_latencies(series)}")
+    print(
+        f"\n{rounds} rounds of fresh processes in random order, {bench.placement} unless the line says otherwise, "
+        f"medians, ratios paired by round with a 95 % interval. "
+        f"{environment.cpu}, {environment.kernel}, {environment.python}."
+    )
+    for flag in environment.flags():
+        print(f"Caution: {flag}.")
+    if bench.interrupted:
+        print("Interrupted: what was done is shown.")
+    report = {
+        "kind": "nearcall-lab runtime",
+        "lab_version": __version__,
+        "elapsed_s": round(time.monotonic() - begin, 1),
+        "rounds": rounds,
+        "quick": quick,
+        "interrupted": bench.interrupted,
+        "placement": bench.placement,
+        "environment": environment,
+        "red_flags": environment.flags(),
+        "verdicts": verdicts,
+        "latencies": series,
+        "by_round": bench.collected.values,
+        "problems": bench.collected.problems,
+    }
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "runtime.json").write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=1))
+    console.print(f"wrote {out / 'runtime.json'}", highlight=False)
+    return 130 if bench.interrupted else 0

@@ -1,0 +1,233 @@
+"""Collecting the runtime's measurements: rounds in random order, each task with processes of its own."""
+
+from __future__ import annotations
+
+import random
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearcall_lab.placement import Mode, choose
+from nearcall_lab.registry import Entrant, discover, entrants_of
+from nearcall_lab.runtime_bench import floor
+from nearcall_lab.runtime_bench.probes import resident_kb
+from nearcall_lab.workers.pair import LaunchFailed, Pair
+from nearcall_lab.workloads import BY_KEY
+
+PROBES = "nearcall_lab.runtime_bench.probes"
+IDLE_CLIENTS = 100
+
+
+@dataclass(frozen=True)
+class Amounts:
+    """How much of everything; the quick ones are for trying the command out."""
+
+    slice_s: float = 0.5
+    stream_items: int = 1_000_000
+    one_way_small: int = 1_000_000
+    one_way_large: int = 300_000
+    idle_s: float = 4.0
+    imports: int = 5
+
+
+QUICK = Amounts(0.1, 100_000, 50_000, 20_000, 1.0, 2)
+
+
+@dataclass(frozen=True)
+class PingPong:
+    """One ping-pong cell of a mechanism of the demo."""
+
+    mechanism: str
+    workload: str
+    mode: Mode = "apart"
+
+    @property
+    def key(self) -> str:
+        """Name of the series."""
+        suffix = "" if self.mode == "apart" else f" {self.mode}"
+        return f"{self.mechanism} {self.workload}{suffix}"
+
+
+PING_PONGS = (
+    PingPong("nearcall-shm", "echo-15"),
+    PingPong("nearcall-shm", "echo-60k"),
+    PingPong("nearcall-shm", "quote"),
+    PingPong("nearcall-shm-view", "echo-60k"),
+    PingPong("nearcall-unix", "echo-15"),
+    PingPong("nearcall-tcp", "echo-15"),
+    PingPong("grpcio-tcp", "echo-15"),
+    PingPong("grpcio-uds", "echo-60k"),
+    PingPong("shm-rpc-bridge", "echo-15"),
+    PingPong("pyro4", "echo-15"),
+    PingPong("iceoryx2", "echo-15"),
+    PingPong("raw-unix", "echo-15"),
+    PingPong("raw-tcp", "echo-15"),
+    PingPong("nearcall-shm", "echo-15", "free"),
+    PingPong("nearcall-shm", "echo-15", "same"),
+)
+
+
+@dataclass
+class Collected:
+    """Everything measured: one number per round and series, and why a series has none."""
+
+    values: dict[str, dict[int, float]] = field(default_factory=dict)
+    samples: dict[str, list[NDArray[np.int64]]] = field(default_factory=dict)
+    problems: dict[str, str] = field(default_factory=dict)
+
+    def add(self, key: str, turn: int, value: float) -> None:
+        """Keep one round's number."""
+        self.values.setdefault(key, {})[turn] = value
+
+    def median(self, key: str) -> float | None:
+        """Median over rounds, or None."""
+        found = self.values.get(key)
+        return statistics.median(found.values()) if found else None
+
+    def pooled(self, key: str) -> NDArray[np.int64]:
+        """All samples of all rounds in nanoseconds."""
+        found = self.samples.get(key, [])
+        return np.concatenate(found) if found else np.empty(0, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Task:
+    """One thing to do in every round."""
+
+    name: str
+    run: Callable[[int], None]
+
+
+class RuntimeRun:
+    """Runs all tasks; `collected` is complete at any time, also after an interruption."""
+
+    def __init__(self, rounds: int, amounts: Amounts, floor_binary: str | None, seed: int = 1) -> None:
+        self.rounds = rounds
+        self.amounts = amounts
+        self.collected = Collected()
+        self.interrupted = False
+        self._random = random.Random(seed)
+        self._entrants = {entrant.mechanism.name: entrant for entrant in discover()}
+        self._service = entrants_of("nearcall_lab.runtime_bench.service")[0]
+        self._apart = choose("apart")
+        self._floor, reason = floor.find(floor_binary)
+        if reason:
+            self.collected.problems["ring"] = reason
+        self.placement = self._apart.describe()
+
+    def tasks(self) -> list[Task]:
+        """What there is to do, without what cannot be done here."""
+        tasks = []
+        for cell in PING_PONGS:
+            entrant = self._entrants.get(cell.mechanism)
+            problem = "no such adapter" if entrant is None else entrant.problem
+            if problem or entrant is None:
+                self.collected.problems[cell.key] = problem
+            else:
+                tasks.append(Task(cell.key, self._ping_pong(cell, entrant)))
+        probes: dict[str, Callable[[int], None]] = {
+            "view": self._view,
+            "stream": self._stream,
+            "one-way": self._one_way,
+            "set-up": self._set_up,
+            "idle": self._idle,
+            "import": self._import,
+        }
+        for name, run in probes.items():
+            if self._service.problem:
+                self.collected.problems[name] = self._service.problem
+            else:
+                tasks.append(Task(name, run))
+        if self._floor:
+            tasks.append(Task("ring", self._ring))
+        return tasks
+
+    def run(self, tell: Callable[[str, int, int, float | None], None]) -> None:
+        """All rounds. `tell(what, done, total, seconds_left)` is called between tasks. Ctrl-C ends in order."""
+        tasks = self.tasks()
+        total, done, begin = len(tasks) * self.rounds, 0, time.monotonic()
+        try:
+            for turn in range(self.rounds):
+                for task in self._random.sample(tasks, len(tasks)):
+                    left = (total - done) * (time.monotonic() - begin) / done if done else None
+                    tell(task.name, done, total, left)
+                    done += 1
+                    if task.name in self.collected.problems:
+                        continue
+                    try:
+                        task.run(turn)
+                    except (LaunchFailed, OSError, subprocess.SubprocessError, ValueError, KeyError) as error:
+                        self.collected.problems[task.name] = f"failed: {' '.join(str(error).split())}"[:300]
+        except KeyboardInterrupt:
+            self.interrupted = True
+
+    def _ping_pong(self, cell: PingPong, entrant: Entrant) -> Callable[[int], None]:
+        def run(turn: int) -> None:
+            with Pair(entrant, choose(cell.mode)) as pair:
+                pair.connect()
+                sample = pair.measure(BY_KEY[cell.workload], self.amounts.slice_s, 0.1, max_calls=500_000)
+            self.collected.add(cell.key, turn, float(np.median(sample.ns)))
+            self.collected.samples.setdefault(cell.key, []).append(sample.ns)
+
+        return run
+
+    def _probing(self) -> Pair:
+        return Pair(self._service, self._apart)
+
+    def _view(self, turn: int) -> None:
+        with self._probing() as pair:
+            result = pair.probe(f"{PROBES}:view_call", 60, size=1_000_000, seconds=self.amounts.slice_s)
+        self.collected.add("view", turn, result["p50_ns"])
+
+    def _stream(self, turn: int) -> None:
+        with self._probing() as pair:
+            rate = pair.probe(f"{PROBES}:stream", 120, items=self.amounts.stream_items)
+        self.collected.add("stream", turn, rate)
+
+    def _one_way(self, turn: int) -> None:
+        with self._probing() as pair:
+            for size, messages in ((20, self.amounts.one_way_small), (4096, self.amounts.one_way_large)):
+                rate = pair.probe(f"{PROBES}:one_way", 120, size=size, messages=messages, timeout_s=30)
+                self.collected.add(f"one-way {size}", turn, rate)
+
+    def _set_up(self, turn: int) -> None:
+        with self._probing() as pair:
+            result = pair.probe(f"{PROBES}:set_up", 60, times=50)
+        self.collected.add("set-up", turn, result["replied_ns"])
+        self.collected.add("set-up connect", turn, result["connected_ns"])
+
+    def _idle(self, turn: int) -> None:
+        """CPU share of the server over some seconds, and memory per connection on both sides together."""
+        with self._probing() as pair:
+            pair.probe(f"{PROBES}:hold", 60, clients=1)  # what the first connection costs once is not per connection
+            before = [resident_kb(pid) for pid in (pair.server_pid, pair.client_pid)]
+            pair.probe(f"{PROBES}:hold", 60, clients=IDLE_CLIENTS)
+            after = [resident_kb(pid) for pid in (pair.server_pid, pair.client_pid)]
+            time.sleep(0.5)
+            _, cpu_before = pair.served()
+            begin = time.monotonic()
+            time.sleep(self.amounts.idle_s)
+            _, cpu_after = pair.served()
+            share = (cpu_after - cpu_before) / (time.monotonic() - begin)
+            pair.probe(f"{PROBES}:release", 60)
+        self.collected.add("idle", turn, share)
+        for kind in ("private", "shared"):
+            grown = sum(b[kind] - a[kind] for a, b in zip(before, after, strict=True))
+            self.collected.add(f"memory {kind}", turn, grown / IDLE_CLIENTS)
+
+    def _import(self, turn: int) -> None:
+        code = "import time; t = time.perf_counter_ns(); import nearcall; print(time.perf_counter_ns() - t)"
+        times = []
+        for _ in range(self.amounts.imports):
+            done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+            times.append(int(done.stdout))
+        self.collected.add("import", turn, statistics.median(times))
+
+    def _ring(self, turn: int) -> None:
+        self.collected.add("ring", turn, floor.measure(self._floor, self._apart)[15])

@@ -1,0 +1,74 @@
+"""The service behind the probes, in the shape of an adapter: what the targets ask for and the demo does not call."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from nearcall_lab.contract import Mechanism, Ready, SimpleSession, Spec, Stop
+
+MECHANISMS = (
+    Mechanism(
+        "nearcall-runtime",
+        "nearcall shm",
+        "nearcall",
+        "shm",
+        ("nearcall",),
+        "nearcall",
+        "all call kinds on one service",
+    ),
+)
+
+
+def service() -> Any:
+    """The service class; imported by the server and, for its signatures, by the probes."""
+    import nearcall
+
+    class Runtime:
+        def __init__(self) -> None:
+            self._left = 0
+            self._octets = 0
+            self._begin_ns = 0
+            self._end_ns = 0
+
+        def echo(self, data: bytes) -> bytes:
+            return data
+
+        def digest(self, data: memoryview) -> int:
+            """Small reply to a large argument; depends on its length and its last byte."""
+            return len(data) + data[-1]
+
+        def countdown(self, n: int) -> Iterator[int]:
+            yield from range(n, 0, -1)
+
+        def expect(self, messages: int) -> None:
+            """Start counting one-way messages; the receiver's clock starts here."""
+            self._left, self._octets, self._end_ns = messages, 0, 0
+            self._begin_ns = time.perf_counter_ns()
+
+        @nearcall.oneway  # type: ignore[untyped-decorator]
+        def drop(self, data: bytes) -> None:
+            self._octets += len(data)
+            self._left -= 1
+            if not self._left:
+                self._end_ns = time.perf_counter_ns()
+
+        def arrived(self) -> tuple[int, int, int]:
+            """Messages missing, octets received, and nanoseconds from `expect` to the last message (0 before it)."""
+            return self._left, self._octets, max(0, self._end_ns - self._begin_ns)
+
+    return nearcall.service(Runtime)
+
+
+def serve(spec: Spec, ready: Ready, stop: Stop) -> None:
+    import nearcall
+
+    url = f"shm://{spec.token}"
+    with nearcall.Server(service()(), url):
+        ready(url)
+        stop.wait()
+
+
+def connect(spec: Spec) -> SimpleSession:
+    raise NotImplementedError("this service is driven by probes")

@@ -1,0 +1,50 @@
+"""What every worker process does first."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import signal
+import sys
+from dataclasses import dataclass
+from typing import Any, cast
+
+from nearcall_lab.contract import Adapter, Mechanism, Spec
+from nearcall_lab.workers.lifeline import die_with
+from nearcall_lab.workers.protocol import Channel
+
+
+@dataclass
+class Boot:
+    """A worker's configuration, channel and adapter."""
+
+    channel: Channel
+    adapter: Adapter
+    mechanism: Mechanism
+    directory: str
+    token: str
+
+    def spec(self, address: str = "") -> Spec:
+        """The cell's description for the adapter."""
+        return Spec(self.mechanism, self.directory, self.token, address)
+
+
+def boot() -> Boot:
+    """Tie this process to its parent, pin it, and load the adapter. Called before any peer is imported."""
+    config: dict[str, Any] = json.loads(sys.argv[1])
+    die_with(config["parent"])
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C belongs to the parent, which stops its workers in order
+    os.sched_setaffinity(0, config["cpus"])  # before any thread starts, so that all of them inherit it
+    os.environ["XDG_RUNTIME_DIR"] = config["directory"]  # whatever a mechanism puts there goes with the launch
+    adapter = cast(Adapter, importlib.import_module(config["module"]))
+    mechanism = next(m for m in adapter.MECHANISMS if m.name == config["mechanism"])
+    return Boot(
+        Channel(config["read_fd"], config["write_fd"]), adapter, mechanism, config["directory"], config["token"]
+    )
+
+
+def explain(error: BaseException) -> str:
+    """One line for a table cell."""
+    text = " ".join(str(error).split()) or "no message"
+    return f"{type(error).__name__}: {text}"[:300]

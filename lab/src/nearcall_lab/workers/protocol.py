@@ -1,0 +1,70 @@
+"""Messages between the lab and a worker: one line of JSON each way, followed by a blob if the line says so.
+
+The worker reads requests from one descriptor and writes answers to another, so that whatever a mechanism prints on
+its standard streams cannot be mistaken for an answer.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import time
+from typing import Any
+
+
+class PeerGone(Exception):
+    """The other end of the channel closed it."""
+
+
+class Timeout(Exception):
+    """No complete message arrived in time."""
+
+
+class Channel:
+    """A pair of pipe ends carrying messages in both directions. Not for several threads at once."""
+
+    def __init__(self, read_fd: int, write_fd: int) -> None:
+        self._read_fd = read_fd
+        self._write_fd = write_fd
+        self._buffer = bytearray()
+
+    def send(self, message: dict[str, Any], blob: bytes = b"") -> None:
+        """Write one message. Raises `PeerGone` if nobody reads any more."""
+        if blob:
+            message = {**message, "blob": len(blob)}
+        data = memoryview(json.dumps(message).encode() + b"\n" + blob)
+        try:
+            while data:
+                data = data[os.write(self._write_fd, data) :]
+        except BrokenPipeError as error:
+            raise PeerGone("the worker is gone") from error
+
+    def receive(self, timeout: float | None = None) -> tuple[dict[str, Any], bytes]:
+        """Read one message and its blob. `timeout` is in seconds; None waits for ever."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while (end := self._buffer.find(b"\n")) < 0:
+            self._fill(deadline)
+        message: dict[str, Any] = json.loads(bytes(self._buffer[:end]))
+        del self._buffer[: end + 1]
+        size = int(message.get("blob", 0))
+        while len(self._buffer) < size:
+            self._fill(deadline)
+        blob = bytes(self._buffer[:size])
+        del self._buffer[:size]
+        return message, blob
+
+    def _fill(self, deadline: float | None) -> None:
+        if deadline is not None:
+            left = deadline - time.monotonic()
+            if left <= 0 or not select.select([self._read_fd], [], [], left)[0]:
+                raise Timeout("no answer in time")
+        chunk = os.read(self._read_fd, 1 << 20)
+        if not chunk:
+            raise PeerGone("the worker is gone")
+        self._buffer += chunk
+
+    def close(self) -> None:
+        """Close both descriptors."""
+        os.close(self._read_fd)
+        os.close(self._write_fd)

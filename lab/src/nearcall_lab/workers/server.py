@@ -1,0 +1,62 @@
+"""The server process: runs one adapter's `serve` until the lab says stop or the lab is gone."""
+
+from __future__ import annotations
+
+import os
+import resource
+import threading
+import traceback
+
+from nearcall_lab.contract import Served, Spec, Stop
+from nearcall_lab.workers.boot import boot, explain
+from nearcall_lab.workers.protocol import Channel, PeerGone
+
+_GRACE_S = 1.0
+"""Seconds a server has to return after it was asked to stop."""
+
+
+def _control(channel: Channel, served: Served, stop: Stop, finished: threading.Event) -> None:
+    """Answer the lab's questions. Blocks in a read between them, so it never competes for the interpreter lock."""
+    try:
+        while True:
+            request, _ = channel.receive()
+            if request["do"] == "served":
+                usage = resource.getrusage(resource.RUSAGE_SELF)
+                channel.send({"served": served.calls, "cpu_s": usage.ru_utime + usage.ru_stime})
+            elif request["do"] == "stop":
+                break
+    except PeerGone:
+        pass
+    stop.set()
+    clean = finished.wait(_GRACE_S)
+    os._exit(0 if clean else 4)
+
+
+def main() -> None:
+    """Entry point of the process."""
+    start = boot()
+    spec: Spec = start.spec()
+    stop = Stop()
+    finished = threading.Event()
+
+    def ready(address: str) -> None:
+        start.channel.send({"ready": address})
+        threading.Thread(
+            target=_control, args=(start.channel, spec.served, stop, finished), name="lab-control", daemon=True
+        ).start()
+
+    try:
+        start.adapter.serve(spec, ready, stop)
+    except BaseException as error:
+        traceback.print_exc()
+        if not stop.is_set():
+            start.channel.send({"error": explain(error)})
+            os._exit(1)
+    finally:
+        finished.set()
+    stop.wait()
+    threading.Event().wait(_GRACE_S)  # the control thread ends the process
+
+
+if __name__ == "__main__":
+    main()

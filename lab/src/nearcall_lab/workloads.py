@@ -1,0 +1,106 @@
+"""The work every mechanism is given: payloads, the typed call, and how a reply is verified."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from nearcall_lab.contract import Operation
+
+
+@dataclass
+class Order:
+    """Argument of the typed call: four fields."""
+
+    symbol: str
+    quantity: int
+    price: float
+    urgent: bool
+
+
+@dataclass
+class Fill:
+    """Result of the typed call: four fields, computed from the order so that a made-up reply is found out."""
+
+    symbol: str
+    cost: float
+    lots: int
+    accepted: bool
+
+
+def fill(order: Order) -> Fill:
+    """The handler's work in the typed call."""
+    return Fill(order.symbol, order.quantity * order.price, order.quantity // 100, not order.urgent)
+
+
+@dataclass(frozen=True)
+class Workload:
+    """One column of the table."""
+
+    key: str
+    title: str
+    operation: Operation
+    size: int = 0
+    """Payload bytes each way; 0 for the typed call."""
+
+
+WORKLOADS: tuple[Workload, ...] = (
+    Workload("echo-15", "15 B", "echo", 15),
+    Workload("echo-1k", "1 KB", "echo", 1_000),
+    Workload("echo-10k", "10 KB", "echo", 10_000),
+    Workload("echo-60k", "60 KB", "echo", 60_000),
+    Workload("echo-1m", "1 MB", "echo", 1_000_000),
+    Workload("quote", "dataclass", "quote"),
+)
+
+BY_KEY = {workload.key: workload for workload in WORKLOADS}
+
+_ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+"""Payload bytes are plain ASCII, so that a mechanism which can carry only text pays nothing extra for escaping."""
+
+
+def arguments(workload: Workload) -> list[Any]:
+    """Arguments used in turn, all different, so that a stale reply cannot pass for the right one."""
+    if workload.operation == "quote":
+        return [Order(f"SYM{i}", 100 * i + 7, 1.25 * i, i % 2 == 0) for i in range(1, 5)]
+    rng = random.Random(workload.size)
+    count = 4 if workload.size <= 100_000 else 2
+    return [bytes(rng.choices(_ALPHABET, k=workload.size)) for _ in range(count)]
+
+
+def same_bytes(argument: bytes, reply: Any) -> bool:
+    """Whether an echoed reply has the argument's length and content. `bytes`, `bytearray` and `memoryview` will do."""
+    if type(reply) is memoryview:
+        return reply.nbytes == len(argument) and reply.tobytes() == argument
+    return isinstance(reply, (bytes, bytearray)) and reply == argument
+
+
+def same_fill(argument: Order, reply: Any) -> bool:
+    """Whether a reply to the typed call has the four values the handler must have computed."""
+    want = fill(argument)
+    return bool(
+        reply.symbol == want.symbol
+        and reply.cost == want.cost
+        and reply.lots == want.lots
+        and reply.accepted is want.accepted
+    )
+
+
+def verifier(workload: Workload) -> Callable[[Any, Any], bool]:
+    """The check applied to each ``(argument, reply)`` of a workload, outside the timed region."""
+    return same_fill if workload.operation == "quote" else same_bytes
+
+
+def describe_mismatch(argument: Any, reply: Any) -> str:
+    """One line that tells how a wrong reply differs."""
+    if isinstance(argument, bytes):
+        if not isinstance(reply, (bytes, bytearray, memoryview)):
+            return f"wrong reply: {type(reply).__name__} instead of {len(argument)} bytes"
+        got = bytes(reply)
+        if len(got) != len(argument):
+            return f"wrong reply: {len(got)} bytes instead of {len(argument)}"
+        at = next(i for i, (a, b) in enumerate(zip(argument, got, strict=True)) if a != b)
+        return f"wrong reply: {len(got)} bytes, but byte {at} differs"
+    return f"wrong reply: {reply!r} to {argument!r}"[:200]

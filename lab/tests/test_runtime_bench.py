@@ -1,0 +1,75 @@
+"""The runtime's targets: every one is judged, and the judgement follows the numbers."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nearcall_lab.placement import choose
+from nearcall_lab.runtime_bench import floor
+from nearcall_lab.runtime_bench.measure import PING_PONGS, Collected
+from nearcall_lab.runtime_bench.targets import TARGETS, judge, markdown
+
+
+def _collected(ours_ns: float) -> Collected:
+    """Three rounds in which nearcall takes `ours_ns` and everything else 1 ms, except where a rate is meant."""
+    collected = Collected()
+    for turn in range(3):
+        for cell in PING_PONGS:
+            value = ours_ns if cell.mechanism.startswith("nearcall") else 1e6
+            collected.add(cell.key, turn, value)
+            collected.samples.setdefault(cell.key, []).append(np.full(1000, int(value)))
+        for key in ("view", "set-up", "import"):
+            collected.add(key, turn, ours_ns)
+        for key in ("stream", "one-way 20", "one-way 4096"):
+            collected.add(key, turn, 1e12 / ours_ns)
+        collected.add("ring", turn, 700)
+        collected.add("idle", turn, ours_ns / 1e9)
+        collected.add("memory private", turn, ours_ns / 1e3)
+    return collected
+
+
+def test_all_met_when_fast() -> None:
+    assert [v.what for v in judge(_collected(1000)) if v.met is not True] == []
+
+
+def test_none_met_when_slow() -> None:
+    assert [v.what for v in judge(_collected(1e9)) if v.met is not False] == []
+
+
+def test_absent_measurements_show_their_reason() -> None:
+    collected = Collected()
+    collected.problems["stream"] = "not installed: nearcall"
+    table = markdown(judge(collected))
+    assert "| server stream of integers | ≥ 1 M items/s | stream: not installed: nearcall | – |" in table
+    assert len(table.splitlines()) == len(TARGETS) + 2
+
+
+def test_floor_program(tmp_path: Path) -> None:
+    program = tmp_path / "floor"
+    program.write_text('#!/bin/sh\necho warming up\necho \'{"size":15,"p50_ns":701.5,"p99_ns":1100,"n":10}\'\n')
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    assert floor.find(str(program)) == (str(program), "")
+    assert floor.measure(str(program), choose()) == {15: 701.5}
+
+
+def test_floor_program_absent() -> None:
+    path, reason = floor.find("/nowhere/floor")
+    assert path == ""
+    assert reason == "not an executable file: /nowhere/floor"
+
+
+@pytest.mark.parametrize("mode", ["apart", "same", "free"])
+def test_placement_is_within_what_is_allowed(mode: str) -> None:
+    import os
+
+    placement = choose(mode)  # type: ignore[arg-type]
+    allowed = os.sched_getaffinity(0)
+    assert {*placement.client, *placement.server} <= allowed
+    if placement.mode == "apart":
+        assert not set(placement.client) & set(placement.server)
+    if placement.mode == "same":
+        assert placement.client == placement.server
