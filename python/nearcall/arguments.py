@@ -13,7 +13,7 @@ from .binding import Binder
 from .codec import explain, msgpack
 from .errors import InvalidArgument
 from .plan import BUFFER_FORMS, CODED, NOTHING, PARTS, ArgumentsPlan, Parameter
-from .values import Crossing, problem_finder
+from .values import Crossing, ProblemFinder, problem_finder
 
 __all__ = ["Argument", "arguments_plan"]
 
@@ -46,6 +46,7 @@ def arguments_plan(method: str, arguments: Sequence[Argument], binder: Binder) -
     names = tuple(argument.name for argument in coded)
     annotation: Any = tuple[tuple(argument.crossing.annotation for argument in coded)]  # type: ignore[misc]
     parts = any(argument.crossing.form == PARTS for argument in coded)
+    finders = [(argument.name, problem_finder(argument.crossing)) for argument in arguments]
     encode: Callable[[Any], Any] = msgpack.encode_parts if parts else msgpack.encode
     return ArgumentsPlan(
         names=tuple(argument.name for argument in arguments),
@@ -55,7 +56,8 @@ def arguments_plan(method: str, arguments: Sequence[Argument], binder: Binder) -
         encode=encode,
         decode=msgpack.parts_decoder(annotation) if parts else msgpack.coded_decoder(annotation),
         accepts=tuple(argument.crossing.outer.accepts for argument in arguments),
-        check_at=_checker(method, arguments),
+        needs_check=tuple(find_problem is not None for _, find_problem in finders),
+        check_at=_checker(method, finders),
         bind=binder.bind,
         encode_named=msgpack.encode_parts,
         decode_named=_named_decoder(arguments),
@@ -74,9 +76,7 @@ def arguments_plan(method: str, arguments: Sequence[Argument], binder: Binder) -
     )
 
 
-def _checker(method: str, arguments: Sequence[Argument]) -> Callable[[int, Any], None]:
-    finders = [(argument.name, problem_finder(argument.crossing)) for argument in arguments]
-
+def _checker(method: str, finders: list[tuple[str, ProblemFinder | None]]) -> Callable[[int, Any], None]:
     def check_at(index: int, value: Any) -> None:
         name, find_problem = finders[index]
         if find_problem is not None and (problem := find_problem(value)):

@@ -65,7 +65,7 @@ class Binder:
             count = len(self._positional)
             plural = "argument" if count == 1 else "arguments"
             raise self._error(f"takes {count} positional {plural}, got {len(args)}; it is {self._signature}")
-        given = dict(zip(self._positional, args))
+        given = dict(zip(self._positional, args, strict=False))
         for name, value in kwargs.items():
             slot = self._slots.get(name)
             if slot is None:
@@ -101,7 +101,7 @@ def make_adapter(slots: Sequence[Slot]) -> Callable[[Callable[..., Any]], Callab
 
     def adapt(handler: Callable[..., Any]) -> Callable[..., Any]:
         def call(*values: Any) -> Any:
-            return handler(*values[:count], **dict(zip(keywords, values[count:])))
+            return handler(*values[:count], **dict(zip(keywords, values[count:], strict=True)))
 
         return call
 

@@ -102,6 +102,8 @@ def type_name(annotation: Any) -> str:
         return "Literal[" + ", ".join(repr(arg) for arg in args) + "]"
     if _is_ndarray(origin):
         return _array_name(args)
+    if not args and origin is not tuple:  # typing.Iterator without its item
+        return _plain_name(origin)
     inner = ", ".join(type_name(arg) for arg in args) or "()"
     return f"{_plain_name(origin)}[{inner}]"
 

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple, cast
 
 from msgspec import inspect as shapes
 
-from .codec.arrays import dtype_of_annotation
 from .hints import type_name
 
 __all__ = ["Mismatch", "SchemaBuilder", "find_mismatch", "show"]
@@ -69,8 +68,7 @@ class SchemaBuilder:
         if isinstance(shape, shapes.EnumType):
             return {"values": [member.value for member in shape.cls]}
         if isinstance(shape, shapes.CustomType):
-            scalar = dtype_of_annotation(shape.cls)
-            return {"array": scalar.__name__ if scalar is not None else None}
+            return {"array": None}  # msgspec's description of a type leaves an array's dtype out
         return {"ref": self._reference(shape)}
 
     def _reference(self, shape: Any) -> str:
@@ -177,7 +175,7 @@ class _Comparison:
         if kind == "tuple":
             if len(left) != len(right):
                 return Mismatch(path, show(sent), show(expected))
-            pairs = enumerate(zip(left, right))
+            pairs = enumerate(zip(left, right, strict=True))
             return next(filter(None, (self.compare(a, b, f"{path}[{i}]") for i, (a, b) in pairs)), None)
         if kind == "values":
             fits = all(any(type(a) is type(b) and a == b for b in right) for a in left)

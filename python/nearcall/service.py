@@ -221,4 +221,5 @@ def _namespace(cls: type) -> dict[str, Any]:
     declared = _declared.get(cls)
     # Of the class's own names only the types: a method called list must not hide the builtin.
     nested = {name: value for name, value in cls.__dict__.items() if isinstance(value, type)}
-    return {**(declared.namespace if declared is not None else {}), **nested, cls.__name__: cls}
+    generic = {parameter.__name__: parameter for parameter in getattr(cls, "__type_params__", ())}
+    return {**(declared.namespace if declared is not None else {}), **generic, **nested, cls.__name__: cls}

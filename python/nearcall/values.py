@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from msgspec import inspect as shapes
 
 from .codec import checks, explain, inspection, msgpack
+from .codec.arrays import dtype_name
 from .errors import RpcError
-from .hints import type_name
+from .hints import type_name, unwrap
 from .plan import BYTEARRAY, BYTES, CODED, MEMORYVIEW, NOTHING, PARTS, ValuePlan
 from .schema import SchemaBuilder
 
-__all__ = ["Crossing", "Roles", "buffer_decodes_as", "cross", "problem_finder", "value_plan"]
+__all__ = ["Crossing", "ProblemFinder", "Roles", "buffer_decodes_as", "cross", "problem_finder", "value_plan"]
 
 _BUFFER_SHAPES: dict[type, str] = {
     shapes.BytesType: BYTES,
@@ -22,6 +23,10 @@ _BUFFER_SHAPES: dict[type, str] = {
 }
 buffer_decodes_as: dict[str, type] = {BYTES: bytes, BYTEARRAY: bytearray, MEMORYVIEW: memoryview}
 """The Python type of each buffer form."""
+
+
+ProblemFinder: TypeAlias = "Callable[[Any], str | None]"
+"""The check of a value: ``must be int, got str``, or ``None`` if it fits."""
 
 
 class Crossing(NamedTuple):
@@ -51,9 +56,9 @@ def cross(annotation: Any, builder: SchemaBuilder) -> Crossing:
         NameError: the annotation refers to a name that does not exist (yet).
     """
     shape = inspection.inspect_type(annotation)
-    return Crossing(
-        annotation, _form(shape), type_name(annotation), builder.schema(shape), checks.outer_type(annotation)
-    )
+    is_array = isinstance(shape, shapes.CustomType)
+    schema = {"array": dtype_name(unwrap(annotation))} if is_array else builder.schema(shape)
+    return Crossing(annotation, _form(shape), type_name(annotation), schema, checks.outer_type(annotation))
 
 
 def value_plan(crossing: Crossing, roles: Roles) -> ValuePlan:
@@ -92,8 +97,8 @@ def _is_unbounded(shape: Any) -> bool:
     return shape.min_length is None and shape.max_length is None
 
 
-def problem_finder(crossing: Crossing) -> Callable[[Any], str | None] | None:
-    """The check of a value: ``must be int, got str``, or ``None`` if it fits. ``None`` instead if everything fits."""
+def problem_finder(crossing: Crossing) -> ProblemFinder | None:
+    """The check of values that cross; ``None`` if everything fits."""
     annotation, fits = crossing.annotation, crossing.outer.fits
     if crossing.form in buffer_decodes_as:
         return lambda value: checks.problem_with_buffer(value, annotation)

@@ -49,7 +49,7 @@ def carry_arguments(
     client: ArgumentsPlan, server: ArgumentsPlan, bound: tuple[Any, ...] | dict[str, Any], *, named: bool = False
 ) -> tuple[Any, ...]:
     """Encodes arguments as the client would and decodes them as the server would."""
-    values = bound if isinstance(bound, dict) else dict(zip(client.names, bound))
+    values = bound if isinstance(bound, dict) else dict(zip(client.names, bound, strict=True))
     for index, name in enumerate(client.names):
         if name in values and type(values[name]) not in client.accepts[index]:
             client.check_at(index, values[name])
@@ -64,7 +64,7 @@ def carry_arguments(
             raise server.decode_error(error) from error
     if not client.names:
         return ()
-    coded = tuple(value for value, form in zip(bound, client.forms) if form == CODED)
+    coded = tuple(value for value, form in zip(bound, client.forms, strict=True) if form == CODED)
     body, nested = b"", []
     if coded:
         try:
@@ -79,7 +79,7 @@ def carry_arguments(
     decoded = iter(coded)
     return tuple(
         next(decoded) if form == CODED else ARRIVES_AS[form](bytes(memoryview(value)))
-        for value, form in zip(bound, server.forms)
+        for value, form in zip(bound, server.forms, strict=True)
     )
 
 

@@ -84,7 +84,7 @@ def test_binding_agrees_with_python(name: str, args: tuple[int, ...], kwargs: di
         return
     bound = arguments.bind(args, kwargs)
     if isinstance(bound, tuple):
-        bound = dict(zip(arguments.names, bound))
+        bound = dict(zip(arguments.names, bound, strict=True))
         assert len(bound) == len(arguments.names)
     assert bound == expected
 

@@ -39,7 +39,7 @@ def test_an_error_arrives_as_it_was_raised(code: StatusCode) -> None:
 @pytest.mark.parametrize("code", CODES)
 def test_errors_can_be_pickled_and_copied(code: StatusCode) -> None:
     error = error_class(code)("text", details=[1])
-    error.note = "kept"  # type: ignore[attr-defined]
+    error.note = "kept"
     for twin in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
         assert type(twin) is type(error)
         assert (twin.message, twin.details, twin.note, twin.args) == ("text", [1], "kept", ("text",))

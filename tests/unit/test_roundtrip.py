@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import decimal
 import enum
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Generic, Literal, NamedTuple, NewType, Optional, TypedDict, TypeVar
+from typing import Annotated, Any, Generic, Literal, NamedTuple, NewType, TypedDict, TypeVar
 
 import msgspec
 import pytest
@@ -83,6 +84,8 @@ class Pair(NamedTuple):
 
 @dataclass
 class Blob:
+    __hash__ = None
+
     view: memoryview
     array: bytearray
     data: bytes = b""
@@ -120,7 +123,7 @@ TYPES: list[tuple[Any, st.SearchStrategy[Any]]] = [
     (bytes, data),
     (bytearray, data.map(bytearray)),
     (memoryview, data.map(memoryview)),
-    (Optional[bytes], st.none() | data),
+    (bytes | None, st.none() | data),
     (Annotated[bytes, msgspec.Meta(max_length=40)], data),
     (Annotated[int, msgspec.Meta(ge=0)], st.integers(0, 2**64 - 1)),
     (UserId, ints),
@@ -170,10 +173,10 @@ def make_service(annotation: Any) -> ServicePlan:
     """A service with one method of each mode that takes and gives values of the type."""
 
     class Echo:
-        def unary(self, value, other=7):  # type: ignore[no-untyped-def]
+        def unary(self, value, other=7):
             return value
 
-        def stream(self, values):  # type: ignore[no-untyped-def]
+        def stream(self, values):
             yield from values
 
     Echo.unary.__annotations__ = {"value": annotation, "other": int, "return": annotation}
@@ -247,7 +250,7 @@ WRONG: list[tuple[Any, Any, str]] = [
     (None, 0, "must be None, got int"),
     (bytes, "x", "must be bytes, got str"),
     (memoryview, None, "must be memoryview, got None"),
-    (Optional[bytes], "x", "must be bytes | None, got str"),
+    (bytes | None, "x", "must be bytes | None, got str"),
     (int | str | None, 1.5, "must be int | str | None, got float"),
     (list[int], (1,), "must be list[int], got tuple"),
     (tuple[int, ...], [1], "must be tuple[int, ...], got list"),
@@ -335,7 +338,7 @@ def test_a_value_that_holds_itself_is_refused() -> None:
 def test_damaged_arguments_are_refused_in_one_line(body: bytes) -> None:
     arguments = plan_of(Deep).methods[0].arguments
     for decode in (lambda: arguments.decode(body), lambda: arguments.decode_named(body, [])):
-        with pytest.raises(Exception) as caught:
+        with pytest.raises((msgspec.DecodeError, UnicodeDecodeError)) as caught:
             decode()
         message = arguments.decode_error(caught.value).message
         assert message.startswith("Deep.take(): ")
@@ -346,10 +349,11 @@ def test_damaged_arguments_are_refused_in_one_line(body: bytes) -> None:
 @settings(max_examples=100)
 def test_any_bytes_are_decoded_or_refused(body: bytes) -> None:
     arguments = plan_of(Deep).methods[0].arguments
-    try:
-        arguments.decode(body)
-    except Exception as error:
-        assert isinstance(arguments.decode_error(error), InvalidArgument)
+    with contextlib.suppress(InvalidArgument):
+        try:
+            arguments.decode(body)
+        except Exception as error:
+            raise arguments.decode_error(error) from error
 
 
 @service
@@ -403,4 +407,4 @@ def test_mistakes_in_a_stream_are_named() -> None:
     with pytest.raises(
         InvalidArgument, match=r"Modes.total\(\): an item of 'xs' must be Point at .x: expected int, got str"
     ):
-        modes.total([Point("x")])  # type: ignore[arg-type]
+        modes.total([Point("x")])

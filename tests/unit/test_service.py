@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import functools
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, NewType, Optional, Protocol, TypeVar
@@ -65,7 +66,7 @@ class Calculator:
     def log(self, line: str) -> None: ...
 
     @idempotent
-    @functools.lru_cache
+    @functools.lru_cache  # noqa: B019
     def cached(self, n: int) -> int:
         return n
 
@@ -200,52 +201,52 @@ def refused(message: str) -> Callable[[Callable[..., Any]], None]:
 
 def test_what_cannot_be_served_is_refused_at_definition() -> None:
     @refused("Bad.m(): parameter 'a' has no type annotation; write one (Any takes every value)")
-    def m1(self, a) -> None: ...  # type: ignore[no-untyped-def]
+    def m1(self, a) -> None: ...
 
     @refused("Bad.m(): has no return annotation; write '-> None' if it returns nothing")
-    def m2(self, a: int): ...  # type: ignore[no-untyped-def]
+    def m2(self, a: int): ...
 
     @refused("Bad.m(): parameter '*args' cannot be served; list the parameters one by one")
-    def m3(self, *args: int) -> None: ...  # type: ignore[no-untyped-def]
+    def m3(self, *args: int) -> None: ...
 
     @refused("Bad.m(): parameter '**kwargs' cannot be served; list the parameters one by one")
-    def m4(self, **kwargs: int) -> None: ...  # type: ignore[no-untyped-def]
+    def m4(self, **kwargs: int) -> None: ...
 
     @refused(
         "Bad.m(): parameter 'a: list[Unknown]' cannot be sent: Unknown cannot be encoded; "
         "make it a dataclass, a msgspec.Struct, a TypedDict or a NamedTuple"
     )
-    def m5(self, a: list[Unknown]) -> None: ...  # type: ignore[no-untyped-def]
+    def m5(self, a: list[Unknown]) -> None: ...
 
     @refused(
         "Bad.m(): the result 'dict[str, Unknown]' cannot be sent: Unknown cannot be encoded; "
         "make it a dataclass, a msgspec.Struct, a TypedDict or a NamedTuple"
     )
-    def m6(self) -> dict[str, Unknown]: ...  # type: ignore[no-untyped-def]
+    def m6(self) -> dict[str, Unknown]: ...
 
     @refused("Bad.m(): parameters 'a' and 'b' are both streams, and a method can have one; make one a list")
-    def m7(self, a: Iterator[int], b: Iterable[str]) -> None: ...  # type: ignore[no-untyped-def]
+    def m7(self, a: Iterator[int], b: Iterable[str]) -> None: ...
 
     @refused("Bad.m(): a one-way method returns nothing, not 'int'; annotate '-> None' or drop @nearcall.oneway")
     @oneway
-    def m8(self) -> int: ...  # type: ignore[no-untyped-def]
+    def m8(self) -> int: ...
 
     @refused("Bad.m(): a one-way method cannot take a stream; drop @nearcall.oneway")
     @oneway
-    def m9(self, xs: Iterator[int]) -> None: ...  # type: ignore[no-untyped-def]
+    def m9(self, xs: Iterator[int]) -> None: ...
 
     @refused("Bad.m(): yields, so its result must be annotated '-> Iterator[int]', not '-> int'")
-    def m10(self) -> int:  # type: ignore[no-untyped-def,misc]
+    def m10(self) -> int:
         yield 1
 
     @refused("Bad.m(): the method is asynchronous, so its stream must be 'xs: AsyncIterator[int]'")
-    async def m11(self, xs: Iterator[int]) -> int: ...  # type: ignore[no-untyped-def]
+    async def m11(self, xs: Iterator[int]) -> int: ...
 
     @refused("Bad.m(): the method is synchronous, so its stream must be 'xs: Iterator[int]'")
-    def m12(self, xs: AsyncIterator[int]) -> int: ...  # type: ignore[no-untyped-def]
+    def m12(self, xs: AsyncIterator[int]) -> int: ...
 
     @refused("Bad.m(): the stream 'xs' cannot have a default; remove it")
-    def m13(self, xs: Iterator[int] = iter(())) -> int: ...  # type: ignore[no-untyped-def]  # noqa: B008
+    def m13(self, xs: Iterator[int] = iter(())) -> int: ...  # noqa: B008
 
     @refused("Bad.m(): has no self parameter; make it a method, or begin its name with an underscore")
     def m14() -> int: ...
@@ -254,12 +255,12 @@ def test_what_cannot_be_served_is_refused_at_definition() -> None:
         "Bad.m(): parameter 'a: list[Iterator[int]]' cannot be sent: Iterator cannot be inside another type: "
         "a stream is a whole parameter or the whole result"
     )
-    def m15(self, a: list[Iterator[int]]) -> None: ...  # type: ignore[no-untyped-def]
+    def m15(self, a: list[Iterator[int]]) -> None: ...
 
     @refused(
         "Bad.m(): parameter 'a: object' cannot be sent: object cannot be encoded; write Any for a value of any type"
     )
-    def m16(self, a: object) -> None: ...  # type: ignore[no-untyped-def]
+    def m16(self, a: object) -> None: ...
 
     for annotation in (complex, Callback, collections.deque[int], int | Unknown, bytes | str):
         function = eval("lambda self, a: None")
@@ -269,16 +270,16 @@ def test_what_cannot_be_served_is_refused_at_definition() -> None:
 
 
 def test_what_is_not_a_service_is_told_so() -> None:
-    with pytest.raises(TypeError, match="Unknown is not a service: decorate the class with @nearcall.service"):
+    with pytest.raises(TypeError, match=r"Unknown is not a service: decorate the class with @nearcall\.service"):
         plan_of(Unknown)
     with pytest.raises(TypeError, match="Unknown has no public methods to serve"):
         service(Unknown)
     with pytest.raises(TypeError, match="decorates a class, not 3"):
-        service(3)  # type: ignore[call-overload]
+        service(3)
     with pytest.raises(ValueError, match="'a b' is not a service name"):
         service(name="a b")
     with pytest.raises(TypeError, match="errors: 3 is not an exception class"):
-        service(errors=[3])  # type: ignore[list-item]
+        service(errors=[3])
 
 
 def test_options() -> None:
@@ -319,10 +320,10 @@ class PlainStore(Store[int]):
     def get(self, key: str, default: int = 8, *, extra: int = 0) -> int:
         return default
 
-    async def items(self, start):  # type: ignore[no-untyped-def,override]
+    async def items(self, start):
         yield start
 
-    def blob(self, data: memoryview) -> bytes:  # type: ignore[override]
+    def blob(self, data: memoryview) -> bytes:
         return bytes(data)
 
     def helper(self) -> object: ...
@@ -353,32 +354,32 @@ def test_an_implementation_is_served_as_its_interface() -> None:
 
 def test_an_implementation_that_differs_is_refused() -> None:
     class Wider(Store[int]):
-        def get(self, key: str | None, default: float = 7) -> int: ...  # type: ignore[override]
+        def get(self, key: str | None, default: float = 7) -> int: ...
 
     assert plan_of(Wider).methods[0].signature.startswith("get(key: str | None, default: float")
 
     class WrongType(Store[int]):
-        def get(self, key: int, default: int = 7) -> int: ...  # type: ignore[override]
+        def get(self, key: int, default: int = 7) -> int: ...
 
     class WrongResult(Store[int]):
-        def get(self, key: str, default: int = 7) -> str: ...  # type: ignore[override]
+        def get(self, key: str, default: int = 7) -> str: ...
 
     class WrongNames(Store[int]):
         def get(self, name: str = "", default: int = 7) -> int: ...
 
     class WrongKind(Store[int]):
-        def get(self, key: str, default: int = 7) -> Iterator[int]: ...  # type: ignore[override]
+        def get(self, key: str, default: int = 7) -> Iterator[int]: ...
 
     class NoMethod(Store[int]):
-        get = 3  # type: ignore[assignment]
+        get = 3
 
     for cls, message in {
         WrongType: "WrongType.get() differs from its interface: "
         "the interface's Store.get(key: str) but WrongType's has key: int",
         WrongResult: "WrongResult.get() differs from its interface: "
         "the interface's Store.get returns int but WrongResult's returns str",
-        WrongNames: "WrongNames.get(): its parameters (name, default) differ from the interface Store.get(key, default); "
-        "give it the same ones in the same order",
+        WrongNames: "WrongNames.get(): its parameters (name, default) differ from the interface "
+        "Store.get(key, default); give it the same ones in the same order",
         WrongKind: "WrongKind.get() differs from its interface: "
         "the interface's Store.get is unary but WrongKind's is a server stream",
         NoMethod: "NoMethod.get is not a method, but Store.get is",
@@ -412,6 +413,44 @@ def test_generic_classes_and_local_names_work() -> None:
     open_.arguments.check_at(0, Box("deeper mistakes are the server's to find"))
     with pytest.raises(InvalidArgument, match=r"must be Box\[int\], got int"):
         open_.arguments.check_at(0, 3)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="type aliases and type parameters came with Python 3.12")
+@pytest.mark.parametrize("future", ["", "from __future__ import annotations"])
+def test_type_statements_and_type_parameters_work(future: str) -> None:
+    source = """
+from collections.abc import Iterator
+from nearcall.service import service
+type Ints = Iterator[int]
+type Pair[T] = tuple[T, T]
+type Name = str
+@service
+class Store[K]:
+    def get(self, key: K, name: Name, pair: Pair[int]) -> Name | None: ...
+    def all(self, since: int) -> Ints: ...
+"""
+    scope: dict[str, Any] = {"__name__": __name__}
+    exec(f"{future}\n{source}", scope)
+    get, every = plan_of(scope["Store"]).methods
+    assert get.signature == "get(key: K, name: Name, pair: Pair[int]) -> Name | None"
+    assert every.kind == "server_stream"
+    assert get.arguments.decode(get.arguments.encode((1.5, "x", (1, 2)))[0], []) == (1.5, "x", (1, 2))
+    with pytest.raises(InvalidArgument, match=r"argument 'pair' must be Pair\[int\], got int"):
+        get.arguments.check_at(2, 3)
+    get.arguments.check_at(0, object())
+    assert get.arguments.needs_check == (False, True, True)
+
+
+def test_annotations_need_not_be_strings() -> None:
+    scope: dict[str, Any] = {"__name__": __name__, "service": service}
+    source = """
+class Later: ...
+@service
+class Plain:
+    def m(self, a: int, b: "list[Later]" = []) -> "Plain | None": ...
+"""
+    with pytest.raises(TypeError, match=r"parameter 'b: list.Later.' cannot be sent: Later cannot be encoded"):
+        exec(source, scope)
 
 
 def test_results_are_checked_like_arguments() -> None:

@@ -92,7 +92,7 @@ def _convert(
         if stream is not None:
             order.insert(stream.position, stream.name)
         names: Iterable[str | None] = [*order, *([None] * len(arguments))]
-        given = list(zip(names, arguments))
+        given = list(zip(names, arguments, strict=False))
     else:
         given = [(name, value) for name, value in arguments.items()]
         if stream is not None and stream.name not in arguments:
@@ -111,7 +111,7 @@ def _convert(
     positional_only = [parameter.name for parameter in method.parameters if not parameter.by_name]
     if stream is not None and not stream.by_name:
         positional_only.insert(stream.position, stream.name)
-    by_name = {cast(str, name): value for (name, _), value in zip(given, values)}
+    by_name = {cast(str, name): value for (name, _), value in zip(given, values, strict=True)}
     leading = [by_name.pop(name) for name in positional_only if name in by_name]
     return leading, by_name
 

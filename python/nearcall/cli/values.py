@@ -50,7 +50,7 @@ def from_json(value: Any, schema: Any, types: Mapping[str, Any]) -> Any:
         return [from_json(item, inner, types) for item in value]
     if kind == "tuple" and is_list(value):
         items = value
-        return [from_json(item, part, types) for item, part in zip(items, inner)] + items[len(inner) :]
+        return [from_json(item, part, types) for item, part in zip(items, inner, strict=False)] + items[len(inner) :]
     if kind == "dict" and is_dict(value):
         pairs = value.items()
         return {_to_key(key, inner[0]): from_json(item, inner[1], types) for key, item in pairs}
@@ -109,7 +109,9 @@ def _to_fields(value: Any, described: Mapping[str, Any], types: Mapping[str, Any
         return {name: from_json(item, known.get(name, "any"), types) for name, item in given.items()}
     if is_list(value) and described.get("layout") == "array":
         items = value
-        return [from_json(item, field["type"], types) for item, field in zip(items, fields)] + items[len(fields) :]
+        return [from_json(item, field["type"], types) for item, field in zip(items, fields, strict=False)] + items[
+            len(fields) :
+        ]
     return value
 
 

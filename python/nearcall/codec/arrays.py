@@ -14,11 +14,18 @@ import msgspec
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["array_header", "dtype_of_annotation", "is_array_type", "read_array", "wrong_dtype"]
+__all__ = ["array_header", "dtype_name", "dtype_of_annotation", "is_array_type", "read_array", "wrong_dtype"]
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(tuple[Any, tuple[int, ...], str, int]).decode
 
+# numpy's scalar classes that stand for several dtypes, and those whose size or unit is not in the name.
+_ABSTRACT = frozenset(
+    {
+        *("generic", "number", "integer", "signedinteger", "unsignedinteger", "inexact", "floating"),
+        *("complexfloating", "flexible", "character", "bytes_", "str_", "void", "datetime64", "timedelta64"),
+    }
+)
 _MAX_DIMENSIONS = 64
 _CACHED_DTYPES = 256
 _dtype_codes: dict[Any, tuple[Any, bool]] = {}
@@ -35,8 +42,18 @@ def dtype_of_annotation(annotation: Any) -> Any:
     """The scalar class of ``NDArray[float64]``; ``None`` if any dtype will do."""
     args = get_args(annotation)
     dtype = args[-1] if get_origin(annotation) is not None and args else None
-    scalar = get_args(dtype)
-    return scalar[0] if scalar and isinstance(scalar[0], type) else None
+    scalars = get_args(dtype)
+    if not scalars or scalars[0] is Any:
+        return None
+    scalar = get_origin(scalars[0]) or scalars[0]  # floating[Any] is floating
+    return scalar if isinstance(scalar, type) else None
+
+
+def dtype_name(annotation: Any) -> str | None:
+    """``"float64"`` for ``NDArray[float64]``; ``None`` if the annotation leaves open which dtype it is."""
+    scalar = dtype_of_annotation(annotation)
+    name = getattr(scalar, "__name__", None)
+    return None if name in _ABSTRACT else name
 
 
 def wrong_dtype(array: Any, scalar: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import Any, cast
 
@@ -56,9 +57,8 @@ def walk(shape: shapes.Type) -> Iterator[shapes.Type]:
             yield node
         # Types and their fields are Structs that hold each other directly or in tuples.
         if isinstance(node, (shapes.Type, shapes.Field)):
-            for name in node.__struct_fields__:
-                if name not in ("default", "default_factory", "cls", "values"):
-                    waiting.append(getattr(node, name))
+            names = set(node.__struct_fields__) - {"default", "default_factory", "cls", "values"}
+            waiting.extend(getattr(node, name) for name in names)
         elif isinstance(node, tuple):
             waiting.extend(cast(Any, node))
 
@@ -73,11 +73,13 @@ def _one_line(problem: Exception) -> str:
 
 def _advice(cls: Any) -> str:
     name = type_name(cls)
-    module = getattr(cls, "__module__", "")
-    if module == "collections.abc" and name.startswith(("Iter", "Async", "Gener")):
+    module: str = getattr(cls, "__module__", "")
+    if module in ("collections.abc", "typing") and name.startswith(("Iter", "Async", "Gener")):
         return f"{name} cannot be inside another type: a stream is a whole parameter or the whole result"
     if cls is object:
         return "object cannot be encoded; write Any for a value of any type"
-    if module == "numpy" or module.startswith("numpy."):
+    if module.partition(".")[0] == "numpy":
         return f"numpy's {name} cannot be an annotation; write int, float, bool or str (its values may still be passed)"
+    if module.partition(".")[0] in sys.stdlib_module_names and module != "__main__":
+        return f"{name} cannot be encoded; use a type that msgspec supports, such as list, dict or a dataclass"
     return f"{name} cannot be encoded; make it a dataclass, a msgspec.Struct, a TypedDict or a NamedTuple"

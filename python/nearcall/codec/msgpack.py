@@ -9,6 +9,7 @@ from __future__ import annotations
 import collections.abc
 import datetime
 import decimal
+import functools
 import numbers
 import sys
 import threading
@@ -18,7 +19,7 @@ from typing import Any, cast
 import msgspec
 
 from ..hints import describe_value
-from .arrays import array_header, dtype_of_annotation, is_array_type, read_array, wrong_dtype
+from .arrays import array_header, dtype_of_annotation, read_array, wrong_dtype
 
 __all__ = ["ARRAY", "BUFFER", "coded_decoder", "encode", "encode_parts", "encode_with_arrays", "parts_decoder"]
 
@@ -145,14 +146,18 @@ def _read_extension(code: int, data: memoryview) -> Any:
     return msgspec.msgpack.Ext(code, bytes(data))
 
 
+@functools.lru_cache(maxsize=256)
+def _wanted_array(annotation: Any) -> tuple[Any, Any]:
+    """The class that an array's annotation asks for, and the scalar class of its elements or ``None``."""
+    return getattr(annotation, "__origin__", annotation), dtype_of_annotation(annotation)
+
+
 def _read_custom(annotation: Any, value: Any) -> Any:
-    cls: Any = getattr(annotation, "__origin__", annotation)
-    if not isinstance(value, cls):
-        return value  # msgspec then says what it expected
-    scalar = dtype_of_annotation(annotation)
-    if is_array_type(cls) and wrong_dtype(value, scalar):
+    # Arrays are the only type beyond msgspec's own that inspect_type() lets pass.
+    cls, scalar = _wanted_array(annotation)
+    if scalar is not None and isinstance(value, cls) and wrong_dtype(value, scalar):
         raise ValueError(f"expected an array of {scalar.__name__}, got one of {value.dtype}")
-    return value
+    return value  # if it is no array at all, msgspec then says what it expected
 
 
 def coded_decoder(annotation: Any) -> Callable[[Any], Any]:
