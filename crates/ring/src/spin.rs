@@ -83,37 +83,39 @@ impl SpinBudget {
     }
 }
 
-/// How a spin ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SpinOutcome {
-    /// What was waited for is there.
-    Ready,
-    /// The budget is used up, or spinning has become pointless.
-    GaveUp,
-}
-
 /// Calls `ready` until it says yes, for at most `budget_ns`; every few rounds asks `worth_while` whether to go on.
+///
+/// Returns how long it took, nanoseconds, or `None` if the budget is used up or spinning has become pointless. The first
+/// rounds, in which the usual reply comes, do not even read the clock; they count as no time.
 #[inline]
-pub fn spin(budget_ns: u64, mut ready: impl FnMut() -> bool, mut worth_while: impl FnMut() -> bool) -> SpinOutcome {
+pub fn spin(budget_ns: u64, mut ready: impl FnMut() -> bool, mut worth_while: impl FnMut() -> bool) -> Option<u64> {
     if ready() {
-        return SpinOutcome::Ready;
+        return Some(0);
     }
     if budget_ns == 0 || !worth_while() {
-        return SpinOutcome::GaveUp;
+        return None;
+    }
+    for _ in 0..CLOCKLESS_ROUNDS {
+        std::hint::spin_loop();
+        if ready() {
+            return Some(0);
+        }
     }
     let begun = cpu::monotonic_ns();
     loop {
         for _ in 0..ROUNDS {
             std::hint::spin_loop();
             if ready() {
-                return SpinOutcome::Ready;
+                return Some(cpu::monotonic_ns() - begun);
             }
         }
         if cpu::monotonic_ns() - begun > budget_ns || !worth_while() {
-            return SpinOutcome::GaveUp;
+            return None;
         }
     }
 }
 
+/// Looks before the clock is read for the first time: one to two microseconds.
+const CLOCKLESS_ROUNDS: u32 = 100;
 /// Looks between two readings of the clock.
-const ROUNDS: u32 = 16;
+const ROUNDS: u32 = 32;
