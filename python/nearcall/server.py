@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import itertools
 import logging
+import os
 import threading
 import weakref
 from types import TracebackType
@@ -211,6 +212,8 @@ def _tell(serious: bool, text: str) -> None:
 
 
 _running: weakref.WeakSet[Server] = weakref.WeakSet()
+# A forked child has no worker threads: stopping there would wait for them for ever, and take the parent's sockets away.
+os.register_at_fork(after_in_child=_running.clear)
 
 
 @atexit.register
