@@ -68,9 +68,9 @@ def main() -> None:
         except nearcall.Unknown as error:
             print("Unknown:", error)
         wrong = cast(Any, bank)  # what a type checker would not let pass
-        for call in (lambda: wrong.withdraw("ada", "ten"), lambda: wrong.withdraw("ada")):
+        for arguments in (("ada", "ten"), ("ada",)):
             try:
-                call()
+                wrong.withdraw(*arguments)
             except nearcall.InvalidArgument as error:
                 print("InvalidArgument:", error)
         begun = time.monotonic()

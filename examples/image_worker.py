@@ -43,7 +43,7 @@ class Images:
         return Picture(picture.name, 255 - picture.pixels)
 
     def grey(self, pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
-        return pixels.mean(axis=2, dtype=np.float32) / np.float32(255)
+        return np.asarray(pixels.mean(axis=2) / 255, np.float32)
 
 
 def main() -> None:

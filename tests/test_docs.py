@@ -3,7 +3,7 @@
 A page's Python blocks are joined under each second-level heading into one program, which runs in a process of its own.
 The word after ``python`` on the fence changes that:
 
-- ``name.py``: the block is a file of that name (one of its own in all pages), which the section's other blocks may import;
+- ``name.py``: the block is a file of that name, unique in all pages, which the section's other blocks may import;
 - ``name.py serve``: so is this one, and it runs in the background until the section's other blocks are done;
 - ``no-run``: the block is only type-checked;
 - ``wrong``: the block shows a mistake, and is neither run nor checked.
@@ -45,7 +45,7 @@ class Program(NamedTuple):
     page: str
     line: int
     files: dict[str, str]
-    """By name; the blocks without one make a file named after the program. Lines have the numbers they have in the page."""
+    """By name; the blocks without one make a file named after the program. Lines are numbered as in the page."""
     served: list[str]
     run: bool
 
@@ -156,8 +156,8 @@ def test_the_python_of_a_page_runs(program: Program, tmp_path: Path) -> None:
 def printed(source: Path) -> str:
     """What an example's docstring says that it prints."""
     text = ast.get_docstring(ast.parse(source.read_text(encoding="utf-8")))
-    assert text and "It prints::\n\n" in text, f"{source} does not say what it prints"
-    return "".join(line.removeprefix("    ") + "\n" for line in text.partition("It prints::\n\n")[2].splitlines())
+    assert "It prints::\n\n" in (text or ""), f"{source} does not say what it prints"
+    return "".join(line.removeprefix("    ") + "\n" for line in str(text).partition("It prints::\n\n")[2].splitlines())
 
 
 def serve_and_run() -> Iterator[tuple[Path, list[str], Path]]:
