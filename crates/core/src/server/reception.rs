@@ -267,7 +267,9 @@ impl Reception {
                     return (Some(begun.map_or(0, |begun| cpu::monotonic_ns() - begun)), None);
                 }
                 // The client may need this very CPU.
-                std::thread::yield_now();
+                if !self.budget.share_cpu() {
+                    return (None, None);
+                }
             } else if rounds.is_multiple_of(ROUNDS_PER_POLL) && self.poll_events(server, Some(Duration::ZERO)) {
                 return (Some(begun.map_or(0, |begun| cpu::monotonic_ns() - begun)), None);
             }
