@@ -68,14 +68,16 @@ impl<'a> Outgoing<'a> {
         let mut head = FrameHead::new(self.kind, call);
         head.flags = self.flags;
         head.method = self.method;
-        head.deadline_us = self.deadline_us;
-        head.metadata.clone_from(&self.metadata);
+        if self.deadline_us.is_some() || self.metadata.is_some() {
+            head.extras_mut().deadline_us = self.deadline_us;
+            head.extras_mut().metadata.clone_from(&self.metadata);
+        }
         let mut pieces = Vec::new();
         match self.body {
             Body::Whole(bytes) => pieces.push(bytes),
             Body::Parts(body, buffers) => {
                 let lengths: Vec<usize> = buffers.iter().map(|buffer| buffer.len()).collect();
-                head.parts = Some(PartsTable::of(&lengths));
+                head.extras_mut().parts = Some(PartsTable::of(&lengths));
                 pieces.reserve(buffers.len() + 1);
                 pieces.push(body);
                 pieces.extend_from_slice(buffers);

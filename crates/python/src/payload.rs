@@ -142,7 +142,7 @@ fn explain(py: Python<'_>, explainer: &Py<PyAny>, error: PyErr) -> PyErr {
 }
 
 /// The whole payload as the buffer type that a form names.
-fn buffer(py: Python<'_>, form: Form, payload: Payload) -> PyResult<Py<PyAny>> {
+pub(crate) fn buffer(py: Python<'_>, form: Form, payload: Payload) -> PyResult<Py<PyAny>> {
     let len = payload.len();
     Ok(match form {
         Form::Bytearray => bytearray(py, &payload, 0, len)?.into_any().unbind(),
@@ -183,7 +183,7 @@ fn divide(py: Python<'_>, event: Event) -> PyResult<(Bound<'_, PyBytes>, Bound<'
 
 /// Length of the body, and where each buffer lies.
 fn ranges(py: Python<'_>, event: &Event) -> PyResult<(usize, Vec<(usize, usize)>)> {
-    match &event.head.parts {
+    match event.head.extras().and_then(|extras| extras.parts.as_ref()) {
         None => Ok((event.payload.len(), Vec::new())),
         Some(table) => table.ranges(event.payload.len()).map_err(|malformed| raise(py, &Failure::from(malformed))),
     }
@@ -266,6 +266,15 @@ impl Arguments {
             Encoded::parts(&encoded, buffers)
         } else {
             Ok(Encoded { body: Some(Held::Bytes(encoded.cast_into()?)), buffers: Some(buffers), named: false })
+        }
+    }
+
+    /// The only argument, if it is a buffer: the payload itself.
+    #[inline]
+    pub(crate) fn single_buffer(&self) -> Option<Form> {
+        match self.forms[..] {
+            [form] if form.is_buffer() => Some(form),
+            _ => None,
         }
     }
 

@@ -4,7 +4,7 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use nearcall_core::server::{ItemOutcome, NextItem, Notice, Request, Server as Core, ServerCall, Worker};
+use nearcall_core::server::{ItemOutcome, Next, NextItem, Notice, Request, Server as Core, ServerCall, Worker};
 use nearcall_core::{Body, Event, Failure, Kind, LinkError, Outgoing, Url};
 use parking_lot::Mutex;
 use pyo3::exceptions::PyOSError;
@@ -16,6 +16,7 @@ use crate::client::around_wait;
 use crate::errors::{describe, invalid, raise};
 use crate::loop_server::LoopRequest;
 use crate::options::options;
+use crate::payload::buffer;
 use crate::plan::Method;
 
 /// A method and what runs it.
@@ -89,7 +90,15 @@ impl Server {
                 self.handle(py, request);
                 worker.finish();
             }
-            let goes_on = py.detach(|| worker.wait(&spawn));
+            let goes_on = match py.detach(|| worker.wait(&spawn)) {
+                Next::Request(request) => {
+                    self.handle(py, request);
+                    worker.finish();
+                    continue;
+                }
+                Next::Look => true,
+                Next::End => false,
+            };
             if let Some(error) = failed.lock().take() {
                 // Without a spare thread one slow handler holds up the rest; the operator should know why.
                 log.call1((true, format!("cannot start another worker thread: {error}")))?;
@@ -188,8 +197,15 @@ impl Server {
         request: &mut Request,
     ) -> PyResult<Bound<'py, PyAny>> {
         let method = served.method.get();
-        let arguments = decode_arguments(py, method, request)?;
         let handler = served.handler.bind(py);
+        if let Some(form) = method.arguments.single_buffer()
+            && !request.is_named()
+            && !method.kind.client_streams()
+        {
+            // No tuple for one argument: worth it for the smallest and most frequent calls.
+            return handler.call1((buffer(py, form, request.take_event().payload)?,));
+        }
+        let arguments = decode_arguments(py, method, request)?;
         if !method.kind.client_streams() {
             return handler.call1(arguments);
         }

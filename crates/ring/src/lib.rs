@@ -31,4 +31,4 @@ pub use segment::{MappedLane, Role, Segment};
 #[cfg(not(loom))]
 pub use side::Side;
 #[cfg(not(loom))]
-pub use spin::{SpinBudget, SpinOutcome, SpinPolicy, spin};
+pub use spin::{SpinBudget, SpinPolicy, spin};

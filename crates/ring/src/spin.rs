@@ -21,6 +21,8 @@ pub enum SpinPolicy {
 
 /// Never spin longer than this, whatever wake-ups seem to cost.
 const LONGEST_NS: u64 = 100_000;
+/// A peer on this CPU answers and gives it back within this; other work keeps it for a time slice.
+const CROWDED_NS: u64 = 50_000;
 /// What a wake-up is taken to cost until one was measured.
 const FIRST_GUESS_NS: u64 = 50_000;
 /// Waits that are skipped (parked at once) before spinning is tried again, at the most.
@@ -35,13 +37,16 @@ pub struct SpinBudget {
     misses: u32,
     /// Waits still to be parked at once.
     pause: u32,
+    /// The same, because this CPU has other work to do; and how many it was the last time.
+    crowded: u32,
+    last_crowded: u32,
 }
 
 impl SpinBudget {
     /// A budget that has learned nothing yet.
     #[must_use]
     pub fn new(policy: SpinPolicy) -> Self {
-        Self { policy, wake_cost_ns: FIRST_GUESS_NS, misses: 0, pause: 0 }
+        Self { policy, wake_cost_ns: FIRST_GUESS_NS, misses: 0, pause: 0, crowded: 0, last_crowded: 0 }
     }
 
     /// Nanoseconds the wait that begins now may spin.
@@ -49,6 +54,10 @@ impl SpinBudget {
     pub fn next(&mut self) -> u64 {
         match self.policy {
             SpinPolicy::Fixed(time) => u64::try_from(time.as_nanos()).unwrap_or(u64::MAX),
+            SpinPolicy::Auto if self.crowded > 0 => {
+                self.crowded -= 1;
+                0
+            }
             SpinPolicy::Auto if self.pause > 0 => {
                 self.pause -= 1;
                 0
@@ -76,6 +85,25 @@ impl SpinBudget {
         }
     }
 
+    /// Gives the CPU to whoever else wants it, in the middle of a spin. `false` if that took so long that something other
+    /// than the peer must have run: then spinning here makes everything slower, and the next waits are not to spin.
+    #[must_use]
+    pub fn share_cpu(&mut self) -> bool {
+        let begun = cpu::monotonic_ns();
+        std::thread::yield_now();
+        if cpu::monotonic_ns() - begun < CROWDED_NS {
+            return true;
+        }
+        self.last_crowded = (self.last_crowded * 2).clamp(4 * LONGEST_PAUSE, 32 * LONGEST_PAUSE);
+        self.crowded = self.last_crowded;
+        false
+    }
+
+    /// A spin with [`SpinBudget::share_cpu`] has ended well.
+    pub fn uncrowded(&mut self) {
+        self.last_crowded /= 2;
+    }
+
     /// A wake-up was measured.
     pub fn learn_wake_cost(&mut self, cost_ns: u64) {
         // An eighth of the new sample: one slow wake-up must not double the budget.
@@ -83,37 +111,39 @@ impl SpinBudget {
     }
 }
 
-/// How a spin ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SpinOutcome {
-    /// What was waited for is there.
-    Ready,
-    /// The budget is used up, or spinning has become pointless.
-    GaveUp,
-}
-
 /// Calls `ready` until it says yes, for at most `budget_ns`; every few rounds asks `worth_while` whether to go on.
+///
+/// Returns how long it took, nanoseconds, or `None` if the budget is used up or spinning has become pointless. The first
+/// rounds, in which the usual reply comes, do not even read the clock; they count as no time.
 #[inline]
-pub fn spin(budget_ns: u64, mut ready: impl FnMut() -> bool, mut worth_while: impl FnMut() -> bool) -> SpinOutcome {
+pub fn spin(budget_ns: u64, mut ready: impl FnMut() -> bool, mut worth_while: impl FnMut() -> bool) -> Option<u64> {
     if ready() {
-        return SpinOutcome::Ready;
+        return Some(0);
     }
     if budget_ns == 0 || !worth_while() {
-        return SpinOutcome::GaveUp;
+        return None;
+    }
+    for _ in 0..CLOCKLESS_ROUNDS {
+        std::hint::spin_loop();
+        if ready() {
+            return Some(0);
+        }
     }
     let begun = cpu::monotonic_ns();
     loop {
         for _ in 0..ROUNDS {
             std::hint::spin_loop();
             if ready() {
-                return SpinOutcome::Ready;
+                return Some(cpu::monotonic_ns() - begun);
             }
         }
         if cpu::monotonic_ns() - begun > budget_ns || !worth_while() {
-            return SpinOutcome::GaveUp;
+            return None;
         }
     }
 }
 
+/// Looks before the clock is read for the first time: one to two microseconds.
+const CLOCKLESS_ROUNDS: u32 = 100;
 /// Looks between two readings of the clock.
-const ROUNDS: u32 = 16;
+const ROUNDS: u32 = 32;

@@ -35,21 +35,21 @@ pub trait Link: Send + Sync + Debug {
     /// The connection is gone or the peer broke the protocol; nothing more will come.
     fn try_receive(&self) -> Result<Option<Incoming>, LinkError>;
 
-    /// Waits until something may have arrived (or room was made, or the deadline passed): spins as long as that pays,
-    /// then sleeps. May return early.
+    /// The next frame; waits for one if none is here: spins as long as that pays, then sleeps. `None` when it woke for
+    /// another reason: the deadline passed, or room to send was made.
     ///
     /// # Errors
     /// As [`Link::try_receive`]; [`LinkError::Interrupted`] when a signal arrived.
-    fn wait(&self, deadline: Option<Instant>) -> Result<(), LinkError>;
+    fn receive(&self, deadline: Option<Instant>) -> Result<Option<Incoming>, LinkError>;
 
-    /// Spins like [`Link::wait`] but never sleeps. Whether something may have arrived.
+    /// Spins like [`Link::receive`] but never sleeps. Whether something may have arrived.
     fn spin(&self) -> bool;
 
     /// Waits, inside `blocked` of [`Link::send`], until there may be room to send again, or `timeout` passed; also until
     /// something may have arrived if this is the `receiving` thread.
     ///
     /// # Errors
-    /// As [`Link::wait`].
+    /// As [`Link::receive`].
     fn wait_room(&self, receiving: bool, timeout: Duration) -> Result<(), LinkError>;
 
     /// The descriptor to poll for reading while this link is [armed](Link::arm).

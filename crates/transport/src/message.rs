@@ -7,7 +7,7 @@ use nearcall_ring::Mapping;
 use smallvec::SmallVec;
 
 /// Frames up to this many bytes are kept without an allocation.
-pub const INLINE: usize = 128;
+pub const INLINE: usize = 64;
 
 /// A frame as it was received: private bytes, and for a long payload the shared memory it lies in.
 #[derive(Debug)]

@@ -147,12 +147,12 @@ impl Receiver {
         let begun = cpu::monotonic_ns();
         loop {
             if self.fill(socket, RecvFlags::DONTWAIT)? {
+                self.budget.uncrowded();
                 return Ok(true);
             }
-            if cpu::monotonic_ns() - begun >= limit_ns {
+            if cpu::monotonic_ns() - begun >= limit_ns || !self.budget.share_cpu() {
                 return Ok(false);
             }
-            std::thread::yield_now();
         }
     }
 }
@@ -208,10 +208,10 @@ impl Link for StreamLink {
         }
     }
 
-    fn wait(&self, deadline: Option<Instant>) -> Result<(), LinkError> {
+    fn receive(&self, deadline: Option<Instant>) -> Result<Option<Incoming>, LinkError> {
         let mut receiver = self.receiver.lock();
-        if receiver.has_frame() {
-            return Ok(());
+        if let Some(incoming) = receiver.take(self.limit)? {
+            return Ok(Some(incoming));
         }
         let begun = cpu::monotonic_ns();
         let mut limit = receiver.budget.next();
@@ -224,13 +224,16 @@ impl Link for StreamLink {
             arrived = match deadline {
                 // One system call sleeps and reads.
                 None => receiver.fill(&self.socket, RecvFlags::empty())?,
-                Some(_) => sys::wait_for(self.socket.as_fd(), PollFlags::IN, deadline)?,
+                Some(_) => {
+                    sys::wait_for(self.socket.as_fd(), PollFlags::IN, deadline)?
+                        && receiver.fill(&self.socket, RecvFlags::DONTWAIT)?
+                }
             };
         }
         if arrived {
             receiver.budget.learn(cpu::monotonic_ns() - begun);
         }
-        Ok(())
+        receiver.take(self.limit)
     }
 
     fn spin(&self) -> bool {

@@ -94,6 +94,13 @@ pub struct FrameHead {
     pub method: u16,
     /// The call this belongs to, chosen by the client.
     pub call: u32,
+    /// What most frames do not have.
+    extras: Option<Box<Extras>>,
+}
+
+/// The optional fields of a frame's head, apart so that the usual head is small.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Extras {
     /// Time left for the call, microseconds.
     pub deadline_us: Option<u64>,
     /// Keys and values beside the payload.
@@ -106,7 +113,26 @@ impl FrameHead {
     /// A head without options.
     #[must_use]
     pub fn new(kind: Kind, call: u32) -> Self {
-        Self { kind, flags: 0, method: 0, call, deadline_us: None, metadata: None, parts: None }
+        Self { kind, flags: 0, method: 0, call, extras: None }
+    }
+
+    /// The optional fields, if there are any.
+    #[inline]
+    #[must_use]
+    pub fn extras(&self) -> Option<&Extras> {
+        self.extras.as_deref()
+    }
+
+    /// The optional fields, to be set.
+    pub fn extras_mut(&mut self) -> &mut Extras {
+        self.extras.get_or_insert_default()
+    }
+
+    /// Time left for the call, microseconds.
+    #[inline]
+    #[must_use]
+    pub fn deadline_us(&self) -> Option<u64> {
+        self.extras().and_then(|extras| extras.deadline_us)
     }
 
     /// The fixed part only, for frames without options: the hot path.
@@ -121,17 +147,19 @@ impl FrameHead {
     /// Appends the encoded head to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let mut bits = self.flags & (flags::NAMED | flags::ONEWAY);
-        bits |= if self.deadline_us.is_some() { flags::DEADLINE } else { 0 };
-        bits |= if self.metadata.is_some() { flags::METADATA } else { 0 };
-        bits |= if self.parts.is_some() { flags::PARTS } else { 0 };
+        let none = Extras::default();
+        let extras = self.extras().unwrap_or(&none);
+        bits |= if extras.deadline_us.is_some() { flags::DEADLINE } else { 0 };
+        bits |= if extras.metadata.is_some() { flags::METADATA } else { 0 };
+        bits |= if extras.parts.is_some() { flags::PARTS } else { 0 };
         out.extend_from_slice(&Self::plain(self.kind, bits, self.method, self.call));
-        if let Some(deadline) = self.deadline_us {
+        if let Some(deadline) = extras.deadline_us {
             out.extend_from_slice(&deadline.to_le_bytes());
         }
-        if let Some(metadata) = &self.metadata {
+        if let Some(metadata) = &extras.metadata {
             metadata.encode(out);
         }
-        if let Some(parts) = &self.parts {
+        if let Some(parts) = &extras.parts {
             parts.encode(out);
         }
     }
@@ -152,9 +180,7 @@ impl FrameHead {
             flags: bits & (flags::NAMED | flags::ONEWAY),
             method: u16::from_le_bytes([head[2], head[3]]),
             call: u32::from_le_bytes([head[4], head[5], head[6], head[7]]),
-            deadline_us: None,
-            metadata: None,
-            parts: None,
+            extras: None,
         };
         if bits & !(flags::NAMED | flags::ONEWAY) == 0 {
             return Ok((this, HEAD_LEN));
@@ -163,20 +189,21 @@ impl FrameHead {
             return Err(Malformed("a frame has a flag that this version does not know"));
         }
         let mut rest = rest;
+        let extras = this.extras_mut();
         if bits & flags::DEADLINE != 0 {
             let (deadline, after) =
                 rest.split_first_chunk::<8>().ok_or(Malformed("a frame ends inside its deadline"))?;
-            this.deadline_us = Some(u64::from_le_bytes(*deadline));
+            extras.deadline_us = Some(u64::from_le_bytes(*deadline));
             rest = after;
         }
         if bits & flags::METADATA != 0 {
             let (metadata, after) = Metadata::decode(rest)?;
-            this.metadata = Some(metadata);
+            extras.metadata = Some(metadata);
             rest = after;
         }
         if bits & flags::PARTS != 0 {
             let (parts, after) = PartsTable::decode(rest)?;
-            this.parts = Some(parts);
+            extras.parts = Some(parts);
             rest = after;
         }
         Ok((this, frame.len() - rest.len()))
@@ -196,9 +223,11 @@ mod tests {
             flags: flags::NAMED,
             method: 513,
             call: u32::MAX,
-            deadline_us: Some(1_500_000),
-            metadata: Some(metadata),
-            parts: Some(PartsTable::of(&[3, 4])),
+            extras: Some(Box::new(Extras {
+                deadline_us: Some(1_500_000),
+                metadata: Some(metadata),
+                parts: Some(PartsTable::of(&[3, 4])),
+            })),
         };
         let mut frame = Vec::new();
         head.encode(&mut frame);
@@ -212,9 +241,9 @@ mod tests {
         let mut metadata = Metadata::default();
         metadata.push("key", b"value");
         let mut head = FrameHead::new(Kind::Item, 7);
-        head.deadline_us = Some(1);
-        head.metadata = Some(metadata);
-        head.parts = Some(PartsTable::of(&[1]));
+        head.extras_mut().deadline_us = Some(1);
+        head.extras_mut().metadata = Some(metadata);
+        head.extras_mut().parts = Some(PartsTable::of(&[1]));
         let mut frame = Vec::new();
         head.encode(&mut frame);
         for cut in 0..frame.len() {

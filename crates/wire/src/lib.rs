@@ -9,7 +9,7 @@ mod metadata;
 mod payload;
 
 pub use error::Failure;
-pub use frame::{FrameHead, HEAD_LEN, Kind, Malformed, flags};
+pub use frame::{Extras, FrameHead, HEAD_LEN, Kind, Malformed, flags};
 pub use handshake::{Hello, Limits, MAGIC, MAX_HANDSHAKE, PROTOCOL, Preamble, PreambleError, Welcome};
 pub use metadata::Metadata;
 pub use payload::PartsTable;

@@ -262,10 +262,11 @@ impl Connection {
         // The usual case first: this thread receives, and what comes is for it.
         if let Some(guard) = self.receiving.try_lock() {
             let arrived = self.table.lock().take(id);
-            let event = match arrived.or_else(|| self.receive(Some(id))) {
+            let event = match arrived {
                 Some(event) => Ok(Some(event)),
-                None => match self.link.wait(deadline) {
-                    Ok(()) => Ok(self.receive(Some(id))),
+                None => match self.link.receive(deadline) {
+                    Ok(Some(incoming)) => Ok(self.deliver(incoming, Some(id))),
+                    Ok(None) => Ok(None),
                     Err(LinkError::Interrupted) => Err(NoEvent::Interrupted),
                     Err(error) => {
                         self.lost(&error);
@@ -453,8 +454,11 @@ impl Connection {
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 return Err(NoEvent::DeadlinePassed);
             }
-            match self.link.wait(deadline) {
-                Ok(()) => {}
+            match self.link.receive(deadline) {
+                Ok(Some(incoming)) => {
+                    self.deliver(incoming, None);
+                }
+                Ok(None) => {}
                 Err(LinkError::Interrupted) => return Err(NoEvent::Interrupted),
                 Err(error) => self.lost(&error),
             }

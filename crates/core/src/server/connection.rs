@@ -24,6 +24,8 @@ pub struct ServerConnection {
     /// It is in the list of connections that the reception looks at.
     pub(super) listed: AtomicBool,
     dead: AtomicBool,
+    /// The server's count of requests received and not finished.
+    in_flight: Arc<AtomicUsize>,
 }
 
 /// A call that has arrived and waits to be handled.
@@ -37,17 +39,12 @@ pub struct Request {
     pub payload: Payload,
     /// Present if more frames may come for it.
     pub call: Option<Arc<ServerCall>>,
-    _in_flight: InFlight,
 }
 
-/// Counts a request as under way until dropped.
-#[derive(Debug)]
-struct InFlight(Arc<AtomicUsize>);
-
-impl Drop for InFlight {
+impl Drop for Request {
     fn drop(&mut self) {
         // Release: `stop` sees the reply sent once it sees the count.
-        self.0.fetch_sub(1, Ordering::Release);
+        self.connection.in_flight.fetch_sub(1, Ordering::Release);
     }
 }
 
@@ -67,7 +64,9 @@ impl Request {
     /// Takes the arguments out: payload, and how it divides.
     pub fn take_event(&mut self) -> Event {
         let mut head = FrameHead::new(Kind::Call, self.head.call);
-        head.parts = self.head.parts.take();
+        if self.head.extras().is_some() {
+            head.extras_mut().parts = self.head.extras_mut().parts.take();
+        }
         Event { head, payload: std::mem::replace(&mut self.payload, Payload::empty()) }
     }
 
@@ -118,7 +117,7 @@ impl Request {
 }
 
 impl ServerConnection {
-    pub(super) fn new(token: u64, link: Arc<dyn Link>) -> Arc<Self> {
+    pub(super) fn new(token: u64, link: Arc<dyn Link>, in_flight: Arc<AtomicUsize>) -> Arc<Self> {
         Arc::new(Self {
             token,
             link,
@@ -126,6 +125,7 @@ impl ServerConnection {
             hung_up: AtomicBool::new(false),
             listed: AtomicBool::new(false),
             dead: AtomicBool::new(false),
+            in_flight,
         })
     }
 
@@ -198,10 +198,9 @@ impl ServerConnection {
             Some(_) if server.is_stopping() => Some(Failure::new(Failure::UNAVAILABLE, "the server is stopping")),
             Some(_) => None,
         };
-        // Acquire is not needed to count up: the request itself is published by other means.
-        server.in_flight.fetch_add(1, Ordering::Relaxed);
-        let in_flight = InFlight(Arc::clone(&server.in_flight));
-        let mut request = Request { connection: Arc::clone(self), head, payload, call: None, _in_flight: in_flight };
+        // Relaxed: the request itself is published by other means.
+        self.in_flight.fetch_add(1, Ordering::Relaxed);
+        let mut request = Request { connection: Arc::clone(self), head, payload, call: None };
         if let Some(refusal) = refusal {
             request.fail(server, &refusal);
             return Ok(None);

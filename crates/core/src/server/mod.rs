@@ -19,7 +19,7 @@ use parking_lot::{Condvar, Mutex};
 
 pub use call::{AsyncQueue, ItemOutcome, NextItem, ServerCall};
 pub use connection::{Request, ServerConnection};
-pub use worker::Worker;
+pub use worker::{Next, Worker};
 
 use baton::Baton;
 use reception::Reception;

@@ -18,8 +18,10 @@ use super::connection::{Request, ServerConnection};
 
 /// How long no client is accepted after the system ran out of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Spinning rounds between two looks at the clock, while only shared memory is active.
+const ROUNDS_PER_CLOCK: u32 = 64;
 /// Spinning rounds between two looks at the system's poller, while only shared memory is active.
-const ROUNDS_PER_POLL: u32 = 16;
+const ROUNDS_PER_POLL: u32 = 512;
 /// Handshakes under way at most; beyond it the oldest is dropped.
 const MOST_ARRIVALS: usize = 1024;
 
@@ -129,6 +131,11 @@ impl Reception {
         !self.backlog.is_empty()
     }
 
+    /// Keeps a request for the next worker.
+    pub(super) fn keep(&mut self, request: Request) {
+        self.backlog.push_back(request);
+    }
+
     fn receive(&mut self, server: &Server) -> Option<Request> {
         let mut quiet = 0;
         while quiet < self.memory.len() {
@@ -199,16 +206,18 @@ impl Reception {
         connection.die();
     }
 
-    /// Waits until something may be here: spins while that pays, then sleeps in the poller.
-    pub(super) fn wait(&mut self, server: &Server) {
+    /// Waits until something may be here: spins while that pays, then sleeps in the poller. A request it met by spinning
+    /// is returned at once.
+    pub(super) fn wait(&mut self, server: &Server) -> Option<Request> {
         if !self.backlog.is_empty() {
-            return;
+            return None;
+        }
+        let (spun, found) = self.spin(server);
+        if let Some(waited) = spun {
+            self.budget.learn(waited);
+            return found;
         }
         let begun = cpu::monotonic_ns();
-        if self.spin(server, begun) {
-            self.budget.learn(cpu::monotonic_ns() - begun);
-            return;
-        }
         // From here on every client must ring the bell.
         let mut all_quiet = true;
         for connection in &self.memory {
@@ -218,7 +227,7 @@ impl Reception {
             for connection in &self.memory {
                 connection.link.disarm();
             }
-            return;
+            return None;
         }
         for connection in self.memory.drain(..) {
             connection.listed.store(false, Ordering::Relaxed);
@@ -228,48 +237,57 @@ impl Reception {
             }
         }
         if !self.readable.is_empty() {
-            return;
+            return None;
         }
         self.sockets_active = false;
         let timeout = self.next_timer();
         if self.poll_events(server, timeout) {
             self.budget.learn(cpu::monotonic_ns() - begun);
         }
+        None
     }
 
-    /// Spins for a request or an event. `true` if there is something.
-    fn spin(&mut self, server: &Server, begun: u64) -> bool {
+    /// Spins for a request or an event. How long it took if there is something, and the request.
+    fn spin(&mut self, server: &Server) -> (Option<u64>, Option<Request>) {
         let limit = self.budget.next();
+        // The clock is read only after the first rounds, in which the usual next request comes.
+        let mut begun = None;
         let mut rounds = 0_u32;
         loop {
             if let Some(request) = self.receive(server) {
-                self.backlog.push_back(request);
-                return true;
+                return (Some(begun.map_or(0, |begun| cpu::monotonic_ns() - begun)), Some(request));
+            }
+            if rounds == 0 && (limit == 0 || !self.spinning_pays()) {
+                return (None, None);
             }
             rounds += 1;
+            std::hint::spin_loop();
             if self.sockets_active {
                 if self.poll_events(server, Some(Duration::ZERO)) {
-                    return true;
+                    return (Some(begun.map_or(0, |begun| cpu::monotonic_ns() - begun)), None);
                 }
                 // The client may need this very CPU.
-                std::thread::yield_now();
-            } else if rounds.is_multiple_of(ROUNDS_PER_POLL * 16) && self.poll_events(server, Some(Duration::ZERO)) {
-                return true;
+                if !self.budget.share_cpu() {
+                    return (None, None);
+                }
+            } else if rounds.is_multiple_of(ROUNDS_PER_POLL) && self.poll_events(server, Some(Duration::ZERO)) {
+                return (Some(begun.map_or(0, |begun| cpu::monotonic_ns() - begun)), None);
             }
-            std::hint::spin_loop();
-            if self.sockets_active || rounds.is_multiple_of(ROUNDS_PER_POLL) {
-                let pays = self.sockets_active || self.memory.iter().any(|connection| connection.link.spinning_pays());
-                if !pays || cpu::monotonic_ns() - begun >= limit {
-                    return false;
+            if self.sockets_active || rounds.is_multiple_of(ROUNDS_PER_CLOCK) {
+                let now = cpu::monotonic_ns();
+                if now - *begun.get_or_insert(now) >= limit || !self.spinning_pays() {
+                    return (None, None);
                 }
                 for connection in &self.memory {
                     // We may have moved to another CPU.
                     connection.link.disarm();
                 }
-            } else if rounds == 1 && (limit == 0 || !self.memory.iter().any(|c| c.link.spinning_pays())) {
-                return false;
             }
         }
+    }
+
+    fn spinning_pays(&self) -> bool {
+        self.sockets_active || self.memory.iter().any(|connection| connection.link.spinning_pays())
     }
 
     fn next_timer(&self) -> Option<Duration> {
@@ -389,7 +407,7 @@ impl Reception {
             server.notify(true, format!("cannot take in a client: {error}"));
             return;
         }
-        let connection = ServerConnection::new(token, link);
+        let connection = ServerConnection::new(token, link, Arc::clone(&server.in_flight));
         connection.listed.store(true, Ordering::Relaxed);
         if connection.link.is_memory() {
             self.memory.push(Arc::clone(&connection));

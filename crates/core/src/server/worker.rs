@@ -22,6 +22,17 @@ pub struct Worker {
     server: Arc<Server>,
 }
 
+/// What a worker is to do next.
+#[derive(Debug)]
+pub enum Next {
+    /// Handle this.
+    Request(Request),
+    /// Ask [`Worker::try_next`].
+    Look,
+    /// End: the server has stopped, or has workers enough.
+    End,
+}
+
 impl Worker {
     /// Counts the calling thread in.
     #[must_use]
@@ -46,24 +57,26 @@ impl Worker {
         self.server.baton.back();
     }
 
-    /// Waits until there may be a request for this worker. `false` when the worker is to end. `spawn` starts one more
-    /// worker thread.
-    pub fn wait(&mut self, spawn: &dyn Fn()) -> bool {
+    /// Waits until there may be a request for this worker. `spawn` starts one more worker thread.
+    pub fn wait(&mut self, spawn: &dyn Fn()) -> Next {
         let server = &*self.server;
         loop {
             if server.is_stopped() {
                 server.release();
-                return false;
+                return Next::End;
             }
             if server.baton.is_held() || server.baton.try_take() {
                 if server.standby.load(Ordering::Acquire) == 0 && server.workers() < server.max_workers {
                     spawn();
                 }
-                server.reception.lock().wait(server);
-                return true;
+                let request = server.reception.lock().wait(server);
+                if request.is_some() {
+                    server.begin_handler();
+                }
+                return request.map_or(Next::Look, Next::Request);
             }
             if server.standby.load(Ordering::Acquire) >= KEPT_STANDBY {
-                return false;
+                return Next::End;
             }
             server.standby.fetch_add(1, Ordering::AcqRel);
             server.stand_by();
@@ -198,7 +211,9 @@ impl Server {
                 self.baton.busy();
                 return false;
             }
-            reception.wait(self);
+            if let Some(request) = reception.wait(self) {
+                reception.keep(request);
+            }
         }
     }
 }

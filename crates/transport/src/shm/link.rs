@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use nearcall_ring::{Consumer, MappedLane, Producer, Segment, SpinBudget, SpinOutcome, cpu, spin};
+use nearcall_ring::{Consumer, MappedLane, Producer, Segment, SpinBudget, cpu, spin};
 use parking_lot::{Condvar, Mutex};
 use rustix::event::PollFlags;
 use smallvec::SmallVec;
@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use super::regions::{Mapped, Note, Outgoing};
 use super::socket::{Inbox, ring_bell};
 use crate::link::{Link, LinkError, Options};
-use crate::message::Incoming;
+use crate::message::{INLINE, Incoming};
 use crate::peer::Peer;
 use crate::sys;
 
@@ -98,7 +98,7 @@ impl ShmLink {
                 return Err(LinkError::Closed);
             }
             let pays = || self.segment.peer_side().runs_elsewhere();
-            if spin(ROOM_SPIN_NS, || producer.fits(len).unwrap_or(true), pays) == SpinOutcome::Ready {
+            if spin(ROOM_SPIN_NS, || producer.fits(len).unwrap_or(true), pays).is_some() {
                 continue;
             }
             producer.declare_starved(true);
@@ -125,6 +125,55 @@ impl ShmLink {
         }
     }
 
+    /// Waits until the ring has something, the bell rings, or the deadline passes.
+    fn sleep(&self, receiver: &mut Receiver, deadline: Option<Instant>) -> Result<(), LinkError> {
+        let own = self.segment.own_side();
+        let Receiver { consumer, inbox, budget, .. } = receiver;
+        own.publish_cpu();
+        let mut limit = budget.next();
+        if let Some(deadline) = deadline {
+            let left = deadline.saturating_duration_since(Instant::now()).as_nanos();
+            limit = limit.min(u64::try_from(left).unwrap_or(u64::MAX));
+        }
+        let pays = || {
+            own.publish_cpu();
+            self.segment.peer_side().runs_elsewhere()
+        };
+        if let Some(waited) = spin(limit, || consumer.has_record(), pays) {
+            budget.learn(waited);
+            return Ok(());
+        }
+        let begun = cpu::monotonic_ns();
+        own.park();
+        if consumer.has_record() {
+            own.unpark();
+            return Ok(());
+        }
+        if consumer.producer_waits(None) {
+            ring_bell(&self.socket);
+        }
+        let woken = match deadline {
+            // One system call sleeps and empties the socket at once.
+            None => inbox.read(&self.socket, true),
+            Some(_) => match sys::wait_for(self.socket.as_fd(), PollFlags::IN, deadline) {
+                Ok(true) => inbox.read(&self.socket, false),
+                Ok(false) => Ok(()),
+                Err(error) => Err(error.into()),
+            },
+        };
+        own.unpark();
+        budget.learn(limit + (cpu::monotonic_ns() - begun));
+        if let Some(cost) = own.wake_cost_ns() {
+            budget.learn_wake_cost(cost);
+        }
+        self.notify_room();
+        match woken {
+            // What the peer wrote before it died is still delivered.
+            Err(LinkError::Closed) if consumer.has_record() => Ok(()),
+            other => other,
+        }
+    }
+
     fn take(&self, receiver: &mut Receiver) -> Result<Option<Incoming>, LinkError> {
         let Receiver { consumer, regions, inbox, .. } = receiver;
         let Some(record) = consumer.peek()? else {
@@ -134,7 +183,12 @@ impl ShmLink {
             return Ok(None);
         };
         let mut bytes = SmallVec::new();
-        bytes.resize(record.len, 0);
+        if record.len <= INLINE {
+            // A fixed length makes clearing it a few instructions.
+            bytes = SmallVec::from_buf_and_len([0; INLINE], record.len);
+        } else {
+            bytes.resize(record.len, 0);
+        }
         consumer.copy(&mut bytes);
         consumer.consume(record);
         if consumer.producer_waits(Some(record)) {
@@ -194,73 +248,32 @@ impl Link for ShmLink {
         self.take(&mut self.receiver.lock())
     }
 
-    fn wait(&self, deadline: Option<Instant>) -> Result<(), LinkError> {
-        let own = self.segment.own_side();
+    fn receive(&self, deadline: Option<Instant>) -> Result<Option<Incoming>, LinkError> {
         let mut receiver = self.receiver.lock();
-        let Receiver { consumer, inbox, budget, .. } = &mut *receiver;
-        own.publish_cpu();
-        let begun = cpu::monotonic_ns();
-        let mut limit = budget.next();
-        if let Some(deadline) = deadline {
-            let left = deadline.saturating_duration_since(Instant::now()).as_nanos();
-            limit = limit.min(u64::try_from(left).unwrap_or(u64::MAX));
+        if let Some(incoming) = self.take(&mut receiver)? {
+            return Ok(Some(incoming));
         }
-        let pays = || {
-            own.publish_cpu();
-            self.segment.peer_side().runs_elsewhere()
-        };
-        if spin(limit, || consumer.has_record(), pays) == SpinOutcome::Ready {
-            budget.learn(cpu::monotonic_ns() - begun);
-            return Ok(());
-        }
-        own.park();
-        if consumer.has_record() {
-            own.unpark();
-            return Ok(());
-        }
-        if consumer.producer_waits(None) {
-            ring_bell(&self.socket);
-        }
-        let woken = match deadline {
-            // One system call sleeps and empties the socket at once.
-            None => inbox.read(&self.socket, true),
-            Some(_) => match sys::wait_for(self.socket.as_fd(), PollFlags::IN, deadline) {
-                Ok(true) => inbox.read(&self.socket, false),
-                Ok(false) => Ok(()),
-                Err(error) => Err(error.into()),
-            },
-        };
-        own.unpark();
-        budget.learn(cpu::monotonic_ns() - begun);
-        if let Some(cost) = own.wake_cost_ns() {
-            budget.learn_wake_cost(cost);
-        }
-        self.notify_room();
-        match woken {
-            // What the peer wrote before it died is still delivered.
-            Err(LinkError::Closed) if consumer.has_record() => Ok(()),
-            other => other,
-        }
+        self.sleep(&mut receiver, deadline)?;
+        self.take(&mut receiver)
     }
 
     fn spin(&self) -> bool {
         let mut receiver = self.receiver.lock();
         let Receiver { consumer, budget, .. } = &mut *receiver;
-        let begun = cpu::monotonic_ns();
         let limit = budget.next();
         self.segment.own_side().publish_cpu();
         let pays = || self.segment.peer_side().runs_elsewhere();
-        let ready = spin(limit, || consumer.has_record(), pays) == SpinOutcome::Ready;
-        if ready {
-            budget.learn(cpu::monotonic_ns() - begun);
+        let waited = spin(limit, || consumer.has_record(), pays);
+        if let Some(waited) = waited {
+            budget.learn(waited);
         }
-        ready
+        waited.is_some()
     }
 
     fn wait_room(&self, receiving: bool, timeout: Duration) -> Result<(), LinkError> {
         if receiving {
             // The bell rings for room and for arrivals alike.
-            return self.wait(Some(Instant::now() + timeout));
+            return self.sleep(&mut self.receiver.lock(), Some(Instant::now() + timeout));
         }
         // SeqCst: counted before the last look at the flag the waker reads.
         self.room_waiters.fetch_add(1, Ordering::SeqCst);
