@@ -51,8 +51,8 @@ def demo_table(report: dict[str, Any]) -> list[str]:
     return [
         *lines,
         "",
-        f"`make demo`, {report['date']}, {report['rounds_done']} rounds of fresh processes, every reply verified.{ended} "
-        f"{machine(report)}",
+        f"`make demo`, {report['date']}, {report['rounds_done']} rounds of fresh processes, every reply verified."
+        f"{ended} {machine(report)}",
     ]
 
 
