@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Generic, Literal, TypeVar, cast, overload
 
@@ -87,10 +88,11 @@ class Client(Generic[T]):
         return f"<{'closed ' if self.closed else ''}client of {self.service!r}>"
 
 
+# Callable, not type[T]: to type checkers a Protocol or an abstract class is no type[T], and interfaces are just those.
 @overload
 def connect(
     url: str,
-    service: type[T],
+    service: Callable[..., T],
     *,
     timeout: float | None = None,
     spin: float | Literal["auto"] = "auto",
@@ -111,7 +113,7 @@ def connect(
 ) -> Client[Any]: ...
 def connect(
     url: str,
-    service: type[Any] | None = None,
+    service: Callable[..., Any] | None = None,
     *,
     timeout: float | None = None,
     spin: float | Literal["auto"] = "auto",
@@ -147,7 +149,7 @@ def connect(
         timeout=timeout,
     )
     try:
-        proxy: Any = make_proxy(connection, service, _make_method)
+        proxy: Any = make_proxy(connection, cast("type | None", service), _make_method)
     except BaseException:
         connection.close()
         raise

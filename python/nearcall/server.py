@@ -5,8 +5,10 @@ from __future__ import annotations
 import atexit
 import itertools
 import logging
+import os
 import threading
 import weakref
+from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -179,17 +181,22 @@ class Server:
         return f"<{self._state} nearcall server at {', '.join(self._urls or self._asked) or 'no URL'}>"
 
 
-def serve(*services_and_urls: object, grace: float = 5.0, **options: Any) -> None:
+def serve(
+    *services_and_urls: object, grace: float = 5.0, on_ready: Callable[[Server], object] | None = None, **options: Any
+) -> None:
     """Serves objects at URLs until interrupted (Ctrl-C) or told to end (``SIGTERM``).
 
     Args:
         services_and_urls: As for :class:`Server`.
         grace: Seconds that calls under way have to finish when it ends.
+        on_ready: Called with the server once it listens everywhere; ``server.urls`` has the ports by then.
         options: As for :class:`Server`.
     """
     server = Server(*services_and_urls, **options).start()
     restore = _stop_on_sigterm(server)
     try:
+        if on_ready is not None:
+            on_ready(server)
         server.wait()
     except KeyboardInterrupt:
         pass
@@ -219,6 +226,8 @@ def _tell(serious: bool, text: str) -> None:
 
 
 _running: weakref.WeakSet[Server] = weakref.WeakSet()
+# A forked child has no worker threads: stopping there would wait for them for ever, and take the parent's sockets away.
+os.register_at_fork(after_in_child=_running.clear)
 
 
 @atexit.register

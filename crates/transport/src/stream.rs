@@ -147,12 +147,12 @@ impl Receiver {
         let begun = cpu::monotonic_ns();
         loop {
             if self.fill(socket, RecvFlags::DONTWAIT)? {
+                self.budget.uncrowded();
                 return Ok(true);
             }
-            if cpu::monotonic_ns() - begun >= limit_ns {
+            if cpu::monotonic_ns() - begun >= limit_ns || !self.budget.share_cpu() {
                 return Ok(false);
             }
-            std::thread::yield_now();
         }
     }
 }

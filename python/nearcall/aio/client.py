@@ -42,6 +42,7 @@ class AsyncClient:
         try:
             self._service = make_proxy(connection, self._cls, _make_method)
             self._connection = connection
+            connection.use_loop(self._loop.call_soon, connection.on_idle)
             self._loop.add_reader(connection.fileno(), self._on_readable)
             self._on_readable()
         except BaseException:
