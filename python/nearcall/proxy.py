@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
+
 from collections.abc import Callable, Iterable
 from typing import Any
+
+import msgspec
 
 from . import _core
 from .description import compare, plans_from, read_description
@@ -28,6 +30,8 @@ class Proxy:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
+        import difflib  # only on the way to an error
+
         known = [method for method in self.__dict__ if not method.startswith("_")]
         close = difflib.get_close_matches(name, known, n=1)
         hint = f"did you mean '{close[0]}'?" if close else f"there are {', '.join(known)}"
@@ -75,8 +79,7 @@ def make_proxy(connection: _core.Connection, cls: type | None, make_method: Make
 def _named(method: MethodPlan, always: bool) -> MethodPlan:
     if not always:
         return method
-    fields = {field: getattr(method, field) for field in method.__struct_fields__}
-    return MethodPlan(**{**fields, "always_named": True})
+    return msgspec.structs.replace(method, always_named=True)
 
 
 def _proxy(

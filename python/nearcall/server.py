@@ -10,15 +10,17 @@ import threading
 import weakref
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from . import _core
-from .aio.handlers import LoopThread
 from .client import DEFAULT_MAX_MESSAGE_SIZE
 from .description import describe
 from .service import plan_of
+
+if TYPE_CHECKING:
+    from .aio.handlers import LoopThread
 
 __all__ = ["Server", "serve"]
 
@@ -120,6 +122,8 @@ class Server:
             raise
         self._state = "running"
         if any(plan.handler_is_async for plan, _ in self._handlers):
+            from .aio.handlers import LoopThread  # asyncio only where it is needed
+
             self._loop = LoopThread(self._core, self._handlers)
             self._loop.start()
         _running.add(self)
@@ -209,7 +213,11 @@ def _stop_on_sigterm(server: Server) -> Any:
         return lambda: None
     # The event is all that a signal handler may touch: stopping needs the main thread itself.
     stopped = server._stopped  # pyright: ignore[reportPrivateUsage]
-    before = signal.signal(signal.SIGTERM, lambda *_: stopped.set())
+
+    def stop(number: int, frame: object) -> None:
+        stopped.set()
+
+    before = signal.signal(signal.SIGTERM, stop)
     return lambda: signal.signal(signal.SIGTERM, before)
 
 

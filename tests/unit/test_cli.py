@@ -171,6 +171,12 @@ def test_raw_output(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
             2,
             "the server has no method 'Calculator.ad': did you mean Calculator.add?",
         ),
+        (["call", "shm://calc", "totals"], 2, "the server has no method 'totals': did you mean Calculator.total?"),
+        (
+            ["call", "shm://calc", "zzz"],
+            2,
+            "the server has no method 'zzz': there are Calculator.add, Calculator.upper",
+        ),
         (["call", "shm://calc", "fail"], 1, "NOT_FOUND: no user 17 (details: {'id': 17})"),
         (["call", "shm://calc", "add", "3"], 2, "the arguments are neither an object nor an array: write [3] for a "),
         (["call", "shm://calc", "add", "{a: 1}"], 2, "the arguments are not JSON (JSON is malformed: "),

@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use nearcall_core::client::{CallId, Connection as Core};
@@ -26,19 +27,54 @@ use crate::plan::Method;
 static RUNNING_LOOP: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
 /// The futures of an event loop that wait for something to come for a call.
-#[derive(Default)]
-pub(crate) struct Waiting(Mutex<HashMap<CallId, Py<PyAny>>>);
+///
+/// A task that suspends does not put the connection to sleep: others may be about to send. When the loop has run all
+/// that was ready, it comes by [`Waiting::on_idle`], which receives, spins while that pays, and only then sleeps.
+pub(crate) struct Waiting {
+    futures: Mutex<HashMap<CallId, Py<PyAny>>>,
+    /// `call_soon` of the loop and the callback for it, once a connection was given to a loop.
+    schedule: PyOnceLock<(Py<PyAny>, Py<PyAny>)>,
+    scheduled: AtomicBool,
+}
+
+impl Default for Waiting {
+    fn default() -> Self {
+        Self { futures: Mutex::default(), schedule: PyOnceLock::new(), scheduled: AtomicBool::new(false) }
+    }
+}
 
 impl Waiting {
-    /// Sets `future`'s result when something has come for the call; at once if it has.
+    /// Names the loop's `call_soon` and what it is to call when it is idle.
+    pub(crate) fn use_loop(&self, py: Python<'_>, call_soon: Py<PyAny>, on_idle: Py<PyAny>) {
+        // A connection belongs to one loop for life.
+        let _ = self.schedule.set(py, (call_soon, on_idle));
+    }
+
+    /// Sets `future`'s result when something has come for the call.
     pub(crate) fn register(&self, py: Python<'_>, core: &Core, id: CallId, future: Py<PyAny>) -> PyResult<()> {
-        self.0.lock().insert(id, future);
-        self.sleep(py, core)
+        if core.has_arrived(id) {
+            return wake(future.bind(py));
+        }
+        self.futures.lock().insert(id, future);
+        self.call_when_idle(py)
+    }
+
+    fn call_when_idle(&self, py: Python<'_>) -> PyResult<()> {
+        // Relaxed: only the loop's thread comes here.
+        if self.scheduled.swap(true, Ordering::Relaxed) {
+            return Ok(());
+        }
+        let (call_soon, on_idle) = self
+            .schedule
+            .get(py)
+            .ok_or_else(|| PyRuntimeError::new_err("this connection was not opened by an event loop"))?;
+        call_soon.bind(py).call1((on_idle,))?;
+        Ok(())
     }
 
     /// Forgets the future of a call that is given up.
     fn forget(&self, id: CallId) {
-        let future = self.0.lock().remove(&id);
+        let future = self.futures.lock().remove(&id);
         drop(future);
     }
 
@@ -49,33 +85,48 @@ impl Waiting {
             self.deliver(py, core)?;
             core.notice_loss();
         }
-        self.sleep(py, core)
+        self.deliver(py, core)?;
+        self.call_when_idle(py)
     }
 
-    /// Delivers what is here, and declares that the loop may sleep once nothing is.
-    fn sleep(&self, py: Python<'_>, core: &Core) -> PyResult<()> {
-        loop {
-            self.deliver(py, core)?;
+    /// The loop has run all that was ready.
+    pub(crate) fn on_idle(&self, py: Python<'_>, core: &Core) -> PyResult<()> {
+        // Relaxed: as in `call_when_idle`.
+        self.scheduled.store(false, Ordering::Relaxed);
+        core.link().disarm();
+        let mut delivered = self.deliver(py, core)?;
+        if !delivered && !self.futures.lock().is_empty() && py.detach(|| core.spin()) {
+            delivered = self.deliver(py, core)?;
+        }
+        while !delivered {
             if core.link().arm() {
                 return Ok(());
             }
+            // Something came just now; if it was not for us, the next look finds nothing.
+            delivered = self.deliver(py, core)?;
         }
+        // Who was woken may send again before we sleep.
+        self.call_when_idle(py)
     }
 
-    fn deliver(&self, py: Python<'_>, core: &Core) -> PyResult<()> {
-        for id in core.pump() {
-            let future = self.0.lock().remove(&id);
+    /// Receives what is here. Whether a future was woken.
+    fn deliver(&self, py: Python<'_>, core: &Core) -> PyResult<bool> {
+        let ready = core.pump();
+        let mut any = false;
+        for id in ready {
+            let future = self.futures.lock().remove(&id);
             if let Some(future) = future {
                 wake(future.bind(py))?;
+                any = true;
             }
         }
-        Ok(())
+        Ok(any)
     }
 
     /// The connection has ended: everybody looks.
     pub(crate) fn wake_all(&self, py: Python<'_>, core: &Core) -> PyResult<()> {
         core.pump();
-        let all = std::mem::take(&mut *self.0.lock());
+        let all = std::mem::take(&mut *self.futures.lock());
         all.into_values().try_for_each(|future| wake(future.bind(py)))
     }
 }

@@ -111,6 +111,16 @@ impl Connection {
         self.waiting.on_readable(py, &self.core)
     }
 
+    /// To be called by the event loop when it has run all that was ready and a call waits.
+    fn on_idle(&self, py: Python<'_>) -> PyResult<()> {
+        self.waiting.on_idle(py, &self.core)
+    }
+
+    /// Gives the connection to an event loop: its `call_soon`, and a callable that calls `on_idle`.
+    fn use_loop(&self, py: Python<'_>, call_soon: Py<PyAny>, on_idle: Py<PyAny>) {
+        self.waiting.use_loop(py, call_soon, on_idle);
+    }
+
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         py.detach(|| self.core.close());
         self.waiting.wake_all(py, &self.core)

@@ -155,9 +155,8 @@ impl Server {
         let served = &self.methods[usize::from(request.head.method)];
         let method = served.method.get();
         if method.in_loop {
-            match self.core.use_event_loop() {
-                Ok(queue) => queue.push(request),
-                Err(error) => request.fail(&self.core, &Failure::new(Failure::INTERNAL, error.to_string())),
+            if let Err(error) = self.core.hand_to_loop(request) {
+                self.notices.lock().push(Notice { serious: true, text: format!("cannot reach the event loop: {error}") });
             }
             return;
         }

@@ -22,8 +22,8 @@ __all__ = ["AsyncClient", "connect"]
 class AsyncClient:
     """A connection for one event loop, made by :func:`connect`; use it with ``async with``, or ``await`` it.
 
-    Methods without a reply stream return awaitables, methods with one return asynchronous iterators. Streams to send may
-    be asynchronous or ordinary iterables. Any number of tasks may call at once.
+    Methods without a reply stream return awaitables, methods with one return asynchronous iterators. Streams to send
+    may be asynchronous or ordinary iterables. Any number of tasks may call at once.
     """
 
     def __init__(self, url: str, cls: type | None, options: dict[str, Any]) -> None:
@@ -42,6 +42,7 @@ class AsyncClient:
         try:
             self._service = make_proxy(connection, self._cls, _make_method)
             self._connection = connection
+            connection.use_loop(self._loop.call_soon, connection.on_idle)
             self._loop.add_reader(connection.fileno(), self._on_readable)
             self._on_readable()
         except BaseException:

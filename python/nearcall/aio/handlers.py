@@ -97,7 +97,7 @@ class LoopThread:
                 request.forget()
             else:
                 request.fail(error)
-        except Exception as error:  # noqa: BLE001 - the caller is told, whatever it was
+        except Exception as error:
             if request.oneway:
                 _log.exception("%s is one-way, so no client learns that it raised", plan.full_name)
             else:

@@ -312,6 +312,12 @@ impl Connection {
         self.table.lock().take(id)
     }
 
+    /// Whether an event of the call has been received and waits to be taken, or will never come.
+    #[must_use]
+    pub fn has_arrived(&self, id: CallId) -> bool {
+        self.table.lock().get(id).is_none_or(|call| !call.arrived.is_empty())
+    }
+
     /// Whether the call is still under way here.
     #[must_use]
     pub fn is_live(&self, id: CallId) -> bool {

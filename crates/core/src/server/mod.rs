@@ -179,6 +179,18 @@ impl Server {
         Ok(Arc::clone(self.async_queue.get_or_init(|| queue)))
     }
 
+    /// Hands a request to the event loop.
+    ///
+    /// # Errors
+    /// What the system says, if the loop's queue cannot be made.
+    pub fn hand_to_loop(&self, request: Request) -> io::Result<()> {
+        self.use_event_loop()?.push(request);
+        if let Some(mut reception) = self.reception.try_lock() {
+            reception.note_loop_active();
+        }
+        Ok(())
+    }
+
     fn async_queue(&self, tracked_by_loop: bool) -> Option<Arc<AsyncQueue>> {
         if tracked_by_loop { self.async_queue.get().cloned() } else { None }
     }

@@ -48,6 +48,8 @@ pub(super) struct Reception {
     readable: VecDeque<Arc<ServerConnection>>,
     /// A socket was active since the last sleep.
     sockets_active: bool,
+    /// The event loop was handed a request since the last sleep.
+    loop_active: bool,
     /// Requests received by a worker that could not run them.
     backlog: VecDeque<Request>,
     budget: SpinBudget,
@@ -70,6 +72,7 @@ impl Reception {
             cursor: 0,
             readable: VecDeque::new(),
             sockets_active: false,
+            loop_active: false,
             backlog: VecDeque::new(),
             budget: SpinBudget::new(options.spin),
         })
@@ -129,6 +132,11 @@ impl Reception {
             }
         }
         !self.backlog.is_empty()
+    }
+
+    /// The event loop has work now, and may need this CPU.
+    pub(super) fn note_loop_active(&mut self) {
+        self.loop_active = true;
     }
 
     /// Keeps a request for the next worker.
@@ -240,6 +248,7 @@ impl Reception {
             return None;
         }
         self.sockets_active = false;
+        self.loop_active = false;
         let timeout = self.next_timer();
         if self.poll_events(server, timeout) {
             self.budget.learn(cpu::monotonic_ns() - begun);
@@ -262,18 +271,18 @@ impl Reception {
             }
             rounds += 1;
             std::hint::spin_loop();
+            // A client on a socket, or our own event loop, may need this very CPU.
+            if (self.sockets_active || self.loop_active) && !self.budget.share_cpu() {
+                return (None, None);
+            }
             if self.sockets_active {
                 if self.poll_events(server, Some(Duration::ZERO)) {
                     return (Some(begun.map_or(0, |begun| cpu::monotonic_ns() - begun)), None);
                 }
-                // The client may need this very CPU.
-                if !self.budget.share_cpu() {
-                    return (None, None);
-                }
             } else if rounds.is_multiple_of(ROUNDS_PER_POLL) && self.poll_events(server, Some(Duration::ZERO)) {
                 return (Some(begun.map_or(0, |begun| cpu::monotonic_ns() - begun)), None);
             }
-            if self.sockets_active || rounds.is_multiple_of(ROUNDS_PER_CLOCK) {
+            if self.sockets_active || self.loop_active || rounds.is_multiple_of(ROUNDS_PER_CLOCK) {
                 let now = cpu::monotonic_ns();
                 if now - *begun.get_or_insert(now) >= limit || !self.spinning_pays() {
                     return (None, None);
