@@ -16,6 +16,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import doctest
+import json
 import os
 import re
 import subprocess
@@ -206,6 +207,12 @@ def all_code(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def places(all_code: Path) -> list[str]:
+    """Where to import from: each folder, as when its programs run."""
+    folders = [ROOT / "python", EXAMPLES / "shared_interface", *(all_code / program.name for program in PROGRAMS)]
+    return [str(folder) for folder in folders]
+
+
 def check_types(command: list[str]) -> None:
     """Runs a type checker at the root, for its settings are there."""
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=58, check=False)
@@ -214,12 +221,10 @@ def check_types(command: list[str]) -> None:
 
 def test_mypy_accepts_the_pages_and_the_examples(all_code: Path) -> None:
     pytest.importorskip("mypy")
-    # Each folder is a place to import from, as it is when its programs run.
-    places = [ROOT / "python", EXAMPLES / "shared_interface", *(all_code / program.name for program in PROGRAMS)]
     config = all_code / "mypy.ini"
     config.write_text(
         "[mypy]\nstrict = true\nexplicit_package_bases = true\nnamespace_packages = true\n"
-        f"cache_dir = {ROOT / '.mypy_cache'}\nmypy_path = {':'.join(map(str, places))}\n",
+        f"cache_dir = {ROOT / '.mypy_cache'}\nmypy_path = {':'.join(places(all_code))}\n",
         encoding="utf-8",
     )
     check_types([sys.executable, "-m", "mypy", "--config-file", str(config), str(all_code), str(EXAMPLES)])
@@ -227,4 +232,12 @@ def test_mypy_accepts_the_pages_and_the_examples(all_code: Path) -> None:
 
 def test_pyright_accepts_the_pages_and_the_examples(all_code: Path) -> None:
     pytest.importorskip("pyright")
-    check_types([str(BIN / "pyright"), "--warnings", str(all_code), str(EXAMPLES)])
+    settings = {
+        "include": [str(all_code), str(EXAMPLES)],
+        "extraPaths": places(all_code),
+        "pythonVersion": "3.10",
+        "typeCheckingMode": "strict",
+    }
+    config = all_code / "pyrightconfig.json"
+    config.write_text(json.dumps(settings), encoding="utf-8")
+    check_types([str(BIN / "pyright"), "--warnings", "--pythonpath", sys.executable, "--project", str(config)])
