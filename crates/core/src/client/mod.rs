@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use crate::AroundWait;
 use crate::event::Event;
 use crate::flow::{Taken, cost};
-use crate::outgoing::{Body, Outgoing};
+use crate::outgoing::{Body, Outgoing, await_turn};
 pub use table::CallId;
 use table::{Table, Waker};
 
@@ -201,7 +201,7 @@ impl Connection {
         self.send(id.number(), &Outgoing::new(Kind::End, Body::Whole(&[])))
     }
 
-    /// Gives a call up: the server is told, late replies are dropped.
+    /// Gives a call up: the server is told, late replies are dropped, a thread that waits for it stops waiting.
     pub fn cancel(&self, id: CallId) {
         let known = {
             let mut table = self.table.lock();
@@ -212,6 +212,10 @@ impl Connection {
         if known {
             // If it cannot be sent the connection is lost, which cancels as well.
             let _ = self.send(id.number(), &Outgoing::new(Kind::Cancel, Body::Whole(&[])));
+            if self.receiving.is_locked() {
+                // The thread that receives may be the one that waits for this call: the answer wakes it.
+                let _ = self.send(u32::MAX, &Outgoing::new(Kind::Ping, Body::Whole(&[])));
+            }
         }
     }
 
@@ -261,7 +265,13 @@ impl Connection {
     pub fn next_event(&self, id: CallId, deadline: Option<Instant>) -> Result<Event, NoEvent> {
         // The usual case first: this thread receives, and what comes is for it.
         if let Some(guard) = self.receiving.try_lock() {
-            let arrived = self.table.lock().take(id);
+            let arrived = {
+                let mut table = self.table.lock();
+                if table.get(id).is_none() {
+                    return Err(NoEvent::Ended);
+                }
+                table.take(id)
+            };
             let event = match arrived {
                 Some(event) => Ok(Some(event)),
                 None => match self.link.receive(deadline) {
@@ -381,6 +391,7 @@ impl Connection {
         if self.has_pongs.load(Ordering::Acquire) {
             self.answer_pings();
         }
+        await_turn(&*self.link, &self.around_wait);
         match frame.send(call, &*self.link, &mut || self.blocked()) {
             Ok(()) => Ok(()),
             Err(error @ LinkError::TooLong { .. }) => Err(Failure::new(Failure::RESOURCE_EXHAUSTED, error.to_string())),
@@ -397,6 +408,7 @@ impl Connection {
         for payload in std::mem::take(&mut *self.pongs.lock()) {
             let pong = FrameHead::plain(Kind::Pong, 0, 0, u32::MAX);
             // If it cannot be sent, the next send finds out why.
+            await_turn(&*self.link, &self.around_wait);
             let _ = self.link.send(&pong, &[&payload], &mut || self.blocked());
         }
     }
