@@ -78,6 +78,12 @@ impl Waiting {
         drop(future);
     }
 
+    /// Wakes whoever waits for a call that is given up.
+    pub(crate) fn give_up(&self, py: Python<'_>, id: CallId) -> PyResult<()> {
+        let future = self.futures.lock().remove(&id);
+        future.map_or(Ok(()), |future| wake(future.bind(py)))
+    }
+
     pub(crate) fn on_readable(&self, py: Python<'_>, core: &Core) -> PyResult<()> {
         core.link().disarm();
         if core.link().readable().is_err() {

@@ -132,8 +132,12 @@ impl Stream {
         if self.state.lock().over {
             return Ok(None);
         }
-        let event = self.wait(py)?;
-        self.item(py, event)
+        match self.wait(py) {
+            Ok(event) => self.item(py, event),
+            // Closed by another thread meanwhile: that is the end, and no error.
+            Err(_) if self.state.lock().over => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// The next item of the server's stream if it is here, `default` if it is not yet; raises `StopIteration` at the end.
@@ -226,8 +230,8 @@ impl Stream {
     }
 
     /// The same as `cancel`, as iterators call it.
-    fn close(&self) {
-        self.core.cancel(self.id);
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        self.cancel(py)
     }
 
     fn __enter__(slf: Py<Self>) -> Py<Self> {
@@ -235,15 +239,16 @@ impl Stream {
     }
 
     #[pyo3(signature = (*_error))]
-    fn __exit__(&self, _error: &Bound<'_, PyTuple>) {
-        self.core.cancel(self.id);
+    fn __exit__(&self, py: Python<'_>, _error: &Bound<'_, PyTuple>) -> PyResult<()> {
+        self.cancel(py)
     }
 
     /// Gives the call up. Harmless when it has ended.
-    fn cancel(&self) {
+    fn cancel(&self, py: Python<'_>) -> PyResult<()> {
+        self.state.lock().over = true;
         self.core.cancel(self.id);
+        self.waiting.give_up(py, self.id)
     }
-
 
     fn __repr__(&self) -> String {
         format!("<stream of {} at {}>", self.name(), self.core.url())
