@@ -14,7 +14,7 @@ from .. import _core
 from ..client import DEFAULT_MAX_MESSAGE_SIZE, DEFAULT_RING_SIZE
 from ..plan import BIDI_STREAM, CLIENT_STREAM, ONEWAY, SERVER_STREAM, MethodPlan
 from ..proxy import make_proxy
-from .streams import AsyncReplies, call_client_stream, open_bidi_stream
+from .streams import AsyncReplies, call_client_stream
 
 __all__ = ["AsyncClient", "connect"]
 
@@ -170,7 +170,7 @@ def _make_method(connection: _core.Connection, plan: MethodPlan, number: int) ->
         def bidi_stream(*args: Any, **kwargs: Any) -> AsyncReplies:
             arguments, items = plan.split(args, kwargs)
             stream = connection.open(method, number, arguments, for_loop=True)
-            return open_bidi_stream(stream, cast("AsyncIterable[Any] | Iterable[Any]", items))
+            return AsyncReplies(stream, cast("AsyncIterable[Any] | Iterable[Any]", items))
 
         return bidi_stream
     return connection.async_unary(method, number)
