@@ -32,14 +32,15 @@ def test_each_once_and_in_order(lines: Any, key: str, method: str) -> None:
 def test_in_order_beside_a_handler_that_computes(lines: Any, url: str, key: str) -> None:
     """The handlers compete for the interpreter, so that each may be stopped anywhere."""
     with nearcall.connect(url, Waiting) as waiting, nearcall.connect(url, Waiting) as other:
-        busy = threading.Thread(target=waiting.spin)
+        busy = threading.Thread(target=waiting.spin, args=(key,))
         busy.start()
+        assert other.entered(key)
         try:
             for number in range(MANY):
                 lines.log(key, number)
             assert lines.wait_for(key, MANY) == list(range(MANY))
         finally:
-            other.rest()
+            other.release(key)
             busy.join()
 
 
