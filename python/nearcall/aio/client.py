@@ -210,7 +210,6 @@ class AsyncClient:
         return connection.async_unary(method, number)
 
 
-
 def connect(
     url: str,
     service: type | None = None,

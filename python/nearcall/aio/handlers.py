@@ -115,7 +115,7 @@ class LoopThread:
         plan, handler = self._handlers[request.index]
         current_call.set(request.call())
         left = request.time_left
-        timer = None
+        inherited = timer = None
         if left is not None:
             # The handler's own calls inherit the deadline, and the handler itself is cancelled when it has passed.
             inherited = timeout(left)
@@ -139,6 +139,7 @@ class LoopThread:
         finally:
             if timer is not None:
                 timer.cancel()
+            if inherited is not None:
                 inherited.__exit__(None, None, None)
 
     async def _call(self, plan: MethodPlan, handler: Any, request: _core.LoopRequest, changed: asyncio.Event) -> None:
