@@ -373,7 +373,7 @@ class LoopRequest:
         """Ends the call because its deadline has passed."""
 
     def forget(self) -> None:
-        """Ends the call without a word, for a client that gave it up."""
+        """The handler is through: nothing more comes for the call, nor is it counted."""
 
 @final
 class View:

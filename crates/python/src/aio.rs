@@ -60,9 +60,7 @@ impl Waiting {
     }
 
     fn schedule(&self, py: Python<'_>) -> PyResult<&Schedule> {
-        self.schedule
-            .get(py)
-            .ok_or_else(|| PyRuntimeError::new_err("this connection was not opened by an event loop"))
+        self.schedule.get(py).ok_or_else(|| PyRuntimeError::new_err("this connection was not opened by an event loop"))
     }
 
     /// Sets `future`'s result when something has come for the call.
@@ -329,9 +327,8 @@ impl PendingCall {
         id: CallId,
         until: Option<Instant>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let get_loop = RUNNING_LOOP.get_or_try_init(py, || {
-            Ok::<_, PyErr>(py.import("asyncio")?.getattr("get_running_loop")?.unbind())
-        })?;
+        let get_loop = RUNNING_LOOP
+            .get_or_try_init(py, || Ok::<_, PyErr>(py.import("asyncio")?.getattr("get_running_loop")?.unbind()))?;
         let running = get_loop.bind(py).call0()?;
         let future = running.call_method0(intern!(py, "create_future"))?;
         if let Some(until) = until {

@@ -107,8 +107,8 @@ class LoopThread:
     def _finished(self, running: _Running, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         self._running.pop(running.request.key, None)
-        if task.cancelled():  # before its first step
-            running.request.forget()
+        # Whatever still holds the request, such as the traceback of an exception that somebody keeps.
+        running.request.forget()
 
     async def _handle(self, running: _Running) -> None:
         request = running.request

@@ -121,19 +121,27 @@ def _give_up(stream: _core.Stream, sender: asyncio.Task[None] | None) -> None:
 
 
 async def call_client_stream(stream: _core.Stream, items: AsyncIterable[Any] | Iterable[Any]) -> Any:
-    """Sends every item, and waits for the result."""
+    """Sends the items, and waits for the result, which may come before the last item."""
     bell = _Bell(stream)
+    sender = asyncio.get_running_loop().create_task(_send_all(stream, bell, items))
+    sender.add_done_callback(lambda _: bell.set_result(None))
     try:
-        await _send_all(stream, bell, items)
-        try:
-            while (result := stream.try_result(_NOTHING_YET)) is _NOTHING_YET:
-                await bell.wait()
-        except StopIteration:
-            raise asyncio.CancelledError from None
-        return result
+        while True:
+            if sender.done():
+                sender.result()  # raises what the caller's own items raised
+            result = stream.try_result(_NOTHING_YET)
+            if result is not _NOTHING_YET:
+                return result
+            await bell.wait()
+    except StopIteration:
+        raise asyncio.CancelledError from None
     except BaseException:
         stream.cancel()
         raise
+    finally:
+        if not sender.done():
+            sender.cancel()
+            await asyncio.wait([sender])
 
 
 async def _send_or_cancel(stream: _core.Stream, bell: _Bell, items: AsyncIterable[Any] | Iterable[Any]) -> None:

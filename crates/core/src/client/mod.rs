@@ -255,12 +255,10 @@ impl Connection {
         }
     }
 
-    /// Grants the server more credit for the items its stream has brought and the user has taken.
-    pub fn taken(&self, id: CallId, account: &mut StreamAccount, item: usize) {
-        if let Some(credit) = account.0.count(item) {
-            // As in `cancel`.
-            let _ = self.send(id.number(), &Outgoing::new(Kind::Credit, Body::Whole(&credit.to_le_bytes())));
-        }
+    /// Grants the server more credit for its stream.
+    pub fn grant(&self, id: CallId, credit: u64) {
+        // As in `cancel`.
+        let _ = self.send(id.number(), &Outgoing::new(Kind::Credit, Body::Whole(&credit.to_le_bytes())));
     }
 
     /// Asks the server for a sign of life and returns how long it took.
@@ -292,6 +290,15 @@ impl Connection {
         drop(guard);
         self.hand_on();
         event
+    }
+
+    /// Receives what is here, for a caller that sends much and would otherwise not learn that its call has ended.
+    pub fn look(&self) {
+        if let Some(guard) = self.receiving.try_lock() {
+            self.receive(None);
+            drop(guard);
+            self.hand_on();
+        }
     }
 
     /// Waits for the next event of a call.
@@ -597,3 +604,10 @@ impl Drop for Connection {
 /// What a stream's receiver has taken and not yet paid for with credit.
 #[derive(Debug, Default)]
 pub struct StreamAccount(Taken);
+
+impl StreamAccount {
+    /// Counts an item that the user has taken; the credit to [grant](Connection::grant) now, if any.
+    pub fn count(&mut self, item: usize) -> Option<u64> {
+        self.0.count(item)
+    }
+}

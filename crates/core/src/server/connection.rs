@@ -49,12 +49,12 @@ pub struct Request {
     /// When the caller stops waiting.
     pub deadline: Option<Instant>,
     context: OnceLock<Arc<CallContext>>,
+    finished: AtomicBool,
 }
 
 impl Drop for Request {
     fn drop(&mut self) {
-        // Release: `stop` sees the reply sent once it sees the count.
-        self.connection.in_flight.fetch_sub(1, Ordering::Release);
+        self.finish();
     }
 }
 
@@ -150,6 +150,14 @@ impl Request {
             self.connection.forget(self.head.call);
         }
     }
+
+    /// The handler is through: the call is no longer under way, even if something still holds this request.
+    pub fn finish(&self) {
+        if !self.finished.swap(true, Ordering::Relaxed) {
+            // Release: `stop` sees the reply sent once it sees the count.
+            self.connection.in_flight.fetch_sub(1, Ordering::Release);
+        }
+    }
 }
 
 impl ServerConnection {
@@ -237,7 +245,15 @@ impl ServerConnection {
         let pending = self.in_flight.fetch_add(1, Ordering::Relaxed);
         let deadline = head.deadline_us().and_then(|us| Instant::now().checked_add(Duration::from_micros(us)));
         let context = OnceLock::new();
-        let mut request = Request { connection: Arc::clone(self), head, payload, call: None, deadline, context };
+        let mut request = Request {
+            connection: Arc::clone(self),
+            head,
+            payload,
+            call: None,
+            deadline,
+            context,
+            finished: AtomicBool::new(false),
+        };
         let refusal = match kind {
             None => {
                 let what = format!("the server has no method number {}", request.head.method);
