@@ -92,7 +92,8 @@ def test_ways_to_connect(url: str) -> None:
             await client.add(1)
         async with nearcall.aio.connect(url) as anything:
             assert await anything.Basics.add(1) == 6
-            assert await anything.echo_point({"x": 1}) == {"x": 1, "label": "", "data": b""}
+            point = {"x": 1, "label": "a", "data": b""}
+            assert await anything.echo_point(point) == point
         with pytest.raises(RuntimeError, match="not connected yet"):
             nearcall.aio.connect(url).service  # noqa: B018
 
@@ -499,6 +500,9 @@ def test_the_server_dies(outside_url: str) -> None:
             client.close()
 
     run(main)
+    # What it left behind does not keep the next one from serving, which cleans up.
+    with nearcall.Server(Basics(), outside_url):
+        pass
 
 
 def test_nobody_listens(new_url: str, transport: str) -> None:
