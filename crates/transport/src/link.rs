@@ -45,6 +45,10 @@ pub trait Link: Send + Sync + Debug {
     /// Spins like [`Link::receive`] but never sleeps. Whether something may have arrived.
     fn spin(&self) -> bool;
 
+    /// Whether the peer may have said goodbye while nobody listened: asked before a new call is sent, which the system
+    /// would take even for a peer that is gone. Cheap while the connection is busy.
+    fn is_stale(&self) -> bool;
+
     /// Waits, inside `blocked` of [`Link::send`], until there may be room to send again, or `timeout` passed; also until
     /// something may have arrived if this is the `receiving` thread.
     ///

@@ -4,7 +4,7 @@
 
 use std::io::IoSlice;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use nearcall_ring::{SpinBudget, cpu};
@@ -22,7 +22,7 @@ use crate::sys;
 const PREFIX: usize = 4;
 /// What one read takes at most; longer frames are read straight into their own memory.
 const BUFFER: usize = 64 << 10;
-/// After so long a silence the peer may be gone without anybody having noticed.
+/// After so long a silence a goodbye may have come that nobody has read.
 const QUIET_NS: u64 = 10_000_000;
 /// Metadata and tables may come on top of the longest message.
 const HEAD_ROOM: u64 = 1 << 20;
@@ -31,8 +31,9 @@ const HEAD_ROOM: u64 = 1 << 20;
 pub(crate) struct StreamLink {
     socket: OwnedFd,
     peer: Peer,
-    /// When something was sent last, nanoseconds on the monotonic clock.
-    sending: Mutex<u64>,
+    sending: Mutex<()>,
+    /// When `is_stale` was last asked, nanoseconds on the monotonic clock.
+    asked: AtomicU64,
     receiver: Mutex<Receiver>,
     peer_limit: u64,
     limit: u64,
@@ -56,7 +57,8 @@ impl StreamLink {
         Self {
             socket,
             peer,
-            sending: Mutex::new(cpu::monotonic_ns()),
+            sending: Mutex::new(()),
+            asked: AtomicU64::new(cpu::monotonic_ns()),
             receiver: Mutex::new(Receiver {
                 buffer: Vec::new(),
                 start: 0,
@@ -69,12 +71,6 @@ impl StreamLink {
             closed: AtomicBool::new(false),
             generation: fork::generation(),
         }
-    }
-
-    /// Whether the peer has hung up and nothing is left to read: the system would take a message for it all the same.
-    fn has_hung_up(&self) -> bool {
-        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
-        matches!(rustix::net::recv(&self.socket, &mut [0; 1], flags), Ok((_, 0)))
     }
 
     fn is_closed(&self) -> bool {
@@ -191,11 +187,7 @@ impl Link for StreamLink {
         pieces.push(IoSlice::new(&prefix));
         pieces.push(IoSlice::new(head));
         pieces.extend(payload.iter().map(|piece| IoSlice::new(piece)));
-        let mut last_sent = self.sending.lock();
-        let now = cpu::monotonic_ns();
-        if now - std::mem::replace(&mut *last_sent, now) > QUIET_NS && self.has_hung_up() {
-            return Err(LinkError::Closed);
-        }
+        let _sending = self.sending.lock();
         let mut rest = &mut pieces[..];
         loop {
             // The kernel takes 1024 pieces at most.
@@ -266,6 +258,16 @@ impl Link for StreamLink {
             receiver.budget.learn(cpu::monotonic_ns() - begun);
         }
         ready
+    }
+
+    fn is_stale(&self) -> bool {
+        let now = cpu::monotonic_ns();
+        // Relaxed: whichever of two threads asks first looks.
+        if now.saturating_sub(self.asked.swap(now, Ordering::Relaxed)) < QUIET_NS {
+            return false;
+        }
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        rustix::net::recv(&self.socket, &mut [0; 1], flags).is_ok()
     }
 
     fn wait_room(&self, receiving: bool, timeout: Duration) -> Result<(), LinkError> {

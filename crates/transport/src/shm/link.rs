@@ -270,6 +270,10 @@ impl Link for ShmLink {
         waited.is_some()
     }
 
+    fn is_stale(&self) -> bool {
+        self.segment.peer_side().has_left()
+    }
+
     fn wait_room(&self, receiving: bool, timeout: Duration) -> Result<(), LinkError> {
         if receiving {
             // The bell rings for room and for arrivals alike.
