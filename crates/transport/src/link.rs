@@ -29,6 +29,12 @@ pub trait Link: Send + Sync + Debug {
         blocked: &mut dyn FnMut() -> Result<(), LinkError>,
     ) -> Result<(), LinkError>;
 
+    /// Whether a thread is in the middle of [`Link::send`].
+    fn is_sending(&self) -> bool;
+
+    /// Waits until no thread is, or `timeout` passed.
+    fn wait_turn(&self, timeout: Duration);
+
     /// The next frame, if one has arrived. Never waits.
     ///
     /// # Errors

@@ -205,6 +205,14 @@ impl Link for StreamLink {
         }
     }
 
+    fn is_sending(&self) -> bool {
+        self.sending.is_locked()
+    }
+
+    fn wait_turn(&self, timeout: Duration) {
+        drop(self.sending.try_lock_for(timeout));
+    }
+
     fn try_receive(&self) -> Result<Option<Incoming>, LinkError> {
         let mut receiver = self.receiver.lock();
         loop {

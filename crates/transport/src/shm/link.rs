@@ -244,6 +244,14 @@ impl Link for ShmLink {
         Ok(())
     }
 
+    fn is_sending(&self) -> bool {
+        self.sender.is_locked()
+    }
+
+    fn wait_turn(&self, timeout: Duration) {
+        drop(self.sender.try_lock_for(timeout));
+    }
+
     fn try_receive(&self) -> Result<Option<Incoming>, LinkError> {
         self.take(&mut self.receiver.lock())
     }
