@@ -114,11 +114,7 @@ impl AsyncUnary {
 impl AsyncUnary {
     /// Checks the arguments; the call is sent when the result is first awaited.
     #[pyo3(signature = (*args, **kwargs))]
-    fn __call__(
-        slf: &Bound<'_, Self>,
-        args: Bound<'_, PyTuple>,
-        kwargs: Option<Bound<'_, PyDict>>,
-    ) -> PendingCall {
+    fn __call__(slf: &Bound<'_, Self>, args: Bound<'_, PyTuple>, kwargs: Option<Bound<'_, PyDict>>) -> PendingCall {
         let arguments = (args.unbind(), kwargs.map(Bound::unbind));
         PendingCall { call: slf.clone().unbind(), stage: Mutex::new(Stage::Fresh(arguments)), timer: Mutex::default() }
     }
@@ -203,9 +199,8 @@ impl PendingCall {
     /// its task.
     fn suspend<'py>(&self, py: Python<'py>, sent: Sent) -> PyResult<Bound<'py, PyAny>> {
         let call = self.call.get();
-        let get_loop = RUNNING_LOOP.get_or_try_init(py, || {
-            Ok::<_, PyErr>(py.import("asyncio")?.getattr("get_running_loop")?.unbind())
-        })?;
+        let get_loop = RUNNING_LOOP
+            .get_or_try_init(py, || Ok::<_, PyErr>(py.import("asyncio")?.getattr("get_running_loop")?.unbind()))?;
         let running = get_loop.bind(py).call0()?;
         let future = running.call_method0(intern!(py, "create_future"))?;
         if let Some(until) = sent.until {
@@ -310,4 +305,3 @@ impl Drop for PendingCall {
         self.give_up();
     }
 }
-

@@ -289,12 +289,7 @@ pub(crate) struct Oneway {
 #[pymethods]
 impl Oneway {
     #[pyo3(signature = (*args, **kwargs))]
-    fn __call__(
-        &self,
-        py: Python<'_>,
-        args: &Bound<'_, PyTuple>,
-        kwargs: Option<&Bound<'_, PyDict>>,
-    ) -> PyResult<()> {
+    fn __call__(&self, py: Python<'_>, args: &Bound<'_, PyTuple>, kwargs: Option<&Bound<'_, PyDict>>) -> PyResult<()> {
         let method = self.method.get();
         let encoded = method.encode_call(args, kwargs)?;
         send_oneway(&self.core, &encoded, self.index).map_err(|failure| name_failure(py, &failure, &method.name))

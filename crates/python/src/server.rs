@@ -217,13 +217,7 @@ impl Server {
         handler.call1(PyTuple::new(py, values)?)
     }
 
-    fn send_items(
-        &self,
-        py: Python<'_>,
-        method: &Method,
-        request: &Request,
-        items: &Bound<'_, PyAny>,
-    ) -> PyResult<()> {
+    fn send_items(&self, py: Python<'_>, method: &Method, request: &Request, items: &Bound<'_, PyAny>) -> PyResult<()> {
         let call = tracked(request)?;
         for item in items.try_iter()? {
             let encoded = method.reply.encode(item?)?;

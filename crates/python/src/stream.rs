@@ -78,11 +78,7 @@ impl Stream {
         }
     }
 
-    fn send_with<R>(
-        &self,
-        item: Bound<'_, PyAny>,
-        send: impl FnOnce(&Outgoing<'_>) -> R,
-    ) -> PyResult<R> {
+    fn send_with<R>(&self, item: Bound<'_, PyAny>, send: impl FnOnce(&Outgoing<'_>) -> R) -> PyResult<R> {
         let value = self.method.get().request_item.as_ref();
         let value = value.ok_or_else(|| PyTypeError::new_err(format!("{} takes no stream", self.name())))?;
         let encoded = value.encode(item)?;
@@ -212,7 +208,6 @@ impl Stream {
     fn cancel(&self) {
         self.core.cancel(self.id);
     }
-
 
     fn __repr__(&self) -> String {
         format!("<stream of {} at {}>", self.name(), self.core.url())

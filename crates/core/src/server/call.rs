@@ -11,8 +11,8 @@ use nearcall_wire::Kind;
 use parking_lot::{Condvar, Mutex};
 use rustix::event::EventfdFlags;
 
-use super::connection::{Request, ServerConnection};
 use super::Server;
+use super::connection::{Request, ServerConnection};
 use crate::event::Payload;
 use crate::flow::{Taken, WINDOW, cost, granted};
 use crate::outgoing::{Body, Outgoing};
@@ -67,13 +67,8 @@ pub enum ItemOutcome {
 
 impl ServerCall {
     pub(super) fn new(connection: Arc<ServerConnection>, id: u32, queue: Option<Arc<AsyncQueue>>) -> Self {
-        let state = State {
-            items: VecDeque::new(),
-            ended: false,
-            cancelled: false,
-            credit: WINDOW,
-            taken: Taken::default(),
-        };
+        let state =
+            State { items: VecDeque::new(), ended: false, cancelled: false, credit: WINDOW, taken: Taken::default() };
         Self { connection, id, state: Mutex::new(state), changed: Condvar::new(), queue }
     }
 

@@ -194,7 +194,9 @@ impl ServerConnection {
     ) -> Result<Option<Request>, LinkError> {
         let kind = server.methods.get(usize::from(head.method));
         let refusal = match kind {
-            None => Some(Failure::new(Failure::UNIMPLEMENTED, format!("the server has no method number {}", head.method))),
+            None => {
+                Some(Failure::new(Failure::UNIMPLEMENTED, format!("the server has no method number {}", head.method)))
+            }
             Some(_) if server.is_stopping() => Some(Failure::new(Failure::UNAVAILABLE, "the server is stopping")),
             Some(_) => None,
         };
