@@ -26,7 +26,7 @@ TYPED_CODE := python/nearcall $(wildcard examples tests/typing)
 # The binding's own crate is tested from Python: alone it would have no interpreter to link to.
 RUST_TESTED := --workspace --exclude nearcall-python
 
-.PHONY: help setup demo test test-rust test-python lint fmt bench docs audit loom miri fuzz soak clean tools-present
+.PHONY: help setup demo test test-rust test-python lint fmt bench readme docs audit loom miri fuzz soak clean tools-present
 
 help:  ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -64,6 +64,9 @@ fmt: setup  ## format all code and apply the safe fixes
 bench: setup  ## measure nearcall against its targets, beside the ring alone; results in out/
 	@cargo build -q --release -p nearcall-ring --example ring_floor
 	@$(PY) -m nearcall_lab runtime --floor-binary target/release/examples/ring_floor $(ARGS)
+
+readme: setup  ## put the numbers of the last demo and bench into the README
+	@$(PY) tools/update_readme.py $(ARGS)
 
 docs: setup  ## write the reference of both languages to out/docs/
 	@mkdir -p out/docs

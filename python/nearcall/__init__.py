@@ -15,10 +15,11 @@
         calc.add(1, 2)
 """
 
-from . import _core, aio
-from ._core import VERSION as __version__
+from typing import TYPE_CHECKING, Any
+
+from . import _core
+from .call import Context, Metadata, context, metadata, timeout
 from .client import Client, connect
-from .deadline import timeout
 from .errors import (
     Aborted,
     AlreadyExists,
@@ -44,18 +45,35 @@ from .server import Server, serve
 from .service import idempotent, oneway, service
 from .status import StatusCode
 
+if TYPE_CHECKING:
+    from . import aio
+
+__version__ = _core.VERSION
+
 _core.install(make_error, describe_error)
+
+
+def __getattr__(name: str) -> Any:
+    # asyncio takes longer to import than all the rest, and many programs have no event loop.
+    if name == "aio":
+        from importlib import import_module
+
+        return import_module(".aio", __name__)
+    raise AttributeError(f"module 'nearcall' has no attribute '{name}'")
+
 
 __all__ = [
     "Aborted",
     "AlreadyExists",
     "Cancelled",
     "Client",
+    "Context",
     "DataLoss",
     "DeadlineExceeded",
     "FailedPrecondition",
     "Internal",
     "InvalidArgument",
+    "Metadata",
     "NotFound",
     "OutOfRange",
     "PermissionDenied",
@@ -70,7 +88,9 @@ __all__ = [
     "__version__",
     "aio",
     "connect",
+    "context",
     "idempotent",
+    "metadata",
     "oneway",
     "serve",
     "service",

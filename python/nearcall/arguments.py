@@ -59,7 +59,7 @@ def arguments_plan(method: str, arguments: Sequence[Argument], binder: Binder) -
         needs_check=tuple(find_problem is not None for _, find_problem in finders),
         check_at=_checker(method, finders),
         bind=binder.bind,
-        encode_named=msgpack.encode_parts,
+        encode_named=_named_encoder(method, arguments, finders),
         decode_named=_named_decoder(arguments),
         encode_error=lambda error, values: explain.explain_encode_error(method, names, error, values),
         decode_error=lambda error: explain.explain_decode_error(method, names, error),
@@ -83,6 +83,25 @@ def _checker(method: str, finders: list[tuple[str, ProblemFinder | None]]) -> Ca
             raise InvalidArgument(f"{method}(): argument '{name}' {problem}")
 
     return check_at
+
+
+def _named_encoder(
+    method: str, arguments: Sequence[Argument], finders: list[tuple[str, ProblemFinder | None]]
+) -> Callable[[dict[str, Any]], tuple[bytes, list[memoryview]]]:
+    by_name = dict(finders)
+    buffers = {argument.name for argument in arguments if argument.form in BUFFER_FORMS}
+
+    # Checks the values as well: only here is it known which parameters they are for.
+    def encode_named(values: dict[str, Any]) -> tuple[bytes, list[memoryview]]:
+        for name, value in values.items():
+            find_problem = by_name[name]
+            if find_problem is not None and (problem := find_problem(value)):
+                raise InvalidArgument(f"{method}(): argument '{name}' {problem}")
+        # Any buffer will do for a buffer; an array, say, must not travel as an array here.
+        views = {name: memoryview(value) for name, value in values.items() if name in buffers}
+        return msgpack.encode_parts({**values, **views} if views else values)
+
+    return encode_named
 
 
 def _named_decoder(arguments: Sequence[Argument]) -> Callable[..., tuple[Any, ...]]:

@@ -134,7 +134,7 @@ class ArgumentsPlan(msgspec.Struct, frozen=True, eq=False):
     bind: Callable[[tuple[Any, ...], dict[str, Any]], tuple[Any, ...] | dict[str, Any]]
     """Python's rules for calling: a full tuple if every parameter was given, else what was given, by name."""
     encode_named: Callable[[dict[str, Any]], Parts]
-    """Encodes arguments by name as a msgpack map, buffers included."""
+    """Checks arguments given by name, and encodes them as a msgpack map, buffers included."""
     decode_named: Callable[..., tuple[Any, ...]]
     """From the map and its buffers to the full tuple; what was not sent takes the signature's default."""
     encode_error: Callable[[BaseException, Any], RpcError]

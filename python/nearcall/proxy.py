@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import difflib
+
 from collections.abc import Callable, Iterable
 from typing import Any
+
+import msgspec
 
 from . import _core
 from .description import compare, plans_from, read_description
 from .plan import MethodPlan
 from .service import plan_of
 
-__all__ = ["Proxy", "make_proxy"]
+__all__ = ["Proxy", "make_proxy", "renumberer"]
 
 MakeMethod = Callable[[_core.Connection, MethodPlan, int], Callable[..., Any]]
 """Makes the callable for a method with a number."""
@@ -28,6 +30,8 @@ class Proxy:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
+        import difflib  # only on the way to an error
+
         known = [method for method in self.__dict__ if not method.startswith("_")]
         close = difflib.get_close_matches(name, known, n=1)
         hint = f"did you mean '{close[0]}'?" if close else f"there are {', '.join(known)}"
@@ -72,11 +76,26 @@ def make_proxy(connection: _core.Connection, cls: type | None, make_method: Make
     return together
 
 
+def renumberer(cls: type | None) -> Callable[[str], dict[str, int]]:
+    """What a connection asks when it was renewed and the server describes itself differently: the new numbers of the
+    methods by full name. Raises :class:`~nearcall.FailedPrecondition` if the client no longer fits."""
+
+    def renumber(description: str) -> dict[str, int]:
+        if cls is None:
+            numbered = read_description(description.encode()).numbered()
+            return {f"{service.name}.{method.name}": number for number, service, method in numbered}
+        plan = plan_of(cls)
+        return {
+            f"{plan.name}.{name}": number for name, (number, _) in compare(plan, description.encode()).items()
+        }
+
+    return renumber
+
+
 def _named(method: MethodPlan, always: bool) -> MethodPlan:
     if not always:
         return method
-    fields = {field: getattr(method, field) for field in method.__struct_fields__}
-    return MethodPlan(**{**fields, "always_named": True})
+    return msgspec.structs.replace(method, always_named=True)
 
 
 def _proxy(

@@ -5,18 +5,23 @@ from __future__ import annotations
 import atexit
 import itertools
 import logging
+import os
+import os
 import threading
 import weakref
+from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from . import _core
-from .aio.handlers import LoopThread
 from .client import DEFAULT_MAX_MESSAGE_SIZE
 from .description import describe
 from .service import plan_of
+
+if TYPE_CHECKING:
+    from .aio.handlers import LoopThread
 
 __all__ = ["Server", "serve"]
 
@@ -24,6 +29,8 @@ _log = logging.getLogger("nearcall")
 
 DEFAULT_MAX_CONCURRENCY = 256
 """Handlers that may run at once in threads, unless the user says otherwise."""
+DEFAULT_MAX_PENDING = 65_536
+"""Calls that may be under way or waiting at once, unless the user says otherwise."""
 
 
 class Server:
@@ -36,7 +43,8 @@ class Server:
 
     Args:
         services_and_urls: Objects whose classes are services, and the URLs to serve them all at, in any order.
-        max_concurrency: Handlers that may run at once in threads; coroutine handlers are not counted.
+        max_concurrency: Handlers that may run at once in threads; further calls wait. Coroutine handlers are not counted.
+        max_pending: Calls that may be under way or waiting at once; further ones fail with ``RESOURCE_EXHAUSTED``.
         spin: How long to spin for a request before sleeping: ``"auto"`` measures and adapts, ``0`` sleeps at once,
             seconds set a fixed bound.
         max_message_size: Longest message received, bytes.
@@ -51,6 +59,7 @@ class Server:
         self,
         *services_and_urls: object,
         max_concurrency: int = DEFAULT_MAX_CONCURRENCY,
+        max_pending: int = DEFAULT_MAX_PENDING,
         spin: float | Literal["auto"] = "auto",
         max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE,
         handshake_timeout: float = 5.0,
@@ -59,8 +68,9 @@ class Server:
         self._asked = [item for item in services_and_urls if isinstance(item, str)]
         if not services:
             raise TypeError("there is nothing to serve: give an object whose class is a @nearcall.service")
-        if max_concurrency < 1:
-            raise ValueError(f"max_concurrency must be 1 or more, not {max_concurrency}")
+        for option, value in (("max_concurrency", max_concurrency), ("max_pending", max_pending)):
+            if value < 1:
+                raise ValueError(f"{option} must be 1 or more, not {value}")
         for item in services:
             if isinstance(item, type):
                 raise TypeError(f"serve an object, not the class: write {item.__name__}()")
@@ -83,8 +93,8 @@ class Server:
             ring_size=1 << 18,
             max_message_size=max_message_size,
             handshake_timeout=handshake_timeout,
-            # One more than run handlers: somebody must receive meanwhile.
-            max_workers=max_concurrency + 1,
+            max_concurrency=max_concurrency,
+            max_pending=max_pending,
         )
         self._urls: list[str] = []
         self._threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
@@ -118,6 +128,8 @@ class Server:
             raise
         self._state = "running"
         if any(plan.handler_is_async for plan, _ in self._handlers):
+            from .aio.handlers import LoopThread  # asyncio only where it is needed
+
             self._loop = LoopThread(self._core, self._handlers)
             self._loop.start()
         _running.add(self)
@@ -175,17 +187,22 @@ class Server:
         return f"<{self._state} nearcall server at {', '.join(self._urls or self._asked) or 'no URL'}>"
 
 
-def serve(*services_and_urls: object, grace: float = 5.0, **options: Any) -> None:
+def serve(
+    *services_and_urls: object, grace: float = 5.0, on_ready: Callable[[Server], object] | None = None, **options: Any
+) -> None:
     """Serves objects at URLs until interrupted (Ctrl-C) or told to end (``SIGTERM``).
 
     Args:
         services_and_urls: As for :class:`Server`.
         grace: Seconds that calls under way have to finish when it ends.
+        on_ready: Called with the server once it listens everywhere; ``server.urls`` has the ports by then.
         options: As for :class:`Server`.
     """
     server = Server(*services_and_urls, **options).start()
     restore = _stop_on_sigterm(server)
     try:
+        if on_ready is not None:
+            on_ready(server)
         server.wait()
     except KeyboardInterrupt:
         pass
@@ -202,7 +219,11 @@ def _stop_on_sigterm(server: Server) -> Any:
         return lambda: None
     # The event is all that a signal handler may touch: stopping needs the main thread itself.
     stopped = server._stopped  # pyright: ignore[reportPrivateUsage]
-    before = signal.signal(signal.SIGTERM, lambda *_: stopped.set())
+
+    def stop(number: int, frame: object) -> None:
+        stopped.set()
+
+    before = signal.signal(signal.SIGTERM, stop)
     return lambda: signal.signal(signal.SIGTERM, before)
 
 
@@ -211,6 +232,8 @@ def _tell(serious: bool, text: str) -> None:
 
 
 _running: weakref.WeakSet[Server] = weakref.WeakSet()
+# A forked child has no worker threads: stopping there would wait for them for ever, and take the parent's sockets away.
+os.register_at_fork(after_in_child=_running.clear)
 
 
 @atexit.register
@@ -218,3 +241,12 @@ def _stop_all() -> None:
     # Worker threads must not meet an interpreter that is being taken down.
     for server in list(_running):
         server.stop(grace=0)
+
+
+def _after_fork_in_child() -> None:
+    # The servers are the parent's: this process has none of their threads, and must not stop them.
+    _running.clear()
+    _core.forked()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -73,8 +73,8 @@ def service(
     # Names local to the function in which the class is defined can appear in annotations, too.
     caller = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
     scope = {} if caller.f_code.co_name == "<module>" else caller.f_locals
-    for error in errors:
-        if not (isinstance(error, type) and issubclass(error, Exception)):  # pyright: ignore[reportUnnecessaryIsInstance]
+    for error in cast("Sequence[object]", errors):
+        if not (isinstance(error, type) and issubclass(error, Exception)):
             raise TypeError(f"errors: {error!r} is not an exception class")
     if name is not None and not _NAME.fullmatch(name):
         raise ValueError(f"'{name}' is not a service name: write letters, digits, underscores and dots")

@@ -90,7 +90,7 @@ class BidiStream:
     def _send(self, items: Iterator[Any]) -> None:
         try:
             send_all(self._stream, items)
-        except BaseException as error:  # noqa: BLE001 - it belongs to the thread that reads the replies
+        except BaseException as error:
             self._failure = error
             self._stream.cancel()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from array import array as compact
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +24,7 @@ from nearcall.errors import Internal, InvalidArgument  # noqa: E402
 from nearcall.schema import find_mismatch  # noqa: E402
 from nearcall.service import plan_of, service  # noqa: E402
 
-from .loopback import Loopback  # noqa: E402
+from .loopback import Loopback, carry_arguments  # noqa: E402
 
 decode_any = msgpack.parts_decoder(Any)
 
@@ -44,17 +45,17 @@ def same(a: Any, b: Any) -> bool:
     ),
     st.sampled_from(["C", "F", "strided", "read-only"]),
 )
-def test_arrays_round_trip(array: Any, layout: str) -> None:
+def test_arrays_round_trip(values: Any, layout: str) -> None:
     if layout == "F":
-        array = np.asfortranarray(array)
-    elif layout == "strided" and array.ndim:
-        array = array[::2]
+        values = np.asfortranarray(values)
+    elif layout == "strided" and values.ndim:
+        values = values[::2]
     elif layout == "read-only":
-        array.flags.writeable = False
-    body, buffers = msgpack.encode_parts(array)
+        values.flags.writeable = False
+    body, buffers = msgpack.encode_parts(values)
     arrived = decode_any(body, buffers)
     assert type(arrived) is np.ndarray
-    assert same(arrived, array)
+    assert same(arrived, values)
 
 
 def test_contiguous_arrays_are_not_copied() -> None:
@@ -174,12 +175,16 @@ class Vision:
 @pytest.mark.parametrize("cls", [Vision, None], ids=["typed", "dynamic"])
 def test_arrays_as_arguments_and_results(cls: type | None) -> None:
     vision = Loopback(Vision(), cls)
+    raw_plan = plan_of(Vision).methods[3].arguments
     assert vision.mean(np.arange(5.0)) == 2.0
     assert vision.mean(image=np.arange(5.0)) == 2.0
     nested = vision.anything({"a": [np.arange(3), (np.array(2.5), None)]})
     assert same(nested["a"][0], np.arange(3))
     assert nested["a"][1][0] == 2.5
-    assert vision.raw(np.arange(3, dtype=np.uint8)).tolist() == [0, 1, 2]
+    for raw in (np.arange(3, dtype=np.uint8), compact("B", [0, 1, 2]), np.array([[0, 1, 2]], np.uint8)):
+        assert vision.raw(raw).tolist() == [0, 1, 2]
+        assert vision.raw(data=raw).tolist() == [0, 1, 2]
+        assert carry_arguments(raw_plan, raw_plan, {"data": raw}) == (b"\0\1\2",)
     with pytest.raises(Internal, match=r"the result must be NDArray.float64., got ndarray of int32"):
         vision.wrong()
 

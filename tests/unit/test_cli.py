@@ -7,7 +7,7 @@ import io
 import json
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -171,6 +171,12 @@ def test_raw_output(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
             2,
             "the server has no method 'Calculator.ad': did you mean Calculator.add?",
         ),
+        (["call", "shm://calc", "totals"], 2, "the server has no method 'totals': did you mean Calculator.total?"),
+        (
+            ["call", "shm://calc", "zzz"],
+            2,
+            "the server has no method 'zzz': there are Calculator.add, Calculator.upper",
+        ),
         (["call", "shm://calc", "fail"], 1, "NOT_FOUND: no user 17 (details: {'id': 17})"),
         (["call", "shm://calc", "add", "3"], 2, "the arguments are neither an object nor an array: write [3] for a "),
         (["call", "shm://calc", "add", "{a: 1}"], 2, "the arguments are not JSON (JSON is malformed: "),
@@ -257,7 +263,12 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 @pytest.mark.parametrize(("name", "size"), [("Good", None), ("good", None), ("make", 3)])
 def test_serve(run: Any, monkeypatch: pytest.MonkeyPatch, module: str, name: str, size: int | None) -> None:
     served: list[Any] = []
-    monkeypatch.setattr(nearcall, "serve", lambda *things: served.extend(things), raising=False)
+
+    def serve(*things: Any, on_ready: Callable[[Any], object]) -> None:
+        served.extend(things)
+        on_ready(SimpleNamespace(urls=things[1:]))
+
+    monkeypatch.setattr(nearcall, "serve", serve)
     status, out, err = run("serve", f"{module}:{name}", "shm://a", "tcp://127.0.0.1:7000")
     assert (status, out) == (0, "")
     assert err == f"serving {module}:{name} at shm://a\nserving {module}:{name} at tcp://127.0.0.1:7000\n"

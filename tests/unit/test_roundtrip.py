@@ -278,6 +278,10 @@ def test_a_wrong_outer_type_is_refused_before_sending(annotation: Any, value: An
     with pytest.raises(InvalidArgument) as caught:
         plan.arguments.check_at(0, value)
     assert caught.value.message == f"Echo.unary(): argument 'value' {message}"
+    with pytest.raises(InvalidArgument) as caught:
+        plan.arguments.encode_named({"value": value})
+    assert caught.value.message == f"Echo.unary(): argument 'value' {message}"
+    assert plan.arguments.encode_error(caught.value, {"value": value}) is caught.value
 
 
 @dataclass

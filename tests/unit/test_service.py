@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Generic, NewType, Optional, Protocol, Typ
 
 import pytest
 
-from nearcall import service as module
 from nearcall.errors import Internal, InvalidArgument
 from nearcall.plan import MethodPlan
 from nearcall.service import idempotent, is_service, oneway, plan_of, service
@@ -477,5 +476,5 @@ def test_frame_locals_are_not_kept_alive() -> None:
     class Small:
         def m(self) -> int: ...
 
-    declared = module._declared[Small]
+    declared = sys.modules["nearcall.service"]._declared[Small]
     assert huge not in declared.namespace.values()

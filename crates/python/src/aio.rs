@@ -5,7 +5,8 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
+use std::time::Instant;
 
 use nearcall_core::client::{CallId, Connection as Core};
 use nearcall_core::{Event, Failure, Kind, Outgoing};
@@ -16,29 +17,76 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple};
 use pyo3::{PyTraverseError, PyVisit, intern};
 
-use crate::client::{late, name_failure, outcome};
-use crate::deadline::{deadline, micros, time_left};
+use crate::connection::Calling;
+use crate::deadline::Surroundings;
 use crate::errors::raise;
 use crate::payload::Encoded;
 use crate::plan::Method;
+use crate::unary::{self, name_failure, outcome};
 
 /// `asyncio.get_running_loop`.
 static RUNNING_LOOP: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
 /// The futures of an event loop that wait for something to come for a call.
-#[derive(Default)]
-pub(crate) struct Waiting(Mutex<HashMap<CallId, Py<PyAny>>>);
+///
+/// A task that suspends does not put the connection to sleep: others may be about to send. When the loop has run all
+/// that was ready, it comes by [`Waiting::on_idle`], which receives, spins while that pays, and only then sleeps.
+pub(crate) struct Waiting {
+    futures: Mutex<HashMap<CallId, Py<PyAny>>>,
+    /// `call_soon` of the loop and the callback for it, once a connection was given to a loop.
+    schedule: PyOnceLock<Schedule>,
+    scheduled: AtomicBool,
+}
+
+/// Callables of the event loop that owns a connection.
+struct Schedule {
+    call_soon: Py<PyAny>,
+    on_idle: Py<PyAny>,
+    /// Takes a method's callable and its arguments; returns a coroutine that connects and calls it.
+    call_again: Py<PyAny>,
+}
+
+impl Default for Waiting {
+    fn default() -> Self {
+        Self { futures: Mutex::default(), schedule: PyOnceLock::new(), scheduled: AtomicBool::new(false) }
+    }
+}
 
 impl Waiting {
-    /// Sets `future`'s result when something has come for the call; at once if it has.
+    /// Names the loop's `call_soon` and what it is to call when it is idle.
+    pub(crate) fn use_loop(&self, py: Python<'_>, call_soon: Py<PyAny>, on_idle: Py<PyAny>, call_again: Py<PyAny>) {
+        // A connection belongs to one loop for life.
+        let _ = self.schedule.set(py, Schedule { call_soon, on_idle, call_again });
+    }
+
+    fn schedule(&self, py: Python<'_>) -> PyResult<&Schedule> {
+        self.schedule
+            .get(py)
+            .ok_or_else(|| PyRuntimeError::new_err("this connection was not opened by an event loop"))
+    }
+
+    /// Sets `future`'s result when something has come for the call.
     pub(crate) fn register(&self, py: Python<'_>, core: &Core, id: CallId, future: Py<PyAny>) -> PyResult<()> {
-        self.0.lock().insert(id, future);
-        self.sleep(py, core)
+        if core.has_arrived(id) {
+            return wake(future.bind(py));
+        }
+        self.futures.lock().insert(id, future);
+        self.call_when_idle(py)
+    }
+
+    fn call_when_idle(&self, py: Python<'_>) -> PyResult<()> {
+        // Relaxed: only the loop's thread comes here.
+        if self.scheduled.swap(true, Ordering::Relaxed) {
+            return Ok(());
+        }
+        let Schedule { call_soon, on_idle, .. } = self.schedule(py)?;
+        call_soon.bind(py).call1((on_idle,))?;
+        Ok(())
     }
 
     /// Forgets the future of a call that is given up.
     fn forget(&self, id: CallId) {
-        let future = self.0.lock().remove(&id);
+        let future = self.futures.lock().remove(&id);
         drop(future);
     }
 
@@ -49,33 +97,48 @@ impl Waiting {
             self.deliver(py, core)?;
             core.notice_loss();
         }
-        self.sleep(py, core)
+        self.deliver(py, core)?;
+        self.call_when_idle(py)
     }
 
-    /// Delivers what is here, and declares that the loop may sleep once nothing is.
-    fn sleep(&self, py: Python<'_>, core: &Core) -> PyResult<()> {
-        loop {
-            self.deliver(py, core)?;
+    /// The loop has run all that was ready.
+    pub(crate) fn on_idle(&self, py: Python<'_>, core: &Core) -> PyResult<()> {
+        // Relaxed: as in `call_when_idle`.
+        self.scheduled.store(false, Ordering::Relaxed);
+        core.link().disarm();
+        let mut delivered = self.deliver(py, core)?;
+        if !delivered && !self.futures.lock().is_empty() && py.detach(|| core.spin()) {
+            delivered = self.deliver(py, core)?;
+        }
+        while !delivered {
             if core.link().arm() {
                 return Ok(());
             }
+            // Something came just now; if it was not for us, the next look finds nothing.
+            delivered = self.deliver(py, core)?;
         }
+        // Who was woken may send again before we sleep.
+        self.call_when_idle(py)
     }
 
-    fn deliver(&self, py: Python<'_>, core: &Core) -> PyResult<()> {
-        for id in core.pump() {
-            let future = self.0.lock().remove(&id);
+    /// Receives what is here. Whether a future was woken.
+    fn deliver(&self, py: Python<'_>, core: &Core) -> PyResult<bool> {
+        let ready = core.pump();
+        let mut any = false;
+        for id in ready {
+            let future = self.futures.lock().remove(&id);
             if let Some(future) = future {
                 wake(future.bind(py))?;
+                any = true;
             }
         }
-        Ok(())
+        Ok(any)
     }
 
     /// The connection has ended: everybody looks.
     pub(crate) fn wake_all(&self, py: Python<'_>, core: &Core) -> PyResult<()> {
         core.pump();
-        let all = std::mem::take(&mut *self.0.lock());
+        let all = std::mem::take(&mut *self.futures.lock());
         all.into_values().try_for_each(|future| wake(future.bind(py)))
     }
 }
@@ -91,36 +154,34 @@ fn wake(future: &Bound<'_, PyAny>) -> PyResult<()> {
 /// A method without streams, bound to an event loop's connection.
 #[pyclass(frozen, module = "nearcall._core")]
 pub(crate) struct AsyncUnary {
-    core: Arc<Core>,
+    calling: Calling,
     waiting: Arc<Waiting>,
     method: Py<Method>,
-    index: u16,
-    timeout: Option<Duration>,
+    index: Arc<AtomicU16>,
 }
 
 impl AsyncUnary {
-    pub(crate) fn new(
-        core: Arc<Core>,
-        waiting: Arc<Waiting>,
-        method: Py<Method>,
-        index: u16,
-        timeout: Option<Duration>,
-    ) -> Self {
-        Self { core, waiting, method, index, timeout }
+    pub(crate) fn new(calling: Calling, waiting: Arc<Waiting>, method: Py<Method>, index: Arc<AtomicU16>) -> Self {
+        Self { calling, waiting, method, index }
     }
 }
 
 #[pymethods]
 impl AsyncUnary {
-    /// Checks the arguments; the call is sent when the result is first awaited.
+    /// The call is sent when the result is first awaited.
     #[pyo3(signature = (*args, **kwargs))]
     fn __call__(slf: &Bound<'_, Self>, args: Bound<'_, PyTuple>, kwargs: Option<Bound<'_, PyDict>>) -> PendingCall {
         let arguments = (args.unbind(), kwargs.map(Bound::unbind));
-        PendingCall { call: slf.clone().unbind(), stage: Mutex::new(Stage::Fresh(arguments)), timer: Mutex::default() }
+        PendingCall {
+            call: slf.clone().unbind(),
+            stage: Mutex::new(Stage::Fresh(arguments)),
+            timer: Mutex::default(),
+            surroundings: Mutex::default(),
+        }
     }
 
     fn __repr__(&self) -> String {
-        format!("<{} at {}>", self.method.get().name, self.core.url())
+        format!("<{} at {}>", self.method.get().name, self.calling.channel.url())
     }
 }
 
@@ -130,18 +191,25 @@ pub(crate) struct PendingCall {
     call: Py<AsyncUnary>,
     stage: Mutex<Stage>,
     timer: Mutex<Option<Py<PyAny>>>,
+    surroundings: Mutex<Surroundings>,
 }
 
+type CallArguments = (Py<PyTuple>, Option<Py<PyDict>>);
+
 enum Stage {
-    Fresh((Py<PyTuple>, Option<Py<PyDict>>)),
+    Fresh(CallArguments),
     Sent(Sent),
+    /// A coroutine connects anew, and calls again.
+    Delegated(Py<PyAny>),
     Done,
 }
 
-#[derive(Clone, Copy)]
 struct Sent {
+    core: Arc<Core>,
     id: CallId,
     until: Option<Instant>,
+    /// For a call that may be repeated.
+    arguments: Option<CallArguments>,
 }
 
 impl PendingCall {
@@ -149,61 +217,118 @@ impl PendingCall {
         let stage = std::mem::replace(&mut *self.stage.lock(), Stage::Done);
         if let Stage::Sent(sent) = stage {
             let call = self.call.get();
-            call.waiting.forget(sent.id);
-            call.core.cancel(sent.id);
+            if Arc::ptr_eq(&sent.core, &call.calling.channel.current()) {
+                call.waiting.forget(sent.id);
+            }
+            sent.core.cancel(sent.id);
         }
     }
 
-    fn begin(&self, py: Python<'_>, arguments: (Py<PyTuple>, Option<Py<PyDict>>)) -> PyResult<Sent> {
+    fn begin<'py>(&self, py: Python<'py>, arguments: CallArguments) -> PyResult<Bound<'py, PyAny>> {
         let call = self.call.get();
         let method = call.method.get();
-        let (args, kwargs) = arguments;
+        let core = call.calling.channel.current();
+        if !core.is_usable() {
+            return self.delegate(py, &arguments);
+        }
+        let (args, kwargs) = &arguments;
         let encoded: Encoded<'_> = method.encode_call(args.bind(py), kwargs.as_ref().map(|kwargs| kwargs.bind(py)))?;
-        let left = time_left(py, call.timeout)?;
+        let surroundings = Surroundings::look(py, call.calling.timeout)?;
+        let metadata = surroundings.metadata(py)?;
         let begun = encoded.with(|body| {
             let mut request = Outgoing::new(Kind::Call, body);
-            request.method = call.index;
+            // Relaxed: a stale number reaches only a connection that is gone.
+            request.method = call.index.load(Ordering::Relaxed);
             request.flags = encoded.flags();
-            request.deadline_us = micros(left);
-            call.core.link().disarm();
-            call.core.begin(&request, true)
+            request.deadline_us = surroundings.micros();
+            request.metadata = metadata;
+            core.link().disarm();
+            core.begin(&request, true)
         });
-        let id = begun.map_err(|failure| name_failure(py, &failure, &method.name))?;
-        Ok(Sent { id, until: deadline(left) })
+        let id = match begun {
+            Ok(id) => id,
+            // Not even begun: the connection was lost before.
+            Err(failure) if core.is_dead() && failure.code == Failure::UNAVAILABLE => {
+                return self.delegate(py, &arguments);
+            }
+            Err(failure) => return Err(name_failure(py, &failure, &method.name)),
+        };
+        let until = surroundings.until();
+        if core.in_flight() == 1 {
+            // Nothing else is under way that the loop could do meanwhile.
+            py.detach(|| core.spin());
+        }
+        call.waiting.deliver(py, &core)?;
+        *self.surroundings.lock() = surroundings;
+        self.proceed(py, Sent { core, id, until, arguments: method.idempotent.then_some(arguments) })
     }
 
-    /// The first step: sends, and spins for the reply if nothing else is under way.
-    fn first(&self, py: Python<'_>, id: CallId) -> PyResult<Option<Event>> {
+    /// Ends with the outcome if it has come, else suspends.
+    fn proceed<'py>(&self, py: Python<'py>, sent: Sent) -> PyResult<Bound<'py, PyAny>> {
         let call = self.call.get();
-        if call.core.in_flight() == 1 {
-            py.detach(|| call.core.spin());
+        let mut event = sent.core.arrived(sent.id);
+        if let Some(first) = event.take_if(|event| event.head.extras().is_some()) {
+            event = self.take_metadata(py, first, &sent)?;
         }
-        call.waiting.deliver(py, &call.core)?;
-        Ok(call.core.arrived(id))
+        let Some(event) = event else {
+            let late = sent.until.is_some_and(|until| Instant::now() >= until);
+            let live = sent.core.is_live(sent.id);
+            let (core, id, until) = (Arc::clone(&sent.core), sent.id, sent.until);
+            *self.stage.lock() = Stage::Sent(sent);
+            if !live {
+                *self.stage.lock() = Stage::Done;
+                return Err(raise(py, &Failure::new(Failure::CANCELLED, "the call was given up")));
+            }
+            if late {
+                self.close(py)?;
+                return Err(raise(py, &unary::late(&call.method.get().name, core.url())));
+            }
+            return self.suspend(py, &core, id, until);
+        };
+        self.stop_timer(py);
+        let method = call.method.get();
+        match event.head.kind {
+            Kind::Reply => {
+                let value = method.reply.decode(py, event)?;
+                Err(PyStopIteration::new_err((value,)))
+            }
+            Kind::Error if !sent.core.is_usable() => {
+                let failure = event.failure().unwrap_or_else(Failure::from);
+                match sent.arguments {
+                    Some(arguments) if failure.code == Failure::UNAVAILABLE => self.delegate(py, &arguments),
+                    _ => Err(raise(py, &failure)),
+                }
+            }
+            _ => Err(outcome(py, &event, &method.name)),
+        }
     }
 
-    fn result(&self, py: Python<'_>, event: Event) -> PyErr {
-        let method = self.call.get().method.get();
-        *self.stage.lock() = Stage::Done;
-        self.stop_timer(py);
-        if event.head.kind != Kind::Reply {
-            return outcome(py, &event, &method.name);
-        }
-        match method.reply.decode(py, event) {
-            Ok(value) => PyStopIteration::new_err((value,)),
-            Err(error) => error,
-        }
+    /// Leaves the call to a coroutine that connects anew first.
+    #[cold]
+    fn delegate<'py>(&self, py: Python<'py>, arguments: &CallArguments) -> PyResult<Bound<'py, PyAny>> {
+        let call = self.call.get();
+        let (args, kwargs) = arguments;
+        let kwargs = kwargs.as_ref().map_or_else(|| PyDict::new(py), |kwargs| kwargs.bind(py).clone());
+        let again = call.waiting.schedule(py)?.call_again.bind(py).call1((&self.call, args, kwargs))?;
+        *self.stage.lock() = Stage::Delegated(again.clone().unbind());
+        again.call_method1(intern!(py, "send"), (py.None(),))
     }
 
     /// A future that is done when something has come or the deadline passed, in the form in which a coroutine yields it to
     /// its task.
-    fn suspend<'py>(&self, py: Python<'py>, sent: Sent) -> PyResult<Bound<'py, PyAny>> {
-        let call = self.call.get();
-        let get_loop = RUNNING_LOOP
-            .get_or_try_init(py, || Ok::<_, PyErr>(py.import("asyncio")?.getattr("get_running_loop")?.unbind()))?;
+    fn suspend<'py>(
+        &self,
+        py: Python<'py>,
+        core: &Core,
+        id: CallId,
+        until: Option<Instant>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let get_loop = RUNNING_LOOP.get_or_try_init(py, || {
+            Ok::<_, PyErr>(py.import("asyncio")?.getattr("get_running_loop")?.unbind())
+        })?;
         let running = get_loop.bind(py).call0()?;
         let future = running.call_method0(intern!(py, "create_future"))?;
-        if let Some(until) = sent.until {
+        if let Some(until) = until {
             let left = until.saturating_duration_since(Instant::now()).as_secs_f64();
             let wake = wrap_pyfunction!(wake_future, py)?;
             let timer = running.call_method1(intern!(py, "call_later"), (left, wake, &future))?;
@@ -211,15 +336,37 @@ impl PendingCall {
                 earlier.bind(py).call_method0(intern!(py, "cancel"))?;
             }
         }
-        call.waiting.register(py, &call.core, sent.id, future.clone().unbind())?;
+        self.call.get().waiting.register(py, core, id, future.clone().unbind())?;
         future.setattr(intern!(py, "_asyncio_future_blocking"), true)?;
         Ok(future)
+    }
+
+    /// Tells the surrounding block of the metadata that came; what came behind initial metadata, if anything has.
+    #[cold]
+    fn take_metadata(&self, py: Python<'_>, mut event: Event, sent: &Sent) -> PyResult<Option<Event>> {
+        let surroundings = self.surroundings.lock();
+        while event.head.kind == Kind::Head {
+            surroundings.received(py, true, event.head.metadata())?;
+            match sent.core.arrived(sent.id) {
+                Some(next) => event = next,
+                None => return Ok(None),
+            }
+        }
+        surroundings.received(py, false, event.head.metadata())?;
+        Ok(Some(event))
     }
 
     fn stop_timer(&self, py: Python<'_>) {
         if let Some(timer) = self.timer.lock().take() {
             // A timer that cannot be cancelled only wakes a future that is done.
             let _ = timer.bind(py).call_method0(intern!(py, "cancel"));
+        }
+    }
+
+    fn delegated(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        match &*self.stage.lock() {
+            Stage::Delegated(coroutine) => Some(coroutine.clone_ref(py)),
+            _ => None,
         }
     }
 }
@@ -243,56 +390,48 @@ impl PendingCall {
         self.send(py, &py.None().into_bound(py))
     }
 
-    fn send<'py>(&self, py: Python<'py>, _value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    fn send<'py>(&self, py: Python<'py>, value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let stage = std::mem::replace(&mut *self.stage.lock(), Stage::Done);
-        let (sent, event) = match stage {
-            Stage::Fresh(arguments) => {
-                let sent = self.begin(py, arguments)?;
-                *self.stage.lock() = Stage::Sent(sent);
-                (sent, self.first(py, sent.id)?)
+        match stage {
+            Stage::Fresh(arguments) => self.begin(py, arguments),
+            Stage::Sent(sent) => self.proceed(py, sent),
+            Stage::Delegated(coroutine) => {
+                let coroutine = coroutine.into_bound(py);
+                *self.stage.lock() = Stage::Delegated(coroutine.clone().unbind());
+                coroutine.call_method1(intern!(py, "send"), (value,))
             }
-            Stage::Sent(sent) => {
-                *self.stage.lock() = Stage::Sent(sent);
-                (sent, self.call.get().core.arrived(sent.id))
-            }
-            Stage::Done => return Err(PyRuntimeError::new_err("cannot await a call twice; call the method again")),
-        };
-        let call = self.call.get();
-        match event {
-            Some(event) => Err(self.result(py, event)),
-            None if !call.core.is_live(sent.id) => {
-                let failure = Failure::new(Failure::CANCELLED, "the call was given up");
-                Err(raise(py, &failure))
-            }
-            None if sent.until.is_some_and(|until| Instant::now() >= until) => {
-                self.close(py);
-                Err(raise(py, &late(&call.method.get().name, call.core.url())))
-            }
-            None => self.suspend(py, sent),
+            Stage::Done => Err(PyRuntimeError::new_err("cannot await a call twice; call the method again")),
         }
     }
 
     #[pyo3(signature = (kind, value=None, traceback=None))]
-    fn throw(
+    fn throw<'py>(
         &self,
-        py: Python<'_>,
-        kind: Bound<'_, PyAny>,
-        value: Option<Bound<'_, PyAny>>,
-        traceback: Option<Bound<'_, PyAny>>,
-    ) -> PyResult<Py<PyAny>> {
-        drop(traceback);
-        self.close(py);
+        py: Python<'py>,
+        kind: Bound<'py, PyAny>,
+        value: Option<Bound<'py, PyAny>>,
+        traceback: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         let exception = match value {
             Some(value) if !value.is_none() => value,
             _ => kind,
         };
+        if let Some(coroutine) = self.delegated(py) {
+            return coroutine.bind(py).call_method1(intern!(py, "throw"), (exception,));
+        }
+        drop(traceback);
+        self.close(py)?;
         Err(PyErr::from_value(exception))
     }
 
     /// Gives the call up if it was sent.
-    fn close(&self, py: Python<'_>) {
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.stop_timer(py);
+        if let Some(coroutine) = self.delegated(py) {
+            coroutine.bind(py).call_method0(intern!(py, "close"))?;
+        }
         self.give_up();
+        Ok(())
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {

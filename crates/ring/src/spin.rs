@@ -21,6 +21,8 @@ pub enum SpinPolicy {
 
 /// Never spin longer than this, whatever wake-ups seem to cost.
 const LONGEST_NS: u64 = 100_000;
+/// A peer on this CPU answers and gives it back within this; other work keeps it for a time slice.
+const CROWDED_NS: u64 = 50_000;
 /// What a wake-up is taken to cost until one was measured.
 const FIRST_GUESS_NS: u64 = 50_000;
 /// Waits that are skipped (parked at once) before spinning is tried again, at the most.
@@ -35,13 +37,16 @@ pub struct SpinBudget {
     misses: u32,
     /// Waits still to be parked at once.
     pause: u32,
+    /// The same, because this CPU has other work to do; and how many it was the last time.
+    crowded: u32,
+    last_crowded: u32,
 }
 
 impl SpinBudget {
     /// A budget that has learned nothing yet.
     #[must_use]
     pub fn new(policy: SpinPolicy) -> Self {
-        Self { policy, wake_cost_ns: FIRST_GUESS_NS, misses: 0, pause: 0 }
+        Self { policy, wake_cost_ns: FIRST_GUESS_NS, misses: 0, pause: 0, crowded: 0, last_crowded: 0 }
     }
 
     /// Nanoseconds the wait that begins now may spin.
@@ -50,6 +55,10 @@ impl SpinBudget {
     pub fn next(&mut self) -> u64 {
         match self.policy {
             SpinPolicy::Fixed(time) => u64::try_from(time.as_nanos()).unwrap_or(u64::MAX),
+            SpinPolicy::Auto if self.crowded > 0 => {
+                self.crowded -= 1;
+                0
+            }
             SpinPolicy::Auto if self.pause > 0 => {
                 self.pause -= 1;
                 0
@@ -75,6 +84,25 @@ impl SpinBudget {
                 self.pause = (1 << (self.misses - 2).min(6)).min(LONGEST_PAUSE);
             }
         }
+    }
+
+    /// Gives the CPU to whoever else wants it, in the middle of a spin. `false` if that took so long that something other
+    /// than the peer must have run: then spinning here makes everything slower, and the next waits are not to spin.
+    #[must_use]
+    pub fn share_cpu(&mut self) -> bool {
+        let begun = cpu::monotonic_ns();
+        std::thread::yield_now();
+        if cpu::monotonic_ns() - begun < CROWDED_NS {
+            return true;
+        }
+        self.last_crowded = (self.last_crowded * 2).clamp(4 * LONGEST_PAUSE, 32 * LONGEST_PAUSE);
+        self.crowded = self.last_crowded;
+        false
+    }
+
+    /// A spin with [`SpinBudget::share_cpu`] has ended well.
+    pub fn uncrowded(&mut self) {
+        self.last_crowded /= 2;
     }
 
     /// A wake-up was measured.

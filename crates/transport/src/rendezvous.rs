@@ -12,8 +12,9 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 
+use crate::fork;
 use crate::link::ConnectError;
-use crate::sys::{Owner, own_uid};
+use crate::sys::own_uid;
 use crate::url::Url;
 
 /// Where a Unix-domain server of this machine listens.
@@ -88,7 +89,7 @@ pub(crate) struct Bound {
     pub(crate) socket: UnixListener,
     place: Place,
     lock: Option<File>,
-    owner: Owner,
+    generation: u32,
 }
 
 impl Bound {
@@ -129,17 +130,20 @@ impl Bound {
         // The kernel queues what we have not accepted yet; a burst of clients must not be refused.
         rustix::net::listen(&socket, 1024)?;
         socket.set_nonblocking(true)?;
-        Ok(Self { socket, place, lock, owner: Owner::new() })
+        Ok(Self { socket, place, lock, generation: fork::generation() })
     }
 }
 
 impl Drop for Bound {
     fn drop(&mut self) {
+        if self.generation != fork::generation() {
+            // Our parent serves there.
+            return;
+        }
         if let (Place::File(path), Some(lock)) = (&self.place, &self.lock) {
             let lock_path = lock_path(path);
-            // A process forked from the server has the lock as well, and a server whose files were cleaned away may have
-            // a successor: neither may remove what belongs to a living server.
-            if self.owner.is_us() && is_still(lock, &lock_path) {
+            // A server whose files were cleaned away may have a successor, who needs its own.
+            if is_still(lock, &lock_path) {
                 // Errors: somebody else removed it already.
                 let _ = fs::remove_file(path);
                 let _ = fs::remove_file(lock_path);

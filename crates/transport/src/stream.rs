@@ -13,10 +13,11 @@ use rustix::event::PollFlags;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags};
 use smallvec::SmallVec;
 
+use crate::fork;
 use crate::link::{HEAD_ROOM, Link, LinkError, Options};
 use crate::message::Incoming;
 use crate::peer::Peer;
-use crate::sys::{self, Owner};
+use crate::sys;
 
 const PREFIX: usize = 4;
 /// What one read takes at most; longer frames are read straight into their own memory.
@@ -31,7 +32,7 @@ pub(crate) struct StreamLink {
     peer_limit: u64,
     limit: u64,
     closed: AtomicBool,
-    owner: Owner,
+    generation: u32,
 }
 
 #[derive(Debug)]
@@ -75,7 +76,7 @@ impl StreamLink {
             peer_limit,
             limit: options.max_message,
             closed: AtomicBool::new(false),
-            owner: Owner::new(),
+            generation: fork::generation(),
         }
     }
 
@@ -175,12 +176,12 @@ impl Receiver {
         let begun = cpu::monotonic_ns();
         loop {
             if self.fill(socket, RecvFlags::DONTWAIT)? {
+                self.budget.uncrowded();
                 return Ok(true);
             }
-            if cpu::monotonic_ns() - begun >= limit_ns {
+            if cpu::monotonic_ns() - begun >= limit_ns || !self.budget.share_cpu() {
                 return Ok(false);
             }
-            std::thread::yield_now();
         }
     }
 }
@@ -332,10 +333,12 @@ impl Link for StreamLink {
     }
 
     fn close(&self) {
+        if self.generation != fork::generation() {
+            // It is our parent's, who goes on using it.
+            return;
+        }
         // Release: pairs with the acquire in `is_closed`.
         self.closed.store(true, Ordering::Release);
-        if self.owner.is_us() {
-            let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
-        }
+        let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
     }
 }

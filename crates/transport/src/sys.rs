@@ -107,21 +107,6 @@ pub(crate) fn peer_credentials(socket: BorrowedFd<'_>) -> io::Result<libc::ucred
     if result == 0 { Ok(who) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The process a connection was made in. A process forked from it has the same descriptors, but must not end what is
-/// not its own.
-#[derive(Debug)]
-pub(crate) struct Owner(u32);
-
-impl Owner {
-    pub(crate) fn new() -> Self {
-        Self(std::process::id())
-    }
-
-    pub(crate) fn is_us(&self) -> bool {
-        self.0 == std::process::id()
-    }
-}
-
 pub(crate) fn timespec(duration: Duration) -> Timespec {
     Timespec { tv_sec: duration.as_secs().min(i64::MAX as u64) as i64, tv_nsec: i64::from(duration.subsec_nanos()) }
 }

@@ -58,8 +58,10 @@ class AsyncReplies:
             raise
         except RpcError:
             sender = self._sender
-            if sender is not None and sender.done() and not sender.cancelled() and sender.exception() is not None:
-                raise sender.exception() from None  # type: ignore[misc] # pyright: ignore
+            if sender is not None and sender.done() and not sender.cancelled():
+                failure = sender.exception()
+                if failure is not None:
+                    raise failure from None
             self._stop_sender()
             raise
         return item

@@ -37,8 +37,10 @@ def find_method(description: Description, name: str) -> tuple[ServiceInfo, Metho
         return methods[found[0]]
     if found:
         raise UsageError(f"several services have a method '{name}': write one of {', '.join(found)}")
-    close = difflib.get_close_matches(name, methods, n=1)
-    hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(methods) or 'none'}"
+    # Both ways of writing a method are compared, each with its like.
+    spellings = {full if "." in name else full.rpartition(".")[2]: full for full in methods}
+    close = difflib.get_close_matches(name, spellings, n=1)
+    hint = f"did you mean {spellings[close[0]]}?" if close else f"there are {', '.join(methods) or 'none'}"
     raise UsageError(f"the server has no method '{name}': {hint}")
 
 

@@ -6,7 +6,7 @@ import argparse
 import importlib
 import inspect
 import sys
-from typing import Any, cast
+from typing import Any
 
 import nearcall
 
@@ -35,17 +35,19 @@ def add_to(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Serves until interrupted."""
-    urls = [item for item in options.what if "://" in item or item == "stdio:"]
+    urls = [item for item in options.what if "://" in item]
     targets = [item for item in options.what if item not in urls]
     if not targets:
         raise UsageError("what is to be served? write MODULE:CLASS before the URLs")
     if not urls:
         raise UsageError("where is it to be served? write a URL such as shm://name or tcp://127.0.0.1:7000")
     services = [load(target) for target in targets]
-    for url in urls:
-        if url != "stdio:":
-            print(f"serving {', '.join(targets)} at {url}", file=sys.stderr)
-    cast(Any, nearcall).serve(*services, *urls)
+
+    def tell(server: nearcall.Server) -> None:
+        for url in server.urls:
+            print(f"serving {', '.join(targets)} at {url}", file=sys.stderr, flush=True)
+
+    nearcall.serve(*services, *urls, on_ready=tell)
 
 
 def load(target: str) -> object:

@@ -87,6 +87,8 @@ def array_header(array: np.ndarray[Any, Any], index: int) -> tuple[bytes, memory
     header = _encode((code, array.shape, order, index))
     if array.nbytes == 0:
         return header, memoryview(b"")
+    if flat.ndim == 0:  # a buffer without dimensions has no shape, and many readers want one
+        flat = flat.reshape(1)
     if not plain:  # as bytes, because times and records have no format that the buffer protocol knows
         flat = flat.reshape(-1).view(np.uint8)
     return header, memoryview(flat)

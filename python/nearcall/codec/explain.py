@@ -60,6 +60,8 @@ def explain_encode_error(
         error: What the encoder raised.
         values: What was to be encoded: the tuple, or a dict by name.
     """
+    if isinstance(error, RpcError):
+        return error
     by_name = values if isinstance(values, dict) else dict(zip(names, values, strict=False))
     for name, value in by_name.items():
         try:

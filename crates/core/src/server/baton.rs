@@ -30,7 +30,7 @@ impl Baton {
     }
 
     fn next(word: u64, mode: u64) -> u64 {
-        (word & !MODE) + STEP | mode
+        ((word & !MODE) + STEP) | mode
     }
 
     /// Moves the baton on from `word`, if nobody else did.
@@ -107,9 +107,7 @@ mod tests {
         assert!(!baton.steal(baton.look()), "a holder that receives keeps it");
         baton.busy();
         let seen = baton.look();
-        assert!(
-            std::thread::scope(|scope| scope.spawn(|| baton.steal(seen) && baton.try_take()).join()).expect("no panic")
-        );
+        assert!(std::thread::scope(|scope| scope.spawn(|| baton.steal(seen) && baton.try_take()).join()).expect("no panic"));
         assert!(!baton.back());
         assert!(!baton.is_held());
     }

@@ -4,15 +4,15 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nearcall_transport::LinkError;
 use nearcall_wire::Kind;
 use parking_lot::{Condvar, Mutex};
 use rustix::event::EventfdFlags;
 
-use super::Server;
 use super::connection::{Request, ServerConnection};
+use super::Server;
 use crate::event::Payload;
 use crate::flow::{Taken, WINDOW, cost, granted};
 use crate::outgoing::{Body, Outgoing};
@@ -52,6 +52,8 @@ pub enum NextItem {
     Cancelled,
     /// Nothing yet.
     Pending,
+    /// The call's deadline has passed.
+    Late,
 }
 
 /// What came of sending an item.
@@ -63,12 +65,19 @@ pub enum ItemOutcome {
     Cancelled,
     /// The client must take items first.
     NoCredit,
+    /// The call's deadline has passed.
+    Late,
 }
 
 impl ServerCall {
     pub(super) fn new(connection: Arc<ServerConnection>, id: u32, queue: Option<Arc<AsyncQueue>>) -> Self {
-        let state =
-            State { items: VecDeque::new(), ended: false, cancelled: false, credit: WINDOW, taken: Taken::default() };
+        let state = State {
+            items: VecDeque::new(),
+            ended: false,
+            cancelled: false,
+            credit: WINDOW,
+            taken: Taken::default(),
+        };
         Self { connection, id, state: Mutex::new(state), changed: Condvar::new(), queue }
     }
 
@@ -153,13 +162,15 @@ impl ServerCall {
     }
 
     /// The next item of the client's stream; the calling worker receives by itself meanwhile, if it may.
-    pub fn next_item(self: &Arc<Self>, server: &Server) -> NextItem {
+    pub fn next_item(self: &Arc<Self>, server: &Server, until: Option<Instant>) -> NextItem {
         loop {
             match self.try_next_item(server) {
+                NextItem::Pending if until.is_some_and(|until| Instant::now() >= until) => return NextItem::Late,
+                NextItem::Pending if server.is_stopped() => return NextItem::Cancelled,
                 NextItem::Pending => {}
                 next => return next,
             }
-            server.wait_in_handler(self, |call| {
+            server.wait_in_handler(self, until, |call| {
                 let state = call.state.lock();
                 state.cancelled || state.ended || !state.items.is_empty()
             });
@@ -192,13 +203,22 @@ impl ServerCall {
     ///
     /// # Errors
     /// As [`Request::reply`].
-    pub fn send_item(self: &Arc<Self>, server: &Server, item: &Outgoing<'_>) -> Result<ItemOutcome, LinkError> {
+    pub fn send_item(
+        self: &Arc<Self>,
+        server: &Server,
+        item: &Outgoing<'_>,
+        until: Option<Instant>,
+    ) -> Result<ItemOutcome, LinkError> {
         loop {
+            if until.is_some_and(|until| Instant::now() >= until) {
+                return Ok(ItemOutcome::Late);
+            }
             match self.try_send_item(server, item)? {
+                ItemOutcome::NoCredit if server.is_stopped() => return Ok(ItemOutcome::Cancelled),
                 ItemOutcome::NoCredit => {}
                 outcome => return Ok(outcome),
             }
-            server.wait_in_handler(self, |call| {
+            server.wait_in_handler(self, until, |call| {
                 let state = call.state.lock();
                 state.cancelled || state.credit > 0
             });

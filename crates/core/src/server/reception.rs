@@ -13,8 +13,11 @@ use nearcall_transport::{Arrival, LinkError, Listener, Options};
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec};
 
+use nearcall_wire::Kind;
+
 use super::Server;
 use super::connection::{Request, ServerConnection};
+use crate::outgoing::{Body, Outgoing};
 
 /// How long no client is accepted after the system ran out of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -48,6 +51,8 @@ pub(super) struct Reception {
     readable: VecDeque<Arc<ServerConnection>>,
     /// A socket was active since the last sleep.
     sockets_active: bool,
+    /// The event loop was handed a request since the last sleep.
+    loop_active: bool,
     /// Requests received by a worker that could not run them.
     backlog: VecDeque<Request>,
     budget: SpinBudget,
@@ -70,6 +75,7 @@ impl Reception {
             cursor: 0,
             readable: VecDeque::new(),
             sockets_active: false,
+            loop_active: false,
             backlog: VecDeque::new(),
             budget: SpinBudget::new(options.spin),
         })
@@ -102,6 +108,17 @@ impl Reception {
         self.arrivals.clear();
     }
 
+    /// Tells every client that no new calls are taken here.
+    fn say_goodbye(&mut self, server: &Server) {
+        let goodbye = Outgoing::new(Kind::GoAway, Body::Whole(&[]));
+        let connections: Vec<_> = self.connections.values().cloned().collect();
+        for connection in connections {
+            if let Err(error) = connection.send_in_passing(0, &goodbye) {
+                self.drop_connection(server, &connection, &error);
+            }
+        }
+    }
+
     pub(super) fn close(&mut self) {
         self.stop_listening();
         self.backlog.clear();
@@ -129,6 +146,11 @@ impl Reception {
             }
         }
         !self.backlog.is_empty()
+    }
+
+    /// The event loop has work now, and may need this CPU.
+    pub(super) fn note_loop_active(&mut self) {
+        self.loop_active = true;
     }
 
     /// Keeps a request for the next worker.
@@ -209,6 +231,11 @@ impl Reception {
     /// Waits until something may be here: spins while that pays, then sleeps in the poller. A request it met by spinning
     /// is returned at once.
     pub(super) fn wait(&mut self, server: &Server) -> Option<Request> {
+        self.wait_for(server, None)
+    }
+
+    /// Like [`Reception::wait`], but sleeps no longer than `at_most`.
+    pub(super) fn wait_for(&mut self, server: &Server, at_most: Option<Duration>) -> Option<Request> {
         if !self.backlog.is_empty() {
             return None;
         }
@@ -240,7 +267,8 @@ impl Reception {
             return None;
         }
         self.sockets_active = false;
-        let timeout = self.next_timer();
+        self.loop_active = false;
+        let timeout = self.next_timer().into_iter().chain(at_most).min();
         if self.poll_events(server, timeout) {
             self.budget.learn(cpu::monotonic_ns() - begun);
         }
@@ -262,16 +290,18 @@ impl Reception {
             }
             rounds += 1;
             std::hint::spin_loop();
+            // A client on a socket, or our own event loop, may need this very CPU.
+            if (self.sockets_active || self.loop_active) && !self.budget.share_cpu() {
+                return (None, None);
+            }
             if self.sockets_active {
                 if self.poll_events(server, Some(Duration::ZERO)) {
                     return (Some(begun.map_or(0, |begun| cpu::monotonic_ns() - begun)), None);
                 }
-                // The client may need this very CPU.
-                std::thread::yield_now();
             } else if rounds.is_multiple_of(ROUNDS_PER_POLL) && self.poll_events(server, Some(Duration::ZERO)) {
                 return (Some(begun.map_or(0, |begun| cpu::monotonic_ns() - begun)), None);
             }
-            if self.sockets_active || rounds.is_multiple_of(ROUNDS_PER_CLOCK) {
+            if self.sockets_active || self.loop_active || rounds.is_multiple_of(ROUNDS_PER_CLOCK) {
                 let now = cpu::monotonic_ns();
                 if now - *begun.get_or_insert(now) >= limit || !self.spinning_pays() {
                     return (None, None);
@@ -296,8 +326,10 @@ impl Reception {
 
     /// Asks the system's poller. Whether anything happened.
     fn poll_events(&mut self, server: &Server, timeout: Option<Duration>) -> bool {
-        let timeout = timeout
-            .map(|timeout| Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: i64::from(timeout.subsec_nanos()) });
+        let timeout = timeout.map(|timeout| Timespec {
+            tv_sec: timeout.as_secs() as i64,
+            tv_nsec: i64::from(timeout.subsec_nanos()),
+        });
         let mut space = [MaybeUninit::<Event>::uninit(); EVENTS];
         // An error is a signal; the caller looks again.
         let events = epoll::wait(&self.poller, &mut space[..], timeout.as_ref()).map_or(&[][..], |(events, _)| events);
@@ -336,6 +368,7 @@ impl Reception {
             let _ = rustix::io::read(&*self.wake, &mut count);
             if server.is_stopping() {
                 self.stop_listening();
+                self.say_goodbye(server);
             }
         }
     }
@@ -397,7 +430,8 @@ impl Reception {
     }
 
     fn add_connection(&mut self, server: &Server, token: u64, link: Arc<dyn nearcall_transport::Link>) {
-        let flags = if link.is_memory() { EventFlags::IN } else { EventFlags::IN | EventFlags::RDHUP | EventFlags::ET };
+        let flags =
+            if link.is_memory() { EventFlags::IN } else { EventFlags::IN | EventFlags::RDHUP | EventFlags::ET };
         if let Err(error) = epoll::add(&self.poller, link.fd(), EventData::new_u64(token), flags) {
             server.notify(true, format!("cannot take in a client: {error}"));
             return;

@@ -11,10 +11,11 @@ use smallvec::SmallVec;
 
 use super::regions::{Fresh, Mapped, Note, Outgoing};
 use super::socket::{Inbox, announce, ring_bell};
+use crate::fork;
 use crate::link::{HEAD_ROOM, Link, LinkError, Options};
 use crate::message::{INLINE, Incoming};
 use crate::peer::Peer;
-use crate::sys::{self, Owner};
+use crate::sys;
 
 /// How long a sender looks for room before it tells the reader that it waits: about what the reader needs to make some.
 const ROOM_SPIN_NS: u64 = 20_000;
@@ -32,13 +33,13 @@ pub(crate) struct ShmLink {
     peer_limit: u64,
     limit: u64,
     closed: AtomicBool,
+    generation: u32,
     /// Threads that wait for room while another one receives.
     room_waiters: AtomicU32,
     room: (Mutex<()>, Condvar),
     /// Counts the times the bell may have rung for them, and how far the sender had counted before it last looked for room.
     bells_heard: AtomicU32,
     bells_seen: AtomicU32,
-    owner: Owner,
 }
 
 #[derive(Debug)]
@@ -73,11 +74,11 @@ impl ShmLink {
             peer_limit,
             limit: options.max_message,
             closed: AtomicBool::new(false),
+            generation: fork::generation(),
             room_waiters: AtomicU32::new(0),
             room: (Mutex::new(()), Condvar::new()),
             bells_heard: AtomicU32::new(0),
             bells_seen: AtomicU32::new(0),
-            owner: Owner::new(),
         }
     }
 
@@ -116,7 +117,7 @@ impl ShmLink {
     ) -> Result<(), LinkError> {
         let mut starving = false;
         while !ready(producer)? {
-            if self.is_closed() {
+            if self.is_closed() || self.segment.peer_side().has_left() {
                 return Err(LinkError::Closed);
             }
             let pays = || self.segment.peer_side().runs_elsewhere();
@@ -262,7 +263,7 @@ impl Link for ShmLink {
         if len as u64 > self.peer_limit {
             return Err(LinkError::TooLong { len, limit: self.peer_limit });
         }
-        if self.is_closed() {
+        if self.is_closed() || self.segment.peer_side().has_left() {
             return Err(LinkError::Closed);
         }
         self.segment.own_side().publish_cpu();
@@ -398,12 +399,15 @@ impl Link for ShmLink {
     }
 
     fn close(&self) {
+        if self.generation != fork::generation() {
+            // It is our parent's, who goes on using it.
+            return;
+        }
         // Release: pairs with the acquire in `is_closed`.
         self.closed.store(true, Ordering::Release);
-        if self.owner.is_us() {
-            // Both sides' sleepers wake with an end of file; the descriptor itself stays ours until drop.
-            let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
-        }
+        self.segment.own_side().leave();
+        // Both sides' sleepers wake with an end of file; the descriptor itself stays ours until drop.
+        let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
         self.notify_room();
     }
 }

@@ -1,0 +1,291 @@
+"""The compiled core. Nothing here is for users: they see what ``nearcall`` makes of it."""
+
+import asyncio
+from collections.abc import Callable, Generator, Sequence
+from contextvars import ContextVar
+from typing import Any, Final, Literal, TypeVar, final
+
+from .plan import MethodPlan
+
+__all__ = [
+    "VERSION",
+    "AsyncUnary",
+    "Connection",
+    "LoopRequest",
+    "Method",
+    "Oneway",
+    "PendingCall",
+    "RequestStream",
+    "Server",
+    "Stream",
+    "Unary",
+    "View",
+    "count_deadlines",
+    "install",
+    "set_deadline_variable",
+]
+
+_D = TypeVar("_D")
+
+VERSION: Final[str]
+"""Version of the library, which is Cargo's."""
+
+def install(
+    make_error: Callable[[int, str, bytes], BaseException],
+    describe_error: Callable[[BaseException], tuple[int, str, bytes]],
+) -> None:
+    """Says how a status becomes an exception, and an exception a status. Only the first call counts."""
+
+def set_deadline_variable(variable: ContextVar[float | None]) -> None:
+    """Names the variable that holds the deadline, in seconds on the clock of ``time.monotonic``. Only the first call
+    counts.
+    """
+
+def count_deadlines(entered: bool) -> None:
+    """Counts a block with a deadline in (``True``) or out; while there is none, calls do not look at the variable."""
+
+@final
+class Method:
+    """A method, as the core uses it: everything a call needs, read once from the plan."""
+
+    def __new__(cls, plan: MethodPlan) -> Method: ...
+    @property
+    def name(self) -> str:
+        """``"Service.method"``."""
+
+@final
+class Connection:
+    """A connection to a server. Any number of threads, or one event loop, may use it at once."""
+
+    def __new__(
+        cls,
+        url: str,
+        *,
+        spin: float | Literal["auto"],
+        ring_size: int,
+        max_message_size: int,
+        handshake_timeout: float,
+        timeout: float | None,
+    ) -> Connection:
+        """Connects; blocks for at most ``handshake_timeout`` seconds."""
+
+    @property
+    def description(self) -> str:
+        """The server's own description, JSON."""
+
+    @property
+    def server_version(self) -> str:
+        """Version of the server's library."""
+
+    @property
+    def url(self) -> str:
+        """Where the server is."""
+
+    @property
+    def peer(self) -> dict[str, Any]:
+        """Who the server is: ``pid``, ``uid`` and ``gid``, or ``address``."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether the connection is closed or lost."""
+
+    @property
+    def in_flight(self) -> int:
+        """Calls under way."""
+
+    def fileno(self) -> int:
+        """The descriptor an event loop polls for reading."""
+
+    def on_readable(self) -> None:
+        """To be called by the event loop when the descriptor is readable."""
+
+    def close(self) -> None:
+        """Ends the connection; calls under way fail with ``CANCELLED``."""
+
+    def ping(self, timeout: float | None = None) -> float:
+        """Seconds a round trip takes that no handler sees."""
+
+    def unary(self, method: Method, index: int) -> Unary:
+        """A callable for a method without streams."""
+
+    def oneway(self, method: Method, index: int) -> Oneway:
+        """A callable for a method that sends no reply."""
+
+    def async_unary(self, method: Method, index: int) -> AsyncUnary:
+        """A callable for a method without streams that returns an awaitable."""
+
+    def open(
+        self, method: Method, index: int, arguments: tuple[Any, ...] | dict[str, Any], *, for_loop: bool
+    ) -> Stream:
+        """Begins a call with streams; the arguments as the plan's ``split`` returned them."""
+
+@final
+class Unary:
+    """A method without streams, bound to a connection."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+
+@final
+class Oneway:
+    """A method that sends no reply, bound to a connection."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> None: ...
+
+@final
+class AsyncUnary:
+    """A method without streams, bound to an event loop's connection."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> PendingCall: ...
+
+@final
+class PendingCall(Generator[Any, Any, Any]):
+    """The coroutine of one call. The call is sent when it is first awaited, and given up when this is closed."""
+
+    def __await__(self) -> PendingCall: ...
+    def __iter__(self) -> PendingCall: ...
+    def __next__(self) -> Any: ...
+    def send(self, _value: Any) -> Any: ...
+    def throw(self, kind: Any, value: Any = None, traceback: Any = None) -> Any: ...
+    def close(self) -> None:
+        """Gives the call up if it was sent."""
+
+@final
+class Stream:
+    """A call under way whose arguments, result or both are streams."""
+
+    def __iter__(self) -> Stream: ...
+    def __next__(self) -> Any: ...
+    def __enter__(self) -> Stream: ...
+    def __exit__(self, *_error: object) -> None: ...
+    @property
+    def ended(self) -> bool:
+        """Whether the call has ended, as far as this side has received."""
+
+    def try_next(self, default: _D) -> Any | _D:
+        """The next item of the server's stream if it is here, else ``default``; raises ``StopIteration`` at the end."""
+
+    def send(self, item: Any) -> bool:
+        """Sends an item, waiting for the server to take earlier ones. ``False`` if the call has ended."""
+
+    def try_send(self, item: Any) -> bool | None:
+        """Sends an item: ``True``; ``False`` if the call has ended, ``None`` if there is no room now."""
+
+    def end(self) -> None:
+        """Says that the client's stream is complete."""
+
+    def result(self) -> Any:
+        """Waits for the result of a call whose arguments alone are a stream."""
+
+    def try_result(self, default: _D) -> Any | _D:
+        """That result if it is here, else ``default``; raises ``StopIteration`` if the call was given up."""
+
+    def notify(self, future: asyncio.Future[None]) -> None:
+        """Sets the future's result when something has come for this call."""
+
+    def time_left(self) -> float | None:
+        """Seconds left until the call's deadline; ``None`` if it has none."""
+
+    def check_deadline(self) -> None:
+        """Gives the call up and raises if its deadline has passed."""
+
+    def close(self) -> None:
+        """The same as ``cancel``, as iterators call it."""
+
+    def cancel(self) -> None:
+        """Gives the call up. Harmless when it has ended."""
+
+@final
+class Server:
+    """A server of some methods, at any number of URLs."""
+
+    def __new__(
+        cls,
+        methods: Sequence[tuple[Method, Callable[..., Any]]],
+        description: str,
+        *,
+        spin: float | Literal["auto"],
+        ring_size: int,
+        max_message_size: int,
+        handshake_timeout: float,
+        max_workers: int,
+    ) -> Server:
+        """Methods with their handlers, in the order of the description; a handler takes every parameter by position."""
+
+    @property
+    def workers(self) -> int:
+        """Worker threads alive."""
+
+    def listen(self, url: str) -> str:
+        """Listens at one more URL; returns it with the port the system chose."""
+
+    def work(self, spawn: Callable[[], object], log: Callable[[bool, str], object]) -> None:
+        """Serves on the calling thread until the server stops or needs this thread no more.
+
+        ``spawn`` starts another thread that calls this; ``log`` takes whether it is serious, and a line.
+        """
+
+    def stop(self, grace: float) -> bool:
+        """Finishes what is under way for at most ``grace`` seconds. Whether all was finished."""
+
+    def close(self) -> None:
+        """Closes all connections."""
+
+    def loop_fileno(self) -> int:
+        """The descriptor that the event loop of the asynchronous handlers polls for reading."""
+
+    def drain(self) -> tuple[list[LoopRequest], list[int]]:
+        """Requests that have come for that loop, and keys of those for which something has changed."""
+
+@final
+class RequestStream:
+    """The client's stream, as a handler in a thread sees it."""
+
+    def __iter__(self) -> RequestStream: ...
+    def __next__(self) -> Any: ...
+
+@final
+class LoopRequest:
+    """One request for a coroutine handler."""
+
+    @property
+    def index(self) -> int:
+        """The method's number."""
+
+    @property
+    def key(self) -> int:
+        """What ``Server.drain`` calls this request; 0 if nothing can change for it."""
+
+    @property
+    def oneway(self) -> bool:
+        """Whether the client waits for no reply."""
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the client gave the call up, or is gone."""
+
+    def arguments(self) -> tuple[Any, ...]:
+        """Every parameter in order but the stream. To be asked once."""
+
+    def try_next(self, default: _D) -> Any | _D:
+        """The next item of the client's stream if it is here, else ``default``; raises ``StopAsyncIteration`` at the
+        end.
+        """
+
+    def try_send(self, item: Any) -> bool | None:
+        """Sends an item: ``True``; ``False`` if the client gave the call up, ``None`` if there is no room now."""
+
+    def reply(self, result: Any) -> None:
+        """Ends the call with a result."""
+
+    def end(self) -> None:
+        """Ends the call well after its items."""
+
+    def fail(self, exception: BaseException) -> None:
+        """Ends the call with an exception."""
+
+    def forget(self) -> None:
+        """Ends the call without a word, for a client that gave it up."""
+
+@final
+class View:
+    """A received buffer, or a part of it; what a ``memoryview`` that was received belongs to."""

@@ -1,0 +1,86 @@
+"""A server in a process of its own: ``python -m tests.e2e.process module:function [option=value...] URL...``.
+
+It prints its URLs when it listens, and ends when its standard input does: so it never outlives the test that started it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+
+
+def main() -> None:
+    target, options, *urls = sys.argv[1:]
+    module, _, name = target.partition(":")
+    services = getattr(importlib.import_module(module), name)()
+    import nearcall
+
+    with nearcall.Server(*services, *urls, **json.loads(options)) as server:
+        print(json.dumps(server.urls), flush=True)
+        sys.stdin.read()
+
+
+class ServerProcess:
+    """A server process under test; use it in a ``with`` statement."""
+
+    def __init__(
+        self, *urls: str, services: str = "tests.e2e.services:everything", stderr: Any = None, **options: Any
+    ) -> None:
+        command = [sys.executable, "-W", "error", "-X", "faulthandler", "-m", "tests.e2e.process"]
+        command += [services, json.dumps(options), *urls]
+        self._process = subprocess.Popen(
+            command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, text=True
+        )
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"the server ended with {self._process.wait(10)} before it listened")
+        self.urls: Sequence[str] = json.loads(line)
+
+    @property
+    def url(self) -> str:
+        return self.urls[0]
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def kill(self) -> None:
+        """Without any chance to clean up."""
+        os.kill(self._process.pid, signal.SIGKILL)
+        self._process.wait(10)
+
+    def close(self) -> int:
+        """Ends it in good order; its exit status."""
+        self._process.communicate("", timeout=20)
+        return self._process.returncode
+
+    def __enter__(self) -> ServerProcess:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            if self._process.poll() is None:
+                assert self.close() == 0
+        finally:
+            if self._process.poll() is None:
+                self.kill()
+            for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
+                if stream is not None:
+                    stream.close()
+
+
+if __name__ == "__main__":
+    main()

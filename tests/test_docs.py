@@ -1,0 +1,243 @@
+"""What the documentation shows is executed and type-checked: the Python in its pages, the examples, the command line.
+
+A page's Python blocks are joined under each second-level heading into one program, which runs in a process of its own.
+The word after ``python`` on the fence changes that:
+
+- ``name.py``: the block is a file of that name, unique in all pages, which the section's other blocks may import;
+- ``name.py serve``: so is this one, and it runs in the background until the section's other blocks are done;
+- ``no-run``: the block is only type-checked;
+- ``wrong``: the block shows a mistake, and is neither run nor checked.
+
+A ``print(...)  # text`` promises that the program prints that text; the promises of a program are kept in order.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import doctest
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import nearcall
+
+ROOT = Path(__file__).resolve().parent.parent
+EXAMPLES = ROOT / "examples"
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+BIN = Path(sys.executable).parent
+
+FENCE = re.compile(r"^```(\w*) ?(.*)$")
+PROMISE = re.compile(r"^\s*print\(.*\)  # (.+)$", re.MULTILINE)
+URL = re.compile(r"(?:shm|unix|tcp)://[\w./:-]+")
+
+
+class Program(NamedTuple):
+    """The Python under one heading of a page."""
+
+    page: str
+    line: int
+    files: dict[str, str]
+    """By name; the blocks without one make a file named after the program. Lines are numbered as in the page."""
+    served: list[str]
+    run: bool
+
+    @property
+    def name(self) -> str:
+        return f"{self.page}_{self.line}"
+
+
+def programs(path: Path) -> Iterator[Program]:
+    """All programs of a page, in order."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    found: Program | None = None
+    number = 0
+    while number < len(lines):
+        if lines[number].startswith("## ") and found is not None:
+            yield found
+            found = None
+        fence = FENCE.match(lines[number])
+        number += 1
+        if fence is None:
+            continue
+        end = lines.index("```", number)
+        words = fence[2].split()
+        if fence[1] == "python" and words != ["wrong"]:
+            if found is None:
+                found = Program(path.stem.lower().replace("-", "_"), number, {}, [], run=words != ["no-run"])
+            name = words[0] if words and words[0].endswith(".py") else f"{found.name}.py"
+            before = found.files.get(name, "")
+            blank = "\n" * (number - before.count("\n"))
+            found.files[name] = before + blank + "\n".join(lines[number:end]) + "\n"
+            if "serve" in words:
+                found.served.append(name)
+        number = end + 1
+    if found is not None:
+        yield found
+
+
+PROGRAMS = [program for page in PAGES for program in programs(page)]
+
+
+def write(program: Program, folder: Path) -> None:
+    """Writes a program's files into a folder of its own."""
+    folder.mkdir(parents=True)
+    for name, text in program.files.items():
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+@pytest.fixture(autouse=True)
+def private_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names such as shm://calc are this test's own, whatever else runs on the machine."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setenv("PATH", f"{BIN}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("PYTHONWARNINGS", "error")
+
+
+@contextlib.contextmanager
+def background(command: list[str], urls: set[str], cwd: Path) -> Generator[None, None, None]:
+    """Runs a server, from when it answers until the block is left; it must end in good order."""
+    process = subprocess.Popen(command, cwd=cwd)
+    try:
+        for url in urls:
+            deadline = time.monotonic() + 20
+            while True:
+                try:
+                    nearcall.connect(url).close()
+                    break
+                except nearcall.Unavailable:
+                    assert process.poll() is None, f"the server at {url} has ended"
+                    assert time.monotonic() < deadline, f"the server does not answer at {url}"
+                    time.sleep(0.02)
+        yield
+        process.terminate()
+        assert process.wait(10) == 0
+    finally:
+        process.kill()
+        process.wait()
+
+
+def output_of(command: list[str], cwd: Path) -> str:
+    """What a command prints; it must succeed."""
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=40, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+def keep(promises: list[str], output: str) -> None:
+    """Fails unless the output has the promised texts, in order."""
+    rest = iter(output.splitlines())
+    for promise in promises:
+        assert any(line == promise for line in rest), f"{promise!r} is not where it should be in:\n{output}"
+
+
+@pytest.mark.parametrize("program", [p for p in PROGRAMS if p.run], ids=lambda program: program.name)
+def test_the_python_of_a_page_runs(program: Program, tmp_path: Path) -> None:
+    folder = tmp_path / "page"
+    write(program, folder)
+    with contextlib.ExitStack() as servers:
+        for name in program.served:
+            urls = set(URL.findall(program.files[name]))
+            servers.enter_context(background([sys.executable, name], urls, folder))
+        for name in program.files:
+            imported = any(f"from {name[:-3]} import" in text for text in program.files.values())
+            if name not in program.served and not imported:
+                output = output_of([sys.executable, name], folder)
+                keep(PROMISE.findall(program.files[name]), output)
+
+
+def printed(source: Path) -> str:
+    """What an example's docstring says that it prints."""
+    text = ast.get_docstring(ast.parse(source.read_text(encoding="utf-8")))
+    assert "It prints::\n\n" in (text or ""), f"{source} does not say what it prints"
+    return "".join(line.removeprefix("    ") + "\n" for line in str(text).partition("It prints::\n\n")[2].splitlines())
+
+
+def serve_and_run() -> Iterator[tuple[Path, list[str], Path]]:
+    """Each example: what has the URL, the server's command, the client."""
+    for path in sorted(EXAMPLES.glob("*.py")):
+        yield path, [sys.executable, path.name, "serve"], path
+    for folder in sorted(EXAMPLES.glob("*/interface.py")):
+        yield folder, [sys.executable, "server.py"], folder.with_name("client.py")
+
+
+@pytest.mark.parametrize(
+    ("source", "server", "client"),
+    [pytest.param(*each, id=str(each[2].relative_to(EXAMPLES))) for each in serve_and_run()],
+)
+def test_an_example_prints_what_it_says(source: Path, server: list[str], client: Path) -> None:
+    if "numpy" in client.read_text(encoding="utf-8"):
+        pytest.importorskip("numpy")
+    found = re.search(r'^URL = "(.*)"$', source.read_text(encoding="utf-8"), re.MULTILINE)
+    assert found, f"{source} names no URL"
+    with background(server, {found[1]}, client.parent):
+        assert output_of([sys.executable, client.name], client.parent) == printed(client)
+
+
+def test_the_command_line_prints_what_the_page_says() -> None:
+    text = (EXAMPLES / "command_line.md").read_text(encoding="utf-8")
+    same = doctest.OutputChecker().check_output
+    with contextlib.ExitStack() as servers:
+        for block in re.findall(r"^```console\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+            for command, expected in re.findall(r"^\$ (.*)\n((?:[^$].*\n)*)", block, re.MULTILINE):
+                if command.endswith(" &"):
+                    server = ["bash", "-c", f"exec {command[:-2]} 2>/dev/null"]
+                    servers.enter_context(background(server, set(URL.findall(command)), EXAMPLES))
+                    continue
+                done = subprocess.run(
+                    ["bash", "-c", f"{command} 2>&1"], cwd=EXAMPLES, capture_output=True, text=True, check=False
+                )
+                assert same(expected, done.stdout, doctest.ELLIPSIS), f"{command}\n{done.stdout}"
+
+
+@pytest.fixture(scope="module")
+def all_code(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Every program of every page, each in a folder of its own."""
+    folder = tmp_path_factory.mktemp("pages")
+    for program in PROGRAMS:
+        write(program, folder / program.name)
+    return folder
+
+
+def places(all_code: Path) -> list[str]:
+    """Where to import from: each folder, as when its programs run."""
+    folders = [ROOT / "python", EXAMPLES / "shared_interface", *(all_code / program.name for program in PROGRAMS)]
+    return [str(folder) for folder in folders]
+
+
+def check_types(command: list[str]) -> None:
+    """Runs a type checker at the root, for its settings are there."""
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=58, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_mypy_accepts_the_pages_and_the_examples(all_code: Path) -> None:
+    pytest.importorskip("mypy")
+    config = all_code / "mypy.ini"
+    config.write_text(
+        "[mypy]\nstrict = true\nexplicit_package_bases = true\nnamespace_packages = true\n"
+        f"cache_dir = {ROOT / '.mypy_cache'}\nmypy_path = {':'.join(places(all_code))}\n",
+        encoding="utf-8",
+    )
+    check_types([sys.executable, "-m", "mypy", "--config-file", str(config), str(all_code), str(EXAMPLES)])
+
+
+def test_pyright_accepts_the_pages_and_the_examples(all_code: Path) -> None:
+    pytest.importorskip("pyright")
+    settings = {
+        "include": [str(all_code), str(EXAMPLES)],
+        "extraPaths": places(all_code),
+        "pythonVersion": "3.10",
+        "typeCheckingMode": "strict",
+    }
+    config = all_code / "pyrightconfig.json"
+    config.write_text(json.dumps(settings), encoding="utf-8")
+    check_types([str(BIN / "pyright"), "--warnings", "--pythonpath", sys.executable, "--project", str(config)])

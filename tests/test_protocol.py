@@ -1,0 +1,238 @@
+"""A second, small implementation of the client, written from docs/protocol.md: the page is right if it works."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import mmap
+import os
+import socket
+import struct
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import nearcall
+
+CALL, ITEM, END, REPLY, ERROR, CANCEL, CREDIT, PING, PONG = range(1, 10)
+PARTS, NAMED = 4, 8
+RING = 4096
+encode, decode, Ext = msgspec.msgpack.encode, msgspec.msgpack.decode, msgspec.msgpack.Ext
+
+
+@nearcall.service
+class Served:
+    def add(self, a: int, b: int = 5) -> int:
+        return a + b
+
+    def echo(self, data: bytes) -> bytes:
+        return data
+
+    def mixed(self, data: bytes, number: int, array: NDArray[np.float64], view: memoryview) -> list[float]:
+        return [len(data), number, float(array.sum()), len(view)]
+
+    def array(self) -> NDArray[np.float64]:
+        return np.arange(3.0)
+
+    def count(self, n: int) -> Iterator[int]:
+        yield from range(n)
+
+    def total(self, xs: Iterator[int]) -> int:
+        return sum(xs)
+
+    def nothing(self) -> None: ...
+
+
+class Frame(NamedTuple):
+    kind: int
+    flags: int
+    call: int
+    rest: bytes
+
+
+def shake_hands(connection: socket.socket, ring: int = 0, fds: tuple[int, ...] = ()) -> dict[str, int]:
+    """Says hello; the numbers of the methods by name."""
+    hello = json.dumps({"version": "another", "limits": {"max_message": 1 << 20}, "ring": ring}).encode()
+    socket.send_fds(connection, [b"NCAL" + struct.pack("<BBHI", 1, 1, 0, len(hello)) + hello], list(fds))
+    preamble = connection.recv(12, socket.MSG_WAITALL)
+    protocol, kind, _, length = struct.unpack("<BBHI", preamble[4:])
+    assert (preamble[:4], protocol, kind) == (b"NCAL", 1, 2)
+    welcome = json.loads(connection.recv(length, socket.MSG_WAITALL))
+    services = json.loads(welcome["description"])["services"]
+    names = [method["name"] for service in services for method in service["methods"]]
+    return {name: number for number, name in enumerate(names)}
+
+
+class OverSocket:
+    def __init__(self, url: str) -> None:
+        self._socket = socket.socket(socket.AF_UNIX)
+        self._socket.connect(url.removeprefix("unix://"))
+        self.numbers = shake_hands(self._socket)
+
+    def send(self, frame: bytes) -> None:
+        self._socket.sendall(struct.pack("<I", len(frame)) + frame)
+
+    def receive(self) -> bytes:
+        (length,) = struct.unpack("<I", self._socket.recv(4, socket.MSG_WAITALL))
+        return self._socket.recv(length, socket.MSG_WAITALL)
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+class OverSharedMemory:
+    """Never spins, and rings the bell after every record; offsets as the page lists them."""
+
+    def __init__(self, url: str) -> None:
+        fd = os.memfd_create("test", os.MFD_ALLOW_SEALING)
+        os.ftruncate(fd, 4096 + 2 * RING)
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+        self._memory = mmap.mmap(fd, 4096 + 2 * RING)
+        self._socket = socket.socket(socket.AF_UNIX)
+        self._socket.connect(f"{os.environ['XDG_RUNTIME_DIR']}/nearcall/{url.removeprefix('shm://')}.sock")
+        self.numbers = shake_hands(self._socket, RING, (fd,))
+        os.close(fd)
+        self._head = self._tail = 0
+        self._regions: dict[int, mmap.mmap] = {}
+
+    def _ring(self, base: int, at: int, length: int) -> Iterator[int]:
+        return (base + (at + i) % RING for i in range(length))
+
+    def send(self, frame: bytes) -> None:
+        record = struct.pack("<I", len(frame)) + frame
+        for offset, byte in zip(self._ring(4096, self._head, len(record)), record, strict=True):
+            self._memory[offset] = byte
+        self._head += (len(record) + 7) & ~7
+        self._memory[256:264] = struct.pack("<Q", self._head)
+        self._memory[4:8] = struct.pack("<I", 1)  # parked: a reply must ring the bell
+        self._socket.send(b"B")
+
+    def receive(self) -> bytes:
+        while not self._has_record():
+            self._memory[4:8] = struct.pack("<I", 1)
+            os.sched_yield()  # a system call, in place of the fence
+            if not self._has_record():
+                self._read_socket()
+        prefix = bytes(self._memory[offset] for offset in self._ring(4096 + RING, self._tail, 4))
+        length = struct.unpack("<I", prefix)[0] & 0x7FFFFFFF
+        record = bytes(self._memory[offset] for offset in self._ring(4096 + RING, self._tail + 4, length))
+        self._tail += (4 + length + 7) & ~7
+        self._memory[768:776] = struct.pack("<Q", self._tail)
+        if struct.unpack("<I", prefix)[0] >> 31 == 0:
+            return record
+        region, size, _ = struct.unpack("<IQB", record[:13])
+        while region not in self._regions:
+            self._read_socket()
+        payload = self._regions[region][64 : 64 + size]
+        self._regions[region][0:4] = struct.pack("<I", 0)
+        return record[13:] + payload
+
+    def _has_record(self) -> bool:
+        return struct.unpack("<Q", self._memory[640:648]) != (self._tail,)
+
+    def _read_socket(self) -> None:
+        data, fds, _, _ = socket.recv_fds(self._socket, 1024, 4)
+        assert data, "the server hung up"
+        while data:
+            if data[:1] == b"R":
+                region, size = struct.unpack("<IQ", data[1:13])
+                fd = fds.pop(0)
+                self._regions[region] = mmap.mmap(fd, size)
+                os.close(fd)
+                data = data[13:]
+            else:
+                assert data[:1] == b"B"
+                data = data[1:]
+
+    def close(self) -> None:
+        self._socket.close()
+        self._memory.close()
+        for region in self._regions.values():
+            region.close()
+
+
+class Client:
+    def __init__(self, link: Any) -> None:
+        self._link = link
+        self._call = 0
+
+    def send(self, kind: int, payload: bytes = b"", flags: int = 0, method: str = "", head: bytes = b"") -> None:
+        if kind in (CALL, PING):
+            self._call += 1
+        number = self._link.numbers.get(method, 0)
+        self._link.send(struct.pack("<BBHI", kind, flags, number, self._call) + head + payload)
+
+    def receive(self) -> Frame:
+        frame = self._link.receive()
+        kind, flags, _, call = struct.unpack("<BBHI", frame[:8])
+        assert call == self._call
+        return Frame(kind, flags, call, frame[8:])
+
+
+@pytest.fixture(params=["unix", "shm"])
+def client(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
+    with tempfile.TemporaryDirectory() as folder:
+        monkeypatch.setenv("XDG_RUNTIME_DIR", folder)
+        url = f"unix://{Path(folder) / 's.sock'}" if request.param == "unix" else "shm://second"
+        with nearcall.Server(Served(), url):
+            link: Any = OverSocket(url) if request.param == "unix" else OverSharedMemory(url)
+            yield Client(link)
+            link.close()
+
+
+def test_unary_calls(client: Client) -> None:
+    for _ in range(300):  # around a small ring several times
+        client.send(CALL, encode([1, 2]), method="add")
+        assert client.receive()[::3] == (REPLY, encode(3))
+    client.send(CALL, b"hello", method="echo")
+    assert client.receive()[::3] == (REPLY, b"hello")
+    client.send(CALL, method="nothing")
+    assert client.receive()[::3] == (REPLY, b"")
+    client.send(CALL, encode({"a": 1}), PARTS | NAMED, "add", struct.pack("<I", 0))
+    assert client.receive()[::3] == (REPLY, encode(6))
+    client.send(PING, b"anybody?")
+    assert client.receive()[::3] == (PONG, b"anybody?")
+
+
+def test_buffers_and_arrays(client: Client) -> None:
+    body = encode([4, Ext(2, encode(["<f8", [2], "C", 0]))])
+    buffers = [b"abc", b"zz", struct.pack("<2d", 1, 2)]
+    table = struct.pack("<I3Q", 3, *map(len, buffers))
+    client.send(CALL, body + b"".join(buffers), PARTS, "mixed", table)
+    assert decode(client.receive().rest) == [3, 4, 3, 2]
+    client.send(CALL, method="array")
+    reply = client.receive()
+    assert (reply.flags, reply.rest[:12]) == (PARTS, struct.pack("<IQ", 1, 24))
+    header = decode(reply.rest[12:-24])
+    assert (header.code, decode(header.data)) == (2, ["<f8", [3], "C", 0])
+    assert reply.rest[-24:] == struct.pack("<3d", 0, 1, 2)
+
+
+def test_streams(client: Client) -> None:
+    client.send(CALL, encode([3]), method="count")
+    assert [client.receive()[::3] for _ in range(4)] == [*((ITEM, encode(i)) for i in range(3)), (END, b"")]
+    client.send(CALL, method="total")
+    for item in (5, 6):
+        client.send(ITEM, encode(item))
+    client.send(END)
+    assert client.receive()[::3] == (REPLY, encode(11))
+
+
+def test_long_replies(client: Client) -> None:
+    for length in (400, 600, 900):
+        client.send(CALL, bytes(length), method="echo")
+        assert client.receive()[::3] == (REPLY, bytes(length))
+
+
+def test_failures(client: Client) -> None:
+    client.send(CALL, encode(["one", 2]), method="add")
+    failed = client.receive()
+    code, length = struct.unpack("<BI", failed.rest[:5])
+    assert (failed.kind, code) == (ERROR, nearcall.StatusCode.INVALID_ARGUMENT)
+    assert failed.rest[5 : 5 + length].decode() == "Served.add(): argument 'a': expected int, got str"

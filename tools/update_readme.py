@@ -1,0 +1,113 @@
+"""Put the numbers of the last `make demo` and `make bench` into the README, between its `measured` marks.
+
+Usage: python tools/update_readme.py [--check] [--out out] [--readme README.md]
+Every row that was measured is written, won or lost; a row without numbers says why. With --check nothing is
+written, and the status is 1 if the README would change.
+"""
+
+import argparse
+import json
+import sys
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from nearcall_lab.stats import format_time, significant
+
+ROOT = Path(__file__).resolve().parent.parent
+BEGIN, END = "<!-- measured:begin -->", "<!-- measured:end -->"
+
+
+def machine(report: dict[str, Any]) -> str:
+    """Where the numbers are from, and what makes them less trustworthy."""
+    found = report["environment"]
+    where = f"{found['cpu']}, {found['cpus_usable']} CPUs usable, {found['kernel']}, {found['python']}"
+    flags = "".join(f" Caution: {flag}." for flag in report["red_flags"])
+    return f"{where}; {report['placement']}.{flags}"
+
+
+def demo_table(report: dict[str, Any]) -> list[str]:
+    """One row for each mechanism: the median of a round trip, and how many times faster than the baseline at 15 B."""
+    columns = report["workloads"]
+    first = next(iter(columns))
+    baseline = next((row["label"] for row in report["rows"] if row["name"] == report["baseline"]), report["baseline"])
+    lines = [
+        f"| round trip, median | {' | '.join(columns.values())} | against {baseline}, {columns[first]} |",
+        "|---|" + "---:|" * (len(columns) + 1),
+    ]
+    reasons = []
+    for row in report["rows"]:
+        if row["problem"]:
+            reasons.append(f"{row['label']}: {row['problem']}")
+            continue
+        times = [format_time(row["cells"][key]["p50_ns"]) for key in columns]
+        ratio = row["cells"][first]["times_faster"]
+        times.append(f"{significant(ratio['value'])}×" if ratio else "–")
+        note = " (polls without pause)" if row["busy_polls"] else ""
+        lines.append(f"| {row['label']}{note} | {' | '.join(times)} |")
+    if reasons:
+        lines += ["", f"Without numbers: {'; '.join(reasons)}."]
+    ended = f" The run ended early: {report['ended_early']}." if report["ended_early"] else ""
+    return [
+        *lines,
+        "",
+        f"`make demo`, {report['date']}, {report['rounds_done']} rounds of fresh processes, every reply verified."
+        f"{ended} {machine(report)}",
+    ]
+
+
+def runtime_table(report: dict[str, Any]) -> list[str]:
+    """One row for each target."""
+    word = {True: "yes", False: "**no**", None: "–"}
+    lines = ["| target | | measured | met |", "|---|---|---|---|"]
+    for verdict in report["verdicts"]:
+        measured = verdict["measured"].replace("|", "/")
+        lines.append(f"| {verdict['what']} | {verdict['target']} | {measured} | {word[verdict['met']]} |")
+    quick = " This was a quick run: too short to publish." if report["quick"] else ""
+    cut = " The run was interrupted." if report["interrupted"] else ""
+    return [
+        *lines,
+        "",
+        f"`make bench`, {report['date']}, {report['rounds']} rounds, medians.{quick}{cut} {machine(report)}",
+    ]
+
+
+def block(out: Path) -> str:
+    """The text between the marks."""
+    parts: list[str] = []
+    for name, table in (("demo.json", demo_table), ("runtime.json", runtime_table)):
+        path = out / name
+        if path.exists():
+            report = json.loads(path.read_text(encoding="utf-8"))
+            # The report's own date where it has one, else the file's.
+            written = datetime.fromtimestamp(path.stat().st_mtime, timezone.utc).isoformat()
+            report["date"] = report.get("started", written)[:10]
+            parts += [*table(report), ""]
+        else:
+            parts += [f"There is no {name} yet: `make {'demo' if name == 'demo.json' else 'bench'}` measures it.", ""]
+    return "\n".join([*parts, "To measure on your machine: `make demo && make bench && make readme`."])
+
+
+def main() -> int:
+    """Update the README, or check it."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--check", action="store_true", help="write nothing; status 1 if the README would change")
+    parser.add_argument("--out", type=Path, default=ROOT / "out", help="directory of demo.json and runtime.json")
+    parser.add_argument("--readme", type=Path, default=ROOT / "README.md", help="the file to update")
+    options = parser.parse_args()
+    text = options.readme.read_text(encoding="utf-8")
+    before, found_begin, rest = text.partition(BEGIN)
+    _, found_end, after = rest.partition(END)
+    if not (found_begin and found_end):
+        print(f"{options.readme} has no block between {BEGIN} and {END}", file=sys.stderr)
+        return 2
+    new = f"{before}{BEGIN}\n{block(options.out)}\n{END}{after}"
+    if options.check:
+        return int(new != text)
+    options.readme.write_text(new, encoding="utf-8")
+    print(f"updated {options.readme} from {options.out}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
