@@ -27,6 +27,9 @@ unsafe impl Sync for Mapping {}
 /// What a descriptor must be sealed against before it is mapped.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
+/// The file system of ordinary shared memory.
+const TMPFS_MAGIC: u64 = 0x0102_1994;
+
 impl Mapping {
     /// Creates `len` bytes of zeroed shared memory and maps them. The descriptor is for the peer.
     ///
@@ -49,6 +52,10 @@ impl Mapping {
             Ok(seals) if seals.contains(SEALS) => {}
             Ok(_) => return refuse("the peer's shared memory is not sealed against resizing"),
             Err(_) => return refuse("the peer sent a descriptor that is not shared memory"),
+        }
+        // Huge pages can be sealed as well, but may be missing when they are touched.
+        if rustix::fs::fstatfs(fd)?.f_type as u64 != TMPFS_MAGIC {
+            return refuse("the peer's shared memory is not of the ordinary kind");
         }
         if rustix::fs::fstat(fd)?.st_size as u64 != len as u64 {
             return refuse("the peer's shared memory has not the size it announced");

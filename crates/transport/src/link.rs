@@ -90,6 +90,9 @@ pub trait Link: Send + Sync + Debug {
     fn close(&self);
 }
 
+/// What a frame may have besides its payload, metadata and tables, on top of the longest message.
+pub(crate) const HEAD_ROOM: u64 = 1 << 20;
+
 /// Why a link cannot go on.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LinkError {
