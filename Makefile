@@ -83,11 +83,12 @@ audit: tools-present  ## check licences, sources and known vulnerabilities of th
 	else echo "audit: vulnerabilities not checked, the advisory database cannot be fetched"; fi
 
 loom: tools-present  ## try the ring under every interleaving (loom)
-	@CARGO_TARGET_DIR=target/loom RUSTFLAGS="--cfg loom" cargo test -q -p nearcall-ring --release $(ARGS)
+	@CARGO_TARGET_DIR=target/loom CARGO_PROFILE_RELEASE_LTO=false RUSTFLAGS="--cfg loom" \
+	  cargo test -q -p nearcall-ring --release --test models $(ARGS)
 
 miri: tools-present  ## run the ring's tests in miri, which sees undefined behaviour
 	@if cargo +nightly miri --version >/dev/null 2>&1; then \
-	  MIRIFLAGS="-Zmiri-disable-isolation" cargo +nightly miri test -q -p nearcall-ring $(ARGS); \
+	  MIRIFLAGS="-Zmiri-disable-isolation" cargo +nightly miri test -q -p nearcall-ring --test lane $(ARGS); \
 	else echo "miri: skipped, the component is missing (rustup component add --toolchain nightly miri rust-src)"; fi
 
 fuzz: tools-present  ## fuzz the decoders, each for FUZZ_SECONDS (30)

@@ -18,8 +18,8 @@
 from typing import TYPE_CHECKING, Any
 
 from . import _core
+from .call import Context, Metadata, context, metadata, timeout
 from .client import Client, connect
-from .deadline import timeout
 from .errors import (
     Aborted,
     AlreadyExists,
@@ -67,11 +67,13 @@ __all__ = [
     "AlreadyExists",
     "Cancelled",
     "Client",
+    "Context",
     "DataLoss",
     "DeadlineExceeded",
     "FailedPrecondition",
     "Internal",
     "InvalidArgument",
+    "Metadata",
     "NotFound",
     "OutOfRange",
     "PermissionDenied",
@@ -86,7 +88,9 @@ __all__ = [
     "__version__",
     "aio",
     "connect",
+    "context",
     "idempotent",
+    "metadata",
     "oneway",
     "serve",
     "service",

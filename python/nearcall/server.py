@@ -28,6 +28,8 @@ _log = logging.getLogger("nearcall")
 
 DEFAULT_MAX_CONCURRENCY = 256
 """Handlers that may run at once in threads, unless the user says otherwise."""
+DEFAULT_MAX_PENDING = 65_536
+"""Calls that may be under way or waiting at once, unless the user says otherwise."""
 
 
 class Server:
@@ -40,7 +42,8 @@ class Server:
 
     Args:
         services_and_urls: Objects whose classes are services, and the URLs to serve them all at, in any order.
-        max_concurrency: Handlers that may run at once in threads; coroutine handlers are not counted.
+        max_concurrency: Handlers that may run at once in threads; further calls wait. Coroutine handlers are not counted.
+        max_pending: Calls that may be under way or waiting at once; further ones fail with ``RESOURCE_EXHAUSTED``.
         spin: How long to spin for a request before sleeping: ``"auto"`` measures and adapts, ``0`` sleeps at once,
             seconds set a fixed bound.
         max_message_size: Longest message received, bytes.
@@ -55,6 +58,7 @@ class Server:
         self,
         *services_and_urls: object,
         max_concurrency: int = DEFAULT_MAX_CONCURRENCY,
+        max_pending: int = DEFAULT_MAX_PENDING,
         spin: float | Literal["auto"] = "auto",
         max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE,
         handshake_timeout: float = 5.0,
@@ -63,8 +67,9 @@ class Server:
         self._asked = [item for item in services_and_urls if isinstance(item, str)]
         if not services:
             raise TypeError("there is nothing to serve: give an object whose class is a @nearcall.service")
-        if max_concurrency < 1:
-            raise ValueError(f"max_concurrency must be 1 or more, not {max_concurrency}")
+        for option, value in (("max_concurrency", max_concurrency), ("max_pending", max_pending)):
+            if value < 1:
+                raise ValueError(f"{option} must be 1 or more, not {value}")
         for item in services:
             if isinstance(item, type):
                 raise TypeError(f"serve an object, not the class: write {item.__name__}()")
@@ -87,8 +92,8 @@ class Server:
             ring_size=1 << 18,
             max_message_size=max_message_size,
             handshake_timeout=handshake_timeout,
-            # One more than run handlers: somebody must receive meanwhile.
-            max_workers=max_concurrency + 1,
+            max_concurrency=max_concurrency,
+            max_pending=max_pending,
         )
         self._urls: list[str] = []
         self._threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()

@@ -18,7 +18,7 @@ use pyo3::types::{PyDict, PyTuple};
 use pyo3::{PyTraverseError, PyVisit, intern};
 
 use crate::client::{late, name_failure, outcome};
-use crate::deadline::{deadline, micros, time_left};
+use crate::deadline::Surroundings;
 use crate::errors::raise;
 use crate::payload::Encoded;
 use crate::plan::Method;
@@ -171,7 +171,7 @@ impl AsyncUnary {
         kwargs: Option<Bound<'_, PyDict>>,
     ) -> PendingCall {
         let arguments = (args.unbind(), kwargs.map(Bound::unbind));
-        PendingCall { call: slf.clone().unbind(), stage: Mutex::new(Stage::Fresh(arguments)), timer: Mutex::default() }
+        PendingCall { call: slf.clone().unbind(), stage: Mutex::new(Stage::Fresh(arguments)), timer: Mutex::default(), surroundings: Mutex::default() }
     }
 
     fn __repr__(&self) -> String {
@@ -185,6 +185,7 @@ pub(crate) struct PendingCall {
     call: Py<AsyncUnary>,
     stage: Mutex<Stage>,
     timer: Mutex<Option<Py<PyAny>>>,
+    surroundings: Mutex<Surroundings>,
 }
 
 enum Stage {
@@ -214,17 +215,21 @@ impl PendingCall {
         let method = call.method.get();
         let (args, kwargs) = arguments;
         let encoded: Encoded<'_> = method.encode_call(args.bind(py), kwargs.as_ref().map(|kwargs| kwargs.bind(py)))?;
-        let left = time_left(py, call.timeout)?;
+        let surroundings = Surroundings::look(py, call.timeout)?;
+        let metadata = surroundings.metadata(py)?;
         let begun = encoded.with(|body| {
             let mut request = Outgoing::new(Kind::Call, body);
             request.method = call.index;
             request.flags = encoded.flags();
-            request.deadline_us = micros(left);
+            request.deadline_us = surroundings.micros();
+            request.metadata = metadata;
             call.core.link().disarm();
             call.core.begin(&request, true)
         });
         let id = begun.map_err(|failure| name_failure(py, &failure, &method.name))?;
-        Ok(Sent { id, until: deadline(left) })
+        let until = surroundings.until();
+        *self.surroundings.lock() = surroundings;
+        Ok(Sent { id, until })
     }
 
     /// The first step: sends, and spins for the reply if nothing else is under way.
@@ -272,6 +277,21 @@ impl PendingCall {
         Ok(future)
     }
 
+    /// Tells the surrounding block of the metadata that came; what came behind initial metadata, if anything has.
+    #[cold]
+    fn take_metadata(&self, py: Python<'_>, mut event: Event, id: CallId) -> PyResult<Option<Event>> {
+        let surroundings = self.surroundings.lock();
+        while event.head.kind == Kind::Head {
+            surroundings.received(py, true, event.head.metadata())?;
+            match self.call.get().core.arrived(id) {
+                Some(next) => event = next,
+                None => return Ok(None),
+            }
+        }
+        surroundings.received(py, false, event.head.metadata())?;
+        Ok(Some(event))
+    }
+
     fn stop_timer(&self, py: Python<'_>) {
         if let Some(timer) = self.timer.lock().take() {
             // A timer that cannot be cancelled only wakes a future that is done.
@@ -314,6 +334,10 @@ impl PendingCall {
             Stage::Done => return Err(PyRuntimeError::new_err("cannot await a call twice; call the method again")),
         };
         let call = self.call.get();
+        let event = match event {
+            Some(event) if event.head.extras().is_some() => self.take_metadata(py, event, sent.id)?,
+            other => other,
+        };
         match event {
             Some(event) => Err(self.result(py, event)),
             None if !call.core.is_live(sent.id) => {

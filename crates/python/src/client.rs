@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nearcall_core::client::{CallId, Connection as Core, NoEvent};
-use nearcall_core::{AroundWait, Event, Failure, Kind, Outgoing, Peer, Url};
+use nearcall_core::{AroundWait, Event, Failure, Kind, Metadata, Outgoing, Peer, Url};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use crate::aio::{AsyncUnary, Waiting};
-use crate::deadline::{deadline, micros, time_left};
+use crate::deadline::Surroundings;
 use crate::errors::{invalid, raise, raise_connect};
 use crate::options::options;
 use crate::payload::Encoded;
@@ -130,7 +130,7 @@ impl Connection {
     #[pyo3(signature = (timeout=None))]
     fn ping(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<f64> {
         let default = timeout.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()).or(self.timeout);
-        let until = deadline(time_left(py, default)?);
+        let until = Surroundings::look(py, default)?.until();
         loop {
             match py.detach(|| self.core.ping(until)) {
                 Ok(took) => return Ok(took.as_secs_f64()),
@@ -166,17 +166,19 @@ impl Connection {
         arguments: &Bound<'_, PyAny>,
         for_loop: bool,
     ) -> PyResult<Stream> {
-        let left = time_left(py, self.timeout)?;
+        let surroundings = Surroundings::look(py, self.timeout)?;
+        let metadata = surroundings.metadata(py)?;
         let encoded = method.get().encode_bound(arguments)?;
         let id = encoded.with(|body| {
             let mut request = Outgoing::new(Kind::Call, body);
             request.method = index;
             request.flags = encoded.flags();
-            request.deadline_us = micros(left);
+            request.deadline_us = surroundings.micros();
+            request.metadata = metadata;
             self.core.begin(&request, for_loop)
         });
         let id = id.map_err(|failure| name_failure(py, &failure, &method.get().name))?;
-        Ok(Stream::new(Arc::clone(&self.core), Arc::clone(&self.waiting), method, id, deadline(left)))
+        Ok(Stream::new(Arc::clone(&self.core), Arc::clone(&self.waiting), method, id, surroundings))
     }
 }
 
@@ -200,24 +202,29 @@ impl Unary {
     ) -> PyResult<Py<PyAny>> {
         let method = self.method.get();
         let encoded = method.encode_call(args, kwargs)?;
-        let left = time_left(py, self.timeout)?;
-        let until = deadline(left);
+        let surroundings = Surroundings::look(py, self.timeout)?;
+        let metadata = surroundings.metadata(py)?;
+        let until = surroundings.until();
         let (id, first) = encoded
             .with(|body| {
                 let mut request = Outgoing::new(Kind::Call, body);
                 request.method = self.index;
                 request.flags = encoded.flags();
-                request.deadline_us = micros(left);
+                request.deadline_us = surroundings.micros();
+                request.metadata = metadata;
                 py.detach(|| {
                     let id = self.core.begin(&request, false)?;
                     Ok((id, self.core.next_event(id, until)))
                 })
             })
             .map_err(|failure: Failure| name_failure(py, &failure, &method.name))?;
-        let event = match first {
+        let mut event = match first {
             Ok(event) => event,
             Err(no_event) => wait_on(py, &self.core, id, until, no_event, &method.name)?,
         };
+        if event.head.extras().is_some() {
+            event = self.take_metadata(py, event, id, &surroundings)?;
+        }
         match event.head.kind {
             Kind::Reply => method.reply.decode(py, event),
             _ => Err(outcome(py, &event, &method.name)),
@@ -226,6 +233,29 @@ impl Unary {
 
     fn __repr__(&self) -> String {
         format!("<{} at {}>", self.method.get().name, self.core.url())
+    }
+}
+
+impl Unary {
+    /// Tells the surrounding block of the metadata that came, and waits for the outcome behind initial metadata.
+    #[cold]
+    fn take_metadata(
+        &self,
+        py: Python<'_>,
+        mut event: Event,
+        id: CallId,
+        surroundings: &Surroundings,
+    ) -> PyResult<Event> {
+        let until = surroundings.until();
+        while event.head.kind == Kind::Head {
+            surroundings.received(py, true, event.head.metadata())?;
+            event = match py.detach(|| self.core.next_event(id, until)) {
+                Ok(event) => event,
+                Err(no_event) => wait_on(py, &self.core, id, until, no_event, &self.method.get().name)?,
+            };
+        }
+        surroundings.received(py, false, event.head.metadata())?;
+        Ok(event)
     }
 }
 
@@ -307,7 +337,8 @@ impl Oneway {
     ) -> PyResult<()> {
         let method = self.method.get();
         let encoded = method.encode_call(args, kwargs)?;
-        send_oneway(&self.core, &encoded, self.index).map_err(|failure| name_failure(py, &failure, &method.name))
+        let metadata = Surroundings::look(py, None)?.metadata(py)?;
+        send_oneway(&self.core, &encoded, self.index, metadata).map_err(|failure| name_failure(py, &failure, &method.name))
     }
 
     fn __repr__(&self) -> String {
@@ -315,11 +346,17 @@ impl Oneway {
     }
 }
 
-fn send_oneway(core: &Core, encoded: &Encoded<'_>, index: u16) -> Result<(), Failure> {
+fn send_oneway(
+    core: &Core,
+    encoded: &Encoded<'_>,
+    index: u16,
+    metadata: Option<Metadata>,
+) -> Result<(), Failure> {
     encoded.with(|body| {
         let mut request = Outgoing::new(Kind::Call, body);
         request.method = index;
         request.flags = encoded.flags() | Outgoing::ONEWAY;
+        request.metadata = metadata;
         core.send_oneway(&request)
     })
 }

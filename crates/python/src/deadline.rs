@@ -1,25 +1,30 @@
-//! The deadline that `nearcall.timeout` sets for the calls inside it.
+//! What the surrounding `with` blocks say of the calls inside them: `nearcall.timeout` and `nearcall.metadata`.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use nearcall_core::Metadata;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
+use pyo3::types::PyBytes;
 
 /// The context variable that holds the deadline, seconds on the clock of `time.monotonic`.
-static VARIABLE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-/// How many `nearcall.timeout` blocks are open in this process. While there is none, no call looks at the variable.
+static DEADLINE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+/// The context variable that holds the innermost `nearcall.metadata` block.
+static METADATA: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+/// How many blocks are open in this process. While there is none, no call looks at the variables.
 static OPEN: AtomicUsize = AtomicUsize::new(0);
 
-/// Names the context variable that holds the deadline.
+/// Names the context variables that hold the deadline and the metadata.
 #[pyfunction]
-pub(crate) fn set_deadline_variable(py: Python<'_>, variable: Py<PyAny>) {
-    let _ = VARIABLE.set(py, variable);
+pub(crate) fn set_call_variables(py: Python<'_>, deadline: Py<PyAny>, metadata: Py<PyAny>) {
+    let _ = DEADLINE.set(py, deadline);
+    let _ = METADATA.set(py, metadata);
 }
 
-/// Counts a block with a deadline in (`True`) or out.
+/// Counts a block in (`True`) or out.
 #[pyfunction]
-pub(crate) fn count_deadlines(entered: bool) {
+pub(crate) fn count_blocks(entered: bool) {
     // Relaxed: a thread always sees its own block; others do not depend on it.
     if entered {
         OPEN.fetch_add(1, Ordering::Relaxed);
@@ -28,26 +33,102 @@ pub(crate) fn count_deadlines(entered: bool) {
     }
 }
 
-/// The time left for a call that begins now: the nearer of the surrounding block's and the client's own.
-#[inline]
-pub(crate) fn time_left(py: Python<'_>, default: Option<Duration>) -> PyResult<Option<Duration>> {
-    // Relaxed: see above.
-    if OPEN.load(Ordering::Relaxed) == 0 {
-        return Ok(default);
+/// What the surrounding blocks say of a call that begins now.
+#[derive(Default)]
+pub(crate) struct Surroundings {
+    /// The time left: the nearer of the surrounding block's and the client's own.
+    pub(crate) left: Option<Duration>,
+    /// The innermost metadata block, which is told what comes back.
+    block: Option<Py<PyAny>>,
+}
+
+impl Surroundings {
+    #[inline]
+    pub(crate) fn look(py: Python<'_>, default: Option<Duration>) -> PyResult<Self> {
+        // Relaxed: see `count_blocks`.
+        if OPEN.load(Ordering::Relaxed) == 0 {
+            return Ok(Self { left: default, block: None });
+        }
+        Self::look_closely(py, default)
     }
-    let Some(variable) = VARIABLE.get(py) else { return Ok(default) };
-    let Some(at) = variable.bind(py).call_method0("get")?.extract::<Option<f64>>()? else { return Ok(default) };
-    let now = nearcall_core::monotonic_seconds();
-    let left = Duration::try_from_secs_f64((at - now).max(0.0)).unwrap_or(Duration::MAX);
-    Ok(Some(default.map_or(left, |default| default.min(left))))
+
+    #[cold]
+    fn look_closely(py: Python<'_>, default: Option<Duration>) -> PyResult<Self> {
+        let get = |variable: &PyOnceLock<Py<PyAny>>| match variable.get(py) {
+            Some(variable) => variable.bind(py).call_method0("get"),
+            None => Ok(py.None().into_bound(py)),
+        };
+        let left = get(&DEADLINE)?.extract::<Option<f64>>()?.map(|at| {
+            let left = (at - nearcall_core::monotonic_seconds()).max(0.0);
+            Duration::try_from_secs_f64(left).unwrap_or(Duration::MAX)
+        });
+        let left = left.into_iter().chain(default).min();
+        let block = get(&METADATA)?;
+        Ok(Self { left, block: (!block.is_none()).then(|| block.unbind()) })
+    }
+
+    /// When the time is over.
+    pub(crate) fn until(&self) -> Option<Instant> {
+        self.left.and_then(|left| Instant::now().checked_add(left))
+    }
+
+    /// The time as it travels in a frame.
+    pub(crate) fn micros(&self) -> Option<u64> {
+        self.left.map(|left| u64::try_from(left.as_micros()).unwrap_or(u64::MAX))
+    }
+
+    /// The metadata to send.
+    pub(crate) fn metadata(&self, py: Python<'_>) -> PyResult<Option<Metadata>> {
+        let Some(block) = &self.block else { return Ok(None) };
+        Ok(Some(metadata_from(&block.bind(py).getattr("pairs")?)?))
+    }
+
+    /// Tells the block what the server sent beside its answer.
+    #[inline]
+    pub(crate) fn received(&self, py: Python<'_>, initial: bool, metadata: Option<&Metadata>) -> PyResult<()> {
+        if let (Some(block), Some(metadata)) = (&self.block, metadata) {
+            block.bind(py).call_method1("received", (initial, metadata_to(py, metadata)?))?;
+        }
+        Ok(())
+    }
 }
 
-/// When that time is over.
-pub(crate) fn deadline(left: Option<Duration>) -> Option<Instant> {
-    left.and_then(|left| Instant::now().checked_add(left))
+/// Metadata from a list of pairs of `str` and `bytes`.
+pub(crate) fn metadata_from(pairs: &Bound<'_, PyAny>) -> PyResult<Metadata> {
+    let mut metadata = Metadata::default();
+    for pair in pairs.try_iter()? {
+        let (key, value) = pair?.extract::<(String, Vec<u8>)>()?;
+        metadata.push(&key, &value);
+    }
+    Ok(metadata)
 }
 
-/// As it travels in a frame.
-pub(crate) fn micros(left: Option<Duration>) -> Option<u64> {
-    left.map(|left| u64::try_from(left.as_micros()).unwrap_or(u64::MAX))
+/// A list of pairs of `str` and `bytes` from metadata.
+pub(crate) fn metadata_to<'py>(py: Python<'py>, metadata: &Metadata) -> PyResult<Vec<(String, Bound<'py, PyBytes>)>> {
+    Ok(metadata.pairs().iter().map(|(key, value)| (key.clone(), PyBytes::new(py, value))).collect())
+}
+
+/// Makes the deadline of a request that of the calls its handler makes, until dropped.
+pub(crate) struct Inherited<'py>(Option<(Bound<'py, PyAny>, Bound<'py, PyAny>)>);
+
+impl<'py> Inherited<'py> {
+    #[inline]
+    pub(crate) fn enter(py: Python<'py>, until: Option<Instant>) -> PyResult<Self> {
+        let Some(until) = until else { return Ok(Self(None)) };
+        let Some(variable) = DEADLINE.get(py) else { return Ok(Self(None)) };
+        let left = until.saturating_duration_since(Instant::now()).as_secs_f64();
+        let token = variable.bind(py).call_method1("set", (nearcall_core::monotonic_seconds() + left,))?;
+        count_blocks(true);
+        Ok(Self(Some((variable.bind(py).clone(), token))))
+    }
+}
+
+impl Drop for Inherited<'_> {
+    fn drop(&mut self) {
+        if let Some((variable, token)) = self.0.take() {
+            count_blocks(false);
+            // The token is the variable's own and used once: this cannot fail.
+            let _ = variable.call_method1("reset", (token,));
+        }
+    }
 }

@@ -6,6 +6,7 @@
 
 mod aio;
 mod client;
+mod context;
 mod deadline;
 mod errors;
 mod loop_server;
@@ -26,7 +27,9 @@ mod _core {
     #[pymodule_export]
     use super::client::{Connection, Oneway, Unary};
     #[pymodule_export]
-    use super::deadline::{count_deadlines, set_deadline_variable};
+    use super::context::{Call, current_call};
+    #[pymodule_export]
+    use super::deadline::{count_blocks, set_call_variables};
     #[pymodule_export]
     use super::errors::install;
     #[pymodule_export]

@@ -1,6 +1,7 @@
 //! Requests for handlers that are coroutines: the event loop takes them, and nothing here waits.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use nearcall_core::server::{ItemOutcome, NextItem, Request, Server as Core};
 use nearcall_core::{Kind, Outgoing};
@@ -9,9 +10,10 @@ use pyo3::exceptions::PyStopAsyncIteration;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
+use crate::context::Call;
 use crate::errors::describe;
 use crate::plan::Method;
-use crate::server::{Served, decode_arguments, decode_item, reply, too_long, tracked};
+use crate::server::{Served, decode_arguments, decode_item, late, reply, too_long, tracked};
 
 /// One request for a coroutine handler.
 #[pyclass(frozen, module = "nearcall._core")]
@@ -59,6 +61,22 @@ impl LoopRequest {
         self.request.lock().call.as_ref().is_some_and(|call| call.is_cancelled())
     }
 
+    /// The call, for `nearcall.context()`.
+    fn call(&self) -> Call {
+        Call::new(&self.core, &self.request.lock(), self.served())
+    }
+
+    /// Seconds until the caller stops waiting; `None` if it waits for ever.
+    #[getter]
+    fn time_left(&self) -> Option<f64> {
+        self.request.lock().deadline.map(|until| until.saturating_duration_since(Instant::now()).as_secs_f64())
+    }
+
+    /// Ends the call because its deadline has passed.
+    fn fail_late(&self) {
+        self.request.lock().fail(&self.core, &late(&self.served().name));
+    }
+
     /// The arguments, every parameter in order but the stream. To be asked once.
     fn arguments<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         decode_arguments(py, self.served(), &mut self.request.lock())
@@ -81,7 +99,7 @@ impl LoopRequest {
         let sent = encoded.with(|body| call.try_send_item(&self.core, &Outgoing::new(Kind::Item, body)));
         Ok(match sent.map_err(|error| too_long(py, &self.served().name, &error))? {
             ItemOutcome::Sent => Some(true),
-            ItemOutcome::Cancelled => Some(false),
+            ItemOutcome::Cancelled | ItemOutcome::Late => Some(false),
             ItemOutcome::NoCredit => None,
         })
     }

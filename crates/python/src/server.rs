@@ -2,9 +2,9 @@
 
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use nearcall_core::server::{ItemOutcome, Next, NextItem, Notice, Request, Server as Core, ServerCall, Worker};
+use nearcall_core::server::{ItemOutcome, Next, NextItem, Notice, Request, Server as Core, ServerCall, WorkLimits, Worker};
 use nearcall_core::{Body, Event, Failure, Kind, LinkError, Outgoing, Url};
 use parking_lot::Mutex;
 use pyo3::exceptions::PyOSError;
@@ -13,6 +13,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 
 use crate::client::around_wait;
+use crate::context::Current;
+use crate::deadline::Inherited;
 use crate::errors::{describe, invalid, raise};
 use crate::loop_server::LoopRequest;
 use crate::options::options;
@@ -38,7 +40,8 @@ impl Server {
     /// `methods` are pairs of a method and its handler, in the order of `description`; a handler takes every parameter by
     /// position.
     #[new]
-    #[pyo3(signature = (methods, description, *, spin, ring_size, max_message_size, handshake_timeout, max_workers))]
+    #[expect(clippy::too_many_arguments, reason = "they are keyword arguments in Python")]
+    #[pyo3(signature = (methods, description, *, spin, ring_size, max_message_size, handshake_timeout, max_concurrency, max_pending))]
     fn new(
         py: Python<'_>,
         methods: Vec<(Py<Method>, Py<PyAny>)>,
@@ -47,7 +50,8 @@ impl Server {
         ring_size: usize,
         max_message_size: u64,
         handshake_timeout: f64,
-        max_workers: usize,
+        max_concurrency: usize,
+        max_pending: usize,
     ) -> PyResult<Self> {
         let options = options(py, spin, ring_size, max_message_size, handshake_timeout)?;
         let methods: Vec<Served> = methods.into_iter().map(|(method, handler)| Served { method, handler }).collect();
@@ -56,7 +60,8 @@ impl Server {
         let log = Arc::clone(&notices);
         // A thread that only moves bytes must not wait for the interpreter: a worker tells Python later.
         let on_notice = Box::new(move |notice| log.lock().push(notice));
-        let core = Core::new(kinds, description, options, max_workers, on_notice, around_wait())?;
+        let limits = WorkLimits { max_concurrency, max_pending };
+        let core = Core::new(kinds, description, options, limits, on_notice, around_wait())?;
         Ok(Self { core: Arc::new(core), methods: Arc::new(methods), notices })
     }
 
@@ -172,13 +177,23 @@ impl Server {
     /// Runs a handler and ends the call. An error comes back only from a one-way call.
     fn run(&self, py: Python<'_>, served: &Served, mut request: Request) -> PyResult<()> {
         let method = served.method.get();
-        let outcome = self.call_handler(py, served, &mut request).and_then(|result| {
+        if request.is_late() {
+            // Nobody waits for the result any more.
+            request.fail(&self.core, &late(&method.name));
+            return Ok(());
+        }
+        let inherited = Inherited::enter(py, request.deadline)?;
+        let handled = self.call_handler(py, served, &mut request);
+        let current = Current::enter(&request, &self.core, method);
+        let outcome = handled.and_then(|result| {
             if method.kind.server_streams() {
                 self.send_items(py, method, &request, &result)
             } else {
                 reply(py, &self.core, method, &request, result)
             }
         });
+        drop(current);
+        drop(inherited);
         match outcome {
             Ok(()) => Ok(()),
             Err(error) if request.is_oneway() => Err(error),
@@ -202,14 +217,22 @@ impl Server {
             && !method.kind.client_streams()
         {
             // No tuple for one argument: worth it for the smallest and most frequent calls.
-            return handler.call1((buffer(py, form, request.take_event().payload)?,));
+            let argument = buffer(py, form, request.take_event().payload)?;
+            let _current = Current::enter(request, &self.core, method);
+            return handler.call1((argument,));
         }
         let arguments = decode_arguments(py, method, request)?;
+        let _current = Current::enter(request, &self.core, method);
         if !method.kind.client_streams() {
             return handler.call1(arguments);
         }
         let call = tracked(request)?;
-        let stream = RequestStream { core: Arc::clone(&self.core), call, method: served.method.clone_ref(py) };
+        let stream = RequestStream {
+            core: Arc::clone(&self.core),
+            call,
+            method: served.method.clone_ref(py),
+            until: request.deadline,
+        };
         let stream = Bound::new(py, stream)?.into_any();
         let mut values: Vec<Bound<'py, PyAny>> = arguments.iter().collect();
         values.insert(method.stream_position.min(values.len()), stream);
@@ -226,13 +249,16 @@ impl Server {
         let call = tracked(request)?;
         for item in items.try_iter()? {
             let encoded = method.reply.encode(item?)?;
-            let sent = encoded.with(|body| call.send_item(&self.core, &Outgoing::new(Kind::Item, body)));
+            let sent = encoded.with(|body| call.send_item(&self.core, &Outgoing::new(Kind::Item, body), request.deadline));
             match sent.map_err(|error| too_long(py, &method.name, &error))? {
                 ItemOutcome::Sent => {}
-                ItemOutcome::Cancelled | ItemOutcome::NoCredit => {
+                outcome => {
                     // The handler's own clean-up runs now, not whenever the generator is collected.
                     if items.hasattr(intern!(py, "close"))? {
                         items.call_method0(intern!(py, "close"))?;
+                    }
+                    if outcome == ItemOutcome::Late {
+                        return Err(raise(py, &late(&method.name)));
                     }
                     request.forget();
                     return Ok(());
@@ -280,6 +306,10 @@ pub(crate) fn reply(
     }
 }
 
+pub(crate) fn late(name: &str) -> Failure {
+    Failure::new(Failure::DEADLINE_EXCEEDED, format!("the deadline of {name} passed before it was done"))
+}
+
 pub(crate) fn too_long(py: Python<'_>, name: &str, error: &LinkError) -> PyErr {
     raise(py, &Failure::new(Failure::RESOURCE_EXHAUSTED, format!("the reply of {name}: {error}")))
 }
@@ -290,6 +320,7 @@ pub(crate) struct RequestStream {
     core: Arc<Core>,
     call: Arc<ServerCall>,
     method: Py<Method>,
+    until: Option<Instant>,
 }
 
 #[pymethods]
@@ -299,7 +330,7 @@ impl RequestStream {
     }
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
-        let next = self.call.next_item(&self.core);
+        let next = self.call.next_item(&self.core, self.until);
         decode_item(py, self.method.get(), next)
     }
 }
@@ -312,6 +343,7 @@ pub(crate) fn decode_item(py: Python<'_>, method: &Method, next: NextItem) -> Py
             value.decode(py, Event::item(payload)).map(Some)
         }
         NextItem::End | NextItem::Pending => Ok(None),
+        NextItem::Late => Err(raise(py, &late(&method.name))),
         NextItem::Cancelled => {
             let failure = Failure::new(Failure::CANCELLED, format!("the caller of {} gave it up", method.name));
             Err(raise(py, &failure))

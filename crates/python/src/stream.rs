@@ -12,6 +12,7 @@ use pyo3::types::PyTuple;
 
 use crate::aio::Waiting;
 use crate::client::{late, name_failure, outcome, wait_on};
+use crate::deadline::Surroundings;
 use crate::errors::raise;
 use crate::plan::Method;
 
@@ -23,6 +24,7 @@ pub(crate) struct Stream {
     method: Py<Method>,
     id: CallId,
     until: Option<Instant>,
+    surroundings: Surroundings,
     state: Mutex<State>,
 }
 
@@ -39,9 +41,10 @@ impl Stream {
         waiting: Arc<Waiting>,
         method: Py<Method>,
         id: CallId,
-        until: Option<Instant>,
+        surroundings: Surroundings,
     ) -> Self {
-        Self { core, waiting, method, id, until, state: Mutex::default() }
+        let until = surroundings.until();
+        Self { core, waiting, method, id, until, surroundings, state: Mutex::default() }
     }
 
     fn name(&self) -> &str {
@@ -69,13 +72,41 @@ impl Stream {
     }
 
     fn wait(&self, py: Python<'_>) -> PyResult<Event> {
-        if let Some(event) = self.core.try_event(self.id) {
-            return Ok(event);
+        loop {
+            if let Some(event) = self.here(py)? {
+                return Ok(event);
+            }
+            let event = match py.detach(|| self.core.next_event(self.id, self.until)) {
+                Ok(event) => event,
+                Err(no_event) => wait_on(py, &self.core, self.id, self.until, no_event, self.name())?,
+            };
+            if let Some(event) = self.take_metadata(py, event)? {
+                return Ok(event);
+            }
         }
-        match py.detach(|| self.core.next_event(self.id, self.until)) {
-            Ok(event) => Ok(event),
-            Err(no_event) => wait_on(py, &self.core, self.id, self.until, no_event, self.name()),
+    }
+
+    /// The next event, if it is here.
+    fn here(&self, py: Python<'_>) -> PyResult<Option<Event>> {
+        while let Some(event) = self.core.try_event(self.id) {
+            if let Some(event) = self.take_metadata(py, event)? {
+                return Ok(Some(event));
+            }
         }
+        Ok(None)
+    }
+
+    /// Tells the block that surrounded the call of metadata that came. Initial metadata is nothing else.
+    #[inline]
+    fn take_metadata(&self, py: Python<'_>, event: Event) -> PyResult<Option<Event>> {
+        if event.head.extras().is_some() {
+            let initial = event.head.kind == Kind::Head;
+            self.surroundings.received(py, initial, event.head.metadata())?;
+            if initial {
+                return Ok(None);
+            }
+        }
+        Ok(Some(event))
     }
 
     fn send_with<R>(
@@ -110,7 +141,7 @@ impl Stream {
         if self.state.lock().over {
             return Err(PyStopIteration::new_err(()));
         }
-        let Some(event) = self.core.try_event(self.id) else {
+        let Some(event) = self.here(py)? else {
             return if self.core.is_live(self.id) { Ok(default) } else { Err(PyStopIteration::new_err(())) };
         };
         self.item(py, event)?.ok_or_else(|| PyStopIteration::new_err(()))
@@ -162,7 +193,7 @@ impl Stream {
 
     /// That result if it is here, else `default`.
     fn try_result(&self, py: Python<'_>, default: Py<PyAny>) -> PyResult<Py<PyAny>> {
-        match self.core.try_event(self.id) {
+        match self.here(py)? {
             Some(event) => self.finish(py, event),
             None if self.core.is_live(self.id) => Ok(default),
             None => Err(PyStopIteration::new_err(())),

@@ -49,6 +49,7 @@ impl View {
         if filled == -1 { Err(PyErr::fetch(slf.py())) } else { Ok(()) }
     }
 
+    #[expect(clippy::unused_self, reason = "the signature PyO3 asks for")]
     unsafe fn __releasebuffer__(&self, view: *mut ffi::Py_buffer) {
         // SAFETY: Python passes the view that `__getbuffer__` filled; nothing in it needs freeing.
         unsafe { (*view).internal = ptr::null_mut() };

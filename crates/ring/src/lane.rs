@@ -4,7 +4,7 @@
 //! ring. A record is a 4-byte length, the bytes, and padding to 8, so that a prefix never wraps. The producer publishes a
 //! record by moving `head`; the consumer gives the room back by moving `tail`.
 
-use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 
 /// Bytes in front of each record: its length, little-endian.
 pub const RECORD_PREFIX: usize = 4;
@@ -50,6 +50,9 @@ pub trait LaneMemory {
     fn write(&self, offset: usize, bytes: &[u8]);
     /// Copies `into.len()` bytes from `offset`. Only the consumer calls it, on records that were published.
     fn read(&self, offset: usize, into: &mut [u8]);
+    /// Reads the prefix of a record at `offset` (a multiple of 8): one load, so that what was checked is what is used,
+    /// even while a hostile peer writes.
+    fn read_prefix(&self, offset: usize) -> u32;
 }
 
 /// The peer broke the rules of the ring: the connection must be closed.
@@ -122,11 +125,21 @@ impl<M: LaneMemory> Producer<M> {
         Ok(true)
     }
 
-    /// Says that this producer is about to sleep until there is room. The caller must look for room again after this (and
-    /// a full fence) before it sleeps.
-    pub fn declare_starved(&self, starved: bool) {
-        // Relaxed: ordered by the caller's fence, as every sleep is (see `Side::park`).
-        self.memory.counters().starved.0.store(u32::from(starved), Ordering::Relaxed);
+    /// Says that this producer is about to sleep until there is room. The caller must look for room once more after this,
+    /// then sleep.
+    pub fn declare_starved(&self) {
+        self.memory.counters().starved.0.store(1, Ordering::Relaxed);
+        // SeqCst fence: pairs with the one in `Parking::park`. Either the consumer sees that we starve before it sleeps, or
+        // we see the room it made.
+        fence(Ordering::SeqCst);
+    }
+
+    /// Says that this producer goes on.
+    pub fn declare_sated(&self) {
+        // Relaxed, and swapped only if set: as `Parking::unpark`.
+        if self.memory.counters().starved.0.load(Ordering::Relaxed) != 0 {
+            self.memory.counters().starved.0.swap(0, Ordering::Relaxed);
+        }
     }
 
     /// Whether a record of `len` bytes would fit now.
@@ -208,14 +221,12 @@ impl<M: LaneMemory> Consumer<M> {
                 return Ok(None);
             }
             let lies = head.wrapping_sub(self.tail);
-            if lies > self.memory.capacity() as u64 || lies % 8 != 0 {
+            if lies > self.memory.capacity() as u64 || !lies.is_multiple_of(8) {
                 return Err(Corrupt("the writer's counter of the ring went backwards or past the ring's size"));
             }
             self.known_head = head;
         }
-        let mut prefix = [0; RECORD_PREFIX];
-        self.memory.read(self.tail as usize & (self.memory.capacity() - 1), &mut prefix);
-        let prefix = u32::from_le_bytes(prefix);
+        let prefix = self.memory.read_prefix(self.tail as usize & (self.memory.capacity() - 1));
         let record = Record { len: (prefix & !NOTE) as usize, note: prefix & NOTE != 0 };
         if record.len > self.memory.capacity() || padded(record.len) > self.known_head - self.tail {
             return Err(Corrupt("a record in the ring is longer than what was written"));
@@ -237,8 +248,13 @@ impl<M: LaneMemory> Consumer<M> {
 
     /// Gives the record's room back to the producer. `record` must be what [`Consumer::peek`] returned: its length is not
     /// read from shared memory a second time.
+    ///
+    /// # Panics
+    /// If no such record lies there.
     pub fn consume(&mut self, record: Record) {
-        self.tail += padded(record.len);
+        let len = padded(record.len);
+        assert!(len <= self.known_head - self.tail, "consumed what was not there");
+        self.tail += len;
         // Release: our reads of the record happen before the producer may overwrite it.
         self.memory.counters().tail.0.store(self.tail, Ordering::Release);
     }
@@ -254,8 +270,23 @@ impl<M: LaneMemory> Consumer<M> {
                 return false;
             }
         }
-        let starved = &self.memory.counters().starved.0;
-        // Relaxed: the caller fences before it sleeps, and asks once more after that.
-        starved.load(Ordering::Relaxed) != 0 && starved.swap(0, Ordering::AcqRel) != 0
+        // Relaxed: the caller parks, which fences, before it sleeps, and asks once more after that.
+        let word = &self.memory.counters().starved.0;
+        let starved = word.load(Ordering::Relaxed);
+        // Whatever a hostile producer wrote there, it is gone after this.
+        starved != 0 && word.compare_exchange(starved, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
+    /// Whether there is something to do: a record to take, or a producer to wake by [`Consumer::producer_waits`]. To be
+    /// asked by a consumer that spins: it does not park, so it might have missed a producer that went to sleep just when
+    /// the ring was found empty.
+    #[inline]
+    #[must_use]
+    pub fn has_work(&self) -> bool {
+        self.has_record() || self.starving()
+    }
+
+    fn starving(&self) -> bool {
+        self.memory.counters().starved.0.load(Ordering::Relaxed) != 0
     }
 }

@@ -10,6 +10,7 @@
 //! Everything read from shared memory is treated as hostile: it is copied once and then validated.
 
 mod lane;
+mod parking;
 mod sync;
 
 #[cfg(not(loom))]
@@ -26,6 +27,7 @@ mod spin;
 pub use lane::{Consumer, Corrupt, Counters, LaneMemory, Producer, RECORD_PREFIX, Record};
 #[cfg(not(loom))]
 pub use mapping::Mapping;
+pub use parking::Parking;
 #[cfg(not(loom))]
 pub use segment::{MappedLane, Role, Segment};
 #[cfg(not(loom))]

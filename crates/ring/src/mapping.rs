@@ -7,6 +7,8 @@ use std::ptr::NonNull;
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 
+use crate::sync::{AtomicU32, Ordering};
+
 /// A shared memory file of fixed size, mapped into this process until dropped.
 ///
 /// It has no name anywhere, so nothing can be left behind: the kernel frees it with its last descriptor and mapping. Its
@@ -57,9 +59,8 @@ impl Mapping {
     fn map(fd: BorrowedFd<'_>, len: usize, populate: bool) -> io::Result<Self> {
         let flags = if populate { MapFlags::SHARED | MapFlags::POPULATE } else { MapFlags::SHARED };
         // SAFETY: a new mapping at an address of the kernel's choice touches no memory that anyone else uses.
-        let address = unsafe {
-            rustix::mm::mmap(std::ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, flags, fd, 0)?
-        };
+        let address =
+            unsafe { rustix::mm::mmap(std::ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, flags, fd, 0)? };
         let address = NonNull::new(address.cast()).ok_or_else(|| io::Error::other("mmap returned null"))?;
         Ok(Self { address, len })
     }
@@ -89,11 +90,10 @@ impl Mapping {
     #[inline]
     pub fn write(&self, offset: usize, bytes: &[u8]) {
         assert!(offset.checked_add(bytes.len()).is_some_and(|end| end <= self.len), "write past the mapping");
+        let to = self.address.as_ptr().wrapping_add(offset);
         // SAFETY: the range was just checked to lie in the mapping, and a peer's concurrent access can only garble bytes,
         // which no reference in this process points at.
-        unsafe {
-            std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.address.as_ptr().add(offset), bytes.len());
-        }
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
     }
 
     /// Copies bytes out of the shared memory at `offset`, once.
@@ -103,10 +103,24 @@ impl Mapping {
     #[inline]
     pub fn read(&self, offset: usize, into: &mut [u8]) {
         assert!(offset.checked_add(into.len()).is_some_and(|end| end <= self.len), "read past the mapping");
+        let from = self.address.as_ptr().wrapping_add(offset);
         // SAFETY: the range was just checked; a peer that writes at the same time garbles only its own message.
-        unsafe {
-            std::ptr::copy_nonoverlapping(self.address.as_ptr().add(offset), into.as_mut_ptr(), into.len());
-        }
+        unsafe { std::ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len()) };
+    }
+
+    /// Reads a little-endian number out of the shared memory at `offset`, in one load.
+    ///
+    /// # Panics
+    /// If it is not inside or not aligned.
+    #[inline]
+    pub fn read_u32(&self, offset: usize) -> u32 {
+        assert!(offset.is_multiple_of(4) && offset < self.len && self.len - offset >= 4, "read past the mapping");
+        let word = self.address.as_ptr().wrapping_add(offset).cast::<u32>();
+        // SAFETY: inside the mapping and aligned (a mapping starts at a page), and valid as long as `self`; the peer may
+        // write at the same time, which an atomic allows.
+        let word = unsafe { AtomicU32::from_ptr(word) };
+        // Relaxed: the ring's counters order it.
+        u32::from_le(word.load(Ordering::Relaxed))
     }
 }
 

@@ -100,9 +100,10 @@ impl Segment {
 
     fn side(&self, second: bool) -> &Side {
         let offset = SIDES + usize::from(second) * size_of::<Side>();
+        let side = self.mapping.address().as_ptr().wrapping_add(offset).cast::<Side>();
         // SAFETY: the offset is inside the mapping and aligned to 128 (the mapping is page-aligned); a Side is only
         // atomics, for which every bit pattern is valid and concurrent change is expected.
-        unsafe { self.mapping.address().add(offset).cast::<Side>().as_ref() }
+        unsafe { &*side }
     }
 
     /// The two ends of the lanes that belong to this side. Call once per side: a lane has one producer and one consumer.
@@ -136,8 +137,9 @@ pub struct MappedLane {
 impl LaneMemory for MappedLane {
     #[inline]
     fn counters(&self) -> &Counters {
+        let counters = self.mapping.address().as_ptr().wrapping_add(self.counters).cast::<Counters>();
         // SAFETY: inside the mapping and aligned, by construction of `Segment::lane`; only atomics.
-        unsafe { self.mapping.address().add(self.counters).cast::<Counters>().as_ref() }
+        unsafe { &*counters }
     }
 
     #[inline]
@@ -155,5 +157,11 @@ impl LaneMemory for MappedLane {
     fn read(&self, offset: usize, into: &mut [u8]) {
         assert!(offset + into.len() <= self.capacity, "read past the ring");
         self.mapping.read(self.ring + offset, into);
+    }
+
+    #[inline]
+    fn read_prefix(&self, offset: usize) -> u32 {
+        assert!(offset < self.capacity, "read past the ring");
+        self.mapping.read_u32(self.ring + offset)
     }
 }

@@ -1,7 +1,8 @@
 //! What one process tells the other about itself, so that each knows whether to spin and whether to ring the bell.
 
 use crate::cpu;
-use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
+use crate::parking::Parking;
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// One side's words in shared memory. They change rarely, so the peer reads them from its own cache.
 #[repr(C, align(128))]
@@ -9,8 +10,7 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 pub struct Side {
     /// The CPU this side last ran on, plus one; 0 until it said so.
     cpu: AtomicU32,
-    /// 1 while this side sleeps (or is about to) and wants to be woken.
-    parked: AtomicU32,
+    parking: Parking,
     /// When the peer last rang the bell, nanoseconds on the monotonic clock: tells the sleeper what a wake-up costs.
     rung_at: AtomicU64,
 }
@@ -38,35 +38,28 @@ impl Side {
     #[inline]
     #[must_use]
     pub fn is_parked(&self) -> bool {
-        // Relaxed: a hint, used to decide whether spinning is worth while.
-        self.parked.load(Ordering::Relaxed) != 0
+        self.parking.is_parked()
     }
 
-    /// Declares that this side is about to sleep. The caller must look for work once more after this, then sleep.
+    /// See [`Parking::park`].
     pub fn park(&self) {
-        self.parked.store(1, Ordering::Relaxed);
-        // SeqCst fence: pairs with the one in `ring_bell`. Either the peer sees `parked`, or we see what it published.
-        fence(Ordering::SeqCst);
+        self.parking.park();
     }
 
-    /// Declares that this side is awake.
+    /// See [`Parking::unpark`].
     pub fn unpark(&self) {
-        // Relaxed: a bell rung for nothing is harmless.
-        self.parked.store(0, Ordering::Relaxed);
+        self.parking.unpark();
     }
 
-    /// Called by the peer after publishing something: whether this side sleeps and the peer must wake it. True for one
-    /// caller only, and only once per sleep.
+    /// See [`Parking::claim_wake`]. Notes the time for the sleeper.
     #[inline]
     #[must_use]
     pub fn claim_wake(&self) -> bool {
-        // SeqCst fence: pairs with the one in `park`.
-        fence(Ordering::SeqCst);
-        if self.parked.load(Ordering::Relaxed) == 0 || self.parked.swap(0, Ordering::AcqRel) == 0 {
-            return false;
+        let claimed = self.parking.claim_wake();
+        if claimed {
+            self.rung_at.store(cpu::monotonic_ns(), Ordering::Relaxed);
         }
-        self.rung_at.store(cpu::monotonic_ns(), Ordering::Relaxed);
-        true
+        claimed
     }
 
     /// Nanoseconds since the bell was rung for this side, if that was a moment ago: what the wake-up cost.

@@ -51,6 +51,7 @@ impl SpinBudget {
 
     /// Nanoseconds the wait that begins now may spin.
     #[must_use]
+    #[expect(clippy::should_implement_trait, reason = "a budget is asked, not iterated over")]
     pub fn next(&mut self) -> u64 {
         match self.policy {
             SpinPolicy::Fixed(time) => u64::try_from(time.as_nanos()).unwrap_or(u64::MAX),

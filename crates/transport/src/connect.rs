@@ -114,9 +114,7 @@ fn shake_hands(
     receive_exactly(socket, &mut body, deadline).map_err(failed)?;
     match preamble {
         Preamble::Welcome(_) => Welcome::decode(&body).map_err(mismatch),
-        Preamble::Reject(_) => {
-            Err(ConnectError::Refused(format!("{url} refused: {}", String::from_utf8_lossy(&body))))
-        }
+        Preamble::Reject(_) => Err(ConnectError::Refused(format!("{url} refused: {}", String::from_utf8_lossy(&body)))),
         Preamble::Hello(_) => Err(mismatch("the peer is a client, not a server".into())),
     }
 }
@@ -146,11 +144,7 @@ pub(crate) fn peer_of(socket: BorrowedFd<'_>) -> Peer {
         return Peer::Remote(address);
     }
     match rustix::net::sockopt::socket_peercred(socket) {
-        Ok(who) => Peer::Local {
-            pid: who.pid.as_raw_nonzero().get(),
-            uid: who.uid.as_raw(),
-            gid: who.gid.as_raw(),
-        },
+        Ok(who) => Peer::Local { pid: who.pid.as_raw_nonzero().get(), uid: who.uid.as_raw(), gid: who.gid.as_raw() },
         Err(_) => Peer::Local { pid: 0, uid: u32::MAX, gid: u32::MAX },
     }
 }

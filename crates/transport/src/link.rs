@@ -157,11 +157,6 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self {
-            spin: SpinPolicy::Auto,
-            ring_size: 1 << 18,
-            max_message: 64 << 20,
-            handshake: Duration::from_secs(5),
-        }
+        Self { spin: SpinPolicy::Auto, ring_size: 1 << 18, max_message: 64 << 20, handshake: Duration::from_secs(5) }
     }
 }

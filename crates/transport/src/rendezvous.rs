@@ -117,7 +117,11 @@ impl Bound {
             }
         }
         let socket = UnixListener::bind_addr(&place.address()?).map_err(|error| {
-            let why = if error.kind() == io::ErrorKind::AddrInUse { "it is already served".into() } else { error.to_string() };
+            let why = if error.kind() == io::ErrorKind::AddrInUse {
+                "it is already served".into()
+            } else {
+                error.to_string()
+            };
             io::Error::new(error.kind(), format!("cannot serve {url}: {why}"))
         })?;
         // The kernel queues what we have not accepted yet; a burst of clients must not be refused.
@@ -186,18 +190,18 @@ pub(crate) fn dial(url: &Url) -> Result<OwnedFd, ConnectError> {
             io::ErrorKind::NotFound => {
                 unavailable(format!("nobody has served it (there is no {}); start the server first", path.display()))
             }
-            io::ErrorKind::ConnectionRefused => unavailable(format!(
-                "its server has died (it left {} behind); start it again",
-                path.display()
-            )),
-            io::ErrorKind::PermissionDenied => ConnectError::Refused(format!(
-                "cannot connect to {url}: this user may not open {}",
-                path.display()
-            )),
+            io::ErrorKind::ConnectionRefused => {
+                unavailable(format!("its server has died (it left {} behind); start it again", path.display()))
+            }
+            io::ErrorKind::PermissionDenied => {
+                ConnectError::Refused(format!("cannot connect to {url}: this user may not open {}", path.display()))
+            }
             _ => unavailable(error.to_string()),
         }),
         (Err(error), Place::Abstract(_)) => Err(match error.kind() {
-            io::ErrorKind::ConnectionRefused => unavailable("nobody serves it in this process; start the server first".into()),
+            io::ErrorKind::ConnectionRefused => {
+                unavailable("nobody serves it in this process; start the server first".into())
+            }
             _ => unavailable(error.to_string()),
         }),
     }

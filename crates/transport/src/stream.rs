@@ -139,7 +139,8 @@ impl Receiver {
             return *arrived == frame.len();
         }
         let data = &self.buffer[self.start..self.end];
-        data.split_first_chunk::<PREFIX>().is_some_and(|(prefix, rest)| rest.len() >= u32::from_le_bytes(*prefix) as usize)
+        data.split_first_chunk::<PREFIX>()
+            .is_some_and(|(prefix, rest)| rest.len() >= u32::from_le_bytes(*prefix) as usize)
     }
 
     /// Looks again and again, leaving the CPU to others in between: the peer's CPU is not known here, it may be ours.

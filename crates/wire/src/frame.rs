@@ -55,6 +55,8 @@ pub enum Kind {
     Pong = 9,
     /// The server takes no new calls on this connection; those begun are finished.
     GoAway = 10,
+    /// The server's initial metadata for a call, before its first item or its end.
+    Head = 11,
 }
 
 impl Kind {
@@ -70,6 +72,7 @@ impl Kind {
             8 => Self::Ping,
             9 => Self::Pong,
             10 => Self::GoAway,
+            11 => Self::Head,
             _ => return None,
         })
     }
@@ -126,6 +129,13 @@ impl FrameHead {
     /// The optional fields, to be set.
     pub fn extras_mut(&mut self) -> &mut Extras {
         self.extras.get_or_insert_default()
+    }
+
+    /// Keys and values beside the payload.
+    #[inline]
+    #[must_use]
+    pub fn metadata(&self) -> Option<&Metadata> {
+        self.extras().and_then(|extras| extras.metadata.as_ref())
     }
 
     /// Time left for the call, microseconds.
@@ -255,7 +265,7 @@ mod tests {
     #[test]
     fn unknown_kinds_and_flags_are_refused() {
         assert!(FrameHead::decode(&[0, 0, 0, 0, 0, 0, 0, 0]).is_err());
-        assert!(FrameHead::decode(&[11, 0, 0, 0, 0, 0, 0, 0]).is_err());
+        assert!(FrameHead::decode(&[12, 0, 0, 0, 0, 0, 0, 0]).is_err());
         assert!(FrameHead::decode(&[1, 32, 0, 0, 0, 0, 0, 0]).is_err());
     }
 }

@@ -22,6 +22,12 @@ impl Metadata {
         &self.0
     }
 
+    /// Whether there are no pairs.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         let len: usize = self.0.iter().map(|(key, value)| 6 + key.len() + value.len()).sum();
         out.extend_from_slice(&(len as u32).to_le_bytes());

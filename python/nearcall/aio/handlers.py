@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from .. import _core
+from ..call import current_call, timeout
 from ..plan import BIDI_STREAM, CLIENT_STREAM, SERVER_STREAM, MethodPlan
 
 __all__ = ["LoopThread"]
@@ -20,12 +21,19 @@ _NOTHING_YET: Any = object()
 class _Running:
     """A request whose handler runs."""
 
-    __slots__ = ("changed", "request", "task")
+    __slots__ = ("changed", "late", "request", "task")
 
     def __init__(self, request: _core.LoopRequest) -> None:
         self.request = request
         self.changed = asyncio.Event()
         self.task: asyncio.Task[None] | None = None
+        self.late = False
+
+    def expire(self) -> None:
+        """The deadline has passed."""
+        self.late = True
+        if self.task is not None:
+            self.task.cancel()
 
     def notice(self) -> None:
         """Something has changed: an item or room for one has come, or the client gave the call up."""
@@ -90,10 +98,20 @@ class LoopThread:
     async def _handle(self, running: _Running) -> None:
         request = running.request
         plan, handler = self._handlers[request.index]
+        current_call.set(request.call())
+        left = request.time_left
+        timer = None
+        if left is not None:
+            # The handler's own calls inherit the deadline, and the handler itself is cancelled when it has passed.
+            inherited = timeout(left)
+            inherited.__enter__()
+            timer = self._loop.call_later(left, running.expire)
         try:
             await self._call(plan, handler, request, running.changed)
         except asyncio.CancelledError as error:
-            if request.cancelled:
+            if running.late:
+                request.fail_late()
+            elif request.cancelled:
                 request.forget()
             else:
                 request.fail(error)
@@ -104,6 +122,9 @@ class LoopThread:
                 request.fail(error)
         finally:
             self._running.pop(request.key, None)
+            if timer is not None:
+                timer.cancel()
+                inherited.__exit__(None, None, None)
 
     async def _call(self, plan: MethodPlan, handler: Any, request: _core.LoopRequest, changed: asyncio.Event) -> None:
         arguments = list(request.arguments())

@@ -30,7 +30,7 @@ impl Baton {
     }
 
     fn next(word: u64, mode: u64) -> u64 {
-        (word & !MODE) + STEP | mode
+        ((word & !MODE) + STEP) | mode
     }
 
     /// Moves the baton on from `word`, if nobody else did.

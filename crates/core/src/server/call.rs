@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nearcall_transport::LinkError;
 use nearcall_wire::Kind;
@@ -52,6 +52,8 @@ pub enum NextItem {
     Cancelled,
     /// Nothing yet.
     Pending,
+    /// The call's deadline has passed.
+    Late,
 }
 
 /// What came of sending an item.
@@ -63,6 +65,8 @@ pub enum ItemOutcome {
     Cancelled,
     /// The client must take items first.
     NoCredit,
+    /// The call's deadline has passed.
+    Late,
 }
 
 impl ServerCall {
@@ -158,13 +162,15 @@ impl ServerCall {
     }
 
     /// The next item of the client's stream; the calling worker receives by itself meanwhile, if it may.
-    pub fn next_item(self: &Arc<Self>, server: &Server) -> NextItem {
+    pub fn next_item(self: &Arc<Self>, server: &Server, until: Option<Instant>) -> NextItem {
         loop {
             match self.try_next_item(server) {
+                NextItem::Pending if until.is_some_and(|until| Instant::now() >= until) => return NextItem::Late,
+                NextItem::Pending if server.is_stopped() => return NextItem::Cancelled,
                 NextItem::Pending => {}
                 next => return next,
             }
-            server.wait_in_handler(self, |call| {
+            server.wait_in_handler(self, until, |call| {
                 let state = call.state.lock();
                 state.cancelled || state.ended || !state.items.is_empty()
             });
@@ -197,13 +203,22 @@ impl ServerCall {
     ///
     /// # Errors
     /// As [`Request::reply`].
-    pub fn send_item(self: &Arc<Self>, server: &Server, item: &Outgoing<'_>) -> Result<ItemOutcome, LinkError> {
+    pub fn send_item(
+        self: &Arc<Self>,
+        server: &Server,
+        item: &Outgoing<'_>,
+        until: Option<Instant>,
+    ) -> Result<ItemOutcome, LinkError> {
         loop {
+            if until.is_some_and(|until| Instant::now() >= until) {
+                return Ok(ItemOutcome::Late);
+            }
             match self.try_send_item(server, item)? {
+                ItemOutcome::NoCredit if server.is_stopped() => return Ok(ItemOutcome::Cancelled),
                 ItemOutcome::NoCredit => {}
                 outcome => return Ok(outcome),
             }
-            server.wait_in_handler(self, |call| {
+            server.wait_in_handler(self, until, |call| {
                 let state = call.state.lock();
                 state.cancelled || state.credit > 0
             });

@@ -1,14 +1,16 @@
 //! One client, as the server sees it.
 
-use std::sync::Arc;
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use nearcall_transport::{Incoming, Link, LinkError, Peer};
 use nearcall_wire::{Failure, FrameHead, Kind};
 use parking_lot::Mutex;
 
 use super::call::ServerCall;
+use super::context::CallContext;
 use super::{Calls, Server};
 use crate::event::{Event, Payload};
 use crate::outgoing::{Body, Outgoing};
@@ -26,7 +28,12 @@ pub struct ServerConnection {
     dead: AtomicBool,
     /// The server's count of requests received and not finished.
     in_flight: Arc<AtomicUsize>,
+    /// Cancelled calls that nothing here was registered for: their handlers may ask.
+    cancelled: Mutex<VecDeque<u32>>,
 }
+
+/// Cancellations remembered for handlers that may ask; older ones are of calls long over.
+const MOST_CANCELLED: usize = 1024;
 
 /// A call that has arrived and waits to be handled.
 #[derive(Debug)]
@@ -39,6 +46,9 @@ pub struct Request {
     pub payload: Payload,
     /// Present if more frames may come for it.
     pub call: Option<Arc<ServerCall>>,
+    /// When the caller stops waiting.
+    pub deadline: Option<Instant>,
+    context: OnceLock<Arc<CallContext>>,
 }
 
 impl Drop for Request {
@@ -53,6 +63,28 @@ impl Request {
     #[must_use]
     pub fn is_oneway(&self) -> bool {
         self.head.flags & Outgoing::ONEWAY != 0
+    }
+
+    /// The circumstances of the call, for its handler.
+    pub fn context(&self) -> Arc<CallContext> {
+        let context = self.context.get_or_init(|| {
+            Arc::new(CallContext {
+                connection: Arc::clone(&self.connection),
+                id: self.head.call,
+                call: self.call.clone(),
+                oneway: self.is_oneway(),
+                deadline: self.deadline,
+                metadata: self.head.extras().and_then(|extras| extras.metadata.clone()).unwrap_or_default(),
+                trailing: Mutex::default(),
+            })
+        });
+        Arc::clone(context)
+    }
+
+    /// Whether the caller has stopped waiting.
+    #[must_use]
+    pub fn is_late(&self) -> bool {
+        self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
     }
 
     /// Whether the arguments are a map by name.
@@ -75,7 +107,7 @@ impl Request {
     /// # Errors
     /// [`LinkError::TooLong`] (nothing was sent, the call still waits), or the connection is gone.
     pub fn reply(&self, server: &Server, body: Body<'_>) -> Result<(), LinkError> {
-        self.end(server, &Outgoing::new(Kind::Reply, body))
+        self.end(server, Outgoing::new(Kind::Reply, body))
     }
 
     /// Ends the call well after its stream of items.
@@ -83,7 +115,7 @@ impl Request {
     /// # Errors
     /// The connection is gone.
     pub fn end_stream(&self, server: &Server) -> Result<(), LinkError> {
-        self.end(server, &Outgoing::new(Kind::End, Body::Whole(&[])))
+        self.end(server, Outgoing::new(Kind::End, Body::Whole(&[])))
     }
 
     /// Ends the call with a failure. If that cannot be sent, there is nobody left to tell.
@@ -94,14 +126,18 @@ impl Request {
             let cut = (0..=16_384).rev().find(|&at| failure.message.is_char_boundary(at)).unwrap_or(0);
             failure.message.truncate(cut);
         }
-        let _ = self.end(server, &Outgoing::new(Kind::Error, Body::Whole(&failure.encode())));
+        let _ = self.end(server, Outgoing::new(Kind::Error, Body::Whole(&failure.encode())));
     }
 
-    fn end(&self, server: &Server, frame: &Outgoing<'_>) -> Result<(), LinkError> {
+    fn end(&self, server: &Server, mut frame: Outgoing<'_>) -> Result<(), LinkError> {
         if self.is_oneway() {
             return Ok(());
         }
-        let sent = self.connection.send(server, self.head.call, frame);
+        if let Some(context) = self.context.get() {
+            let trailing = context.trailing.lock();
+            frame.metadata = (!trailing.is_empty()).then(|| trailing.clone());
+        }
+        let sent = self.connection.send(server, self.head.call, &frame);
         if !matches!(sent, Err(LinkError::TooLong { .. })) {
             self.forget();
         }
@@ -126,6 +162,7 @@ impl ServerConnection {
             listed: AtomicBool::new(false),
             dead: AtomicBool::new(false),
             in_flight,
+            cancelled: Mutex::default(),
         })
     }
 
@@ -151,6 +188,10 @@ impl ServerConnection {
         }
     }
 
+    pub(super) fn was_cancelled(&self, call: u32) -> bool {
+        self.cancelled.lock().contains(&call)
+    }
+
     fn forget(&self, call: u32) {
         self.calls.lock().remove(&call);
     }
@@ -161,25 +202,24 @@ impl ServerConnection {
         match head.kind {
             Kind::Call => return self.begin(server, head, payload),
             Kind::Ping => {
-                let pong = Outgoing::new(Kind::Pong, Body::Whole(payload.inline().unwrap_or_default()));
-                // The receiving worker must not wait long for a client that sends pings and does not read.
-                let mut patience = 10;
-                pong.send(head.call, &*self.link, &mut || {
-                    patience -= 1;
-                    if patience == 0 {
-                        return Err(LinkError::Broken("the client does not read the answers to its pings".into()));
-                    }
-                    self.link.wait_room(false, Duration::from_millis(2))
-                })?;
+                let payload = payload.inline().unwrap_or_default();
+                self.send_in_passing(head.call, &Outgoing::new(Kind::Pong, Body::Whole(payload)))?;
             }
             Kind::Item | Kind::End | Kind::Cancel | Kind::Credit => {
                 // Of a call that has ended here: the client could not know yet.
-                if let Some(call) = self.calls.lock().get(&head.call) {
+                let call = self.calls.lock().get(&head.call).cloned();
+                if let Some(call) = call {
                     call.take_in(head.kind, payload)?;
+                } else if head.kind == Kind::Cancel {
+                    let mut cancelled = self.cancelled.lock();
+                    if cancelled.len() >= MOST_CANCELLED {
+                        cancelled.pop_front();
+                    }
+                    cancelled.push_back(head.call);
                 }
             }
             Kind::Pong => {}
-            Kind::Reply | Kind::Error | Kind::GoAway => {
+            Kind::Reply | Kind::Error | Kind::GoAway | Kind::Head => {
                 return Err(LinkError::Broken("the client sent a frame that only servers send".into()));
             }
         }
@@ -193,16 +233,27 @@ impl ServerConnection {
         payload: Payload,
     ) -> Result<Option<Request>, LinkError> {
         let kind = server.methods.get(usize::from(head.method));
+        // Relaxed: a bound on memory, exact enough; the request itself is published by other means.
+        let pending = self.in_flight.fetch_add(1, Ordering::Relaxed);
+        let deadline = head.deadline_us().and_then(|us| Instant::now().checked_add(Duration::from_micros(us)));
+        let context = OnceLock::new();
+        let mut request = Request { connection: Arc::clone(self), head, payload, call: None, deadline, context };
         let refusal = match kind {
-            None => Some(Failure::new(Failure::UNIMPLEMENTED, format!("the server has no method number {}", head.method))),
+            None => {
+                let what = format!("the server has no method number {}", request.head.method);
+                Some(Failure::new(Failure::UNIMPLEMENTED, what))
+            }
             Some(_) if server.is_stopping() => Some(Failure::new(Failure::UNAVAILABLE, "the server is stopping")),
+            Some(_) if pending >= server.limits.max_pending => Some(server.too_many_pending()),
             Some(_) => None,
         };
-        // Relaxed: the request itself is published by other means.
-        self.in_flight.fetch_add(1, Ordering::Relaxed);
-        let mut request = Request { connection: Arc::clone(self), head, payload, call: None };
         if let Some(refusal) = refusal {
-            request.fail(server, &refusal);
+            if !request.is_oneway() {
+                let body = refusal.encode();
+                self.send_in_passing(request.head.call, &Outgoing::new(Kind::Error, Body::Whole(&body)))?;
+            } else if refusal.code == Failure::RESOURCE_EXHAUSTED {
+                server.notify(true, format!("dropped a one-way call: {}", refusal.message));
+            }
             return Ok(None);
         }
         if let Some(kind) = kind
@@ -217,6 +268,18 @@ impl ServerConnection {
             request.call = Some(call);
         }
         Ok(Some(request))
+    }
+
+    /// Sends a frame from the receiving worker itself, which must not wait long for a client that does not read.
+    pub(super) fn send_in_passing(&self, call: u32, frame: &Outgoing<'_>) -> Result<(), LinkError> {
+        let mut patience = 20;
+        frame.send(call, &*self.link, &mut || {
+            patience -= 1;
+            if patience == 0 {
+                return Err(LinkError::Broken("the client does not read what it asks for".into()));
+            }
+            self.link.wait_room(false, Duration::from_millis(1))
+        })
     }
 
     /// Sends a frame; a worker that must wait for room lets another one receive.

@@ -3,10 +3,11 @@
 mod baton;
 mod call;
 mod connection;
+mod context;
 mod reception;
 mod worker;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, OnceLock};
@@ -14,11 +15,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use nearcall_transport::{Listener, Options, Url};
-use nearcall_wire::{Limits, Welcome};
+use nearcall_wire::{Failure, Limits, Welcome};
 use parking_lot::{Condvar, Mutex};
 
 pub use call::{AsyncQueue, ItemOutcome, NextItem, ServerCall};
 pub use connection::{Request, ServerConnection};
+pub use context::CallContext;
 pub use worker::{Next, Worker};
 
 use baton::Baton;
@@ -71,7 +73,19 @@ pub struct Server {
     /// Workers alive, and those of them that wait for the baton.
     workers: AtomicUsize,
     standby: AtomicUsize,
-    max_workers: usize,
+    limits: WorkLimits,
+    /// Requests that wait for a worker, because as many handlers run as may.
+    queue: Mutex<VecDeque<Request>>,
+    queued: AtomicUsize,
+}
+
+/// How much a server takes on at once.
+#[derive(Debug, Clone, Copy)]
+pub struct WorkLimits {
+    /// Handlers that run in threads; coroutines are not counted.
+    pub max_concurrency: usize,
+    /// Requests received and not finished, those that wait included.
+    pub max_pending: usize,
 }
 
 impl std::fmt::Debug for Server {
@@ -89,7 +103,7 @@ impl Server {
         methods: Vec<MethodKind>,
         description: String,
         options: Options,
-        max_workers: usize,
+        work_limits: WorkLimits,
         notice: OnNotice,
         around_wait: AroundWait,
     ) -> io::Result<Self> {
@@ -111,7 +125,9 @@ impl Server {
             vacancy: Default::default(),
             workers: AtomicUsize::new(0),
             standby: AtomicUsize::new(0),
-            max_workers,
+            limits: work_limits,
+            queue: Mutex::default(),
+            queued: AtomicUsize::new(0),
         })
     }
 
@@ -204,7 +220,16 @@ impl Server {
 
     /// Closes everything that is left, after the workers have returned.
     pub fn close(&self) {
+        self.queue.lock().clear();
         self.reception.lock().close();
+    }
+
+    fn too_many_pending(&self) -> Failure {
+        let limit = self.limits.max_pending;
+        Failure::new(
+            Failure::RESOURCE_EXHAUSTED,
+            format!("the server has {limit} calls under way, which is its limit; raise it there with max_pending"),
+        )
     }
 
     fn wake_reception(&self) {

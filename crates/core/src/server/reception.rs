@@ -217,6 +217,11 @@ impl Reception {
     /// Waits until something may be here: spins while that pays, then sleeps in the poller. A request it met by spinning
     /// is returned at once.
     pub(super) fn wait(&mut self, server: &Server) -> Option<Request> {
+        self.wait_for(server, None)
+    }
+
+    /// Like [`Reception::wait`], but sleeps no longer than `at_most`.
+    pub(super) fn wait_for(&mut self, server: &Server, at_most: Option<Duration>) -> Option<Request> {
         if !self.backlog.is_empty() {
             return None;
         }
@@ -249,7 +254,7 @@ impl Reception {
         }
         self.sockets_active = false;
         self.loop_active = false;
-        let timeout = self.next_timer();
+        let timeout = self.next_timer().into_iter().chain(at_most).min();
         if self.poll_events(server, timeout) {
             self.budget.learn(cpu::monotonic_ns() - begun);
         }

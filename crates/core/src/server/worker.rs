@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::Server;
 use super::call::ServerCall;
@@ -41,15 +41,22 @@ impl Worker {
         Self { server }
     }
 
-    /// The next request, if this worker receives and one is here. Never waits.
+    /// The next request for this worker, if one is here. Never waits.
     pub fn try_next(&mut self) -> Option<Request> {
         let server = &*self.server;
-        if !server.baton.is_held() {
-            return None;
+        // Acquire: pairs with the release in `enqueue`.
+        if server.queued.load(Ordering::Acquire) > 0
+            && let Some(request) = server.dequeue()
+        {
+            return Some(request);
         }
-        let request = server.reception.lock().poll(server)?;
-        server.begin_handler();
-        Some(request)
+        while server.baton.is_held() {
+            let request = server.reception.lock().poll(server)?;
+            if let Some(request) = server.accept(request) {
+                return Some(request);
+            }
+        }
+        None
     }
 
     /// To be called when the handler of the last request has returned.
@@ -66,14 +73,11 @@ impl Worker {
                 return Next::End;
             }
             if server.baton.is_held() || server.baton.try_take() {
-                if server.standby.load(Ordering::Acquire) == 0 && server.workers() < server.max_workers {
+                if server.standby.load(Ordering::Acquire) == 0 && server.workers() <= server.limits.max_concurrency {
                     spawn();
                 }
                 let request = server.reception.lock().wait(server);
-                if request.is_some() {
-                    server.begin_handler();
-                }
-                return request.map_or(Next::Look, Next::Request);
+                return request.and_then(|request| server.accept(request)).map_or(Next::Look, Next::Request);
             }
             if server.standby.load(Ordering::Acquire) >= KEPT_STANDBY {
                 return Next::End;
@@ -100,6 +104,44 @@ pub(super) struct Watch {
 }
 
 impl Server {
+    /// The receiving worker is to handle a request at once, unless as many handlers run as may: then it is queued.
+    fn accept(&self, request: Request) -> Option<Request> {
+        let in_loop = self.methods[usize::from(request.head.method)].in_loop;
+        if !in_loop && self.others_busy() >= self.limits.max_concurrency {
+            let mut queue = self.queue.lock();
+            queue.push_back(request);
+            // Release: whoever sees the count finds the request.
+            self.queued.store(queue.len(), Ordering::Release);
+            return None;
+        }
+        self.begin_handler();
+        Some(request)
+    }
+
+    /// Workers that run handlers, not counting the one that receives.
+    fn others_busy(&self) -> usize {
+        // Relaxed: a moment's excess or lack of one is corrected at the next request.
+        let standby = self.standby.load(Ordering::Relaxed);
+        self.workers.load(Ordering::Relaxed).saturating_sub(standby + 1)
+    }
+
+    /// A queued request, if this worker may run it.
+    #[cold]
+    fn dequeue(&self) -> Option<Request> {
+        let receives = self.baton.is_held();
+        if receives && self.others_busy() >= self.limits.max_concurrency {
+            return None;
+        }
+        let mut queue = self.queue.lock();
+        let request = queue.pop_front();
+        self.queued.store(queue.len(), Ordering::Release);
+        drop(queue);
+        if request.is_some() {
+            self.begin_handler();
+        }
+        request
+    }
+
     fn begin_handler(&self) {
         self.baton.busy();
         // SeqCst: after the baton's word; see `Baton::busy`.
@@ -167,53 +209,55 @@ impl Server {
         }
     }
 
-    /// A handler waits for frames of its call: it receives by itself, unless another worker does.
-    pub(super) fn wait_in_handler(&self, call: &Arc<ServerCall>, ready: impl Fn(&ServerCall) -> bool + Copy + Sync) {
-        const SLICE: Duration = Duration::from_millis(50);
-        if self.receive_in_handler(|| ready(call), false) {
+    /// A handler waits for frames of its call: it receives by itself, unless another worker does. Returns when `ready`, at
+    /// the deadline, or when the server stops.
+    pub(super) fn wait_in_handler(
+        &self,
+        call: &Arc<ServerCall>,
+        until: Option<Instant>,
+        ready: impl Fn(&ServerCall) -> bool + Copy + Sync,
+    ) {
+        let over = || ready(call) || self.is_stopped() || until.is_some_and(|until| Instant::now() >= until);
+        if self.receive_in_handler(over, None) {
             return;
         }
         let mut wait = || {
-            while !ready(call) && !self.is_stopped() {
-                if !self.receive_in_handler(|| ready(call), true) {
-                    call.wait_changed(ready, SLICE);
+            while !over() {
+                let slice = until.map_or(SLICE, |until| until.saturating_duration_since(Instant::now()).min(SLICE));
+                if !self.receive_in_handler(over, Some(slice)) {
+                    call.wait_changed(ready, slice);
                 }
             }
         };
         (self.around_wait)(&mut wait);
     }
 
-    /// Receives in the middle of a handler, if the baton is ours or free, until `ready`. A request that comes meanwhile is
-    /// left to another worker, and the baton with it. Whether it became ready.
-    fn receive_in_handler(&self, ready: impl Fn() -> bool, may_wait: bool) -> bool {
+    /// Receives in the middle of a handler, if the baton is ours or free, until `over`, sleeping for `slice` at a time. A
+    /// request that comes meanwhile is left to another worker, and the baton with it. Whether it is over.
+    fn receive_in_handler(&self, over: impl Fn() -> bool, slice: Option<Duration>) -> bool {
         if !self.baton.back() && !self.baton.try_take() {
-            return ready();
+            return over();
         }
         let mut reception = self.reception.lock();
         loop {
             let more = reception.poll_into_backlog(self);
-            if ready() || self.is_stopped() {
-                drop(reception);
-                if more {
-                    self.release();
-                } else {
-                    self.baton.busy();
-                }
-                return true;
-            }
+            let over = over();
             if more {
                 drop(reception);
                 self.release();
-                return false;
+                return over;
             }
-            if !may_wait {
+            let Some(slice) = slice.filter(|_| !over) else {
                 drop(reception);
                 self.baton.busy();
-                return false;
-            }
-            if let Some(request) = reception.wait(self) {
+                return over;
+            };
+            if let Some(request) = reception.wait_for(self, Some(slice)) {
                 reception.keep(request);
             }
         }
     }
 }
+
+/// How long a handler that waits for its call sleeps before it looks at the deadline and the server's state again.
+const SLICE: Duration = Duration::from_millis(50);

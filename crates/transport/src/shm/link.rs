@@ -101,17 +101,14 @@ impl ShmLink {
             if spin(ROOM_SPIN_NS, || producer.fits(len).unwrap_or(true), pays).is_some() {
                 continue;
             }
-            producer.declare_starved(true);
+            producer.declare_starved();
             starving = true;
-            // SeqCst: pairs with the fence in `Side::park`. Either the reader sees that we starve before it sleeps, or we
-            // see the room it made.
-            std::sync::atomic::fence(Ordering::SeqCst);
             if !producer.fits(len)? {
                 blocked()?;
             }
         }
         if starving {
-            producer.declare_starved(false);
+            producer.declare_sated();
         }
         Ok(())
     }
@@ -139,7 +136,7 @@ impl ShmLink {
             own.publish_cpu();
             self.segment.peer_side().runs_elsewhere()
         };
-        if let Some(waited) = spin(limit, || consumer.has_record(), pays) {
+        if let Some(waited) = spin(limit, || consumer.has_work(), pays) {
             budget.learn(waited);
             return Ok(());
         }
@@ -263,7 +260,7 @@ impl Link for ShmLink {
         let limit = budget.next();
         self.segment.own_side().publish_cpu();
         let pays = || self.segment.peer_side().runs_elsewhere();
-        let waited = spin(limit, || consumer.has_record(), pays);
+        let waited = spin(limit, || consumer.has_work(), pays);
         if let Some(waited) = waited {
             budget.learn(waited);
         }

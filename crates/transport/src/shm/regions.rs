@@ -110,7 +110,10 @@ impl Mapped {
         socket: &OwnedFd,
     ) -> Result<Lease, LinkError> {
         if note.len > limit {
-            return Err(LinkError::Broken(format!("the peer sent a message of {} bytes, the limit is {limit}", note.len)));
+            return Err(LinkError::Broken(format!(
+                "the peer sent a message of {} bytes, the limit is {limit}",
+                note.len
+            )));
         }
         let mapping = match self.regions.get(&note.id) {
             Some(mapping) => Arc::clone(mapping),

@@ -1,0 +1,57 @@
+//! What a handler can learn of its call, and say beside its result.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use nearcall_transport::{LinkError, Peer};
+use nearcall_wire::{Kind, Metadata};
+use parking_lot::Mutex;
+
+use super::Server;
+use super::call::ServerCall;
+use super::connection::ServerConnection;
+use crate::outgoing::{Body, Outgoing};
+
+/// The circumstances of one call. Made only when a handler asks for them.
+#[derive(Debug)]
+pub struct CallContext {
+    pub(super) connection: Arc<ServerConnection>,
+    pub(super) id: u32,
+    pub(super) call: Option<Arc<ServerCall>>,
+    pub(super) oneway: bool,
+    /// When the caller stops waiting.
+    pub deadline: Option<Instant>,
+    /// What the caller sent beside the arguments.
+    pub metadata: Metadata,
+    /// What goes back with the end of the call.
+    pub trailing: Mutex<Metadata>,
+}
+
+impl CallContext {
+    /// Who called.
+    #[must_use]
+    pub fn peer(&self) -> &Peer {
+        self.connection.peer()
+    }
+
+    /// Sends metadata ahead of the first item or the result.
+    ///
+    /// # Errors
+    /// The connection is gone.
+    pub fn send_head(&self, server: &Server, metadata: Metadata) -> Result<(), LinkError> {
+        if self.oneway {
+            return Ok(());
+        }
+        let mut frame = Outgoing::new(Kind::Head, Body::Whole(&[]));
+        frame.metadata = Some(metadata);
+        self.connection.send(server, self.id, &frame)
+    }
+
+    /// Whether the caller gave the call up, or is gone.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.connection.is_dead()
+            || self.call.as_ref().is_some_and(|call| call.is_cancelled())
+            || self.connection.was_cancelled(self.id)
+    }
+}

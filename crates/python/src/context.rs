@@ -1,0 +1,120 @@
+//! `nearcall.context()`: what a handler can ask about the call it serves.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::time::Instant;
+
+use nearcall_core::server::{CallContext, Request, Server as Core};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+
+use crate::client::peer;
+use crate::deadline::{metadata_from, metadata_to};
+use crate::plan::Method;
+
+thread_local! {
+    /// The request whose handler this thread runs: the pointer is valid while it is here, see [`Current::enter`].
+    static CURRENT: RefCell<Option<Current>> = const { RefCell::new(None) };
+}
+
+/// The request a thread serves.
+#[derive(Clone, Copy)]
+pub(crate) struct Current {
+    request: *const Request,
+    core: *const Arc<Core>,
+    method: *const Method,
+}
+
+/// Restores what was current before.
+pub(crate) struct Restore(Option<Current>);
+
+impl Current {
+    /// Makes a request the current one until the returned guard is dropped, which must be before the others are.
+    #[inline]
+    pub(crate) fn enter(request: &Request, core: &Arc<Core>, method: &Method) -> Restore {
+        Restore(CURRENT.replace(Some(Self { request, core, method })))
+    }
+}
+
+impl Drop for Restore {
+    fn drop(&mut self) {
+        CURRENT.set(self.0.take());
+    }
+}
+
+/// The call that the calling thread serves, or `None`.
+#[pyfunction]
+pub(crate) fn current_call() -> Option<Call> {
+    let current = CURRENT.with_borrow(|current| *current)?;
+    // SAFETY: set by `Current::enter`, whose guard lives shorter than all three and on this very thread.
+    let request = unsafe { &*current.request };
+    // SAFETY: as above.
+    let core = unsafe { &*current.core };
+    // SAFETY: as above.
+    let method = unsafe { &*current.method };
+    Some(Call::new(core, request, method))
+}
+
+/// One call, as its handler sees it.
+#[pyclass(frozen, module = "nearcall._core")]
+pub(crate) struct Call {
+    core: Arc<Core>,
+    context: Arc<CallContext>,
+    method: String,
+}
+
+impl Call {
+    pub(crate) fn new(core: &Arc<Core>, request: &Request, method: &Method) -> Self {
+        Self { core: Arc::clone(core), context: request.context(), method: method.name.clone() }
+    }
+}
+
+#[pymethods]
+impl Call {
+    /// `"Service.method"`.
+    #[getter]
+    fn method(&self) -> &str {
+        &self.method
+    }
+
+    #[getter]
+    fn peer<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        peer(py, self.context.peer())
+    }
+
+    /// Seconds until the caller stops waiting; `None` if it waits for ever.
+    #[getter]
+    fn time_left(&self) -> Option<f64> {
+        self.context.deadline.map(|until| until.saturating_duration_since(Instant::now()).as_secs_f64())
+    }
+
+    /// Whether the caller gave the call up, or is gone.
+    #[getter]
+    fn cancelled(&self) -> bool {
+        self.context.is_cancelled()
+    }
+
+    /// What the caller sent beside the arguments: pairs of key and value.
+    #[getter]
+    fn metadata<'py>(&self, py: Python<'py>) -> PyResult<Vec<(String, Bound<'py, PyBytes>)>> {
+        metadata_to(py, &self.context.metadata)
+    }
+
+    /// Sends metadata ahead of the result or the first item.
+    fn send_initial(&self, py: Python<'_>, pairs: &Bound<'_, PyAny>) -> PyResult<()> {
+        let metadata = metadata_from(pairs)?;
+        // A client that is gone needs no metadata.
+        let _ = py.detach(|| self.context.send_head(&self.core, metadata));
+        Ok(())
+    }
+
+    /// Adds to what goes back with the end of the call.
+    fn add_trailing(&self, pairs: &Bound<'_, PyAny>) -> PyResult<()> {
+        let more = metadata_from(pairs)?;
+        let mut trailing = self.context.trailing.lock();
+        for (key, value) in more.pairs() {
+            trailing.push(key, value);
+        }
+        Ok(())
+    }
+}
