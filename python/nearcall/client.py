@@ -10,7 +10,7 @@ import msgspec
 
 from . import _core
 from .plan import BIDI_STREAM, CLIENT_STREAM, ONEWAY, SERVER_STREAM, MethodPlan
-from .proxy import make_proxy
+from .proxy import make_proxy, renumberer
 from .streams import call_bidi_stream, call_client_stream, call_server_stream
 
 __all__ = ["DEFAULT_MAX_MESSAGE_SIZE", "DEFAULT_RING_SIZE", "Client", "connect"]
@@ -66,8 +66,13 @@ class Client(Generic[T]):
 
     @property
     def closed(self) -> bool:
-        """Whether the connection is closed or lost."""
+        """Whether :meth:`close` was called."""
         return self._connection.closed
+
+    @property
+    def connected(self) -> bool:
+        """Whether there is a connection now, as far as is known. A lost one is renewed by the next call."""
+        return self._connection.connected
 
     @property
     def peer(self) -> dict[str, Any]:
@@ -99,6 +104,7 @@ def connect(
     max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE,
     ring_size: int = DEFAULT_RING_SIZE,
     handshake_timeout: float = 5.0,
+    wait_for_ready: bool = False,
 ) -> Client[T]: ...
 @overload
 def connect(
@@ -110,6 +116,7 @@ def connect(
     max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE,
     ring_size: int = DEFAULT_RING_SIZE,
     handshake_timeout: float = 5.0,
+    wait_for_ready: bool = False,
 ) -> Client[Any]: ...
 def connect(
     url: str,
@@ -120,6 +127,7 @@ def connect(
     max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE,
     ring_size: int = DEFAULT_RING_SIZE,
     handshake_timeout: float = 5.0,
+    wait_for_ready: bool = False,
 ) -> Client[Any]:
     """Connects to a server and makes sure that it serves what the class says.
 
@@ -133,6 +141,11 @@ def connect(
         max_message_size: Longest message this client receives, bytes.
         ring_size: Size of each ring of a shared memory connection, bytes, a power of two.
         handshake_timeout: Seconds that connecting may take.
+        wait_for_ready: Where there is no server, wait for one: here for at most ``handshake_timeout``, and in a call
+            until its deadline. Otherwise that is :class:`~nearcall.Unavailable` at once.
+
+    A connection that is lost is renewed by the next call. A call that was under way when it was lost fails with
+    :class:`~nearcall.Unavailable`, unless its method is marked :func:`~nearcall.idempotent`: then it is repeated.
 
     Raises:
         Unavailable: nobody listens there; says whether the name was never served or its server died.
@@ -147,6 +160,8 @@ def connect(
         max_message_size=max_message_size,
         handshake_timeout=handshake_timeout,
         timeout=timeout,
+        wait_for_ready=wait_for_ready,
+        on_change=renumberer(service),
     )
     try:
         proxy: Any = make_proxy(connection, cast("type | None", service), _make_method)

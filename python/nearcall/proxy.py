@@ -13,7 +13,7 @@ from .description import compare, plans_from, read_description
 from .plan import MethodPlan
 from .service import plan_of
 
-__all__ = ["Proxy", "make_proxy"]
+__all__ = ["Proxy", "make_proxy", "renumberer"]
 
 MakeMethod = Callable[[_core.Connection, MethodPlan, int], Callable[..., Any]]
 """Makes the callable for a method with a number."""
@@ -74,6 +74,22 @@ def make_proxy(connection: _core.Connection, cls: type | None, make_method: Make
     for name, proxy in zip(names, services, strict=True):
         setattr(together, name, proxy)
     return together
+
+
+def renumberer(cls: type | None) -> Callable[[str], dict[str, int]]:
+    """What a connection asks when it was renewed and the server describes itself differently: the new numbers of the
+    methods by full name. Raises :class:`~nearcall.FailedPrecondition` if the client no longer fits."""
+
+    def renumber(description: str) -> dict[str, int]:
+        if cls is None:
+            numbered = read_description(description.encode()).numbered()
+            return {f"{service.name}.{method.name}": number for number, service, method in numbered}
+        plan = plan_of(cls)
+        return {
+            f"{plan.name}.{name}": number for name, (number, _) in compare(plan, description.encode()).items()
+        }
+
+    return renumber
 
 
 def _named(method: MethodPlan, always: bool) -> MethodPlan:

@@ -6,6 +6,7 @@ import atexit
 import itertools
 import logging
 import os
+import os
 import threading
 import weakref
 from collections.abc import Callable
@@ -240,3 +241,12 @@ def _stop_all() -> None:
     # Worker threads must not meet an interpreter that is being taken down.
     for server in list(_running):
         server.stop(grace=0)
+
+
+def _after_fork_in_child() -> None:
+    # The servers are the parent's: this process has none of their threads, and must not stop them.
+    _running.clear()
+    _core.forked()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -5,8 +5,8 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
+use std::time::Instant;
 
 use nearcall_core::client::{CallId, Connection as Core};
 use nearcall_core::{Event, Failure, Kind, Outgoing};
@@ -17,11 +17,12 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple};
 use pyo3::{PyTraverseError, PyVisit, intern};
 
-use crate::client::{late, name_failure, outcome};
+use crate::connection::Calling;
 use crate::deadline::Surroundings;
 use crate::errors::raise;
 use crate::payload::Encoded;
 use crate::plan::Method;
+use crate::unary::{self, name_failure, outcome};
 
 /// `asyncio.get_running_loop`.
 static RUNNING_LOOP: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
@@ -33,8 +34,16 @@ static RUNNING_LOOP: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 pub(crate) struct Waiting {
     futures: Mutex<HashMap<CallId, Py<PyAny>>>,
     /// `call_soon` of the loop and the callback for it, once a connection was given to a loop.
-    schedule: PyOnceLock<(Py<PyAny>, Py<PyAny>)>,
+    schedule: PyOnceLock<Schedule>,
     scheduled: AtomicBool,
+}
+
+/// Callables of the event loop that owns a connection.
+struct Schedule {
+    call_soon: Py<PyAny>,
+    on_idle: Py<PyAny>,
+    /// Takes a method's callable and its arguments; returns a coroutine that connects and calls it.
+    call_again: Py<PyAny>,
 }
 
 impl Default for Waiting {
@@ -45,9 +54,15 @@ impl Default for Waiting {
 
 impl Waiting {
     /// Names the loop's `call_soon` and what it is to call when it is idle.
-    pub(crate) fn use_loop(&self, py: Python<'_>, call_soon: Py<PyAny>, on_idle: Py<PyAny>) {
+    pub(crate) fn use_loop(&self, py: Python<'_>, call_soon: Py<PyAny>, on_idle: Py<PyAny>, call_again: Py<PyAny>) {
         // A connection belongs to one loop for life.
-        let _ = self.schedule.set(py, (call_soon, on_idle));
+        let _ = self.schedule.set(py, Schedule { call_soon, on_idle, call_again });
+    }
+
+    fn schedule(&self, py: Python<'_>) -> PyResult<&Schedule> {
+        self.schedule
+            .get(py)
+            .ok_or_else(|| PyRuntimeError::new_err("this connection was not opened by an event loop"))
     }
 
     /// Sets `future`'s result when something has come for the call.
@@ -64,10 +79,7 @@ impl Waiting {
         if self.scheduled.swap(true, Ordering::Relaxed) {
             return Ok(());
         }
-        let (call_soon, on_idle) = self
-            .schedule
-            .get(py)
-            .ok_or_else(|| PyRuntimeError::new_err("this connection was not opened by an event loop"))?;
+        let Schedule { call_soon, on_idle, .. } = self.schedule(py)?;
         call_soon.bind(py).call1((on_idle,))?;
         Ok(())
     }
@@ -142,40 +154,34 @@ fn wake(future: &Bound<'_, PyAny>) -> PyResult<()> {
 /// A method without streams, bound to an event loop's connection.
 #[pyclass(frozen, module = "nearcall._core")]
 pub(crate) struct AsyncUnary {
-    core: Arc<Core>,
+    calling: Calling,
     waiting: Arc<Waiting>,
     method: Py<Method>,
-    index: u16,
-    timeout: Option<Duration>,
+    index: Arc<AtomicU16>,
 }
 
 impl AsyncUnary {
-    pub(crate) fn new(
-        core: Arc<Core>,
-        waiting: Arc<Waiting>,
-        method: Py<Method>,
-        index: u16,
-        timeout: Option<Duration>,
-    ) -> Self {
-        Self { core, waiting, method, index, timeout }
+    pub(crate) fn new(calling: Calling, waiting: Arc<Waiting>, method: Py<Method>, index: Arc<AtomicU16>) -> Self {
+        Self { calling, waiting, method, index }
     }
 }
 
 #[pymethods]
 impl AsyncUnary {
-    /// Checks the arguments; the call is sent when the result is first awaited.
+    /// The call is sent when the result is first awaited.
     #[pyo3(signature = (*args, **kwargs))]
-    fn __call__(
-        slf: &Bound<'_, Self>,
-        args: Bound<'_, PyTuple>,
-        kwargs: Option<Bound<'_, PyDict>>,
-    ) -> PendingCall {
+    fn __call__(slf: &Bound<'_, Self>, args: Bound<'_, PyTuple>, kwargs: Option<Bound<'_, PyDict>>) -> PendingCall {
         let arguments = (args.unbind(), kwargs.map(Bound::unbind));
-        PendingCall { call: slf.clone().unbind(), stage: Mutex::new(Stage::Fresh(arguments)), timer: Mutex::default(), surroundings: Mutex::default() }
+        PendingCall {
+            call: slf.clone().unbind(),
+            stage: Mutex::new(Stage::Fresh(arguments)),
+            timer: Mutex::default(),
+            surroundings: Mutex::default(),
+        }
     }
 
     fn __repr__(&self) -> String {
-        format!("<{} at {}>", self.method.get().name, self.core.url())
+        format!("<{} at {}>", self.method.get().name, self.calling.channel.url())
     }
 }
 
@@ -188,16 +194,22 @@ pub(crate) struct PendingCall {
     surroundings: Mutex<Surroundings>,
 }
 
+type CallArguments = (Py<PyTuple>, Option<Py<PyDict>>);
+
 enum Stage {
-    Fresh((Py<PyTuple>, Option<Py<PyDict>>)),
+    Fresh(CallArguments),
     Sent(Sent),
+    /// A coroutine connects anew, and calls again.
+    Delegated(Py<PyAny>),
     Done,
 }
 
-#[derive(Clone, Copy)]
 struct Sent {
+    core: Arc<Core>,
     id: CallId,
     until: Option<Instant>,
+    /// For a call that may be repeated.
+    arguments: Option<CallArguments>,
 }
 
 impl PendingCall {
@@ -205,66 +217,118 @@ impl PendingCall {
         let stage = std::mem::replace(&mut *self.stage.lock(), Stage::Done);
         if let Stage::Sent(sent) = stage {
             let call = self.call.get();
-            call.waiting.forget(sent.id);
-            call.core.cancel(sent.id);
+            if Arc::ptr_eq(&sent.core, &call.calling.channel.current()) {
+                call.waiting.forget(sent.id);
+            }
+            sent.core.cancel(sent.id);
         }
     }
 
-    fn begin(&self, py: Python<'_>, arguments: (Py<PyTuple>, Option<Py<PyDict>>)) -> PyResult<Sent> {
+    fn begin<'py>(&self, py: Python<'py>, arguments: CallArguments) -> PyResult<Bound<'py, PyAny>> {
         let call = self.call.get();
         let method = call.method.get();
-        let (args, kwargs) = arguments;
+        let core = call.calling.channel.current();
+        if !core.is_usable() {
+            return self.delegate(py, &arguments);
+        }
+        let (args, kwargs) = &arguments;
         let encoded: Encoded<'_> = method.encode_call(args.bind(py), kwargs.as_ref().map(|kwargs| kwargs.bind(py)))?;
-        let surroundings = Surroundings::look(py, call.timeout)?;
+        let surroundings = Surroundings::look(py, call.calling.timeout)?;
         let metadata = surroundings.metadata(py)?;
         let begun = encoded.with(|body| {
             let mut request = Outgoing::new(Kind::Call, body);
-            request.method = call.index;
+            // Relaxed: a stale number reaches only a connection that is gone.
+            request.method = call.index.load(Ordering::Relaxed);
             request.flags = encoded.flags();
             request.deadline_us = surroundings.micros();
             request.metadata = metadata;
-            call.core.link().disarm();
-            call.core.begin(&request, true)
+            core.link().disarm();
+            core.begin(&request, true)
         });
-        let id = begun.map_err(|failure| name_failure(py, &failure, &method.name))?;
+        let id = match begun {
+            Ok(id) => id,
+            // Not even begun: the connection was lost before.
+            Err(failure) if core.is_dead() && failure.code == Failure::UNAVAILABLE => {
+                return self.delegate(py, &arguments);
+            }
+            Err(failure) => return Err(name_failure(py, &failure, &method.name)),
+        };
         let until = surroundings.until();
+        if core.in_flight() == 1 {
+            // Nothing else is under way that the loop could do meanwhile.
+            py.detach(|| core.spin());
+        }
+        call.waiting.deliver(py, &core)?;
         *self.surroundings.lock() = surroundings;
-        Ok(Sent { id, until })
+        self.proceed(py, Sent { core, id, until, arguments: method.idempotent.then_some(arguments) })
     }
 
-    /// The first step: sends, and spins for the reply if nothing else is under way.
-    fn first(&self, py: Python<'_>, id: CallId) -> PyResult<Option<Event>> {
+    /// Ends with the outcome if it has come, else suspends.
+    fn proceed<'py>(&self, py: Python<'py>, sent: Sent) -> PyResult<Bound<'py, PyAny>> {
         let call = self.call.get();
-        if call.core.in_flight() == 1 {
-            py.detach(|| call.core.spin());
+        let mut event = sent.core.arrived(sent.id);
+        if let Some(first) = event.take_if(|event| event.head.extras().is_some()) {
+            event = self.take_metadata(py, first, &sent)?;
         }
-        call.waiting.deliver(py, &call.core)?;
-        Ok(call.core.arrived(id))
+        let Some(event) = event else {
+            let late = sent.until.is_some_and(|until| Instant::now() >= until);
+            let live = sent.core.is_live(sent.id);
+            let (core, id, until) = (Arc::clone(&sent.core), sent.id, sent.until);
+            *self.stage.lock() = Stage::Sent(sent);
+            if !live {
+                *self.stage.lock() = Stage::Done;
+                return Err(raise(py, &Failure::new(Failure::CANCELLED, "the call was given up")));
+            }
+            if late {
+                self.close(py)?;
+                return Err(raise(py, &unary::late(&call.method.get().name, core.url())));
+            }
+            return self.suspend(py, &core, id, until);
+        };
+        self.stop_timer(py);
+        let method = call.method.get();
+        match event.head.kind {
+            Kind::Reply => {
+                let value = method.reply.decode(py, event)?;
+                Err(PyStopIteration::new_err((value,)))
+            }
+            Kind::Error if !sent.core.is_usable() => {
+                let failure = event.failure().unwrap_or_else(Failure::from);
+                match sent.arguments {
+                    Some(arguments) if failure.code == Failure::UNAVAILABLE => self.delegate(py, &arguments),
+                    _ => Err(raise(py, &failure)),
+                }
+            }
+            _ => Err(outcome(py, &event, &method.name)),
+        }
     }
 
-    fn result(&self, py: Python<'_>, event: Event) -> PyErr {
-        let method = self.call.get().method.get();
-        *self.stage.lock() = Stage::Done;
-        self.stop_timer(py);
-        if event.head.kind != Kind::Reply {
-            return outcome(py, &event, &method.name);
-        }
-        match method.reply.decode(py, event) {
-            Ok(value) => PyStopIteration::new_err((value,)),
-            Err(error) => error,
-        }
+    /// Leaves the call to a coroutine that connects anew first.
+    #[cold]
+    fn delegate<'py>(&self, py: Python<'py>, arguments: &CallArguments) -> PyResult<Bound<'py, PyAny>> {
+        let call = self.call.get();
+        let (args, kwargs) = arguments;
+        let kwargs = kwargs.as_ref().map_or_else(|| PyDict::new(py), |kwargs| kwargs.bind(py).clone());
+        let again = call.waiting.schedule(py)?.call_again.bind(py).call1((&self.call, args, kwargs))?;
+        *self.stage.lock() = Stage::Delegated(again.clone().unbind());
+        again.call_method1(intern!(py, "send"), (py.None(),))
     }
 
     /// A future that is done when something has come or the deadline passed, in the form in which a coroutine yields it to
     /// its task.
-    fn suspend<'py>(&self, py: Python<'py>, sent: Sent) -> PyResult<Bound<'py, PyAny>> {
-        let call = self.call.get();
+    fn suspend<'py>(
+        &self,
+        py: Python<'py>,
+        core: &Core,
+        id: CallId,
+        until: Option<Instant>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         let get_loop = RUNNING_LOOP.get_or_try_init(py, || {
             Ok::<_, PyErr>(py.import("asyncio")?.getattr("get_running_loop")?.unbind())
         })?;
         let running = get_loop.bind(py).call0()?;
         let future = running.call_method0(intern!(py, "create_future"))?;
-        if let Some(until) = sent.until {
+        if let Some(until) = until {
             let left = until.saturating_duration_since(Instant::now()).as_secs_f64();
             let wake = wrap_pyfunction!(wake_future, py)?;
             let timer = running.call_method1(intern!(py, "call_later"), (left, wake, &future))?;
@@ -272,18 +336,18 @@ impl PendingCall {
                 earlier.bind(py).call_method0(intern!(py, "cancel"))?;
             }
         }
-        call.waiting.register(py, &call.core, sent.id, future.clone().unbind())?;
+        self.call.get().waiting.register(py, core, id, future.clone().unbind())?;
         future.setattr(intern!(py, "_asyncio_future_blocking"), true)?;
         Ok(future)
     }
 
     /// Tells the surrounding block of the metadata that came; what came behind initial metadata, if anything has.
     #[cold]
-    fn take_metadata(&self, py: Python<'_>, mut event: Event, id: CallId) -> PyResult<Option<Event>> {
+    fn take_metadata(&self, py: Python<'_>, mut event: Event, sent: &Sent) -> PyResult<Option<Event>> {
         let surroundings = self.surroundings.lock();
         while event.head.kind == Kind::Head {
             surroundings.received(py, true, event.head.metadata())?;
-            match self.call.get().core.arrived(id) {
+            match sent.core.arrived(sent.id) {
                 Some(next) => event = next,
                 None => return Ok(None),
             }
@@ -296,6 +360,13 @@ impl PendingCall {
         if let Some(timer) = self.timer.lock().take() {
             // A timer that cannot be cancelled only wakes a future that is done.
             let _ = timer.bind(py).call_method0(intern!(py, "cancel"));
+        }
+    }
+
+    fn delegated(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        match &*self.stage.lock() {
+            Stage::Delegated(coroutine) => Some(coroutine.clone_ref(py)),
+            _ => None,
         }
     }
 }
@@ -319,60 +390,48 @@ impl PendingCall {
         self.send(py, &py.None().into_bound(py))
     }
 
-    fn send<'py>(&self, py: Python<'py>, _value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    fn send<'py>(&self, py: Python<'py>, value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let stage = std::mem::replace(&mut *self.stage.lock(), Stage::Done);
-        let (sent, event) = match stage {
-            Stage::Fresh(arguments) => {
-                let sent = self.begin(py, arguments)?;
-                *self.stage.lock() = Stage::Sent(sent);
-                (sent, self.first(py, sent.id)?)
+        match stage {
+            Stage::Fresh(arguments) => self.begin(py, arguments),
+            Stage::Sent(sent) => self.proceed(py, sent),
+            Stage::Delegated(coroutine) => {
+                let coroutine = coroutine.into_bound(py);
+                *self.stage.lock() = Stage::Delegated(coroutine.clone().unbind());
+                coroutine.call_method1(intern!(py, "send"), (value,))
             }
-            Stage::Sent(sent) => {
-                *self.stage.lock() = Stage::Sent(sent);
-                (sent, self.call.get().core.arrived(sent.id))
-            }
-            Stage::Done => return Err(PyRuntimeError::new_err("cannot await a call twice; call the method again")),
-        };
-        let call = self.call.get();
-        let event = match event {
-            Some(event) if event.head.extras().is_some() => self.take_metadata(py, event, sent.id)?,
-            other => other,
-        };
-        match event {
-            Some(event) => Err(self.result(py, event)),
-            None if !call.core.is_live(sent.id) => {
-                let failure = Failure::new(Failure::CANCELLED, "the call was given up");
-                Err(raise(py, &failure))
-            }
-            None if sent.until.is_some_and(|until| Instant::now() >= until) => {
-                self.close(py);
-                Err(raise(py, &late(&call.method.get().name, call.core.url())))
-            }
-            None => self.suspend(py, sent),
+            Stage::Done => Err(PyRuntimeError::new_err("cannot await a call twice; call the method again")),
         }
     }
 
     #[pyo3(signature = (kind, value=None, traceback=None))]
-    fn throw(
+    fn throw<'py>(
         &self,
-        py: Python<'_>,
-        kind: Bound<'_, PyAny>,
-        value: Option<Bound<'_, PyAny>>,
-        traceback: Option<Bound<'_, PyAny>>,
-    ) -> PyResult<Py<PyAny>> {
-        drop(traceback);
-        self.close(py);
+        py: Python<'py>,
+        kind: Bound<'py, PyAny>,
+        value: Option<Bound<'py, PyAny>>,
+        traceback: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         let exception = match value {
             Some(value) if !value.is_none() => value,
             _ => kind,
         };
+        if let Some(coroutine) = self.delegated(py) {
+            return coroutine.bind(py).call_method1(intern!(py, "throw"), (exception,));
+        }
+        drop(traceback);
+        self.close(py)?;
         Err(PyErr::from_value(exception))
     }
 
     /// Gives the call up if it was sent.
-    fn close(&self, py: Python<'_>) {
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.stop_timer(py);
+        if let Some(coroutine) = self.delegated(py) {
+            coroutine.bind(py).call_method0(intern!(py, "close"))?;
+        }
         self.give_up();
+        Ok(())
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
@@ -385,4 +444,3 @@ impl Drop for PendingCall {
         self.give_up();
     }
 }
-

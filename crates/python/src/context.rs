@@ -8,7 +8,7 @@ use nearcall_core::server::{CallContext, Request, Server as Core};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
-use crate::client::peer;
+use crate::connection::peer;
 use crate::deadline::{metadata_from, metadata_to};
 use crate::plan::Method;
 

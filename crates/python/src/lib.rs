@@ -1,11 +1,11 @@
 //! `nearcall._core`: the only crate that knows Python.
 //!
 //! A method's plan is read once ([`plan`]); after that a call is: encode ([`payload`]), send and wait with the interpreter
-//! released ([`client`]), decode. The server is the mirror image ([`server`]). Event loops get the same pieces without the
+//! released ([`unary`]), decode. The server is the mirror image ([`server`]). Event loops get the same pieces without the
 //! waiting ([`aio`], [`loop_server`]).
 
 mod aio;
-mod client;
+mod connection;
 mod context;
 mod deadline;
 mod errors;
@@ -15,6 +15,7 @@ mod payload;
 mod plan;
 mod server;
 mod stream;
+mod unary;
 mod view;
 
 use pyo3::prelude::*;
@@ -25,7 +26,7 @@ mod _core {
     #[pymodule_export]
     use super::aio::{AsyncUnary, PendingCall};
     #[pymodule_export]
-    use super::client::{Connection, Oneway, Unary};
+    use super::connection::Connection;
     #[pymodule_export]
     use super::context::{Call, current_call};
     #[pymodule_export]
@@ -41,9 +42,17 @@ mod _core {
     #[pymodule_export]
     use super::stream::Stream;
     #[pymodule_export]
+    use super::unary::{Oneway, Unary};
+    #[pymodule_export]
     use super::view::View;
 
     use pyo3::prelude::*;
+
+    /// To be called in the child after a fork.
+    #[pyfunction]
+    fn forked() {
+        nearcall_core::forked();
+    }
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

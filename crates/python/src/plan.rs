@@ -158,6 +158,7 @@ pub(crate) struct Method {
     pub(crate) reply: Value,
     pub(crate) in_loop: bool,
     pub(crate) always_named: bool,
+    pub(crate) idempotent: bool,
 }
 
 #[pymethods]
@@ -183,6 +184,7 @@ impl Method {
             reply: Value::read(&plan.getattr("reply")?)?,
             in_loop: plan.getattr("handler_is_async")?.extract()?,
             always_named: plan.getattr("always_named")?.extract()?,
+            idempotent: plan.getattr("idempotent")?.extract()?,
         })
     }
 

@@ -12,7 +12,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 
-use crate::client::around_wait;
+use crate::connection::around_wait;
 use crate::context::Current;
 use crate::deadline::Inherited;
 use crate::errors::{describe, invalid, raise};

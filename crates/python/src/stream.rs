@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::aio::Waiting;
-use crate::client::{late, name_failure, outcome, wait_on};
+use crate::unary::{late, name_failure, outcome, wait_on};
 use crate::deadline::Surroundings;
 use crate::errors::raise;
 use crate::plan::Method;

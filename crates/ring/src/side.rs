@@ -13,6 +13,8 @@ pub struct Side {
     parking: Parking,
     /// When the peer last rang the bell, nanoseconds on the monotonic clock: tells the sleeper what a wake-up costs.
     rung_at: AtomicU64,
+    /// 1 once this side has ended the connection in good order.
+    gone: AtomicU32,
 }
 
 impl Side {
@@ -60,6 +62,20 @@ impl Side {
             self.rung_at.store(cpu::monotonic_ns(), Ordering::Relaxed);
         }
         claimed
+    }
+
+    /// Says that this side reads and writes no more.
+    pub fn leave(&self) {
+        // Relaxed: the hang-up of the socket is what counts; this only spares the peer a call that nobody would read.
+        self.gone.store(1, Ordering::Relaxed);
+    }
+
+    /// Whether the peer, whose side this is, has ended the connection in good order.
+    #[inline]
+    #[must_use]
+    pub fn has_left(&self) -> bool {
+        // Relaxed: as above.
+        self.gone.load(Ordering::Relaxed) != 0
     }
 
     /// Nanoseconds since the bell was rung for this side, if that was a moment ago: what the wake-up cost.

@@ -7,6 +7,7 @@
 //! A transport is one file: `shm/`, `stream.rs` (Unix and TCP sockets). `inproc://` is shared memory inside one process.
 
 mod connect;
+pub mod fork;
 mod link;
 mod listen;
 mod message;

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
 
+use crate::fork;
 use crate::link::ConnectError;
 use crate::sys::own_uid;
 use crate::url::Url;
@@ -87,6 +88,7 @@ pub(crate) struct Bound {
     pub(crate) socket: UnixListener,
     place: Place,
     lock: Option<File>,
+    generation: u32,
 }
 
 impl Bound {
@@ -127,12 +129,16 @@ impl Bound {
         // The kernel queues what we have not accepted yet; a burst of clients must not be refused.
         rustix::net::listen(&socket, 1024)?;
         socket.set_nonblocking(true)?;
-        Ok(Self { socket, place, lock })
+        Ok(Self { socket, place, lock, generation: fork::generation() })
     }
 }
 
 impl Drop for Bound {
     fn drop(&mut self) {
+        if self.generation != fork::generation() {
+            // Our parent serves there.
+            return;
+        }
         if let (Place::File(path), Some(_lock)) = (&self.place, &self.lock) {
             // Still under the lock, so the file is ours. Errors: somebody else removed it already.
             let _ = fs::remove_file(path);

@@ -13,6 +13,7 @@ use rustix::event::PollFlags;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags};
 use smallvec::SmallVec;
 
+use crate::fork;
 use crate::link::{Link, LinkError, Options};
 use crate::message::Incoming;
 use crate::peer::Peer;
@@ -33,6 +34,7 @@ pub(crate) struct StreamLink {
     peer_limit: u64,
     limit: u64,
     closed: AtomicBool,
+    generation: u32,
 }
 
 #[derive(Debug)]
@@ -62,6 +64,7 @@ impl StreamLink {
             peer_limit,
             limit: options.max_message,
             closed: AtomicBool::new(false),
+            generation: fork::generation(),
         }
     }
 
@@ -285,6 +288,10 @@ impl Link for StreamLink {
     }
 
     fn close(&self) {
+        if self.generation != fork::generation() {
+            // It is our parent's, who goes on using it.
+            return;
+        }
         // Release: pairs with the acquire in `is_closed`.
         self.closed.store(true, Ordering::Release);
         let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterable, Callable, Generator, Iterable
+from contextvars import ContextVar
 from functools import partial
 from types import TracebackType
 from typing import Any, Literal, cast
@@ -12,11 +13,15 @@ import msgspec
 
 from .. import _core
 from ..client import DEFAULT_MAX_MESSAGE_SIZE, DEFAULT_RING_SIZE
+from ..errors import Unavailable
 from ..plan import BIDI_STREAM, CLIENT_STREAM, ONEWAY, SERVER_STREAM, MethodPlan
-from ..proxy import make_proxy
+from ..proxy import make_proxy, renumberer
 from .streams import AsyncReplies, call_client_stream, open_bidi_stream
 
 __all__ = ["AsyncClient", "connect"]
+
+_MOST_ATTEMPTS = 3
+_attempts: ContextVar[int] = ContextVar("nearcall.attempts", default=0)
 
 
 class AsyncClient:
@@ -33,31 +38,81 @@ class AsyncClient:
         self._connection: _core.Connection | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._service: Any = None
+        self._watched: int | None = None
+        self._renewing = asyncio.Lock()
 
     async def _open(self) -> AsyncClient:
         if self._connection is not None:
             return self
         self._loop = asyncio.get_running_loop()
-        connection = await self._loop.run_in_executor(None, partial(_core.Connection, self._url, **self._options))
+        make = partial(_core.Connection, self._url, on_change=renumberer(self._cls), **self._options)
+        connection = await self._loop.run_in_executor(None, make)
         try:
-            self._service = make_proxy(connection, self._cls, _make_method)
+            self._service = make_proxy(connection, self._cls, self._make_method)
             self._connection = connection
-            connection.use_loop(self._loop.call_soon, connection.on_idle)
-            self._loop.add_reader(connection.fileno(), self._on_readable)
-            self._on_readable()
+            connection.use_loop(self._loop.call_soon, connection.on_idle, self._call_again)
+            self._watch()
         except BaseException:
             connection.close()
             raise
         return self
 
+    def _watch(self) -> None:
+        """Lets the loop watch the connection of the moment."""
+        connection, loop = self._opened(), self._running()
+        self._watched = connection.fileno()
+        loop.add_reader(self._watched, self._on_readable)
+        connection.on_readable()
+
+    def _unwatch(self) -> None:
+        if self._watched is not None and not self._running().is_closed():
+            self._running().remove_reader(self._watched)
+        self._watched = None
+
     def _on_readable(self) -> None:
-        connection, loop = self._opened(), self._loop
+        connection = self._opened()
         try:
             connection.on_readable()
         finally:
-            if connection.closed and loop is not None:
+            if not connection.connected:
                 # A lost connection stays readable for ever.
-                loop.remove_reader(connection.fileno())
+                self._unwatch()
+
+    async def _renew(self) -> None:
+        """Makes sure that there is a connection; many calls may ask at once."""
+        async with self._renewing:
+            connection = self._opened()
+            if not connection.connected:
+                self._unwatch()
+                await self._running().run_in_executor(None, connection.renew)
+            if self._watched is None:
+                self._watch()
+
+    async def _call_again(self, method: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Calls on a new connection, because the last one was lost before or while the method was called."""
+        attempts = _attempts.get() + 1
+        if attempts > _MOST_ATTEMPTS:
+            raise Unavailable(f"the connection to {self._url} was lost {attempts} times during one call")
+        token = _attempts.set(attempts)
+        try:
+            await self._renew()
+            return await method(*args, **kwargs)
+        finally:
+            _attempts.reset(token)
+
+    def _open_stream(self, method: _core.Method, number: int, arguments: Any) -> _core.Stream:
+        connection = self._opened()
+        stream = connection.open(method, number, arguments, for_loop=True)
+        if self._watched != connection.fileno():
+            # Opening it has renewed a connection that was lost.
+            self._unwatch()
+            self._watch()
+        return stream
+
+    def _running(self) -> asyncio.AbstractEventLoop:
+        if self._loop is None:
+            raise RuntimeError("this client is not connected yet: use 'async with', or await it")
+        return self._loop
 
     def _opened(self) -> _core.Connection:
         if self._connection is None:
@@ -79,8 +134,7 @@ class AsyncClient:
     def close(self) -> None:
         """Ends the connection; calls under way fail with :class:`~nearcall.Cancelled`. Harmless when repeated."""
         if self._connection is not None:
-            if self._loop is not None and not self._loop.is_closed():
-                self._loop.remove_reader(self._connection.fileno())
+            self._unwatch()
             self._connection.close()
 
     @property
@@ -96,8 +150,13 @@ class AsyncClient:
 
     @property
     def closed(self) -> bool:
-        """Whether the connection is closed or lost."""
+        """Whether :meth:`close` was called."""
         return self._opened().closed
+
+    @property
+    def connected(self) -> bool:
+        """Whether there is a connection now, as far as is known. A lost one is renewed by the next call."""
+        return self._opened().connected
 
     @property
     def description(self) -> dict[str, Any]:
@@ -112,6 +171,45 @@ class AsyncClient:
     def __repr__(self) -> str:
         return f"<asynchronous client of {self._service or self._url!r}>"
 
+    def _make_method(self, connection: _core.Connection, plan: MethodPlan, number: int) -> Callable[..., Any]:
+        method = _core.Method(plan)
+        if plan.kind == ONEWAY:
+            send = connection.oneway(method, number)
+
+            async def oneway(*args: Any, **kwargs: Any) -> None:
+                if not connection.connected:
+                    await self._renew()
+                send(*args, **kwargs)
+
+            return oneway
+        if plan.kind == SERVER_STREAM:
+            bind = plan.arguments.bind
+
+            def server_stream(*args: Any, **kwargs: Any) -> AsyncReplies:
+                return AsyncReplies(self._open_stream(method, number, bind(args, kwargs)))
+
+            return server_stream
+        if plan.kind == CLIENT_STREAM:
+
+            async def client_stream(*args: Any, **kwargs: Any) -> Any:
+                arguments, items = plan.split(args, kwargs)
+                if not connection.connected:
+                    await self._renew()
+                stream = self._open_stream(method, number, arguments)
+                return await call_client_stream(stream, cast("AsyncIterable[Any] | Iterable[Any]", items))
+
+            return client_stream
+        if plan.kind == BIDI_STREAM:
+
+            def bidi_stream(*args: Any, **kwargs: Any) -> AsyncReplies:
+                arguments, items = plan.split(args, kwargs)
+                stream = self._open_stream(method, number, arguments)
+                return open_bidi_stream(stream, cast("AsyncIterable[Any] | Iterable[Any]", items))
+
+            return bidi_stream
+        return connection.async_unary(method, number)
+
+
 
 def connect(
     url: str,
@@ -122,6 +220,7 @@ def connect(
     max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE,
     ring_size: int = DEFAULT_RING_SIZE,
     handshake_timeout: float = 5.0,
+    wait_for_ready: bool = False,
 ) -> AsyncClient:
     """Connects to a server from an event loop. Arguments and errors as for :func:`nearcall.connect`::
 
@@ -137,40 +236,6 @@ def connect(
         "max_message_size": max_message_size,
         "handshake_timeout": handshake_timeout,
         "timeout": timeout,
+        "wait_for_ready": wait_for_ready,
     }
     return AsyncClient(url, service, options)
-
-
-def _make_method(connection: _core.Connection, plan: MethodPlan, number: int) -> Callable[..., Any]:
-    method = _core.Method(plan)
-    if plan.kind == ONEWAY:
-        send = connection.oneway(method, number)
-
-        async def oneway(*args: Any, **kwargs: Any) -> None:
-            send(*args, **kwargs)
-
-        return oneway
-    if plan.kind == SERVER_STREAM:
-        bind = plan.arguments.bind
-
-        def server_stream(*args: Any, **kwargs: Any) -> AsyncReplies:
-            return AsyncReplies(connection.open(method, number, bind(args, kwargs), for_loop=True))
-
-        return server_stream
-    if plan.kind == CLIENT_STREAM:
-
-        async def client_stream(*args: Any, **kwargs: Any) -> Any:
-            arguments, items = plan.split(args, kwargs)
-            stream = connection.open(method, number, arguments, for_loop=True)
-            return await call_client_stream(stream, cast("AsyncIterable[Any] | Iterable[Any]", items))
-
-        return client_stream
-    if plan.kind == BIDI_STREAM:
-
-        def bidi_stream(*args: Any, **kwargs: Any) -> AsyncReplies:
-            arguments, items = plan.split(args, kwargs)
-            stream = connection.open(method, number, arguments, for_loop=True)
-            return open_bidi_stream(stream, cast("AsyncIterable[Any] | Iterable[Any]", items))
-
-        return bidi_stream
-    return connection.async_unary(method, number)

@@ -1,12 +1,13 @@
 //! The client's end of a connection.
 
+mod channel;
 mod table;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use std::time::{Duration, Instant};
 
-use nearcall_transport::{ConnectError, Incoming, Link, LinkError, Options, Peer, Url};
+use nearcall_transport::{ConnectError, Incoming, Link, LinkError, Options, Peer, Url, fork};
 use nearcall_wire::{Failure, FrameHead, Kind, Welcome};
 use parking_lot::Mutex;
 
@@ -14,6 +15,7 @@ use crate::AroundWait;
 use crate::event::Event;
 use crate::flow::{Taken, cost};
 use crate::outgoing::{Body, Outgoing};
+pub use channel::{Channel, OnChange, Patience, connect_failure};
 pub use table::CallId;
 use table::{Table, Waker};
 
@@ -37,6 +39,11 @@ pub struct Connection {
     /// Pings to be answered, by whoever sends next.
     pongs: Mutex<Vec<Vec<u8>>>,
     has_pongs: AtomicBool,
+    /// The connection is lost or closed.
+    lost: AtomicBool,
+    /// The server takes no new calls here.
+    going_away: AtomicBool,
+    generation: u32,
     around_wait: AroundWait,
 }
 
@@ -74,6 +81,9 @@ impl Connection {
             follower_count: AtomicU32::new(0),
             pongs: Mutex::default(),
             has_pongs: AtomicBool::new(false),
+            lost: AtomicBool::new(false),
+            going_away: AtomicBool::new(false),
+            generation: fork::generation(),
             around_wait,
         })
     }
@@ -111,13 +121,39 @@ impl Connection {
     /// Whether the connection is lost or closed.
     #[must_use]
     pub fn is_dead(&self) -> bool {
-        self.table.lock().dead.is_some()
+        // Acquire: whoever sees the loss finds the calls told of it.
+        self.lost.load(Ordering::Acquire)
+    }
+
+    /// Whether the server has said that it takes no new calls here: one that it refused was never begun.
+    #[must_use]
+    pub fn is_going_away(&self) -> bool {
+        // Relaxed: a hint for where to send the next call.
+        self.going_away.load(Ordering::Relaxed)
+    }
+
+    /// Whether a new call may be sent: not on a lost connection, nor on one that a parent process owns.
+    #[inline]
+    #[must_use]
+    pub fn is_usable(&self) -> bool {
+        !self.is_dead() && !self.is_going_away() && self.is_ours()
+    }
+
+    /// Whether this very process made the connection, not one that it was forked from.
+    #[inline]
+    #[must_use]
+    pub fn is_ours(&self) -> bool {
+        self.generation == fork::generation()
     }
 
     /// Ends the connection; calls under way fail with `CANCELLED`.
     pub fn close(&self) {
+        if !self.is_ours() {
+            return;
+        }
         let failure = Failure::new(Failure::CANCELLED, format!("this client of {} was closed", self.url));
         self.table.lock().die(&failure);
+        self.lost.store(true, Ordering::Release);
         self.link.close();
     }
 
@@ -357,8 +393,11 @@ impl Connection {
                 self.has_pongs.store(true, Ordering::Release);
                 None
             }
-            // New calls are refused by the server itself, which also ends the connection when it is through.
-            Kind::GoAway => None,
+            Kind::GoAway => {
+                // Calls under way go on; the server ends the connection when it is through with them.
+                self.going_away.store(true, Ordering::Relaxed);
+                None
+            }
             _ => self.table.lock().deliver(event, mine),
         }
     }
@@ -373,6 +412,7 @@ impl Connection {
             error => Failure::new(Failure::INTERNAL, format!("the connection to {} is broken: {error}", self.url)),
         };
         self.table.lock().die(&failure);
+        self.lost.store(true, Ordering::Release);
         self.link.close();
     }
 

@@ -13,8 +13,11 @@ use nearcall_transport::{Arrival, LinkError, Listener, Options};
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec};
 
+use nearcall_wire::Kind;
+
 use super::Server;
 use super::connection::{Request, ServerConnection};
+use crate::outgoing::{Body, Outgoing};
 
 /// How long no client is accepted after the system ran out of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -103,6 +106,17 @@ impl Reception {
     pub(super) fn stop_listening(&mut self) {
         self.listeners.clear();
         self.arrivals.clear();
+    }
+
+    /// Tells every client that no new calls are taken here.
+    fn say_goodbye(&mut self, server: &Server) {
+        let goodbye = Outgoing::new(Kind::GoAway, Body::Whole(&[]));
+        let connections: Vec<_> = self.connections.values().cloned().collect();
+        for connection in connections {
+            if let Err(error) = connection.send_in_passing(0, &goodbye) {
+                self.drop_connection(server, &connection, &error);
+            }
+        }
     }
 
     pub(super) fn close(&mut self) {
@@ -354,6 +368,7 @@ impl Reception {
             let _ = rustix::io::read(&*self.wake, &mut count);
             if server.is_stopping() {
                 self.stop_listening();
+                self.say_goodbye(server);
             }
         }
     }

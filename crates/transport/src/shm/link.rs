@@ -11,6 +11,7 @@ use smallvec::SmallVec;
 
 use super::regions::{Mapped, Note, Outgoing};
 use super::socket::{Inbox, ring_bell};
+use crate::fork;
 use crate::link::{Link, LinkError, Options};
 use crate::message::{INLINE, Incoming};
 use crate::peer::Peer;
@@ -30,6 +31,7 @@ pub(crate) struct ShmLink {
     peer_limit: u64,
     limit: u64,
     closed: AtomicBool,
+    generation: u32,
     /// Threads that wait for room while another one receives.
     room_waiters: AtomicU32,
     room: (Mutex<()>, Condvar),
@@ -67,6 +69,7 @@ impl ShmLink {
             peer_limit,
             limit: options.max_message,
             closed: AtomicBool::new(false),
+            generation: fork::generation(),
             room_waiters: AtomicU32::new(0),
             room: (Mutex::new(()), Condvar::new()),
         }
@@ -213,7 +216,7 @@ impl Link for ShmLink {
         if len as u64 > self.peer_limit {
             return Err(LinkError::TooLong { len, limit: self.peer_limit });
         }
-        if self.is_closed() {
+        if self.is_closed() || self.segment.peer_side().has_left() {
             return Err(LinkError::Closed);
         }
         self.segment.own_side().publish_cpu();
@@ -332,8 +335,13 @@ impl Link for ShmLink {
     }
 
     fn close(&self) {
+        if self.generation != fork::generation() {
+            // It is our parent's, who goes on using it.
+            return;
+        }
         // Release: pairs with the acquire in `is_closed`.
         self.closed.store(true, Ordering::Release);
+        self.segment.own_side().leave();
         // Both sides' sleepers wake with an end of file; the descriptor itself stays ours until drop.
         let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
         self.notify_room();

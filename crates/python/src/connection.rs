@@ -1,0 +1,311 @@
+//! A client's connection, as Python holds it: it makes callables for methods, and renews itself when it was lost.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::{Duration, Instant};
+
+use nearcall_core::client::{Channel, Connection as Core, NoEvent, Patience};
+use nearcall_core::{AroundWait, Failure, Kind, Outgoing, Peer, Url};
+use parking_lot::Mutex;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::aio::{AsyncUnary, Waiting};
+use crate::deadline::Surroundings;
+use crate::errors::{describe, invalid, raise, raise_connect};
+use crate::options::options;
+use crate::plan::Method;
+use crate::stream::Stream;
+use crate::unary::{Oneway, Unary, late, name_failure};
+
+/// The numbers of methods by name; a number changes when a new server numbers its methods differently.
+type Numbers = Arc<Mutex<HashMap<String, Arc<AtomicU16>>>>;
+
+/// A client's connection to a server.
+#[pyclass(frozen, module = "nearcall._core")]
+pub(crate) struct Connection {
+    calling: Calling,
+    pub(crate) waiting: Arc<Waiting>,
+    numbers: Numbers,
+}
+
+/// What every callable needs of its connection.
+#[derive(Clone)]
+pub(crate) struct Calling {
+    pub(crate) channel: Arc<Channel>,
+    pub(crate) timeout: Option<Duration>,
+    wait_for_ready: bool,
+}
+
+impl Calling {
+    /// A usable connection for a call that ends by then; made now if need be.
+    #[cold]
+    pub(crate) fn usable(&self, py: Python<'_>, until: Option<Instant>) -> PyResult<Arc<Core>> {
+        let patience = if self.wait_for_ready { Patience::Until(until) } else { Patience::FailFast };
+        self.connect(py, patience)
+    }
+
+    /// The same, waiting until then for a server to appear.
+    pub(crate) fn usable_until(&self, py: Python<'_>, until: Option<Instant>) -> PyResult<Arc<Core>> {
+        self.connect(py, Patience::Until(until))
+    }
+
+    fn connect(&self, py: Python<'_>, patience: Patience) -> PyResult<Arc<Core>> {
+        let Patience::Until(until) = patience else {
+            return py.detach(|| self.channel.usable(patience)).map_err(|failure| raise(py, &failure));
+        };
+        // In slices, so that Ctrl-C is heard.
+        loop {
+            let slice = Instant::now() + Duration::from_millis(100);
+            let this_time = until.map_or(slice, |until| until.min(slice));
+            match py.detach(|| self.channel.usable(Patience::Until(Some(this_time)))) {
+                Ok(core) => return Ok(core),
+                Err(failure) => {
+                    py.check_signals()?;
+                    let over = until.is_some_and(|until| Instant::now() >= until);
+                    if over || failure.code != Failure::UNAVAILABLE {
+                        return Err(raise(py, &failure));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Lets other Python threads run while this one waits in the core.
+pub(crate) fn around_wait() -> AroundWait {
+    Arc::new(|wait| {
+        // SAFETY: asks only about this thread's state.
+        let attached = unsafe { pyo3::ffi::PyGILState_Check() } == 1;
+        if attached {
+            Python::attach(|py| py.detach(wait));
+        } else {
+            wait();
+        }
+    })
+}
+
+#[pymethods]
+impl Connection {
+    /// Connects; blocks for at most `handshake_timeout` seconds. `on_change` is called with the description of a later
+    /// server that describes itself differently; it returns the numbers of the methods by name, or raises.
+    #[new]
+    #[expect(clippy::too_many_arguments, reason = "they are keyword arguments in Python")]
+    #[pyo3(signature = (url, *, spin, ring_size, max_message_size, handshake_timeout, timeout, wait_for_ready, on_change))]
+    fn new(
+        py: Python<'_>,
+        url: &str,
+        spin: &Bound<'_, PyAny>,
+        ring_size: usize,
+        max_message_size: u64,
+        handshake_timeout: f64,
+        timeout: Option<f64>,
+        wait_for_ready: bool,
+        on_change: Py<PyAny>,
+    ) -> PyResult<Self> {
+        let url: Url = url.parse().map_err(|bad: nearcall_core::BadUrl| invalid(py, bad.to_string()))?;
+        let options = options(py, spin, ring_size, max_message_size, handshake_timeout)?;
+        let timeout = timeout
+            .map(|seconds| {
+                Duration::try_from_secs_f64(seconds)
+                    .map_err(|_| invalid(py, format!("timeout must be a number of seconds, not {seconds}")))
+            })
+            .transpose()?;
+        let numbers = Numbers::default();
+        let renumber = {
+            let numbers = Arc::clone(&numbers);
+            move |description: &str| Python::attach(|py| renumber(py, &on_change, description, &numbers))
+        };
+        let patience =
+            if wait_for_ready { Patience::Until(Some(Instant::now() + options.handshake)) } else { Patience::FailFast };
+        let opened = py.detach(|| Channel::open(&url, &options, around_wait(), patience, Box::new(renumber)));
+        let channel = Arc::new(opened.map_err(|error| raise_connect(py, &error))?);
+        let calling = Calling { channel, timeout, wait_for_ready };
+        Ok(Self { calling, waiting: Arc::default(), numbers })
+    }
+
+    /// The server's own description, JSON.
+    #[getter]
+    fn description(&self) -> String {
+        self.core().welcome().description.clone()
+    }
+
+    /// Version of the server's library.
+    #[getter]
+    fn server_version(&self) -> String {
+        self.core().welcome().version.clone()
+    }
+
+    /// Where the server is.
+    #[getter]
+    fn url(&self) -> String {
+        self.calling.channel.url().to_string()
+    }
+
+    /// Who the server is: pid, uid and gid, or the address.
+    #[getter]
+    fn peer<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        peer(py, self.core().peer())
+    }
+
+    /// Whether `close` was called.
+    #[getter]
+    fn closed(&self) -> bool {
+        self.calling.channel.is_closed()
+    }
+
+    /// Whether there is a connection now. A lost one is renewed by the next call.
+    #[getter]
+    fn connected(&self) -> bool {
+        self.core().is_usable()
+    }
+
+    /// Calls under way.
+    #[getter]
+    fn in_flight(&self) -> usize {
+        self.core().in_flight()
+    }
+
+    /// The descriptor an event loop polls for reading.
+    fn fileno(&self) -> i32 {
+        use std::os::fd::AsRawFd;
+        self.core().link().fd().as_raw_fd()
+    }
+
+    /// To be called by the event loop when the descriptor is readable.
+    fn on_readable(&self, py: Python<'_>) -> PyResult<()> {
+        self.waiting.on_readable(py, &self.core())
+    }
+
+    /// To be called by the event loop when it has run all that was ready and a call waits.
+    fn on_idle(&self, py: Python<'_>) -> PyResult<()> {
+        self.waiting.on_idle(py, &self.core())
+    }
+
+    /// Gives the connection to an event loop: its `call_soon`, a callable that calls `on_idle`, and one that takes a
+    /// method's callable and its arguments and returns a coroutine that connects and calls it.
+    fn use_loop(&self, py: Python<'_>, call_soon: Py<PyAny>, on_idle: Py<PyAny>, call_again: Py<PyAny>) {
+        self.waiting.use_loop(py, call_soon, on_idle, call_again);
+    }
+
+    /// Connects anew if the connection was lost. Blocks while connecting.
+    fn renew(&self, py: Python<'_>) -> PyResult<()> {
+        self.calling.usable(py, None).map(|_| ())
+    }
+
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| self.calling.channel.close());
+        self.waiting.wake_all(py, &self.core())
+    }
+
+    /// Seconds a round trip takes that no handler sees.
+    #[pyo3(signature = (timeout=None))]
+    fn ping(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<f64> {
+        let default = timeout.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()).or(self.calling.timeout);
+        let until = Surroundings::look(py, default)?.until();
+        let core = self.ready(py, until)?;
+        loop {
+            match py.detach(|| core.ping(until)) {
+                Ok(took) => return Ok(took.as_secs_f64()),
+                Err(Err(failure)) => return Err(raise(py, &failure)),
+                Err(Ok(NoEvent::Interrupted)) => py.check_signals()?,
+                Err(Ok(_)) => return Err(raise(py, &late("ping", core.url()))),
+            }
+        }
+    }
+
+    /// A callable for a method without streams.
+    fn unary(&self, method: Py<Method>, index: u16) -> Unary {
+        let index = self.number(&method, index);
+        Unary::new(self.calling.clone(), method, index)
+    }
+
+    /// A callable for a method that sends no reply.
+    fn oneway(&self, method: Py<Method>, index: u16) -> Oneway {
+        let index = self.number(&method, index);
+        Oneway::new(self.calling.clone(), method, index)
+    }
+
+    /// A callable for a method without streams that returns an awaitable.
+    fn async_unary(&self, method: Py<Method>, index: u16) -> AsyncUnary {
+        let index = self.number(&method, index);
+        AsyncUnary::new(self.calling.clone(), Arc::clone(&self.waiting), method, index)
+    }
+
+    /// Begins a call with streams. `arguments` is what the plan's `split` returned.
+    #[pyo3(signature = (method, index, arguments, *, for_loop))]
+    fn open(
+        &self,
+        py: Python<'_>,
+        method: Py<Method>,
+        index: u16,
+        arguments: &Bound<'_, PyAny>,
+        for_loop: bool,
+    ) -> PyResult<Stream> {
+        let surroundings = Surroundings::look(py, self.calling.timeout)?;
+        let metadata = surroundings.metadata(py)?;
+        let encoded = method.get().encode_bound(arguments)?;
+        let core = self.ready(py, surroundings.until())?;
+        // Relaxed: a stale number reaches only a connection that is gone.
+        let index = self.number(&method, index).load(Ordering::Relaxed);
+        let id = encoded.with(|body| {
+            let mut request = Outgoing::new(Kind::Call, body);
+            request.method = index;
+            request.flags = encoded.flags();
+            request.deadline_us = surroundings.micros();
+            request.metadata = metadata;
+            core.begin(&request, for_loop)
+        });
+        let id = id.map_err(|failure| name_failure(py, &failure, &method.get().name))?;
+        Ok(Stream::new(core, Arc::clone(&self.waiting), method, id, surroundings))
+    }
+}
+
+impl Connection {
+    fn core(&self) -> Arc<Core> {
+        self.calling.channel.current()
+    }
+
+    fn ready(&self, py: Python<'_>, until: Option<Instant>) -> PyResult<Arc<Core>> {
+        let core = self.core();
+        if core.is_usable() { Ok(core) } else { self.calling.usable(py, until) }
+    }
+
+    fn number(&self, method: &Py<Method>, index: u16) -> Arc<AtomicU16> {
+        let mut numbers = self.numbers.lock();
+        let number = numbers.entry(method.get().name.clone()).or_insert_with(|| Arc::new(AtomicU16::new(index)));
+        Arc::clone(number)
+    }
+}
+
+/// Asks Python for the methods' numbers at a server that describes itself differently.
+fn renumber(py: Python<'_>, on_change: &Py<PyAny>, description: &str, numbers: &Numbers) -> Result<(), Failure> {
+    let new: HashMap<String, u16> = on_change
+        .bind(py)
+        .call1((description,))
+        .and_then(|numbers| numbers.extract())
+        .map_err(|error| describe(py, &error))?;
+    for (name, number) in numbers.lock().iter() {
+        let new = new.get(name).ok_or_else(|| {
+            Failure::new(Failure::FAILED_PRECONDITION, format!("the server that came back does not serve {name}"))
+        })?;
+        // Relaxed: calls on the new connection begin after it is stored.
+        number.store(*new, Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+/// A peer's identity as a dictionary.
+pub(crate) fn peer<'py>(py: Python<'py>, peer: &Peer) -> PyResult<Bound<'py, PyDict>> {
+    let out = PyDict::new(py);
+    match peer {
+        Peer::Local { pid, uid, gid } => {
+            out.set_item("pid", pid)?;
+            out.set_item("uid", uid)?;
+            out.set_item("gid", gid)?;
+        }
+        Peer::Remote(address) => out.set_item("address", address.to_string())?,
+    }
+    Ok(out)
+}
