@@ -19,6 +19,7 @@ import doctest
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -200,8 +201,9 @@ def test_the_command_line_prints_what_the_page_says() -> None:
 
 @pytest.fixture(scope="module")
 def all_code(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Every program of every page, each in a folder of its own."""
+    """Every program of every page, each in a folder of its own, and the examples."""
     folder = tmp_path_factory.mktemp("pages")
+    shutil.copytree(EXAMPLES, folder / "examples", ignore=shutil.ignore_patterns("__pycache__"))
     for program in PROGRAMS:
         write(program, folder / program.name)
     return folder
@@ -209,8 +211,8 @@ def all_code(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def places(all_code: Path) -> list[str]:
     """Where to import from: each folder, as when its programs run."""
-    folders = [ROOT / "python", EXAMPLES / "shared_interface", *(all_code / program.name for program in PROGRAMS)]
-    return [str(folder) for folder in folders]
+    programs = [all_code / program.name for program in PROGRAMS]
+    return [str(folder) for folder in (ROOT / "python", all_code, all_code / "examples/shared_interface", *programs)]
 
 
 def check_types(command: list[str]) -> None:
@@ -227,13 +229,13 @@ def test_mypy_accepts_the_pages_and_the_examples(all_code: Path) -> None:
         f"cache_dir = {ROOT / '.mypy_cache'}\nmypy_path = {':'.join(places(all_code))}\n",
         encoding="utf-8",
     )
-    check_types([sys.executable, "-m", "mypy", "--config-file", str(config), str(all_code), str(EXAMPLES)])
+    check_types([sys.executable, "-m", "mypy", "--config-file", str(config), str(all_code)])
 
 
 def test_pyright_accepts_the_pages_and_the_examples(all_code: Path) -> None:
     pytest.importorskip("pyright")
     settings = {
-        "include": [str(all_code), str(EXAMPLES)],
+        "include": ["."],
         "extraPaths": places(all_code),
         "pythonVersion": "3.10",
         "typeCheckingMode": "strict",
