@@ -22,6 +22,8 @@ use crate::sys;
 const PREFIX: usize = 4;
 /// What one read takes at most; longer frames are read straight into their own memory.
 const BUFFER: usize = 64 << 10;
+/// After so long a silence the peer may be gone without anybody having noticed.
+const QUIET_NS: u64 = 10_000_000;
 /// Metadata and tables may come on top of the longest message.
 const HEAD_ROOM: u64 = 1 << 20;
 
@@ -29,7 +31,8 @@ const HEAD_ROOM: u64 = 1 << 20;
 pub(crate) struct StreamLink {
     socket: OwnedFd,
     peer: Peer,
-    sending: Mutex<()>,
+    /// When something was sent last, nanoseconds on the monotonic clock.
+    sending: Mutex<u64>,
     receiver: Mutex<Receiver>,
     peer_limit: u64,
     limit: u64,
@@ -53,7 +56,7 @@ impl StreamLink {
         Self {
             socket,
             peer,
-            sending: Mutex::new(()),
+            sending: Mutex::new(cpu::monotonic_ns()),
             receiver: Mutex::new(Receiver {
                 buffer: Vec::new(),
                 start: 0,
@@ -66,6 +69,12 @@ impl StreamLink {
             closed: AtomicBool::new(false),
             generation: fork::generation(),
         }
+    }
+
+    /// Whether the peer has hung up and nothing is left to read: the system would take a message for it all the same.
+    fn has_hung_up(&self) -> bool {
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        matches!(rustix::net::recv(&self.socket, &mut [0; 1], flags), Ok((_, 0)))
     }
 
     fn is_closed(&self) -> bool {
@@ -182,7 +191,11 @@ impl Link for StreamLink {
         pieces.push(IoSlice::new(&prefix));
         pieces.push(IoSlice::new(head));
         pieces.extend(payload.iter().map(|piece| IoSlice::new(piece)));
-        let _sending = self.sending.lock();
+        let mut last_sent = self.sending.lock();
+        let now = cpu::monotonic_ns();
+        if now - std::mem::replace(&mut *last_sent, now) > QUIET_NS && self.has_hung_up() {
+            return Err(LinkError::Closed);
+        }
         let mut rest = &mut pieces[..];
         loop {
             // The kernel takes 1024 pieces at most.
