@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nearcall_core::server::{ItemOutcome, Next, NextItem, Notice, Request, Server as Core, ServerCall, WorkLimits, Worker};
-use nearcall_core::{Body, Event, Failure, Kind, LinkError, Outgoing, Url};
+use nearcall_core::{Body, Failure, Kind, LinkError, Outgoing, Url};
 use parking_lot::Mutex;
 use pyo3::exceptions::PyOSError;
 use pyo3::intern;
@@ -350,9 +350,9 @@ impl RequestStream {
 /// An item for the handler, `None` at the end of the stream.
 pub(crate) fn decode_item(py: Python<'_>, method: &Method, next: NextItem) -> PyResult<Option<Py<PyAny>>> {
     match next {
-        NextItem::Item(payload) => {
+        NextItem::Item(item) => {
             let value = method.request_item.as_ref().expect("a method with a client stream has an item");
-            value.decode(py, Event::item(payload)).map(Some)
+            value.decode(py, item).map(Some)
         }
         NextItem::End | NextItem::Pending => Ok(None),
         NextItem::Late => Err(raise(py, &late(&method.name))),

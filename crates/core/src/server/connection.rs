@@ -253,7 +253,7 @@ impl ServerConnection {
                 // Of a call that has ended here: the client could not know yet.
                 let call = self.calls.lock().get(&head.call).cloned();
                 if let Some(call) = call {
-                    call.take_in(head.kind, payload)?;
+                    call.take_in(Event { head, payload })?;
                 } else if head.kind == Kind::Cancel {
                     let mut cancelled = self.cancelled.lock();
                     if cancelled.len() >= MOST_CANCELLED {
