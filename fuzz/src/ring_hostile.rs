@@ -16,16 +16,18 @@ struct Memory {
 }
 
 impl Memory {
-    /// Sets the shared word on cache line pair `line`: the head, the tail, whether the producer starves.
-    fn set(&self, line: usize, value: u64) {
+    /// The shared word on cache line pair `line`: 0 is the head, 1 the tail.
+    fn counter(&self, line: usize) -> &AtomicU64 {
         let word = std::ptr::from_ref(&self.counters).cast_mut().cast::<u8>().wrapping_add(line * 128);
-        if line < 2 {
-            // SAFETY: each line of 128 bytes begins with its word, an atomic; the counters live as long as `self`.
-            unsafe { AtomicU64::from_ptr(word.cast()) }.store(value, Ordering::Release);
-        } else {
-            // SAFETY: as above; this one has 32 bits.
-            unsafe { AtomicU32::from_ptr(word.cast()) }.store(value as u32, Ordering::Release);
-        }
+        // SAFETY: each line of 128 bytes begins with its word, an atomic; the counters live as long as `self`.
+        unsafe { AtomicU64::from_ptr(word.cast()) }
+    }
+
+    /// Whether the producer starves.
+    fn starved(&self) -> &AtomicU32 {
+        let word = std::ptr::from_ref(&self.counters).cast_mut().cast::<u8>().wrapping_add(256);
+        // SAFETY: as above; this one has 32 bits.
+        unsafe { AtomicU32::from_ptr(word.cast()) }
     }
 
     fn meddle(&self) {
@@ -76,11 +78,13 @@ pub(crate) fn run(input: &[u8]) {
     let memory = Memory { counters: Counters::new(), bytes: RefCell::new([0; RING]), meddles };
     let mut consumer = Consumer::new(&memory);
     let mut producer = Producer::new(&memory);
+    let mut published = 0;
     while let Some(step) = input.next() {
+        published = published.max(memory.counter(0).load(Ordering::Relaxed));
         match step % 6 {
-            0 => memory.set(0, word(&mut input)),
-            1 => memory.set(1, word(&mut input)),
-            2 => memory.set(2, word(&mut input)),
+            0 => memory.counter(0).store(word(&mut input), Ordering::Release),
+            1 => memory.counter(1).store(word(&mut input), Ordering::Release),
+            2 => memory.starved().store(word(&mut input) as u32, Ordering::Release),
             3 => {
                 let at = usize::from(input.next().unwrap_or(0)) & !7;
                 let prefix: [u8; 4] = std::array::from_fn(|_| input.next().unwrap_or(0));
@@ -93,6 +97,7 @@ pub(crate) fn run(input: &[u8]) {
                     let mut bytes = vec![0; record.len];
                     consumer.copy(&mut bytes);
                     consumer.consume(record);
+                    assert!(memory.counter(1).load(Ordering::Relaxed) <= published, "more than there ever was");
                     let _ = consumer.producer_waits(Some(record));
                 } else {
                     let _ = consumer.producer_waits(None);
