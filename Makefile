@@ -68,10 +68,10 @@ bench: setup  ## measure nearcall against its targets, beside the ring alone; re
 readme: setup  ## put the numbers of the last demo and bench into the README
 	@$(PY) tools/update_readme.py $(ARGS)
 
-docs: setup  ## write the reference of both languages to out/docs/
+docs: setup  ## write the reference of both languages to out/docs/; the guide is docs/guide.md
 	@mkdir -p out/docs
 	@$(VENV)/bin/pdoc -o out/docs/python nearcall
-	@RUSTDOCFLAGS="-D warnings" cargo doc -q --workspace --no-deps
+	@RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" cargo doc -q --workspace --no-deps --document-private-items
 	@rm -rf out/docs/rust && cp -r target/doc out/docs/rust
 	@echo "docs: out/docs/python/index.html, out/docs/rust/"
 

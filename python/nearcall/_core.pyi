@@ -1,15 +1,16 @@
 """The compiled core. Nothing here is for users: they see what ``nearcall`` makes of it."""
 
-import asyncio
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from contextvars import ContextVar
-from typing import Any, Final, Literal, TypeVar, final
+from typing import Any, Final, Literal, Protocol, TypeVar, final, type_check_only
 
+from . import call as _call
 from .plan import MethodPlan
 
 __all__ = [
     "VERSION",
     "AsyncUnary",
+    "Call",
     "Connection",
     "LoopRequest",
     "Method",
@@ -20,9 +21,11 @@ __all__ = [
     "Stream",
     "Unary",
     "View",
-    "count_deadlines",
+    "count_blocks",
+    "current_call",
+    "forked",
     "install",
-    "set_deadline_variable",
+    "set_call_variables",
 ]
 
 _D = TypeVar("_D")
@@ -36,13 +39,60 @@ def install(
 ) -> None:
     """Says how a status becomes an exception, and an exception a status. Only the first call counts."""
 
-def set_deadline_variable(variable: ContextVar[float | None]) -> None:
-    """Names the variable that holds the deadline, in seconds on the clock of ``time.monotonic``. Only the first call
-    counts.
+def set_call_variables(
+    deadline: ContextVar[float | None],
+    metadata: ContextVar[_call.metadata | None],
+) -> None:
+    """Names the variables that hold a call's surroundings. Only the first call counts.
+
+    The deadline is in seconds on the clock of ``time.monotonic``.
     """
 
-def count_deadlines(entered: bool) -> None:
-    """Counts a block with a deadline in (``True``) or out; while there is none, calls do not look at the variable."""
+def count_blocks(entered: bool) -> None:
+    """Counts a block that surrounds calls in (``True``) or out; while there is none, no call looks at the variables."""
+
+def current_call() -> Call | None:
+    """The call that the calling thread serves."""
+
+def forked() -> None:
+    """To be called in the child after a fork."""
+
+@type_check_only
+class _Notified(Protocol):
+    """As much of a future as the core uses."""
+
+    def done(self) -> bool: ...
+    def set_result(self, result: None, /) -> None: ...
+
+@final
+class Call:
+    """One call, as its handler sees it."""
+
+    @property
+    def method(self) -> str:
+        """``"Service.method"``."""
+
+    @property
+    def peer(self) -> dict[str, Any]:
+        """Who called: ``pid``, ``uid`` and ``gid``, or ``address``."""
+
+    @property
+    def time_left(self) -> float | None:
+        """Seconds until the caller stops waiting; ``None`` if it waits for ever."""
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the caller gave the call up, or is gone."""
+
+    @property
+    def metadata(self) -> list[tuple[str, bytes]]:
+        """What the caller sent beside the arguments."""
+
+    def send_initial(self, pairs: Sequence[tuple[str, bytes]]) -> None:
+        """Sends metadata ahead of the result or the first item."""
+
+    def add_trailing(self, pairs: Sequence[tuple[str, bytes]]) -> None:
+        """Adds to what goes back with the end of the call."""
 
 @final
 class Method:
@@ -66,8 +116,14 @@ class Connection:
         max_message_size: int,
         handshake_timeout: float,
         timeout: float | None,
+        wait_for_ready: bool,
+        on_change: Callable[[str], Mapping[str, int]],
     ) -> Connection:
-        """Connects; blocks for at most ``handshake_timeout`` seconds."""
+        """Connects; blocks for at most ``handshake_timeout`` seconds.
+
+        ``on_change`` is called with the description of a later server that describes itself differently; it returns
+        the numbers of the methods by name, or raises.
+        """
 
     @property
     def description(self) -> str:
@@ -87,7 +143,11 @@ class Connection:
 
     @property
     def closed(self) -> bool:
-        """Whether the connection is closed or lost."""
+        """Whether ``close`` was called."""
+
+    @property
+    def connected(self) -> bool:
+        """Whether there is a connection now. A lost one is renewed by the next call."""
 
     @property
     def in_flight(self) -> int:
@@ -98,6 +158,24 @@ class Connection:
 
     def on_readable(self) -> None:
         """To be called by the event loop when the descriptor is readable."""
+
+    def on_idle(self) -> None:
+        """To be called by the event loop when it has run all that was ready and a call waits."""
+
+    def use_loop(
+        self,
+        call_soon: Callable[..., object],
+        on_idle: Callable[[], object],
+        call_again: Callable[..., Coroutine[Any, Any, Any]],
+    ) -> None:
+        """Gives the connection to an event loop.
+
+        ``call_soon`` is the loop's, ``on_idle`` calls the method of that name, and ``call_again`` takes a method's
+        callable with its arguments and returns a coroutine that connects and calls it.
+        """
+
+    def renew(self) -> None:
+        """Connects anew if the connection was lost. Blocks while connecting."""
 
     def close(self) -> None:
         """Ends the connection; calls under way fail with ``CANCELLED``."""
@@ -144,7 +222,7 @@ class PendingCall(Generator[Any, Any, Any]):
     def __await__(self) -> PendingCall: ...
     def __iter__(self) -> PendingCall: ...
     def __next__(self) -> Any: ...
-    def send(self, _value: Any) -> Any: ...
+    def send(self, value: Any) -> Any: ...
     def throw(self, kind: Any, value: Any = None, traceback: Any = None) -> Any: ...
     def close(self) -> None:
         """Gives the call up if it was sent."""
@@ -179,7 +257,7 @@ class Stream:
     def try_result(self, default: _D) -> Any | _D:
         """That result if it is here, else ``default``; raises ``StopIteration`` if the call was given up."""
 
-    def notify(self, future: asyncio.Future[None]) -> None:
+    def notify(self, future: _Notified) -> None:
         """Sets the future's result when something has come for this call."""
 
     def time_left(self) -> float | None:
@@ -207,7 +285,8 @@ class Server:
         ring_size: int,
         max_message_size: int,
         handshake_timeout: float,
-        max_workers: int,
+        max_concurrency: int,
+        max_pending: int,
     ) -> Server:
         """Methods with their handlers, in the order of the description; a handler takes every parameter by position."""
 
@@ -256,6 +335,13 @@ class LoopRequest:
         """What ``Server.drain`` calls this request; 0 if nothing can change for it."""
 
     @property
+    def time_left(self) -> float | None:
+        """Seconds until the caller stops waiting; ``None`` if it waits for ever."""
+
+    def call(self) -> Call:
+        """The call, for ``nearcall.context()``."""
+
+    @property
     def oneway(self) -> bool:
         """Whether the client waits for no reply."""
 
@@ -283,8 +369,11 @@ class LoopRequest:
     def fail(self, exception: BaseException) -> None:
         """Ends the call with an exception."""
 
+    def fail_late(self) -> None:
+        """Ends the call because its deadline has passed."""
+
     def forget(self) -> None:
-        """Ends the call without a word, for a client that gave it up."""
+        """The handler is through: nothing more comes for the call, nor is it counted."""
 
 @final
 class View:

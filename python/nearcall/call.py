@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextvars import ContextVar, Token
 from types import TracebackType
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from . import _core
 
@@ -218,7 +218,7 @@ def encode_metadata(items: MetadataItems) -> _Pairs:
     Raises:
         ValueError: a key or a value is malformed.
     """
-    pairs = items.items() if isinstance(items, Mapping) else items
+    pairs = cast("Mapping[str, str | bytes]", items).items() if isinstance(items, Mapping) else items
     return [(key, _encoded(key, value)) for key, value in pairs]
 
 

@@ -153,6 +153,7 @@ def connect(
         PermissionDenied: the server does not want this user.
         InvalidArgument: the URL or an option is malformed.
     """
+    cls = cast("type | None", service)
     connection = _core.Connection(
         url,
         spin=spin,
@@ -161,10 +162,10 @@ def connect(
         handshake_timeout=handshake_timeout,
         timeout=timeout,
         wait_for_ready=wait_for_ready,
-        on_change=renumberer(service),
+        on_change=renumberer(cls),
     )
     try:
-        proxy: Any = make_proxy(connection, cast("type | None", service), _make_method)
+        proxy: Any = make_proxy(connection, cls, _make_method)
     except BaseException:
         connection.close()
         raise

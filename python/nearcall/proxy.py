@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -78,16 +77,15 @@ def make_proxy(connection: _core.Connection, cls: type | None, make_method: Make
 
 def renumberer(cls: type | None) -> Callable[[str], dict[str, int]]:
     """What a connection asks when it was renewed and the server describes itself differently: the new numbers of the
-    methods by full name. Raises :class:`~nearcall.FailedPrecondition` if the client no longer fits."""
+    methods by full name. Raises :class:`~nearcall.FailedPrecondition` if the client no longer fits.
+    """
 
     def renumber(description: str) -> dict[str, int]:
         if cls is None:
             numbered = read_description(description.encode()).numbered()
             return {f"{service.name}.{method.name}": number for number, service, method in numbered}
         plan = plan_of(cls)
-        return {
-            f"{plan.name}.{name}": number for name, (number, _) in compare(plan, description.encode()).items()
-        }
+        return {f"{plan.name}.{name}": number for name, (number, _) in compare(plan, description.encode()).items()}
 
     return renumber
 

@@ -6,7 +6,6 @@ import atexit
 import itertools
 import logging
 import os
-import os
 import threading
 import weakref
 from collections.abc import Callable
@@ -43,7 +42,8 @@ class Server:
 
     Args:
         services_and_urls: Objects whose classes are services, and the URLs to serve them all at, in any order.
-        max_concurrency: Handlers that may run at once in threads; further calls wait. Coroutine handlers are not counted.
+        max_concurrency: Handlers that may run at once in threads; further calls wait. Coroutine handlers are not
+            counted.
         max_pending: Calls that may be under way or waiting at once; further ones fail with ``RESOURCE_EXHAUSTED``.
         spin: How long to spin for a request before sleeping: ``"auto"`` measures and adapts, ``0`` sleeps at once,
             seconds set a fixed bound.
@@ -232,8 +232,6 @@ def _tell(serious: bool, text: str) -> None:
 
 
 _running: weakref.WeakSet[Server] = weakref.WeakSet()
-# A forked child has no worker threads: stopping there would wait for them for ever, and take the parent's sockets away.
-os.register_at_fork(after_in_child=_running.clear)
 
 
 @atexit.register

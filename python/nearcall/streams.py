@@ -71,6 +71,22 @@ def send_all(stream: _core.Stream, items: Iterator[Any]) -> None:
     stream.end()
 
 
+class _Sending:
+    """The sending half of a call with streams both ways."""
+
+    def __init__(self, stream: _core.Stream, items: Iterator[Any]) -> None:
+        self.failure: BaseException | None = None
+        self._stream = stream
+        self._items = items
+
+    def run(self) -> None:
+        try:
+            send_all(self._stream, self._items)
+        except BaseException as error:
+            self.failure = error
+            self._stream.cancel()
+
+
 class BidiStream:
     """The replies of a call with streams both ways; iterate over it, and close it to give the call up.
 
@@ -80,19 +96,16 @@ class BidiStream:
 
     def __init__(self, stream: _core.Stream, items: Iterator[Any], name: str) -> None:
         self._stream = stream
-        self._failure: BaseException | None = None
+        # The thread must not hold this object: when nobody else does any more, the call is given up.
+        self._sending = _Sending(stream, items)
         context = contextvars.copy_context()
         sender = threading.Thread(
-            target=context.run, args=(self._send, items), name=f"nearcall-send-{name}", daemon=True
+            target=context.run, args=(self._sending.run,), name=f"nearcall-send-{name}", daemon=True
         )
         sender.start()
 
-    def _send(self, items: Iterator[Any]) -> None:
-        try:
-            send_all(self._stream, items)
-        except BaseException as error:
-            self._failure = error
-            self._stream.cancel()
+    def __del__(self) -> None:
+        self._stream.cancel()
 
     def __iter__(self) -> BidiStream:
         return self
@@ -100,9 +113,9 @@ class BidiStream:
     def __next__(self) -> Any:
         try:
             return next(self._stream)
-        except RpcError:
-            if self._failure is not None:
-                raise self._failure from None
+        except (RpcError, StopIteration):
+            if self._sending.failure is not None:
+                raise self._sending.failure from None
             raise
 
     def close(self) -> None:

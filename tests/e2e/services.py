@@ -362,7 +362,6 @@ class Waiting:
         self._released: dict[str, threading.Event] = defaultdict(threading.Event)
         self._over: dict[str, threading.Event] = defaultdict(threading.Event)
         self._how: dict[str, str] = {}
-        self._busy = False
 
     def hold(self, key: str) -> str:
         """Returns when released."""
@@ -394,14 +393,12 @@ class Waiting:
         self._over[key].wait(PATIENCE)
         return self._how.get(key, "finished")
 
-    def spin(self) -> None:
-        """Keeps the interpreter busy until :meth:`rest`."""
-        self._busy = True
-        while self._busy:
+    def spin(self, key: str) -> None:
+        """Keeps the interpreter busy until released."""
+        self._entered[key].set()
+        released = self._released[key]
+        while not released.is_set():
             pass
-
-    def rest(self) -> None:
-        self._busy = False
 
 
 class Shape(Protocol):

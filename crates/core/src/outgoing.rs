@@ -1,7 +1,23 @@
 //! A frame about to be sent.
 
+use std::time::Duration;
+
 use nearcall_transport::{Link, LinkError};
 use nearcall_wire::{FrameHead, Kind, Metadata, PartsTable, flags};
+
+use crate::AroundWait;
+
+/// Waits until no other thread is in the middle of sending.
+///
+/// To be called before sending: a sender that waits for room lets go of what the caller holds (see [`AroundWait`]) and
+/// takes it again before it goes on, so nobody may hold that while waiting for such a sender. Between this and sending
+/// only threads that do not hold it can begin to send, and they do not wait for it.
+pub(crate) fn await_turn(link: &dyn Link, around_wait: &AroundWait) {
+    const SLICE: Duration = Duration::from_millis(100);
+    while link.is_sending() {
+        (around_wait)(&mut || link.wait_turn(SLICE));
+    }
+}
 
 /// A payload in pieces: the codec's bytes and buffers beside them, or one buffer that is the payload.
 #[derive(Debug, Clone, Copy)]

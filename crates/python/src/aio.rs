@@ -60,9 +60,7 @@ impl Waiting {
     }
 
     fn schedule(&self, py: Python<'_>) -> PyResult<&Schedule> {
-        self.schedule
-            .get(py)
-            .ok_or_else(|| PyRuntimeError::new_err("this connection was not opened by an event loop"))
+        self.schedule.get(py).ok_or_else(|| PyRuntimeError::new_err("this connection was not opened by an event loop"))
     }
 
     /// Sets `future`'s result when something has come for the call.
@@ -88,6 +86,12 @@ impl Waiting {
     fn forget(&self, id: CallId) {
         let future = self.futures.lock().remove(&id);
         drop(future);
+    }
+
+    /// Wakes whoever waits for a call that is given up.
+    pub(crate) fn give_up(&self, py: Python<'_>, id: CallId) -> PyResult<()> {
+        let future = self.futures.lock().remove(&id);
+        future.map_or(Ok(()), |future| wake(future.bind(py)))
     }
 
     pub(crate) fn on_readable(&self, py: Python<'_>, core: &Core) -> PyResult<()> {
@@ -248,7 +252,7 @@ impl PendingCall {
         let id = match begun {
             Ok(id) => id,
             // Not even begun: the connection was lost before.
-            Err(failure) if core.is_dead() && failure.code == Failure::UNAVAILABLE => {
+            Err(failure) if !core.is_usable() && failure.code == Failure::UNAVAILABLE => {
                 return self.delegate(py, &arguments);
             }
             Err(failure) => return Err(name_failure(py, &failure, &method.name)),
@@ -323,9 +327,8 @@ impl PendingCall {
         id: CallId,
         until: Option<Instant>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let get_loop = RUNNING_LOOP.get_or_try_init(py, || {
-            Ok::<_, PyErr>(py.import("asyncio")?.getattr("get_running_loop")?.unbind())
-        })?;
+        let get_loop = RUNNING_LOOP
+            .get_or_try_init(py, || Ok::<_, PyErr>(py.import("asyncio")?.getattr("get_running_loop")?.unbind()))?;
         let running = get_loop.bind(py).call0()?;
         let future = running.call_method0(intern!(py, "create_future"))?;
         if let Some(until) = until {

@@ -121,8 +121,10 @@ impl LoopRequest {
         self.request.lock().fail(&self.core, &failure);
     }
 
-    /// Ends the call without a word, for a client that gave it up.
+    /// The handler is through: nothing more comes for the call, nor is it counted. Without a word, if it was not ended.
     fn forget(&self) {
-        self.request.lock().forget();
+        let request = self.request.lock();
+        request.forget();
+        request.finish();
     }
 }

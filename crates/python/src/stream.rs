@@ -1,7 +1,7 @@
 //! A call with streams, as a client sees it: one object for both directions, for threads and for event loops.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use nearcall_core::client::{CallId, Connection as Core, NoEvent, StreamAccount};
 use nearcall_core::{Event, Kind, Outgoing};
@@ -11,10 +11,10 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::aio::Waiting;
-use crate::unary::{late, name_failure, outcome, wait_on};
 use crate::deadline::Surroundings;
 use crate::errors::raise;
 use crate::plan::Method;
+use crate::unary::{late, name_failure, outcome, wait_on};
 
 /// A call under way whose arguments, result or both are streams.
 #[pyclass(frozen, weakref, module = "nearcall._core")]
@@ -33,7 +33,12 @@ struct State {
     account: StreamAccount,
     /// The server has said how the call ended, and the user has heard it.
     over: bool,
+    /// When `send` last looked whether anything had come.
+    looked: Option<Instant>,
 }
+
+/// How long a sender goes on before it looks whether its call has ended.
+const LOOK: Duration = Duration::from_millis(1);
 
 impl Stream {
     pub(crate) fn new(
@@ -57,7 +62,11 @@ impl Stream {
             Kind::Item => {
                 let len = event.payload.len();
                 let item = self.method.get().reply.decode(py, event)?;
-                self.core.taken(self.id, &mut self.state.lock().account, len);
+                // Nothing may be sent under the lock: to send may mean to wait, and others need it meanwhile.
+                let credit = self.state.lock().account.count(len);
+                if let Some(credit) = credit {
+                    self.core.grant(self.id, credit);
+                }
                 Ok(Some(item))
             }
             Kind::End => {
@@ -109,15 +118,28 @@ impl Stream {
         Ok(Some(event))
     }
 
-    fn send_with<R>(
-        &self,
-        item: Bound<'_, PyAny>,
-        send: impl FnOnce(&Outgoing<'_>) -> R,
-    ) -> PyResult<R> {
+    fn send_with<R>(&self, item: Bound<'_, PyAny>, send: impl FnOnce(&Outgoing<'_>) -> R) -> PyResult<R> {
         let value = self.method.get().request_item.as_ref();
         let value = value.ok_or_else(|| PyTypeError::new_err(format!("{} takes no stream", self.name())))?;
         let encoded = value.encode(item)?;
         Ok(encoded.with(|body| send(&Outgoing::new(Kind::Item, body))))
+    }
+}
+
+impl Stream {
+    /// Looks now and then whether the call has ended or its deadline passed: a sender that never waits for room would not
+    /// learn of it.
+    fn may_send(&self) -> bool {
+        let now = Instant::now();
+        {
+            let mut state = self.state.lock();
+            if state.looked.is_some_and(|looked| now < looked + LOOK) {
+                return true;
+            }
+            state.looked = Some(now);
+        }
+        self.core.look();
+        self.until.is_none_or(|until| now < until)
     }
 }
 
@@ -132,8 +154,12 @@ impl Stream {
         if self.state.lock().over {
             return Ok(None);
         }
-        let event = self.wait(py)?;
-        self.item(py, event)
+        match self.wait(py) {
+            Ok(event) => self.item(py, event),
+            // Closed by another thread meanwhile: that is the end, and no error.
+            Err(_) if self.state.lock().over => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// The next item of the server's stream if it is here, `default` if it is not yet; raises `StopIteration` at the end.
@@ -152,6 +178,9 @@ impl Stream {
         let value = self.method.get().request_item.as_ref();
         let value = value.ok_or_else(|| PyTypeError::new_err(format!("{} takes no stream", self.name())))?;
         let encoded = value.encode(item)?;
+        if !self.may_send() {
+            return Ok(false);
+        }
         let at_once = encoded.with(|body| self.core.try_send_item(self.id, &Outgoing::new(Kind::Item, body)));
         if let Some(sent) = at_once.map_err(|failure| name_failure(py, &failure, self.name()))? {
             return Ok(sent);
@@ -226,8 +255,8 @@ impl Stream {
     }
 
     /// The same as `cancel`, as iterators call it.
-    fn close(&self) {
-        self.core.cancel(self.id);
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        self.cancel(py)
     }
 
     fn __enter__(slf: Py<Self>) -> Py<Self> {
@@ -235,15 +264,16 @@ impl Stream {
     }
 
     #[pyo3(signature = (*_error))]
-    fn __exit__(&self, _error: &Bound<'_, PyTuple>) {
-        self.core.cancel(self.id);
+    fn __exit__(&self, py: Python<'_>, _error: &Bound<'_, PyTuple>) -> PyResult<()> {
+        self.cancel(py)
     }
 
     /// Gives the call up. Harmless when it has ended.
-    fn cancel(&self) {
+    fn cancel(&self, py: Python<'_>) -> PyResult<()> {
+        self.state.lock().over = true;
         self.core.cancel(self.id);
+        self.waiting.give_up(py, self.id)
     }
-
 
     fn __repr__(&self) -> String {
         format!("<stream of {} at {}>", self.name(), self.core.url())

@@ -29,6 +29,12 @@ pub trait Link: Send + Sync + Debug {
         blocked: &mut dyn FnMut() -> Result<(), LinkError>,
     ) -> Result<(), LinkError>;
 
+    /// Whether a thread is in the middle of [`Link::send`].
+    fn is_sending(&self) -> bool;
+
+    /// Waits until no thread is, or `timeout` passed.
+    fn wait_turn(&self, timeout: Duration);
+
     /// The next frame, if one has arrived. Never waits.
     ///
     /// # Errors
@@ -44,6 +50,10 @@ pub trait Link: Send + Sync + Debug {
 
     /// Spins like [`Link::receive`] but never sleeps. Whether something may have arrived.
     fn spin(&self) -> bool;
+
+    /// Whether the peer may have said goodbye while nobody listened: asked before a new call is sent, which the system
+    /// would take even for a peer that is gone. Cheap while the connection is busy.
+    fn is_stale(&self) -> bool;
 
     /// Waits, inside `blocked` of [`Link::send`], until there may be room to send again, or `timeout` passed; also until
     /// something may have arrived if this is the `receiving` thread.

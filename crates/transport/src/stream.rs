@@ -4,7 +4,7 @@
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use nearcall_ring::{SpinBudget, cpu};
@@ -22,12 +22,16 @@ use crate::sys;
 const PREFIX: usize = 4;
 /// What one read takes at most; longer frames are read straight into their own memory.
 const BUFFER: usize = 64 << 10;
+/// After so long a silence a goodbye may have come that nobody has read.
+const QUIET_NS: u64 = 10_000_000;
 
 #[derive(Debug)]
 pub(crate) struct StreamLink {
     socket: OwnedFd,
     peer: Peer,
     sending: Mutex<()>,
+    /// When `is_stale` was last asked, nanoseconds on the monotonic clock.
+    asked: AtomicU64,
     receiver: Mutex<Receiver>,
     peer_limit: u64,
     limit: u64,
@@ -66,6 +70,7 @@ impl StreamLink {
             socket,
             peer,
             sending: Mutex::new(()),
+            asked: AtomicU64::new(cpu::monotonic_ns()),
             receiver: Mutex::new(Receiver {
                 buffer: Vec::new(),
                 start: 0,
@@ -241,6 +246,14 @@ impl Link for StreamLink {
         sent
     }
 
+    fn is_sending(&self) -> bool {
+        self.sending.is_locked()
+    }
+
+    fn wait_turn(&self, timeout: Duration) {
+        drop(self.sending.try_lock_for(timeout));
+    }
+
     fn try_receive(&self) -> Result<Option<Incoming>, LinkError> {
         let mut receiver = self.receiver.lock();
         loop {
@@ -294,6 +307,16 @@ impl Link for StreamLink {
             receiver.budget.learn(cpu::monotonic_ns() - begun);
         }
         ready
+    }
+
+    fn is_stale(&self) -> bool {
+        let now = cpu::monotonic_ns();
+        // Relaxed: whichever of two threads asks first looks.
+        if now.saturating_sub(self.asked.swap(now, Ordering::Relaxed)) < QUIET_NS {
+            return false;
+        }
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        rustix::net::recv(&self.socket, &mut [0; 1], flags).is_ok()
     }
 
     fn wait_room(&self, receiving: bool, timeout: Duration) -> Result<(), LinkError> {

@@ -16,7 +16,7 @@ from ..client import DEFAULT_MAX_MESSAGE_SIZE, DEFAULT_RING_SIZE
 from ..errors import Unavailable
 from ..plan import BIDI_STREAM, CLIENT_STREAM, ONEWAY, SERVER_STREAM, MethodPlan
 from ..proxy import make_proxy, renumberer
-from .streams import AsyncReplies, call_client_stream, open_bidi_stream
+from .streams import AsyncReplies, call_client_stream
 
 __all__ = ["AsyncClient", "connect"]
 
@@ -204,11 +204,10 @@ class AsyncClient:
             def bidi_stream(*args: Any, **kwargs: Any) -> AsyncReplies:
                 arguments, items = plan.split(args, kwargs)
                 stream = self._open_stream(method, number, arguments)
-                return open_bidi_stream(stream, cast("AsyncIterable[Any] | Iterable[Any]", items))
+                return AsyncReplies(stream, cast("AsyncIterable[Any] | Iterable[Any]", items))
 
             return bidi_stream
         return connection.async_unary(method, number)
-
 
 
 def connect(

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import AsyncIterator, Sequence
+from functools import partial
 from typing import Any
 
 from .. import _core
@@ -51,6 +52,7 @@ class LoopThread:
         self._running: dict[int, _Running] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop = asyncio.new_event_loop()
+        self._stopping = False
         self._thread = threading.Thread(target=self._run, name="nearcall-loop", daemon=True)
 
     def start(self) -> None:
@@ -61,6 +63,7 @@ class LoopThread:
 
     def stop(self) -> None:
         """Cancels the handlers that are left, and ends the thread."""
+        self._stopping = True
         try:
             self._loop.call_soon_threadsafe(self._loop.stop)
         except RuntimeError:
@@ -70,7 +73,12 @@ class LoopThread:
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         try:
-            self._loop.run_forever()
+            while not self._stopping:
+                try:
+                    self._loop.run_forever()
+                except BaseException:
+                    # SystemExit and the like, out of a task that a handler has started: the others go on.
+                    _log.exception("a task in the event loop of the server ended with")
             for task in self._tasks:
                 task.cancel()
             if self._tasks:
@@ -86,21 +94,28 @@ class LoopThread:
             if running is not None:
                 running.notice()
         for request in requests:
+            if request.cancelled:
+                request.forget()
+                continue
             running = _Running(request)
             running.task = self._loop.create_task(self._handle(running))
             if request.key:
                 self._running[request.key] = running
             self._tasks.add(running.task)
-            running.task.add_done_callback(self._tasks.discard)
-            if request.cancelled:
-                running.notice()
+            running.task.add_done_callback(partial(self._finished, running))
+
+    def _finished(self, running: _Running, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._running.pop(running.request.key, None)
+        # Whatever still holds the request, such as the traceback of an exception that somebody keeps.
+        running.request.forget()
 
     async def _handle(self, running: _Running) -> None:
         request = running.request
         plan, handler = self._handlers[request.index]
         current_call.set(request.call())
         left = request.time_left
-        timer = None
+        inherited = timer = None
         if left is not None:
             # The handler's own calls inherit the deadline, and the handler itself is cancelled when it has passed.
             inherited = timeout(left)
@@ -115,15 +130,16 @@ class LoopThread:
                 request.forget()
             else:
                 request.fail(error)
-        except Exception as error:
+        except BaseException as error:
+            # SystemExit and KeyboardInterrupt, too: a handler does not end the server.
             if request.oneway:
                 _log.exception("%s is one-way, so no client learns that it raised", plan.full_name)
             else:
                 request.fail(error)
         finally:
-            self._running.pop(request.key, None)
             if timer is not None:
                 timer.cancel()
+            if inherited is not None:
                 inherited.__exit__(None, None, None)
 
     async def _call(self, plan: MethodPlan, handler: Any, request: _core.LoopRequest, changed: asyncio.Event) -> None:

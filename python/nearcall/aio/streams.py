@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterable, AsyncIterator, Iterable
 from types import TracebackType
 from typing import Any
@@ -10,24 +11,42 @@ from typing import Any
 from .. import _core
 from ..errors import RpcError
 
-__all__ = ["AsyncReplies", "call_client_stream", "open_bidi_stream"]
+__all__ = ["AsyncReplies", "call_client_stream"]
 
 _NOTHING_YET: Any = object()
 
 
-async def _changed(stream: _core.Stream) -> None:
-    """Waits until something has come for the call: an item, room to send, the end, or its deadline."""
-    loop = asyncio.get_running_loop()
-    future = loop.create_future()
-    left = stream.time_left()
-    timer = None if left is None else loop.call_later(left, _wake, future)
-    stream.notify(future)
-    try:
-        await future
-    finally:
-        if timer is not None:
-            timer.cancel()
-    stream.check_deadline()
+class _Bell:
+    """Wakes the tasks that wait for something to come for a call: an item, room to send, the end, or its deadline.
+
+    There may be two of them, one that sends and one that reads. The core takes this for a future.
+    """
+
+    def __init__(self, stream: _core.Stream) -> None:
+        self._stream = stream
+        self._waiting: set[asyncio.Future[None]] = set()
+
+    def done(self) -> bool:
+        return False
+
+    def set_result(self, result: None) -> None:
+        for future in self._waiting:
+            _wake(future)
+
+    async def wait(self) -> None:
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
+        left = self._stream.time_left()
+        timer = None if left is None else loop.call_later(left, _wake, future)
+        self._waiting.add(future)
+        try:
+            self._stream.notify(self)
+            await future
+        finally:
+            self._waiting.discard(future)
+            if timer is not None:
+                timer.cancel()
+        self._stream.check_deadline()
 
 
 def _wake(future: asyncio.Future[None]) -> None:
@@ -38,9 +57,19 @@ def _wake(future: asyncio.Future[None]) -> None:
 class AsyncReplies:
     """The replies of a call; iterate with ``async for``. Closing it, or leaving ``async with``, gives the call up."""
 
-    def __init__(self, stream: _core.Stream, sender: asyncio.Task[None] | None = None) -> None:
+    def __init__(self, stream: _core.Stream, items: AsyncIterable[Any] | Iterable[Any] | None = None) -> None:
         self._stream = stream
-        self._sender = sender
+        self._bell = _Bell(stream)
+        self._loop = asyncio.get_running_loop()
+        self._sender: asyncio.Task[None] | None = None
+        if items is not None:
+            # The task must not hold this object: when nobody else does any more, the call is given up.
+            self._sender = self._loop.create_task(_send_or_cancel(stream, self._bell, items))
+
+    def __del__(self) -> None:
+        # The collector may run in any thread.
+        with contextlib.suppress(RuntimeError):  # the loop is closed, and with it the connection
+            self._loop.call_soon_threadsafe(_give_up, self._stream, self._sender)
 
     def __aiter__(self) -> AsyncReplies:
         return self
@@ -49,31 +78,32 @@ class AsyncReplies:
         stream = self._stream
         try:
             while (item := stream.try_next(_NOTHING_YET)) is _NOTHING_YET:
-                await _changed(stream)
+                await self._bell.wait()
         except StopIteration:
-            self._stop_sender()
+            self._stop_sending()
             raise StopAsyncIteration from None
         except asyncio.CancelledError:
             await self.aclose()
             raise
         except RpcError:
-            sender = self._sender
-            if sender is not None and sender.done() and not sender.cancelled():
-                failure = sender.exception()
-                if failure is not None:
-                    raise failure from None
-            self._stop_sender()
+            self._stop_sending()
             raise
         return item
 
-    def _stop_sender(self) -> None:
-        if self._sender is not None:
-            self._sender.cancel()
+    def _stop_sending(self) -> None:
+        """Ends the sender; raises what the caller's own items raised."""
+        sender = self._sender
+        if sender is None:
+            return
+        if sender.done() and not sender.cancelled():
+            failure = sender.exception()
+            if failure is not None:
+                raise failure from None
+        sender.cancel()
 
     async def aclose(self) -> None:
         """Gives the call up; the server stops. Harmless when it has ended."""
-        self._stop_sender()
-        self._stream.cancel()
+        _give_up(self._stream, self._sender)
 
     async def __aenter__(self) -> AsyncReplies:
         return self
@@ -84,38 +114,48 @@ class AsyncReplies:
         await self.aclose()
 
 
+def _give_up(stream: _core.Stream, sender: asyncio.Task[None] | None) -> None:
+    if sender is not None:
+        sender.cancel()
+    stream.cancel()
+
+
 async def call_client_stream(stream: _core.Stream, items: AsyncIterable[Any] | Iterable[Any]) -> Any:
-    """Sends every item, and waits for the result."""
+    """Sends the items, and waits for the result, which may come before the last item."""
+    bell = _Bell(stream)
+    sender = asyncio.get_running_loop().create_task(_send_all(stream, bell, items))
+    sender.add_done_callback(lambda _: bell.set_result(None))
     try:
-        await _send_all(stream, items)
-        try:
-            while (result := stream.try_result(_NOTHING_YET)) is _NOTHING_YET:
-                await _changed(stream)
-        except StopIteration:
-            raise asyncio.CancelledError from None
-        return result
+        while True:
+            if sender.done():
+                sender.result()  # raises what the caller's own items raised
+            result = stream.try_result(_NOTHING_YET)
+            if result is not _NOTHING_YET:
+                return result
+            await bell.wait()
+    except StopIteration:
+        raise asyncio.CancelledError from None
+    except BaseException:
+        stream.cancel()
+        raise
+    finally:
+        if not sender.done():
+            sender.cancel()
+            await asyncio.wait([sender])
+
+
+async def _send_or_cancel(stream: _core.Stream, bell: _Bell, items: AsyncIterable[Any] | Iterable[Any]) -> None:
+    try:
+        await _send_all(stream, bell, items)
     except BaseException:
         stream.cancel()
         raise
 
 
-def open_bidi_stream(stream: _core.Stream, items: AsyncIterable[Any] | Iterable[Any]) -> AsyncReplies:
-    """Sends the items in a task of their own while the replies are read."""
-    return AsyncReplies(stream, asyncio.get_running_loop().create_task(_send_or_cancel(stream, items)))
-
-
-async def _send_or_cancel(stream: _core.Stream, items: AsyncIterable[Any] | Iterable[Any]) -> None:
-    try:
-        await _send_all(stream, items)
-    except BaseException:
-        stream.cancel()
-        raise
-
-
-async def _send_all(stream: _core.Stream, items: AsyncIterable[Any] | Iterable[Any]) -> None:
+async def _send_all(stream: _core.Stream, bell: _Bell, items: AsyncIterable[Any] | Iterable[Any]) -> None:
     async for item in _each(items):
         while (sent := stream.try_send(item)) is None:
-            await _changed(stream)
+            await bell.wait()
         if not sent:
             return
     stream.end()

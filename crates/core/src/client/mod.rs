@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use crate::AroundWait;
 use crate::event::Event;
 use crate::flow::{Taken, cost};
-use crate::outgoing::{Body, Outgoing};
+use crate::outgoing::{Body, Outgoing, await_turn};
 pub use channel::{Channel, OnChange, Patience, connect_failure};
 pub use table::CallId;
 use table::{Table, Waker};
@@ -162,6 +162,7 @@ impl Connection {
     /// # Errors
     /// The failure the call ends with, if it could not be sent.
     pub fn begin(&self, request: &Outgoing<'_>, for_loop: bool) -> Result<CallId, Failure> {
+        self.listen_first()?;
         let waker = if for_loop { Waker::Loop } else { Waker::None };
         let id = self.table.lock().begin(waker)?;
         if let Err(error) = self.send(id.number(), request) {
@@ -176,10 +177,26 @@ impl Connection {
     /// # Errors
     /// The failure, if it could not be sent.
     pub fn send_oneway(&self, request: &Outgoing<'_>) -> Result<(), Failure> {
+        self.listen_first()?;
         if let Some(failure) = &self.table.lock().dead {
             return Err(failure.clone());
         }
         self.send(u32::MAX, request)
+    }
+
+    /// Hears a goodbye that came while nobody listened, rather than sending a call into the void.
+    #[inline]
+    fn listen_first(&self) -> Result<(), Failure> {
+        if !self.link.is_stale() {
+            return Ok(());
+        }
+        if let Some(_receiving) = self.receiving.try_lock() {
+            self.receive(None);
+        }
+        if self.is_going_away() || self.is_dead() {
+            return Err(Failure::new(Failure::UNAVAILABLE, format!("the server at {} has stopped", self.url)));
+        }
+        Ok(())
     }
 
     /// Sends an item of the call's stream, waiting for credit. `false` if the call has ended: its outcome is to be taken.
@@ -237,7 +254,7 @@ impl Connection {
         self.send(id.number(), &Outgoing::new(Kind::End, Body::Whole(&[])))
     }
 
-    /// Gives a call up: the server is told, late replies are dropped.
+    /// Gives a call up: the server is told, late replies are dropped, a thread that waits for it stops waiting.
     pub fn cancel(&self, id: CallId) {
         let known = {
             let mut table = self.table.lock();
@@ -248,15 +265,17 @@ impl Connection {
         if known {
             // If it cannot be sent the connection is lost, which cancels as well.
             let _ = self.send(id.number(), &Outgoing::new(Kind::Cancel, Body::Whole(&[])));
+            if self.receiving.is_locked() {
+                // The thread that receives may be the one that waits for this call: the answer wakes it.
+                let _ = self.send(u32::MAX, &Outgoing::new(Kind::Ping, Body::Whole(&[])));
+            }
         }
     }
 
-    /// Grants the server more credit for the items its stream has brought and the user has taken.
-    pub fn taken(&self, id: CallId, account: &mut StreamAccount, item: usize) {
-        if let Some(credit) = account.0.count(item) {
-            // As in `cancel`.
-            let _ = self.send(id.number(), &Outgoing::new(Kind::Credit, Body::Whole(&credit.to_le_bytes())));
-        }
+    /// Grants the server more credit for its stream.
+    pub fn grant(&self, id: CallId, credit: u64) {
+        // As in `cancel`.
+        let _ = self.send(id.number(), &Outgoing::new(Kind::Credit, Body::Whole(&credit.to_le_bytes())));
     }
 
     /// Asks the server for a sign of life and returns how long it took.
@@ -290,6 +309,15 @@ impl Connection {
         event
     }
 
+    /// Receives what is here, for a caller that sends much and would otherwise not learn that its call has ended.
+    pub fn look(&self) {
+        if let Some(guard) = self.receiving.try_lock() {
+            self.receive(None);
+            drop(guard);
+            self.hand_on();
+        }
+    }
+
     /// Waits for the next event of a call.
     ///
     /// # Errors
@@ -297,7 +325,13 @@ impl Connection {
     pub fn next_event(&self, id: CallId, deadline: Option<Instant>) -> Result<Event, NoEvent> {
         // The usual case first: this thread receives, and what comes is for it.
         if let Some(guard) = self.receiving.try_lock() {
-            let arrived = self.table.lock().take(id);
+            let arrived = {
+                let mut table = self.table.lock();
+                if table.get(id).is_none() {
+                    return Err(NoEvent::Ended);
+                }
+                table.take(id)
+            };
             let event = match arrived {
                 Some(event) => Ok(Some(event)),
                 None => match self.link.receive(deadline) {
@@ -421,6 +455,7 @@ impl Connection {
         if self.has_pongs.load(Ordering::Acquire) {
             self.answer_pings();
         }
+        await_turn(&*self.link, &self.around_wait);
         match frame.send(call, &*self.link, &mut || self.blocked()) {
             Ok(()) => Ok(()),
             Err(error @ LinkError::TooLong { .. }) => Err(Failure::new(Failure::RESOURCE_EXHAUSTED, error.to_string())),
@@ -437,6 +472,7 @@ impl Connection {
         for payload in std::mem::take(&mut *self.pongs.lock()) {
             let pong = FrameHead::plain(Kind::Pong, 0, 0, u32::MAX);
             // If it cannot be sent, the next send finds out why.
+            await_turn(&*self.link, &self.around_wait);
             let _ = self.link.send(&pong, &[&payload], &mut || self.blocked());
         }
     }
@@ -585,3 +621,10 @@ impl Drop for Connection {
 /// What a stream's receiver has taken and not yet paid for with credit.
 #[derive(Debug, Default)]
 pub struct StreamAccount(Taken);
+
+impl StreamAccount {
+    /// Counts an item that the user has taken; the credit to [grant](Connection::grant) now, if any.
+    pub fn count(&mut self, item: usize) -> Option<u64> {
+        self.0.count(item)
+    }
+}

@@ -95,7 +95,10 @@ impl Table {
         let Some(call) = self.get(id) else { return };
         call.live = false;
         call.arrived.clear();
-        call.waker = Waker::None;
+        if let Waker::Thread(thread) = std::mem::replace(&mut call.waker, Waker::None) {
+            // It waits in vain.
+            thread.unpark();
+        }
         // The next use of the slot has another number.
         call.id = CallId(call.id.0.wrapping_add(SLOTS));
         self.free.push(id.slot() as u32);

@@ -13,7 +13,7 @@ use super::call::ServerCall;
 use super::context::CallContext;
 use super::{Calls, Server};
 use crate::event::{Event, Payload};
-use crate::outgoing::{Body, Outgoing};
+use crate::outgoing::{Body, Outgoing, await_turn};
 
 /// A connection to one client.
 #[derive(Debug)]
@@ -49,12 +49,12 @@ pub struct Request {
     /// When the caller stops waiting.
     pub deadline: Option<Instant>,
     context: OnceLock<Arc<CallContext>>,
+    finished: AtomicBool,
 }
 
 impl Drop for Request {
     fn drop(&mut self) {
-        // Release: `stop` sees the reply sent once it sees the count.
-        self.connection.in_flight.fetch_sub(1, Ordering::Release);
+        self.finish();
     }
 }
 
@@ -150,6 +150,14 @@ impl Request {
             self.connection.forget(self.head.call);
         }
     }
+
+    /// The handler is through: the call is no longer under way, even if something still holds this request.
+    pub fn finish(&self) {
+        if !self.finished.swap(true, Ordering::Relaxed) {
+            // Release: `stop` sees the reply sent once it sees the count.
+            self.connection.in_flight.fetch_sub(1, Ordering::Release);
+        }
+    }
 }
 
 impl ServerConnection {
@@ -203,7 +211,7 @@ impl ServerConnection {
             Kind::Call => return self.begin(server, head, payload),
             Kind::Ping => {
                 let payload = payload.inline().unwrap_or_default();
-                self.send_in_passing(head.call, &Outgoing::new(Kind::Pong, Body::Whole(payload)))?;
+                self.send_in_passing(server, head.call, &Outgoing::new(Kind::Pong, Body::Whole(payload)))?;
             }
             Kind::Item | Kind::End | Kind::Cancel | Kind::Credit => {
                 // Of a call that has ended here: the client could not know yet.
@@ -237,7 +245,15 @@ impl ServerConnection {
         let pending = self.in_flight.fetch_add(1, Ordering::Relaxed);
         let deadline = head.deadline_us().and_then(|us| Instant::now().checked_add(Duration::from_micros(us)));
         let context = OnceLock::new();
-        let mut request = Request { connection: Arc::clone(self), head, payload, call: None, deadline, context };
+        let mut request = Request {
+            connection: Arc::clone(self),
+            head,
+            payload,
+            call: None,
+            deadline,
+            context,
+            finished: AtomicBool::new(false),
+        };
         let refusal = match kind {
             None => {
                 let what = format!("the server has no method number {}", request.head.method);
@@ -250,7 +266,7 @@ impl ServerConnection {
         if let Some(refusal) = refusal {
             if !request.is_oneway() {
                 let body = refusal.encode();
-                self.send_in_passing(request.head.call, &Outgoing::new(Kind::Error, Body::Whole(&body)))?;
+                self.send_in_passing(server, request.head.call, &Outgoing::new(Kind::Error, Body::Whole(&body)))?;
             } else if refusal.code == Failure::RESOURCE_EXHAUSTED {
                 server.notify(true, format!("dropped a one-way call: {}", refusal.message));
             }
@@ -271,19 +287,34 @@ impl ServerConnection {
     }
 
     /// Sends a frame from the receiving worker itself, which must not wait long for a client that does not read.
-    pub(super) fn send_in_passing(&self, call: u32, frame: &Outgoing<'_>) -> Result<(), LinkError> {
+    pub(super) fn send_in_passing(&self, server: &Server, call: u32, frame: &Outgoing<'_>) -> Result<(), LinkError> {
+        const SLICE: Duration = Duration::from_millis(1);
         let mut patience = 20;
-        frame.send(call, &*self.link, &mut || {
+        let mut wait = |wait: &mut (dyn FnMut() -> Result<(), LinkError> + Send)| {
             patience -= 1;
             if patience == 0 {
                 return Err(LinkError::Broken("the client does not read what it asks for".into()));
             }
-            self.link.wait_room(false, Duration::from_millis(1))
-        })
+            let mut result = Ok(());
+            (server.around_wait)(&mut || result = wait());
+            result
+        };
+        // See `await_turn`; a worker that replies to this client may have to wait for it much longer than we may.
+        while self.link.is_sending() {
+            wait(&mut || {
+                self.link.wait_turn(SLICE);
+                Ok(())
+            })?;
+        }
+        frame.send(call, &*self.link, &mut || wait(&mut || self.link.wait_room(false, SLICE)))
     }
 
     /// Sends a frame; a worker that must wait for room lets another one receive.
     pub(super) fn send(&self, server: &Server, call: u32, frame: &Outgoing<'_>) -> Result<(), LinkError> {
+        if self.link.is_sending() {
+            server.release();
+            await_turn(&*self.link, &server.around_wait);
+        }
         let sent = frame.send(call, &*self.link, &mut || {
             server.release();
             let mut result = Ok(());

@@ -113,7 +113,7 @@ impl Reception {
         let goodbye = Outgoing::new(Kind::GoAway, Body::Whole(&[]));
         let connections: Vec<_> = self.connections.values().cloned().collect();
         for connection in connections {
-            if let Err(error) = connection.send_in_passing(0, &goodbye) {
+            if let Err(error) = connection.send_in_passing(server, 0, &goodbye) {
                 self.drop_connection(server, &connection, &error);
             }
         }

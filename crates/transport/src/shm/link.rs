@@ -302,6 +302,14 @@ impl Link for ShmLink {
         Ok(())
     }
 
+    fn is_sending(&self) -> bool {
+        self.sender.is_locked()
+    }
+
+    fn wait_turn(&self, timeout: Duration) {
+        drop(self.sender.try_lock_for(timeout));
+    }
+
     fn try_receive(&self) -> Result<Option<Incoming>, LinkError> {
         self.take(&mut self.receiver.lock())
     }
@@ -326,6 +334,10 @@ impl Link for ShmLink {
             budget.learn(waited);
         }
         waited.is_some()
+    }
+
+    fn is_stale(&self) -> bool {
+        self.segment.peer_side().has_left()
     }
 
     fn wait_room(&self, receiving: bool, timeout: Duration) -> Result<(), LinkError> {
