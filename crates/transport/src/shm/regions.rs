@@ -204,13 +204,10 @@ mod tests {
     #[test]
     fn numbers_that_wrap_pass_over_kept_regions() {
         let mut regions = Outgoing::default();
-        let (first, _) = regions.place(&[&[1; 100_000]], 100_000).expect("memory");
-        let (second, _) = regions.place(&[&[1; 100_000]], 100_000).expect("memory");
-        assert_eq!((first.id, second.id), (0, 1));
+        let place = |regions: &mut Outgoing| regions.place(&[&vec![1; 100_000]], 100_000).expect("memory").0.id;
+        assert_eq!([place(&mut regions), place(&mut regions)], [0, 1]);
         regions.next = u32::MAX;
-        let (last, _) = regions.place(&[&[1; 100_000]], 100_000).expect("memory");
-        let (wrapped, _) = regions.place(&[&[1; 100_000]], 100_000).expect("memory");
-        assert_eq!((last.id, wrapped.id), (u32::MAX, 2));
+        assert_eq!([place(&mut regions), place(&mut regions)], [u32::MAX, 2]);
     }
 
     #[test]
