@@ -281,7 +281,7 @@ fn strangers_are_turned_away_with_a_sentence() {
     let huge = [&MAGIC[..], &[PROTOCOL, 1, 0, 0], &(1_u32 << 20).to_le_bytes()].concat();
     let welcome = [&MAGIC[..], &[PROTOCOL, 2, 0, 0], &4_u32.to_le_bytes(), b"null"].concat();
     let json = [&MAGIC[..], &[PROTOCOL, 1, 0, 0], &4_u32.to_le_bytes(), b"nope"].concat();
-    let deep = [&Preamble::Hello(60_000).encode()[..], &[b'['; 60_000]].concat();
+    let deep = [&Preamble::Hello(60_000).encode()[..], &vec![b'['; 60_000]].concat();
     let pipe: OwnedFd = std::io::pipe().expect("a pipe").0.into();
     let unsealed = memfd(Segment::size(RING) as u64, false);
     let odd = hello_message(&hello(RING + 8));

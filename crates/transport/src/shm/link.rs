@@ -293,7 +293,7 @@ impl Link for ShmLink {
                 self.announce(fresh, blocked)?;
             }
             self.write(producer, &[&note.encode(), head], Note::LEN + head.len(), true, blocked)?;
-            if let Some(fresh) = fresh {
+            if let Some(fresh) = &fresh {
                 regions.sent(fresh, producer.written());
             }
         }
