@@ -68,10 +68,10 @@ bench: setup  ## measure nearcall against its targets, beside the ring alone; re
 readme: setup  ## put the numbers of the last demo and bench into the README
 	@$(PY) tools/update_readme.py $(ARGS)
 
-docs: setup  ## write the reference of both languages to out/docs/
+docs: setup  ## write the reference of both languages to out/docs/; the guide is docs/guide.md
 	@mkdir -p out/docs
 	@$(VENV)/bin/pdoc -o out/docs/python nearcall
-	@RUSTDOCFLAGS="-D warnings" cargo doc -q --workspace --no-deps
+	@RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" cargo doc -q --workspace --no-deps --document-private-items
 	@rm -rf out/docs/rust && cp -r target/doc out/docs/rust
 	@echo "docs: out/docs/python/index.html, out/docs/rust/"
 
@@ -96,7 +96,8 @@ fuzz: tools-present  ## fuzz the decoders, each for FUZZ_SECONDS (30)
 	  echo "fuzz: skipped, cargo-fuzz on a nightly toolchain is missing (cargo install cargo-fuzz --locked)"; \
 	else for target in $$(cargo +nightly fuzz list); do \
 	  echo "fuzz: $$target, $(FUZZ_SECONDS) s"; \
-	  cargo +nightly fuzz run "$$target" -- -max_total_time=$(FUZZ_SECONDS) -verbosity=0 -print_final_stats=1; done; fi
+	  mkdir -p "fuzz/target/corpus/$$target"; \
+	  cargo +nightly fuzz run "$$target" "fuzz/target/corpus/$$target" "fuzz/corpus/$$target" -- -max_total_time=$(FUZZ_SECONDS) -verbosity=0 -print_final_stats=1; done; fi
 
 soak: setup  ## run the long tests, SOAK_SECONDS (600) each
 	@NEARCALL_SOAK_SECONDS=$(SOAK_SECONDS) $(PY) -m pytest -m soak --timeout $$(($(SOAK_SECONDS) + 120)) $(ARGS)

@@ -19,6 +19,7 @@ import doctest
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -200,8 +201,9 @@ def test_the_command_line_prints_what_the_page_says() -> None:
 
 @pytest.fixture(scope="module")
 def all_code(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Every program of every page, each in a folder of its own."""
+    """Every program of every page, each in a folder of its own, and the examples."""
     folder = tmp_path_factory.mktemp("pages")
+    shutil.copytree(EXAMPLES, folder / "examples", ignore=shutil.ignore_patterns("__pycache__"))
     for program in PROGRAMS:
         write(program, folder / program.name)
     return folder
@@ -209,8 +211,8 @@ def all_code(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def places(all_code: Path) -> list[str]:
     """Where to import from: each folder, as when its programs run."""
-    folders = [ROOT / "python", EXAMPLES / "shared_interface", *(all_code / program.name for program in PROGRAMS)]
-    return [str(folder) for folder in folders]
+    programs = [all_code / program.name for program in PROGRAMS]
+    return [str(folder) for folder in (ROOT / "python", all_code, all_code / "examples/shared_interface", *programs)]
 
 
 def check_types(command: list[str]) -> None:
@@ -227,13 +229,13 @@ def test_mypy_accepts_the_pages_and_the_examples(all_code: Path) -> None:
         f"cache_dir = {ROOT / '.mypy_cache'}\nmypy_path = {':'.join(places(all_code))}\n",
         encoding="utf-8",
     )
-    check_types([sys.executable, "-m", "mypy", "--config-file", str(config), str(all_code), str(EXAMPLES)])
+    check_types([sys.executable, "-m", "mypy", "--config-file", str(config), str(all_code)])
 
 
 def test_pyright_accepts_the_pages_and_the_examples(all_code: Path) -> None:
     pytest.importorskip("pyright")
     settings = {
-        "include": [str(all_code), str(EXAMPLES)],
+        "include": ["."],
         "extraPaths": places(all_code),
         "pythonVersion": "3.10",
         "typeCheckingMode": "strict",
@@ -241,3 +243,59 @@ def test_pyright_accepts_the_pages_and_the_examples(all_code: Path) -> None:
     config = all_code / "pyrightconfig.json"
     config.write_text(json.dumps(settings), encoding="utf-8")
     check_types([str(BIN / "pyright"), "--warnings", "--pythonpath", sys.executable, "--project", str(config)])
+
+
+def anchors(page: Path) -> set[str]:
+    """What a link into a page may name: its headings, written as GitHub does."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        ROOT / "CONTRIBUTING.md",
+        ROOT / "CHANGELOG.md",
+        *EXAMPLES.glob("*.md"),
+        *PAGES,
+        *(ROOT / "docs/adr").glob("*.md"),
+    ],
+    ids=lambda page: str(page.relative_to(ROOT)),
+)
+def test_links_lead_somewhere(page: Path) -> None:
+    for link in re.findall(r"\]\((?!https?:)([^)\s]+)\)", page.read_text(encoding="utf-8")):
+        path, _, anchor = link.partition("#")
+        target = page.parent / path if path else page
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target), link
+
+
+def test_the_readme_takes_the_numbers_in(tmp_path: Path) -> None:
+    pytest.importorskip("nearcall_lab")
+    environment = {"cpu": "a processor", "cpus_usable": 2, "kernel": "Linux 6", "python": "CPython 3"}
+    common = {"environment": environment, "red_flags": ["it is busy"], "placement": "pinned"}
+    cell = {"p50_ns": 1234.0, "times_faster": {"value": 2.0, "low": None, "high": None, "pairs": 1}}
+    row = {"name": "a", "label": "A", "busy_polls": False, "problem": "", "cells": {"echo": cell}}
+    demo = {
+        **common,
+        "started": "2024-02-29T12:00:00+00:00",
+        "baseline": "a",
+        "rounds_done": 5,
+        "ended_early": "",
+        "workloads": {"echo": "15 B"},
+        "rows": [row, {**row, "label": "B", "problem": "not installed"}],
+    }
+    lost = {"what": "echo", "target": "≤ 1 µs", "measured": "2 µs", "met": False}
+    runtime = {**common, "rounds": 5, "quick": False, "interrupted": False, "verdicts": [lost]}
+    readme = tmp_path / "README.md"
+    readme.write_text((ROOT / "README.md").read_text(encoding="utf-8"), encoding="utf-8")
+    (tmp_path / "demo.json").write_text(json.dumps(demo), encoding="utf-8")
+    (tmp_path / "runtime.json").write_text(json.dumps(runtime), encoding="utf-8")
+    tool = [sys.executable, str(ROOT / "tools/update_readme.py"), "--out", str(tmp_path), "--readme", str(readme)]
+    output_of(tool, tmp_path)
+    text = readme.read_text(encoding="utf-8")
+    for expected in ("| A | 1.23 µs | 2.00× |", "B: not installed", "2024-02-29", "a processor", "| 2 µs | **no** |"):
+        assert expected in text
+    output_of([*tool, "--check"], tmp_path)
+    readme.write_text(text.replace("1.23 µs", "1.22 µs"), encoding="utf-8")
+    assert subprocess.run([*tool, "--check"], cwd=tmp_path, check=False).returncode == 1

@@ -232,8 +232,6 @@ def _tell(serious: bool, text: str) -> None:
 
 
 _running: weakref.WeakSet[Server] = weakref.WeakSet()
-# A forked child has no worker threads: stopping there would wait for them for ever, and take the parent's sockets away.
-os.register_at_fork(after_in_child=_running.clear)
 
 
 @atexit.register

@@ -270,7 +270,7 @@ impl PendingCall {
         let id = match begun {
             Ok(id) => id,
             // Not even begun: the connection was lost before.
-            Err(failure) if core.is_dead() && failure.code == Failure::UNAVAILABLE => {
+            Err(failure) if !core.is_usable() && failure.code == Failure::UNAVAILABLE => {
                 return self.delegate(py, &arguments);
             }
             Err(failure) => return Err(name_failure(py, &failure, &method.name)),

@@ -92,13 +92,11 @@ impl Server {
         };
         loop {
             while let Some(request) = worker.try_next() {
-                self.handle(py, request);
-                worker.finish();
+                self.handle_all(py, &mut worker, request);
             }
             let goes_on = match py.detach(|| worker.wait(&spawn)) {
                 Next::Request(request) => {
-                    self.handle(py, request);
-                    worker.finish();
+                    self.handle_all(py, &mut worker, request);
                     continue;
                 }
                 Next::Look => true,
@@ -156,6 +154,20 @@ impl Server {
 const ALREADY_EXISTS: u8 = 6;
 
 impl Server {
+    /// Handles a request, and the one-way requests that waited for it.
+    #[inline]
+    fn handle_all(&self, py: Python<'_>, worker: &mut Worker, request: Request) {
+        // Those for the event loop are in order by themselves.
+        let in_lane = request.is_oneway() && !self.methods[usize::from(request.head.method)].method.get().in_loop;
+        let lane = in_lane.then(|| Arc::clone(&request.connection));
+        self.handle(py, request);
+        let mut next = worker.finish(lane.as_deref());
+        while let Some(request) = next {
+            self.handle(py, request);
+            next = worker.finish(lane.as_deref());
+        }
+    }
+
     fn handle(&self, py: Python<'_>, request: Request) {
         let served = &self.methods[usize::from(request.head.method)];
         let method = served.method.get();

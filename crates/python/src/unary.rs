@@ -107,7 +107,7 @@ impl Unary {
         let (id, first) = match begun {
             Ok(begun) => begun,
             // Not even begun: the connection was lost before.
-            Err(failure) if core.is_dead() => return Ok(self.judge(failure, true)),
+            Err(failure) if !core.is_usable() => return Ok(self.judge(failure, true)),
             Err(failure) => return Ok(Attempt::Failed(name_failure(py, &failure, &method.name))),
         };
         let mut event = match first {
@@ -278,7 +278,7 @@ impl Oneway {
         match send_oneway(&core, &encoded, index, metadata.clone()) {
             Ok(()) => Ok(()),
             // It was not sent, so it can be sent again.
-            Err(failure) if core.is_dead() && failure.code == Failure::UNAVAILABLE => {
+            Err(failure) if !core.is_usable() && failure.code == Failure::UNAVAILABLE => {
                 let core = self.calling.usable(py, surroundings.until())?;
                 let index = self.index.load(Ordering::Relaxed);
                 send_oneway(&core, &encoded, index, metadata)

@@ -150,18 +150,29 @@ impl<M: LaneMemory> Producer<M> {
         self.has_room(padded(len))
     }
 
-    fn has_room(&mut self, need: u64) -> Result<bool, Corrupt> {
-        let capacity = self.memory.capacity() as u64;
-        if self.head + need - self.known_tail <= capacity {
-            return Ok(true);
-        }
+    /// Bytes ever written, records with prefix and padding.
+    #[must_use]
+    pub fn written(&self) -> u64 {
+        self.head
+    }
+
+    /// Bytes ever consumed, counted as [`Producer::written`] does: what is below was read to the end.
+    ///
+    /// # Errors
+    /// [`Corrupt`] if the consumer's counter is impossible.
+    pub fn consumed(&mut self) -> Result<u64, Corrupt> {
         // Acquire: the room below the new tail was read to the end before it was given back.
         let tail = self.memory.counters().tail.0.load(Ordering::Acquire);
         if tail < self.known_tail || tail > self.head {
             return Err(Corrupt("the reader's counter of the ring went backwards or past the writer's"));
         }
         self.known_tail = tail;
-        Ok(self.head + need - tail <= capacity)
+        Ok(tail)
+    }
+
+    fn has_room(&mut self, need: u64) -> Result<bool, Corrupt> {
+        let capacity = self.memory.capacity() as u64;
+        Ok(self.head + need - self.known_tail <= capacity || self.head + need - self.consumed()? <= capacity)
     }
 
     #[inline]

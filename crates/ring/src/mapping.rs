@@ -27,6 +27,9 @@ unsafe impl Sync for Mapping {}
 /// What a descriptor must be sealed against before it is mapped.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
+/// The file system of ordinary shared memory.
+const TMPFS_MAGIC: u64 = 0x0102_1994;
+
 impl Mapping {
     /// Creates `len` bytes of zeroed shared memory and maps them. The descriptor is for the peer.
     ///
@@ -49,6 +52,10 @@ impl Mapping {
             Ok(seals) if seals.contains(SEALS) => {}
             Ok(_) => return refuse("the peer's shared memory is not sealed against resizing"),
             Err(_) => return refuse("the peer sent a descriptor that is not shared memory"),
+        }
+        // Huge pages can be sealed as well, but may be missing when they are touched.
+        if rustix::fs::fstatfs(fd)?.f_type as u64 != TMPFS_MAGIC {
+            return refuse("the peer's shared memory is not of the ordinary kind");
         }
         if rustix::fs::fstat(fd)?.st_size as u64 != len as u64 {
             return refuse("the peer's shared memory has not the size it announced");
@@ -83,6 +90,12 @@ impl Mapping {
         self.len == 0
     }
 
+    /// Where a `T` lies at `offset`, which is inside and aligned.
+    pub(crate) fn place<T>(&self, offset: usize) -> *mut T {
+        debug_assert!(offset.is_multiple_of(align_of::<T>()) && offset + size_of::<T>() <= self.len);
+        self.address.as_ptr().wrapping_add(offset).cast()
+    }
+
     /// Copies `bytes` into the shared memory at `offset`.
     ///
     /// # Panics
@@ -115,7 +128,7 @@ impl Mapping {
     #[inline]
     pub fn read_u32(&self, offset: usize) -> u32 {
         assert!(offset.is_multiple_of(4) && offset < self.len && self.len - offset >= 4, "read past the mapping");
-        let word = self.address.as_ptr().wrapping_add(offset).cast::<u32>();
+        let word = self.place(offset);
         // SAFETY: inside the mapping and aligned (a mapping starts at a page), and valid as long as `self`; the peer may
         // write at the same time, which an atomic allows.
         let word = unsafe { AtomicU32::from_ptr(word) };

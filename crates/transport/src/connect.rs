@@ -38,7 +38,7 @@ pub fn connect(url: &Url, version: &str, options: &Options) -> Result<Connected,
     let mut hello = Hello { version: version.to_owned(), limits, ring: 0 };
     let socket = match url {
         Url::Tcp { host, port } => dial_tcp(url, host, *port, deadline)?,
-        Url::Shm(_) | Url::Unix(_) | Url::Inproc(_) => rendezvous::dial(url)?,
+        Url::Shm(_) | Url::Unix(_) | Url::Inproc(_) => rendezvous::dial(url, deadline)?,
     };
     let segment = match url {
         Url::Shm(_) | Url::Inproc(_) => {
@@ -125,7 +125,7 @@ fn receive_exactly(socket: BorrowedFd<'_>, mut into: &mut [u8], deadline: Instan
             Ok((_, 0)) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Ok((_, got)) => into = &mut into[got..],
             Err(rustix::io::Errno::AGAIN) => {
-                if !sys::wait_for(socket, PollFlags::IN, Some(deadline))? {
+                if !sys::wait_through(socket, PollFlags::IN, deadline)? {
                     return Err(io::ErrorKind::TimedOut.into());
                 }
             }
@@ -143,8 +143,8 @@ pub(crate) fn peer_of(socket: BorrowedFd<'_>) -> Peer {
     {
         return Peer::Remote(address);
     }
-    match rustix::net::sockopt::socket_peercred(socket) {
-        Ok(who) => Peer::Local { pid: who.pid.as_raw_nonzero().get(), uid: who.uid.as_raw(), gid: who.gid.as_raw() },
+    match sys::peer_credentials(socket) {
+        Ok(who) => Peer::Local { pid: who.pid, uid: who.uid, gid: who.gid },
         Err(_) => Peer::Local { pid: 0, uid: u32::MAX, gid: u32::MAX },
     }
 }

@@ -1,7 +1,7 @@
 //! Ways for two processes to exchange frames, all behind one trait.
 //!
 //! - [`Url`] says where a server is and by which transport;
-//! - [`connect`] dials it and shakes hands, [`Listener`] accepts;
+//! - [`connect()`] dials it and shakes hands, [`Listener`] accepts;
 //! - [`Link`] is an established connection: it sends and receives frames, waits, and notices the peer's death.
 //!
 //! A transport is one file: `shm/`, `stream.rs` (Unix and TCP sockets). `inproc://` is shared memory inside one process.

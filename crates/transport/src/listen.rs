@@ -75,7 +75,8 @@ impl Listener {
             match rustix::net::accept_with(self.fd(), SocketFlags::CLOEXEC) {
                 Ok(socket) => {
                     if matches!(self.socket, Socket::Tcp(_)) {
-                        rustix::net::sockopt::set_tcp_nodelay(&socket, true)?;
+                        // It fails only for a client that is gone already, which its handshake will show.
+                        let _ = rustix::net::sockopt::set_tcp_nodelay(&socket, true);
                     }
                     let peer = peer_of(socket.as_fd());
                     let shared = matches!(self.url, Url::Shm(_) | Url::Inproc(_));
@@ -130,6 +131,9 @@ impl Arrival {
                     let into = &mut buffer[..wanted.min(4096)];
                     match sys::receive_with_fds(self.socket.as_fd(), into, &mut self.fds, RecvFlags::DONTWAIT) {
                         Ok(0) => return Err(None),
+                        Ok(_) if self.fds.len() > 1 => {
+                            return Err(Some("the client sent more than one descriptor with its hello".into()));
+                        }
                         Ok(got) => self.received.extend_from_slice(&into[..got]),
                         Err(rustix::io::Errno::AGAIN) => return Ok(None),
                         Err(rustix::io::Errno::INTR) => {}
@@ -148,6 +152,9 @@ impl Arrival {
         };
         match Preamble::decode(preamble) {
             Ok(Preamble::Hello(len)) if len <= LONGEST_HELLO => Ok(Preamble::LEN + len - self.received.len()),
+            Ok(Preamble::Hello(len)) => {
+                Err(Some(format!("the client's hello has {len} bytes, {LONGEST_HELLO} are too many")))
+            }
             Ok(_) => Err(Some("the client's first message is no hello".into())),
             Err(error) => Err(Some(error.to_string())),
         }
@@ -184,6 +191,15 @@ impl Arrival {
     pub fn reject(self, why: &str) -> String {
         // It may have hung up already; then there is nobody to tell.
         let _ = self.send(Preamble::Reject(why.len()), why.as_bytes());
+        // Closing a socket with something unread in it resets the connection, and the sentence may be lost by that.
+        let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Write);
+        let mut unread = [0; 4096];
+        for _ in 0..=LONGEST_HELLO / unread.len() {
+            match rustix::net::recv(&self.socket, &mut unread, RecvFlags::DONTWAIT) {
+                Ok((_, 1..)) => {}
+                _ => break,
+            }
+        }
         why.to_owned()
     }
 

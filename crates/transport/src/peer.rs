@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 pub enum Peer {
     /// A process of this machine.
     Local {
-        /// Process id, when the connection was made.
+        /// Process id, when the connection was made; 0 if it lives where this process cannot see it (in a container, say).
         pid: i32,
         /// User id.
         uid: u32,

@@ -1,13 +1,14 @@
 //! Where servers of this machine are found: Unix sockets, their lock files, and the directory for named ones.
 
 use std::fs::{self, File, OpenOptions};
-use std::io;
+use std::io::{self, Read as _};
 use std::os::fd::OwnedFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 
@@ -139,10 +140,14 @@ impl Drop for Bound {
             // Our parent serves there.
             return;
         }
-        if let (Place::File(path), Some(_lock)) = (&self.place, &self.lock) {
-            // Still under the lock, so the file is ours. Errors: somebody else removed it already.
-            let _ = fs::remove_file(path);
-            let _ = fs::remove_file(lock_path(path));
+        if let (Place::File(path), Some(lock)) = (&self.place, &self.lock) {
+            let lock_path = lock_path(path);
+            // A server whose files were cleaned away may have a successor, who needs its own.
+            if is_still(lock, &lock_path) {
+                // Errors: somebody else removed it already.
+                let _ = fs::remove_file(path);
+                let _ = fs::remove_file(lock_path);
+            }
         }
     }
 }
@@ -166,9 +171,11 @@ fn lock(path: &Path, url: &Url) -> io::Result<File> {
     loop {
         let mut options = OpenOptions::new();
         options.create(true).truncate(false).read(true).write(true).mode(0o600);
+        // In a directory that others may write to, somebody may have put a link there, to a file that we would empty.
+        options.custom_flags(libc::O_NOFOLLOW);
         let mut file = options.open(&lock_path).map_err(refuse)?;
         if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
-            let pid = io::read_to_string(&file).unwrap_or_default();
+            let pid = io::read_to_string((&file).take(20)).unwrap_or_default();
             let who = if pid.is_empty() { "another process".to_owned() } else { format!("process {}", pid.trim()) };
             return Err(io::Error::new(
                 io::ErrorKind::AddrInUse,
@@ -176,8 +183,7 @@ fn lock(path: &Path, url: &Url) -> io::Result<File> {
             ));
         }
         // The file may have been removed by its last owner between our opening and locking it: then it guards nothing.
-        let (ours, there) = (file.metadata()?, fs::metadata(&lock_path));
-        if there.is_ok_and(|there| there.ino() == ours.ino() && there.dev() == ours.dev()) {
+        if is_still(&file, &lock_path) {
             file.set_len(0)?;
             io::Write::write_all(&mut file, std::process::id().to_string().as_bytes())?;
             return Ok(file);
@@ -185,13 +191,24 @@ fn lock(path: &Path, url: &Url) -> io::Result<File> {
     }
 }
 
+/// Whether an open file is the one that its path names.
+fn is_still(file: &File, path: &Path) -> bool {
+    match (file.metadata(), fs::symlink_metadata(path)) {
+        (Ok(ours), Ok(there)) => (ours.ino(), ours.dev()) == (there.ino(), there.dev()),
+        _ => false,
+    }
+}
+
 /// Connects to a Unix-domain server, or says why there is none.
-pub(crate) fn dial(url: &Url) -> Result<OwnedFd, ConnectError> {
+pub(crate) fn dial(url: &Url, deadline: Instant) -> Result<OwnedFd, ConnectError> {
     let unavailable = |what: String| ConnectError::Unavailable(format!("cannot connect to {url}: {what}"));
     let place = Place::of(url).map_err(|error| unavailable(error.to_string()))?;
-    let connected = place.address().and_then(|address| UnixStream::connect_addr(&address));
+    let connected = place.address().and_then(|address| connect_until(&address, deadline));
     match (connected, &place) {
-        (Ok(stream), _) => Ok(stream.into()),
+        (Ok(socket), _) => Ok(socket),
+        (Err(error), _) if error.kind() == io::ErrorKind::WouldBlock => Err(ConnectError::TimedOut(format!(
+            "cannot connect to {url}: its server accepts no clients; it hangs, or too many are waiting"
+        ))),
         (Err(error), Place::File(path)) => Err(match error.kind() {
             io::ErrorKind::NotFound => {
                 unavailable(format!("nobody has served it (there is no {}); start the server first", path.display()))
@@ -210,5 +227,29 @@ pub(crate) fn dial(url: &Url) -> Result<OwnedFd, ConnectError> {
             }
             _ => unavailable(error.to_string()),
         }),
+    }
+}
+
+/// Connects, waiting for a place in the server's queue until the deadline: then it is `WouldBlock`.
+fn connect_until(address: &SocketAddr, deadline: Instant) -> io::Result<OwnedFd> {
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with, sockopt};
+    let address = match (address.as_pathname(), address.as_abstract_name()) {
+        (Some(path), _) => SocketAddrUnix::new(path)?,
+        (None, Some(name)) => SocketAddrUnix::new_abstract_name(name)?,
+        (None, None) => return Err(io::ErrorKind::InvalidInput.into()),
+    };
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    loop {
+        // The kernel waits for a place in the queue as long as it would for room to send.
+        let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+        sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(left))?;
+        match connect(&socket, &address) {
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+            Ok(()) => {
+                sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, None)?;
+                return Ok(socket);
+            }
+        }
     }
 }

@@ -2,9 +2,9 @@
 //!
 //! A frame is preceded by its length, `u32`, little-endian.
 
-use std::io::IoSlice;
+use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use nearcall_ring::{SpinBudget, cpu};
@@ -14,7 +14,7 @@ use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags};
 use smallvec::SmallVec;
 
 use crate::fork;
-use crate::link::{Link, LinkError, Options};
+use crate::link::{HEAD_ROOM, Link, LinkError, Options};
 use crate::message::Incoming;
 use crate::peer::Peer;
 use crate::sys;
@@ -22,14 +22,16 @@ use crate::sys;
 const PREFIX: usize = 4;
 /// What one read takes at most; longer frames are read straight into their own memory.
 const BUFFER: usize = 64 << 10;
-/// Metadata and tables may come on top of the longest message.
-const HEAD_ROOM: u64 = 1 << 20;
+/// After so long a silence a goodbye may have come that nobody has read.
+const QUIET_NS: u64 = 10_000_000;
 
 #[derive(Debug)]
 pub(crate) struct StreamLink {
     socket: OwnedFd,
     peer: Peer,
     sending: Mutex<()>,
+    /// When `is_stale` was last asked, nanoseconds on the monotonic clock.
+    asked: AtomicU64,
     receiver: Mutex<Receiver>,
     peer_limit: u64,
     limit: u64,
@@ -43,9 +45,23 @@ struct Receiver {
     /// Bytes of `buffer` that hold data: `start..end`.
     start: usize,
     end: usize,
-    /// A frame too long for the buffer, and how much of it has arrived.
-    long: Option<(SmallVec<[u8; crate::message::INLINE]>, usize)>,
+    /// A frame too long for the buffer.
+    long: Option<Long>,
     budget: SpinBudget,
+}
+
+/// A frame that is read straight into its own memory. That is reserved at once but touched only as the bytes arrive: a
+/// peer that announces much and sends little costs nothing.
+#[derive(Debug)]
+struct Long {
+    bytes: Vec<u8>,
+    len: usize,
+}
+
+impl Long {
+    fn left(&self) -> usize {
+        self.len - self.bytes.len()
+    }
 }
 
 impl StreamLink {
@@ -54,6 +70,7 @@ impl StreamLink {
             socket,
             peer,
             sending: Mutex::new(()),
+            asked: AtomicU64::new(cpu::monotonic_ns()),
             receiver: Mutex::new(Receiver {
                 buffer: Vec::new(),
                 start: 0,
@@ -77,20 +94,18 @@ impl StreamLink {
 impl Receiver {
     /// A whole frame out of what has been read.
     fn take(&mut self, limit: u64) -> Result<Option<Incoming>, LinkError> {
-        if let Some((frame, arrived)) = &mut self.long {
-            if *arrived < frame.len() {
-                return Ok(None);
-            }
-            let bytes = std::mem::take(frame);
-            self.long = None;
-            return Ok(Some(Incoming { bytes, lease: None }));
+        if let Some(long) = self.long.take_if(|long| long.left() == 0) {
+            return Ok(Some(Incoming { bytes: SmallVec::from_vec(long.bytes), lease: None }));
+        }
+        if self.long.is_some() {
+            return Ok(None);
         }
         let data = &self.buffer[self.start..self.end];
         let Some((prefix, rest)) = data.split_first_chunk::<PREFIX>() else {
             return Ok(None);
         };
         let len = u32::from_le_bytes(*prefix) as usize;
-        if len as u64 > limit + HEAD_ROOM {
+        if len as u64 > limit.saturating_add(HEAD_ROOM) {
             return Err(LinkError::Broken(format!("the peer announces a frame of {len} bytes, the limit is {limit}")));
         }
         if rest.len() >= len {
@@ -99,38 +114,50 @@ impl Receiver {
             return Ok(Some(Incoming { bytes, lease: None }));
         }
         if PREFIX + len > BUFFER {
-            let mut frame = SmallVec::new();
-            frame.resize(len, 0);
-            frame[..rest.len()].copy_from_slice(rest);
-            self.long = Some((frame, rest.len()));
+            let mut bytes = Vec::with_capacity(len);
+            bytes.extend_from_slice(rest);
+            self.long = Some(Long { bytes, len });
             self.start = self.end;
         }
         Ok(None)
     }
 
-    /// Reads what is there into whatever is being filled. `false` if nothing was.
+    /// Reads what is there into whatever is being filled. `false` if nothing was. Never reads into no room at all, which
+    /// would look like the end.
     fn fill(&mut self, socket: &OwnedFd, flags: RecvFlags) -> Result<bool, LinkError> {
-        let (into, at) = match &mut self.long {
-            Some((frame, arrived)) => (&mut frame[*arrived..], arrived),
-            None => {
-                if self.buffer.is_empty() {
-                    self.buffer.resize(BUFFER, 0);
-                }
-                if self.start == self.end {
-                    (self.start, self.end) = (0, 0);
-                } else if self.end == BUFFER {
-                    self.buffer.copy_within(self.start..self.end, 0);
-                    (self.start, self.end) = (0, self.end - self.start);
-                }
-                (&mut self.buffer[self.end..], &mut self.end)
+        let got = if let Some(long) = &mut self.long {
+            let left = long.left();
+            if left == 0 {
+                return Ok(true);
             }
+            let room = &mut long.bytes.spare_capacity_mut()[..left];
+            let got = rustix::net::recv(socket, room, flags).map(|((read, _), _)| read.len());
+            if let Ok(got) = got {
+                let len = long.bytes.len() + got;
+                // SAFETY: the system has just written these bytes into the room behind the old length.
+                unsafe { long.bytes.set_len(len) };
+            }
+            got
+        } else {
+            if self.buffer.is_empty() {
+                self.buffer.resize(BUFFER, 0);
+            }
+            if self.start == self.end {
+                (self.start, self.end) = (0, 0);
+            } else if self.end == BUFFER {
+                self.buffer.copy_within(self.start..self.end, 0);
+                (self.start, self.end) = (0, self.end - self.start);
+            }
+            if self.end == BUFFER {
+                return Ok(true);
+            }
+            let got = rustix::net::recv(socket, &mut self.buffer[self.end..], flags).map(|(_, got)| got);
+            self.end += got.unwrap_or(0);
+            got
         };
-        match rustix::net::recv(socket, into, flags) {
-            Ok((_, 0)) => Err(LinkError::Closed),
-            Ok((_, got)) => {
-                *at += got;
-                Ok(true)
-            }
+        match got {
+            Ok(0) => Err(LinkError::Closed),
+            Ok(_) => Ok(true),
             Err(rustix::io::Errno::AGAIN) => Ok(false),
             Err(error) => Err(error.into()),
         }
@@ -138,12 +165,15 @@ impl Receiver {
 
     /// Whether `take` has something to go on with.
     fn has_frame(&self) -> bool {
-        if let Some((frame, arrived)) = &self.long {
-            return *arrived == frame.len();
+        if let Some(long) = &self.long {
+            return long.left() == 0;
         }
         let data = &self.buffer[self.start..self.end];
-        data.split_first_chunk::<PREFIX>()
-            .is_some_and(|(prefix, rest)| rest.len() >= u32::from_le_bytes(*prefix) as usize)
+        data.split_first_chunk::<PREFIX>().is_some_and(|(prefix, rest)| {
+            let len = u32::from_le_bytes(*prefix) as usize;
+            // One that is too long for the buffer has to be taken out of it.
+            rest.len() >= len || PREFIX + len > BUFFER
+        })
     }
 
     /// Looks again and again, leaving the CPU to others in between: the peer's CPU is not known here, it may be ours.
@@ -175,6 +205,9 @@ impl Link for StreamLink {
         if self.is_closed() {
             return Err(LinkError::Closed);
         }
+        if head.len() as u64 > HEAD_ROOM {
+            return Err(LinkError::TooLong { len: head.len(), limit: HEAD_ROOM });
+        }
         let len = u32::try_from(head.len() + payload_len)
             .map_err(|_| LinkError::TooLong { len: payload_len, limit: u64::from(u32::MAX) })?;
         let prefix = len.to_le_bytes();
@@ -184,20 +217,33 @@ impl Link for StreamLink {
         pieces.extend(payload.iter().map(|piece| IoSlice::new(piece)));
         let _sending = self.sending.lock();
         let mut rest = &mut pieces[..];
-        loop {
+        let mut begun = false;
+        let sent = loop {
             // The kernel takes 1024 pieces at most.
             let batch = rest.len().min(1024);
             let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
             match rustix::net::sendmsg(&self.socket, &rest[..batch], &mut SendAncillaryBuffer::default(), flags) {
-                Ok(sent) => IoSlice::advance_slices(&mut rest, sent),
-                Err(rustix::io::Errno::AGAIN) => blocked()?,
+                Ok(sent) => {
+                    begun |= sent > 0;
+                    IoSlice::advance_slices(&mut rest, sent);
+                }
+                Err(rustix::io::Errno::AGAIN) => {
+                    if let Err(error) = blocked() {
+                        break Err(error);
+                    }
+                }
                 Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
+                Err(error) => break Err(error.into()),
             }
             if rest.is_empty() {
                 return Ok(());
             }
+        };
+        if begun {
+            // Half a frame is out: whatever came after it would be read as its rest.
+            self.close();
         }
+        sent
     }
 
     fn is_sending(&self) -> bool {
@@ -263,9 +309,23 @@ impl Link for StreamLink {
         ready
     }
 
+    fn is_stale(&self) -> bool {
+        let now = cpu::monotonic_ns();
+        // Relaxed: whichever of two threads asks first looks.
+        if now.saturating_sub(self.asked.swap(now, Ordering::Relaxed)) < QUIET_NS {
+            return false;
+        }
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        rustix::net::recv(&self.socket, &mut [0; 1], flags).is_ok()
+    }
+
     fn wait_room(&self, receiving: bool, timeout: Duration) -> Result<(), LinkError> {
         let events = if receiving { PollFlags::OUT | PollFlags::IN } else { PollFlags::OUT };
-        sys::wait_for(self.socket.as_fd(), events, Some(Instant::now() + timeout))?;
+        match sys::wait_for(self.socket.as_fd(), events, Some(Instant::now() + timeout)) {
+            // A signal is no reason to leave a frame half sent.
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error.into()),
+            _ => {}
+        }
         if self.is_closed() { Err(LinkError::Closed) } else { Ok(()) }
     }
 
@@ -279,8 +339,8 @@ impl Link for StreamLink {
 
     fn disarm(&self) {}
 
-    fn readable(&self) -> Result<(), LinkError> {
-        Ok(())
+    fn readable(&self) -> Result<Option<u64>, LinkError> {
+        Ok(None)
     }
 
     fn is_memory(&self) -> bool {

@@ -2,7 +2,7 @@
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -32,31 +32,40 @@ pub(crate) fn receive_with_fds(
     Ok(got.bytes)
 }
 
-/// Sends all of `bytes`, with `fds` beside the first of them, waiting for room until `deadline`.
-pub(crate) fn send_all_with_fds(
-    socket: BorrowedFd<'_>,
-    mut bytes: &[u8],
-    fds: &[BorrowedFd<'_>],
-    deadline: Instant,
-) -> io::Result<()> {
+/// Sends as much of `bytes` as there is room for, with `fds` beside the first of them. Never waits, and raises no signal.
+pub(crate) fn send_with_fds(socket: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> rustix::io::Result<usize> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_FDS))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     if !fds.is_empty() {
         control.push(SendAncillaryMessage::ScmRights(fds));
     }
-    while !bytes.is_empty() {
+    loop {
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         match rustix::net::sendmsg(socket, &[IoSlice::new(bytes)], &mut control, flags) {
+            Err(rustix::io::Errno::INTR) => {}
+            other => return other,
+        }
+    }
+}
+
+/// Sends all of `bytes`, with `fds` beside the first of them, waiting for room until `deadline`.
+pub(crate) fn send_all_with_fds(
+    socket: BorrowedFd<'_>,
+    mut bytes: &[u8],
+    mut fds: &[BorrowedFd<'_>],
+    deadline: Instant,
+) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match send_with_fds(socket, bytes, fds) {
             Ok(sent) => {
                 bytes = &bytes[sent..];
-                control.clear();
+                fds = &[];
             }
             Err(rustix::io::Errno::AGAIN) => {
-                if !wait_for(socket, PollFlags::OUT, Some(deadline))? {
+                if !wait_through(socket, PollFlags::OUT, deadline)? {
                     return Err(io::ErrorKind::TimedOut.into());
                 }
             }
-            Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
     }
@@ -68,6 +77,34 @@ pub(crate) fn wait_for(fd: BorrowedFd<'_>, events: PollFlags, deadline: Option<I
     let timeout = deadline.map(|deadline| timespec(deadline.saturating_duration_since(Instant::now())));
     let mut fds = [PollFd::from_borrowed_fd(fd.as_fd(), events)];
     Ok(poll(&mut fds, timeout.as_ref())? > 0)
+}
+
+/// As [`wait_for`], but signals do not end it.
+pub(crate) fn wait_through(fd: BorrowedFd<'_>, events: PollFlags, deadline: Instant) -> io::Result<bool> {
+    loop {
+        match wait_for(fd, events, Some(deadline)) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            other => return other,
+        }
+    }
+}
+
+/// Whether the peer of a socket has hung up, without reading what it sent before.
+pub(crate) fn hung_up(socket: BorrowedFd<'_>) -> bool {
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut fds = [PollFd::from_borrowed_fd(socket, PollFlags::RDHUP)];
+    poll(&mut fds, Some(&now)).is_ok_and(|found| found > 0)
+}
+
+/// Who the kernel says is at the other end of a Unix socket. The process id is 0 if it cannot be seen from here.
+pub(crate) fn peer_credentials(socket: BorrowedFd<'_>) -> io::Result<libc::ucred> {
+    let mut who = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
+    let mut len = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: both pointers are to live locals of the size that `len` says; a ucred is plain integers.
+    let result = unsafe {
+        libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, (&raw mut who).cast(), &raw mut len)
+    };
+    if result == 0 { Ok(who) } else { Err(io::Error::last_os_error()) }
 }
 
 pub(crate) fn timespec(duration: Duration) -> Timespec {

@@ -63,7 +63,9 @@ pub enum PreambleError {
     #[error("the peer does not speak nearcall (its first bytes are {0})")]
     NotNearcall(String),
     /// Another version of it.
-    #[error("the peer speaks version {0} of the nearcall protocol, this side version {PROTOCOL}; use the same nearcall on both")]
+    #[error(
+        "the peer speaks version {0} of the nearcall protocol, this side version {PROTOCOL}; use the same nearcall on both"
+    )]
     Version(u8),
     /// This version, but wrong.
     #[error("the peer's handshake is broken: {0}")]

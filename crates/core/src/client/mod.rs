@@ -162,6 +162,7 @@ impl Connection {
     /// # Errors
     /// The failure the call ends with, if it could not be sent.
     pub fn begin(&self, request: &Outgoing<'_>, for_loop: bool) -> Result<CallId, Failure> {
+        self.listen_first()?;
         let waker = if for_loop { Waker::Loop } else { Waker::None };
         let id = self.table.lock().begin(waker)?;
         if let Err(error) = self.send(id.number(), request) {
@@ -176,10 +177,26 @@ impl Connection {
     /// # Errors
     /// The failure, if it could not be sent.
     pub fn send_oneway(&self, request: &Outgoing<'_>) -> Result<(), Failure> {
+        self.listen_first()?;
         if let Some(failure) = &self.table.lock().dead {
             return Err(failure.clone());
         }
         self.send(u32::MAX, request)
+    }
+
+    /// Hears a goodbye that came while nobody listened, rather than sending a call into the void.
+    #[inline]
+    fn listen_first(&self) -> Result<(), Failure> {
+        if !self.link.is_stale() {
+            return Ok(());
+        }
+        if let Some(_receiving) = self.receiving.try_lock() {
+            self.receive(None);
+        }
+        if self.is_going_away() || self.is_dead() {
+            return Err(Failure::new(Failure::UNAVAILABLE, format!("the server at {} has stopped", self.url)));
+        }
+        Ok(())
     }
 
     /// Sends an item of the call's stream, waiting for credit. `false` if the call has ended: its outcome is to be taken.

@@ -39,6 +39,8 @@ struct State {
     /// What the handler may still send, bytes.
     credit: i64,
     taken: Taken,
+    /// How often anything has changed: tells a waiter that it looked too early.
+    changes: u64,
 }
 
 /// What came of asking for the next item of the client's stream.
@@ -77,6 +79,7 @@ impl ServerCall {
             cancelled: false,
             credit: WINDOW,
             taken: Taken::default(),
+            changes: 0,
         };
         Self { connection, id, state: Mutex::new(state), changed: Condvar::new(), queue }
     }
@@ -94,13 +97,18 @@ impl ServerCall {
     }
 
     pub(super) fn cancel(self: &Arc<Self>) {
-        self.state.lock().cancelled = true;
+        {
+            let mut state = self.state.lock();
+            state.cancelled = true;
+            state.changes += 1;
+        }
         self.tell();
     }
 
     pub(super) fn take_in(self: &Arc<Self>, event: Event) -> Result<(), LinkError> {
         {
             let mut state = self.state.lock();
+            state.changes += 1;
             match event.head.kind {
                 Kind::Item => {
                     if state.ended || state.items.len() >= MOST_QUEUED {
@@ -226,9 +234,13 @@ impl ServerCall {
     }
 
     pub(super) fn wait_changed(&self, ready: impl Fn(&Self) -> bool, timeout: Duration) {
+        let seen = self.state.lock().changes;
+        // `ready` locks the state itself, so it is asked outside; a change in between is seen by the count.
+        if ready(self) {
+            return;
+        }
         let mut state = self.state.lock();
-        // `ready` locks the state itself, so it is asked outside; the timeout covers a change in between.
-        if !parking_lot::MutexGuard::unlocked(&mut state, || ready(self)) {
+        if state.changes == seen {
             self.changed.wait_for(&mut state, timeout);
         }
     }

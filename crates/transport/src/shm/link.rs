@@ -4,21 +4,23 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use nearcall_ring::{Consumer, MappedLane, Producer, Segment, SpinBudget, cpu, spin};
+use nearcall_ring::{Consumer, Corrupt, MappedLane, Producer, Segment, SpinBudget, cpu, spin};
 use parking_lot::{Condvar, Mutex};
 use rustix::event::PollFlags;
 use smallvec::SmallVec;
 
-use super::regions::{Mapped, Note, Outgoing};
-use super::socket::{Inbox, ring_bell};
+use super::regions::{Fresh, Mapped, Note, Outgoing};
+use super::socket::{Inbox, announce, ring_bell};
 use crate::fork;
-use crate::link::{Link, LinkError, Options};
+use crate::link::{HEAD_ROOM, Link, LinkError, Options};
 use crate::message::{INLINE, Incoming};
 use crate::peer::Peer;
 use crate::sys;
 
 /// How long a sender looks for room before it tells the reader that it waits: about what the reader needs to make some.
 const ROOM_SPIN_NS: u64 = 20_000;
+/// How long a sender that does not receive sleeps before it looks for room by itself.
+const ROOM_LOOK: Duration = Duration::from_millis(2);
 
 #[derive(Debug)]
 pub(crate) struct ShmLink {
@@ -35,6 +37,9 @@ pub(crate) struct ShmLink {
     /// Threads that wait for room while another one receives.
     room_waiters: AtomicU32,
     room: (Mutex<()>, Condvar),
+    /// Counts the times the bell may have rung for them, and how far the sender had counted before it last looked for room.
+    bells_heard: AtomicU32,
+    bells_seen: AtomicU32,
 }
 
 #[derive(Debug)]
@@ -72,6 +77,8 @@ impl ShmLink {
             generation: fork::generation(),
             room_waiters: AtomicU32::new(0),
             room: (Mutex::new(()), Condvar::new()),
+            bells_heard: AtomicU32::new(0),
+            bells_seen: AtomicU32::new(0),
         }
     }
 
@@ -95,18 +102,33 @@ impl ShmLink {
         note: bool,
         blocked: &mut dyn FnMut() -> Result<(), LinkError>,
     ) -> Result<(), LinkError> {
-        let mut starving = false;
         while !producer.try_write(parts, note)? {
-            if self.is_closed() {
+            self.await_reader(producer, |producer| producer.fits(len), blocked)?;
+        }
+        Ok(())
+    }
+
+    /// Waits, through `blocked`, until the reader has come as far as `ready` wants.
+    fn await_reader(
+        &self,
+        producer: &mut Producer<MappedLane>,
+        ready: impl Fn(&mut Producer<MappedLane>) -> Result<bool, Corrupt>,
+        blocked: &mut dyn FnMut() -> Result<(), LinkError>,
+    ) -> Result<(), LinkError> {
+        let mut starving = false;
+        while !ready(producer)? {
+            if self.is_closed() || self.segment.peer_side().has_left() {
                 return Err(LinkError::Closed);
             }
             let pays = || self.segment.peer_side().runs_elsewhere();
-            if spin(ROOM_SPIN_NS, || producer.fits(len).unwrap_or(true), pays).is_some() {
+            if spin(ROOM_SPIN_NS, || ready(producer).unwrap_or(true), pays).is_some() {
                 continue;
             }
+            // SeqCst: read before the last look for room. A bell that is heard from now on is news to `wait_room`.
+            self.bells_seen.store(self.bells_heard.load(Ordering::SeqCst), Ordering::Relaxed);
             producer.declare_starved();
             starving = true;
-            if !producer.fits(len)? {
+            if !ready(producer)? {
                 blocked()?;
             }
         }
@@ -116,9 +138,21 @@ impl ShmLink {
         Ok(())
     }
 
+    /// Announces a region, waiting for room in the socket through `blocked`: a reader that never sleeps leaves bells there.
+    fn announce(&self, fresh: &Fresh, blocked: &mut dyn FnMut() -> Result<(), LinkError>) -> Result<(), LinkError> {
+        while !announce(&self.socket, fresh)? {
+            if self.is_closed() {
+                return Err(LinkError::Closed);
+            }
+            blocked()?;
+        }
+        Ok(())
+    }
+
     /// Lets threads that wait for room look again; called whenever the bell may have rung for them.
     fn notify_room(&self) {
-        // SeqCst: a waiter counts itself before it looks for room the last time.
+        // SeqCst, both: a waiter counts itself before it looks at the bells for the last time.
+        self.bells_heard.fetch_add(1, Ordering::SeqCst);
         if self.room_waiters.load(Ordering::SeqCst) > 0 {
             let _guard = self.room.0.lock();
             self.room.1.notify_all();
@@ -141,6 +175,9 @@ impl ShmLink {
         };
         if let Some(waited) = spin(limit, || consumer.has_work(), pays) {
             budget.learn(waited);
+            if !consumer.has_record() && consumer.producer_waits(None) {
+                ring_bell(&self.socket);
+            }
             return Ok(());
         }
         let begun = cpu::monotonic_ns();
@@ -182,6 +219,14 @@ impl ShmLink {
             }
             return Ok(None);
         };
+        // A peer chooses the ring's size, but not how much we take.
+        if record.len as u64 > self.limit.saturating_add(HEAD_ROOM) {
+            let limit = self.limit;
+            return Err(LinkError::Broken(format!(
+                "the peer sent a frame of {} bytes, the limit is {limit}",
+                record.len
+            )));
+        }
         let mut bytes = SmallVec::new();
         if record.len <= INLINE {
             // A fixed length makes clearing it a few instructions.
@@ -200,6 +245,8 @@ impl ShmLink {
         let note = bytes.first_chunk::<{ Note::LEN }>().map(Note::decode);
         let note = note.ok_or_else(|| LinkError::Broken("a note in the ring is too short".into()))?;
         let lease = regions.open(note, self.limit, inbox, &self.socket)?;
+        // A bell may have been read along with the region.
+        self.notify_room();
         bytes.drain(..Note::LEN);
         Ok(Some(Incoming { bytes, lease: Some(lease) }))
     }
@@ -233,11 +280,22 @@ impl Link for ShmLink {
                 }
             }
         } else {
-            let note = regions.place(&self.socket, payload, len)?.encode();
-            if note.len() + head.len() > producer.longest() {
-                return Err(LinkError::TooLong { len: head.len(), limit: producer.longest() as u64 });
+            if Note::LEN + head.len() > producer.longest() {
+                let limit = producer.longest() - Note::LEN;
+                return Err(LinkError::TooLong { len: head.len(), limit: limit as u64 });
             }
-            self.write(producer, &[&note, head], note.len() + head.len(), true, blocked)?;
+            // Memory that the reader has not even looked at must not pile up.
+            while let Some(position) = regions.must_wait(len, producer.consumed()?) {
+                self.await_reader(producer, |producer| Ok(producer.consumed()? >= position), blocked)?;
+            }
+            let (note, fresh) = regions.place(payload, len)?;
+            if let Some(fresh) = &fresh {
+                self.announce(fresh, blocked)?;
+            }
+            self.write(producer, &[&note.encode(), head], Note::LEN + head.len(), true, blocked)?;
+            if let Some(fresh) = &fresh {
+                regions.sent(fresh, producer.written());
+            }
         }
         drop(sender);
         self.wake_peer();
@@ -278,19 +336,29 @@ impl Link for ShmLink {
         waited.is_some()
     }
 
+    fn is_stale(&self) -> bool {
+        self.segment.peer_side().has_left()
+    }
+
     fn wait_room(&self, receiving: bool, timeout: Duration) -> Result<(), LinkError> {
         if receiving {
-            // The bell rings for room and for arrivals alike.
-            return self.sleep(&mut self.receiver.lock(), Some(Instant::now() + timeout));
+            // The bell rings for room and for arrivals alike. A signal is no reason to leave a frame half sent.
+            return match self.sleep(&mut self.receiver.lock(), Some(Instant::now() + timeout)) {
+                Err(LinkError::Interrupted) => Ok(()),
+                other => other,
+            };
         }
-        // SeqCst: counted before the last look at the flag the waker reads.
+        // SeqCst, both: counted before the last look at what the waker writes.
         self.room_waiters.fetch_add(1, Ordering::SeqCst);
         let mut guard = self.room.0.lock();
-        // The timeout covers a bell that rang between our last look for room and this wait.
-        self.room.1.wait_for(&mut guard, timeout.min(Duration::from_millis(2)));
+        if self.bells_heard.load(Ordering::SeqCst) == self.bells_seen.load(Ordering::Relaxed) {
+            // No longer, because it may be that nobody receives just now, and so nobody hears the bell.
+            self.room.1.wait_for(&mut guard, timeout.min(ROOM_LOOK));
+        }
         drop(guard);
         self.room_waiters.fetch_sub(1, Ordering::SeqCst);
-        if self.is_closed() { Err(LinkError::Closed) } else { Ok(()) }
+        // For the same reason a sender must notice the end by itself.
+        if self.is_closed() || sys::hung_up(self.socket.as_fd()) { Err(LinkError::Closed) } else { Ok(()) }
     }
 
     fn fd(&self) -> BorrowedFd<'_> {
@@ -315,17 +383,18 @@ impl Link for ShmLink {
         self.segment.own_side().publish_cpu();
     }
 
-    fn readable(&self) -> Result<(), LinkError> {
+    fn readable(&self) -> Result<Option<u64>, LinkError> {
         let mut receiver = self.receiver.lock();
         let Receiver { consumer, inbox, budget, .. } = &mut *receiver;
         let read = inbox.read(&self.socket, false);
-        if let Some(cost) = self.segment.own_side().wake_cost_ns() {
+        let cost = self.segment.own_side().wake_cost_ns();
+        if let Some(cost) = cost {
             budget.learn_wake_cost(cost);
         }
         self.notify_room();
         match read {
-            Err(LinkError::Closed) if consumer.has_record() => Ok(()),
-            other => other,
+            Err(LinkError::Closed) if consumer.has_record() => Ok(cost),
+            other => other.map(|()| cost),
         }
     }
 

@@ -6,12 +6,11 @@
 //! ```
 
 use std::collections::VecDeque;
-use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::time::{Duration, Instant};
 
 use rustix::net::{RecvFlags, SendFlags};
 
+use super::regions::Fresh;
 use crate::link::LinkError;
 use crate::sys;
 
@@ -38,24 +37,41 @@ pub(super) struct Inbox {
     announced: Vec<Announced>,
 }
 
+/// Reads at most so often in a row: a peer that never stops writing must not keep the reader for ever.
+const MOST_READS: usize = 64;
+/// Reads until an announced region must have come: more messages than a socket holds.
+const MOST_READS_FOR_REGION: usize = 4096;
+
 impl Inbox {
     /// Reads what is there. Waits for something if `wait`, else only looks.
     pub(super) fn read(&mut self, socket: &OwnedFd, wait: bool) -> Result<(), LinkError> {
-        let mut buffer = [0; 256];
-        let mut flags = if wait { RecvFlags::empty() } else { RecvFlags::DONTWAIT };
-        loop {
-            match sys::receive_with_fds(socket.as_fd(), &mut buffer, &mut self.fds, flags) {
-                Ok(0) => return Err(LinkError::Closed),
-                Ok(got) => {
-                    self.sort(&buffer[..got])?;
-                    if got < buffer.len() {
-                        return Ok(());
-                    }
-                    flags = RecvFlags::DONTWAIT;
+        if self.read_once(socket, if wait { RecvFlags::empty() } else { RecvFlags::DONTWAIT })? {
+            for _ in 1..MOST_READS {
+                match self.read_once(socket, RecvFlags::DONTWAIT) {
+                    Ok(true) => {}
+                    // The end will be found again by the next read, which has nothing to tell but that.
+                    Ok(false) | Err(LinkError::Closed) => break,
+                    Err(error) => return Err(error),
                 }
-                Err(rustix::io::Errno::AGAIN) => return Ok(()),
-                Err(error) => return Err(error.into()),
             }
+        }
+        Ok(())
+    }
+
+    /// One read. `false` if there was nothing. A read ends with the message that brought a descriptor.
+    fn read_once(&mut self, socket: &OwnedFd, flags: RecvFlags) -> Result<bool, LinkError> {
+        let mut buffer = [0; 256];
+        match sys::receive_with_fds(socket.as_fd(), &mut buffer, &mut self.fds, flags) {
+            Ok(0) => Err(LinkError::Closed),
+            Ok(got) => {
+                self.sort(&buffer[..got])?;
+                if self.fds.len() > 1 {
+                    return Err(LinkError::Broken("the peer sends descriptors that nobody asked for".into()));
+                }
+                Ok(true)
+            }
+            Err(rustix::io::Errno::AGAIN) => Ok(false),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -86,13 +102,18 @@ impl Inbox {
         Ok(())
     }
 
-    /// The announced region `id`. The peer sent it before the record that uses it, so it is there already.
+    /// The announced region `id`. The peer sent it before the record that uses it, so it is there already, though it may
+    /// have hung up since.
     pub(super) fn region(&mut self, socket: &OwnedFd, id: u32) -> Result<Announced, LinkError> {
-        self.read(socket, false)?;
-        match self.announced.iter().position(|region| region.id == id) {
-            Some(at) => Ok(self.announced.swap_remove(at)),
-            None => Err(LinkError::Broken("the peer uses shared memory that it has not sent".into())),
+        for _ in 0..MOST_READS_FOR_REGION {
+            if let Some(at) = self.announced.iter().position(|region| region.id == id) {
+                return Ok(self.announced.swap_remove(at));
+            }
+            if !self.read_once(socket, RecvFlags::DONTWAIT)? {
+                break;
+            }
         }
+        Err(LinkError::Broken("the peer uses shared memory that it has not sent".into()))
     }
 }
 
@@ -102,11 +123,17 @@ pub(super) fn ring_bell(socket: &OwnedFd) {
     let _ = rustix::net::send(socket, &[BELL], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
 }
 
-/// Sends a region's descriptor to the peer.
-pub(super) fn announce(socket: &OwnedFd, id: u32, size: u64, fd: &OwnedFd) -> io::Result<()> {
+/// Sends a region's descriptor to the peer. `false` if the socket is full.
+pub(super) fn announce(socket: &OwnedFd, fresh: &Fresh) -> Result<bool, LinkError> {
     let mut note = [0; REGION_LEN];
     note[0] = REGION;
-    note[1..5].copy_from_slice(&id.to_le_bytes());
-    note[5..].copy_from_slice(&size.to_le_bytes());
-    sys::send_all_with_fds(socket.as_fd(), &note, &[fd.as_fd()], Instant::now() + Duration::from_secs(5))
+    note[1..5].copy_from_slice(&fresh.id.to_le_bytes());
+    note[5..].copy_from_slice(&fresh.size.to_le_bytes());
+    match sys::send_with_fds(socket.as_fd(), &note, &[fresh.fd.as_fd()]) {
+        Ok(REGION_LEN) => Ok(true),
+        Ok(_) => Err(LinkError::Broken("the system sent a part of a few bytes".into())),
+        // Also when too many descriptors of this user are under way in sockets: its readers will take them.
+        Err(rustix::io::Errno::AGAIN | rustix::io::Errno::TOOMANYREFS) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
 }

@@ -1,0 +1,177 @@
+//! What the tests of this crate share.
+#![allow(dead_code, unreachable_pub, reason = "each test binary uses its part of this")]
+
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use nearcall_transport::{Connected, Incoming, Link, LinkError, Listener, Options, Url, connect};
+use nearcall_wire::{Hello, Limits, Preamble, Welcome};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
+
+/// After this a test that waits has failed.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A URL that nobody else uses.
+pub fn fresh(scheme: &str) -> Url {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let name = format!("test-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+    let url = match scheme {
+        "tcp" => "tcp://127.0.0.1:0".to_owned(),
+        "unix" => format!("unix://{}/{name}.sock", std::env::temp_dir().display()),
+        scheme => format!("{scheme}://{name}"),
+    };
+    url.parse().expect("a URL")
+}
+
+pub fn welcome(options: &Options) -> Welcome {
+    Welcome { version: "test".into(), limits: Limits { max_message: options.max_message }, description: "{}".into() }
+}
+
+pub fn hello(ring: usize) -> Hello {
+    Hello { version: "test".into(), limits: Limits { max_message: 1 << 30 }, ring: ring as u64 }
+}
+
+pub fn readable(fd: BorrowedFd<'_>, timeout: Duration) -> bool {
+    let timeout = Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: i64::from(timeout.subsec_nanos()) };
+    loop {
+        match poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&timeout)) {
+            Ok(ready) => return ready > 0,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => panic!("poll: {error}"),
+        }
+    }
+}
+
+/// Takes in the next client of a listener, as a server does.
+pub fn accept(listener: &Listener, options: &Options) -> Result<Arc<dyn Link>, Option<String>> {
+    assert!(readable(listener.fd(), PATIENCE), "nobody connects");
+    let mut arrival = listener.accept().expect("accept").expect("a client");
+    let end = Instant::now() + PATIENCE;
+    loop {
+        match arrival.hello() {
+            Ok(Some(hello)) => return arrival.welcome(&hello, &welcome(options), options).map_err(Some),
+            Ok(None) => assert!(readable(arrival.fd(), end - Instant::now()), "no hello comes"),
+            Err(Some(why)) => return Err(Some(arrival.reject(&why))),
+            Err(None) => return Err(None),
+        }
+    }
+}
+
+/// The two ends of a connection.
+pub struct Pair {
+    pub client: Arc<dyn Link>,
+    pub server: Arc<dyn Link>,
+}
+
+pub fn pair(scheme: &str, client: &Options, server: &Options) -> Pair {
+    let listener = Listener::bind(&fresh(scheme)).expect("bind");
+    let url = listener.url().clone();
+    std::thread::scope(|scope| {
+        let accepted = scope.spawn(|| accept(&listener, server).expect("a good client"));
+        let Connected { link, .. } = connect(&url, "test", client).expect("connect");
+        Pair { client: link, server: accepted.join().expect("no panic") }
+    })
+}
+
+/// Sends a frame, waiting for room while others receive.
+pub fn send(link: &dyn Link, head: &[u8], payload: &[&[u8]]) -> Result<(), LinkError> {
+    let end = Instant::now() + PATIENCE;
+    link.send(head, payload, &mut || {
+        assert!(Instant::now() < end, "no room is made");
+        link.wait_room(false, Duration::from_millis(100))
+    })
+}
+
+/// The next frame, whole: head and payload.
+pub fn receive(link: &dyn Link) -> Result<Vec<u8>, LinkError> {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        if let Some(incoming) = link.receive(Some(end))? {
+            return Ok(whole(&incoming));
+        }
+        assert!(Instant::now() < end, "no frame comes");
+    }
+}
+
+pub fn whole(incoming: &Incoming) -> Vec<u8> {
+    let mut bytes = incoming.bytes.to_vec();
+    if let Some(lease) = &incoming.lease {
+        let at = bytes.len();
+        bytes.resize(at + lease.len(), 0);
+        lease.copy(0, &mut bytes[at..]);
+    }
+    bytes
+}
+
+/// Bytes that tell where they belong.
+pub fn pattern(seed: usize, len: usize) -> Vec<u8> {
+    (0..len).map(|at| (at * 7 + seed * 131 + (at >> 8)) as u8).collect()
+}
+
+/// The error that a link ends with.
+pub fn end_of(link: &dyn Link) -> LinkError {
+    let end = Instant::now() + PATIENCE;
+    while Instant::now() < end {
+        if let Err(error) = link.receive(Some(Instant::now() + Duration::from_millis(100))) {
+            return error;
+        }
+    }
+    panic!("the link goes on");
+}
+
+pub fn is_broken(error: &LinkError, hint: &str) {
+    assert!(matches!(error, LinkError::Broken(why) if why.contains(hint)), "{hint:?} expected, got {error:?}");
+}
+
+/// Sends bytes with descriptors beside them.
+pub fn send_raw(socket: impl AsFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(16))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !fds.is_empty() {
+        assert!(control.push(SendAncillaryMessage::ScmRights(fds)), "too many descriptors");
+    }
+    let sent = rustix::net::sendmsg(socket, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL)?;
+    assert_eq!(sent, bytes.len(), "a small message goes at once");
+    Ok(())
+}
+
+pub fn hello_message(hello: &Hello) -> Vec<u8> {
+    let body = hello.encode();
+    let mut message = Preamble::Hello(body.len()).encode().to_vec();
+    message.extend_from_slice(&body);
+    message
+}
+
+pub fn memfd(len: u64, sealed: bool) -> OwnedFd {
+    use rustix::fs::{MemfdFlags, SealFlags};
+    let fd = rustix::fs::memfd_create("test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).expect("a memfd");
+    rustix::fs::ftruncate(&fd, len).expect("a size");
+    if sealed {
+        rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL).expect("seals");
+    }
+    fd
+}
+
+/// Descriptors this process has open.
+pub fn open_fds() -> usize {
+    std::fs::read_dir("/proc/self/fd").expect("/proc").count()
+}
+
+/// Mappings of this crate's shared memory in this process.
+pub fn mappings() -> usize {
+    std::fs::read_to_string("/proc/self/maps").expect("/proc").matches("memfd:nearcall").count()
+}
+
+/// Waits until something holds.
+pub fn until(what: &str, mut check: impl FnMut() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !check() {
+        assert!(Instant::now() < end, "{what}: does not happen");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}

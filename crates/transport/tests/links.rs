@@ -1,0 +1,446 @@
+//! One list of tests for every transport: what `Link` promises.
+
+mod common;
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use common::{PATIENCE, Pair, end_of, pair, pattern, readable, receive, send, until, whole};
+use nearcall_ring::SpinPolicy;
+use nearcall_transport::{Incoming, Link, LinkError, Options};
+
+macro_rules! every_transport {
+    ($($test:ident)*) => {
+        every_transport!(@ shm "shm" $($test)*);
+        every_transport!(@ inproc "inproc" $($test)*);
+        every_transport!(@ unix "unix" $($test)*);
+        every_transport!(@ tcp "tcp" $($test)*);
+    };
+    (@ $module:ident $scheme:literal $($test:ident)*) => {
+        mod $module {
+            $(#[test] fn $test() { super::$test($scheme); })*
+        }
+    };
+}
+
+every_transport! {
+    frames_of_every_size_arrive
+    a_payload_of_many_pieces_arrives
+    both_directions_at_once_under_full_rings
+    close_is_seen_by_both_sides
+    what_was_sent_before_the_close_arrives
+    a_message_over_the_limit_leaves_the_link_usable
+    a_head_over_the_limit_leaves_the_link_usable
+    a_deadline_ends_the_wait
+    a_poller_of_ones_own_is_woken
+    threads_send_at_once_without_mixing
+    looking_twice_changes_nothing
+    a_sender_without_room_notices_the_end
+    a_slow_reader_slows_the_sender_down
+    a_signal_interrupts_a_wait_but_not_a_frame
+}
+
+fn small_ring() -> Options {
+    Options { ring_size: 4096, ..Options::default() }
+}
+
+/// Receives on another thread and sends everything back.
+fn echo(link: Arc<dyn Link>) -> std::thread::JoinHandle<LinkError> {
+    std::thread::spawn(move || {
+        loop {
+            match receive(&*link) {
+                Ok(frame) => send(&*link, &frame[..8], &[&frame[8..]]).expect("room"),
+                Err(error) => return error,
+            }
+        }
+    })
+}
+
+fn frames_of_every_size_arrive(scheme: &str) {
+    for ring in [4096, 1 << 18] {
+        let options = Options { ring_size: ring, ..Options::default() };
+        let Pair { client, server } = pair(scheme, &options, &options);
+        let reader = std::thread::spawn(move || {
+            let mut number = 0;
+            while let Ok(frame) = receive(&*server) {
+                assert_eq!(frame[..8], (number as u64).to_le_bytes(), "frame {number}");
+                let len = frame.len() - 8;
+                assert!(frame[8..] == pattern(number, len), "frame {number} of {len} bytes is garbled");
+                number += 1;
+            }
+            number
+        });
+        // The longest record of the ring and its half, the reader's buffer, a region's smallest size; a head is 8 bytes.
+        let longest = ring / 4 - 8;
+        let edges = [0, 64, longest / 2, longest, ring, 1 << 16, (1 << 16) - 64, 1 << 17, 1 << 20];
+        let mut number = 0;
+        for edge in edges {
+            for len in edge.max(20) - 20..edge.max(20) + 20 {
+                let bytes = pattern(number, len);
+                let cut = len / 3;
+                send(&*client, &(number as u64).to_le_bytes(), &[&bytes[..cut], &bytes[cut..]]).expect("sent");
+                number += 1;
+            }
+        }
+        client.close();
+        assert_eq!(reader.join().expect("no panic"), number);
+    }
+}
+
+fn a_payload_of_many_pieces_arrives(scheme: &str) {
+    let Pair { client, server } = pair(scheme, &small_ring(), &small_ring());
+    let bytes = pattern(1, 5000);
+    let mut pieces: Vec<&[u8]> = vec![&[]; 1500];
+    pieces.extend(bytes.chunks(1));
+    pieces.extend(vec![&[][..]; 1500]);
+    send(&*client, b"headhead", &pieces).expect("sent");
+    send(&*client, b"after", &[]).expect("sent");
+    assert_eq!(receive(&*server).expect("a frame"), [b"headhead", &bytes[..]].concat());
+    assert_eq!(receive(&*server).expect("a frame"), b"after");
+}
+
+fn both_directions_at_once_under_full_rings(scheme: &str) {
+    const FRAMES: usize = 600;
+    let Pair { client, server } = pair(scheme, &small_ring(), &small_ring());
+    // Records, regions of memory, frames longer than a socket's buffer.
+    let sizes = [10, 300, 60_000, 0, 400_000, 500, 900];
+    let run = move |link: Arc<dyn Link>, own: usize, other: usize| {
+        let got = Cell::new(0);
+        let check = |incoming: &Incoming| {
+            let number = got.replace(got.get() + 1);
+            let expected = [&[other as u8; 8], &pattern(other + number, sizes[number % sizes.len()])[..]].concat();
+            assert!(whole(incoming) == expected, "frame {number} is garbled");
+        };
+        for number in 0..FRAMES {
+            let bytes = pattern(own + number, sizes[number % sizes.len()]);
+            link.send(&[own as u8; 8], &[&bytes], &mut || match link.try_receive()? {
+                Some(incoming) => {
+                    check(&incoming);
+                    Ok(())
+                }
+                None => link.wait_room(true, Duration::from_secs(1)),
+            })
+            .expect("sent");
+        }
+        let end = Instant::now() + PATIENCE;
+        while got.get() < FRAMES {
+            link.receive(Some(end)).expect("open").iter().for_each(&check);
+            assert!(Instant::now() < end, "frame {} does not come", got.get());
+        }
+        link
+    };
+    let other = std::thread::spawn(move || run(server, 2, 1));
+    let client = run(client, 1, 2);
+    drop((client, other.join().expect("no panic")));
+}
+
+fn close_is_seen_by_both_sides(scheme: &str) {
+    for server_closes in [true, false] {
+        let Pair { client, server } = pair(scheme, &Options::default(), &Options::default());
+        let (near, far) = if server_closes { (server, client) } else { (client, server) };
+        let waiting: Vec<_> = [Arc::clone(&near), Arc::clone(&far)]
+            .into_iter()
+            .map(|link| std::thread::spawn(move || link.receive(None)))
+            .collect();
+        std::thread::sleep(Duration::from_millis(20));
+        near.close();
+        for waiting in waiting {
+            assert_eq!(waiting.join().expect("no panic").err(), Some(LinkError::Closed));
+        }
+        assert_eq!(far.receive(None).err(), Some(LinkError::Closed), "it stays closed");
+        assert_eq!(send(&*near, b"head", &[]), Err(LinkError::Closed));
+        // The far side may not know at once, but it must not be able to send for ever.
+        until("sending to a closed link fails", || {
+            send(&*far, b"head", &[&vec![0; 200_000]]) == Err(LinkError::Closed)
+        });
+        near.close();
+    }
+}
+
+fn what_was_sent_before_the_close_arrives(scheme: &str) {
+    for len in [10, 100_000] {
+        for dropped in [false, true] {
+            let Pair { client, server } = pair(scheme, &Options::default(), &Options::default());
+            let frames: Vec<_> = (0..2).map(|number| pattern(number, len)).collect();
+            for frame in &frames {
+                send(&*client, b"head", &[frame]).expect("sent");
+            }
+            client.close();
+            if dropped {
+                drop(client);
+            }
+            // As a server's poller does: first it learns of the end, then it takes what is here.
+            assert!(readable(server.fd(), PATIENCE));
+            let _ = server.readable();
+            for frame in &frames {
+                assert_eq!(receive(&*server).expect("sent before the close"), [b"head", &frame[..]].concat());
+            }
+            assert_eq!(end_of(&*server), LinkError::Closed);
+        }
+    }
+}
+
+fn a_message_over_the_limit_leaves_the_link_usable(scheme: &str) {
+    let tight = Options { max_message: 100_000, ..Options::default() };
+    let Pair { client, server } = pair(scheme, &Options::default(), &tight);
+    let echo = echo(Arc::clone(&server));
+    for len in [100_000, 100_001, 5, 5_000_000, 99_999] {
+        let bytes = pattern(len, len);
+        let sent = send(&*client, b"headhead", &[&bytes]);
+        if len > 100_000 {
+            assert_eq!(sent, Err(LinkError::TooLong { len, limit: 100_000 }));
+        } else {
+            assert_eq!(sent, Ok(()));
+            assert_eq!(receive(&*client).expect("a frame"), [b"headhead", &bytes[..]].concat());
+        }
+    }
+    client.close();
+    assert_eq!(echo.join().expect("no panic"), LinkError::Closed);
+}
+
+fn a_head_over_the_limit_leaves_the_link_usable(scheme: &str) {
+    let Pair { client, server } = pair(scheme, &small_ring(), &small_ring());
+    let echo = echo(server);
+    for round in 0..3 {
+        // Too long for a record of a small ring, and for a head on a stream.
+        let sent = send(&*client, &vec![1; 3 << 20], &[&[2; 100]]);
+        assert!(matches!(sent, Err(LinkError::TooLong { .. })), "{sent:?}");
+        let bytes = pattern(round, 200_000);
+        send(&*client, b"headhead", &[&bytes]).expect("the link goes on");
+        assert_eq!(receive(&*client).expect("a frame"), [b"headhead", &bytes[..]].concat());
+    }
+    client.close();
+    assert_eq!(echo.join().expect("no panic"), LinkError::Closed);
+}
+
+fn a_deadline_ends_the_wait(scheme: &str) {
+    for spin in [SpinPolicy::Auto, SpinPolicy::Fixed(Duration::ZERO), SpinPolicy::Fixed(PATIENCE)] {
+        let options = Options { spin, ..Options::default() };
+        let Pair { client, server } = pair(scheme, &options, &options);
+        let begun = Instant::now();
+        let deadline = begun + Duration::from_millis(30);
+        while Instant::now() < deadline {
+            assert!(client.receive(Some(deadline)).expect("open").is_none());
+        }
+        assert!(begun.elapsed() < PATIENCE / 2);
+        assert!(server.try_receive().expect("open").is_none());
+    }
+}
+
+fn a_poller_of_ones_own_is_woken(scheme: &str) {
+    let Pair { client, server } = pair(scheme, &Options::default(), &Options::default());
+    let rounds = 300;
+    let echo = echo(client);
+    for round in 0..rounds {
+        let bytes = pattern(round, if round % 10 == 0 { 150_000 } else { round });
+        send(&*server, b"headhead", &[&bytes]).expect("sent");
+        let end = Instant::now() + PATIENCE;
+        let frame = loop {
+            if let Some(incoming) = server.try_receive().expect("open") {
+                break whole(&incoming);
+            }
+            if server.arm() {
+                assert!(readable(server.fd(), end - Instant::now()), "round {round}: nobody rings");
+                server.readable().expect("open");
+            }
+            server.disarm();
+        };
+        assert_eq!(frame, [b"headhead", &bytes[..]].concat());
+    }
+    server.close();
+    assert_eq!(echo.join().expect("no panic"), LinkError::Closed);
+}
+
+fn threads_send_at_once_without_mixing(scheme: &str) {
+    const THREADS: usize = 4;
+    const FRAMES: usize = 400;
+    let Pair { client, server } = pair(scheme, &small_ring(), &small_ring());
+    let senders: Vec<_> = (0..THREADS)
+        .map(|thread| {
+            let client = Arc::clone(&client);
+            std::thread::spawn(move || {
+                for number in 0..FRAMES {
+                    let len = [3, 400, 20_000][number % 3];
+                    send(&*client, &[thread as u8, 0], &[&pattern(thread + number, len)]).expect("sent");
+                }
+            })
+        })
+        .collect();
+    // Somebody must listen for the bell that says there is room again.
+    let over = Arc::new(AtomicBool::new(false));
+    let listener = std::thread::spawn({
+        let (client, over) = (Arc::clone(&client), Arc::clone(&over));
+        move || {
+            while !over.load(Ordering::Acquire) {
+                assert!(client.receive(Some(Instant::now() + Duration::from_millis(20))).expect("open").is_none());
+            }
+        }
+    });
+    let mut next = [0; THREADS];
+    for _ in 0..THREADS * FRAMES {
+        let frame = receive(&*server).expect("a frame");
+        let thread = usize::from(frame[0]);
+        assert_eq!(frame[2..], pattern(thread + next[thread], [3, 400, 20_000][next[thread] % 3]));
+        next[thread] += 1;
+    }
+    for sender in senders {
+        sender.join().expect("no panic");
+    }
+    over.store(true, Ordering::Release);
+    listener.join().expect("no panic");
+}
+
+fn looking_twice_changes_nothing(scheme: &str) {
+    let Pair { client, server } = pair(scheme, &Options::default(), &Options::default());
+    let bytes = pattern(0, 3_000_000);
+    let sender = std::thread::spawn({
+        let bytes = bytes.clone();
+        move || send(&*client, b"head", &[&bytes]).map(|()| client)
+    });
+    // A frame longer than any buffer: part of it is here, and nobody takes it.
+    until("something arrives", || server.spin());
+    for _ in 0..50 {
+        let _ = server.spin();
+        let _ = server.arm();
+        server.disarm();
+        server.wait_room(true, Duration::ZERO).expect("open");
+    }
+    assert_eq!(receive(&*server).expect("a frame").len(), bytes.len() + 4);
+    drop(sender.join().expect("no panic").expect("sent"));
+}
+
+fn a_sender_without_room_notices_the_end(scheme: &str) {
+    // Nobody on this side receives: the sender alone has to find out.
+    for receiving in [false, true] {
+        let Pair { client, server } = pair(scheme, &small_ring(), &small_ring());
+        let sent = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&sent);
+        let sender = std::thread::spawn(move || {
+            let end = Instant::now() + PATIENCE;
+            loop {
+                let sent = client.send(b"head", &[&[0; 400]], &mut || {
+                    assert!(Instant::now() < end, "the end is not noticed");
+                    client.wait_room(receiving, Duration::from_millis(100))
+                });
+                match sent {
+                    Ok(()) => count.fetch_add(1, Ordering::Relaxed),
+                    Err(error) => return error,
+                };
+            }
+        });
+        let mut seen = 0;
+        until("the sender is stuck", || {
+            std::thread::sleep(Duration::from_millis(20));
+            let now = sent.load(Ordering::Relaxed);
+            std::mem::replace(&mut seen, now) == now && now > 0
+        });
+        drop(server);
+        assert_eq!(sender.join().expect("no panic"), LinkError::Closed);
+    }
+}
+
+fn a_slow_reader_slows_the_sender_down(scheme: &str) {
+    // Long messages that nobody reads must not pile up without bound: here 1.2 GB, were they all taken.
+    let Pair { client, server } = pair(scheme, &Options::default(), &Options::default());
+    let sent = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&sent);
+    let bytes = pattern(0, 3_000_000);
+    let frame = [b"head", &bytes[..]].concat();
+    let sender = std::thread::spawn(move || {
+        for _ in 0..400 {
+            send(&*client, b"head", &[&bytes]).expect("sent");
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+        client
+    });
+    let mut seen = usize::MAX;
+    until("the sender waits", || {
+        std::thread::sleep(Duration::from_millis(100));
+        let now = sent.load(Ordering::Relaxed);
+        std::mem::replace(&mut seen, now) == now
+    });
+    assert!(seen < 60, "{seen} messages of 3 MB are under way");
+    for _ in 0..400 {
+        assert!(receive(&*server).expect("a frame") == frame);
+    }
+    drop(sender.join().expect("no panic"));
+}
+
+extern "C" fn nothing(_: i32) {}
+
+fn a_signal_interrupts_a_wait_but_not_a_frame(scheme: &str) {
+    // SAFETY: a sigaction is plain numbers, for which zeros are valid.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = nothing as *const () as usize;
+    // SAFETY: an empty handler is async-signal-safe; without SA_RESTART, as Python installs its own.
+    let installed = unsafe { libc::sigaction(libc::SIGUSR1, &raw const action, std::ptr::null_mut()) };
+    assert_eq!(installed, 0);
+    let Pair { client, server } = pair(scheme, &small_ring(), &small_ring());
+    // SAFETY: no preconditions.
+    let this = unsafe { libc::pthread_self() } as usize;
+    let over = StopOnDrop(Arc::new(AtomicBool::new(false)));
+    let storm = std::thread::spawn({
+        let over = Arc::clone(&over.0);
+        move || {
+            while !over.load(Ordering::Acquire) {
+                // SAFETY: the thread lives until this one has ended.
+                unsafe { libc::pthread_kill(this as libc::pthread_t, libc::SIGUSR1) };
+                std::thread::sleep(Duration::from_micros(300));
+            }
+        }
+    });
+    let reader = std::thread::spawn(move || {
+        for number in 0..40 {
+            assert_eq!(receive(&*server).expect("a frame")[4..], pattern(number, 300_000));
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    });
+    for number in 0..40 {
+        // Sending goes on: half a frame would be the end of the connection.
+        send(&*client, b"head", &[&pattern(number, 300_000)]).expect("sent");
+    }
+    let interrupted = loop {
+        match client.receive(Some(Instant::now() + PATIENCE)) {
+            Ok(None) => {}
+            other => break other.err(),
+        }
+    };
+    // A handshake is not disturbed either.
+    let _ = pair(scheme, &small_ring(), &small_ring());
+    drop(over);
+    storm.join().expect("no panic");
+    reader.join().expect("no panic");
+    assert!(matches!(interrupted, Some(LinkError::Interrupted | LinkError::Closed)), "{interrupted:?}");
+}
+
+/// A test that fails must not go on sending signals to whatever runs on its thread next.
+struct StopOnDrop(Arc<AtomicBool>);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+/// What a reader keeps, the sender does not write over; what it gives back, the sender uses again.
+#[test]
+fn leases_may_be_kept_and_come_back() {
+    let Pair { client, server } = pair("shm", &Options::default(), &Options::default());
+    let mut kept = Vec::new();
+    for number in 0..80 {
+        send(&*client, b"head", &[&pattern(number, 1_000_000)]).expect("sent");
+        let incoming = server.try_receive().expect("open").expect("a frame");
+        assert!(incoming.lease.is_some());
+        kept.push(incoming);
+    }
+    for (number, incoming) in kept.iter().enumerate() {
+        assert_eq!(whole(incoming)[4..], pattern(number, 1_000_000));
+    }
+    drop(kept);
+    for number in 0..80 {
+        send(&*client, b"head", &[&pattern(number, 1_000_000)]).expect("sent");
+        assert_eq!(receive(&*server).expect("a frame")[4..], pattern(number, 1_000_000));
+    }
+}
