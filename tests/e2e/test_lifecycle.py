@@ -389,11 +389,10 @@ def test_a_restarted_server_is_found_again(new_url: str, transport: str) -> None
         assert client.service.add(1) == 6
     with pytest.raises(nearcall.Unavailable):
         client.service.add(1)
-    with nearcall.Server(Basics(), url):
-        with nearcall.timeout(25):
-            patient = nearcall.connect(url, Basics, wait_for_ready=True)
-            assert patient.service.add(1) == 6
-            patient.close()
+    with nearcall.Server(Basics(), url), nearcall.timeout(25):
+        patient = nearcall.connect(url, Basics, wait_for_ready=True)
+        assert patient.service.add(1) == 6
+        patient.close()
     client.close()
 
 
