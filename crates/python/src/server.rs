@@ -4,7 +4,9 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use nearcall_core::server::{ItemOutcome, Next, NextItem, Notice, Request, Server as Core, ServerCall, WorkLimits, Worker};
+use nearcall_core::server::{
+    ItemOutcome, Next, NextItem, Notice, Request, Server as Core, ServerCall, WorkLimits, Worker,
+};
 use nearcall_core::{Body, Failure, Kind, LinkError, Outgoing, Url};
 use parking_lot::Mutex;
 use pyo3::exceptions::PyOSError;
@@ -173,7 +175,9 @@ impl Server {
         let method = served.method.get();
         if method.in_loop {
             if let Err(error) = self.core.hand_to_loop(request) {
-                self.notices.lock().push(Notice { serious: true, text: format!("cannot reach the event loop: {error}") });
+                self.notices
+                    .lock()
+                    .push(Notice { serious: true, text: format!("cannot reach the event loop: {error}") });
             }
             return;
         }
@@ -251,17 +255,12 @@ impl Server {
         handler.call1(PyTuple::new(py, values)?)
     }
 
-    fn send_items(
-        &self,
-        py: Python<'_>,
-        method: &Method,
-        request: &Request,
-        items: &Bound<'_, PyAny>,
-    ) -> PyResult<()> {
+    fn send_items(&self, py: Python<'_>, method: &Method, request: &Request, items: &Bound<'_, PyAny>) -> PyResult<()> {
         let call = tracked(request)?;
         for item in items.try_iter()? {
             let encoded = method.reply.encode(item?)?;
-            let sent = encoded.with(|body| call.send_item(&self.core, &Outgoing::new(Kind::Item, body), request.deadline));
+            let sent =
+                encoded.with(|body| call.send_item(&self.core, &Outgoing::new(Kind::Item, body), request.deadline));
             match sent.map_err(|error| too_long(py, &method.name, &error))? {
                 ItemOutcome::Sent => {}
                 outcome => {
