@@ -1,7 +1,6 @@
 //! Bytes from a stranger on a Unix socket, through handshake and frames, in pieces of his choice.
 use std::io::Write;
 use std::os::unix::net::UnixStream;
-use std::sync::LazyLock;
 
 use nearcall_transport::{Listener, Options, Url};
 use nearcall_wire::{Hello, Limits, Preamble, Welcome};
@@ -10,23 +9,15 @@ const LIMIT: u64 = 100_000;
 /// What a frame may have besides its payload.
 const HEAD_ROOM: usize = 1 << 20;
 
-struct Server {
-    listener: Listener,
-    path: std::path::PathBuf,
-}
-
-static SERVER: LazyLock<Server> = LazyLock::new(|| {
-    let path = std::env::temp_dir().join(format!("nearcall-fuzz-{}.sock", std::process::id()));
-    let listener = Listener::bind(&Url::Unix(path.clone())).expect("bind");
-    Server { listener, path }
-});
-
 /// Runs the target on one input; panics if something is wrong.
 pub(crate) fn run(input: &[u8]) {
     let Some((&shape, bytes)) = input.split_first() else { return };
-    let mut client = UnixStream::connect(&SERVER.path).expect("connect");
+    // Its own for each input, so that its file is gone at the end.
+    let path = std::env::temp_dir().join(format!("nearcall-fuzz-{}.sock", std::process::id()));
+    let listener = Listener::bind(&Url::Unix(path.clone())).expect("bind");
+    let mut client = UnixStream::connect(&path).expect("connect");
     client.set_nonblocking(true).expect("a live socket");
-    let mut arrival = SERVER.listener.accept().expect("accept").expect("a client");
+    let mut arrival = listener.accept().expect("accept").expect("a client");
     let options = Options { max_message: LIMIT, ..Options::default() };
     // Half of all strangers know how to say hello.
     if shape & 1 == 1 {

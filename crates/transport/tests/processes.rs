@@ -68,6 +68,8 @@ impl Drop for Server {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
+        // What it left behind goes with whoever serves its name next.
+        let _ = Listener::bind(&self.url);
     }
 }
 
