@@ -9,7 +9,7 @@ import random
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -133,6 +133,37 @@ def test_handlers_at_once(url: str, key: str, kind: str) -> None:
             for one in keys:
                 waiting.release(one)
             assert [future.result() for future in held] == keys
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="a coroutine handler's send waits for the client's ring or socket in the event loop's only thread",
+)
+def test_a_client_that_does_not_read_does_not_keep_others_waiting(new_url: str) -> None:
+    """Its streams are within their credit, and yet more than fits between the two processes."""
+
+    @nearcall.service
+    class Blocks:
+        async def blocks(self) -> AsyncIterator[bytes]:
+            for _ in range(200):
+                yield bytes(10_000)
+
+        async def one(self) -> int:
+            return 1
+
+    with nearcall.Server(Blocks(), new_url) as server:
+        lazy = nearcall.connect(server.urls[0], Blocks)
+        streams: list[Any] = [lazy.service.blocks() for _ in range(12)]
+        try:
+            with nearcall.connect(server.urls[0], Blocks) as other:
+                # The handlers need some time to fill what is between the two.
+                for _ in range(2000):
+                    with nearcall.timeout(2):
+                        assert other.one() == 1  # type: ignore[comparison-overlap]
+        finally:
+            for stream in streams:
+                stream.close()
+            lazy.close()
 
 
 def test_more_calls_than_the_server_runs_at_once(new_url: str, key: str) -> None:

@@ -108,3 +108,23 @@ def test_errors_are_builtin_ones_as_well(errors: Any) -> None:
         errors.status(int(nearcall.StatusCode.NOT_FOUND), "x", None)
     with pytest.raises(TimeoutError):
         errors.status(int(nearcall.StatusCode.DEADLINE_EXCEEDED), "x", None)
+
+
+class OutOfPaper(Exception):
+    pass
+
+
+@nearcall.service(errors=[OutOfPaper])
+class Printer:
+    def print_page(self) -> None:
+        raise OutOfPaper("tray 2")
+
+
+@pytest.mark.xfail(strict=True, reason="the classes that service(errors=...) names do not travel yet")
+def test_declared_exceptions_arrive_as_themselves(new_url: str) -> None:
+    with (
+        nearcall.Server(Printer(), new_url) as server,
+        nearcall.connect(server.urls[0], Printer) as printer,
+        pytest.raises(OutOfPaper, match="tray 2"),
+    ):
+        printer.print_page()
