@@ -6,6 +6,8 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyBytes;
 
+use crate::plan::Method;
+
 /// `make_error(code, message, details)` of `nearcall.errors`.
 static MAKE_ERROR: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 /// `describe_error(exception)` of `nearcall.errors`.
@@ -21,9 +23,21 @@ pub(crate) fn install(py: Python<'_>, make_error: Py<PyAny>, describe_error: Py<
 
 /// The exception for a failure.
 pub(crate) fn raise(py: Python<'_>, failure: &Failure) -> PyErr {
-    let Some(make) = MAKE_ERROR.get(py) else {
-        return PyRuntimeError::new_err(failure.message.clone());
-    };
+    match MAKE_ERROR.get(py) {
+        Some(make) => raise_with(py, make, failure),
+        None => PyRuntimeError::new_err(failure.message.clone()),
+    }
+}
+
+/// The exception for how a call of a method ended: the method may know exceptions of the application.
+pub(crate) fn raise_for(py: Python<'_>, method: &Method, failure: &Failure) -> PyErr {
+    match &method.make_error {
+        Some(make) => raise_with(py, make, failure),
+        None => raise(py, failure),
+    }
+}
+
+fn raise_with(py: Python<'_>, make: &Py<PyAny>, failure: &Failure) -> PyErr {
     let details = PyBytes::new(py, &failure.details);
     match make.bind(py).call1((failure.code, failure.message.as_str(), details)) {
         Ok(exception) => PyErr::from_value(exception),
@@ -33,10 +47,19 @@ pub(crate) fn raise(py: Python<'_>, failure: &Failure) -> PyErr {
 
 /// The failure that an exception stands for.
 pub(crate) fn describe(py: Python<'_>, error: &PyErr) -> Failure {
-    let described = DESCRIBE_ERROR
-        .get(py)
+    describe_with(py, DESCRIBE_ERROR.get(py), error)
+}
+
+/// The failure that an exception of a method's handler stands for.
+pub(crate) fn describe_for(py: Python<'_>, method: &Method, error: &PyErr) -> Failure {
+    describe_with(py, method.describe_error.as_ref().or_else(|| DESCRIBE_ERROR.get(py)), error)
+}
+
+fn describe_with(py: Python<'_>, describe: Option<&Py<PyAny>>, error: &PyErr) -> Failure {
+    let described = describe
         .ok_or_else(|| PyRuntimeError::new_err("nearcall._core was used without nearcall"))
-        .and_then(|describe| describe.bind(py).call1((error.value(py),)))
+        // With its traceback, which `value` alone need not have.
+        .and_then(|describe| describe.bind(py).call1((error.clone_ref(py).into_value(py),)))
         .and_then(|described| described.extract::<(u8, String, Vec<u8>)>());
     match described {
         Ok((code, message, details)) => Failure { code, message, details },
