@@ -46,21 +46,21 @@ from .server import Server, serve
 from .service import idempotent, oneway, service
 from .status import StatusCode
 
-if TYPE_CHECKING:
-    from . import aio, auth
-
 __version__ = _core.VERSION
 
 _core.install(make_error, describe_error)
 
+if TYPE_CHECKING:
+    from . import aio, auth
+else:  # hidden from type checkers, to which it would mean that the module has every attribute there is
 
-def __getattr__(name: str) -> Any:
-    # asyncio takes longer to import than all the rest, and many programs have no event loop, or no tokens.
-    if name in ("aio", "auth"):
-        from importlib import import_module
+    def __getattr__(name: str) -> Any:
+        # asyncio takes longer to import than all the rest, and many programs have no event loop, or no tokens.
+        if name in ("aio", "auth"):
+            from importlib import import_module
 
-        return import_module(f".{name}", __name__)
-    raise AttributeError(f"module 'nearcall' has no attribute '{name}'")
+            return import_module(f".{name}", __name__)
+        raise AttributeError(f"module 'nearcall' has no attribute '{name}'")
 
 
 __all__ = [

@@ -230,7 +230,10 @@ pub(crate) fn outcome(py: Python<'_>, event: &Event, method: &Method) -> PyErr {
         Kind::Error => raise_for(py, method, &event.failure().unwrap_or_else(Failure::from)),
         kind => raise(
             py,
-            &Failure::new(Failure::INTERNAL, format!("{}: the server sent {kind:?} where no such thing can come", method.name)),
+            &Failure::new(
+                Failure::INTERNAL,
+                format!("{}: the server sent {kind:?} where no such thing can come", method.name),
+            ),
         ),
     }
 }

@@ -339,8 +339,8 @@ impl Link for StreamLink {
 
     fn disarm(&self) {}
 
-    fn readable(&self) -> Result<(), LinkError> {
-        Ok(())
+    fn readable(&self) -> Result<Option<u64>, LinkError> {
+        Ok(None)
     }
 
     fn is_memory(&self) -> bool {
