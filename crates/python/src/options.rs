@@ -22,7 +22,9 @@ pub(crate) fn options(
     let spin = match spin.extract::<f64>() {
         Ok(value) => SpinPolicy::Fixed(seconds("spin", value)?),
         Err(_) if spin.extract::<&str>().is_ok_and(|word| word == "auto") => SpinPolicy::Auto,
-        Err(_) => return Err(invalid(py, format!("spin must be \"auto\" or a number of seconds, not {}", spin.repr()?))),
+        Err(_) => {
+            return Err(invalid(py, format!("spin must be \"auto\" or a number of seconds, not {}", spin.repr()?)));
+        }
     };
     if !nearcall_core::is_ring_size(ring_size) {
         return Err(invalid(

@@ -207,6 +207,6 @@ impl Arrival {
         let mut message = preamble.encode().to_vec();
         message.extend_from_slice(body);
         // A fresh socket has room for any sane description; a client that does not read its welcome is not waited for.
-        sys::send_all_with_fds(self.socket.as_fd(), &message, &[], Instant::now() + Duration::from_millis(500))
+        sys::send_all_with_fds(self.socket.as_fd(), &message, &[], Instant::now() + Duration::from_millis(20))
     }
 }

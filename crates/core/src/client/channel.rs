@@ -83,8 +83,7 @@ impl Channel {
             }
         };
         let description = connection.welcome().description.clone();
-        let renewal =
-            Renewal { closed: false, description, pause: SHORTEST, not_before: None, last_failure: None };
+        let renewal = Renewal { closed: false, description, pause: SHORTEST, not_before: None, last_failure: None };
         Ok(Self {
             url: url.clone(),
             options: *options,

@@ -10,8 +10,8 @@ mod worker;
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use nearcall_transport::{Listener, Options, Url};
@@ -199,7 +199,7 @@ impl Server {
     ///
     /// # Errors
     /// What the system says, if the loop's queue cannot be made.
-    pub fn hand_to_loop(&self, request: Request) -> io::Result<()> {
+    fn hand_to_loop(&self, request: Request) -> io::Result<()> {
         self.use_event_loop()?.push(request);
         if let Some(mut reception) = self.reception.try_lock() {
             reception.note_loop_active();
