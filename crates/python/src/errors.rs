@@ -47,21 +47,22 @@ fn raise_with(py: Python<'_>, make: &Py<PyAny>, failure: &Failure) -> PyErr {
 
 /// The failure that an exception stands for.
 pub(crate) fn describe(py: Python<'_>, error: &PyErr) -> Failure {
-    describe_with(py, DESCRIBE_ERROR.get(py), error)
+    let describe =
+        DESCRIBE_ERROR.get(py).ok_or_else(|| PyRuntimeError::new_err("nearcall._core was used without nearcall"));
+    failure_of(error, describe.and_then(|describe| describe.bind(py).call1((error.value(py),))))
 }
 
 /// The failure that an exception of a method's handler stands for.
 pub(crate) fn describe_for(py: Python<'_>, method: &Method, error: &PyErr) -> Failure {
-    describe_with(py, method.describe_error.as_ref().or_else(|| DESCRIBE_ERROR.get(py)), error)
+    match &method.describe_error {
+        // With its traceback, which `value` alone need not have.
+        Some(describe) => failure_of(error, describe.bind(py).call1((error.clone_ref(py).into_value(py),))),
+        None => describe(py, error),
+    }
 }
 
-fn describe_with(py: Python<'_>, describe: Option<&Py<PyAny>>, error: &PyErr) -> Failure {
-    let described = describe
-        .ok_or_else(|| PyRuntimeError::new_err("nearcall._core was used without nearcall"))
-        // With its traceback, which `value` alone need not have.
-        .and_then(|describe| describe.bind(py).call1((error.clone_ref(py).into_value(py),)))
-        .and_then(|described| described.extract::<(u8, String, Vec<u8>)>());
-    match described {
+fn failure_of(error: &PyErr, described: PyResult<Bound<'_, PyAny>>) -> Failure {
+    match described.and_then(|described| described.extract::<(u8, String, Vec<u8>)>()) {
         Ok((code, message, details)) => Failure { code, message, details },
         Err(_) => Failure::new(Failure::UNKNOWN, error.to_string()),
     }
