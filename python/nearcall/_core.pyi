@@ -98,7 +98,17 @@ class Call:
 class Method:
     """A method, as the core uses it: everything a call needs, read once from the plan."""
 
-    def __new__(cls, plan: MethodPlan) -> Method: ...
+    def __new__(
+        cls,
+        plan: MethodPlan,
+        *,
+        make_error: Callable[[int, str, bytes], BaseException] | None = None,
+        describe_error: Callable[[BaseException], tuple[int, str, bytes]] | None = None,
+    ) -> Method:
+        """A client of a service that declares exceptions gives its own ``make_error``; a server its own
+        ``describe_error`` for the same reason, or to send tracebacks. Otherwise those of ``install`` serve.
+        """
+
     @property
     def name(self) -> str:
         """``"Service.method"``."""

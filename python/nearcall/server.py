@@ -8,15 +8,19 @@ import logging
 import os
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from . import _core
-from .client import DEFAULT_MAX_MESSAGE_SIZE
+from .checked import check_seconds, check_whole
+from .client import DEFAULT_MAX_MESSAGE_SIZE, check_spin
 from .description import describe
+from .errors import describe_error
+from .interceptors import ServerInterceptor, check_interceptors, intercept_handler
 from .service import plan_of
 
 if TYPE_CHECKING:
@@ -49,6 +53,9 @@ class Server:
             seconds set a fixed bound.
         max_message_size: Longest message received, bytes.
         handshake_timeout: Seconds a client may take to shake hands.
+        interceptors: Functions around every call, each ``f(call, proceed)`` with a :class:`~nearcall.ServerCall`; the
+            first is the outermost.
+        tracebacks: Whether clients see the traceback of an exception. It shows paths and code to every client.
 
     Raises:
         TypeError: an object is no service, or two serve under one name.
@@ -63,14 +70,13 @@ class Server:
         spin: float | Literal["auto"] = "auto",
         max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE,
         handshake_timeout: float = 5.0,
+        interceptors: Sequence[ServerInterceptor] = (),
+        tracebacks: bool = False,
     ) -> None:
         services = [item for item in services_and_urls if not isinstance(item, str)]
         self._asked = [item for item in services_and_urls if isinstance(item, str)]
         if not services:
             raise TypeError("there is nothing to serve: give an object whose class is a @nearcall.service")
-        for option, value in (("max_concurrency", max_concurrency), ("max_pending", max_pending)):
-            if value < 1:
-                raise ValueError(f"{option} must be 1 or more, not {value}")
         for item in services:
             if isinstance(item, type):
                 raise TypeError(f"serve an object, not the class: write {item.__name__}()")
@@ -79,22 +85,27 @@ class Server:
         for name in names:
             if names.count(name) > 1:
                 raise TypeError(f"two of the objects serve under the name '{name}': name one with service(name=...)")
+        ordinary = [method.full_name for plan in plans for method in plan.methods if not method.handler_is_async]
+        chain = check_interceptors(interceptors, f"{ordinary[0]} is not" if ordinary else None)
         methods: list[tuple[_core.Method, Any]] = []
         self._handlers: list[tuple[Any, Any]] = []
         for item, plan in zip(services, plans, strict=True):
+            describer = None
+            if plan.errors or tracebacks:
+                describer = partial(describe_error, declared=frozenset(plan.errors), tracebacks=tracebacks)
             for method in plan.methods:
-                handler = method.adapt(getattr(item, method.name))
-                methods.append((_core.Method(method), handler))
+                handler = intercept_handler(chain, method, getattr(item, method.name))
+                methods.append((_core.Method(method, describe_error=describer), handler))
                 self._handlers.append((method, handler))
         self._core = _core.Server(
             methods,
             msgspec.json.encode(describe(plans)).decode(),
-            spin=spin,
+            spin=check_spin(spin),
             ring_size=1 << 18,
-            max_message_size=max_message_size,
-            handshake_timeout=handshake_timeout,
-            max_concurrency=max_concurrency,
-            max_pending=max_pending,
+            max_message_size=check_whole("max_message_size", max_message_size, "bytes"),
+            handshake_timeout=check_seconds("handshake_timeout", handshake_timeout),
+            max_concurrency=check_whole("max_concurrency", max_concurrency),
+            max_pending=check_whole("max_pending", max_pending),
         )
         self._urls: list[str] = []
         self._threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
@@ -153,6 +164,7 @@ class Server:
         Returns:
             Whether every call was finished. Harmless when repeated.
         """
+        grace = check_seconds("grace", grace, endless=True)
         if self._state != "running":
             self._state = "stopped"
             self._core.close()

@@ -17,7 +17,7 @@ use pyo3::types::{PyList, PyTuple};
 use crate::connection::around_wait;
 use crate::context::Current;
 use crate::deadline::Inherited;
-use crate::errors::{describe, invalid, raise};
+use crate::errors::{describe_for, invalid, raise};
 use crate::loop_server::LoopRequest;
 use crate::options::options;
 use crate::payload::buffer;
@@ -204,7 +204,7 @@ impl Server {
             Ok(()) => Ok(()),
             Err(error) if request.is_oneway() => Err(error),
             Err(error) => {
-                request.fail(&self.core, &describe(py, &error));
+                request.fail(&self.core, &describe_for(py, method, &error));
                 Ok(())
             }
         }
