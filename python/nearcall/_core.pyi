@@ -115,6 +115,7 @@ class Connection:
         ring_size: int,
         max_message_size: int,
         handshake_timeout: float,
+        allow_plaintext: bool,
         timeout: float | None,
         wait_for_ready: bool,
         on_change: Callable[[str], Mapping[str, int]],
@@ -285,6 +286,7 @@ class Server:
         ring_size: int,
         max_message_size: int,
         handshake_timeout: float,
+        allow_plaintext: bool,
         max_concurrency: int,
         max_pending: int,
     ) -> Server:

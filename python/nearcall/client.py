@@ -105,6 +105,7 @@ def connect(
     ring_size: int = DEFAULT_RING_SIZE,
     handshake_timeout: float = 5.0,
     wait_for_ready: bool = False,
+    allow_plaintext: bool = False,
 ) -> Client[T]: ...
 @overload
 def connect(
@@ -117,6 +118,7 @@ def connect(
     ring_size: int = DEFAULT_RING_SIZE,
     handshake_timeout: float = 5.0,
     wait_for_ready: bool = False,
+    allow_plaintext: bool = False,
 ) -> Client[Any]: ...
 def connect(
     url: str,
@@ -128,6 +130,7 @@ def connect(
     ring_size: int = DEFAULT_RING_SIZE,
     handshake_timeout: float = 5.0,
     wait_for_ready: bool = False,
+    allow_plaintext: bool = False,
 ) -> Client[Any]:
     """Connects to a server and makes sure that it serves what the class says.
 
@@ -143,6 +146,8 @@ def connect(
         handshake_timeout: Seconds that connecting may take.
         wait_for_ready: Where there is no server, wait for one: here for at most ``handshake_timeout``, and in a call
             until its deadline. Otherwise that is :class:`~nearcall.Unavailable` at once.
+        allow_plaintext: Whether ``tcp://`` may lead to another machine: anybody on the way can read along, and
+            pretend to be the server.
 
     A connection that is lost is renewed by the next call. A call that was under way when it was lost fails with
     :class:`~nearcall.Unavailable`, unless its method is marked :func:`~nearcall.idempotent`: then it is repeated.
@@ -162,6 +167,7 @@ def connect(
         handshake_timeout=handshake_timeout,
         timeout=timeout,
         wait_for_ready=wait_for_ready,
+        allow_plaintext=allow_plaintext,
         on_change=renumberer(cls),
     )
     try:

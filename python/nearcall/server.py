@@ -49,6 +49,8 @@ class Server:
             seconds set a fixed bound.
         max_message_size: Longest message received, bytes.
         handshake_timeout: Seconds a client may take to shake hands.
+        allow_plaintext: Whether ``tcp://`` may be served where other machines can reach it: whoever does can call every
+            method, and anybody on the way can read along.
 
     Raises:
         TypeError: an object is no service, or two serve under one name.
@@ -63,6 +65,7 @@ class Server:
         spin: float | Literal["auto"] = "auto",
         max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE,
         handshake_timeout: float = 5.0,
+        allow_plaintext: bool = False,
     ) -> None:
         services = [item for item in services_and_urls if not isinstance(item, str)]
         self._asked = [item for item in services_and_urls if isinstance(item, str)]
@@ -93,6 +96,7 @@ class Server:
             ring_size=1 << 18,
             max_message_size=max_message_size,
             handshake_timeout=handshake_timeout,
+            allow_plaintext=allow_plaintext,
             max_concurrency=max_concurrency,
             max_pending=max_pending,
         )
@@ -113,7 +117,7 @@ class Server:
 
         Raises:
             AlreadyExists: a URL is served already; the message says by whom.
-            InvalidArgument: a URL is malformed.
+            InvalidArgument: a URL is malformed, or an option does not allow it.
             OSError: the system refuses, for another reason.
         """
         if self._state != "new":

@@ -92,7 +92,7 @@ impl Connection {
     /// server that describes itself differently; it returns the numbers of the methods by name, or raises.
     #[new]
     #[expect(clippy::too_many_arguments, reason = "they are keyword arguments in Python")]
-    #[pyo3(signature = (url, *, spin, ring_size, max_message_size, handshake_timeout, timeout, wait_for_ready, on_change))]
+    #[pyo3(signature = (url, *, spin, ring_size, max_message_size, handshake_timeout, allow_plaintext, timeout, wait_for_ready, on_change))]
     fn new(
         py: Python<'_>,
         url: &str,
@@ -100,12 +100,13 @@ impl Connection {
         ring_size: usize,
         max_message_size: u64,
         handshake_timeout: f64,
+        allow_plaintext: bool,
         timeout: Option<f64>,
         wait_for_ready: bool,
         on_change: Py<PyAny>,
     ) -> PyResult<Self> {
         let url: Url = url.parse().map_err(|bad: nearcall_core::BadUrl| invalid(py, bad.to_string()))?;
-        let options = options(py, spin, ring_size, max_message_size, handshake_timeout)?;
+        let options = options(py, spin, ring_size, max_message_size, handshake_timeout, allow_plaintext)?;
         let timeout = timeout
             .map(|seconds| {
                 Duration::try_from_secs_f64(seconds)

@@ -14,6 +14,7 @@ pub(crate) fn options(
     ring_size: usize,
     max_message_size: u64,
     handshake_timeout: f64,
+    allow_plaintext: bool,
 ) -> PyResult<Options> {
     let seconds = |name: &str, value: f64| {
         Duration::try_from_secs_f64(value)
@@ -22,7 +23,9 @@ pub(crate) fn options(
     let spin = match spin.extract::<f64>() {
         Ok(value) => SpinPolicy::Fixed(seconds("spin", value)?),
         Err(_) if spin.extract::<&str>().is_ok_and(|word| word == "auto") => SpinPolicy::Auto,
-        Err(_) => return Err(invalid(py, format!("spin must be \"auto\" or a number of seconds, not {}", spin.repr()?))),
+        Err(_) => {
+            return Err(invalid(py, format!("spin must be \"auto\" or a number of seconds, not {}", spin.repr()?)));
+        }
     };
     if !nearcall_core::is_ring_size(ring_size) {
         return Err(invalid(
@@ -35,5 +38,6 @@ pub(crate) fn options(
         ring_size,
         max_message: max_message_size,
         handshake: seconds("handshake_timeout", handshake_timeout)?,
+        allow_plaintext,
     })
 }

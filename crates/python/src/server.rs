@@ -4,7 +4,9 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use nearcall_core::server::{ItemOutcome, Next, NextItem, Notice, Request, Server as Core, ServerCall, WorkLimits, Worker};
+use nearcall_core::server::{
+    ItemOutcome, Next, NextItem, Notice, Request, Server as Core, ServerCall, WorkLimits, Worker,
+};
 use nearcall_core::{Body, Event, Failure, Kind, LinkError, Outgoing, Url};
 use parking_lot::Mutex;
 use pyo3::exceptions::PyOSError;
@@ -41,7 +43,7 @@ impl Server {
     /// position.
     #[new]
     #[expect(clippy::too_many_arguments, reason = "they are keyword arguments in Python")]
-    #[pyo3(signature = (methods, description, *, spin, ring_size, max_message_size, handshake_timeout, max_concurrency, max_pending))]
+    #[pyo3(signature = (methods, description, *, spin, ring_size, max_message_size, handshake_timeout, allow_plaintext, max_concurrency, max_pending))]
     fn new(
         py: Python<'_>,
         methods: Vec<(Py<Method>, Py<PyAny>)>,
@@ -50,10 +52,11 @@ impl Server {
         ring_size: usize,
         max_message_size: u64,
         handshake_timeout: f64,
+        allow_plaintext: bool,
         max_concurrency: usize,
         max_pending: usize,
     ) -> PyResult<Self> {
-        let options = options(py, spin, ring_size, max_message_size, handshake_timeout)?;
+        let options = options(py, spin, ring_size, max_message_size, handshake_timeout, allow_plaintext)?;
         let methods: Vec<Served> = methods.into_iter().map(|(method, handler)| Served { method, handler }).collect();
         let kinds = methods.iter().map(|served| served.method.get().routing()).collect();
         let notices = Arc::new(Mutex::new(Vec::new()));
@@ -73,6 +76,7 @@ impl Server {
             Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
                 Err(raise(py, &Failure::new(ALREADY_EXISTS, error.to_string())))
             }
+            Err(error) if error.kind() == std::io::ErrorKind::InvalidInput => Err(invalid(py, error.to_string())),
             Err(error) => Err(PyOSError::new_err(error.to_string())),
         }
     }
@@ -161,7 +165,9 @@ impl Server {
         let method = served.method.get();
         if method.in_loop {
             if let Err(error) = self.core.hand_to_loop(request) {
-                self.notices.lock().push(Notice { serious: true, text: format!("cannot reach the event loop: {error}") });
+                self.notices
+                    .lock()
+                    .push(Notice { serious: true, text: format!("cannot reach the event loop: {error}") });
             }
             return;
         }
@@ -239,17 +245,12 @@ impl Server {
         handler.call1(PyTuple::new(py, values)?)
     }
 
-    fn send_items(
-        &self,
-        py: Python<'_>,
-        method: &Method,
-        request: &Request,
-        items: &Bound<'_, PyAny>,
-    ) -> PyResult<()> {
+    fn send_items(&self, py: Python<'_>, method: &Method, request: &Request, items: &Bound<'_, PyAny>) -> PyResult<()> {
         let call = tracked(request)?;
         for item in items.try_iter()? {
             let encoded = method.reply.encode(item?)?;
-            let sent = encoded.with(|body| call.send_item(&self.core, &Outgoing::new(Kind::Item, body), request.deadline));
+            let sent =
+                encoded.with(|body| call.send_item(&self.core, &Outgoing::new(Kind::Item, body), request.deadline));
             match sent.map_err(|error| too_long(py, &method.name, &error))? {
                 ItemOutcome::Sent => {}
                 outcome => {

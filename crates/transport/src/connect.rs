@@ -1,8 +1,7 @@
 //! The client's half of making a connection.
 
 use std::io;
-use std::net::{TcpStream, ToSocketAddrs};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -17,6 +16,7 @@ use crate::rendezvous;
 use crate::shm::ShmLink;
 use crate::stream::StreamLink;
 use crate::sys;
+use crate::tcp;
 use crate::url::Url;
 
 /// A fresh connection and what the server said of itself.
@@ -37,7 +37,7 @@ pub fn connect(url: &Url, version: &str, options: &Options) -> Result<Connected,
     let limits = Limits { max_message: options.max_message };
     let mut hello = Hello { version: version.to_owned(), limits, ring: 0 };
     let socket = match url {
-        Url::Tcp { host, port } => dial_tcp(url, host, *port, deadline)?,
+        Url::Tcp { host, port } => tcp::dial(url, host, *port, options, deadline)?,
         Url::Shm(_) | Url::Unix(_) | Url::Inproc(_) => rendezvous::dial(url, deadline)?,
     };
     let segment = match url {
@@ -58,30 +58,6 @@ pub fn connect(url: &Url, version: &str, options: &Options) -> Result<Connected,
         None => Arc::new(StreamLink::new(socket, peer, limit, options)),
     };
     Ok(Connected { link, welcome })
-}
-
-fn dial_tcp(url: &Url, host: &str, port: u16, deadline: Instant) -> Result<OwnedFd, ConnectError> {
-    let unavailable = |error: io::Error| ConnectError::Unavailable(format!("cannot connect to {url}: {error}"));
-    let addresses = (host, port).to_socket_addrs().map_err(unavailable)?;
-    let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
-    for address in addresses {
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(ConnectError::TimedOut(format!("cannot connect to {url}: no answer in time")));
-        }
-        match TcpStream::connect_timeout(&address, left) {
-            Ok(stream) => {
-                // A call is small and waits for its reply: Nagle's algorithm would only delay it.
-                stream.set_nodelay(true).map_err(unavailable)?;
-                return Ok(stream.into());
-            }
-            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-                last = io::Error::new(error.kind(), "nobody listens there; start the server first");
-            }
-            Err(error) => last = error,
-        }
-    }
-    Err(unavailable(last))
 }
 
 fn shake_hands(

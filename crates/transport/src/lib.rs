@@ -16,6 +16,7 @@ mod rendezvous;
 mod shm;
 mod stream;
 mod sys;
+mod tcp;
 mod url;
 
 pub use connect::{Connected, connect};

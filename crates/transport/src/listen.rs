@@ -17,6 +17,7 @@ use crate::rendezvous::Bound;
 use crate::shm::ShmLink;
 use crate::stream::StreamLink;
 use crate::sys::{self, own_uid};
+use crate::tcp;
 use crate::url::Url;
 
 /// Longest hello a server reads: it is sent by anyone who can connect.
@@ -39,12 +40,11 @@ impl Listener {
     /// Listens at `url`.
     ///
     /// # Errors
-    /// With a sentence that names the URL: it is served already, or the system refuses.
-    pub fn bind(url: &Url) -> io::Result<Self> {
+    /// With a sentence that names the URL: it is served already, the options do not allow it (`InvalidInput`), or the system
+    /// refuses.
+    pub fn bind(url: &Url, options: &Options) -> io::Result<Self> {
         if let Url::Tcp { host, port } = url {
-            let refuse = |error: io::Error| io::Error::new(error.kind(), format!("cannot serve {url}: {error}"));
-            let listener = TcpListener::bind((host.as_str(), *port)).map_err(refuse)?;
-            listener.set_nonblocking(true)?;
+            let listener = tcp::listen(url, host, *port, options)?;
             let url = Url::Tcp { host: host.clone(), port: listener.local_addr()?.port() };
             return Ok(Self { url, socket: Socket::Tcp(listener) });
         }
@@ -76,7 +76,7 @@ impl Listener {
                 Ok(socket) => {
                     if matches!(self.socket, Socket::Tcp(_)) {
                         // It fails only for a client that is gone already, which its handshake will show.
-                        let _ = rustix::net::sockopt::set_tcp_nodelay(&socket, true);
+                        let _ = tcp::prepare(&socket);
                     }
                     let peer = peer_of(socket.as_fd());
                     let shared = matches!(self.url, Url::Shm(_) | Url::Inproc(_));

@@ -220,6 +220,7 @@ def connect(
     ring_size: int = DEFAULT_RING_SIZE,
     handshake_timeout: float = 5.0,
     wait_for_ready: bool = False,
+    allow_plaintext: bool = False,
 ) -> AsyncClient:
     """Connects to a server from an event loop. Arguments and errors as for :func:`nearcall.connect`::
 
@@ -236,5 +237,6 @@ def connect(
         "handshake_timeout": handshake_timeout,
         "timeout": timeout,
         "wait_for_ready": wait_for_ready,
+        "allow_plaintext": allow_plaintext,
     }
     return AsyncClient(url, service, options)

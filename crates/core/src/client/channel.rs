@@ -83,11 +83,10 @@ impl Channel {
             }
         };
         let description = connection.welcome().description.clone();
-        let renewal =
-            Renewal { closed: false, description, pause: SHORTEST, not_before: None, last_failure: None };
+        let renewal = Renewal { closed: false, description, pause: SHORTEST, not_before: None, last_failure: None };
         Ok(Self {
             url: url.clone(),
-            options: *options,
+            options: options.clone(),
             around_wait,
             current: ArcSwap::from_pointee(connection),
             renewal: Mutex::new(renewal),
@@ -188,6 +187,7 @@ pub fn connect_failure(error: &ConnectError) -> Failure {
         ConnectError::Mismatch(_) => Failure::FAILED_PRECONDITION,
         ConnectError::Refused(_) => Failure::PERMISSION_DENIED,
         ConnectError::TimedOut(_) => Failure::DEADLINE_EXCEEDED,
+        ConnectError::Options(_) => Failure::INVALID_ARGUMENT,
     };
     Failure::new(code, error.to_string())
 }

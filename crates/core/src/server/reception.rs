@@ -65,6 +65,7 @@ impl Reception {
         Ok(Self {
             poller,
             wake,
+            budget: SpinBudget::new(options.spin),
             options,
             next_token: WAKE + 1,
             listeners: HashMap::new(),
@@ -77,7 +78,6 @@ impl Reception {
             sockets_active: false,
             loop_active: false,
             backlog: VecDeque::new(),
-            budget: SpinBudget::new(options.spin),
         })
     }
 
@@ -326,10 +326,8 @@ impl Reception {
 
     /// Asks the system's poller. Whether anything happened.
     fn poll_events(&mut self, server: &Server, timeout: Option<Duration>) -> bool {
-        let timeout = timeout.map(|timeout| Timespec {
-            tv_sec: timeout.as_secs() as i64,
-            tv_nsec: i64::from(timeout.subsec_nanos()),
-        });
+        let timeout = timeout
+            .map(|timeout| Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: i64::from(timeout.subsec_nanos()) });
         let mut space = [MaybeUninit::<Event>::uninit(); EVENTS];
         // An error is a signal; the caller looks again.
         let events = epoll::wait(&self.poller, &mut space[..], timeout.as_ref()).map_or(&[][..], |(events, _)| events);
@@ -430,8 +428,7 @@ impl Reception {
     }
 
     fn add_connection(&mut self, server: &Server, token: u64, link: Arc<dyn nearcall_transport::Link>) {
-        let flags =
-            if link.is_memory() { EventFlags::IN } else { EventFlags::IN | EventFlags::RDHUP | EventFlags::ET };
+        let flags = if link.is_memory() { EventFlags::IN } else { EventFlags::IN | EventFlags::RDHUP | EventFlags::ET };
         if let Err(error) = epoll::add(&self.poller, link.fd(), EventData::new_u64(token), flags) {
             server.notify(true, format!("cannot take in a client: {error}"));
             return;

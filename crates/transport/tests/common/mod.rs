@@ -69,7 +69,7 @@ pub struct Pair {
 }
 
 pub fn pair(scheme: &str, client: &Options, server: &Options) -> Pair {
-    let listener = Listener::bind(&fresh(scheme)).expect("bind");
+    let listener = Listener::bind(&fresh(scheme), &Options::default()).expect("bind");
     let url = listener.url().clone();
     std::thread::scope(|scope| {
         let accepted = scope.spawn(|| accept(&listener, server).expect("a good client"));
