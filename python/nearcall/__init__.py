@@ -1,4 +1,4 @@
-"""Typed RPC for Python on a Rust core: one service over shared memory, Unix sockets and TCP.
+"""Typed RPC for Python on a Rust core: one service over shared memory, Unix sockets, TCP and TLS.
 
 ::
 
@@ -44,6 +44,7 @@ from .errors import (
 from .server import Server, serve
 from .service import idempotent, oneway, service
 from .status import StatusCode
+from .tls import TLS
 
 if TYPE_CHECKING:
     from . import aio
@@ -63,6 +64,7 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
+    "TLS",
     "Aborted",
     "AlreadyExists",
     "Cancelled",

@@ -18,6 +18,7 @@ from . import _core
 from .client import DEFAULT_MAX_MESSAGE_SIZE
 from .description import describe
 from .service import plan_of
+from .tls import TLS, server_side
 
 if TYPE_CHECKING:
     from .aio.handlers import LoopThread
@@ -51,6 +52,7 @@ class Server:
         handshake_timeout: Seconds a client may take to shake hands.
         allow_plaintext: Whether ``tcp://`` may be served where other machines can reach it: whoever does can call every
             method, and anybody on the way can read along.
+        tls: For ``tls://``: the server's certificate and key, and whether clients must have one, too.
 
     Raises:
         TypeError: an object is no service, or two serve under one name.
@@ -66,6 +68,7 @@ class Server:
         max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE,
         handshake_timeout: float = 5.0,
         allow_plaintext: bool = False,
+        tls: TLS | None = None,
     ) -> None:
         services = [item for item in services_and_urls if not isinstance(item, str)]
         self._asked = [item for item in services_and_urls if isinstance(item, str)]
@@ -97,6 +100,7 @@ class Server:
             max_message_size=max_message_size,
             handshake_timeout=handshake_timeout,
             allow_plaintext=allow_plaintext,
+            tls=server_side(tls),
             max_concurrency=max_concurrency,
             max_pending=max_pending,
         )

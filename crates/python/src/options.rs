@@ -6,6 +6,7 @@ use nearcall_core::{Options, SpinPolicy};
 use pyo3::prelude::*;
 
 use crate::errors::invalid;
+use crate::tls::Tls;
 
 /// Reads the options that clients and servers share.
 pub(crate) fn options(
@@ -15,6 +16,7 @@ pub(crate) fn options(
     max_message_size: u64,
     handshake_timeout: f64,
     allow_plaintext: bool,
+    tls: Option<&Tls>,
 ) -> PyResult<Options> {
     let seconds = |name: &str, value: f64| {
         Duration::try_from_secs_f64(value)
@@ -39,5 +41,6 @@ pub(crate) fn options(
         max_message: max_message_size,
         handshake: seconds("handshake_timeout", handshake_timeout)?,
         allow_plaintext,
+        tls: tls.map(|tls| tls.0.clone()),
     })
 }

@@ -22,6 +22,7 @@ use crate::loop_server::LoopRequest;
 use crate::options::options;
 use crate::payload::buffer;
 use crate::plan::Method;
+use crate::tls::Tls;
 
 /// A method and what runs it.
 pub(crate) struct Served {
@@ -43,7 +44,7 @@ impl Server {
     /// position.
     #[new]
     #[expect(clippy::too_many_arguments, reason = "they are keyword arguments in Python")]
-    #[pyo3(signature = (methods, description, *, spin, ring_size, max_message_size, handshake_timeout, allow_plaintext, max_concurrency, max_pending))]
+    #[pyo3(signature = (methods, description, *, spin, ring_size, max_message_size, handshake_timeout, allow_plaintext, tls, max_concurrency, max_pending))]
     fn new(
         py: Python<'_>,
         methods: Vec<(Py<Method>, Py<PyAny>)>,
@@ -53,10 +54,12 @@ impl Server {
         max_message_size: u64,
         handshake_timeout: f64,
         allow_plaintext: bool,
+        tls: Option<PyRef<'_, Tls>>,
         max_concurrency: usize,
         max_pending: usize,
     ) -> PyResult<Self> {
-        let options = options(py, spin, ring_size, max_message_size, handshake_timeout, allow_plaintext)?;
+        let options =
+            options(py, spin, ring_size, max_message_size, handshake_timeout, allow_plaintext, tls.as_deref())?;
         let methods: Vec<Served> = methods.into_iter().map(|(method, handler)| Served { method, handler }).collect();
         let kinds = methods.iter().map(|served| served.method.get().routing()).collect();
         let notices = Arc::new(Mutex::new(Vec::new()));

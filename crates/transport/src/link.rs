@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use nearcall_ring::SpinPolicy;
 
+use crate::credentials::Credentials;
 use crate::message::Incoming;
 use crate::peer::Peer;
 
@@ -157,6 +158,9 @@ pub enum ConnectError {
     /// The handshake took too long.
     #[error("{0}")]
     TimedOut(String),
+    /// One side's certificate does not satisfy the other.
+    #[error("{0}")]
+    Untrusted(String),
     /// The options of this side do not allow it, or do not go together.
     #[error("{0}")]
     Options(String),
@@ -175,6 +179,8 @@ pub struct Options {
     pub handshake: Duration,
     /// Whether `tcp://` may be used beyond this machine, where others can read along and pretend to be the peer.
     pub allow_plaintext: bool,
+    /// What `tls://` needs.
+    pub tls: Option<Credentials>,
 }
 
 impl Default for Options {
@@ -185,6 +191,7 @@ impl Default for Options {
             max_message: 64 << 20,
             handshake: Duration::from_secs(5),
             allow_plaintext: false,
+            tls: None,
         }
     }
 }

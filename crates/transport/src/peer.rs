@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-/// The peer's identity, as the kernel vouches for it.
+/// The peer's identity, as the kernel or a certificate vouches for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Peer {
     /// A process of this machine.
@@ -16,6 +16,15 @@ pub enum Peer {
     },
     /// Someone at an address.
     Remote(SocketAddr),
+    /// Someone at an address who has shown a certificate that was verified.
+    Certified {
+        /// Where they are.
+        address: SocketAddr,
+        /// Whom the certificate is for, as in `CN=worker 1,O=Example`.
+        subject: String,
+        /// Its alternative names: host names, addresses, mail addresses and URIs.
+        names: Vec<String>,
+    },
 }
 
 impl std::fmt::Display for Peer {
@@ -23,6 +32,7 @@ impl std::fmt::Display for Peer {
         match self {
             Self::Local { pid, uid, .. } => write!(f, "process {pid} of user {uid}"),
             Self::Remote(address) => address.fmt(f),
+            Self::Certified { address, subject, .. } => write!(f, "{address} ({subject})"),
         }
     }
 }

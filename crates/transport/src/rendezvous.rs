@@ -42,7 +42,7 @@ impl Place {
                 Ok(Self::File(path))
             }
             Url::Inproc(name) => Ok(Self::Abstract(format!("nearcall/{}/{name}", std::process::id()).into_bytes())),
-            Url::Tcp { .. } => Err(io::Error::other("tcp has no place in the file system")),
+            Url::Tcp { .. } | Url::Tls { .. } => Err(io::Error::other("TCP has no place in the file system")),
         }
     }
 

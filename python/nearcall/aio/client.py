@@ -16,6 +16,7 @@ from ..client import DEFAULT_MAX_MESSAGE_SIZE, DEFAULT_RING_SIZE
 from ..errors import Unavailable
 from ..plan import BIDI_STREAM, CLIENT_STREAM, ONEWAY, SERVER_STREAM, MethodPlan
 from ..proxy import make_proxy, renumberer
+from ..tls import TLS, client_side
 from .streams import AsyncReplies, call_client_stream
 
 __all__ = ["AsyncClient", "connect"]
@@ -221,6 +222,7 @@ def connect(
     handshake_timeout: float = 5.0,
     wait_for_ready: bool = False,
     allow_plaintext: bool = False,
+    tls: TLS | None = None,
 ) -> AsyncClient:
     """Connects to a server from an event loop. Arguments and errors as for :func:`nearcall.connect`::
 
@@ -238,5 +240,6 @@ def connect(
         "timeout": timeout,
         "wait_for_ready": wait_for_ready,
         "allow_plaintext": allow_plaintext,
+        "tls": client_side(tls),
     }
     return AsyncClient(url, service, options)

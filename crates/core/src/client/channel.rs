@@ -187,6 +187,7 @@ pub fn connect_failure(error: &ConnectError) -> Failure {
         ConnectError::Mismatch(_) => Failure::FAILED_PRECONDITION,
         ConnectError::Refused(_) => Failure::PERMISSION_DENIED,
         ConnectError::TimedOut(_) => Failure::DEADLINE_EXCEEDED,
+        ConnectError::Untrusted(_) => Failure::UNAUTHENTICATED,
         ConnectError::Options(_) => Failure::INVALID_ARGUMENT,
     };
     Failure::new(code, error.to_string())
