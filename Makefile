@@ -96,7 +96,8 @@ fuzz: tools-present  ## fuzz the decoders, each for FUZZ_SECONDS (30)
 	  echo "fuzz: skipped, cargo-fuzz on a nightly toolchain is missing (cargo install cargo-fuzz --locked)"; \
 	else for target in $$(cargo +nightly fuzz list); do \
 	  echo "fuzz: $$target, $(FUZZ_SECONDS) s"; \
-	  cargo +nightly fuzz run "$$target" -- -max_total_time=$(FUZZ_SECONDS) -verbosity=0 -print_final_stats=1; done; fi
+	  mkdir -p "fuzz/target/corpus/$$target"; \
+	  cargo +nightly fuzz run "$$target" "fuzz/target/corpus/$$target" "fuzz/corpus/$$target" -- -max_total_time=$(FUZZ_SECONDS) -verbosity=0 -print_final_stats=1; done; fi
 
 soak: setup  ## run the long tests, SOAK_SECONDS (600) each
 	@NEARCALL_SOAK_SECONDS=$(SOAK_SECONDS) $(PY) -m pytest -m soak --timeout $$(($(SOAK_SECONDS) + 120)) $(ARGS)

@@ -46,21 +46,21 @@ from .service import idempotent, oneway, service
 from .status import StatusCode
 from .tls import TLS
 
-if TYPE_CHECKING:
-    from . import aio
-
 __version__ = _core.VERSION
 
 _core.install(make_error, describe_error)
 
+if TYPE_CHECKING:
+    from . import aio
+else:  # hidden from type checkers, to which it would mean that the module has every attribute there is
 
-def __getattr__(name: str) -> Any:
-    # asyncio takes longer to import than all the rest, and many programs have no event loop.
-    if name == "aio":
-        from importlib import import_module
+    def __getattr__(name: str) -> Any:
+        # asyncio takes longer to import than all the rest, and many programs have no event loop.
+        if name == "aio":
+            from importlib import import_module
 
-        return import_module(".aio", __name__)
-    raise AttributeError(f"module 'nearcall' has no attribute '{name}'")
+            return import_module(".aio", __name__)
+        raise AttributeError(f"module 'nearcall' has no attribute '{name}'")
 
 
 __all__ = [

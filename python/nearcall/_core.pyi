@@ -172,6 +172,9 @@ class Connection:
     def on_idle(self) -> None:
         """To be called by the event loop when it has run all that was ready and a call waits."""
 
+    def sent(self) -> None:
+        """To be called by the event loop when it has sent a one-way call."""
+
     def use_loop(
         self,
         call_soon: Callable[..., object],
@@ -267,8 +270,8 @@ class Stream:
     def try_result(self, default: _D) -> Any | _D:
         """That result if it is here, else ``default``; raises ``StopIteration`` if the call was given up."""
 
-    def notify(self, future: _Notified) -> None:
-        """Sets the future's result when something has come for this call."""
+    def notify(self, future: _Notified, *, sender: bool) -> None:
+        """Sets the future's result when something has come for this call; for a sender, items do not count."""
 
     def time_left(self) -> float | None:
         """Seconds left until the call's deadline; ``None`` if it has none."""

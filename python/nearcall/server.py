@@ -172,7 +172,8 @@ class Server:
             self._loop.stop()
         self._core.close()
         for thread in list(self._threads):
-            if thread is not threading.current_thread():
+            # One that is being started just now finds that there is nothing left to do.
+            if thread is not threading.current_thread() and thread.is_alive():
                 # A handler that does not return cannot be ended; it is a daemon, and holds nobody up.
                 thread.join(0.5 if finished else 0.05)
         _running.discard(self)

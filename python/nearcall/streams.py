@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import contextvars
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 from typing import Any
@@ -102,6 +104,7 @@ class BidiStream:
         sender = threading.Thread(
             target=context.run, args=(self._sending.run,), name=f"nearcall-send-{name}", daemon=True
         )
+        _senders[sender] = stream
         sender.start()
 
     def __del__(self) -> None:
@@ -129,6 +132,19 @@ class BidiStream:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+
+_senders: weakref.WeakKeyDictionary[threading.Thread, _core.Stream] = weakref.WeakKeyDictionary()
+
+
+@atexit.register
+def _end_senders() -> None:
+    # A thread of ours must not meet an interpreter that is being taken down. In a forked child there is none.
+    for sender, stream in list(_senders.items()):
+        if sender.is_alive():
+            stream.cancel()
+            # One that waits for an item of the caller's cannot be ended.
+            sender.join(0.2)
 
 
 def _iterator(plan: MethodPlan, items: Iterable[Any]) -> Iterator[Any]:

@@ -73,7 +73,8 @@ class ServerProcess:
     ) -> None:
         try:
             if self._process.poll() is None:
-                assert self.close() == 0
+                status = self.close()
+                assert status == 0, f"the server ended with {status}"
         finally:
             if self._process.poll() is None:
                 self.kill()

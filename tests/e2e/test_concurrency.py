@@ -274,7 +274,12 @@ with nearcall.Server(Waiting(), url) as server, nearcall.connect(server.urls[0],
     waiting.release(key)
 """
     done = subprocess.run(
-        [sys.executable, "-c", code, outside_url, key], cwd=ROOT, capture_output=True, text=True, timeout=50, check=False
+        [sys.executable, "-c", code, outside_url, key],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
     )
     assert (done.stdout, done.stderr, done.returncode) == ("interrupted\n", "", 0)
 

@@ -91,7 +91,9 @@ def test_a_result_that_does_not_fit_its_annotation(errors: Any) -> None:
 
 
 def test_a_mistake_inside_the_result_is_named(errors: Any) -> None:
-    with pytest.raises(nearcall.Internal, match=r"Errors.wrong_inside\(\): the result .*\[0\].x: expected int, got str"):
+    with pytest.raises(
+        nearcall.Internal, match=r"Errors.wrong_inside\(\): the result .*\[0\].x: expected int, got str"
+    ):
         errors.wrong_inside()
 
 

@@ -34,12 +34,6 @@ impl Event {
         Self { head: FrameHead::new(Kind::Error, call), payload: Payload { incoming, at: 0 } }
     }
 
-    /// An item of a stream, whose head has done its work.
-    #[must_use]
-    pub fn item(payload: Payload) -> Self {
-        Self { head: FrameHead::new(Kind::Item, 0), payload }
-    }
-
     /// Whether the server says nothing more about the call after this.
     pub(crate) fn ends_call(&self) -> bool {
         matches!(self.head.kind, Kind::Reply | Kind::End | Kind::Error)

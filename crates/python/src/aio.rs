@@ -68,8 +68,26 @@ impl Waiting {
         if core.has_arrived(id) {
             return wake(future.bind(py));
         }
+        self.sleep(py, id, future)
+    }
+
+    /// The same for a sender: it may send if there is room, not if items wait to be read.
+    pub(crate) fn register_sender(&self, py: Python<'_>, core: &Core, id: CallId, future: Py<PyAny>) -> PyResult<()> {
+        if core.has_room(id) {
+            return wake(future.bind(py));
+        }
+        self.sleep(py, id, future)
+    }
+
+    fn sleep(&self, py: Python<'_>, id: CallId, future: Py<PyAny>) -> PyResult<()> {
         self.futures.lock().insert(id, future);
         self.call_when_idle(py)
+    }
+
+    /// To be called when the loop has sent something: if it had to wait for room, it has received meanwhile, and is no
+    /// longer said to sleep, so that nobody would wake it.
+    pub(crate) fn sent(&self, py: Python<'_>) -> PyResult<()> {
+        if self.schedule.get(py).is_some() { self.call_when_idle(py) } else { Ok(()) }
     }
 
     fn call_when_idle(&self, py: Python<'_>) -> PyResult<()> {
@@ -434,7 +452,7 @@ impl PendingCall {
             coroutine.bind(py).call_method0(intern!(py, "close"))?;
         }
         self.give_up();
-        Ok(())
+        self.call.get().waiting.sent(py)
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {

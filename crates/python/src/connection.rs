@@ -187,6 +187,11 @@ impl Connection {
         self.waiting.on_idle(py, &self.core())
     }
 
+    /// To be called by the event loop when it has sent a one-way call.
+    fn sent(&self, py: Python<'_>) -> PyResult<()> {
+        self.waiting.sent(py)
+    }
+
     /// Gives the connection to an event loop: its `call_soon`, a callable that calls `on_idle`, and one that takes a
     /// method's callable and its arguments and returns a coroutine that connects and calls it.
     fn use_loop(&self, py: Python<'_>, call_soon: Py<PyAny>, on_idle: Py<PyAny>, call_again: Py<PyAny>) {
@@ -262,6 +267,7 @@ impl Connection {
             core.begin(&request, for_loop)
         });
         let id = id.map_err(|failure| name_failure(py, &failure, &method.get().name))?;
+        self.waiting.sent(py)?;
         Ok(Stream::new(core, Arc::clone(&self.waiting), method, id, surroundings))
     }
 }

@@ -4,10 +4,8 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use nearcall_core::server::{
-    ItemOutcome, Next, NextItem, Notice, Request, Server as Core, ServerCall, WorkLimits, Worker,
-};
-use nearcall_core::{Body, Event, Failure, Kind, LinkError, Outgoing, Url};
+use nearcall_core::server::{ItemOutcome, Next, NextItem, Notice, Request, Server as Core, ServerCall, WorkLimits, Worker};
+use nearcall_core::{Body, Failure, Kind, LinkError, Outgoing, Url};
 use parking_lot::Mutex;
 use pyo3::exceptions::PyOSError;
 use pyo3::intern;
@@ -99,13 +97,11 @@ impl Server {
         };
         loop {
             while let Some(request) = worker.try_next() {
-                self.handle(py, request);
-                worker.finish();
+                self.handle_all(py, &mut worker, request);
             }
             let goes_on = match py.detach(|| worker.wait(&spawn)) {
                 Next::Request(request) => {
-                    self.handle(py, request);
-                    worker.finish();
+                    self.handle_all(py, &mut worker, request);
                     continue;
                 }
                 Next::Look => true,
@@ -163,6 +159,20 @@ impl Server {
 const ALREADY_EXISTS: u8 = 6;
 
 impl Server {
+    /// Handles a request, and the one-way requests that waited for it.
+    #[inline]
+    fn handle_all(&self, py: Python<'_>, worker: &mut Worker, request: Request) {
+        // Those for the event loop are in order by themselves.
+        let in_lane = request.is_oneway() && !self.methods[usize::from(request.head.method)].method.get().in_loop;
+        let lane = in_lane.then(|| Arc::clone(&request.connection));
+        self.handle(py, request);
+        let mut next = worker.finish(lane.as_deref());
+        while let Some(request) = next {
+            self.handle(py, request);
+            next = worker.finish(lane.as_deref());
+        }
+    }
+
     fn handle(&self, py: Python<'_>, request: Request) {
         let served = &self.methods[usize::from(request.head.method)];
         let method = served.method.get();
@@ -342,9 +352,9 @@ impl RequestStream {
 /// An item for the handler, `None` at the end of the stream.
 pub(crate) fn decode_item(py: Python<'_>, method: &Method, next: NextItem) -> PyResult<Option<Py<PyAny>>> {
     match next {
-        NextItem::Item(payload) => {
+        NextItem::Item(item) => {
             let value = method.request_item.as_ref().expect("a method with a client stream has an item");
-            value.decode(py, Event::item(payload)).map(Some)
+            value.decode(py, item).map(Some)
         }
         NextItem::End | NextItem::Pending => Ok(None),
         NextItem::Late => Err(raise(py, &late(&method.name))),

@@ -66,6 +66,7 @@ impl Stream {
                 let credit = self.state.lock().account.count(len);
                 if let Some(credit) = credit {
                     self.core.grant(self.id, credit);
+                    self.waiting.sent(py)?;
                 }
                 Ok(Some(item))
             }
@@ -202,14 +203,16 @@ impl Stream {
 
     /// Sends an item if the server has room for it: `True`; `False` if the call has ended, `None` if there is no room.
     fn try_send(&self, py: Python<'_>, item: Bound<'_, PyAny>) -> PyResult<Option<bool>> {
-        self.send_with(item, |item| self.core.try_send_item(self.id, item))?
-            .map_err(|failure| name_failure(py, &failure, self.name()))
+        let sent = self.send_with(item, |item| self.core.try_send_item(self.id, item))?;
+        self.waiting.sent(py)?;
+        sent.map_err(|failure| name_failure(py, &failure, self.name()))
     }
 
     /// Says that the client's stream is complete.
     fn end(&self, py: Python<'_>) -> PyResult<()> {
         if self.core.is_live(self.id) {
             self.core.end_stream(self.id).map_err(|failure| name_failure(py, &failure, self.name()))?;
+            self.waiting.sent(py)?;
         }
         Ok(())
     }
@@ -235,8 +238,13 @@ impl Stream {
         !self.core.is_live(self.id)
     }
 
-    /// For an event loop: sets `future`'s result when something has come for this call.
-    fn notify(&self, py: Python<'_>, future: Py<PyAny>) -> PyResult<()> {
+    /// For an event loop: sets `future`'s result when something has come for this call. A sender is not interested in
+    /// items that wait to be read.
+    #[pyo3(signature = (future, *, sender))]
+    fn notify(&self, py: Python<'_>, future: Py<PyAny>, sender: bool) -> PyResult<()> {
+        if sender {
+            return self.waiting.register_sender(py, &self.core, self.id, future);
+        }
         self.waiting.register(py, &self.core, self.id, future)
     }
 
@@ -272,7 +280,8 @@ impl Stream {
     fn cancel(&self, py: Python<'_>) -> PyResult<()> {
         self.state.lock().over = true;
         self.core.cancel(self.id);
-        self.waiting.give_up(py, self.id)
+        self.waiting.give_up(py, self.id)?;
+        self.waiting.sent(py)
     }
 
     fn __repr__(&self) -> String {

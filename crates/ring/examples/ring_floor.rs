@@ -2,6 +2,8 @@
 //!
 //! `ring_floor [seconds per size] [client cpu] [server cpu]` prints one JSON line per size. A CPU of -1 leaves it unpinned.
 
+#![expect(clippy::print_stdout, reason = "its output is what it is for")]
+
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::process::Command;
 use std::time::{Duration, Instant};

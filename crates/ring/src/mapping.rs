@@ -90,6 +90,12 @@ impl Mapping {
         self.len == 0
     }
 
+    /// Where a `T` lies at `offset`, which is inside and aligned.
+    pub(crate) fn place<T>(&self, offset: usize) -> *mut T {
+        debug_assert!(offset.is_multiple_of(align_of::<T>()) && offset + size_of::<T>() <= self.len);
+        self.address.as_ptr().wrapping_add(offset).cast()
+    }
+
     /// Copies `bytes` into the shared memory at `offset`.
     ///
     /// # Panics
@@ -122,7 +128,7 @@ impl Mapping {
     #[inline]
     pub fn read_u32(&self, offset: usize) -> u32 {
         assert!(offset.is_multiple_of(4) && offset < self.len && self.len - offset >= 4, "read past the mapping");
-        let word = self.address.as_ptr().wrapping_add(offset).cast::<u32>();
+        let word = self.place(offset);
         // SAFETY: inside the mapping and aligned (a mapping starts at a page), and valid as long as `self`; the peer may
         // write at the same time, which an atomic allows.
         let word = unsafe { AtomicU32::from_ptr(word) };

@@ -100,7 +100,7 @@ impl Segment {
 
     fn side(&self, second: bool) -> &Side {
         let offset = SIDES + usize::from(second) * size_of::<Side>();
-        let side = self.mapping.address().as_ptr().wrapping_add(offset).cast::<Side>();
+        let side = self.mapping.place::<Side>(offset);
         // SAFETY: the offset is inside the mapping and aligned to 128 (the mapping is page-aligned); a Side is only
         // atomics, for which every bit pattern is valid and concurrent change is expected.
         unsafe { &*side }
@@ -137,7 +137,7 @@ pub struct MappedLane {
 impl LaneMemory for MappedLane {
     #[inline]
     fn counters(&self) -> &Counters {
-        let counters = self.mapping.address().as_ptr().wrapping_add(self.counters).cast::<Counters>();
+        let counters = self.mapping.place::<Counters>(self.counters);
         // SAFETY: inside the mapping and aligned, by construction of `Segment::lane`; only atomics.
         unsafe { &*counters }
     }

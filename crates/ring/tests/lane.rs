@@ -24,7 +24,6 @@ struct HeapLane(Arc<Heap>);
 impl HeapLane {
     fn new(capacity: usize) -> Self {
         let bytes = (0..capacity).map(|_| UnsafeCell::new(0)).collect();
-        #[expect(clippy::arc_with_non_send_sync, reason = "it is Sync, see above")]
         Self(Arc::new(Heap { counters: Counters::new(), bytes }))
     }
 
@@ -34,9 +33,9 @@ impl HeapLane {
         // SAFETY: a line of 128 bytes begins with its word, the words are atomics, and the borrow keeps them alive.
         let head = unsafe { AtomicU64::from_ptr(words.cast()) };
         // SAFETY: as above, one line on.
-        let tail = unsafe { AtomicU64::from_ptr(words.byte_add(128).cast()) };
+        let tail = unsafe { AtomicU64::from_ptr(words.wrapping_byte_add(128).cast()) };
         // SAFETY: as above, two lines on.
-        let starved = unsafe { AtomicU32::from_ptr(words.byte_add(256).cast()) };
+        let starved = unsafe { AtomicU32::from_ptr(words.wrapping_byte_add(256).cast()) };
         Words { head, tail, starved }
     }
 

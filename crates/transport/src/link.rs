@@ -72,11 +72,12 @@ pub trait Link: Send + Sync + Debug {
     /// Says that this side is awake: the peer need not ring the bell.
     fn disarm(&self);
 
-    /// To be called when [`Link::fd`] became readable, before [`Link::try_receive`].
+    /// To be called when [`Link::fd`] became readable, before [`Link::try_receive`]. What the wake-up cost, nanoseconds, if
+    /// that is known.
     ///
     /// # Errors
     /// [`LinkError::Closed`] if the peer hung up.
-    fn readable(&self) -> Result<(), LinkError>;
+    fn readable(&self) -> Result<Option<u64>, LinkError>;
 
     /// Whether looking for arrivals touches only memory, so that a poller may look at it in a loop.
     fn is_memory(&self) -> bool;

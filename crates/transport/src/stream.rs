@@ -418,8 +418,8 @@ impl<W: Wire> Link for StreamLink<W> {
 
     fn disarm(&self) {}
 
-    fn readable(&self) -> Result<(), LinkError> {
-        Ok(())
+    fn readable(&self) -> Result<Option<u64>, LinkError> {
+        Ok(None)
     }
 
     fn is_memory(&self) -> bool {

@@ -281,7 +281,7 @@ fn strangers_are_turned_away_with_a_sentence() {
     let huge = [&MAGIC[..], &[PROTOCOL, 1, 0, 0], &(1_u32 << 20).to_le_bytes()].concat();
     let welcome = [&MAGIC[..], &[PROTOCOL, 2, 0, 0], &4_u32.to_le_bytes(), b"null"].concat();
     let json = [&MAGIC[..], &[PROTOCOL, 1, 0, 0], &4_u32.to_le_bytes(), b"nope"].concat();
-    let deep = [&Preamble::Hello(60_000).encode()[..], &[b'['; 60_000]].concat();
+    let deep = [&Preamble::Hello(60_000).encode()[..], &vec![b'['; 60_000]].concat();
     let pipe: OwnedFd = std::io::pipe().expect("a pipe").0.into();
     let unsealed = memfd(Segment::size(RING) as u64, false);
     let odd = hello_message(&hello(RING + 8));
@@ -315,9 +315,10 @@ fn answers(bytes: Vec<u8>, hang_up: bool) -> (Url, std::thread::JoinHandle<()>) 
     let server = std::thread::spawn(move || {
         let (mut socket, _) = listener.accept().expect("a client");
         std::fs::remove_file(path).expect("ours");
-        socket.write_all(&bytes).expect("sent");
+        // The client may have given up already.
+        let _ = socket.write_all(&bytes);
         if hang_up {
-            socket.shutdown(Shutdown::Write).expect("open");
+            let _ = socket.shutdown(Shutdown::Write);
         }
         // Until the client is gone.
         let _ = socket.read_to_end(&mut Vec::new());
@@ -327,7 +328,6 @@ fn answers(bytes: Vec<u8>, hang_up: bool) -> (Url, std::thread::JoinHandle<()>) 
 
 #[test]
 fn a_client_says_what_is_wrong_with_a_server() {
-    let options = Options { handshake: Duration::from_millis(300), ..Options::default() };
     let preamble = |kind: Preamble| kind.encode().to_vec();
     let mut version = preamble(Preamble::Welcome(0));
     version[4] = 9;
@@ -346,6 +346,9 @@ fn a_client_says_what_is_wrong_with_a_server() {
         (preamble(Preamble::Hello(0)), false, "is a client"),
     ] {
         let (url, server) = answers(bytes, hang_up);
+        // Only a server that says nothing more is to be given up.
+        let patience = if hint == "in time" { Duration::from_millis(200) } else { PATIENCE };
+        let options = Options { handshake: patience, ..Options::default() };
         let begun = Instant::now();
         let error = connect(&url, "test", &options).expect_err("no server").to_string();
         assert!(error.contains(hint) && error.contains(&url.to_string()), "{hint:?} expected, got {error:?}");

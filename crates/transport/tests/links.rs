@@ -52,9 +52,7 @@ fn echo(link: Arc<dyn Link>) -> std::thread::JoinHandle<LinkError> {
     std::thread::spawn(move || {
         loop {
             match receive(&*link) {
-                Ok(frame) => {
-                    send(&*link, &frame, &[]).or_else(|_| send(&*link, &frame[..8], &[&frame[8..]])).expect("room")
-                }
+                Ok(frame) => send(&*link, &frame[..8], &[&frame[8..]]).expect("room"),
                 Err(error) => return error,
             }
         }
@@ -155,7 +153,9 @@ fn close_is_seen_by_both_sides(scheme: &str) {
         assert_eq!(far.receive(None).err(), Some(LinkError::Closed), "it stays closed");
         assert_eq!(send(&*near, b"head", &[]), Err(LinkError::Closed));
         // The far side may not know at once, but it must not be able to send for ever.
-        until("sending to a closed link fails", || send(&*far, b"head", &[&[0; 200_000]]) == Err(LinkError::Closed));
+        until("sending to a closed link fails", || {
+            send(&*far, b"head", &[&vec![0; 200_000]]) == Err(LinkError::Closed)
+        });
         near.close();
     }
 }
@@ -372,12 +372,11 @@ fn a_slow_reader_slows_the_sender_down(scheme: &str) {
 extern "C" fn nothing(_: i32) {}
 
 fn a_signal_interrupts_a_wait_but_not_a_frame(scheme: &str) {
+    // SAFETY: a sigaction is plain numbers, for which zeros are valid.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = nothing as *const () as usize;
     // SAFETY: an empty handler is async-signal-safe; without SA_RESTART, as Python installs its own.
-    let installed = unsafe {
-        let mut action: libc::sigaction = std::mem::zeroed();
-        action.sa_sigaction = nothing as *const () as usize;
-        libc::sigaction(libc::SIGUSR1, &raw const action, std::ptr::null_mut())
-    };
+    let installed = unsafe { libc::sigaction(libc::SIGUSR1, &raw const action, std::ptr::null_mut()) };
     assert_eq!(installed, 0);
     let Pair { client, server } = pair(scheme, &small_ring(), &small_ring());
     // SAFETY: no preconditions.

@@ -68,6 +68,8 @@ impl Drop for Server {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
+        // What it left behind goes with whoever serves its name next.
+        let _ = Listener::bind(&self.url, &Options::default());
     }
 }
 
@@ -261,7 +263,7 @@ fn nothing_is_left_of_a_connection() {
     // Shared memory has no name anywhere, so that even a killed process leaves none.
     let mut server = Server::start(&fresh("shm"));
     let link = connect(&server.url, "test", &Options::default()).expect("connect").link;
-    send(&*link, b"head", &[&[1; 300_000]]).expect("sent");
+    send(&*link, b"head", &[&vec![1; 300_000]]).expect("sent");
     receive(&*link).expect("a frame");
     server.kill();
     let named = std::fs::read_dir("/dev/shm").map_or(0, |dir| {

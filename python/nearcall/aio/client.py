@@ -181,6 +181,7 @@ class AsyncClient:
                 if not connection.connected:
                     await self._renew()
                 send(*args, **kwargs)
+                connection.sent()
 
             return oneway
         if plan.kind == SERVER_STREAM:

@@ -11,6 +11,7 @@ from typing import Any
 
 from .. import _core
 from ..call import current_call, timeout
+from ..errors import Unavailable
 from ..plan import BIDI_STREAM, CLIENT_STREAM, SERVER_STREAM, MethodPlan
 
 __all__ = ["LoopThread"]
@@ -128,6 +129,8 @@ class LoopThread:
                 request.fail_late()
             elif request.cancelled:
                 request.forget()
+            elif self._stopping:
+                request.fail(Unavailable(f"the server was stopped before {plan.full_name} had finished"))
             else:
                 request.fail(error)
         except BaseException as error:

@@ -33,14 +33,14 @@ class _Bell:
         for future in self._waiting:
             _wake(future)
 
-    async def wait(self) -> None:
+    async def wait(self, *, sender: bool = False) -> None:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
         left = self._stream.time_left()
         timer = None if left is None else loop.call_later(left, _wake, future)
         self._waiting.add(future)
         try:
-            self._stream.notify(self)
+            self._stream.notify(self, sender=sender)
             await future
         finally:
             self._waiting.discard(future)
@@ -155,7 +155,7 @@ async def _send_or_cancel(stream: _core.Stream, bell: _Bell, items: AsyncIterabl
 async def _send_all(stream: _core.Stream, bell: _Bell, items: AsyncIterable[Any] | Iterable[Any]) -> None:
     async for item in _each(items):
         while (sent := stream.try_send(item)) is None:
-            await bell.wait()
+            await bell.wait(sender=True)
         if not sent:
             return
     stream.end()

@@ -388,6 +388,13 @@ impl Connection {
         self.table.lock().get(id).is_none_or(|call| !call.arrived.is_empty())
     }
 
+    /// Whether an item of the call's stream may be sent now, or the call has ended.
+    #[must_use]
+    pub fn has_room(&self, id: CallId) -> bool {
+        let mut table = self.table.lock();
+        table.get(id).is_none_or(|call| call.credit > 0 || call.arrived.iter().any(Event::ends_call))
+    }
+
     /// Whether the call is still under way here.
     #[must_use]
     pub fn is_live(&self, id: CallId) -> bool {

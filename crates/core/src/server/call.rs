@@ -13,7 +13,7 @@ use rustix::event::EventfdFlags;
 
 use super::connection::{Request, ServerConnection};
 use super::Server;
-use crate::event::Payload;
+use crate::event::Event;
 use crate::flow::{Taken, WINDOW, cost, granted};
 use crate::outgoing::{Body, Outgoing};
 
@@ -33,7 +33,7 @@ pub struct ServerCall {
 
 #[derive(Debug)]
 struct State {
-    items: VecDeque<Payload>,
+    items: VecDeque<Event>,
     ended: bool,
     cancelled: bool,
     /// What the handler may still send, bytes.
@@ -47,7 +47,7 @@ struct State {
 #[derive(Debug)]
 pub enum NextItem {
     /// An item.
-    Item(Payload),
+    Item(Event),
     /// The stream is complete.
     End,
     /// The client gave the call up, or is gone.
@@ -105,21 +105,21 @@ impl ServerCall {
         self.tell();
     }
 
-    pub(super) fn take_in(self: &Arc<Self>, kind: Kind, payload: Payload) -> Result<(), LinkError> {
+    pub(super) fn take_in(self: &Arc<Self>, event: Event) -> Result<(), LinkError> {
         {
             let mut state = self.state.lock();
             state.changes += 1;
-            match kind {
+            match event.head.kind {
                 Kind::Item => {
                     if state.ended || state.items.len() >= MOST_QUEUED {
                         return Err(LinkError::Broken("the client sent more items than it may".into()));
                     }
-                    state.items.push_back(payload);
+                    state.items.push_back(event);
                 }
                 Kind::End => state.ended = true,
                 Kind::Cancel => state.cancelled = true,
                 Kind::Credit => {
-                    let more = payload.inline().and_then(granted);
+                    let more = event.payload.inline().and_then(granted);
                     let more = more.ok_or_else(|| LinkError::Broken("a credit frame is malformed".into()))?;
                     state.credit = state.credit.saturating_add(more);
                 }
@@ -143,7 +143,7 @@ impl ServerCall {
             let mut state = self.state.lock();
             match Self::next(&mut state) {
                 Some(NextItem::Item(item)) => {
-                    let credit = state.taken.count(item.len());
+                    let credit = state.taken.count(item.payload.len());
                     (NextItem::Item(item), credit)
                 }
                 Some(next) => (next, None),

@@ -30,6 +30,15 @@ pub struct ServerConnection {
     in_flight: Arc<AtomicUsize>,
     /// Cancelled calls that nothing here was registered for: their handlers may ask.
     cancelled: Mutex<VecDeque<u32>>,
+    oneway: Mutex<OnewayLane>,
+}
+
+/// One-way calls of a client are handled one after the other, in the order they were sent: nothing else could tell the
+/// client's code when the first is done.
+#[derive(Debug, Default)]
+struct OnewayLane {
+    running: bool,
+    waiting: VecDeque<Request>,
 }
 
 /// Cancellations remembered for handlers that may ask; older ones are of calls long over.
@@ -171,6 +180,7 @@ impl ServerConnection {
             dead: AtomicBool::new(false),
             in_flight,
             cancelled: Mutex::default(),
+            oneway: Mutex::default(),
         })
     }
 
@@ -196,6 +206,32 @@ impl ServerConnection {
         }
     }
 
+    /// A one-way request that may be handled now; `None` if it waits for an earlier one.
+    pub(super) fn begin_oneway(request: Request) -> Option<Request> {
+        let connection = Arc::clone(&request.connection);
+        let mut lane = connection.oneway.lock();
+        if lane.running {
+            lane.waiting.push_back(request);
+            return None;
+        }
+        lane.running = true;
+        Some(request)
+    }
+
+    /// The one-way request that waited for the one just handled.
+    pub(super) fn next_oneway(&self) -> Option<Request> {
+        let mut lane = self.oneway.lock();
+        let next = lane.waiting.pop_front();
+        lane.running = next.is_some();
+        next
+    }
+
+    /// Forgets the one-way requests that wait: the server ends.
+    pub(super) fn clear_oneway(&self) {
+        let waiting = std::mem::take(&mut self.oneway.lock().waiting);
+        drop(waiting);
+    }
+
     pub(super) fn was_cancelled(&self, call: u32) -> bool {
         self.cancelled.lock().contains(&call)
     }
@@ -217,7 +253,7 @@ impl ServerConnection {
                 // Of a call that has ended here: the client could not know yet.
                 let call = self.calls.lock().get(&head.call).cloned();
                 if let Some(call) = call {
-                    call.take_in(head.kind, payload)?;
+                    call.take_in(Event { head, payload })?;
                 } else if head.kind == Kind::Cancel {
                     let mut cancelled = self.cancelled.lock();
                     if cancelled.len() >= MOST_CANCELLED {

@@ -56,6 +56,8 @@ pub(super) struct Reception {
     /// Requests received by a worker that could not run them.
     backlog: VecDeque<Request>,
     budget: SpinBudget,
+    /// Frames routed to calls that a handler may be waiting on: it looks after each.
+    routed: u64,
 }
 
 /// A client that shakes hands.
@@ -86,6 +88,7 @@ impl Reception {
             sockets_active: false,
             loop_active: false,
             backlog: VecDeque::new(),
+            routed: 0,
         })
     }
 
@@ -134,6 +137,7 @@ impl Reception {
         self.readable.clear();
         for (_, connection) in self.connections.drain() {
             connection.die();
+            connection.clear_oneway();
         }
     }
 
@@ -182,7 +186,7 @@ impl Reception {
                             self.cursor += 1;
                             return Some(request);
                         }
-                        Ok(None) => {}
+                        Ok(None) => self.routed += 1,
                         Err(error) => self.drop_memory(server, &error),
                     }
                 }
@@ -206,7 +210,11 @@ impl Reception {
                     self.readable.rotate_left(1);
                     return Some(request);
                 }
-                Ok(Some(None)) => {}
+                Ok(Some(None)) => self.routed += 1,
+                Ok(None) if connection.hung_up.load(Ordering::Relaxed) => {
+                    let connection = self.readable.pop_front().expect("looked at just now");
+                    self.drop_connection(server, &connection, &LinkError::Closed);
+                }
                 Ok(None) => {
                     connection.listed.store(false, Ordering::Relaxed);
                     self.readable.pop_front();
@@ -247,10 +255,15 @@ impl Reception {
         if !self.backlog.is_empty() {
             return None;
         }
+        let routed = self.routed;
         let (spun, found) = self.spin(server);
         if let Some(waited) = spun {
             self.budget.learn(waited);
             return found;
+        }
+        if self.routed != routed {
+            // The caller may be a handler, and what came what it waits for.
+            return None;
         }
         let begun = cpu::monotonic_ns();
         // From here on every client must ring the bell.
@@ -289,9 +302,11 @@ impl Reception {
         // The clock is read only after the first rounds, in which the usual next request comes.
         let mut begun = None;
         let mut rounds = 0_u32;
+        let routed = self.routed;
         loop {
-            if let Some(request) = self.receive(server) {
-                return (Some(begun.map_or(0, |begun| cpu::monotonic_ns() - begun)), Some(request));
+            let request = self.receive(server);
+            if request.is_some() || self.routed != routed {
+                return (Some(begun.map_or(0, |begun| cpu::monotonic_ns() - begun)), request);
             }
             if rounds == 0 && (limit == 0 || !self.spinning_pays()) {
                 return (None, None);
@@ -352,8 +367,10 @@ impl Reception {
     fn handle(&mut self, server: &Server, token: u64) {
         if let Some(connection) = self.connections.get(&token) {
             if connection.link.is_memory() {
-                if connection.link.readable().is_err() {
-                    connection.hung_up.store(true, Ordering::Relaxed);
+                match connection.link.readable() {
+                    Ok(Some(wake_cost)) => self.budget.learn_wake_cost(wake_cost),
+                    Ok(None) => {}
+                    Err(_) => connection.hung_up.store(true, Ordering::Relaxed),
                 }
                 connection.link.disarm();
                 if !connection.listed.swap(true, Ordering::Relaxed) {

@@ -1,12 +1,12 @@
 //! The threads that run handlers take turns at receiving.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{Ordering, fence};
 use std::time::{Duration, Instant};
 
 use super::Server;
 use super::call::ServerCall;
-use super::connection::Request;
+use super::connection::{Request, ServerConnection};
 
 /// How long a handler may run before another worker receives in its stead.
 const PATIENCE: Duration = Duration::from_millis(1);
@@ -59,9 +59,13 @@ impl Worker {
         None
     }
 
-    /// To be called when the handler of the last request has returned.
-    pub fn finish(&mut self) {
+    /// To be called when the handler of the last request has returned. `lane` is the request's connection if the request
+    /// was one-way: what is returned is then the connection's next one-way request, to be handled now.
+    pub fn finish(&mut self, lane: Option<&ServerConnection>) -> Option<Request> {
         self.server.baton.back();
+        let next = lane?.next_oneway()?;
+        self.server.begin_handler();
+        Some(next)
     }
 
     /// Waits until there may be a request for this worker. `spawn` starts one more worker thread.
@@ -76,6 +80,9 @@ impl Worker {
                 if server.standby.load(Ordering::Acquire) == 0 && server.workers() <= server.limits.max_concurrency {
                     spawn();
                 }
+                if server.may_dequeue() {
+                    return Next::Look;
+                }
                 let request = server.reception.lock().wait(server);
                 return request.and_then(|request| server.accept(request)).map_or(Next::Look, Next::Request);
             }
@@ -83,6 +90,11 @@ impl Worker {
                 return Next::End;
             }
             server.standby.fetch_add(1, Ordering::AcqRel);
+            if server.may_dequeue() {
+                // It was queued because this very worker was busy a moment ago.
+                server.standby.fetch_sub(1, Ordering::AcqRel);
+                return Next::Look;
+            }
             server.stand_by();
             server.standby.fetch_sub(1, Ordering::AcqRel);
         }
@@ -107,6 +119,10 @@ impl Server {
     /// The receiving worker is to handle a request at once, unless as many handlers run as may: then it is queued.
     fn accept(&self, request: Request) -> Option<Request> {
         let in_loop = self.methods[usize::from(request.head.method)].in_loop;
+        let mut request = request;
+        if request.is_oneway() && !in_loop {
+            request = ServerConnection::begin_oneway(request)?;
+        }
         if !in_loop && self.others_busy() >= self.limits.max_concurrency {
             let mut queue = self.queue.lock();
             queue.push_back(request);
@@ -123,6 +139,14 @@ impl Server {
         // Relaxed: a moment's excess or lack of one is corrected at the next request.
         let standby = self.standby.load(Ordering::Relaxed);
         self.workers.load(Ordering::Relaxed).saturating_sub(standby + 1)
+    }
+
+    /// Whether a request is queued that a worker should run now.
+    fn may_dequeue(&self) -> bool {
+        // SeqCst: a worker that queues a request looks at the counts after it, one that goes to sleep at the queue after
+        // it was counted: one of them sees the other.
+        fence(Ordering::SeqCst);
+        self.queued.load(Ordering::Relaxed) > 0 && self.others_busy() < self.limits.max_concurrency
     }
 
     /// A queued request, if this worker may run it.
@@ -249,7 +273,7 @@ impl Server {
             }
             let Some(slice) = slice.filter(|_| !over) else {
                 drop(reception);
-                self.baton.busy();
+                self.begin_handler();
                 return over;
             };
             if let Some(request) = reception.wait_for(self, Some(slice)) {

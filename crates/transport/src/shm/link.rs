@@ -293,7 +293,7 @@ impl Link for ShmLink {
                 self.announce(fresh, blocked)?;
             }
             self.write(producer, &[&note.encode(), head], Note::LEN + head.len(), true, blocked)?;
-            if let Some(fresh) = fresh {
+            if let Some(fresh) = &fresh {
                 regions.sent(fresh, producer.written());
             }
         }
@@ -383,17 +383,18 @@ impl Link for ShmLink {
         self.segment.own_side().publish_cpu();
     }
 
-    fn readable(&self) -> Result<(), LinkError> {
+    fn readable(&self) -> Result<Option<u64>, LinkError> {
         let mut receiver = self.receiver.lock();
         let Receiver { consumer, inbox, budget, .. } = &mut *receiver;
         let read = inbox.read(&self.socket, false);
-        if let Some(cost) = self.segment.own_side().wake_cost_ns() {
+        let cost = self.segment.own_side().wake_cost_ns();
+        if let Some(cost) = cost {
             budget.learn_wake_cost(cost);
         }
         self.notify_room();
         match read {
-            Err(LinkError::Closed) if consumer.has_record() => Ok(()),
-            other => other,
+            Err(LinkError::Closed) if consumer.has_record() => Ok(cost),
+            other => other.map(|()| cost),
         }
     }
 

@@ -127,7 +127,7 @@ impl Outgoing {
     }
 
     /// The note of a fresh region is in the ring, which was written up to `position` by that.
-    pub(super) fn sent(&mut self, fresh: Fresh, position: u64) {
+    pub(super) fn sent(&mut self, fresh: &Fresh, position: u64) {
         self.under_way.push_back((position, if fresh.used_once { fresh.size as usize } else { 0 }));
     }
 }
@@ -165,7 +165,7 @@ impl Mapped {
         }
         let mapping = match self.regions.get(&note.id) {
             Some(mapping) => Arc::clone(mapping),
-            None => self.map(inbox.region(socket, note.id)?, limit)?,
+            None => self.map(&inbox.region(socket, note.id)?, limit)?,
         };
         if note.len > (mapping.len() - REGION_HEAD) as u64 {
             return Err(LinkError::Broken("the peer's message is longer than the memory it lies in".into()));
@@ -176,7 +176,7 @@ impl Mapped {
         Ok(Lease::new(mapping, note.len as usize))
     }
 
-    fn map(&mut self, announced: Announced, limit: u64) -> Result<Arc<Mapping>, LinkError> {
+    fn map(&mut self, announced: &Announced, limit: u64) -> Result<Arc<Mapping>, LinkError> {
         let size = usize::try_from(announced.size).unwrap_or(usize::MAX);
         // A peer may keep what the library keeps, and one message more; everything else is an attack on our memory.
         let most = limit.max(SMALLEST as u64).saturating_mul(2).saturating_add(KEPT as u64 + 4096);
@@ -204,13 +204,10 @@ mod tests {
     #[test]
     fn numbers_that_wrap_pass_over_kept_regions() {
         let mut regions = Outgoing::default();
-        let (first, _) = regions.place(&[&[1; 100_000]], 100_000).expect("memory");
-        let (second, _) = regions.place(&[&[1; 100_000]], 100_000).expect("memory");
-        assert_eq!((first.id, second.id), (0, 1));
+        let place = |regions: &mut Outgoing| regions.place(&[&vec![1; 100_000]], 100_000).expect("memory").0.id;
+        assert_eq!([place(&mut regions), place(&mut regions)], [0, 1]);
         regions.next = u32::MAX;
-        let (last, _) = regions.place(&[&[1; 100_000]], 100_000).expect("memory");
-        let (wrapped, _) = regions.place(&[&[1; 100_000]], 100_000).expect("memory");
-        assert_eq!((last.id, wrapped.id), (u32::MAX, 2));
+        assert_eq!([place(&mut regions), place(&mut regions)], [u32::MAX, 2]);
     }
 
     #[test]
@@ -220,7 +217,7 @@ mod tests {
         let mut send = |regions: &mut Outgoing, len: usize| {
             let (_, fresh) = regions.place(&[&vec![0; len]], len).expect("memory");
             position += 32;
-            regions.sent(fresh.expect("a fresh one"), position);
+            regions.sent(&fresh.expect("a fresh one"), position);
         };
         for _ in 0..MOST_UNDER_WAY {
             assert_eq!(regions.must_wait(70_000, 0), None);

@@ -1,5 +1,5 @@
 //! What the tests of this crate share.
-#![allow(dead_code, reason = "each test binary uses its part of this")]
+#![allow(dead_code, unreachable_pub, reason = "each test binary uses its part of this")]
 
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;

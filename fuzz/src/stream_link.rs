@@ -1,0 +1,64 @@
+//! Bytes from a stranger on a Unix socket, through handshake and frames, in pieces of his choice.
+use std::io::Write;
+use std::os::unix::net::UnixStream;
+
+use nearcall_transport::{Listener, Options, Url};
+use nearcall_wire::{Hello, Limits, Preamble, Welcome};
+
+const LIMIT: u64 = 100_000;
+/// What a frame may have besides its payload.
+const HEAD_ROOM: usize = 1 << 20;
+
+/// Runs the target on one input; panics if something is wrong.
+pub(crate) fn run(input: &[u8]) {
+    let Some((&shape, bytes)) = input.split_first() else { return };
+    // Its own for each input, so that its file is gone at the end.
+    let path = std::env::temp_dir().join(format!("nearcall-fuzz-{}.sock", std::process::id()));
+    let listener = Listener::bind(&Url::Unix(path.clone()), &Options::default()).expect("bind");
+    let mut client = UnixStream::connect(&path).expect("connect");
+    client.set_nonblocking(true).expect("a live socket");
+    let mut arrival = listener.accept().expect("accept").expect("a client");
+    let options = Options { max_message: LIMIT, ..Options::default() };
+    // Half of all strangers know how to say hello.
+    if shape & 1 == 1 {
+        let hello = Hello { version: "x".into(), limits: Limits { max_message: LIMIT }, ring: 0 }.encode();
+        client.write_all(&Preamble::Hello(hello.len()).encode()).expect("room");
+        client.write_all(&hello).expect("room");
+    }
+    let mut pieces = bytes.chunks(usize::from(shape >> 1) * 16 + 1);
+    let hello = loop {
+        match arrival.hello() {
+            Ok(Some(hello)) => break hello,
+            Ok(None) => match pieces.next() {
+                Some(piece) => client.write_all(piece).expect("room"),
+                None => return,
+            },
+            Err(Some(why)) => {
+                arrival.reject(&why);
+                return;
+            }
+            Err(None) => return,
+        }
+    };
+    let limits = Limits { max_message: LIMIT };
+    let welcome = Welcome { version: "x".into(), limits, description: "{}".into() };
+    let link = arrival.welcome(&hello, &welcome, &options).expect("a stream needs nothing more");
+    loop {
+        match link.try_receive() {
+            Ok(Some(incoming)) => {
+                assert!(incoming.lease.is_none());
+                assert!(incoming.bytes.len() <= LIMIT as usize + HEAD_ROOM);
+            }
+            Ok(None) => {
+                let _ = link.spin();
+                match pieces.next() {
+                    Some(piece) => client.write_all(piece).expect("room"),
+                    None => break,
+                }
+            }
+            Err(_) => break,
+        }
+    }
+    drop(client);
+    while let Ok(Some(_)) = link.try_receive() {}
+}

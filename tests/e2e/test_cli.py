@@ -1,0 +1,169 @@
+"""The command line, between real processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .conftest import TRANSPORTS
+from .process import ROOT
+
+CALCULATOR = '''
+from collections.abc import Iterator
+import nearcall
+
+@nearcall.service
+class Calculator:
+    """Adds."""
+
+    def add(self, a: int, b: int = 2) -> int:
+        """The sum."""
+        return a + b
+
+    async def count(self, n: int) -> "AsyncIterator[int]":
+        for number in range(n):
+            yield number
+
+    def total(self, numbers: Iterator[int]) -> int:
+        return sum(numbers)
+
+    def fail(self) -> None:
+        raise nearcall.NotFound("no such thing", details={"id": 1})
+
+    def echo(self, data: bytes) -> bytes:
+        return data
+
+from collections.abc import AsyncIterator
+'''
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("cli")
+    (path / "calculator.py").write_text(CALCULATOR)
+    return path
+
+
+@pytest.fixture(scope="module")
+def command(directory: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    def run(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "nearcall", *arguments],
+            cwd=directory,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=50,
+            check=False,
+        )
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def urls(directory: Path, runtime_dir: Path) -> Iterator[list[str]]:
+    """``nearcall serve`` at every URL that other processes reach."""
+    asked = [TRANSPORTS[name](f"cli{os.getpid()}", runtime_dir) for name in ("shm", "unix", "tcp")]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "nearcall", "serve", "calculator:Calculator", *asked],
+        cwd=directory,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        try:
+            assert process.stderr is not None
+            said = [process.stderr.readline() for _ in asked]
+            found = [re.fullmatch(r"serving calculator:Calculator at (\S+)\n", line) for line in said]
+            assert all(found), said
+            yield [match[1] for match in found if match]
+            process.send_signal(signal.SIGINT)
+            assert process.wait(20) == 0
+            assert process.stderr.read() == ""
+        finally:
+            process.kill()
+
+
+def test_serve_says_where_it_listens(urls: list[str]) -> None:
+    assert [url.partition("://")[0] for url in urls] == ["shm", "unix", "tcp"]
+    assert not urls[2].endswith(":0")
+
+
+def test_list(command: Any, urls: list[str]) -> None:
+    for url in urls:
+        done = command("list", url)
+        assert done.returncode == 0, done.stderr
+        assert "Calculator  # Adds." in done.stdout
+        assert "add(a: int, b: int = ...) -> int  # The sum." in done.stdout
+    description = json.loads(command("list", "--json", urls[0]).stdout)
+    assert description["services"][0]["name"] == "Calculator"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "stdin", "output"),
+    [
+        (["Calculator.add", '{"a": 1, "b": 2}'], "", "3\n"),
+        (["add", "[40]"], "", "42\n"),
+        (["Calculator.count", "[3]"], "", "0\n1\n2\n"),
+        (["Calculator.total"], "1\n2\n3\n", "6\n"),
+        (["Calculator.total", "[[4, 5]]"], "", "9\n"),
+        (["Calculator.echo", '["text"]'], "", '"text"\n'),
+        (["--raw", "Calculator.echo", '["text"]'], "", "text"),
+    ],
+)
+def test_call(command: Any, urls: list[str], arguments: list[str], stdin: str, output: str) -> None:
+    options = [word for word in arguments if word.startswith("--")]
+    rest = [word for word in arguments if not word.startswith("--")]
+    done = command("call", *options, urls[0], *rest, stdin=stdin)
+    assert (done.returncode, done.stdout, done.stderr) == (0, output, "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "words"),
+    [
+        (["call", "URL", "Calculator.fail"], 1, ["NOT_FOUND: no such thing", "'id': 1"]),
+        (["call", "URL", "Calculator.add", '["x"]'], 1, ["INVALID_ARGUMENT", "Calculator.add()", "'a'"]),
+        (["call", "URL", "Calculator.ad", "[1]"], 2, ["did you mean Calculator.add?"]),
+        (["call", "URL", "Calculator.add", "{a}"], 2, ["not JSON"]),
+        (["call", "shm://nobody-here", "Calculator.add", "[1]"], 1, ["UNAVAILABLE", "shm://nobody-here"]),
+        (["list", "shm://nobody-here"], 1, ["UNAVAILABLE", "nobody has served it"]),
+        (["ping", "nonsense"], 1, ["INVALID_ARGUMENT", "shm://name"]),
+        (["serve", "calculator:Missing", "shm://x"], 2, ["no 'Missing'"]),
+        (["serve", "missing:Calculator", "shm://x"], 2, ["no module 'missing'"]),
+        (["serve", "calculator:Calculator"], 2, ["where is it to be served?"]),
+        (["serve", "calculator:Calculator", "URL"], 1, ["ALREADY_EXISTS", "stop it or serve another name"]),
+        (["serve", "calculator:Calculator", "ftp://x"], 1, ["INVALID_ARGUMENT", "ftp://"]),
+    ],
+)
+def test_mistakes_are_one_line(
+    command: Any, urls: list[str], arguments: list[str], status: int, words: list[str]
+) -> None:
+    done = command(*[urls[0] if word == "URL" else word for word in arguments])
+    assert (done.returncode, done.stdout) == (status, "")
+    assert done.stderr.count("\n") == 1
+    for word in words:
+        assert word in done.stderr
+
+
+def test_ping(command: Any, urls: list[str]) -> None:
+    for url in urls:
+        done = command("ping", url, "-n", "3", "-i", "0")
+        assert done.returncode == 0, done.stderr
+        assert re.fullmatch(r"1: .*\n2: .*\n3: .*\nmin .*, median .*, max .*\n", done.stdout)
+
+
+def test_the_installed_command(directory: Path) -> None:
+    script = Path(sys.executable).with_name("nearcall")
+    done = subprocess.run([script, "--version"], capture_output=True, text=True, timeout=50, check=False)
+    assert done.returncode == 0
+    assert done.stdout.startswith("nearcall ")
+    assert ROOT.is_dir()

@@ -1,0 +1,84 @@
+"""What users write, and the types it has. Both checkers must agree with every line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from typing_extensions import assert_type
+
+import nearcall
+from tests.typing.calculator import Animals, Calculator
+
+
+def clients() -> None:
+    client = nearcall.connect("shm://calc", Calculator)
+    assert_type(client, nearcall.Client[Calculator])
+    assert_type(client.service, Calculator)
+    assert_type(client.ping(), float)
+    assert_type(client.url, str)
+    assert_type(client.closed, bool)
+    assert_type(client.description, dict[str, Any])
+    assert_type(client.add, Any)
+    client.close()
+
+
+def blocks() -> None:
+    with nearcall.connect("shm://calc", Calculator) as calc:
+        assert_type(calc, Calculator)
+        assert_type(calc.add(1), int)
+        assert_type(calc.countdown(3), Iterator[int])
+        assert_type(calc.get("x"), bytes | None)
+        calc.log("line")
+
+
+def interfaces() -> None:
+    with nearcall.connect("shm://zoo", Animals) as animals:
+        assert_type(animals, Animals)
+        assert_type(animals.names(), list[str])
+
+
+def dynamic() -> None:
+    assert_type(nearcall.connect("shm://calc"), nearcall.Client[Any])
+    with nearcall.connect("shm://calc", timeout=1.0, spin=0) as anything:
+        assert_type(anything, Any)
+        assert_type(anything.whatever(1), Any)
+
+
+def options() -> None:
+    nearcall.connect("shm://calc", Calculator, timeout=None, spin="auto", max_message_size=1, ring_size=4096)
+    nearcall.serve(Calculator(), "shm://calc", "tcp://127.0.0.1:7000")
+
+
+def servers() -> None:
+    with nearcall.Server(Calculator(), "shm://calc", max_concurrency=3) as server:
+        assert_type(server, nearcall.Server)
+        assert_type(server.urls, list[str])
+    assert_type(server.stop(grace=1), bool)
+
+
+def decorators() -> None:
+    assert_type(Calculator(), Calculator)
+    assert_type(Calculator().add(1, 2), int)
+    assert_type(Calculator().get("x"), bytes | None)
+
+
+def errors() -> None:
+    try:
+        with nearcall.timeout(0.5):
+            pass
+    except nearcall.NotFound as error:
+        assert_type(error.code, nearcall.StatusCode)
+        assert_type(error.message, str)
+        assert_type(error.details, Any)
+        raise nearcall.Aborted("no", details={"a": 1}) from error
+
+
+async def event_loops() -> None:
+    async with nearcall.aio.connect("shm://calc", Calculator) as calc:
+        assert_type(calc, Any)
+        assert_type(await calc.add(1, 2), Any)
+    client = await nearcall.aio.connect("shm://calc", Calculator)
+    assert_type(client, nearcall.aio.AsyncClient)
+    assert_type(client.closed, bool)
+    client.close()

@@ -1,0 +1,44 @@
+"""What must be an error: each line that ends in ``error`` has one, and no other line has."""
+
+from __future__ import annotations
+
+import nearcall
+from tests.typing.calculator import Animals, Calculator
+
+
+def arguments() -> None:
+    with nearcall.connect("shm://calc", Calculator) as calc:
+        calc.add("1")  # error
+        calc.add()  # error
+        calc.add(1, 2, 3)  # error
+        calc.add(1, c=3)  # error
+        calc.subtract(1, 2)  # error
+        calc.total(3)  # error
+        calc.log(3)  # error
+
+
+def results() -> None:
+    with nearcall.connect("shm://calc", Calculator) as calc, nearcall.connect("shm://zoo", Animals) as animals:
+        text: str = calc.add(1)  # error
+        names: list[int] = animals.names()  # error
+        del text, names
+
+
+def connecting() -> None:
+    nearcall.connect(7000, Calculator)  # error
+    nearcall.connect("shm://calc", Calculator())  # error
+    nearcall.connect("shm://calc", Calculator, timeout="1")  # error
+    nearcall.connect("shm://calc", Calculator, spin="never")  # error
+    nearcall.connect("shm://calc", Calculator, speed=1)  # error
+    nearcall.timeout("1")  # error
+
+
+def clients() -> None:
+    client: nearcall.Client[Animals] = nearcall.connect("shm://calc", Calculator)  # error
+    client.service.add(1)  # error
+    nearcall.Server(Calculator(), "shm://calc").urls = []  # error
+
+
+def attributes() -> None:
+    nearcall.conect("shm://calc")  # error
+    nearcall.NotFound(3)  # error

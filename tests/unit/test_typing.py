@@ -1,0 +1,46 @@
+"""Both type checkers see what users see: see the files in ``tests/typing``."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+REFUSED = "tests/typing/refused.py"
+FILES = ["tests/typing/calculator.py", "tests/typing/accepted.py", REFUSED]
+
+
+def run(*command: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", *command], cwd=ROOT, capture_output=True, text=True, timeout=55, check=False
+    )
+    assert done.returncode in (0, 1), done.stdout + done.stderr
+    return done.stdout
+
+
+def expected() -> set[tuple[str, int]]:
+    lines = (ROOT / REFUSED).read_text().splitlines()
+    return {(REFUSED, number) for number, line in enumerate(lines, 1) if line.endswith("# error")}
+
+
+def test_mypy() -> None:
+    output = run("mypy", "--no-error-summary", "--show-absolute-path", *FILES)
+    found = re.findall(r"^(.*?):(\d+): error: ", output, re.MULTILINE)
+    assert {(str(Path(path).relative_to(ROOT)), int(line)) for path, line in found} == expected(), output
+
+
+def test_pyright() -> None:
+    pytest.importorskip("pyright")
+    output = run("pyright", "--outputjson", *FILES)
+    problems = json.loads(output)["generalDiagnostics"]
+    found = {
+        (str(Path(problem["file"]).relative_to(ROOT)), problem["range"]["start"]["line"] + 1)
+        for problem in problems
+        if problem["severity"] == "error"
+    }
+    assert found == expected(), output
