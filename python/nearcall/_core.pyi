@@ -82,7 +82,7 @@ class Call:
 
     @property
     def peer(self) -> dict[str, Any]:
-        """Who called: ``pid``, ``uid`` and ``gid``, or ``address``, with ``subject`` and ``names`` if certified."""
+        """Who called: ``pid``, ``uid`` and ``gid``, or ``address``; certified also ``subject``, ``names``."""
 
     @property
     def time_left(self) -> float | None:
@@ -149,7 +149,7 @@ class Connection:
 
     @property
     def peer(self) -> dict[str, Any]:
-        """Who the server is: ``pid``, ``uid`` and ``gid``, or ``address``, with ``subject`` and ``names`` if certified."""
+        """Who the server is: ``pid``, ``uid`` and ``gid``, or ``address``; certified also ``subject``, ``names``."""
 
     @property
     def closed(self) -> bool:
@@ -300,6 +300,8 @@ class Server:
         handshake_timeout: float,
         allow_plaintext: bool,
         tls: Tls | None,
+        allow_users: Sequence[int],
+        allow_groups: Sequence[int],
         max_concurrency: int,
         max_pending: int,
     ) -> Server:

@@ -125,7 +125,7 @@ def connect(
     allow_plaintext: bool = False,
     tls: TLS | None = None,
 ) -> Client[Any]: ...
-def connect(
+def connect(  # noqa: PLR0913 - the options are keywords
     url: str,
     service: Callable[..., Any] | None = None,
     *,

@@ -8,7 +8,7 @@ import logging
 import os
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,6 +17,7 @@ import msgspec
 from . import _core
 from .client import DEFAULT_MAX_MESSAGE_SIZE
 from .description import describe
+from .errors import InvalidArgument
 from .service import plan_of
 from .tls import TLS, server_side
 
@@ -53,13 +54,15 @@ class Server:
         allow_plaintext: Whether ``tcp://`` may be served where other machines can reach it: whoever does can call every
             method, and anybody on the way can read along.
         tls: For ``tls://``: the server's certificate and key, and whether clients must have one, too.
+        allow_users: Users, by name or id, that may connect to ``unix://`` besides the server's own.
+        allow_groups: Groups, by name or id, whose members may connect to ``unix://``.
 
     Raises:
         TypeError: an object is no service, or two serve under one name.
         InvalidArgument: an option is malformed.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the options are keywords
         self,
         *services_and_urls: object,
         max_concurrency: int = DEFAULT_MAX_CONCURRENCY,
@@ -69,6 +72,8 @@ class Server:
         handshake_timeout: float = 5.0,
         allow_plaintext: bool = False,
         tls: TLS | None = None,
+        allow_users: Sequence[str | int] = (),
+        allow_groups: Sequence[str | int] = (),
     ) -> None:
         services = [item for item in services_and_urls if not isinstance(item, str)]
         self._asked = [item for item in services_and_urls if isinstance(item, str)]
@@ -80,6 +85,11 @@ class Server:
         for item in services:
             if isinstance(item, type):
                 raise TypeError(f"serve an object, not the class: write {item.__name__}()")
+        for option, given in (("allow_users", allow_users), ("allow_groups", allow_groups)):
+            if isinstance(given, str):
+                raise TypeError(f"{option} takes a list: write {option}=[{given!r}]")
+            if given and not any(url.startswith("unix://") for url in self._asked):
+                raise ValueError(f"{option} is for unix:// URLs, and there is none; shm:// is for the own user only")
         plans = [plan_of(type(item)) for item in services]
         names = [plan.name for plan in plans]
         for name in names:
@@ -101,6 +111,8 @@ class Server:
             handshake_timeout=handshake_timeout,
             allow_plaintext=allow_plaintext,
             tls=server_side(tls),
+            allow_users=[_user(user) for user in allow_users],
+            allow_groups=[_group(group) for group in allow_groups],
             max_concurrency=max_concurrency,
             max_pending=max_pending,
         )
@@ -234,6 +246,28 @@ def _stop_on_sigterm(server: Server) -> Any:
 
     before = signal.signal(signal.SIGTERM, stop)
     return lambda: signal.signal(signal.SIGTERM, before)
+
+
+def _user(user: str | int) -> int:
+    if isinstance(user, int):
+        return user
+    import pwd
+
+    try:
+        return pwd.getpwnam(user).pw_uid
+    except KeyError:
+        raise InvalidArgument(f"allow_users: there is no user '{user}' on this machine") from None
+
+
+def _group(group: str | int) -> int:
+    if isinstance(group, int):
+        return group
+    import grp
+
+    try:
+        return grp.getgrnam(group).gr_gid
+    except KeyError:
+        raise InvalidArgument(f"allow_groups: there is no group '{group}' on this machine") from None
 
 
 def _tell(serious: bool, text: str) -> None:

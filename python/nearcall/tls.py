@@ -58,7 +58,9 @@ def server_side(tls: TLS | None) -> _core.Tls | None:
     if tls is None:
         return None
     if tls.ca is not None:
-        raise InvalidArgument("TLS(ca=...) is for clients; a server asks for certificates of its clients with client_ca=")
+        raise InvalidArgument(
+            "TLS(ca=...) is for clients; a server asks for certificates of its clients with client_ca="
+        )
     if tls.server_name is not None:
         raise InvalidArgument("TLS(server_name=...) is for clients; a server's names are in its certificate")
     cert, key = _read("cert", tls.cert), _read("key", tls.key)

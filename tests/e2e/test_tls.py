@@ -103,7 +103,10 @@ def test_a_client_that_stalls_is_dropped_and_holds_nobody_up(server_tls: TLS) ->
     [
         (lambda at: TLS(cert=at / "none.pem", key=at / "server.key"), r"none\.pem'\) cannot be read: No such file"),
         (lambda at: TLS(cert=at / "server.pem"), r"needs TLS\(cert=\.\.\., key=\.\.\.\), both"),
-        (lambda at: TLS(cert=at / "server.pem", key=at / "client.key"), r"client\.key does not belong to .*server\.pem"),
+        (
+            lambda at: TLS(cert=at / "server.pem", key=at / "client.key"),
+            r"client\.key does not belong to .*server\.pem",
+        ),
         (lambda at: TLS(cert=at / "server.key", key=at / "server.key"), r"server\.key has no certificate in it"),
         (lambda at: TLS(cert=at / "server.pem", key=at / "server.pem"), r"server\.pem has no private key in it"),
         (lambda at: TLS(cert=b"x", key=b"y"), r"in cert= has no certificate in it"),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use nearcall_core::{Options, SpinPolicy};
+use nearcall_core::{Admission, Options, SpinPolicy};
 use pyo3::prelude::*;
 
 use crate::errors::invalid;
@@ -42,5 +42,6 @@ pub(crate) fn options(
         handshake: seconds("handshake_timeout", handshake_timeout)?,
         allow_plaintext,
         tls: tls.map(|tls| tls.0.clone()),
+        admission: Admission::default(),
     })
 }

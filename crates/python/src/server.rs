@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nearcall_core::server::{ItemOutcome, Next, NextItem, Notice, Request, Server as Core, ServerCall, WorkLimits, Worker};
-use nearcall_core::{Body, Failure, Kind, LinkError, Outgoing, Url};
+use nearcall_core::{Admission, Body, Failure, Kind, LinkError, Outgoing, Url};
 use parking_lot::Mutex;
 use pyo3::exceptions::PyOSError;
 use pyo3::intern;
@@ -42,7 +42,7 @@ impl Server {
     /// position.
     #[new]
     #[expect(clippy::too_many_arguments, reason = "they are keyword arguments in Python")]
-    #[pyo3(signature = (methods, description, *, spin, ring_size, max_message_size, handshake_timeout, allow_plaintext, tls, max_concurrency, max_pending))]
+    #[pyo3(signature = (methods, description, *, spin, ring_size, max_message_size, handshake_timeout, allow_plaintext, tls, allow_users, allow_groups, max_concurrency, max_pending))]
     fn new(
         py: Python<'_>,
         methods: Vec<(Py<Method>, Py<PyAny>)>,
@@ -53,11 +53,14 @@ impl Server {
         handshake_timeout: f64,
         allow_plaintext: bool,
         tls: Option<PyRef<'_, Tls>>,
+        allow_users: Vec<u32>,
+        allow_groups: Vec<u32>,
         max_concurrency: usize,
         max_pending: usize,
     ) -> PyResult<Self> {
-        let options =
+        let mut options =
             options(py, spin, ring_size, max_message_size, handshake_timeout, allow_plaintext, tls.as_deref())?;
+        options.admission = Admission { users: allow_users, groups: allow_groups };
         let methods: Vec<Served> = methods.into_iter().map(|(method, handler)| Served { method, handler }).collect();
         let kinds = methods.iter().map(|served| served.method.get().routing()).collect();
         let notices = Arc::new(Mutex::new(Vec::new()));

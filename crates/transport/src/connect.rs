@@ -155,7 +155,11 @@ fn shake_hands(
     let body = hello.encode();
     let mut message = Preamble::Hello(body.len()).encode().to_vec();
     message.extend_from_slice(&body);
-    send_all(wire, &message, fds, deadline).map_err(failed)?;
+    match send_all(wire, &message, fds, deadline) {
+        // A server that does not want us may have said so without reading what we say.
+        Ok(()) | Err(Some(LinkError::Closed)) => {}
+        Err(error) => return Err(failed(error)),
+    }
 
     let mut preamble = [0; Preamble::LEN];
     receive_exactly(wire, &mut preamble, deadline).map_err(failed)?;

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
 };
+use rustls::pki_types::ServerName;
 
 /// PEM texts.
 #[derive(Debug, Clone)]
@@ -25,6 +26,11 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// # Errors
 /// A sentence for the user: a name cannot be in a certificate.
 pub fn dev_certs(names: &[String], days: i32) -> Result<DevCerts, String> {
+    for name in names {
+        if ServerName::try_from(name.strip_prefix("*.").unwrap_or(name)).is_err() {
+            return Err(format!("{name:?} is neither a host name nor an address: no client could ask for it"));
+        }
+    }
     let failed = |error: rcgen::Error| format!("cannot make certificates: {error}");
     let now = SystemTime::now();
     let span = DAY * days.unsigned_abs();

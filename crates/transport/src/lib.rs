@@ -28,5 +28,5 @@ pub use dev_certs::{DevCerts, dev_certs};
 pub use link::{ConnectError, Link, LinkError, Options};
 pub use listen::{Arrival, Listener};
 pub use message::{INLINE, Incoming, Lease};
-pub use peer::Peer;
+pub use peer::{Admission, Peer};
 pub use url::{BadUrl, Url};

@@ -9,7 +9,7 @@ use nearcall_ring::SpinPolicy;
 
 use crate::credentials::Credentials;
 use crate::message::Incoming;
-use crate::peer::Peer;
+use crate::peer::{Admission, Peer};
 
 /// An established connection that carries frames both ways.
 ///
@@ -182,6 +182,8 @@ pub struct Options {
     pub allow_plaintext: bool,
     /// What `tls://` needs.
     pub tls: Option<Credentials>,
+    /// Whom a `unix://` server lets in besides its own user.
+    pub admission: Admission,
 }
 
 impl Default for Options {
@@ -193,6 +195,7 @@ impl Default for Options {
             handshake: Duration::from_secs(5),
             allow_plaintext: false,
             tls: None,
+            admission: Admission::default(),
         }
     }
 }

@@ -13,7 +13,7 @@ use rustls::ServerConfig;
 
 use crate::connect::{identify, peer_of, send_all};
 use crate::link::{Link, LinkError, Options};
-use crate::peer::Peer;
+use crate::peer::{Admission, Peer};
 use crate::rendezvous::Bound;
 use crate::shm::ShmLink;
 use crate::stream::{Plain, StreamLink, Wire};
@@ -33,6 +33,7 @@ pub struct Listener {
     url: Url,
     socket: Socket,
     tls: Option<Arc<ServerConfig>>,
+    admission: Admission,
 }
 
 #[derive(Debug)]
@@ -49,19 +50,24 @@ impl Listener {
     /// refuses.
     pub fn bind(url: &Url, options: &Options) -> io::Result<Self> {
         let mut tls = None;
+        let mut admission = Admission::default();
         let socket = match url {
             Url::Tcp { host, port } => Socket::Tcp(tcp::listen(url, host, *port, options)?),
             Url::Tls { host, port } => {
                 tls = Some(options.tls.as_ref().and_then(|tls| tls.server.clone()).ok_or_else(|| no_certificate(url))?);
                 Socket::Tcp(tcp::listen(url, host, *port, options)?)
             }
-            Url::Shm(_) | Url::Unix(_) | Url::Inproc(_) => Socket::Unix(Bound::bind(url)?),
+            Url::Unix(_) => {
+                admission = options.admission.clone();
+                Socket::Unix(Bound::bind(url, !admission.is_closed())?)
+            }
+            Url::Shm(_) | Url::Inproc(_) => Socket::Unix(Bound::bind(url, false)?),
         };
         let mut url = url.clone();
         if let (Socket::Tcp(listener), Url::Tcp { port, .. } | Url::Tls { port, .. }) = (&socket, &mut url) {
             *port = listener.local_addr()?.port();
         }
-        Ok(Self { url, socket, tls })
+        Ok(Self { url, socket, tls, admission })
     }
 
     /// Where this listens; a port of 0 has become the real one.
@@ -79,6 +85,15 @@ impl Listener {
         }
     }
 
+    /// What a client that may not connect is told.
+    fn refusal(&self, peer: &Peer) -> String {
+        let Peer::Local { uid, .. } = peer else { return "you may not connect".into() };
+        if self.admission.is_closed() {
+            return format!("this server serves user {} only, you are user {uid}", own_uid());
+        }
+        format!("you are user {uid}, whom neither allow_users nor allow_groups of this server name")
+    }
+
     /// The next client, if one is there.
     ///
     /// # Errors
@@ -92,6 +107,7 @@ impl Listener {
                         let _ = tcp::prepare(&socket);
                     }
                     let peer = peer_of(socket.as_fd());
+                    let stranger = (!self.admission.admits(&peer, socket.as_fd())).then(|| self.refusal(&peer));
                     let shared = matches!(self.url, Url::Shm(_) | Url::Inproc(_));
                     let stage = if self.tls.is_some() { Stage::Unknown } else { Stage::Ready };
                     let carrier = match &self.tls {
@@ -101,7 +117,15 @@ impl Listener {
                         }
                         None => Carrier::Plain(Plain(socket)),
                     };
-                    return Ok(Some(Arrival { carrier, stage, peer, shared, received: Vec::new(), fds: Vec::new() }));
+                    return Ok(Some(Arrival {
+                        carrier,
+                        stage,
+                        peer,
+                        stranger,
+                        shared,
+                        received: Vec::new(),
+                        fds: Vec::new(),
+                    }));
                 }
                 Err(rustix::io::Errno::AGAIN) => return Ok(None),
                 Err(rustix::io::Errno::INTR | rustix::io::Errno::CONNABORTED) => {}
@@ -124,6 +148,8 @@ pub struct Arrival {
     carrier: Carrier,
     stage: Stage,
     peer: Peer,
+    /// Why this client is not wanted.
+    stranger: Option<String>,
     shared: bool,
     received: Vec<u8>,
     fds: Vec<OwnedFd>,
@@ -178,10 +204,8 @@ impl Arrival {
     /// # Errors
     /// A sentence to [reject](Arrival::reject) the client with, or `None` if it hung up.
     pub fn hello(&mut self) -> Result<Option<Hello>, Option<String>> {
-        if let Peer::Local { uid, .. } = self.peer
-            && uid != own_uid()
-        {
-            return Err(Some(format!("this server serves user {} only, you are user {uid}", own_uid())));
+        if let Some(why) = &self.stranger {
+            return Err(Some(why.clone()));
         }
         if self.stage != Stage::Ready && !self.encrypt()? {
             return Ok(None);

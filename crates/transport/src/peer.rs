@@ -1,6 +1,9 @@
 //! Who is at the other end.
 
 use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
+
+use crate::sys::{own_uid, peer_groups};
 
 /// The peer's identity, as the kernel or a certificate vouches for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,6 +28,31 @@ pub enum Peer {
         /// Its alternative names: host names, addresses, mail addresses and URIs.
         names: Vec<String>,
     },
+}
+
+/// Whom a `unix://` server lets in besides its own user.
+#[derive(Debug, Clone, Default)]
+pub struct Admission {
+    /// User ids.
+    pub users: Vec<u32>,
+    /// Ids of groups, any of whose members may connect.
+    pub groups: Vec<u32>,
+}
+
+impl Admission {
+    /// Whether nobody else is let in.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.users.is_empty() && self.groups.is_empty()
+    }
+
+    /// Whether the process at the other end of a socket may connect.
+    pub(crate) fn admits(&self, peer: &Peer, socket: BorrowedFd<'_>) -> bool {
+        let Peer::Local { uid, gid, .. } = peer else { return true };
+        if *uid == own_uid() || self.users.contains(uid) || self.groups.contains(gid) {
+            return true;
+        }
+        !self.groups.is_empty() && peer_groups(socket).iter().any(|group| self.groups.contains(group))
+    }
 }
 
 impl std::fmt::Display for Peer {

@@ -212,7 +212,7 @@ class AsyncClient:
         return connection.async_unary(method, number)
 
 
-def connect(
+def connect(  # noqa: PLR0913 - the options are keywords
     url: str,
     service: type | None = None,
     *,

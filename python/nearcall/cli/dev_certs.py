@@ -21,8 +21,8 @@ def add_to(commands: Any) -> None:
     parser = commands.add_parser(
         "dev-certs",
         help="make certificates to try tls:// out",
-        description="Make an authority, a server's and a client's certificate, to try tls:// out. The authority's key is "
-        "not kept: nothing more can be signed with it.",
+        description="Make an authority, a server's and a client's certificate, to try tls:// out. The authority's key "
+        "is not kept: nothing more can be signed with it.",
         epilog="example: nearcall dev-certs certs localhost 127.0.0.1",
     )
     parser.add_argument("directory", type=Path, metavar="DIR", help="where to put them; made if it is not there")
