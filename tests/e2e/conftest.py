@@ -76,7 +76,7 @@ def served(runtime_dir: Path) -> Iterator[Callable[[str], str]]:
                     server = stack.enter_context(nearcall.Server(*everything(), *asked))
                 else:
                     server = stack.enter_context(ServerProcess(*asked))
-                urls.update(zip(group, server.urls))
+                urls.update(zip(group, server.urls, strict=True))
             return urls[transport]
 
         yield start

@@ -1,6 +1,7 @@
-"""A server in a process of its own: ``python -m tests.e2e.process module:function [option=value...] URL...``.
+"""A server in a process of its own: ``python -m tests.e2e.process module:function {options} URL...``.
 
-It prints its URLs when it listens, and ends when its standard input does: so it never outlives the test that started it.
+It prints its URLs when it listens, and ends when its standard input does: so it never outlives the test that started
+it.
 """
 
 from __future__ import annotations

@@ -386,7 +386,7 @@ class Waiting:
     async def hold_in_loop(self, key: str) -> str:
         self._entered[key].set()
         try:
-            while not self._released[key].is_set():
+            while not self._released[key].is_set():  # noqa: ASYNC110 - another thread sets it
                 await asyncio.sleep(0.005)
         except asyncio.CancelledError:
             self._how[key] = "cancelled"

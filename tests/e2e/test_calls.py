@@ -234,7 +234,7 @@ def test_without_a_class(url: str) -> None:
         assert list(anything.Streams.count(3)) == [0, 1, 2]
         assert anything.total([1, 2], start=3) == 6
         assert np.array_equal(anything.scale(np.ones(3), 2.0), np.full(3, 2.0))
-        with pytest.raises(nearcall.InvalidArgument, match="argument 'a'.* int, got str"):
+        with pytest.raises(nearcall.InvalidArgument, match=r"argument 'a'.* int, got str"):
             anything.add("x")
         with pytest.raises(AttributeError, match="no method 'ad': did you mean 'add'"):
             anything.Basics.ad(1)

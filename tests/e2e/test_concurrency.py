@@ -136,18 +136,15 @@ def test_handlers_at_once(url: str, key: str, kind: str) -> None:
 
 
 def test_more_calls_than_the_server_runs_at_once(new_url: str, key: str) -> None:
-    with nearcall.Server(Waiting(), new_url, max_concurrency=2) as server:
-        with nearcall.connect(server.urls[0], Waiting) as waiting:
-            keys = [f"{key}.{number}" for number in range(6)]
-            for one in keys:
-                waiting_service_release(server.urls[0], one)
-            with ThreadPoolExecutor(len(keys)) as pool:
-                assert sorted(pool.map(waiting.hold, keys)) == keys
-
-
-def waiting_service_release(url: str, key: str) -> None:
-    with nearcall.connect(url, Waiting) as waiting:
-        waiting.release(key)
+    with (
+        nearcall.Server(Waiting(), new_url, max_concurrency=2) as server,
+        nearcall.connect(server.urls[0], Waiting) as waiting,
+    ):
+        keys = [f"{key}.{number}" for number in range(6)]
+        for one in keys:
+            waiting.release(one)
+        with ThreadPoolExecutor(len(keys)) as pool:
+            assert sorted(pool.map(waiting.hold, keys)) == keys
 
 
 def test_a_hundred_and_twenty_clients(url: str) -> None:
@@ -174,7 +171,7 @@ def test_clients_come_and_go(url: str) -> None:
 def test_a_dropped_client_lets_go_of_everything(url: str) -> None:
     gc.collect()
     before = len(os.listdir("/proc/self/fd"))
-    for number in range(30):
+    for _ in range(30):
         client = nearcall.connect(url, Basics)
         assert client.service.echo(bytes(300_000)) == bytes(300_000)
         del client

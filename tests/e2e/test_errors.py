@@ -69,14 +69,15 @@ def test_one_way_calls_fail_in_silence(errors: Any, method: str, name: str) -> N
     assert getattr(errors, method)(name) is None
 
 
-def test_the_operator_learns_of_a_failed_one_way_call(
-    new_url: str, caplog: pytest.LogCaptureFixture, recwarn: pytest.WarningsRecorder
-) -> None:
-    with caplog.at_level(logging.INFO, "nearcall"), nearcall.Server(Errors(), new_url) as server:
-        with nearcall.connect(server.urls[0], Errors) as errors:
-            errors.raised_one_way("value")
-            errors.raised_one_way_in_loop("value")
-            assert errors.fine() == "fine"
+def test_the_operator_learns_of_a_failed_one_way_call(new_url: str, caplog: pytest.LogCaptureFixture) -> None:
+    with (
+        caplog.at_level(logging.INFO, "nearcall"),
+        nearcall.Server(Errors(), new_url) as server,
+        nearcall.connect(server.urls[0], Errors) as errors,
+    ):
+        errors.raised_one_way("value")
+        errors.raised_one_way_in_loop("value")
+        assert errors.fine() == "fine"
     for method in ("raised_one_way", "raised_one_way_in_loop"):
         assert f"Errors.{method}" in caplog.text
     assert "a bad value" in caplog.text

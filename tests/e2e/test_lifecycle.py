@@ -269,7 +269,8 @@ def test_a_killed_client_is_forgotten(url: str, transport: str, key: str) -> Non
 import sys, nearcall
 url, key = sys.argv[1:]
 streams = nearcall.connect(url).Streams
-items = [streams.endless(key + "a"), streams.silent_in_loop(key + "b"), streams.endless_echo_in_loop(key + "c", iter(int, 1))]
+items = [streams.endless(key + "a"), streams.silent_in_loop(key + "b")]
+items.append(streams.endless_echo_in_loop(key + "c", iter(int, 1)))
 for each in items:
     next(each)
 print("ready", flush=True)
@@ -375,11 +376,15 @@ def test_half_made_connections_harm_nobody(url: str, transport: str, runtime_dir
 
 def test_two_servers_in_one_process(runtime_dir: Path, key: str, transport: str) -> None:
     urls = [TRANSPORTS[transport](f"{key}-{number}", runtime_dir) for number in range(2)]
-    with nearcall.Server(Lines(), urls[0]) as first, nearcall.Server(Lines(), urls[1]) as second:
-        with nearcall.connect(first.urls[0], Lines) as one, nearcall.connect(second.urls[0], Lines) as two:
-            one.log(key, 1)
-            two.log(key, 2)
-            assert (one.wait_for(key, 1), two.wait_for(key, 1)) == ([1], [2])
+    with (
+        nearcall.Server(Lines(), urls[0]) as first,
+        nearcall.Server(Lines(), urls[1]) as second,
+        nearcall.connect(first.urls[0], Lines) as one,
+        nearcall.connect(second.urls[0], Lines) as two,
+    ):
+        one.log(key, 1)
+        two.log(key, 2)
+        assert (one.wait_for(key, 1), two.wait_for(key, 1)) == ([1], [2])
 
 
 def test_a_restarted_server_is_found_again(new_url: str, transport: str) -> None:

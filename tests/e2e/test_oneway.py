@@ -29,7 +29,8 @@ def test_each_once_and_in_order(lines: Any, key: str, method: str) -> None:
     assert lines.wait_for(key, MANY) == list(range(MANY))
 
 
-def test_in_order_beside_a_handler_that_computes(lines: Any, url: str, key: str) -> None:
+@pytest.mark.parametrize("method", ["log", "log_in_loop"])
+def test_in_order_beside_a_handler_that_computes(lines: Any, url: str, key: str, method: str) -> None:
     """The handlers compete for the interpreter, so that each may be stopped anywhere."""
     with nearcall.connect(url, Waiting) as waiting, nearcall.connect(url, Waiting) as other:
         busy = threading.Thread(target=waiting.spin, args=(key,))
@@ -37,7 +38,7 @@ def test_in_order_beside_a_handler_that_computes(lines: Any, url: str, key: str)
         assert other.entered(key)
         try:
             for number in range(MANY):
-                lines.log(key, number)
+                getattr(lines, method)(key, number)
             assert lines.wait_for(key, MANY) == list(range(MANY))
         finally:
             other.release(key)

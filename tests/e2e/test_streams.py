@@ -89,9 +89,7 @@ def test_many_streams_of_one_client_at_once(streams: Any) -> None:
 
 
 def test_calls_between_the_items(streams: Any) -> None:
-    seen = []
-    for number in streams.count(200):
-        seen.append(streams.total([number, 1]))
+    seen = [streams.total([number, 1]) for number in streams.count(200)]
     assert seen == list(range(1, 201))
 
 
@@ -177,7 +175,7 @@ def test_an_item_that_does_not_fit_is_refused_at_the_client(streams: Any) -> Non
 
 
 def test_what_is_no_stream_is_refused(streams: Any) -> None:
-    with pytest.raises((TypeError, nearcall.InvalidArgument), match="'numbers'.* iterable"):
+    with pytest.raises((TypeError, nearcall.InvalidArgument), match=r"'numbers'.* iterable"):
         streams.total(3)
 
 

@@ -16,6 +16,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple};
 use pyo3::{PyTraverseError, PyVisit, intern};
+use smallvec::SmallVec;
 
 use crate::connection::Calling;
 use crate::deadline::Surroundings;
@@ -32,7 +33,8 @@ static RUNNING_LOOP: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 /// A task that suspends does not put the connection to sleep: others may be about to send. When the loop has run all
 /// that was ready, it comes by [`Waiting::on_idle`], which receives, spins while that pays, and only then sleeps.
 pub(crate) struct Waiting {
-    futures: Mutex<HashMap<CallId, Py<PyAny>>>,
+    /// Two may wait for one call: the reader of its replies, and the sender of its stream.
+    futures: Mutex<HashMap<CallId, SmallVec<[Py<PyAny>; 1]>>>,
     /// `call_soon` of the loop and the callback for it, once a connection was given to a loop.
     schedule: PyOnceLock<Schedule>,
     scheduled: AtomicBool,
@@ -80,7 +82,7 @@ impl Waiting {
     }
 
     fn sleep(&self, py: Python<'_>, id: CallId, future: Py<PyAny>) -> PyResult<()> {
-        self.futures.lock().insert(id, future);
+        self.futures.lock().entry(id).or_default().push(future);
         self.call_when_idle(py)
     }
 
@@ -102,14 +104,14 @@ impl Waiting {
 
     /// Forgets the future of a call that is given up.
     fn forget(&self, id: CallId) {
-        let future = self.futures.lock().remove(&id);
-        drop(future);
+        let futures = self.futures.lock().remove(&id);
+        drop(futures);
     }
 
     /// Wakes whoever waits for a call that is given up.
     pub(crate) fn give_up(&self, py: Python<'_>, id: CallId) -> PyResult<()> {
         let future = self.futures.lock().remove(&id);
-        future.map_or(Ok(()), |future| wake(future.bind(py)))
+        future.into_iter().flatten().try_for_each(|future| wake(future.bind(py)))
     }
 
     pub(crate) fn on_readable(&self, py: Python<'_>, core: &Core) -> PyResult<()> {
@@ -148,8 +150,8 @@ impl Waiting {
         let ready = core.pump();
         let mut any = false;
         for id in ready {
-            let future = self.futures.lock().remove(&id);
-            if let Some(future) = future {
+            let futures = self.futures.lock().remove(&id);
+            for future in futures.into_iter().flatten() {
                 wake(future.bind(py))?;
                 any = true;
             }
@@ -161,7 +163,7 @@ impl Waiting {
     pub(crate) fn wake_all(&self, py: Python<'_>, core: &Core) -> PyResult<()> {
         core.pump();
         let all = std::mem::take(&mut *self.futures.lock());
-        all.into_values().try_for_each(|future| wake(future.bind(py)))
+        all.into_values().flatten().try_for_each(|future| wake(future.bind(py)))
     }
 }
 

@@ -96,7 +96,7 @@ impl Call {
 
     /// What the caller sent beside the arguments: pairs of key and value.
     #[getter]
-    fn metadata<'py>(&self, py: Python<'py>) -> PyResult<Vec<(String, Bound<'py, PyBytes>)>> {
+    fn metadata<'py>(&self, py: Python<'py>) -> Vec<(String, Bound<'py, PyBytes>)> {
         metadata_to(py, &self.context.metadata)
     }
 

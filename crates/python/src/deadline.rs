@@ -87,7 +87,7 @@ impl Surroundings {
     #[inline]
     pub(crate) fn received(&self, py: Python<'_>, initial: bool, metadata: Option<&Metadata>) -> PyResult<()> {
         if let (Some(block), Some(metadata)) = (&self.block, metadata) {
-            block.bind(py).call_method1("received", (initial, metadata_to(py, metadata)?))?;
+            block.bind(py).call_method1("received", (initial, metadata_to(py, metadata)))?;
         }
         Ok(())
     }
@@ -104,8 +104,8 @@ pub(crate) fn metadata_from(pairs: &Bound<'_, PyAny>) -> PyResult<Metadata> {
 }
 
 /// A list of pairs of `str` and `bytes` from metadata.
-pub(crate) fn metadata_to<'py>(py: Python<'py>, metadata: &Metadata) -> PyResult<Vec<(String, Bound<'py, PyBytes>)>> {
-    Ok(metadata.pairs().iter().map(|(key, value)| (key.clone(), PyBytes::new(py, value))).collect())
+pub(crate) fn metadata_to<'py>(py: Python<'py>, metadata: &Metadata) -> Vec<(String, Bound<'py, PyBytes>)> {
+    metadata.pairs().iter().map(|(key, value)| (key.clone(), PyBytes::new(py, value))).collect()
 }
 
 /// Makes the deadline of a request that of the calls its handler makes, until dropped.

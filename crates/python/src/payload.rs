@@ -199,7 +199,11 @@ impl Method {
     ) -> PyResult<Encoded<'py>> {
         let arguments = &self.arguments;
         let count = arguments.forms.len();
-        if args.len() == count && count <= arguments.positional && kwargs.is_none_or(PyDictMethods::is_empty) && !self.always_named {
+        if args.len() == count
+            && count <= arguments.positional
+            && kwargs.is_none_or(PyDictMethods::is_empty)
+            && !self.always_named
+        {
             arguments.check(args)?;
             return arguments.encode(args);
         }
@@ -216,7 +220,8 @@ impl Method {
             return arguments.encode(values);
         }
         let py = bound.py();
-        let encoded = arguments.encode_named.bind(py).call1((bound,)).map_err(|error| arguments.explain(py, bound, error))?;
+        let encoded =
+            arguments.encode_named.bind(py).call1((bound,)).map_err(|error| arguments.explain(py, bound, error))?;
         let mut encoded = Encoded::parts(&encoded, SmallVec::new())?;
         encoded.named = true;
         Ok(encoded)

@@ -4,7 +4,9 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use nearcall_core::server::{ItemOutcome, Next, NextItem, Notice, Request, Server as Core, ServerCall, WorkLimits, Worker};
+use nearcall_core::server::{
+    ItemOutcome, Next, NextItem, Notice, Request, Server as Core, ServerCall, WorkLimits, Worker,
+};
 use nearcall_core::{Admission, Body, Failure, Kind, LinkError, Outgoing, Url};
 use parking_lot::Mutex;
 use pyo3::exceptions::PyOSError;
@@ -165,9 +167,7 @@ impl Server {
     /// Handles a request, and the one-way requests that waited for it.
     #[inline]
     fn handle_all(&self, py: Python<'_>, worker: &mut Worker, request: Request) {
-        // Those for the event loop are in order by themselves.
-        let in_lane = request.is_oneway() && !self.methods[usize::from(request.head.method)].method.get().in_loop;
-        let lane = in_lane.then(|| Arc::clone(&request.connection));
+        let lane = request.is_oneway().then(|| Arc::clone(&request.connection));
         self.handle(py, request);
         let mut next = worker.finish(lane.as_deref());
         while let Some(request) = next {
@@ -179,14 +179,6 @@ impl Server {
     fn handle(&self, py: Python<'_>, request: Request) {
         let served = &self.methods[usize::from(request.head.method)];
         let method = served.method.get();
-        if method.in_loop {
-            if let Err(error) = self.core.hand_to_loop(request) {
-                self.notices
-                    .lock()
-                    .push(Notice { serious: true, text: format!("cannot reach the event loop: {error}") });
-            }
-            return;
-        }
         if let Err(error) = self.run(py, served, request) {
             // There is no reply to put it into; the operator's log is all there is.
             self.notices.lock().push(Notice {

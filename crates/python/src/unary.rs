@@ -261,12 +261,7 @@ impl Oneway {
 #[pymethods]
 impl Oneway {
     #[pyo3(signature = (*args, **kwargs))]
-    fn __call__(
-        &self,
-        py: Python<'_>,
-        args: &Bound<'_, PyTuple>,
-        kwargs: Option<&Bound<'_, PyDict>>,
-    ) -> PyResult<()> {
+    fn __call__(&self, py: Python<'_>, args: &Bound<'_, PyTuple>, kwargs: Option<&Bound<'_, PyDict>>) -> PyResult<()> {
         let method = self.method.get();
         let encoded = method.encode_call(args, kwargs)?;
         let surroundings = Surroundings::look(py, None)?;

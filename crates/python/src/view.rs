@@ -38,7 +38,9 @@ impl View {
     #[expect(clippy::needless_pass_by_value, reason = "the signature PyO3 asks for")]
     unsafe fn __getbuffer__(slf: PyRef<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
         if flags & ffi::PyBUF_WRITABLE == ffi::PyBUF_WRITABLE {
-            return Err(PyBufferError::new_err("a received message is read-only; copy it with bytearray(...) to change it"));
+            return Err(PyBufferError::new_err(
+                "a received message is read-only; copy it with bytearray(...) to change it",
+            ));
         }
         // SAFETY: the payload does not move, for it lies in this object on Python's heap behind an Arc; the offset is inside.
         let start = unsafe { slf.payload.as_ptr().add(slf.offset) };

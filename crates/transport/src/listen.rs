@@ -349,7 +349,7 @@ impl Arrival {
         let mut message = preamble.encode().to_vec();
         message.extend_from_slice(body);
         // A fresh socket has room for any sane description; a client that does not read its welcome is not waited for.
-        let deadline = Instant::now() + Duration::from_millis(500);
+        let deadline = Instant::now() + Duration::from_millis(20);
         let sent = match (&self.carrier, self.stage) {
             (Carrier::Plain(wire), _) => send_all(wire, &message, &[], deadline),
             (Carrier::Tls(wire), Stage::Ready) => send_all(&**wire, &message, &[], deadline),

@@ -78,7 +78,10 @@ impl Table {
         // The last number is that of calls without a reply.
         if slot == SLOTS - 1 {
             self.live -= 1;
-            return Err(Failure::new(Failure::RESOURCE_EXHAUSTED, "over a million calls are under way on this connection"));
+            return Err(Failure::new(
+                Failure::RESOURCE_EXHAUSTED,
+                "over a million calls are under way on this connection",
+            ));
         }
         let id = CallId(slot);
         self.calls.push(Call { id, live: true, arrived: VecDeque::new(), waker, credit: WINDOW });

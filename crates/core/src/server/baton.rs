@@ -107,7 +107,9 @@ mod tests {
         assert!(!baton.steal(baton.look()), "a holder that receives keeps it");
         baton.busy();
         let seen = baton.look();
-        assert!(std::thread::scope(|scope| scope.spawn(|| baton.steal(seen) && baton.try_take()).join()).expect("no panic"));
+        assert!(
+            std::thread::scope(|scope| scope.spawn(|| baton.steal(seen) && baton.try_take()).join()).expect("no panic")
+        );
         assert!(!baton.back());
         assert!(!baton.is_held());
     }

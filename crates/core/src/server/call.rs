@@ -11,8 +11,8 @@ use nearcall_wire::Kind;
 use parking_lot::{Condvar, Mutex};
 use rustix::event::EventfdFlags;
 
-use super::connection::{Request, ServerConnection};
 use super::Server;
+use super::connection::{Request, ServerConnection};
 use crate::event::Event;
 use crate::flow::{Taken, WINDOW, cost, granted};
 use crate::outgoing::{Body, Outgoing};

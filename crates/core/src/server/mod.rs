@@ -201,7 +201,7 @@ impl Server {
     ///
     /// # Errors
     /// What the system says, if the loop's queue cannot be made.
-    pub fn hand_to_loop(&self, request: Request) -> io::Result<()> {
+    fn hand_to_loop(&self, request: Request) -> io::Result<()> {
         self.use_event_loop()?.push(request);
         if let Some(mut reception) = self.reception.try_lock() {
             reception.note_loop_active();

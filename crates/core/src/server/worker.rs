@@ -116,14 +116,21 @@ pub(super) struct Watch {
 }
 
 impl Server {
-    /// The receiving worker is to handle a request at once, unless as many handlers run as may: then it is queued.
+    /// The receiving worker is to handle a request at once, unless as many handlers run as may: then it is queued. One
+    /// for the event loop is handed over here.
     fn accept(&self, request: Request) -> Option<Request> {
-        let in_loop = self.methods[usize::from(request.head.method)].in_loop;
+        if self.methods[usize::from(request.head.method)].in_loop {
+            // While this worker still receives: the loop gets them in the order in which they came.
+            if let Err(error) = self.hand_to_loop(request) {
+                self.notify(true, format!("cannot reach the event loop of the coroutine handlers: {error}"));
+            }
+            return None;
+        }
         let mut request = request;
-        if request.is_oneway() && !in_loop {
+        if request.is_oneway() {
             request = ServerConnection::begin_oneway(request)?;
         }
-        if !in_loop && self.others_busy() >= self.limits.max_concurrency {
+        if self.others_busy() >= self.limits.max_concurrency {
             let mut queue = self.queue.lock();
             queue.push_back(request);
             // Release: whoever sees the count finds the request.
