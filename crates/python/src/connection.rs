@@ -102,14 +102,13 @@ impl Connection {
         max_message_size: u64,
         handshake_timeout: f64,
         allow_plaintext: bool,
-        tls: Option<PyRef<'_, Tls>>,
+        tls: Option<Py<Tls>>,
         timeout: Option<f64>,
         wait_for_ready: bool,
         on_change: Py<PyAny>,
     ) -> PyResult<Self> {
         let url: Url = url.parse().map_err(|bad: nearcall_core::BadUrl| invalid(py, bad.to_string()))?;
-        let options =
-            options(py, spin, ring_size, max_message_size, handshake_timeout, allow_plaintext, tls.as_deref())?;
+        let options = options(py, spin, ring_size, max_message_size, handshake_timeout, allow_plaintext, tls)?;
         let timeout = timeout
             .map(|seconds| {
                 Duration::try_from_secs_f64(seconds)

@@ -16,7 +16,7 @@ pub(crate) fn options(
     max_message_size: u64,
     handshake_timeout: f64,
     allow_plaintext: bool,
-    tls: Option<&Tls>,
+    tls: Option<Py<Tls>>,
 ) -> PyResult<Options> {
     let seconds = |name: &str, value: f64| {
         Duration::try_from_secs_f64(value)
@@ -41,7 +41,7 @@ pub(crate) fn options(
         max_message: max_message_size,
         handshake: seconds("handshake_timeout", handshake_timeout)?,
         allow_plaintext,
-        tls: tls.map(|tls| tls.0.clone()),
+        tls: tls.map(|tls| tls.get().0.clone()),
         admission: Admission::default(),
     })
 }

@@ -54,14 +54,13 @@ impl Server {
         max_message_size: u64,
         handshake_timeout: f64,
         allow_plaintext: bool,
-        tls: Option<PyRef<'_, Tls>>,
+        tls: Option<Py<Tls>>,
         allow_users: Vec<u32>,
         allow_groups: Vec<u32>,
         max_concurrency: usize,
         max_pending: usize,
     ) -> PyResult<Self> {
-        let mut options =
-            options(py, spin, ring_size, max_message_size, handshake_timeout, allow_plaintext, tls.as_deref())?;
+        let mut options = options(py, spin, ring_size, max_message_size, handshake_timeout, allow_plaintext, tls)?;
         options.admission = Admission { users: allow_users, groups: allow_groups };
         let methods: Vec<Served> = methods.into_iter().map(|(method, handler)| Served { method, handler }).collect();
         let kinds = methods.iter().map(|served| served.method.get().routing()).collect();

@@ -44,6 +44,7 @@ impl Tls {
 
 /// Certificates for trying TLS out: the authority's, the server's and its key, the client's and its key.
 #[pyfunction]
+#[expect(clippy::needless_pass_by_value, reason = "the binding makes it of a list")]
 pub(crate) fn dev_certs(
     py: Python<'_>,
     names: Vec<String>,

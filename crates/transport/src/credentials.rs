@@ -1,6 +1,7 @@
 //! Certificates and keys: what a side of TLS shows, and whom it trusts.
 
 use std::fmt;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use rustls::crypto::ring;
@@ -153,15 +154,16 @@ pub(crate) fn names_in(certificate: &[u8]) -> (String, Vec<String>) {
     let mut names = Vec::new();
     for name in alternatives.map(|(_, found)| found.0).unwrap_or_default() {
         match name {
-            GeneralName::DnsName(name) => names.push(name.to_string()),
-            GeneralName::Rfc822Name(name) => names.push(name.to_string()),
-            GeneralName::UniformResourceIdentifier(name) => names.push(name.to_string()),
-            GeneralName::IpAddress(bytes) => match bytes.as_bytes() {
-                bytes if bytes.len() == 4 => {
-                    names.extend(<[u8; 4]>::try_from(bytes).map(|ip| std::net::Ipv4Addr::from(ip).to_string()))
+            GeneralName::DnsName(name)
+            | GeneralName::Rfc822Name(name)
+            | GeneralName::UniformResourceIdentifier(name) => names.push(name.to_string()),
+            GeneralName::IpAddress(bytes) => {
+                if let Ok(bytes) = <[u8; 4]>::try_from(bytes.as_bytes()) {
+                    names.push(Ipv4Addr::from(bytes).to_string());
+                } else if let Ok(bytes) = <[u8; 16]>::try_from(bytes.as_bytes()) {
+                    names.push(Ipv6Addr::from(bytes).to_string());
                 }
-                bytes => names.extend(<[u8; 16]>::try_from(bytes).map(|ip| std::net::Ipv6Addr::from(ip).to_string())),
-            },
+            }
             _ => {}
         }
     }

@@ -266,8 +266,7 @@ impl Arrival {
                 self.peer = identify(self.peer.clone(), wire);
                 Ok(true)
             }
-            Ok(false) => Ok(false),
-            Err(LinkError::Interrupted) => Ok(false),
+            Ok(false) | Err(LinkError::Interrupted) => Ok(false),
             Err(_) => Err(self.trouble()),
         }
     }
@@ -319,9 +318,7 @@ impl Arrival {
             None
         };
         let body = welcome.encode();
-        if let Err(error) = self.send(Preamble::Welcome(body.len()), &body) {
-            return Err(error);
-        }
+        self.send(Preamble::Welcome(body.len()), &body)?;
         Ok(match (self.carrier, segment) {
             (Carrier::Plain(wire), Some(segment)) => Arc::new(ShmLink::new(wire.0, segment, self.peer, limit, options)),
             (Carrier::Plain(wire), None) => Arc::new(StreamLink::new(wire, self.peer, limit, options)),

@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd as _;
 use std::time::Duration;
 
 use common::{Certificates, PATIENCE, Pair, accept, pair, pem, readable, receive, send};
-use nearcall_transport::{ConnectError, Connected, Credentials, Link, Listener, Options, Peer, connect};
+use nearcall_transport::{ConnectError, Connected, Credentials, Listener, Options, Peer, connect};
 
 fn with(tls: Credentials) -> Options {
     Options { tls: Some(tls), handshake: PATIENCE, ..Options::default() }
