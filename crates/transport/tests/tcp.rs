@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Pair, pair};
-use nearcall_transport::{ConnectError, Link, Listener, Options, connect};
+use nearcall_transport::{ConnectError, Listener, Options, connect};
 use rustix::net::sockopt;
 
 #[test]
