@@ -1,4 +1,4 @@
-"""Typed RPC for Python on a Rust core: one service over shared memory, Unix sockets and TCP.
+"""Typed RPC for Python on a Rust core: one service over shared memory, Unix sockets, TCP and TLS.
 
 ::
 
@@ -45,6 +45,7 @@ from .interceptors import CallInfo, ClientCall, ClientInterceptor, Proceed, Serv
 from .server import Server, serve
 from .service import idempotent, oneway, service
 from .status import StatusCode
+from .tls import TLS
 
 __version__ = _core.VERSION
 
@@ -64,6 +65,7 @@ else:  # hidden from type checkers, to which it would mean that the module has e
 
 
 __all__ = [
+    "TLS",
     "Aborted",
     "AlreadyExists",
     "CallInfo",

@@ -173,7 +173,9 @@ class Context:
 
     @property
     def peer(self) -> dict[str, Any]:
-        """Who called, as the kernel vouches: ``pid``, ``uid``, ``gid`` on one machine, else ``address``."""
+        """Who called, as the kernel vouches: ``pid``, ``uid``, ``gid`` on one machine, else ``address``. A client with
+        a certificate also has ``subject`` and ``names``, which that is for.
+        """
         return self._call.peer
 
     @property

@@ -17,6 +17,7 @@ from .plan import BIDI_STREAM, CLIENT_STREAM, ONEWAY, SERVER_STREAM, MethodPlan
 from .proxy import make_proxy, renumberer
 from .service import plan_of
 from .streams import call_bidi_stream, call_client_stream, call_server_stream
+from .tls import TLS, client_side
 
 __all__ = ["DEFAULT_MAX_MESSAGE_SIZE", "DEFAULT_RING_SIZE", "Client", "connect"]
 
@@ -81,7 +82,9 @@ class Client(Generic[T]):
 
     @property
     def peer(self) -> dict[str, Any]:
-        """Who the server is, as the kernel vouches: ``pid``, ``uid``, ``gid`` on one machine, else ``address``."""
+        """Who the server is, as the kernel vouches: ``pid``, ``uid``, ``gid`` on one machine, else ``address``. Over
+        ``tls://`` also ``subject`` and ``names``, which its certificate is for.
+        """
         return self._connection.peer
 
     @property
@@ -111,6 +114,8 @@ def connect(
     handshake_timeout: float = 5.0,
     wait_for_ready: bool = False,
     interceptors: Sequence[ClientInterceptor] = (),
+    allow_plaintext: bool = False,
+    tls: TLS | None = None,
 ) -> Client[T]: ...
 @overload
 def connect(
@@ -124,6 +129,8 @@ def connect(
     handshake_timeout: float = 5.0,
     wait_for_ready: bool = False,
     interceptors: Sequence[ClientInterceptor] = (),
+    allow_plaintext: bool = False,
+    tls: TLS | None = None,
 ) -> Client[Any]: ...
 def connect(  # noqa: PLR0913 - options have names
     url: str,
@@ -136,11 +143,13 @@ def connect(  # noqa: PLR0913 - options have names
     handshake_timeout: float = 5.0,
     wait_for_ready: bool = False,
     interceptors: Sequence[ClientInterceptor] = (),
+    allow_plaintext: bool = False,
+    tls: TLS | None = None,
 ) -> Client[Any]:
     """Connects to a server and makes sure that it serves what the class says.
 
     Args:
-        url: ``shm://name``, ``unix:///path``, ``tcp://host:port`` or ``inproc://name``.
+        url: ``shm://name``, ``unix:///path``, ``tcp://host:port``, ``tls://host:port`` or ``inproc://name``.
         service: The service's class or interface. Without one the client is dynamic: its methods come from the
             server's own description, and values are plain data.
         timeout: Seconds each call may take unless a surrounding ``nearcall.timeout`` is nearer; ``None``: for ever.
@@ -153,6 +162,9 @@ def connect(  # noqa: PLR0913 - options have names
             until its deadline. Otherwise that is :class:`~nearcall.Unavailable` at once.
         interceptors: Functions around every call, each ``f(call, proceed)`` with a :class:`~nearcall.ClientCall`; the
             first is the outermost.
+        allow_plaintext: Whether ``tcp://`` may lead to another machine: anybody on the way can read along, and
+            pretend to be the server.
+        tls: For ``tls://``: whom to trust if not the system's authorities, and the client's own certificate.
 
     A connection that is lost is renewed by the next call. A call that was under way when it was lost fails with
     :class:`~nearcall.Unavailable`, unless its method is marked :func:`~nearcall.idempotent`: then it is repeated.
@@ -161,6 +173,7 @@ def connect(  # noqa: PLR0913 - options have names
         Unavailable: nobody listens there; says whether the name was never served or its server died.
         FailedPrecondition: the server's service differs; says which method and parameter, and both types.
         PermissionDenied: the server does not want this user.
+        Unauthenticated: a certificate does not satisfy the other side; says what mends it.
         InvalidArgument: the URL or an option is malformed.
     """
     cls = check_service(service)
@@ -168,6 +181,8 @@ def connect(  # noqa: PLR0913 - options have names
     connection = _core.Connection(
         url,
         **check_options(timeout, spin, max_message_size, ring_size, handshake_timeout, wait_for_ready),
+        allow_plaintext=bool(allow_plaintext),
+        tls=client_side(tls),
         on_change=renumberer(cls),
     )
     try:

@@ -19,9 +19,10 @@ from . import _core
 from .checked import check_seconds, check_whole
 from .client import DEFAULT_MAX_MESSAGE_SIZE, check_spin
 from .description import describe
-from .errors import describe_error
+from .errors import InvalidArgument, describe_error
 from .interceptors import ServerInterceptor, check_interceptors, intercept_handler
 from .service import plan_of
+from .tls import TLS, server_side
 
 if TYPE_CHECKING:
     from .aio.handlers import LoopThread
@@ -56,13 +57,18 @@ class Server:
         interceptors: Functions around every call, each ``f(call, proceed)`` with a :class:`~nearcall.ServerCall`; the
             first is the outermost.
         tracebacks: Whether clients see the traceback of an exception. It shows paths and code to every client.
+        allow_plaintext: Whether ``tcp://`` may be served where other machines can reach it: whoever does can call every
+            method, and anybody on the way can read along.
+        tls: For ``tls://``: the server's certificate and key, and whether clients must have one, too.
+        allow_users: Users, by name or id, that may connect to ``unix://`` besides the server's own.
+        allow_groups: Groups, by name or id, whose members may connect to ``unix://``.
 
     Raises:
         TypeError: an object is no service, or two serve under one name.
         InvalidArgument: an option is malformed.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the options are keywords
         self,
         *services_and_urls: object,
         max_concurrency: int = DEFAULT_MAX_CONCURRENCY,
@@ -72,6 +78,10 @@ class Server:
         handshake_timeout: float = 5.0,
         interceptors: Sequence[ServerInterceptor] = (),
         tracebacks: bool = False,
+        allow_plaintext: bool = False,
+        tls: TLS | None = None,
+        allow_users: Sequence[str | int] = (),
+        allow_groups: Sequence[str | int] = (),
     ) -> None:
         services = [item for item in services_and_urls if not isinstance(item, str)]
         self._asked = [item for item in services_and_urls if isinstance(item, str)]
@@ -80,6 +90,11 @@ class Server:
         for item in services:
             if isinstance(item, type):
                 raise TypeError(f"serve an object, not the class: write {item.__name__}()")
+        for option, given in (("allow_users", allow_users), ("allow_groups", allow_groups)):
+            if isinstance(given, str):
+                raise TypeError(f"{option} takes a list: write {option}=[{given!r}]")
+            if given and not any(url.startswith("unix://") for url in self._asked):
+                raise ValueError(f"{option} is for unix:// URLs, and there is none; shm:// is for the own user only")
         plans = [plan_of(type(item)) for item in services]
         names = [plan.name for plan in plans]
         for name in names:
@@ -104,6 +119,10 @@ class Server:
             ring_size=1 << 18,
             max_message_size=check_whole("max_message_size", max_message_size, "bytes"),
             handshake_timeout=check_seconds("handshake_timeout", handshake_timeout),
+            allow_plaintext=bool(allow_plaintext),
+            tls=server_side(tls),
+            allow_users=[_user(user) for user in allow_users],
+            allow_groups=[_group(group) for group in allow_groups],
             max_concurrency=check_whole("max_concurrency", max_concurrency),
             max_pending=check_whole("max_pending", max_pending),
         )
@@ -124,7 +143,7 @@ class Server:
 
         Raises:
             AlreadyExists: a URL is served already; the message says by whom.
-            InvalidArgument: a URL is malformed.
+            InvalidArgument: a URL is malformed, or an option does not allow it.
             OSError: the system refuses, for another reason.
         """
         if self._state != "new":
@@ -238,6 +257,28 @@ def _stop_on_sigterm(server: Server) -> Any:
 
     before = signal.signal(signal.SIGTERM, stop)
     return lambda: signal.signal(signal.SIGTERM, before)
+
+
+def _user(user: str | int) -> int:
+    if isinstance(user, int):
+        return user
+    import pwd
+
+    try:
+        return pwd.getpwnam(user).pw_uid
+    except KeyError:
+        raise InvalidArgument(f"allow_users: there is no user '{user}' on this machine") from None
+
+
+def _group(group: str | int) -> int:
+    if isinstance(group, int):
+        return group
+    import grp
+
+    try:
+        return grp.getgrnam(group).gr_gid
+    except KeyError:
+        raise InvalidArgument(f"allow_groups: there is no group '{group}' on this machine") from None
 
 
 def _tell(serious: bool, text: str) -> None:

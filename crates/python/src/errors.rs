@@ -70,13 +70,7 @@ fn failure_of(error: &PyErr, described: PyResult<Bound<'_, PyAny>>) -> Failure {
 
 /// The exception for a connection that did not come about.
 pub(crate) fn raise_connect(py: Python<'_>, error: &ConnectError) -> PyErr {
-    let code = match error {
-        ConnectError::Unavailable(_) => Failure::UNAVAILABLE,
-        ConnectError::Mismatch(_) => Failure::FAILED_PRECONDITION,
-        ConnectError::Refused(_) => Failure::PERMISSION_DENIED,
-        ConnectError::TimedOut(_) => Failure::DEADLINE_EXCEEDED,
-    };
-    raise(py, &Failure::new(code, error.to_string()))
+    raise(py, &nearcall_core::client::connect_failure(error))
 }
 
 /// The exception for wrong use of a value, such as a URL.

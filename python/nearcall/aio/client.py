@@ -17,6 +17,7 @@ from ..errors import Unavailable
 from ..interceptors import ClientInterceptor, check_interceptors, intercept_client
 from ..plan import BIDI_STREAM, CLIENT_STREAM, ONEWAY, SERVER_STREAM, MethodPlan
 from ..proxy import make_proxy, renumberer
+from ..tls import TLS, client_side
 from .streams import AsyncReplies, call_client_stream
 
 __all__ = ["AsyncClient", "connect"]
@@ -233,6 +234,8 @@ def connect(  # noqa: PLR0913 - options have names
     handshake_timeout: float = 5.0,
     wait_for_ready: bool = False,
     interceptors: Sequence[ClientInterceptor] = (),
+    allow_plaintext: bool = False,
+    tls: TLS | None = None,
 ) -> AsyncClient:
     """Connects to a server from an event loop. Arguments and errors as for :func:`nearcall.connect`::
 
@@ -245,4 +248,5 @@ def connect(  # noqa: PLR0913 - options have names
     Interceptors may be ``async def``; what ``proceed`` returns is awaited, or for a stream iterated with ``async for``.
     """
     options = check_options(timeout, spin, max_message_size, ring_size, handshake_timeout, wait_for_ready)
+    options |= {"allow_plaintext": bool(allow_plaintext), "tls": client_side(tls)}
     return AsyncClient(url, check_service(service), options, check_interceptors(interceptors, None))

@@ -60,7 +60,7 @@ def _message(error: Exception) -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
-    from . import call, listing, ping, serve
+    from . import call, dev_certs, listing, ping, serve
 
     parser = argparse.ArgumentParser(
         prog="nearcall",
@@ -69,7 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"nearcall {_version()}")
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=_Intermixed)
-    for module in (serve, listing, call, ping):
+    for module in (serve, listing, call, ping, dev_certs):
         module.add_to(commands)
     return parser
 
