@@ -21,14 +21,13 @@ SHORT = 0.05
 
 
 def run(main: Callable[[], Awaitable[Any]]) -> Any:
-    """Runs a test's coroutine in debug mode's strictness about what it leaves behind."""
+    """Runs a test's coroutine, and is strict about what it leaves behind."""
     problems: list[dict[str, Any]] = []
 
     async def watched() -> Any:
         asyncio.get_running_loop().set_exception_handler(lambda _, context: problems.append(context))
         async with asyncio.timeout(30) if hasattr(asyncio, "timeout") else nothing():
             result = await main()
-        gc.collect()
         left = asyncio.all_tasks() - {asyncio.current_task()}  # type: ignore[operator]
         if left:
             # What was cancelled may need a step to end.
@@ -37,7 +36,7 @@ def run(main: Callable[[], Awaitable[Any]]) -> Any:
         return result
 
     result = asyncio.run(watched())
-    gc.collect()
+    gc.collect(1)
     assert problems == []
     return result
 
@@ -516,5 +515,4 @@ def test_nobody_listens(new_url: str, transport: str) -> None:
 @pytest.fixture(autouse=True)
 def no_coroutine_forgotten(recwarn: pytest.WarningsRecorder) -> Iterator[None]:
     yield
-    gc.collect()
     assert [str(warning.message) for warning in recwarn] == []
