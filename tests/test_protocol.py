@@ -26,7 +26,11 @@ RING = 4096
 encode, decode, Ext = msgspec.msgpack.encode, msgspec.msgpack.decode, msgspec.msgpack.Ext
 
 
-@nearcall.service
+class Empty(Exception):
+    pass
+
+
+@nearcall.service(errors=[Empty])
 class Served:
     def add(self, a: int, b: int = 5) -> int:
         return a + b
@@ -47,6 +51,11 @@ class Served:
         return sum(xs)
 
     def nothing(self) -> None: ...
+
+    def empty(self) -> None:
+        error = Empty("shelf", 7)
+        error.__dict__["since"] = [1.5]
+        raise error
 
 
 class Frame(NamedTuple):
@@ -236,3 +245,14 @@ def test_failures(client: Client) -> None:
     code, length = struct.unpack("<BI", failed.rest[:5])
     assert (failed.kind, code) == (ERROR, nearcall.StatusCode.INVALID_ARGUMENT)
     assert failed.rest[5 : 5 + length].decode() == "Served.add(): argument 'a': expected int, got str"
+
+
+def test_declared_exceptions(client: Client) -> None:
+    client.send(CALL, method="empty")
+    failed = client.receive()
+    code, length = struct.unpack("<BI", failed.rest[:5])
+    assert (failed.kind, code) == (ERROR, nearcall.StatusCode.UNKNOWN)
+    assert failed.rest[5 : 5 + length].decode() == "Empty: ('shelf', 7)"
+    details = decode(failed.rest[5 + length :])
+    assert details.code == 3
+    assert decode(details.data) == {"error": {"name": "Empty", "args": ["shelf", 7], "attributes": {"since": [1.5]}}}

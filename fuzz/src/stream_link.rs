@@ -14,7 +14,7 @@ pub(crate) fn run(input: &[u8]) {
     let Some((&shape, bytes)) = input.split_first() else { return };
     // Its own for each input, so that its file is gone at the end.
     let path = std::env::temp_dir().join(format!("nearcall-fuzz-{}.sock", std::process::id()));
-    let listener = Listener::bind(&Url::Unix(path.clone())).expect("bind");
+    let listener = Listener::bind(&Url::Unix(path.clone()), &Options::default()).expect("bind");
     let mut client = UnixStream::connect(&path).expect("connect");
     client.set_nonblocking(true).expect("a live socket");
     let mut arrival = listener.accept().expect("accept").expect("a client");

@@ -1,4 +1,4 @@
-"""Typed RPC for Python on a Rust core: one service over shared memory, Unix sockets and TCP.
+"""Typed RPC for Python on a Rust core: one service over shared memory, Unix sockets, TCP and TLS.
 
 ::
 
@@ -41,32 +41,38 @@ from .errors import (
     describe_error,
     make_error,
 )
+from .interceptors import CallInfo, ClientCall, ClientInterceptor, Proceed, ServerCall, ServerInterceptor
 from .server import Server, serve
 from .service import idempotent, oneway, service
 from .status import StatusCode
+from .tls import TLS
 
 __version__ = _core.VERSION
 
 _core.install(make_error, describe_error)
 
 if TYPE_CHECKING:
-    from . import aio
+    from . import aio, auth
 else:  # hidden from type checkers, to which it would mean that the module has every attribute there is
 
     def __getattr__(name: str) -> Any:
-        # asyncio takes longer to import than all the rest, and many programs have no event loop.
-        if name == "aio":
+        # asyncio takes longer to import than all the rest, and many programs have no event loop, or no tokens.
+        if name in ("aio", "auth"):
             from importlib import import_module
 
-            return import_module(".aio", __name__)
+            return import_module(f".{name}", __name__)
         raise AttributeError(f"module 'nearcall' has no attribute '{name}'")
 
 
 __all__ = [
+    "TLS",
     "Aborted",
     "AlreadyExists",
+    "CallInfo",
     "Cancelled",
     "Client",
+    "ClientCall",
+    "ClientInterceptor",
     "Context",
     "DataLoss",
     "DeadlineExceeded",
@@ -77,9 +83,12 @@ __all__ = [
     "NotFound",
     "OutOfRange",
     "PermissionDenied",
+    "Proceed",
     "ResourceExhausted",
     "RpcError",
     "Server",
+    "ServerCall",
+    "ServerInterceptor",
     "StatusCode",
     "Unauthenticated",
     "Unavailable",
@@ -87,6 +96,7 @@ __all__ = [
     "Unknown",
     "__version__",
     "aio",
+    "auth",
     "connect",
     "context",
     "idempotent",

@@ -19,10 +19,12 @@ __all__ = [
     "RequestStream",
     "Server",
     "Stream",
+    "Tls",
     "Unary",
     "View",
     "count_blocks",
     "current_call",
+    "dev_certs",
     "forked",
     "install",
     "set_call_variables",
@@ -54,6 +56,12 @@ def count_blocks(entered: bool) -> None:
 def current_call() -> Call | None:
     """The call that the calling thread serves."""
 
+def dev_certs(names: Sequence[str], days: int) -> tuple[str, str, str, str, str]:
+    """PEM texts to try TLS out: an authority, a server's certificate for the names and its key, a client's and its key.
+
+    They end ``days`` days from now, or have ended if that is negative.
+    """
+
 def forked() -> None:
     """To be called in the child after a fork."""
 
@@ -74,7 +82,7 @@ class Call:
 
     @property
     def peer(self) -> dict[str, Any]:
-        """Who called: ``pid``, ``uid`` and ``gid``, or ``address``."""
+        """Who called: ``pid``, ``uid`` and ``gid``, or ``address``; certified also ``subject``, ``names``."""
 
     @property
     def time_left(self) -> float | None:
@@ -98,7 +106,17 @@ class Call:
 class Method:
     """A method, as the core uses it: everything a call needs, read once from the plan."""
 
-    def __new__(cls, plan: MethodPlan) -> Method: ...
+    def __new__(
+        cls,
+        plan: MethodPlan,
+        *,
+        make_error: Callable[[int, str, bytes], BaseException] | None = None,
+        describe_error: Callable[[BaseException], tuple[int, str, bytes]] | None = None,
+    ) -> Method:
+        """A client of a service that declares exceptions gives its own ``make_error``; a server its own
+        ``describe_error`` for the same reason, or to send tracebacks. Otherwise those of ``install`` serve.
+        """
+
     @property
     def name(self) -> str:
         """``"Service.method"``."""
@@ -115,6 +133,8 @@ class Connection:
         ring_size: int,
         max_message_size: int,
         handshake_timeout: float,
+        allow_plaintext: bool,
+        tls: Tls | None,
         timeout: float | None,
         wait_for_ready: bool,
         on_change: Callable[[str], Mapping[str, int]],
@@ -139,7 +159,7 @@ class Connection:
 
     @property
     def peer(self) -> dict[str, Any]:
-        """Who the server is: ``pid``, ``uid`` and ``gid``, or ``address``."""
+        """Who the server is: ``pid``, ``uid`` and ``gid``, or ``address``; certified also ``subject``, ``names``."""
 
     @property
     def closed(self) -> bool:
@@ -288,6 +308,10 @@ class Server:
         ring_size: int,
         max_message_size: int,
         handshake_timeout: float,
+        allow_plaintext: bool,
+        tls: Tls | None,
+        allow_users: Sequence[int],
+        allow_groups: Sequence[int],
         max_concurrency: int,
         max_pending: int,
     ) -> Server:
@@ -317,6 +341,24 @@ class Server:
 
     def drain(self) -> tuple[list[LoopRequest], list[int]]:
         """Requests that have come for that loop, and keys of those for which something has changed."""
+
+@final
+class Tls:
+    """What ``tls://`` needs on one side, read and checked. Each text comes with what to call it in a sentence."""
+
+    @staticmethod
+    def client(
+        *,
+        ca: tuple[str, bytes] | None,
+        cert: tuple[str, bytes] | None,
+        key: tuple[str, bytes] | None,
+        server_name: str | None,
+    ) -> Tls:
+        """A client's. Without ``ca`` the system's authorities are trusted."""
+
+    @staticmethod
+    def server(*, cert: tuple[str, bytes], key: tuple[str, bytes], client_ca: tuple[str, bytes] | None) -> Tls:
+        """A server's. With ``client_ca`` every client must show a certificate."""
 
 @final
 class RequestStream:

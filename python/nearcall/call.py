@@ -10,13 +10,15 @@ from types import TracebackType
 from typing import Any, TypeAlias, cast
 
 from . import _core
+from .checked import check_seconds
 
-__all__ = ["Context", "Metadata", "context", "metadata", "timeout"]
+__all__ = ["Context", "Metadata", "MetadataPairs", "context", "metadata", "surrounding_metadata", "timeout"]
 
 MetadataItems: TypeAlias = "Mapping[str, str | bytes] | Iterable[tuple[str, str | bytes]]"
 """Metadata as given: a mapping, or pairs if a key comes more than once."""
 
-_Pairs: TypeAlias = "list[tuple[str, bytes]]"
+MetadataPairs: TypeAlias = "list[tuple[str, bytes]]"
+"""Metadata in the form in which it travels."""
 
 _KEY = re.compile(r"[0-9a-z_.\-]+")
 
@@ -40,14 +42,15 @@ class timeout:  # noqa: N801 - reads as a word: with nearcall.timeout(0.5)
 
     Args:
         seconds: Seconds from now, zero or more.
+
+    Raises:
+        InvalidArgument: it is no such number.
     """
 
     __slots__ = ("_seconds", "_token")
 
     def __init__(self, seconds: float) -> None:
-        if not seconds >= 0:
-            raise ValueError(f"a timeout is a number of seconds, zero or more, not {seconds!r}")
-        self._seconds = seconds
+        self._seconds = check_seconds("timeout", seconds, endless=True)
         self._token: Token[float | None] | None = None
 
     def __enter__(self) -> timeout:
@@ -76,7 +79,7 @@ class Metadata(Mapping[str, "str | bytes"]):
 
     __slots__ = ("_pairs",)
 
-    def __init__(self, pairs: _Pairs = []) -> None:  # noqa: B006 - never changed
+    def __init__(self, pairs: MetadataPairs = []) -> None:  # noqa: B006 - never changed
         self._pairs = pairs
 
     def __getitem__(self, key: str) -> str | bytes:
@@ -123,14 +126,14 @@ class metadata:  # noqa: N801 - reads as a word: with nearcall.metadata(...)
     def __init__(self, items: MetadataItems = ()) -> None:
         self._own = encode_metadata(items)
         self._token: Token[metadata | None] | None = None
-        self.pairs: _Pairs = self._own
+        self.pairs: MetadataPairs = self._own
         """What is sent, in the form in which it travels."""
         self.initial = Metadata()
         """What the server sent ahead of the last call's result."""
         self.trailing = Metadata()
         """What the server sent with the end of the last call."""
 
-    def received(self, initial: bool, pairs: _Pairs) -> None:
+    def received(self, initial: bool, pairs: MetadataPairs) -> None:
         """Called by the core with what came back."""
         if initial:
             self.initial = Metadata(pairs)
@@ -170,7 +173,9 @@ class Context:
 
     @property
     def peer(self) -> dict[str, Any]:
-        """Who called, as the kernel vouches: ``pid``, ``uid``, ``gid`` on one machine, else ``address``."""
+        """Who called, as the kernel vouches: ``pid``, ``uid``, ``gid`` on one machine, else ``address``. A client with
+        a certificate also has ``subject`` and ``names``, which that is for.
+        """
         return self._call.peer
 
     @property
@@ -212,7 +217,12 @@ def context() -> Context:
     return Context(call)
 
 
-def encode_metadata(items: MetadataItems) -> _Pairs:
+def surrounding_metadata() -> metadata | None:
+    """The innermost ``nearcall.metadata`` block."""
+    return _metadata.get()
+
+
+def encode_metadata(items: MetadataItems) -> MetadataPairs:
     """Metadata in the form in which it travels.
 
     Raises:

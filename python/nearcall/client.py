@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, Generic, Literal, TypeVar, cast, overload
 
 import msgspec
 
 from . import _core
+from .checked import check_seconds, check_whole
+from .errors import InvalidArgument, make_error
+from .interceptors import ClientInterceptor, check_interceptors, intercept_client
 from .plan import BIDI_STREAM, CLIENT_STREAM, ONEWAY, SERVER_STREAM, MethodPlan
 from .proxy import make_proxy, renumberer
+from .service import plan_of
 from .streams import call_bidi_stream, call_client_stream, call_server_stream
+from .tls import TLS, client_side
 
 __all__ = ["DEFAULT_MAX_MESSAGE_SIZE", "DEFAULT_RING_SIZE", "Client", "connect"]
 
@@ -57,7 +63,7 @@ class Client(Generic[T]):
             DeadlineExceeded: no answer within ``timeout`` seconds.
             Unavailable: the server is gone.
         """
-        return self._connection.ping(timeout)
+        return self._connection.ping(None if timeout is None else check_seconds("timeout", timeout, otherwise="None"))
 
     @property
     def url(self) -> str:
@@ -76,7 +82,9 @@ class Client(Generic[T]):
 
     @property
     def peer(self) -> dict[str, Any]:
-        """Who the server is, as the kernel vouches: ``pid``, ``uid``, ``gid`` on one machine, else ``address``."""
+        """Who the server is, as the kernel vouches: ``pid``, ``uid``, ``gid`` on one machine, else ``address``. Over
+        ``tls://`` also ``subject`` and ``names``, which its certificate is for.
+        """
         return self._connection.peer
 
     @property
@@ -105,6 +113,9 @@ def connect(
     ring_size: int = DEFAULT_RING_SIZE,
     handshake_timeout: float = 5.0,
     wait_for_ready: bool = False,
+    interceptors: Sequence[ClientInterceptor] = (),
+    allow_plaintext: bool = False,
+    tls: TLS | None = None,
 ) -> Client[T]: ...
 @overload
 def connect(
@@ -117,8 +128,11 @@ def connect(
     ring_size: int = DEFAULT_RING_SIZE,
     handshake_timeout: float = 5.0,
     wait_for_ready: bool = False,
+    interceptors: Sequence[ClientInterceptor] = (),
+    allow_plaintext: bool = False,
+    tls: TLS | None = None,
 ) -> Client[Any]: ...
-def connect(
+def connect(  # noqa: PLR0913 - options have names
     url: str,
     service: Callable[..., Any] | None = None,
     *,
@@ -128,11 +142,14 @@ def connect(
     ring_size: int = DEFAULT_RING_SIZE,
     handshake_timeout: float = 5.0,
     wait_for_ready: bool = False,
+    interceptors: Sequence[ClientInterceptor] = (),
+    allow_plaintext: bool = False,
+    tls: TLS | None = None,
 ) -> Client[Any]:
     """Connects to a server and makes sure that it serves what the class says.
 
     Args:
-        url: ``shm://name``, ``unix:///path``, ``tcp://host:port`` or ``inproc://name``.
+        url: ``shm://name``, ``unix:///path``, ``tcp://host:port``, ``tls://host:port`` or ``inproc://name``.
         service: The service's class or interface. Without one the client is dynamic: its methods come from the
             server's own description, and values are plain data.
         timeout: Seconds each call may take unless a surrounding ``nearcall.timeout`` is nearer; ``None``: for ever.
@@ -143,6 +160,11 @@ def connect(
         handshake_timeout: Seconds that connecting may take.
         wait_for_ready: Where there is no server, wait for one: here for at most ``handshake_timeout``, and in a call
             until its deadline. Otherwise that is :class:`~nearcall.Unavailable` at once.
+        interceptors: Functions around every call, each ``f(call, proceed)`` with a :class:`~nearcall.ClientCall`; the
+            first is the outermost.
+        allow_plaintext: Whether ``tcp://`` may lead to another machine: anybody on the way can read along, and
+            pretend to be the server.
+        tls: For ``tls://``: whom to trust if not the system's authorities, and the client's own certificate.
 
     A connection that is lost is renewed by the next call. A call that was under way when it was lost fails with
     :class:`~nearcall.Unavailable`, unless its method is marked :func:`~nearcall.idempotent`: then it is repeated.
@@ -151,29 +173,98 @@ def connect(
         Unavailable: nobody listens there; says whether the name was never served or its server died.
         FailedPrecondition: the server's service differs; says which method and parameter, and both types.
         PermissionDenied: the server does not want this user.
+        Unauthenticated: a certificate does not satisfy the other side; says what mends it.
         InvalidArgument: the URL or an option is malformed.
     """
-    cls = cast("type | None", service)
+    cls = check_service(service)
+    chain = check_interceptors(interceptors, "this client is for threads")
     connection = _core.Connection(
         url,
-        spin=spin,
-        ring_size=ring_size,
-        max_message_size=max_message_size,
-        handshake_timeout=handshake_timeout,
-        timeout=timeout,
-        wait_for_ready=wait_for_ready,
+        **check_options(timeout, spin, max_message_size, ring_size, handshake_timeout, wait_for_ready),
+        allow_plaintext=bool(allow_plaintext),
+        tls=client_side(tls),
         on_change=renumberer(cls),
     )
     try:
-        proxy: Any = make_proxy(connection, cls, _make_method)
+        proxy: Any = make_proxy(connection, cls, partial(_make_method, chain, error_maker(cls)))
     except BaseException:
         connection.close()
         raise
     return Client(connection, proxy)
 
 
-def _make_method(connection: _core.Connection, plan: MethodPlan, number: int) -> Any:
-    method = _core.Method(plan)
+def check_service(service: object) -> type | None:
+    """The class to connect with.
+
+    Raises:
+        TypeError: it is no service.
+    """
+    if service is None:
+        return None
+    if not isinstance(service, type):
+        raise TypeError(f"connect with the service's class, not with {service!r}")
+    plan_of(service)
+    return service
+
+
+def check_options(
+    timeout: float | None,
+    spin: float | Literal["auto"],
+    max_message_size: int,
+    ring_size: int,
+    handshake_timeout: float,
+    wait_for_ready: bool,
+) -> dict[str, Any]:
+    """A client's options for the core.
+
+    Raises:
+        InvalidArgument: one is malformed; says which, and what it may be.
+    """
+    return {
+        "timeout": None if timeout is None else check_seconds("timeout", timeout, otherwise="None"),
+        "spin": check_spin(spin),
+        "max_message_size": check_whole("max_message_size", max_message_size, "bytes"),
+        "ring_size": _check_ring_size(ring_size),
+        "handshake_timeout": check_seconds("handshake_timeout", handshake_timeout),
+        "wait_for_ready": bool(wait_for_ready),
+    }
+
+
+def _check_ring_size(size: int) -> int:
+    if not isinstance(cast(object, size), bool) and hasattr(size, "__index__"):
+        number = size.__index__()
+        if 4096 <= number <= 1 << 30 and number & (number - 1) == 0:
+            return number
+    raise InvalidArgument(f"ring_size must be a power of two from 4096 to 1073741824 (bytes), not {size!r}")
+
+
+def check_spin(spin: float | Literal["auto"]) -> float | Literal["auto"]:
+    """The option ``spin``.
+
+    Raises:
+        InvalidArgument: it is neither ``"auto"`` nor a number of seconds.
+    """
+    return spin if spin == "auto" else check_seconds("spin", spin, otherwise='"auto"')
+
+
+def error_maker(cls: type | None) -> Callable[[int, str, bytes], BaseException] | None:
+    """What makes exceptions of failures, for a class that declares some of its own."""
+    declared = {} if cls is None else {error.__name__: error for error in plan_of(cls).errors}
+    return partial(make_error, declared=declared) if declared else None
+
+
+def _make_method(
+    interceptors: tuple[ClientInterceptor, ...],
+    make_error: Callable[[int, str, bytes], BaseException] | None,
+    connection: _core.Connection,
+    plan: MethodPlan,
+    number: int,
+) -> Any:
+    method = _core.Method(plan, make_error=make_error)
+    return intercept_client(interceptors, plan, _callable(connection, plan, method, number), for_loop=False)
+
+
+def _callable(connection: _core.Connection, plan: MethodPlan, method: _core.Method, number: int) -> Any:
     if plan.kind == ONEWAY:
         return connection.oneway(method, number)
     if plan.kind == SERVER_STREAM:

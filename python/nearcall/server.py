@@ -8,16 +8,21 @@ import logging
 import os
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from . import _core
-from .client import DEFAULT_MAX_MESSAGE_SIZE
+from .checked import check_seconds, check_whole
+from .client import DEFAULT_MAX_MESSAGE_SIZE, check_spin
 from .description import describe
+from .errors import InvalidArgument, describe_error
+from .interceptors import ServerInterceptor, check_interceptors, intercept_handler
 from .service import plan_of
+from .tls import TLS, server_side
 
 if TYPE_CHECKING:
     from .aio.handlers import LoopThread
@@ -49,13 +54,21 @@ class Server:
             seconds set a fixed bound.
         max_message_size: Longest message received, bytes.
         handshake_timeout: Seconds a client may take to shake hands.
+        interceptors: Functions around every call, each ``f(call, proceed)`` with a :class:`~nearcall.ServerCall`; the
+            first is the outermost.
+        tracebacks: Whether clients see the traceback of an exception. It shows paths and code to every client.
+        allow_plaintext: Whether ``tcp://`` may be served where other machines can reach it: whoever does can call every
+            method, and anybody on the way can read along.
+        tls: For ``tls://``: the server's certificate and key, and whether clients must have one, too.
+        allow_users: Users, by name or id, that may connect to ``unix://`` besides the server's own.
+        allow_groups: Groups, by name or id, whose members may connect to ``unix://``.
 
     Raises:
         TypeError: an object is no service, or two serve under one name.
         InvalidArgument: an option is malformed.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the options are keywords
         self,
         *services_and_urls: object,
         max_concurrency: int = DEFAULT_MAX_CONCURRENCY,
@@ -63,38 +76,55 @@ class Server:
         spin: float | Literal["auto"] = "auto",
         max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE,
         handshake_timeout: float = 5.0,
+        interceptors: Sequence[ServerInterceptor] = (),
+        tracebacks: bool = False,
+        allow_plaintext: bool = False,
+        tls: TLS | None = None,
+        allow_users: Sequence[str | int] = (),
+        allow_groups: Sequence[str | int] = (),
     ) -> None:
         services = [item for item in services_and_urls if not isinstance(item, str)]
         self._asked = [item for item in services_and_urls if isinstance(item, str)]
         if not services:
             raise TypeError("there is nothing to serve: give an object whose class is a @nearcall.service")
-        for option, value in (("max_concurrency", max_concurrency), ("max_pending", max_pending)):
-            if value < 1:
-                raise ValueError(f"{option} must be 1 or more, not {value}")
         for item in services:
             if isinstance(item, type):
                 raise TypeError(f"serve an object, not the class: write {item.__name__}()")
+        for option, given in (("allow_users", allow_users), ("allow_groups", allow_groups)):
+            if isinstance(given, str):
+                raise TypeError(f"{option} takes a list: write {option}=[{given!r}]")
+            if given and not any(url.startswith("unix://") for url in self._asked):
+                raise ValueError(f"{option} is for unix:// URLs, and there is none; shm:// is for the own user only")
         plans = [plan_of(type(item)) for item in services]
         names = [plan.name for plan in plans]
         for name in names:
             if names.count(name) > 1:
                 raise TypeError(f"two of the objects serve under the name '{name}': name one with service(name=...)")
+        ordinary = [method.full_name for plan in plans for method in plan.methods if not method.handler_is_async]
+        chain = check_interceptors(interceptors, f"{ordinary[0]} is not" if ordinary else None)
         methods: list[tuple[_core.Method, Any]] = []
         self._handlers: list[tuple[Any, Any]] = []
         for item, plan in zip(services, plans, strict=True):
+            describer = None
+            if plan.errors or tracebacks:
+                describer = partial(describe_error, declared=frozenset(plan.errors), tracebacks=tracebacks)
             for method in plan.methods:
-                handler = method.adapt(getattr(item, method.name))
-                methods.append((_core.Method(method), handler))
+                handler = intercept_handler(chain, method, getattr(item, method.name))
+                methods.append((_core.Method(method, describe_error=describer), handler))
                 self._handlers.append((method, handler))
         self._core = _core.Server(
             methods,
             msgspec.json.encode(describe(plans)).decode(),
-            spin=spin,
+            spin=check_spin(spin),
             ring_size=1 << 18,
-            max_message_size=max_message_size,
-            handshake_timeout=handshake_timeout,
-            max_concurrency=max_concurrency,
-            max_pending=max_pending,
+            max_message_size=check_whole("max_message_size", max_message_size, "bytes"),
+            handshake_timeout=check_seconds("handshake_timeout", handshake_timeout),
+            allow_plaintext=bool(allow_plaintext),
+            tls=server_side(tls),
+            allow_users=[_user(user) for user in allow_users],
+            allow_groups=[_group(group) for group in allow_groups],
+            max_concurrency=check_whole("max_concurrency", max_concurrency),
+            max_pending=check_whole("max_pending", max_pending),
         )
         self._urls: list[str] = []
         self._threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
@@ -113,7 +143,7 @@ class Server:
 
         Raises:
             AlreadyExists: a URL is served already; the message says by whom.
-            InvalidArgument: a URL is malformed.
+            InvalidArgument: a URL is malformed, or an option does not allow it.
             OSError: the system refuses, for another reason.
         """
         if self._state != "new":
@@ -153,6 +183,7 @@ class Server:
         Returns:
             Whether every call was finished. Harmless when repeated.
         """
+        grace = check_seconds("grace", grace, endless=True)
         if self._state != "running":
             self._state = "stopped"
             self._core.close()
@@ -226,6 +257,28 @@ def _stop_on_sigterm(server: Server) -> Any:
 
     before = signal.signal(signal.SIGTERM, stop)
     return lambda: signal.signal(signal.SIGTERM, before)
+
+
+def _user(user: str | int) -> int:
+    if isinstance(user, int):
+        return user
+    import pwd
+
+    try:
+        return pwd.getpwnam(user).pw_uid
+    except KeyError:
+        raise InvalidArgument(f"allow_users: there is no user '{user}' on this machine") from None
+
+
+def _group(group: str | int) -> int:
+    if isinstance(group, int):
+        return group
+    import grp
+
+    try:
+        return grp.getgrnam(group).gr_gid
+    except KeyError:
+        raise InvalidArgument(f"allow_groups: there is no group '{group}' on this machine") from None
 
 
 def _tell(serious: bool, text: str) -> None:

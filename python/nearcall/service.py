@@ -64,7 +64,8 @@ def service(
     Args:
         cls: The class, when the decorator is written without parentheses.
         name: The service's name; the class's own if not given. Letters, digits, underscores and dots.
-        errors: Exception classes of the application that arrive at the caller as themselves.
+        errors: Exception classes of the application that arrive at the caller as themselves, and their subclasses as
+            the nearest of them: with their arguments and attributes, as far as these can be encoded, as plain data.
 
     Raises:
         TypeError: the class cannot be served; the message names the method, the annotation and what to do.
@@ -151,6 +152,9 @@ def _build(cls: type) -> ServicePlan:
         raise TypeError(f"{cls.__name__} has no public methods to serve; write some, or remove @nearcall.service")
     doc = next((base.__doc__ for base in (cls, root) if base.__dict__.get("__doc__")), None)
     errors = tuple(dict.fromkeys(error for base in declared for error in _declared[base].errors))
+    for error in errors:
+        if [other.__name__ for other in errors].count(error.__name__) > 1:
+            raise TypeError(f"{cls.__name__}: two of its errors are called {error.__name__}; rename one")
     return ServicePlan(
         name=name,
         methods=tuple(methods),

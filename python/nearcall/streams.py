@@ -11,7 +11,6 @@ from types import TracebackType
 from typing import Any
 
 from . import _core
-from .errors import RpcError
 from .plan import MethodPlan
 
 __all__ = ["BidiStream", "call_bidi_stream", "call_client_stream", "call_server_stream"]
@@ -116,7 +115,7 @@ class BidiStream:
     def __next__(self) -> Any:
         try:
             return next(self._stream)
-        except (RpcError, StopIteration):
+        except Exception:
             if self._sending.failure is not None:
                 raise self._sending.failure from None
             raise

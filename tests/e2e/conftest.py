@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 import nearcall
+from nearcall import cli
 
+from . import services
 from .process import ServerProcess
 from .services import everything
 
@@ -20,12 +22,25 @@ TRANSPORTS: dict[str, Callable[[str, Path], str]] = {
     "shm": lambda name, directory: f"shm://{name}",
     "unix": lambda name, directory: f"unix://{directory}/{name}.unix",
     "tcp": lambda name, directory: "tcp://127.0.0.1:0",
+    "tls": lambda name, directory: "tls://127.0.0.1:0",
     "inproc": lambda name, directory: f"inproc://{name}",
 }
 IN_PROCESS = {"inproc"}
 OUTSIDE = [name for name in TRANSPORTS if name not in IN_PROCESS]
 
 _numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Made by ``nearcall dev-certs``; the system trusts them, and every server of these tests uses them for tls://."""
+    directory = tmp_path_factory.mktemp("certificates")
+    assert cli.main(["dev-certs", str(directory), "127.0.0.1"]) == 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SSL_CERT_FILE", str(directory / "ca.pem"))
+        patch.setenv(services.CERTIFICATES, str(directory))
+        services.serve_encrypted()
+        yield directory
 
 
 @pytest.fixture

@@ -55,9 +55,9 @@ def test_malformed_urls(url: str, words: list[str]) -> None:
 
 def test_a_name_that_was_never_served(new_url: str, transport: str) -> None:
     url = new_url
-    if transport == "tcp":
+    if transport in ("tcp", "tls"):
         with socket.create_server(("127.0.0.1", 0)) as free:
-            url = f"tcp://127.0.0.1:{free.getsockname()[1]}"
+            url = f"{transport}://127.0.0.1:{free.getsockname()[1]}"
     with pytest.raises(nearcall.Unavailable) as caught:
         nearcall.connect(url, Basics)
     one_line(caught.value, url, "start")
@@ -72,7 +72,7 @@ def test_a_name_whose_server_died(outside_url: str, outside: str) -> None:
     with pytest.raises(nearcall.Unavailable) as caught:
         nearcall.connect(server.url, Basics)
     one_line(caught.value, server.url, "start")
-    if outside != "tcp":
+    if outside not in ("tcp", "tls"):
         one_line(caught.value, "died")
     with nearcall.Server(Basics(), server.url):
         pass

@@ -17,7 +17,7 @@ import pytest
 
 import nearcall
 
-from .conftest import TRANSPORTS
+from .conftest import OUTSIDE, TRANSPORTS
 from .process import ROOT, ServerProcess
 from .services import Basics, Lines, Streams, Waiting, everything
 
@@ -202,7 +202,7 @@ print(client.add(1), client.add_in_loop(1), next(client.count(10)))
 
 
 def test_a_client_that_nobody_closes_ends_with_the_program(url: str, transport: str) -> None:
-    if transport not in ("shm", "unix", "tcp"):
+    if transport not in OUTSIDE:
         pytest.skip("a server in this process")
     code = """
 import sys, threading, nearcall
@@ -263,7 +263,7 @@ def test_a_killed_server_is_noticed_by_every_caller(outside_url: str, key: str) 
 @pytest.mark.crash
 def test_a_killed_client_is_forgotten(url: str, transport: str, key: str) -> None:
     """Its handlers learn of it, and others are not disturbed."""
-    if transport not in ("shm", "unix", "tcp"):
+    if transport not in OUTSIDE:
         pytest.skip("a client in this process")
     code = """
 import sys, nearcall
@@ -295,7 +295,7 @@ def test_the_next_server_takes_over_from_a_killed_one(outside_url: str, outside:
     with ServerProcess(outside_url) as first:
         url = first.url
         first.kill()
-    if outside != "tcp":
+    if outside not in ("tcp", "tls"):
         with pytest.raises(nearcall.Unavailable, match="died"):
             nearcall.connect(url, Basics)
     with ServerProcess(url) as second, nearcall.connect(second.url, Basics) as basics:
@@ -323,9 +323,9 @@ nearcall.serve(Announcing(), sys.argv[1], grace=25)
 print("ended in good order")
 """
     url = outside_url
-    if url.startswith("tcp"):
+    if url.endswith(":0"):
         with socket.create_server(("127.0.0.1", 0)) as free:
-            url = f"tcp://127.0.0.1:{free.getsockname()[1]}"
+            url = f"{url.removesuffix(':0')}:{free.getsockname()[1]}"
     process = subprocess.Popen(
         [sys.executable, "-c", code, url], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -347,8 +347,8 @@ print("ended in good order")
 
 def test_half_made_connections_harm_nobody(url: str, transport: str, runtime_dir: Path) -> None:
     """Strangers that connect, say nothing or nonsense, and go."""
-    if transport == "tcp":
-        host, _, port = url.removeprefix("tcp://").rpartition(":")
+    if transport in ("tcp", "tls"):
+        host, _, port = url.removeprefix(f"{transport}://").rpartition(":")
         address: Any = (host, int(port))
         family = socket.AF_INET
     elif transport == "inproc":

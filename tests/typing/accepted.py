@@ -71,7 +71,32 @@ def errors() -> None:
         assert_type(error.code, nearcall.StatusCode)
         assert_type(error.message, str)
         assert_type(error.details, Any)
+        assert_type(error.remote_traceback, str | None)
         raise nearcall.Aborted("no", details={"a": 1}) from error
+
+
+def note(call: nearcall.CallInfo, proceed: nearcall.Proceed) -> Any:
+    assert_type(call.method, str)
+    assert_type(call.args, tuple[Any, ...])
+    return proceed(call)
+
+
+def send(call: nearcall.ClientCall, proceed: nearcall.Proceed) -> Any:
+    call.metadata["key"] = "value"
+    call.metadata["key-bin"] = b"value"
+    return proceed(call)
+
+
+async def demand(call: nearcall.ServerCall, proceed: nearcall.Proceed) -> Any:
+    assert_type(call.context, nearcall.Context)
+    return await proceed(call)
+
+
+def interceptors() -> None:
+    nearcall.connect("shm://calc", Calculator, interceptors=[note, send, nearcall.auth.token("secret")])
+    nearcall.aio.connect("shm://calc", Calculator, interceptors=(note, send, nearcall.auth.token("secret")))
+    nearcall.Server(Calculator(), interceptors=[note, demand, nearcall.auth.token("secret")], tracebacks=True)
+    nearcall.auth.token(check=lambda token: token == "secret")
 
 
 async def event_loops() -> None:

@@ -153,6 +153,21 @@ def test_raw_output(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
 
 
 @pytest.mark.parametrize(
+    "argv",
+    [
+        ["--raw", "-t", "0.5", "shm://calc", "upper", '["a"]'],
+        ["shm://calc", "--raw", "upper", "--timeout=0.5", '["a"]'],
+        ["shm://calc", "upper", "--raw", "-t", "0.5", '["a"]'],
+        ["shm://calc", "upper", '["a"]', "-t", "0.5", "--raw"],
+        ["shm://calc", "upper", "--raw", "-t0.5", "--", '["a"]'],
+    ],
+)
+def test_options_may_stand_anywhere(capfdbinary: pytest.CaptureFixture[bytes], argv: list[str]) -> None:
+    assert main(["call", *argv]) == 0
+    assert capfdbinary.readouterr().out == b"A"
+
+
+@pytest.mark.parametrize(
     ("argv", "status", "message"),
     [
         (["call", "shm://x", "add"], 1, "UNAVAILABLE: nobody serves shm://x"),

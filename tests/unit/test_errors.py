@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 
+import msgspec
 import pytest
 
 from nearcall import errors
@@ -83,3 +84,59 @@ def test_strange_statuses_still_make_an_error() -> None:
     assert type(make_error(99, "what")) is errors.Unknown
     assert type(make_error(0, "what")) is errors.Unknown
     assert make_error(5, "x", b"\xc1").details == b"\xc1"
+
+
+class Known(Exception):
+    pass
+
+
+def envelope(value: object) -> bytes:
+    encode, ext = msgspec.msgpack.encode, msgspec.msgpack.Ext
+    return encode(ext(3, value if isinstance(value, bytes) else encode(value)))
+
+
+@pytest.mark.parametrize(
+    "described",
+    [
+        7,
+        "Known",
+        {},
+        {"name": "Known"},
+        {"name": "Known", "args": 3, "attributes": {}},
+        {"name": "Known", "args": [], "attributes": 3},
+        {"name": ["Known"], "args": [], "attributes": {}},
+        {"name": "Other", "args": [], "attributes": {}},
+    ],
+)
+def test_a_malformed_exception_is_the_status_that_it_came_with(described: object) -> None:
+    error = make_error(5, "gone", envelope({"error": described, "details": [1]}), declared={"Known": Known})
+    assert type(error) is errors.NotFound
+    assert (error.message, error.details) == ("gone", [1])
+
+
+@pytest.mark.parametrize("body", [b"", b"\xc1", 7, [1], {1: 2}])
+def test_a_malformed_envelope_is_kept_as_bytes(body: object) -> None:
+    error = make_error(5, "gone", envelope(body), declared={"Known": Known})
+    assert type(error) is errors.NotFound
+    assert error.details == envelope(body)
+    assert error.remote_traceback is None
+
+
+def test_what_a_peer_must_not_set() -> None:
+    attributes = {
+        "__notes__": ["x"],
+        "_secret": 1,
+        "remote_traceback": "x",
+        "with_traceback": 1,
+        "args": [2],
+        "good": 3,
+    }
+    described = {"name": "Known", "args": [1], "attributes": attributes}
+    error = make_error(2, "", envelope({"error": described, "traceback": 7, "new": 1}), declared={"Known": Known})
+    assert type(error) is Known
+    assert error.args == (1,)
+    assert "_secret" not in vars(error)
+    assert "remote_traceback" not in vars(error)
+    assert not getattr(error, "__notes__", None)
+    assert callable(error.with_traceback)
+    assert vars(error)["good"] == 3

@@ -20,7 +20,7 @@ use smallvec::SmallVec;
 
 use crate::connection::Calling;
 use crate::deadline::Surroundings;
-use crate::errors::raise;
+use crate::errors::{raise, raise_for};
 use crate::payload::Encoded;
 use crate::plan::Method;
 use crate::unary::{self, name_failure, outcome};
@@ -320,10 +320,10 @@ impl PendingCall {
                 let failure = event.failure().unwrap_or_else(Failure::from);
                 match sent.arguments {
                     Some(arguments) if failure.code == Failure::UNAVAILABLE => self.delegate(py, &arguments),
-                    _ => Err(raise(py, &failure)),
+                    _ => Err(raise_for(py, method, &failure)),
                 }
             }
-            _ => Err(outcome(py, &event, &method.name)),
+            _ => Err(outcome(py, &event, method)),
         }
     }
 

@@ -17,6 +17,7 @@ use crate::errors::{describe, invalid, raise, raise_connect};
 use crate::options::options;
 use crate::plan::Method;
 use crate::stream::Stream;
+use crate::tls::Tls;
 use crate::unary::{Oneway, Unary, late, name_failure};
 
 /// The numbers of methods by name; a number changes when a new server numbers its methods differently.
@@ -92,7 +93,7 @@ impl Connection {
     /// server that describes itself differently; it returns the numbers of the methods by name, or raises.
     #[new]
     #[expect(clippy::too_many_arguments, reason = "they are keyword arguments in Python")]
-    #[pyo3(signature = (url, *, spin, ring_size, max_message_size, handshake_timeout, timeout, wait_for_ready, on_change))]
+    #[pyo3(signature = (url, *, spin, ring_size, max_message_size, handshake_timeout, allow_plaintext, tls, timeout, wait_for_ready, on_change))]
     fn new(
         py: Python<'_>,
         url: &str,
@@ -100,12 +101,14 @@ impl Connection {
         ring_size: usize,
         max_message_size: u64,
         handshake_timeout: f64,
+        allow_plaintext: bool,
+        tls: Option<Py<Tls>>,
         timeout: Option<f64>,
         wait_for_ready: bool,
         on_change: Py<PyAny>,
     ) -> PyResult<Self> {
         let url: Url = url.parse().map_err(|bad: nearcall_core::BadUrl| invalid(py, bad.to_string()))?;
-        let options = options(py, spin, ring_size, max_message_size, handshake_timeout)?;
+        let options = options(py, spin, ring_size, max_message_size, handshake_timeout, allow_plaintext, tls)?;
         let timeout = timeout
             .map(|seconds| {
                 Duration::try_from_secs_f64(seconds)
@@ -312,6 +315,11 @@ pub(crate) fn peer<'py>(py: Python<'py>, peer: &Peer) -> PyResult<Bound<'py, PyD
             out.set_item("gid", gid)?;
         }
         Peer::Remote(address) => out.set_item("address", address.to_string())?,
+        Peer::Certified { address, subject, names } => {
+            out.set_item("address", address.to_string())?;
+            out.set_item("subject", subject)?;
+            out.set_item("names", names)?;
+        }
     }
     Ok(out)
 }

@@ -6,6 +6,8 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyBytes;
 
+use crate::plan::Method;
+
 /// `make_error(code, message, details)` of `nearcall.errors`.
 static MAKE_ERROR: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 /// `describe_error(exception)` of `nearcall.errors`.
@@ -21,9 +23,21 @@ pub(crate) fn install(py: Python<'_>, make_error: Py<PyAny>, describe_error: Py<
 
 /// The exception for a failure.
 pub(crate) fn raise(py: Python<'_>, failure: &Failure) -> PyErr {
-    let Some(make) = MAKE_ERROR.get(py) else {
-        return PyRuntimeError::new_err(failure.message.clone());
-    };
+    match MAKE_ERROR.get(py) {
+        Some(make) => raise_with(py, make, failure),
+        None => PyRuntimeError::new_err(failure.message.clone()),
+    }
+}
+
+/// The exception for how a call of a method ended: the method may know exceptions of the application.
+pub(crate) fn raise_for(py: Python<'_>, method: &Method, failure: &Failure) -> PyErr {
+    match &method.make_error {
+        Some(make) => raise_with(py, make, failure),
+        None => raise(py, failure),
+    }
+}
+
+fn raise_with(py: Python<'_>, make: &Py<PyAny>, failure: &Failure) -> PyErr {
     let details = PyBytes::new(py, &failure.details);
     match make.bind(py).call1((failure.code, failure.message.as_str(), details)) {
         Ok(exception) => PyErr::from_value(exception),
@@ -33,12 +47,22 @@ pub(crate) fn raise(py: Python<'_>, failure: &Failure) -> PyErr {
 
 /// The failure that an exception stands for.
 pub(crate) fn describe(py: Python<'_>, error: &PyErr) -> Failure {
-    let described = DESCRIBE_ERROR
-        .get(py)
-        .ok_or_else(|| PyRuntimeError::new_err("nearcall._core was used without nearcall"))
-        .and_then(|describe| describe.bind(py).call1((error.value(py),)))
-        .and_then(|described| described.extract::<(u8, String, Vec<u8>)>());
-    match described {
+    let describe =
+        DESCRIBE_ERROR.get(py).ok_or_else(|| PyRuntimeError::new_err("nearcall._core was used without nearcall"));
+    failure_of(error, describe.and_then(|describe| describe.bind(py).call1((error.value(py),))))
+}
+
+/// The failure that an exception of a method's handler stands for.
+pub(crate) fn describe_for(py: Python<'_>, method: &Method, error: &PyErr) -> Failure {
+    match &method.describe_error {
+        // With its traceback, which `value` alone need not have.
+        Some(describe) => failure_of(error, describe.bind(py).call1((error.clone_ref(py).into_value(py),))),
+        None => describe(py, error),
+    }
+}
+
+fn failure_of(error: &PyErr, described: PyResult<Bound<'_, PyAny>>) -> Failure {
+    match described.and_then(|described| described.extract::<(u8, String, Vec<u8>)>()) {
         Ok((code, message, details)) => Failure { code, message, details },
         Err(_) => Failure::new(Failure::UNKNOWN, error.to_string()),
     }
@@ -46,13 +70,7 @@ pub(crate) fn describe(py: Python<'_>, error: &PyErr) -> Failure {
 
 /// The exception for a connection that did not come about.
 pub(crate) fn raise_connect(py: Python<'_>, error: &ConnectError) -> PyErr {
-    let code = match error {
-        ConnectError::Unavailable(_) => Failure::UNAVAILABLE,
-        ConnectError::Mismatch(_) => Failure::FAILED_PRECONDITION,
-        ConnectError::Refused(_) => Failure::PERMISSION_DENIED,
-        ConnectError::TimedOut(_) => Failure::DEADLINE_EXCEEDED,
-    };
-    raise(py, &Failure::new(code, error.to_string()))
+    raise(py, &nearcall_core::client::connect_failure(error))
 }
 
 /// The exception for wrong use of a value, such as a URL.

@@ -15,6 +15,7 @@ mod payload;
 mod plan;
 mod server;
 mod stream;
+mod tls;
 mod unary;
 mod view;
 
@@ -41,6 +42,8 @@ mod _core {
     use super::server::{RequestStream, Server};
     #[pymodule_export]
     use super::stream::Stream;
+    #[pymodule_export]
+    use super::tls::{Tls, dev_certs};
     #[pymodule_export]
     use super::unary::{Oneway, Unary};
     #[pymodule_export]

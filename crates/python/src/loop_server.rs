@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::context::Call;
-use crate::errors::describe;
+use crate::errors::describe_for;
 use crate::plan::Method;
 use crate::server::{Served, decode_arguments, decode_item, late, reply, too_long, tracked};
 
@@ -117,7 +117,7 @@ impl LoopRequest {
 
     /// Ends the call with an exception.
     fn fail(&self, py: Python<'_>, exception: Bound<'_, PyAny>) {
-        let failure = describe(py, &PyErr::from_value(exception));
+        let failure = describe_for(py, self.served(), &PyErr::from_value(exception));
         self.request.lock().fail(&self.core, &failure);
     }
 

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use nearcall_core::{Options, SpinPolicy};
+use nearcall_core::{Admission, Options, SpinPolicy};
 use pyo3::prelude::*;
 
 use crate::errors::invalid;
+use crate::tls::Tls;
 
 /// Reads the options that clients and servers share.
 pub(crate) fn options(
@@ -14,6 +15,8 @@ pub(crate) fn options(
     ring_size: usize,
     max_message_size: u64,
     handshake_timeout: f64,
+    allow_plaintext: bool,
+    tls: Option<Py<Tls>>,
 ) -> PyResult<Options> {
     let seconds = |name: &str, value: f64| {
         Duration::try_from_secs_f64(value)
@@ -37,5 +40,8 @@ pub(crate) fn options(
         ring_size,
         max_message: max_message_size,
         handshake: seconds("handshake_timeout", handshake_timeout)?,
+        allow_plaintext,
+        tls: tls.map(|tls| tls.get().0.clone()),
+        admission: Admission::default(),
     })
 }

@@ -159,12 +159,21 @@ pub(crate) struct Method {
     pub(crate) in_loop: bool,
     pub(crate) always_named: bool,
     pub(crate) idempotent: bool,
+    /// A client's own `make_error`, if the service declares exceptions.
+    pub(crate) make_error: Option<Py<PyAny>>,
+    /// A server's own `describe_error`, if the service declares exceptions or the server sends tracebacks.
+    pub(crate) describe_error: Option<Py<PyAny>>,
 }
 
 #[pymethods]
 impl Method {
     #[new]
-    fn new(plan: &Bound<'_, PyAny>) -> PyResult<Self> {
+    #[pyo3(signature = (plan, *, make_error=None, describe_error=None))]
+    fn new(
+        plan: &Bound<'_, PyAny>,
+        make_error: Option<Py<PyAny>>,
+        describe_error: Option<Py<PyAny>>,
+    ) -> PyResult<Self> {
         let kind = match plan.getattr("kind")?.cast::<PyString>()?.to_str()? {
             "unary" => Kind::Unary,
             "server_stream" => Kind::ServerStream,
@@ -185,6 +194,8 @@ impl Method {
             in_loop: plan.getattr("handler_is_async")?.extract()?,
             always_named: plan.getattr("always_named")?.extract()?,
             idempotent: plan.getattr("idempotent")?.extract()?,
+            make_error,
+            describe_error,
         })
     }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use nearcall_core::server::{
     ItemOutcome, Next, NextItem, Notice, Request, Server as Core, ServerCall, WorkLimits, Worker,
 };
-use nearcall_core::{Body, Failure, Kind, LinkError, Outgoing, Url};
+use nearcall_core::{Admission, Body, Failure, Kind, LinkError, Outgoing, Url};
 use parking_lot::Mutex;
 use pyo3::exceptions::PyOSError;
 use pyo3::intern;
@@ -17,11 +17,12 @@ use pyo3::types::{PyList, PyTuple};
 use crate::connection::around_wait;
 use crate::context::Current;
 use crate::deadline::Inherited;
-use crate::errors::{describe, invalid, raise};
+use crate::errors::{describe_for, invalid, raise};
 use crate::loop_server::LoopRequest;
 use crate::options::options;
 use crate::payload::buffer;
 use crate::plan::Method;
+use crate::tls::Tls;
 
 /// A method and what runs it.
 pub(crate) struct Served {
@@ -43,7 +44,7 @@ impl Server {
     /// position.
     #[new]
     #[expect(clippy::too_many_arguments, reason = "they are keyword arguments in Python")]
-    #[pyo3(signature = (methods, description, *, spin, ring_size, max_message_size, handshake_timeout, max_concurrency, max_pending))]
+    #[pyo3(signature = (methods, description, *, spin, ring_size, max_message_size, handshake_timeout, allow_plaintext, tls, allow_users, allow_groups, max_concurrency, max_pending))]
     fn new(
         py: Python<'_>,
         methods: Vec<(Py<Method>, Py<PyAny>)>,
@@ -52,10 +53,15 @@ impl Server {
         ring_size: usize,
         max_message_size: u64,
         handshake_timeout: f64,
+        allow_plaintext: bool,
+        tls: Option<Py<Tls>>,
+        allow_users: Vec<u32>,
+        allow_groups: Vec<u32>,
         max_concurrency: usize,
         max_pending: usize,
     ) -> PyResult<Self> {
-        let options = options(py, spin, ring_size, max_message_size, handshake_timeout)?;
+        let mut options = options(py, spin, ring_size, max_message_size, handshake_timeout, allow_plaintext, tls)?;
+        options.admission = Admission { users: allow_users, groups: allow_groups };
         let methods: Vec<Served> = methods.into_iter().map(|(method, handler)| Served { method, handler }).collect();
         let kinds = methods.iter().map(|served| served.method.get().routing()).collect();
         let notices = Arc::new(Mutex::new(Vec::new()));
@@ -75,6 +81,7 @@ impl Server {
             Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
                 Err(raise(py, &Failure::new(ALREADY_EXISTS, error.to_string())))
             }
+            Err(error) if error.kind() == std::io::ErrorKind::InvalidInput => Err(invalid(py, error.to_string())),
             Err(error) => Err(PyOSError::new_err(error.to_string())),
         }
     }
@@ -204,7 +211,7 @@ impl Server {
             Ok(()) => Ok(()),
             Err(error) if request.is_oneway() => Err(error),
             Err(error) => {
-                request.fail(&self.core, &describe(py, &error));
+                request.fail(&self.core, &describe_for(py, method, &error));
                 Ok(())
             }
         }

@@ -76,7 +76,7 @@ impl Stream {
             }
             _ => {
                 self.state.lock().over = true;
-                Err(outcome(py, &event, self.name()))
+                Err(outcome(py, &event, self.method.get()))
             }
         }
     }
@@ -294,7 +294,7 @@ impl Stream {
         self.state.lock().over = true;
         match event.head.kind {
             Kind::Reply => self.method.get().reply.decode(py, event),
-            _ => Err(outcome(py, &event, self.name())),
+            _ => Err(outcome(py, &event, self.method.get())),
         }
     }
 }

@@ -11,7 +11,7 @@ use pyo3::types::{PyDict, PyTuple};
 
 use crate::connection::Calling;
 use crate::deadline::Surroundings;
-use crate::errors::raise;
+use crate::errors::{raise, raise_for};
 use crate::payload::Encoded;
 use crate::plan::Method;
 
@@ -71,7 +71,7 @@ impl Unary {
         };
         match event.head.kind {
             Kind::Reply => method.reply.decode(py, event),
-            _ => Err(outcome(py, &event, &method.name)),
+            _ => Err(outcome(py, &event, method)),
         }
     }
 
@@ -225,12 +225,15 @@ pub(crate) fn late(name: &str, url: &Url) -> Failure {
 
 /// The exception for an event that is not the awaited one.
 #[cold]
-pub(crate) fn outcome(py: Python<'_>, event: &Event, name: &str) -> PyErr {
+pub(crate) fn outcome(py: Python<'_>, event: &Event, method: &Method) -> PyErr {
     match event.head.kind {
-        Kind::Error => raise(py, &event.failure().unwrap_or_else(Failure::from)),
+        Kind::Error => raise_for(py, method, &event.failure().unwrap_or_else(Failure::from)),
         kind => raise(
             py,
-            &Failure::new(Failure::INTERNAL, format!("{name}: the server sent {kind:?} where no such thing can come")),
+            &Failure::new(
+                Failure::INTERNAL,
+                format!("{}: the server sent {kind:?} where no such thing can come", method.name),
+            ),
         ),
     }
 }

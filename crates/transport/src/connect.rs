@@ -1,22 +1,24 @@
 //! The client's half of making a connection.
 
 use std::io;
-use std::net::{TcpStream, ToSocketAddrs};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Instant;
 
 use nearcall_ring::Segment;
 use nearcall_wire::{Hello, Limits, Preamble, Welcome};
 use rustix::event::PollFlags;
-use rustix::net::RecvFlags;
+use rustls::pki_types::ServerName;
 
-use crate::link::{ConnectError, Link, Options};
+use crate::credentials::{ClientSide, Credentials, names_in};
+use crate::link::{ConnectError, Link, LinkError, Options};
 use crate::peer::Peer;
 use crate::rendezvous;
 use crate::shm::ShmLink;
-use crate::stream::StreamLink;
+use crate::stream::{Plain, StreamLink, Wire};
 use crate::sys;
+use crate::tcp;
+use crate::tls::TlsWire;
 use crate::url::Url;
 
 /// A fresh connection and what the server said of itself.
@@ -37,7 +39,20 @@ pub fn connect(url: &Url, version: &str, options: &Options) -> Result<Connected,
     let limits = Limits { max_message: options.max_message };
     let mut hello = Hello { version: version.to_owned(), limits, ring: 0 };
     let socket = match url {
-        Url::Tcp { host, port } => dial_tcp(url, host, *port, deadline)?,
+        Url::Tcp { host, port } => tcp::dial(url, host, *port, options, deadline)?,
+        Url::Tls { host, port } => {
+            let side = client_side(url, options)?;
+            let name = match &side.server_name {
+                Some(name) => name.clone(),
+                None => ServerName::try_from(host.clone()).map_err(|_| {
+                    ConnectError::Options(format!("cannot connect to {url}: {host:?} is no name of a server"))
+                })?,
+            };
+            let socket = tcp::dial(url, host, *port, options, deadline)?;
+            let wire = TlsWire::client(socket, side.config, name)
+                .map_err(|error| ConnectError::Options(format!("cannot connect to {url}: {error}")))?;
+            return connect_encrypted(url, wire, &hello, options, deadline);
+        }
         Url::Shm(_) | Url::Unix(_) | Url::Inproc(_) => rendezvous::dial(url, deadline)?,
     };
     let segment = match url {
@@ -47,71 +62,112 @@ pub fn connect(url: &Url, version: &str, options: &Options) -> Result<Connected,
                 .map_err(|error| ConnectError::Unavailable(format!("cannot make shared memory for {url}: {error}")))?;
             Some(made)
         }
-        Url::Unix(_) | Url::Tcp { .. } => None,
+        Url::Unix(_) | Url::Tcp { .. } | Url::Tls { .. } => None,
     };
     let fds: Vec<_> = segment.iter().map(|(_, fd)| fd.as_fd()).collect();
-    let welcome = shake_hands(url, socket.as_fd(), &hello, &fds, deadline)?;
-    let peer = peer_of(socket.as_fd());
+    let wire = Plain(socket);
+    let welcome = shake_hands(url, &wire, &hello, &fds, deadline)?;
+    let peer = peer_of(wire.fd());
     let limit = welcome.limits.max_message;
     let link: Arc<dyn Link> = match segment {
-        Some((segment, _)) => Arc::new(ShmLink::new(socket, segment, peer, limit, options)),
-        None => Arc::new(StreamLink::new(socket, peer, limit, options)),
+        Some((segment, _)) => Arc::new(ShmLink::new(wire.0, segment, peer, limit, options)),
+        None => Arc::new(StreamLink::new(wire, peer, limit, options)),
     };
     Ok(Connected { link, welcome })
 }
 
-fn dial_tcp(url: &Url, host: &str, port: u16, deadline: Instant) -> Result<OwnedFd, ConnectError> {
-    let unavailable = |error: io::Error| ConnectError::Unavailable(format!("cannot connect to {url}: {error}"));
-    let addresses = (host, port).to_socket_addrs().map_err(unavailable)?;
-    let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
-    for address in addresses {
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(ConnectError::TimedOut(format!("cannot connect to {url}: no answer in time")));
+/// What the options say of TLS; without a word, the system's authorities are trusted.
+fn client_side(url: &Url, options: &Options) -> Result<ClientSide, ConnectError> {
+    let refuse = |why: String| ConnectError::Options(format!("cannot connect to {url}: {why}"));
+    let credentials = match &options.tls {
+        Some(credentials) => credentials.clone(),
+        None => Credentials::client(None, None, None).map_err(refuse)?,
+    };
+    credentials.client.ok_or_else(|| refuse("the credentials given are a server's".into()))
+}
+
+fn connect_encrypted(
+    url: &Url,
+    wire: TlsWire,
+    hello: &Hello,
+    options: &Options,
+    deadline: Instant,
+) -> Result<Connected, ConnectError> {
+    let greeted = encrypt(url, &wire, deadline).and_then(|()| shake_hands(url, &wire, hello, &[], deadline));
+    let welcome = greeted.map_err(|error| {
+        // The server may have said why before it hung up.
+        let _ = wire.read(&mut [0], false);
+        match wire.trouble() {
+            Some(why) => ConnectError::Untrusted(format!("cannot connect to {url}: {why}")),
+            None => error,
         }
-        match TcpStream::connect_timeout(&address, left) {
-            Ok(stream) => {
-                // A call is small and waits for its reply: Nagle's algorithm would only delay it.
-                stream.set_nodelay(true).map_err(unavailable)?;
-                return Ok(stream.into());
-            }
-            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-                last = io::Error::new(error.kind(), "nobody listens there; start the server first");
-            }
-            Err(error) => last = error,
+    })?;
+    let peer = identify(peer_of(wire.fd()), &wire);
+    let limit = welcome.limits.max_message;
+    Ok(Connected { link: Arc::new(StreamLink::new(wire, peer, limit, options)), welcome })
+}
+
+/// The TLS handshake.
+fn encrypt(url: &Url, wire: &TlsWire, deadline: Instant) -> Result<(), ConnectError> {
+    let failed = |error: LinkError| handshake_failure(url, &error);
+    while !wire.advance().map_err(failed)? {
+        let events = if wire.wants_room() { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
+        if !sys::wait_through(wire.fd(), events, deadline).map_err(|error| failed(error.into()))? {
+            return Err(out_of_time(url));
         }
     }
-    Err(unavailable(last))
+    Ok(())
+}
+
+/// Adds to a peer what its certificate says.
+pub(crate) fn identify(peer: Peer, wire: &TlsWire) -> Peer {
+    match (peer, wire.peer_certificate()) {
+        (Peer::Remote(address), Some(certificate)) => {
+            let (subject, names) = names_in(&certificate);
+            Peer::Certified { address, subject, names }
+        }
+        (peer, _) => peer,
+    }
+}
+
+fn out_of_time(url: &Url) -> ConnectError {
+    ConnectError::TimedOut(format!("{url} accepted the connection but did not finish the handshake in time"))
+}
+
+fn handshake_failure(url: &Url, error: &LinkError) -> ConnectError {
+    match error {
+        LinkError::Closed => ConnectError::Unavailable(format!("{url} hung up during the handshake")),
+        error => ConnectError::Unavailable(format!("the handshake with {url} failed: {error}")),
+    }
 }
 
 fn shake_hands(
     url: &Url,
-    socket: BorrowedFd<'_>,
+    wire: &impl Wire,
     hello: &Hello,
     fds: &[BorrowedFd<'_>],
     deadline: Instant,
 ) -> Result<Welcome, ConnectError> {
-    let failed = |error: io::Error| match error.kind() {
-        io::ErrorKind::TimedOut => {
-            ConnectError::TimedOut(format!("{url} accepted the connection but did not finish the handshake in time"))
-        }
-        io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
-            ConnectError::Unavailable(format!("{url} hung up during the handshake"))
-        }
-        _ => ConnectError::Unavailable(format!("the handshake with {url} failed: {error}")),
+    let failed = |error: Option<LinkError>| match error {
+        None => out_of_time(url),
+        Some(error) => handshake_failure(url, &error),
     };
     let body = hello.encode();
     let mut message = Preamble::Hello(body.len()).encode().to_vec();
     message.extend_from_slice(&body);
-    sys::send_all_with_fds(socket, &message, fds, deadline).map_err(failed)?;
+    match send_all(wire, &message, fds, deadline) {
+        // A server that does not want us may have said so without reading what we say.
+        Ok(()) | Err(Some(LinkError::Closed)) => {}
+        Err(error) => return Err(failed(error)),
+    }
 
     let mut preamble = [0; Preamble::LEN];
-    receive_exactly(socket, &mut preamble, deadline).map_err(failed)?;
+    receive_exactly(wire, &mut preamble, deadline).map_err(failed)?;
     let mismatch = |what: String| ConnectError::Mismatch(format!("cannot use {url}: {what}"));
     let preamble = Preamble::decode(&preamble).map_err(|error| mismatch(error.to_string()))?;
     let (Preamble::Hello(len) | Preamble::Welcome(len) | Preamble::Reject(len)) = preamble;
     let mut body = vec![0; len];
-    receive_exactly(socket, &mut body, deadline).map_err(failed)?;
+    receive_exactly(wire, &mut body, deadline).map_err(failed)?;
     match preamble {
         Preamble::Welcome(_) => Welcome::decode(&body).map_err(mismatch),
         Preamble::Reject(_) => Err(ConnectError::Refused(format!("{url} refused: {}", String::from_utf8_lossy(&body)))),
@@ -119,18 +175,42 @@ fn shake_hands(
     }
 }
 
-fn receive_exactly(socket: BorrowedFd<'_>, mut into: &mut [u8], deadline: Instant) -> io::Result<()> {
+/// Sends all of `bytes`, waiting for room. The error is `None` when time ran out.
+pub(crate) fn send_all(
+    wire: &impl Wire,
+    mut bytes: &[u8],
+    fds: &[BorrowedFd<'_>],
+    deadline: Instant,
+) -> Result<(), Option<LinkError>> {
+    if !fds.is_empty() {
+        return sys::send_all_with_fds(wire.fd(), bytes, fds, deadline).map_err(|error| match error.kind() {
+            io::ErrorKind::TimedOut => None,
+            _ => Some(error.into()),
+        });
+    }
+    loop {
+        let step = if bytes.is_empty() { wire.flush()?.then_some(0) } else { wire.write(&[io::IoSlice::new(bytes)])? };
+        match step {
+            Some(_) if bytes.is_empty() => return Ok(()),
+            Some(sent) => bytes = &bytes[sent..],
+            None if sys::wait_through(wire.fd(), PollFlags::OUT, deadline).map_err(LinkError::from)? => {}
+            None => return Err(None),
+        }
+    }
+}
+
+fn receive_exactly(wire: &impl Wire, mut into: &mut [u8], deadline: Instant) -> Result<(), Option<LinkError>> {
     while !into.is_empty() {
-        match rustix::net::recv(socket, &mut *into, RecvFlags::DONTWAIT) {
-            Ok((_, 0)) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok((_, got)) => into = &mut into[got..],
-            Err(rustix::io::Errno::AGAIN) => {
-                if !sys::wait_through(socket, PollFlags::IN, deadline)? {
-                    return Err(io::ErrorKind::TimedOut.into());
+        match wire.read(into, false) {
+            Ok(Some(0)) => return Err(Some(LinkError::Closed)),
+            Ok(Some(got)) => into = &mut into[got..],
+            Ok(None) => {
+                if !sys::wait_through(wire.fd(), PollFlags::IN, deadline).map_err(LinkError::from)? {
+                    return Err(None);
                 }
             }
-            Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
+            Err(LinkError::Interrupted) => {}
+            Err(error) => return Err(Some(error)),
         }
     }
     Ok(())

@@ -4,9 +4,11 @@
 //! - [`connect()`] dials it and shakes hands, [`Listener`] accepts;
 //! - [`Link`] is an established connection: it sends and receives frames, waits, and notices the peer's death.
 //!
-//! A transport is one file: `shm/`, `stream.rs` (Unix and TCP sockets). `inproc://` is shared memory inside one process.
+//! A transport is one file: `shm/`, `stream.rs` (Unix and TCP sockets), `tls.rs` (the same, encrypted). `inproc://` is shared memory inside one process.
 
 mod connect;
+mod credentials;
+mod dev_certs;
 pub mod fork;
 mod link;
 mod listen;
@@ -16,11 +18,15 @@ mod rendezvous;
 mod shm;
 mod stream;
 mod sys;
+mod tcp;
+mod tls;
 mod url;
 
 pub use connect::{Connected, connect};
+pub use credentials::{Credentials, Pem};
+pub use dev_certs::{DevCerts, dev_certs};
 pub use link::{ConnectError, Link, LinkError, Options};
 pub use listen::{Arrival, Listener};
 pub use message::{INLINE, Incoming, Lease};
-pub use peer::Peer;
+pub use peer::{Admission, Peer};
 pub use url::{BadUrl, Url};

@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use nearcall_ring::SpinPolicy;
 
+use crate::credentials::Credentials;
 use crate::message::Incoming;
-use crate::peer::Peer;
+use crate::peer::{Admission, Peer};
 
 /// An established connection that carries frames both ways.
 ///
@@ -118,9 +119,13 @@ pub enum LinkError {
 
 impl From<io::Error> for LinkError {
     fn from(error: io::Error) -> Self {
-        use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, NotConnected};
+        use io::ErrorKind::{
+            BrokenPipe, ConnectionAborted, ConnectionReset, HostUnreachable, NetworkUnreachable, NotConnected, TimedOut,
+        };
         match error.kind() {
-            BrokenPipe | ConnectionReset | ConnectionAborted | NotConnected => Self::Closed,
+            BrokenPipe | ConnectionReset | ConnectionAborted | NotConnected
+            // What keep-alive ends a connection with.
+            | TimedOut | HostUnreachable | NetworkUnreachable => Self::Closed,
             io::ErrorKind::Interrupted => Self::Interrupted,
             _ => Self::Broken(error.to_string()),
         }
@@ -154,10 +159,16 @@ pub enum ConnectError {
     /// The handshake took too long.
     #[error("{0}")]
     TimedOut(String),
+    /// One side's certificate does not satisfy the other.
+    #[error("{0}")]
+    Untrusted(String),
+    /// The options of this side do not allow it, or do not go together.
+    #[error("{0}")]
+    Options(String),
 }
 
 /// What the user may choose about a connection.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Options {
     /// How to wait.
     pub spin: SpinPolicy,
@@ -167,10 +178,24 @@ pub struct Options {
     pub max_message: u64,
     /// How long connecting and shaking hands may take.
     pub handshake: Duration,
+    /// Whether `tcp://` may be used beyond this machine, where others can read along and pretend to be the peer.
+    pub allow_plaintext: bool,
+    /// What `tls://` needs.
+    pub tls: Option<Credentials>,
+    /// Whom a `unix://` server lets in besides its own user.
+    pub admission: Admission,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { spin: SpinPolicy::Auto, ring_size: 1 << 18, max_message: 64 << 20, handshake: Duration::from_secs(5) }
+        Self {
+            spin: SpinPolicy::Auto,
+            ring_size: 1 << 18,
+            max_message: 64 << 20,
+            handshake: Duration::from_secs(5),
+            allow_plaintext: false,
+            tls: None,
+            admission: Admission::default(),
+        }
     }
 }

@@ -7,26 +7,33 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nearcall_ring::Segment;
-use nearcall_wire::{Hello, Preamble, Welcome};
+use nearcall_wire::{Hello, MAGIC, Preamble, Welcome};
 use rustix::net::{RecvFlags, SocketFlags};
+use rustls::ServerConfig;
 
-use crate::connect::peer_of;
-use crate::link::{Link, Options};
-use crate::peer::Peer;
+use crate::connect::{identify, peer_of, send_all};
+use crate::link::{Link, LinkError, Options};
+use crate::peer::{Admission, Peer};
 use crate::rendezvous::Bound;
 use crate::shm::ShmLink;
-use crate::stream::StreamLink;
+use crate::stream::{Plain, StreamLink, Wire};
 use crate::sys::{self, own_uid};
+use crate::tcp;
+use crate::tls::TlsWire;
 use crate::url::Url;
 
 /// Longest hello a server reads: it is sent by anyone who can connect.
 const LONGEST_HELLO: usize = 64 << 10;
+/// What a TLS connection begins with.
+const TLS_HANDSHAKE: [u8; 2] = [22, 3];
 
 /// A socket that clients connect to.
 #[derive(Debug)]
 pub struct Listener {
     url: Url,
     socket: Socket,
+    tls: Option<Arc<ServerConfig>>,
+    admission: Admission,
 }
 
 #[derive(Debug)]
@@ -39,16 +46,28 @@ impl Listener {
     /// Listens at `url`.
     ///
     /// # Errors
-    /// With a sentence that names the URL: it is served already, or the system refuses.
-    pub fn bind(url: &Url) -> io::Result<Self> {
-        if let Url::Tcp { host, port } = url {
-            let refuse = |error: io::Error| io::Error::new(error.kind(), format!("cannot serve {url}: {error}"));
-            let listener = TcpListener::bind((host.as_str(), *port)).map_err(refuse)?;
-            listener.set_nonblocking(true)?;
-            let url = Url::Tcp { host: host.clone(), port: listener.local_addr()?.port() };
-            return Ok(Self { url, socket: Socket::Tcp(listener) });
+    /// With a sentence that names the URL: it is served already, the options do not allow it (`InvalidInput`), or the system
+    /// refuses.
+    pub fn bind(url: &Url, options: &Options) -> io::Result<Self> {
+        let mut tls = None;
+        let mut admission = Admission::default();
+        let socket = match url {
+            Url::Tcp { host, port } => Socket::Tcp(tcp::listen(url, host, *port, options)?),
+            Url::Tls { host, port } => {
+                tls = Some(options.tls.as_ref().and_then(|tls| tls.server.clone()).ok_or_else(|| no_certificate(url))?);
+                Socket::Tcp(tcp::listen(url, host, *port, options)?)
+            }
+            Url::Unix(_) => {
+                admission = options.admission.clone();
+                Socket::Unix(Bound::bind(url, !admission.is_closed())?)
+            }
+            Url::Shm(_) | Url::Inproc(_) => Socket::Unix(Bound::bind(url, false)?),
+        };
+        let mut url = url.clone();
+        if let (Socket::Tcp(listener), Url::Tcp { port, .. } | Url::Tls { port, .. }) = (&socket, &mut url) {
+            *port = listener.local_addr()?.port();
         }
-        Ok(Self { url: url.clone(), socket: Socket::Unix(Bound::bind(url)?) })
+        Ok(Self { url, socket, tls, admission })
     }
 
     /// Where this listens; a port of 0 has become the real one.
@@ -66,6 +85,15 @@ impl Listener {
         }
     }
 
+    /// What a client that may not connect is told.
+    fn refusal(&self, peer: &Peer) -> String {
+        let Peer::Local { uid, .. } = peer else { return "you may not connect".into() };
+        if self.admission.is_closed() {
+            return format!("this server serves user {} only, you are user {uid}", own_uid());
+        }
+        format!("you are user {uid}, whom neither allow_users nor allow_groups of this server name")
+    }
+
     /// The next client, if one is there.
     ///
     /// # Errors
@@ -76,11 +104,28 @@ impl Listener {
                 Ok(socket) => {
                     if matches!(self.socket, Socket::Tcp(_)) {
                         // It fails only for a client that is gone already, which its handshake will show.
-                        let _ = rustix::net::sockopt::set_tcp_nodelay(&socket, true);
+                        let _ = tcp::prepare(&socket);
                     }
                     let peer = peer_of(socket.as_fd());
+                    let stranger = (!self.admission.admits(&peer, socket.as_fd())).then(|| self.refusal(&peer));
                     let shared = matches!(self.url, Url::Shm(_) | Url::Inproc(_));
-                    return Ok(Some(Arrival { socket, peer, shared, received: Vec::new(), fds: Vec::new() }));
+                    let stage = if self.tls.is_some() { Stage::Unknown } else { Stage::Ready };
+                    let carrier = match &self.tls {
+                        Some(config) => {
+                            let wire = TlsWire::server(socket, Arc::clone(config)).map_err(io::Error::other)?;
+                            Carrier::Tls(Box::new(wire))
+                        }
+                        None => Carrier::Plain(Plain(socket)),
+                    };
+                    return Ok(Some(Arrival {
+                        carrier,
+                        stage,
+                        peer,
+                        stranger,
+                        shared,
+                        received: Vec::new(),
+                        fds: Vec::new(),
+                    }));
                 }
                 Err(rustix::io::Errno::AGAIN) => return Ok(None),
                 Err(rustix::io::Errno::INTR | rustix::io::Errno::CONNABORTED) => {}
@@ -90,21 +135,62 @@ impl Listener {
     }
 }
 
+fn no_certificate(url: &Url) -> io::Error {
+    let why = format!(
+        "cannot serve {url} without a certificate: give tls=TLS(cert=..., key=...); `nearcall dev-certs DIR` makes one to try it out"
+    );
+    io::Error::new(io::ErrorKind::InvalidInput, why)
+}
+
 /// A client that has connected and not finished its handshake.
 #[derive(Debug)]
 pub struct Arrival {
-    socket: OwnedFd,
+    carrier: Carrier,
+    stage: Stage,
     peer: Peer,
+    /// Why this client is not wanted.
+    stranger: Option<String>,
     shared: bool,
     received: Vec<u8>,
     fds: Vec<OwnedFd>,
+}
+
+#[derive(Debug)]
+enum Carrier {
+    Plain(Plain),
+    Tls(Box<TlsWire>),
+}
+
+/// How far an encrypted connection has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// Nothing was looked at.
+    Unknown,
+    /// The client speaks nearcall without encryption.
+    Plaintext,
+    /// TLS is shaking hands, or has failed to.
+    Shaking,
+    /// Messages can be exchanged.
+    Ready,
 }
 
 impl Arrival {
     /// The descriptor to poll for reading.
     #[must_use]
     pub fn fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+        match &self.carrier {
+            Carrier::Plain(wire) => wire.fd(),
+            Carrier::Tls(wire) => wire.fd(),
+        }
+    }
+
+    /// Whether it has to be polled for writing, too.
+    #[must_use]
+    pub fn wants_room(&self) -> bool {
+        match &self.carrier {
+            Carrier::Plain(_) => false,
+            Carrier::Tls(wire) => wire.wants_room(),
+        }
     }
 
     /// Who connected.
@@ -118,10 +204,11 @@ impl Arrival {
     /// # Errors
     /// A sentence to [reject](Arrival::reject) the client with, or `None` if it hung up.
     pub fn hello(&mut self) -> Result<Option<Hello>, Option<String>> {
-        if let Peer::Local { uid, .. } = self.peer
-            && uid != own_uid()
-        {
-            return Err(Some(format!("this server serves user {} only, you are user {uid}", own_uid())));
+        if let Some(why) = &self.stranger {
+            return Err(Some(why.clone()));
+        }
+        if self.stage != Stage::Ready && !self.encrypt()? {
+            return Ok(None);
         }
         let mut buffer = [0; 4096];
         loop {
@@ -129,20 +216,70 @@ impl Arrival {
                 0 => break,
                 wanted => {
                     let into = &mut buffer[..wanted.min(4096)];
-                    match sys::receive_with_fds(self.socket.as_fd(), into, &mut self.fds, RecvFlags::DONTWAIT) {
-                        Ok(0) => return Err(None),
-                        Ok(_) if self.fds.len() > 1 => {
+                    match self.read(into) {
+                        Ok(Some(0)) => return Err(None),
+                        Ok(Some(_)) if self.fds.len() > 1 => {
                             return Err(Some("the client sent more than one descriptor with its hello".into()));
                         }
-                        Ok(got) => self.received.extend_from_slice(&into[..got]),
-                        Err(rustix::io::Errno::AGAIN) => return Ok(None),
-                        Err(rustix::io::Errno::INTR) => {}
-                        Err(_) => return Err(None),
+                        Ok(Some(got)) => self.received.extend_from_slice(&into[..got]),
+                        Ok(None) => return Ok(None),
+                        Err(LinkError::Interrupted) => {}
+                        Err(_) => return Err(self.trouble()),
                     }
                 }
             }
         }
         Hello::decode(&self.received[Preamble::LEN..]).map(Some).map_err(Some)
+    }
+
+    fn read(&mut self, into: &mut [u8]) -> Result<Option<usize>, LinkError> {
+        match &self.carrier {
+            Carrier::Tls(wire) => wire.read(into, false),
+            Carrier::Plain(wire) => match sys::receive_with_fds(wire.fd(), into, &mut self.fds, RecvFlags::DONTWAIT) {
+                Ok(got) => Ok(Some(got)),
+                Err(rustix::io::Errno::AGAIN) => Ok(None),
+                Err(error) => Err(error.into()),
+            },
+        }
+    }
+
+    /// Goes on with the TLS handshake. Whether it is done.
+    fn encrypt(&mut self) -> Result<bool, Option<String>> {
+        let Carrier::Tls(wire) = &self.carrier else { return Ok(true) };
+        if self.stage == Stage::Unknown {
+            let mut first = [0];
+            match rustix::net::recv(wire.fd(), &mut first, RecvFlags::PEEK | RecvFlags::DONTWAIT) {
+                Ok((_, 0)) => return Err(None),
+                Ok(_) => {}
+                Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return Ok(false),
+                Err(_) => return Err(None),
+            }
+            if first[0] == MAGIC[0] {
+                self.stage = Stage::Plaintext;
+                return Err(Some("this port is encrypted; connect with tls://".into()));
+            }
+            self.stage = Stage::Shaking;
+        }
+        match wire.advance() {
+            Ok(true) => {
+                self.stage = Stage::Ready;
+                self.peer = identify(self.peer.clone(), wire);
+                Ok(true)
+            }
+            Ok(false) | Err(LinkError::Interrupted) => Ok(false),
+            Err(_) => Err(self.trouble()),
+        }
+    }
+
+    /// What TLS has to complain about.
+    fn trouble(&mut self) -> Option<String> {
+        let Carrier::Tls(wire) = &self.carrier else { return None };
+        let why = wire.trouble();
+        if why.is_some() {
+            // The peer was told by an alert, and takes no message any more.
+            self.stage = Stage::Shaking;
+        }
+        why
     }
 
     /// Bytes still to be read, never more: what follows the hello belongs to the link.
@@ -156,6 +293,9 @@ impl Arrival {
                 Err(Some(format!("the client's hello has {len} bytes, {LONGEST_HELLO} are too many")))
             }
             Ok(_) => Err(Some("the client's first message is no hello".into())),
+            Err(_) if preamble.starts_with(&TLS_HANDSHAKE) => Err(Some(
+                "the client speaks TLS and this port does not; connect with tcp://, or serve tls:// here".into(),
+            )),
             Err(error) => Err(Some(error.to_string())),
         }
     }
@@ -178,12 +318,11 @@ impl Arrival {
             None
         };
         let body = welcome.encode();
-        if let Err(error) = self.send(Preamble::Welcome(body.len()), &body) {
-            return Err(error.to_string());
-        }
-        Ok(match segment {
-            Some(segment) => Arc::new(ShmLink::new(self.socket, segment, self.peer, limit, options)),
-            None => Arc::new(StreamLink::new(self.socket, self.peer, limit, options)),
+        self.send(Preamble::Welcome(body.len()), &body)?;
+        Ok(match (self.carrier, segment) {
+            (Carrier::Plain(wire), Some(segment)) => Arc::new(ShmLink::new(wire.0, segment, self.peer, limit, options)),
+            (Carrier::Plain(wire), None) => Arc::new(StreamLink::new(wire, self.peer, limit, options)),
+            (Carrier::Tls(wire), _) => Arc::new(StreamLink::new(*wire, self.peer, limit, options)),
         })
     }
 
@@ -192,10 +331,10 @@ impl Arrival {
         // It may have hung up already; then there is nobody to tell.
         let _ = self.send(Preamble::Reject(why.len()), why.as_bytes());
         // Closing a socket with something unread in it resets the connection, and the sentence may be lost by that.
-        let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Write);
+        let _ = rustix::net::shutdown(self.fd(), rustix::net::Shutdown::Write);
         let mut unread = [0; 4096];
         for _ in 0..=LONGEST_HELLO / unread.len() {
-            match rustix::net::recv(&self.socket, &mut unread, RecvFlags::DONTWAIT) {
+            match rustix::net::recv(self.fd(), &mut unread, RecvFlags::DONTWAIT) {
                 Ok((_, 1..)) => {}
                 _ => break,
             }
@@ -203,10 +342,21 @@ impl Arrival {
         why.to_owned()
     }
 
-    fn send(&self, preamble: Preamble, body: &[u8]) -> io::Result<()> {
+    fn send(&self, preamble: Preamble, body: &[u8]) -> Result<(), String> {
         let mut message = preamble.encode().to_vec();
         message.extend_from_slice(body);
         // A fresh socket has room for any sane description; a client that does not read its welcome is not waited for.
-        sys::send_all_with_fds(self.socket.as_fd(), &message, &[], Instant::now() + Duration::from_millis(20))
+        let deadline = Instant::now() + Duration::from_millis(20);
+        let sent = match (&self.carrier, self.stage) {
+            (Carrier::Plain(wire), _) => send_all(wire, &message, &[], deadline),
+            (Carrier::Tls(wire), Stage::Ready) => send_all(&**wire, &message, &[], deadline),
+            (Carrier::Tls(wire), Stage::Plaintext) => {
+                // A few words, for which a fresh socket has room.
+                let _ = sys::send_with_fds(wire.fd(), &message, &[]);
+                Ok(())
+            }
+            (Carrier::Tls(_), Stage::Unknown | Stage::Shaking) => Ok(()),
+        };
+        sent.map_err(|error| error.map_or_else(|| "it does not read its welcome".into(), |error| error.to_string()))
     }
 }

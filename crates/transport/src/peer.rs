@@ -1,8 +1,11 @@
 //! Who is at the other end.
 
 use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
 
-/// The peer's identity, as the kernel vouches for it.
+use crate::sys::{own_uid, peer_groups};
+
+/// The peer's identity, as the kernel or a certificate vouches for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Peer {
     /// A process of this machine.
@@ -16,6 +19,40 @@ pub enum Peer {
     },
     /// Someone at an address.
     Remote(SocketAddr),
+    /// Someone at an address who has shown a certificate that was verified.
+    Certified {
+        /// Where they are.
+        address: SocketAddr,
+        /// Whom the certificate is for, as in `CN=worker 1,O=Example`.
+        subject: String,
+        /// Its alternative names: host names, addresses, mail addresses and URIs.
+        names: Vec<String>,
+    },
+}
+
+/// Whom a `unix://` server lets in besides its own user.
+#[derive(Debug, Clone, Default)]
+pub struct Admission {
+    /// User ids.
+    pub users: Vec<u32>,
+    /// Ids of groups, any of whose members may connect.
+    pub groups: Vec<u32>,
+}
+
+impl Admission {
+    /// Whether nobody else is let in.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.users.is_empty() && self.groups.is_empty()
+    }
+
+    /// Whether the process at the other end of a socket may connect.
+    pub(crate) fn admits(&self, peer: &Peer, socket: BorrowedFd<'_>) -> bool {
+        let Peer::Local { uid, gid, .. } = peer else { return true };
+        if *uid == own_uid() || self.users.contains(uid) || self.groups.contains(gid) {
+            return true;
+        }
+        !self.groups.is_empty() && peer_groups(socket).iter().any(|group| self.groups.contains(group))
+    }
 }
 
 impl std::fmt::Display for Peer {
@@ -23,6 +60,7 @@ impl std::fmt::Display for Peer {
         match self {
             Self::Local { pid, uid, .. } => write!(f, "process {pid} of user {uid}"),
             Self::Remote(address) => address.fmt(f),
+            Self::Certified { address, subject, .. } => write!(f, "{address} ({subject})"),
         }
     }
 }

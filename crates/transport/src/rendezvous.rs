@@ -5,7 +5,7 @@ use std::io::{self, Read as _};
 use std::os::fd::OwnedFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -42,7 +42,7 @@ impl Place {
                 Ok(Self::File(path))
             }
             Url::Inproc(name) => Ok(Self::Abstract(format!("nearcall/{}/{name}", std::process::id()).into_bytes())),
-            Url::Tcp { .. } => Err(io::Error::other("tcp has no place in the file system")),
+            Url::Tcp { .. } | Url::Tls { .. } => Err(io::Error::other("TCP has no place in the file system")),
         }
     }
 
@@ -93,8 +93,8 @@ pub(crate) struct Bound {
 }
 
 impl Bound {
-    /// Listens at a place. A socket file whose server is dead is replaced, a living server keeps its own.
-    pub(crate) fn bind(url: &Url) -> io::Result<Self> {
+    /// Listens at a place, which all users may try if it is `open`. A socket file whose server is dead is replaced, a living server keeps its own.
+    pub(crate) fn bind(url: &Url, open: bool) -> io::Result<Self> {
         let place = Place::of(url)?;
         let lock = match &place {
             Place::File(path) => Some(lock(path, url)?),
@@ -127,6 +127,10 @@ impl Bound {
             };
             io::Error::new(error.kind(), format!("cannot serve {url}: {why}"))
         })?;
+        if let Place::File(path) = &place {
+            // Who may connect is decided when he does; the mode only spares the others the trouble.
+            fs::set_permissions(path, fs::Permissions::from_mode(if open { 0o666 } else { 0o600 }))?;
+        }
         // The kernel queues what we have not accepted yet; a burst of clients must not be refused.
         rustix::net::listen(&socket, 1024)?;
         socket.set_nonblocking(true)?;

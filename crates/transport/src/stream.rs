@@ -1,4 +1,4 @@
-//! A connection over a byte stream: a Unix or a TCP socket.
+//! A connection over a byte stream: a Unix or a TCP socket, plain or with encryption on top.
 //!
 //! A frame is preceded by its length, `u32`, little-endian.
 
@@ -25,9 +25,93 @@ const BUFFER: usize = 64 << 10;
 /// After so long a silence a goodbye may have come that nobody has read.
 const QUIET_NS: u64 = 10_000_000;
 
+/// What carries a link's bytes.
+pub(crate) trait Wire: Send + Sync + std::fmt::Debug {
+    /// The socket, to poll.
+    fn fd(&self) -> BorrowedFd<'_>;
+
+    /// Takes some of the bytes, at most 1024 pieces. How many; `None` without room. Never waits.
+    fn write(&self, pieces: &[IoSlice<'_>]) -> Result<Option<usize>, LinkError>;
+
+    /// Sends what was taken and not sent. Whether all of it is out. Never waits.
+    fn flush(&self) -> Result<bool, LinkError>;
+
+    /// Reads some bytes. 0 is the end; `None` if there are none, even after a `wait`.
+    fn read(&self, into: &mut [u8], wait: bool) -> Result<Option<usize>, LinkError>;
+
+    /// The same, behind what a vector has, into its capacity and `most` bytes.
+    fn append(&self, into: &mut Vec<u8>, most: usize, wait: bool) -> Result<Option<usize>, LinkError>;
+
+    /// Whether it has bytes of its own that the socket no longer shows.
+    fn holds(&self) -> bool;
+
+    /// Tells the peer that nothing more comes, as well as that can be done without waiting.
+    fn say_goodbye(&self);
+}
+
+/// A socket as it is.
 #[derive(Debug)]
-pub(crate) struct StreamLink {
-    socket: OwnedFd,
+pub(crate) struct Plain(pub(crate) OwnedFd);
+
+impl Plain {
+    fn flags(wait: bool) -> RecvFlags {
+        if wait { RecvFlags::empty() } else { RecvFlags::DONTWAIT }
+    }
+}
+
+impl Wire for Plain {
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+
+    fn write(&self, pieces: &[IoSlice<'_>]) -> Result<Option<usize>, LinkError> {
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        loop {
+            match rustix::net::sendmsg(&self.0, pieces, &mut SendAncillaryBuffer::default(), flags) {
+                Ok(sent) => return Ok(Some(sent)),
+                Err(rustix::io::Errno::AGAIN) => return Ok(None),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    fn flush(&self) -> Result<bool, LinkError> {
+        Ok(true)
+    }
+
+    fn read(&self, into: &mut [u8], wait: bool) -> Result<Option<usize>, LinkError> {
+        match rustix::net::recv(&self.0, into, Self::flags(wait)) {
+            Ok((_, got)) => Ok(Some(got)),
+            Err(rustix::io::Errno::AGAIN) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn append(&self, into: &mut Vec<u8>, most: usize, wait: bool) -> Result<Option<usize>, LinkError> {
+        let room = &mut into.spare_capacity_mut()[..most];
+        match rustix::net::recv(&self.0, room, Self::flags(wait)).map(|((read, _), _)| read.len()) {
+            Ok(got) => {
+                let len = into.len() + got;
+                // SAFETY: the system has just written these bytes into the room behind the old length.
+                unsafe { into.set_len(len) };
+                Ok(Some(got))
+            }
+            Err(rustix::io::Errno::AGAIN) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn holds(&self) -> bool {
+        false
+    }
+
+    fn say_goodbye(&self) {}
+}
+
+#[derive(Debug)]
+pub(crate) struct StreamLink<W> {
+    wire: W,
     peer: Peer,
     sending: Mutex<()>,
     /// When `is_stale` was last asked, nanoseconds on the monotonic clock.
@@ -64,10 +148,10 @@ impl Long {
     }
 }
 
-impl StreamLink {
-    pub(crate) fn new(socket: OwnedFd, peer: Peer, peer_limit: u64, options: &Options) -> Self {
+impl<W: Wire> StreamLink<W> {
+    pub(crate) fn new(wire: W, peer: Peer, peer_limit: u64, options: &Options) -> Self {
         Self {
-            socket,
+            wire,
             peer,
             sending: Mutex::new(()),
             asked: AtomicU64::new(cpu::monotonic_ns()),
@@ -124,20 +208,13 @@ impl Receiver {
 
     /// Reads what is there into whatever is being filled. `false` if nothing was. Never reads into no room at all, which
     /// would look like the end.
-    fn fill(&mut self, socket: &OwnedFd, flags: RecvFlags) -> Result<bool, LinkError> {
+    fn fill(&mut self, wire: &impl Wire, wait: bool) -> Result<bool, LinkError> {
         let got = if let Some(long) = &mut self.long {
             let left = long.left();
             if left == 0 {
                 return Ok(true);
             }
-            let room = &mut long.bytes.spare_capacity_mut()[..left];
-            let got = rustix::net::recv(socket, room, flags).map(|((read, _), _)| read.len());
-            if let Ok(got) = got {
-                let len = long.bytes.len() + got;
-                // SAFETY: the system has just written these bytes into the room behind the old length.
-                unsafe { long.bytes.set_len(len) };
-            }
-            got
+            wire.append(&mut long.bytes, left, wait)?
         } else {
             if self.buffer.is_empty() {
                 self.buffer.resize(BUFFER, 0);
@@ -151,15 +228,14 @@ impl Receiver {
             if self.end == BUFFER {
                 return Ok(true);
             }
-            let got = rustix::net::recv(socket, &mut self.buffer[self.end..], flags).map(|(_, got)| got);
+            let got = wire.read(&mut self.buffer[self.end..], wait)?;
             self.end += got.unwrap_or(0);
             got
         };
         match got {
-            Ok(0) => Err(LinkError::Closed),
-            Ok(_) => Ok(true),
-            Err(rustix::io::Errno::AGAIN) => Ok(false),
-            Err(error) => Err(error.into()),
+            Some(0) => Err(LinkError::Closed),
+            Some(_) => Ok(true),
+            None => Ok(false),
         }
     }
 
@@ -177,10 +253,10 @@ impl Receiver {
     }
 
     /// Looks again and again, leaving the CPU to others in between: the peer's CPU is not known here, it may be ours.
-    fn spin(&mut self, socket: &OwnedFd, limit_ns: u64) -> Result<bool, LinkError> {
+    fn spin(&mut self, wire: &impl Wire, limit_ns: u64) -> Result<bool, LinkError> {
         let begun = cpu::monotonic_ns();
         loop {
-            if self.fill(socket, RecvFlags::DONTWAIT)? {
+            if self.fill(wire, false)? {
                 self.budget.uncrowded();
                 return Ok(true);
             }
@@ -191,7 +267,7 @@ impl Receiver {
     }
 }
 
-impl Link for StreamLink {
+impl<W: Wire> Link for StreamLink<W> {
     fn send(
         &self,
         head: &[u8],
@@ -219,24 +295,25 @@ impl Link for StreamLink {
         let mut rest = &mut pieces[..];
         let mut begun = false;
         let sent = loop {
-            // The kernel takes 1024 pieces at most.
-            let batch = rest.len().min(1024);
-            let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-            match rustix::net::sendmsg(&self.socket, &rest[..batch], &mut SendAncillaryBuffer::default(), flags) {
-                Ok(sent) => {
+            let complete = rest.is_empty();
+            let step = if complete {
+                self.wire.flush().map(|all| all.then_some(0))
+            } else {
+                // The kernel takes 1024 pieces at most.
+                self.wire.write(&rest[..rest.len().min(1024)])
+            };
+            match step {
+                Ok(Some(_)) if complete => return Ok(()),
+                Ok(Some(sent)) => {
                     begun |= sent > 0;
                     IoSlice::advance_slices(&mut rest, sent);
                 }
-                Err(rustix::io::Errno::AGAIN) => {
+                Ok(None) => {
                     if let Err(error) = blocked() {
                         break Err(error);
                     }
                 }
-                Err(rustix::io::Errno::INTR) => {}
-                Err(error) => break Err(error.into()),
-            }
-            if rest.is_empty() {
-                return Ok(());
+                Err(error) => break Err(error),
             }
         };
         if begun {
@@ -260,7 +337,7 @@ impl Link for StreamLink {
             if let Some(incoming) = receiver.take(self.limit)? {
                 return Ok(Some(incoming));
             }
-            if !receiver.fill(&self.socket, RecvFlags::DONTWAIT)? {
+            if !receiver.fill(&self.wire, false)? {
                 return Ok(None);
             }
         }
@@ -277,14 +354,13 @@ impl Link for StreamLink {
             let left = deadline.saturating_duration_since(Instant::now()).as_nanos();
             limit = limit.min(u64::try_from(left).unwrap_or(u64::MAX));
         }
-        let mut arrived = receiver.spin(&self.socket, limit)?;
+        let mut arrived = receiver.spin(&self.wire, limit)?;
         if !arrived {
             arrived = match deadline {
                 // One system call sleeps and reads.
-                None => receiver.fill(&self.socket, RecvFlags::empty())?,
+                None => receiver.fill(&self.wire, true)?,
                 Some(_) => {
-                    sys::wait_for(self.socket.as_fd(), PollFlags::IN, deadline)?
-                        && receiver.fill(&self.socket, RecvFlags::DONTWAIT)?
+                    sys::wait_for(self.wire.fd(), PollFlags::IN, deadline)? && receiver.fill(&self.wire, false)?
                 }
             };
         }
@@ -302,7 +378,7 @@ impl Link for StreamLink {
         let begun = cpu::monotonic_ns();
         let limit = receiver.budget.next();
         // A broken connection is something to look at, too.
-        let ready = receiver.spin(&self.socket, limit).unwrap_or(true);
+        let ready = receiver.spin(&self.wire, limit).unwrap_or(true);
         if ready {
             receiver.budget.learn(cpu::monotonic_ns() - begun);
         }
@@ -316,12 +392,15 @@ impl Link for StreamLink {
             return false;
         }
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
-        rustix::net::recv(&self.socket, &mut [0; 1], flags).is_ok()
+        self.wire.holds() || rustix::net::recv(self.wire.fd(), &mut [0; 1], flags).is_ok()
     }
 
     fn wait_room(&self, receiving: bool, timeout: Duration) -> Result<(), LinkError> {
+        if receiving && self.wire.holds() {
+            return Ok(());
+        }
         let events = if receiving { PollFlags::OUT | PollFlags::IN } else { PollFlags::OUT };
-        match sys::wait_for(self.socket.as_fd(), events, Some(Instant::now() + timeout)) {
+        match sys::wait_for(self.wire.fd(), events, Some(Instant::now() + timeout)) {
             // A signal is no reason to leave a frame half sent.
             Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error.into()),
             _ => {}
@@ -330,11 +409,11 @@ impl Link for StreamLink {
     }
 
     fn fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+        self.wire.fd()
     }
 
     fn arm(&self) -> bool {
-        !self.receiver.lock().has_frame()
+        !self.receiver.lock().has_frame() && !self.wire.holds()
     }
 
     fn disarm(&self) {}
@@ -362,6 +441,7 @@ impl Link for StreamLink {
         }
         // Release: pairs with the acquire in `is_closed`.
         self.closed.store(true, Ordering::Release);
-        let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
+        self.wire.say_goodbye();
+        let _ = rustix::net::shutdown(self.wire.fd(), rustix::net::Shutdown::Both);
     }
 }

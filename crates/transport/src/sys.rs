@@ -107,6 +107,25 @@ pub(crate) fn peer_credentials(socket: BorrowedFd<'_>) -> io::Result<libc::ucred
     if result == 0 { Ok(who) } else { Err(io::Error::last_os_error()) }
 }
 
+/// The further groups of the process at the other end of a Unix socket; none if the system does not say.
+pub(crate) fn peer_groups(socket: BorrowedFd<'_>) -> Vec<libc::gid_t> {
+    // The most that Linux knows.
+    let mut groups: Vec<libc::gid_t> = vec![0; 65_536];
+    let mut len = size_of_val(&groups[..]) as libc::socklen_t;
+    // SAFETY: the first pointer is to a live buffer of the size that `len` says, the second to a live local.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERGROUPS,
+            groups.as_mut_ptr().cast(),
+            &raw mut len,
+        )
+    };
+    groups.truncate(if result == 0 { len as usize / size_of::<libc::gid_t>() } else { 0 });
+    groups
+}
+
 pub(crate) fn timespec(duration: Duration) -> Timespec {
     Timespec { tv_sec: duration.as_secs().min(i64::MAX as u64) as i64, tv_nsec: i64::from(duration.subsec_nanos()) }
 }

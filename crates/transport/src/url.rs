@@ -18,6 +18,13 @@ pub enum Url {
         /// 0 lets the system choose (servers only).
         port: u16,
     },
+    /// `tls://host:port`: TCP with encryption, and a certificate at least of the server.
+    Tls {
+        /// A name or address; IPv6 without its brackets.
+        host: String,
+        /// 0 lets the system choose (servers only).
+        port: u16,
+    },
     /// `inproc://name`: inside one process, for tests.
     Inproc(String),
 }
@@ -41,6 +48,7 @@ impl Url {
             Self::Shm(_) => "shm",
             Self::Unix(_) => "unix",
             Self::Tcp { .. } => "tcp",
+            Self::Tls { .. } => "tls",
             Self::Inproc(_) => "inproc",
         }
     }
@@ -74,19 +82,20 @@ impl FromStr for Url {
                 Ok(Self::Unix(PathBuf::from(rest)))
             }
             "unix" => Err(bad("unix:// takes an absolute path: write unix:///path/to/socket".into())),
-            "tcp" => {
-                let (host, port) = rest
-                    .rsplit_once(':')
-                    .ok_or_else(|| bad("tcp:// takes a host and a port: write tcp://127.0.0.1:7000".into()))?;
+            "tcp" | "tls" => {
+                let (host, port) = rest.rsplit_once(':').ok_or_else(|| {
+                    bad(format!("{scheme}:// takes a host and a port: write {scheme}://127.0.0.1:7000"))
+                })?;
                 let port = port.parse().map_err(|_| bad(format!("{port:?} is no port (0 to 65535)")))?;
                 let host = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
                 if host.is_empty() {
-                    return Err(bad("the host is missing: write tcp://127.0.0.1:7000".into()));
+                    return Err(bad(format!("the host is missing: write {scheme}://127.0.0.1:7000")));
                 }
-                Ok(Self::Tcp { host: host.to_owned(), port })
+                let host = host.to_owned();
+                Ok(if scheme == "tls" { Self::Tls { host, port } } else { Self::Tcp { host, port } })
             }
             other => Err(bad(format!(
-                "{other}:// is no transport known here; there are shm://, unix://, tcp:// and inproc://"
+                "{other}:// is no transport known here; there are shm://, unix://, tcp://, tls:// and inproc://"
             ))),
         }
     }
@@ -98,8 +107,10 @@ impl fmt::Display for Url {
             Self::Shm(name) => write!(f, "shm://{name}"),
             Self::Inproc(name) => write!(f, "inproc://{name}"),
             Self::Unix(path) => write!(f, "unix://{}", path.display()),
-            Self::Tcp { host, port } if host.contains(':') => write!(f, "tcp://[{host}]:{port}"),
-            Self::Tcp { host, port } => write!(f, "tcp://{host}:{port}"),
+            Self::Tcp { host, port } | Self::Tls { host, port } => {
+                let (open, close) = if host.contains(':') { ("[", "]") } else { ("", "") };
+                write!(f, "{}://{open}{host}{close}:{port}", self.scheme())
+            }
         }
     }
 }
@@ -110,7 +121,14 @@ mod tests {
 
     #[test]
     fn urls_come_back_as_written() {
-        for url in ["shm://calc", "unix:///run/user/calc.sock", "tcp://127.0.0.1:7000", "tcp://[::1]:0", "inproc://x"] {
+        for url in [
+            "shm://calc",
+            "unix:///run/user/calc.sock",
+            "tcp://127.0.0.1:7000",
+            "tcp://[::1]:0",
+            "tls://[::1]:7",
+            "inproc://x",
+        ] {
             assert_eq!(url.parse::<Url>().expect(url).to_string(), url);
         }
     }
@@ -123,6 +141,7 @@ mod tests {
             ("shm://a/b", "1 to 64"),
             ("unix://relative", "unix:///path"),
             ("tcp://host", "tcp://127.0.0.1:7000"),
+            ("tls://:1", "tls://127.0.0.1:7000"),
             ("tcp://host:99999", "no port"),
             ("ftp://x", "no transport known"),
         ] {

@@ -49,7 +49,7 @@ struct Hostile {
 
 impl Hostile {
     fn new(options: &Options) -> Self {
-        let listener = Listener::bind(&fresh("shm")).expect("bind");
+        let listener = Listener::bind(&fresh("shm"), &Options::default()).expect("bind");
         let mut socket = dial(listener.url());
         let (segment, fd) = Segment::create(RING).expect("memory");
         send_raw(&socket, &hello_message(&hello(RING)), &[fd.as_fd()]).expect("sent");
@@ -152,7 +152,7 @@ fn frames_over_the_limit_are_refused_in_the_ring_too() {
     assert_eq!(peer.producer.try_write(&[&[0; 10_000]], false), Ok(true));
     assert!(peer.link.try_receive().expect("a head may be that long").is_some());
     // The client chooses the ring's size: one that takes records far over the server's limit.
-    let listener = Listener::bind(&fresh("shm")).expect("bind");
+    let listener = Listener::bind(&fresh("shm"), &Options::default()).expect("bind");
     let (segment, fd) = Segment::create(16 << 20).expect("memory");
     let socket = dial(listener.url());
     send_raw(&socket, &hello_message(&hello(16 << 20)), &[fd.as_fd()]).expect("sent");
@@ -269,7 +269,7 @@ fn greeted(url: &Url, listener: &Listener, bytes: &[u8], fds: &[&OwnedFd]) -> Op
 
 #[test]
 fn strangers_are_turned_away_with_a_sentence() {
-    let listener = Listener::bind(&fresh("shm")).expect("bind");
+    let listener = Listener::bind(&fresh("shm"), &Options::default()).expect("bind");
     let url = listener.url().clone();
     let good = hello_message(&hello(RING));
     for cut in [0, 1, 4, 11, 12, 13, good.len() - 1] {
@@ -379,7 +379,7 @@ fn a_frame_announced_and_not_sent_costs_nothing() {
         let statm = std::fs::read_to_string("/proc/self/statm").expect("/proc");
         statm.split(' ').nth(1).expect("pages").parse::<usize>().expect("a number") * 4096
     };
-    let listener = Listener::bind(&fresh("unix")).expect("bind");
+    let listener = Listener::bind(&fresh("unix"), &Options::default()).expect("bind");
     let before = resident();
     let links: Vec<_> = (0..8)
         .map(|_| {

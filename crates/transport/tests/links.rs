@@ -17,6 +17,7 @@ macro_rules! every_transport {
         every_transport!(@ inproc "inproc" $($test)*);
         every_transport!(@ unix "unix" $($test)*);
         every_transport!(@ tcp "tcp" $($test)*);
+        every_transport!(@ tls "tls" $($test)*);
     };
     (@ $module:ident $scheme:literal $($test:ident)*) => {
         mod $module {

@@ -19,7 +19,7 @@ const SCHEMES: [&str; 3] = ["shm", "unix", "tcp"];
 #[ignore = "started by the other tests"]
 fn child_serves() {
     let Ok(url) = std::env::var(URL) else { return };
-    let listener = Listener::bind(&url.parse().expect("a URL")).expect("bind");
+    let listener = Listener::bind(&url.parse().expect("a URL"), &Options::default()).expect("bind");
     println!("\nserving {}", listener.url());
     loop {
         let link = accept(&listener, &Options::default()).expect("a good client");
@@ -69,7 +69,7 @@ impl Drop for Server {
         let _ = self.process.kill();
         let _ = self.process.wait();
         // What it left behind goes with whoever serves its name next.
-        let _ = Listener::bind(&self.url);
+        let _ = Listener::bind(&self.url, &Options::default());
     }
 }
 
@@ -112,14 +112,14 @@ fn a_name_belongs_to_the_living() {
         let error = connect(&url, "test", &Options::default()).expect_err("nobody there");
         assert!(matches!(&error, ConnectError::Unavailable(why) if why.contains("nobody has served it")), "{error}");
         let mut server = Server::start(&url);
-        let error = Listener::bind(&url).expect_err("served").to_string();
+        let error = Listener::bind(&url, &Options::default()).expect_err("served").to_string();
         assert!(error.contains(&format!("process {} already does", server.process.id())), "{error}");
         connect(&url, "test", &Options::default()).expect("still served");
         server.kill();
         let error = connect(&url, "test", &Options::default()).expect_err("dead");
         assert!(matches!(&error, ConnectError::Unavailable(why) if why.contains("has died")), "{error}");
         // Its files are there and mean nothing.
-        let next = Listener::bind(&url).expect("a dead server's name is free");
+        let next = Listener::bind(&url, &Options::default()).expect("a dead server's name is free");
         drop(next);
         let error = connect(&url, "test", &Options::default()).expect_err("gone").to_string();
         assert!(error.contains("nobody has served it"), "nothing is left behind: {error}");
@@ -131,7 +131,7 @@ fn a_file_that_is_no_socket_is_left_alone() {
     let url = fresh("unix");
     let Url::Unix(path) = &url else { unreachable!("asked for one") };
     std::fs::write(path, "precious").expect("written");
-    let error = Listener::bind(&url).expect_err("taken").to_string();
+    let error = Listener::bind(&url, &Options::default()).expect_err("taken").to_string();
     assert!(error.contains("is not a socket"), "{error}");
     assert_eq!(std::fs::read_to_string(path).expect("still there"), "precious");
     std::fs::remove_file(path).expect("ours");
@@ -141,7 +141,7 @@ fn a_file_that_is_no_socket_is_left_alone() {
     let precious = path.with_extension("precious");
     std::fs::write(&precious, "precious").expect("written");
     std::os::unix::fs::symlink(&precious, &lock).expect("linked");
-    Listener::bind(&url).expect_err("no link is followed");
+    Listener::bind(&url, &Options::default()).expect_err("no link is followed");
     assert_eq!(std::fs::read_to_string(&precious).expect("still there"), "precious");
     std::fs::remove_file(&lock).expect("ours");
     std::fs::remove_file(&precious).expect("ours");
@@ -151,11 +151,11 @@ fn a_file_that_is_no_socket_is_left_alone() {
 fn a_successor_keeps_its_files() {
     let url = fresh("unix");
     let Url::Unix(path) = &url else { unreachable!("asked for one") };
-    let old = Listener::bind(&url).expect("bind");
+    let old = Listener::bind(&url, &Options::default()).expect("bind");
     // Somebody cleans up behind its back, and another server takes the name.
     std::fs::remove_file(path).expect("there");
     std::fs::remove_file(path.with_extension("sock.lock")).expect("there");
-    let next = Listener::bind(&url).expect("free");
+    let next = Listener::bind(&url, &Options::default()).expect("free");
     drop(old);
     assert!(path.exists(), "the old server's end must not take the new one's socket");
     drop(next);
@@ -185,7 +185,7 @@ fn forked(child: impl FnOnce()) {
 #[test]
 fn a_fork_ends_nothing_of_its_parent() {
     for scheme in SCHEMES {
-        let listener = Listener::bind(&fresh(scheme)).expect("bind");
+        let listener = Listener::bind(&fresh(scheme), &Options::default()).expect("bind");
         let url = listener.url().clone();
         let mut listener = Some(listener);
         let pair = pair(scheme, &Options::default(), &Options::default());
@@ -218,7 +218,7 @@ fn child_counts_what_is_left() {
         return;
     }
     let round = |scheme: &str, number: usize| {
-        let listener = Listener::bind(&fresh(scheme)).expect("bind");
+        let listener = Listener::bind(&fresh(scheme), &Options::default()).expect("bind");
         let options = Options::default();
         std::thread::scope(|scope| {
             let server = scope.spawn(|| accept(&listener, &options).expect("a good client"));

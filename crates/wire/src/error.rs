@@ -41,6 +41,8 @@ impl Failure {
     pub const UNAVAILABLE: u8 = 14;
     /// The peer may not do this.
     pub const PERMISSION_DENIED: u8 = 7;
+    /// Who the peer is could not be shown.
+    pub const UNAUTHENTICATED: u8 = 16;
 
     /// A failure without details.
     pub fn new(code: u8, message: impl Into<String>) -> Self {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, Callable, Generator, Iterable
+from collections.abc import AsyncIterable, Callable, Generator, Iterable, Sequence
 from contextvars import ContextVar
 from functools import partial
 from types import TracebackType
@@ -12,10 +12,12 @@ from typing import Any, Literal, cast
 import msgspec
 
 from .. import _core
-from ..client import DEFAULT_MAX_MESSAGE_SIZE, DEFAULT_RING_SIZE
+from ..client import DEFAULT_MAX_MESSAGE_SIZE, DEFAULT_RING_SIZE, check_options, check_service, error_maker
 from ..errors import Unavailable
+from ..interceptors import ClientInterceptor, check_interceptors, intercept_client
 from ..plan import BIDI_STREAM, CLIENT_STREAM, ONEWAY, SERVER_STREAM, MethodPlan
 from ..proxy import make_proxy, renumberer
+from ..tls import TLS, client_side
 from .streams import AsyncReplies, call_client_stream
 
 __all__ = ["AsyncClient", "connect"]
@@ -31,10 +33,14 @@ class AsyncClient:
     may be asynchronous or ordinary iterables. Any number of tasks may call at once.
     """
 
-    def __init__(self, url: str, cls: type | None, options: dict[str, Any]) -> None:
+    def __init__(
+        self, url: str, cls: type | None, options: dict[str, Any], interceptors: tuple[ClientInterceptor, ...] = ()
+    ) -> None:
         self._url = url
         self._cls = cls
         self._options = options
+        self._interceptors = interceptors
+        self._make_error = error_maker(cls)
         self._connection: _core.Connection | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._service: Any = None
@@ -172,7 +178,13 @@ class AsyncClient:
         return f"<asynchronous client of {self._service or self._url!r}>"
 
     def _make_method(self, connection: _core.Connection, plan: MethodPlan, number: int) -> Callable[..., Any]:
-        method = _core.Method(plan)
+        method = _core.Method(plan, make_error=self._make_error)
+        function = self._callable(connection, plan, method, number)
+        return intercept_client(self._interceptors, plan, function, for_loop=True)
+
+    def _callable(
+        self, connection: _core.Connection, plan: MethodPlan, method: _core.Method, number: int
+    ) -> Callable[..., Any]:
         if plan.kind == ONEWAY:
             send = connection.oneway(method, number)
 
@@ -211,7 +223,7 @@ class AsyncClient:
         return connection.async_unary(method, number)
 
 
-def connect(
+def connect(  # noqa: PLR0913 - options have names
     url: str,
     service: type | None = None,
     *,
@@ -221,6 +233,9 @@ def connect(
     ring_size: int = DEFAULT_RING_SIZE,
     handshake_timeout: float = 5.0,
     wait_for_ready: bool = False,
+    interceptors: Sequence[ClientInterceptor] = (),
+    allow_plaintext: bool = False,
+    tls: TLS | None = None,
 ) -> AsyncClient:
     """Connects to a server from an event loop. Arguments and errors as for :func:`nearcall.connect`::
 
@@ -229,13 +244,9 @@ def connect(
 
     The service inside the block is typed ``Any``: a class whose methods are ordinary functions cannot tell a type
     checker that its remote twins are awaited.
+
+    Interceptors may be ``async def``; what ``proceed`` returns is awaited, or for a stream iterated with ``async for``.
     """
-    options = {
-        "spin": spin,
-        "ring_size": ring_size,
-        "max_message_size": max_message_size,
-        "handshake_timeout": handshake_timeout,
-        "timeout": timeout,
-        "wait_for_ready": wait_for_ready,
-    }
-    return AsyncClient(url, service, options)
+    options = check_options(timeout, spin, max_message_size, ring_size, handshake_timeout, wait_for_ready)
+    options |= {"allow_plaintext": bool(allow_plaintext), "tls": client_side(tls)}
+    return AsyncClient(url, check_service(service), options, check_interceptors(interceptors, None))

@@ -9,7 +9,6 @@ from types import TracebackType
 from typing import Any
 
 from .. import _core
-from ..errors import RpcError
 
 __all__ = ["AsyncReplies", "call_client_stream"]
 
@@ -85,7 +84,7 @@ class AsyncReplies:
         except asyncio.CancelledError:
             await self.aclose()
             raise
-        except RpcError:
+        except Exception:  # an RpcError, or one of the application's
             self._stop_sending()
             raise
         return item

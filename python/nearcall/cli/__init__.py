@@ -9,6 +9,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from ..errors import RpcError
 
@@ -59,7 +60,7 @@ def _message(error: Exception) -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
-    from . import call, listing, ping, serve
+    from . import call, dev_certs, listing, ping, serve
 
     parser = argparse.ArgumentParser(
         prog="nearcall",
@@ -67,10 +68,28 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"nearcall {_version()}")
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for module in (serve, listing, call, ping):
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=_Intermixed)
+    for module in (serve, listing, call, ping, dev_certs):
         module.add_to(commands)
     return parser
+
+
+class _Intermixed(argparse.ArgumentParser):
+    """A command whose options may stand anywhere, even before an argument that can be left out."""
+
+    _inside = False
+
+    def parse_known_args(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, args: Any = None, namespace: Any = None
+    ) -> Any:
+        """As argparse's; what reads the options and the arguments in turn calls this again."""
+        if self._inside:
+            return super().parse_known_args(args, namespace)
+        self._inside = True
+        try:
+            return self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self._inside = False
 
 
 def _version() -> str:

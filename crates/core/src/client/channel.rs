@@ -86,7 +86,7 @@ impl Channel {
         let renewal = Renewal { closed: false, description, pause: SHORTEST, not_before: None, last_failure: None };
         Ok(Self {
             url: url.clone(),
-            options: *options,
+            options: options.clone(),
             around_wait,
             current: ArcSwap::from_pointee(connection),
             renewal: Mutex::new(renewal),
@@ -187,6 +187,8 @@ pub fn connect_failure(error: &ConnectError) -> Failure {
         ConnectError::Mismatch(_) => Failure::FAILED_PRECONDITION,
         ConnectError::Refused(_) => Failure::PERMISSION_DENIED,
         ConnectError::TimedOut(_) => Failure::DEADLINE_EXCEEDED,
+        ConnectError::Untrusted(_) => Failure::UNAUTHENTICATED,
+        ConnectError::Options(_) => Failure::INVALID_ARGUMENT,
     };
     Failure::new(code, error.to_string())
 }

@@ -135,7 +135,12 @@ impl Request {
             let cut = (0..=16_384).rev().find(|&at| failure.message.is_char_boundary(at)).unwrap_or(0);
             failure.message.truncate(cut);
         }
-        let _ = self.end(server, Outgoing::new(Kind::Error, Body::Whole(&failure.encode())));
+        let sent = self.end(server, Outgoing::new(Kind::Error, Body::Whole(&failure.encode())));
+        if matches!(sent, Err(LinkError::TooLong { .. })) {
+            // The client waits for its end all the same.
+            failure.details.clear();
+            let _ = self.end(server, Outgoing::new(Kind::Error, Body::Whole(&failure.encode())));
+        }
     }
 
     fn end(&self, server: &Server, mut frame: Outgoing<'_>) -> Result<(), LinkError> {

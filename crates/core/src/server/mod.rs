@@ -53,6 +53,7 @@ pub type OnNotice = Box<dyn Fn(Notice) + Send + Sync>;
 /// Receives requests from any number of connections, over any number of URLs.
 pub struct Server {
     welcome: Welcome,
+    options: Options,
     methods: Vec<MethodKind>,
     notice: OnNotice,
     baton: Baton,
@@ -110,8 +111,9 @@ impl Server {
         let limits = Limits { max_message: options.max_message };
         let wake = Arc::new(Reception::new_wake()?);
         Ok(Self {
-            reception: Mutex::new(Reception::new(options, Arc::clone(&wake))?),
+            reception: Mutex::new(Reception::new(options.clone(), Arc::clone(&wake))?),
             welcome: Welcome { version: crate::VERSION.to_owned(), limits, description },
+            options,
             wake,
             async_queue: OnceLock::new(),
             around_wait,
@@ -136,7 +138,7 @@ impl Server {
     /// # Errors
     /// With a sentence that names the URL.
     pub fn listen(&self, url: &Url) -> io::Result<Url> {
-        let listener = Listener::bind(url)?;
+        let listener = Listener::bind(url, &self.options)?;
         let url = listener.url().clone();
         self.reception.lock().listen(listener)?;
         Ok(url)

@@ -42,7 +42,7 @@ pub(super) struct Reception {
     next_token: u64,
     listeners: HashMap<u64, Listener>,
     accept_again: Option<Instant>,
-    arrivals: HashMap<u64, (Arrival, Instant)>,
+    arrivals: HashMap<u64, Pending>,
     connections: HashMap<u64, Arc<ServerConnection>>,
     /// Shared memory connections that were active since the last sleep: their rings are looked at in a loop.
     memory: Vec<Arc<ServerConnection>>,
@@ -60,6 +60,14 @@ pub(super) struct Reception {
     routed: u64,
 }
 
+/// A client that shakes hands.
+struct Pending {
+    arrival: Arrival,
+    deadline: Instant,
+    /// The poller watches for room, too.
+    wants_room: bool,
+}
+
 impl Reception {
     pub(super) fn new(options: Options, wake: Arc<OwnedFd>) -> io::Result<Self> {
         let poller = epoll::create(CreateFlags::CLOEXEC)?;
@@ -67,6 +75,7 @@ impl Reception {
         Ok(Self {
             poller,
             wake,
+            budget: SpinBudget::new(options.spin),
             options,
             next_token: WAKE + 1,
             listeners: HashMap::new(),
@@ -79,7 +88,6 @@ impl Reception {
             sockets_active: false,
             loop_active: false,
             backlog: VecDeque::new(),
-            budget: SpinBudget::new(options.spin),
             routed: 0,
         })
     }
@@ -334,7 +342,7 @@ impl Reception {
     }
 
     fn next_timer(&self) -> Option<Duration> {
-        let arrivals = self.arrivals.values().map(|(_, deadline)| *deadline);
+        let arrivals = self.arrivals.values().map(|pending| pending.deadline);
         let next = arrivals.chain(self.accept_again).min()?;
         Some(next.saturating_duration_since(Instant::now()))
     }
@@ -398,11 +406,11 @@ impl Reception {
                         continue;
                     }
                     if self.arrivals.len() >= MOST_ARRIVALS {
-                        let oldest = self.arrivals.iter().min_by_key(|(_, (_, deadline))| *deadline);
+                        let oldest = self.arrivals.iter().min_by_key(|(_, pending)| pending.deadline);
                         let oldest = oldest.map(|(&token, _)| token);
                         oldest.and_then(|token| self.arrivals.remove(&token));
                     }
-                    self.arrivals.insert(token, (arrival, deadline));
+                    self.arrivals.insert(token, Pending { arrival, deadline, wants_room: false });
                     // Its hello is most likely here already.
                     self.greet(server, token);
                 }
@@ -421,12 +429,20 @@ impl Reception {
     }
 
     fn greet(&mut self, server: &Server, token: u64) {
-        let Some((arrival, _)) = self.arrivals.get_mut(&token) else { return };
+        let Some(Pending { arrival, wants_room, .. }) = self.arrivals.get_mut(&token) else { return };
         let hello = match arrival.hello() {
-            Ok(None) => return,
+            Ok(None) => {
+                if arrival.wants_room() != *wants_room {
+                    *wants_room = !*wants_room;
+                    let events = if *wants_room { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
+                    // If it fails, the client runs out of time.
+                    let _ = epoll::modify(&self.poller, arrival.fd(), EventData::new_u64(token), events);
+                }
+                return;
+            }
             other => other,
         };
-        let Some((arrival, _)) = self.arrivals.remove(&token) else { return };
+        let Some(Pending { arrival, .. }) = self.arrivals.remove(&token) else { return };
         let peer = arrival.peer().clone();
         match hello {
             Ok(Some(hello)) => {
@@ -470,9 +486,9 @@ impl Reception {
             }
         }
         let late: Vec<u64> =
-            self.arrivals.iter().filter(|(_, (_, deadline))| *deadline <= now).map(|(&token, _)| token).collect();
+            self.arrivals.iter().filter(|(_, pending)| pending.deadline <= now).map(|(&token, _)| token).collect();
         for token in late {
-            if let Some((arrival, _)) = self.arrivals.remove(&token) {
+            if let Some(Pending { arrival, .. }) = self.arrivals.remove(&token) {
                 let peer = arrival.peer().clone();
                 let why = arrival.reject("the handshake took too long");
                 server.notify(false, format!("turned away {peer}: {why}"));

@@ -4,11 +4,13 @@
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
-use nearcall_transport::{Connected, Incoming, Link, LinkError, Listener, Options, Url, connect};
+use nearcall_transport::{
+    Connected, Credentials, DevCerts, Incoming, Link, LinkError, Listener, Options, Pem, Url, connect, dev_certs,
+};
 use nearcall_wire::{Hello, Limits, Preamble, Welcome};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
@@ -21,7 +23,7 @@ pub fn fresh(scheme: &str) -> Url {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let name = format!("test-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
     let url = match scheme {
-        "tcp" => "tcp://127.0.0.1:0".to_owned(),
+        "tcp" | "tls" => format!("{scheme}://127.0.0.1:0"),
         "unix" => format!("unix://{}/{name}.sock", std::env::temp_dir().display()),
         scheme => format!("{scheme}://{name}"),
     };
@@ -62,6 +64,49 @@ pub fn accept(listener: &Listener, options: &Options) -> Result<Arc<dyn Link>, O
     }
 }
 
+/// Certificates for the tests, made once.
+pub struct Certificates(DevCerts);
+
+impl Certificates {
+    pub fn get() -> &'static Self {
+        static MADE: LazyLock<Certificates> = LazyLock::new(|| Certificates::new(&["127.0.0.1", "localhost"], 1));
+        &MADE
+    }
+
+    pub fn new(names: &[&str], days: i32) -> Self {
+        let names: Vec<String> = names.iter().map(ToString::to_string).collect();
+        Self(dev_certs(&names, days).expect("certificates"))
+    }
+
+    pub fn ca(&self) -> Pem {
+        pem("ca.pem", &self.0.ca)
+    }
+
+    pub fn server(&self, mutual: bool) -> Credentials {
+        let (cert, key) = &self.0.server;
+        let ca = mutual.then(|| self.ca());
+        Credentials::server(&pem("server.pem", cert), &pem("server.key", key), ca.as_ref()).expect("good certificates")
+    }
+
+    pub fn client(&self, mutual: bool) -> Credentials {
+        let (cert, key) = &self.0.client;
+        let own = (pem("client.pem", cert), pem("client.key", key));
+        Credentials::client(Some(&self.ca()), mutual.then_some((&own.0, &own.1)), None).expect("good certificates")
+    }
+
+    pub fn client_key(&self) -> Pem {
+        pem("client.key", &self.0.client.1)
+    }
+
+    pub fn server_cert(&self) -> Pem {
+        pem("server.pem", &self.0.server.0)
+    }
+}
+
+pub fn pem(name: &str, text: &str) -> Pem {
+    Pem { name: name.to_owned(), text: text.as_bytes().to_vec() }
+}
+
 /// The two ends of a connection.
 pub struct Pair {
     pub client: Arc<dyn Link>,
@@ -69,7 +114,10 @@ pub struct Pair {
 }
 
 pub fn pair(scheme: &str, client: &Options, server: &Options) -> Pair {
-    let listener = Listener::bind(&fresh(scheme)).expect("bind");
+    let certificates = Certificates::get();
+    let server = &Options { tls: server.tls.clone().or_else(|| Some(certificates.server(false))), ..server.clone() };
+    let client = &Options { tls: client.tls.clone().or_else(|| Some(certificates.client(false))), ..client.clone() };
+    let listener = Listener::bind(&fresh(scheme), server).expect("bind");
     let url = listener.url().clone();
     std::thread::scope(|scope| {
         let accepted = scope.spawn(|| accept(&listener, server).expect("a good client"));

@@ -1,0 +1,171 @@
+//! Certificates and keys: what a side of TLS shows, and whom it trusts.
+
+use std::fmt;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use x509_cert::Certificate;
+use x509_cert::der::Decode as _;
+use x509_cert::ext::pkix::SubjectAltName;
+use x509_cert::ext::pkix::name::GeneralName;
+
+/// A text with certificates or a key, and what to call it in a sentence.
+#[derive(Clone)]
+pub struct Pem {
+    /// The file's name, or what option it came with.
+    pub name: String,
+    /// The text.
+    pub text: Vec<u8>,
+}
+
+impl fmt::Debug for Pem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The text may be a key.
+        f.debug_struct("Pem").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Pem {
+    fn certificates(&self) -> Result<Vec<CertificateDer<'static>>, String> {
+        let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&self.text).collect();
+        match found {
+            Ok(found) if !found.is_empty() => Ok(found),
+            Ok(_) => Err(format!("{} has no certificate in it; it must be PEM, with BEGIN CERTIFICATE", self.name)),
+            Err(error) => Err(format!("{} cannot be read as PEM: {error}", self.name)),
+        }
+    }
+
+    fn key(&self) -> Result<PrivateKeyDer<'static>, String> {
+        PrivateKeyDer::from_pem_slice(&self.text)
+            .map_err(|_| format!("{} has no private key in it; it must be PEM, without a password", self.name))
+    }
+
+    fn roots(&self) -> Result<RootCertStore, String> {
+        let mut roots = RootCertStore::empty();
+        for certificate in self.certificates()? {
+            roots.add(certificate).map_err(|error| format!("{} has a bad certificate in it: {error}", self.name))?;
+        }
+        Ok(roots)
+    }
+}
+
+/// What one side of TLS needs.
+#[derive(Debug, Clone)]
+pub struct Credentials {
+    pub(crate) client: Option<ClientSide>,
+    pub(crate) server: Option<Arc<ServerConfig>>,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct ClientSide {
+    pub(crate) config: Arc<ClientConfig>,
+    pub(crate) server_name: Option<ServerName<'static>>,
+}
+
+impl Credentials {
+    /// A client that trusts the authorities in `ca`, or those of the system, and shows a certificate if there is one. The
+    /// server's certificate must be for `server_name`, or for the host of the URL.
+    ///
+    /// # Errors
+    /// A sentence for the user.
+    pub fn client(ca: Option<&Pem>, own: Option<(&Pem, &Pem)>, server_name: Option<&str>) -> Result<Self, String> {
+        let roots = match ca {
+            Some(pem) => pem.roots()?,
+            None => system_roots()?,
+        };
+        let server_name = server_name
+            .map(|name| {
+                ServerName::try_from(name.to_owned())
+                    .map_err(|_| format!("server_name={name:?} is no name of a server"))
+            })
+            .transpose()?;
+        let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| error.to_string())?
+            .with_root_certificates(roots);
+        let config = match own {
+            None => builder.with_no_client_auth(),
+            Some((cert, key)) => builder
+                .with_client_auth_cert(cert.certificates()?, key.key()?)
+                .map_err(|error| unusable(cert, key, &error))?,
+        };
+        let client = Some(ClientSide { config: Arc::new(config), server_name });
+        Ok(Self { client, server: None })
+    }
+
+    /// A server with a certificate, that wants one signed by an authority in `client_ca` of every client, if there is that.
+    ///
+    /// # Errors
+    /// A sentence for the user.
+    pub fn server(cert: &Pem, key: &Pem, client_ca: Option<&Pem>) -> Result<Self, String> {
+        let provider = Arc::new(ring::default_provider());
+        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| error.to_string())?;
+        let builder = match client_ca {
+            None => builder.with_no_client_auth(),
+            Some(pem) => {
+                let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(pem.roots()?), provider)
+                    .build()
+                    .map_err(|error| format!("{} cannot be used: {error}", pem.name))?;
+                builder.with_client_cert_verifier(verifier)
+            }
+        };
+        let mut config =
+            builder.with_single_cert(cert.certificates()?, key.key()?).map_err(|error| unusable(cert, key, &error))?;
+        // Connections live long: a quicker second handshake is not worth what would have to be kept for it.
+        config.send_tls13_tickets = 0;
+        Ok(Self { client: None, server: Some(Arc::new(config)) })
+    }
+}
+
+fn unusable(cert: &Pem, key: &Pem, error: &rustls::Error) -> String {
+    match error {
+        rustls::Error::InconsistentKeys(_) => {
+            format!("the key {} does not belong to the certificate {}", key.name, cert.name)
+        }
+        error => format!("the certificate {} and the key {} cannot be used: {error}", cert.name, key.name),
+    }
+}
+
+/// The authorities that this machine trusts.
+fn system_roots() -> Result<RootCertStore, String> {
+    let mut roots = RootCertStore::empty();
+    // What cannot be read or parsed is left out, as other programs do.
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    if roots.is_empty() {
+        return Err("this machine has no trusted authorities: install its ca-certificates, or give TLS(ca=...)".into());
+    }
+    Ok(roots)
+}
+
+/// Whom a certificate stands for: its subject, and its alternative names.
+pub(crate) fn names_in(certificate: &[u8]) -> (String, Vec<String>) {
+    let Ok(certificate) = Certificate::from_der(certificate) else {
+        return Default::default();
+    };
+    let certificate = certificate.tbs_certificate;
+    let alternatives = certificate.get::<SubjectAltName>().ok().flatten();
+    let mut names = Vec::new();
+    for name in alternatives.map(|(_, found)| found.0).unwrap_or_default() {
+        match name {
+            GeneralName::DnsName(name)
+            | GeneralName::Rfc822Name(name)
+            | GeneralName::UniformResourceIdentifier(name) => names.push(name.to_string()),
+            GeneralName::IpAddress(bytes) => {
+                if let Ok(bytes) = <[u8; 4]>::try_from(bytes.as_bytes()) {
+                    names.push(Ipv4Addr::from(bytes).to_string());
+                } else if let Ok(bytes) = <[u8; 16]>::try_from(bytes.as_bytes()) {
+                    names.push(Ipv6Addr::from(bytes).to_string());
+                }
+            }
+            _ => {}
+        }
+    }
+    (certificate.subject.to_string(), names)
+}

@@ -1,0 +1,90 @@
+//! TCP sockets: where they may lead, and how a peer is noticed that vanished without a word.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::net::sockopt;
+
+use crate::link::{ConnectError, Options};
+use crate::url::Url;
+
+/// Silence after which the system asks whether the peer is still there.
+const IDLE: Duration = Duration::from_secs(30);
+/// Between two such questions.
+const INTERVAL: Duration = Duration::from_secs(10);
+/// Questions without an answer that end the connection.
+const QUESTIONS: u32 = 3;
+/// How long what was sent may stay unacknowledged.
+const UNACKNOWLEDGED: Duration = Duration::from_secs(60);
+
+/// Sets up a connection's socket, on either side.
+pub(crate) fn prepare(socket: impl AsFd) -> io::Result<()> {
+    // A call is small and waits for its reply: Nagle's algorithm would only delay it.
+    sockopt::set_tcp_nodelay(&socket, true)?;
+    // A machine that lost its power or its network sends no goodbye.
+    sockopt::set_socket_keepalive(&socket, true)?;
+    sockopt::set_tcp_keepidle(&socket, IDLE)?;
+    sockopt::set_tcp_keepintvl(&socket, INTERVAL)?;
+    sockopt::set_tcp_keepcnt(&socket, QUESTIONS)?;
+    sockopt::set_tcp_user_timeout(&socket, UNACKNOWLEDGED.as_millis() as u32)?;
+    Ok(())
+}
+
+/// Whether nothing sent there leaves this machine, unencrypted, without the user's consent.
+fn may_use(url: &Url, address: IpAddr, options: &Options) -> bool {
+    options.allow_plaintext || !matches!(url, Url::Tcp { .. }) || address.to_canonical().is_loopback()
+}
+
+pub(crate) fn dial(
+    url: &Url,
+    host: &str,
+    port: u16,
+    options: &Options,
+    deadline: Instant,
+) -> Result<OwnedFd, ConnectError> {
+    let unavailable = |error: io::Error| ConnectError::Unavailable(format!("cannot connect to {url}: {error}"));
+    let addresses: Vec<SocketAddr> = (host, port).to_socket_addrs().map_err(unavailable)?.collect();
+    if let Some(far) = addresses.iter().find(|address| !may_use(url, address.ip(), options)) {
+        return Err(ConnectError::Options(format!(
+            "cannot connect to {url}: {} is not this machine, and tcp:// is not encrypted; say allow_plaintext=True if that network can be trusted",
+            far.ip()
+        )));
+    }
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
+    for address in addresses {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(ConnectError::TimedOut(format!("cannot connect to {url}: no answer in time")));
+        }
+        match TcpStream::connect_timeout(&address, left) {
+            Ok(stream) => {
+                prepare(&stream).map_err(unavailable)?;
+                return Ok(stream.into());
+            }
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                last = io::Error::new(error.kind(), "nobody listens there; start the server first");
+            }
+            Err(error) => last = error,
+        }
+    }
+    Err(unavailable(last))
+}
+
+pub(crate) fn listen(url: &Url, host: &str, port: u16, options: &Options) -> io::Result<TcpListener> {
+    let refuse = |error: io::Error| io::Error::new(error.kind(), format!("cannot serve {url}: {error}"));
+    let addresses: Vec<SocketAddr> = (host, port).to_socket_addrs().map_err(refuse)?.collect();
+    if let Some(far) = addresses.iter().find(|address| !may_use(url, address.ip(), options)) {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!(
+                "cannot serve {url}: other machines can reach {}, and tcp:// is not encrypted and asks nobody who they are; say allow_plaintext=True if that network can be trusted",
+                far.ip()
+            ),
+        ));
+    }
+    let listener = TcpListener::bind(&addresses[..]).map_err(refuse)?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}

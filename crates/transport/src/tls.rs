@@ -1,0 +1,303 @@
+//! Encryption over a TCP socket: [`TlsWire`] carries a stream link's bytes in TLS 1.2 or 1.3.
+//!
+//! The handshake is a state machine that is pushed on whenever the socket is ready; nothing here waits unless asked to.
+
+use std::fmt;
+use std::io::{self, BufRead as _, IoSlice, Write as _};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rustix::event::PollFlags;
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags};
+use rustls::pki_types::ServerName;
+use rustls::{AlertDescription, CertificateError, ClientConfig, ClientConnection, ServerConfig, ServerConnection};
+
+use crate::link::LinkError;
+use crate::stream::Wire;
+use crate::sys;
+
+/// Encrypted bytes taken from the socket at once.
+const BUFFER: usize = 64 << 10;
+
+/// A socket with TLS on top, on either side.
+pub(crate) struct TlsWire {
+    socket: OwnedFd,
+    /// Held only as long as bytes are moved and encrypted, never while waiting.
+    state: Mutex<State>,
+}
+
+struct State {
+    session: rustls::Connection,
+    /// What came from the socket and was not decrypted yet: `at..end`.
+    arrived: Vec<u8>,
+    at: usize,
+    end: usize,
+    /// The first byte that came.
+    first: Option<u8>,
+    /// Why it cannot go on, for the user.
+    trouble: Option<String>,
+}
+
+/// What looking for decrypted bytes found.
+#[derive(PartialEq, Eq)]
+enum Found {
+    Bytes,
+    Nothing,
+    End,
+}
+
+impl fmt::Debug for TlsWire {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TlsWire").field("socket", &self.socket).finish_non_exhaustive()
+    }
+}
+
+impl TlsWire {
+    pub(crate) fn client(
+        socket: OwnedFd,
+        config: Arc<ClientConfig>,
+        name: ServerName<'static>,
+    ) -> Result<Self, rustls::Error> {
+        Ok(Self::new(socket, ClientConnection::new(config, name)?.into()))
+    }
+
+    pub(crate) fn server(socket: OwnedFd, config: Arc<ServerConfig>) -> Result<Self, rustls::Error> {
+        Ok(Self::new(socket, ServerConnection::new(config)?.into()))
+    }
+
+    fn new(socket: OwnedFd, session: rustls::Connection) -> Self {
+        let state = State { session, arrived: Vec::new(), at: 0, end: 0, first: None, trouble: None };
+        Self { socket, state: Mutex::new(state) }
+    }
+
+    /// Goes on with the handshake as far as the socket allows. Whether it is complete.
+    pub(crate) fn advance(&self) -> Result<bool, LinkError> {
+        let mut state = self.state.lock();
+        loop {
+            let flushed = state.push(&self.socket)?;
+            if !state.session.is_handshaking() {
+                return Ok(flushed);
+            }
+            if !flushed || !state.pull_some(&self.socket)? {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// Whether something waits for room in the socket.
+    pub(crate) fn wants_room(&self) -> bool {
+        self.state.lock().session.wants_write()
+    }
+
+    /// Why the connection cannot go on, if TLS is the reason.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        self.state.lock().trouble.clone()
+    }
+
+    /// The peer's own certificate, DER; verified if the handshake is complete.
+    pub(crate) fn peer_certificate(&self) -> Option<Vec<u8>> {
+        self.state.lock().session.peer_certificates()?.first().map(|certificate| certificate.to_vec())
+    }
+
+    /// Looks for decrypted bytes, and lets `take` have them. How many it took; 0 at the end.
+    fn take(&self, wait: bool, mut take: impl FnMut(&[u8]) -> usize) -> Result<Option<usize>, LinkError> {
+        let mut waited = !wait;
+        loop {
+            let mut state = self.state.lock();
+            match state.pull(&self.socket)? {
+                Found::End => return Ok(Some(0)),
+                Found::Bytes => {
+                    let mut reader = state.session.reader();
+                    let taken = take(reader.fill_buf()?);
+                    reader.consume(taken);
+                    return Ok(Some(taken));
+                }
+                Found::Nothing if waited => return Ok(None),
+                Found::Nothing => {}
+            }
+            drop(state);
+            sys::wait_for(self.socket.as_fd(), PollFlags::IN, None)?;
+            waited = true;
+        }
+    }
+}
+
+impl State {
+    /// Sends what is encrypted. Whether all of it is out.
+    fn push(&mut self, socket: &OwnedFd) -> Result<bool, LinkError> {
+        while self.session.wants_write() {
+            match self.session.write_tls(&mut Socket(socket)) {
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Takes encrypted bytes from the socket, if there are any, and decrypts them. `false` if there are none.
+    fn pull_some(&mut self, socket: &OwnedFd) -> Result<bool, LinkError> {
+        if self.at == self.end {
+            if self.arrived.is_empty() {
+                self.arrived.resize(BUFFER, 0);
+            }
+            (self.at, self.end) = (0, 0);
+            match rustix::net::recv(socket, &mut self.arrived[..], RecvFlags::DONTWAIT) {
+                Ok((_, 0)) => return Err(LinkError::Closed),
+                Ok((_, got)) => self.end = got,
+                Err(rustix::io::Errno::AGAIN) => return Ok(false),
+                Err(error) => return Err(error.into()),
+            }
+            self.first.get_or_insert(self.arrived[0]);
+        }
+        let mut rest = &self.arrived[self.at..self.end];
+        self.at += self.session.read_tls(&mut rest)?;
+        if let Err(error) = self.session.process_new_packets() {
+            let why = explain(&error, matches!(self.session, rustls::Connection::Client(_)), self.first);
+            self.trouble = Some(why.clone());
+            // The alert that tells the peer why; if it cannot be sent, the peer sees the end.
+            let _ = self.push(socket);
+            return Err(LinkError::Broken(why));
+        }
+        Ok(true)
+    }
+
+    /// Looks for decrypted bytes.
+    fn pull(&mut self, socket: &OwnedFd) -> Result<Found, LinkError> {
+        loop {
+            match self.session.reader().fill_buf() {
+                Ok([]) => return Ok(Found::End),
+                Ok(_) => return Ok(Found::Bytes),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error.into()),
+            }
+            if !self.pull_some(socket)? {
+                return Ok(Found::Nothing);
+            }
+            // An answer to what came, such as fresh keys; what does not fit goes with the next frame.
+            self.push(socket)?;
+        }
+    }
+}
+
+impl Wire for TlsWire {
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    fn write(&self, pieces: &[IoSlice<'_>]) -> Result<Option<usize>, LinkError> {
+        let mut state = self.state.lock();
+        if !state.push(&self.socket)? {
+            return Ok(None);
+        }
+        let taken = state.session.writer().write_vectored(pieces)?;
+        state.push(&self.socket)?;
+        Ok(Some(taken))
+    }
+
+    fn flush(&self) -> Result<bool, LinkError> {
+        self.state.lock().push(&self.socket)
+    }
+
+    fn read(&self, into: &mut [u8], wait: bool) -> Result<Option<usize>, LinkError> {
+        self.take(wait, |bytes| {
+            let taken = bytes.len().min(into.len());
+            into[..taken].copy_from_slice(&bytes[..taken]);
+            taken
+        })
+    }
+
+    fn append(&self, into: &mut Vec<u8>, most: usize, wait: bool) -> Result<Option<usize>, LinkError> {
+        self.take(wait, |bytes| {
+            let taken = bytes.len().min(most);
+            into.extend_from_slice(&bytes[..taken]);
+            taken
+        })
+    }
+
+    fn holds(&self) -> bool {
+        let mut state = self.state.lock();
+        state.at < state.end || matches!(state.session.reader().fill_buf(), Ok([_, ..]))
+    }
+
+    fn say_goodbye(&self) {
+        let mut state = self.state.lock();
+        state.session.send_close_notify();
+        // Without room for it the peer sees the end all the same.
+        let _ = state.push(&self.socket);
+    }
+}
+
+/// Writes without waiting and without signals.
+struct Socket<'a>(&'a OwnedFd);
+
+impl io::Write for Socket<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.write_vectored(&[IoSlice::new(bytes)])
+    }
+
+    fn write_vectored(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        Ok(rustix::net::sendmsg(self.0, pieces, &mut SendAncillaryBuffer::default(), flags)?)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// What went wrong and what mends it, in one line.
+fn explain(error: &rustls::Error, client: bool, first: Option<u8>) -> String {
+    use CertificateError as Bad;
+    use rustls::Error;
+    let (their, there) = if client { ("the server's", "the server") } else { ("the client's", "the client") };
+    let fixed = match error {
+        Error::InvalidCertificate(Bad::Expired | Bad::ExpiredContext { .. }) => {
+            return format!("{their} certificate has expired; renew it, or set this machine's clock if that is wrong");
+        }
+        Error::InvalidCertificate(Bad::NotValidYet | Bad::NotValidYetContext { .. }) => {
+            return format!("{their} certificate is not valid yet; is a clock wrong?");
+        }
+        Error::InvalidCertificate(Bad::NotValidForNameContext { expected, presented }) => {
+            return format!(
+                "{their} certificate is not for {} but for {}; connect by such a name, or give one with TLS(server_name=...)",
+                expected.to_str(),
+                if presented.is_empty() { "no name at all".to_owned() } else { presented.join(", ") },
+            );
+        }
+        Error::InvalidCertificate(Bad::UnknownIssuer | Bad::BadSignature) if client => {
+            "the server's certificate is signed by nobody trusted here; give its authority's certificate with TLS(ca=...)"
+        }
+        Error::InvalidCertificate(Bad::UnknownIssuer | Bad::BadSignature) => {
+            "the client's certificate is signed by nobody in TLS(client_ca=...)"
+        }
+        Error::NoCertificatesPresented => {
+            "the client gave no certificate, which TLS(client_ca=...) asks for; give it TLS(cert=..., key=...) there"
+        }
+        Error::AlertReceived(AlertDescription::CertificateRequired) => {
+            "the server wants to see a certificate; give one with TLS(cert=..., key=...)"
+        }
+        Error::AlertReceived(AlertDescription::UnknownCA | AlertDescription::DecryptError) if client => {
+            "the server does not know who signed this client's certificate; its TLS(client_ca=...) must have that authority"
+        }
+        Error::AlertReceived(AlertDescription::UnknownCA | AlertDescription::DecryptError) => {
+            "the client does not know who signed this server's certificate; it needs TLS(ca=...)"
+        }
+        Error::AlertReceived(AlertDescription::CertificateExpired) => {
+            return format!("{there} says that the certificate it got has expired; renew it");
+        }
+        Error::AlertReceived(AlertDescription::BadCertificate) => {
+            return format!("{there} does not accept the certificate it got; it may be for another name");
+        }
+        Error::InvalidMessage(_) if first == Some(nearcall_wire::MAGIC[0]) => {
+            "the server there does not encrypt; connect with tcp://, or serve tls:// there"
+        }
+        Error::InvalidMessage(_) if first != Some(22) => {
+            return format!("{there} does not speak TLS");
+        }
+        other => return format!("TLS failed: {other}"),
+    };
+    fixed.to_owned()
+}

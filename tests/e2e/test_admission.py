@@ -1,0 +1,117 @@
+"""Which users may connect to unix://."""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import nearcall
+
+from .process import ROOT
+from .services import Basics
+
+OTHER = 65534
+GROUP = 54321
+needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can become somebody else")
+
+CODE = """
+import os, sys
+import nearcall
+uid, gid, extra = map(int, sys.argv[2:])
+os.setgroups([extra])
+os.setgid(gid)
+os.setuid(uid)
+try:
+    with nearcall.connect(sys.argv[1]) as basics:
+        print(basics.add(1))
+except nearcall.RpcError as error:
+    print(type(error).__name__, error.message)
+"""
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A directory that everybody may enter."""
+    directory = Path(tempfile.mkdtemp(prefix="nc-"))
+    directory.chmod(0o755)
+    yield directory
+    shutil.rmtree(directory)
+
+
+def as_other(url: str, uid: int = OTHER, gid: int = OTHER, extra: int = OTHER) -> str:
+    """What a client of another user prints."""
+    command = [sys.executable, "-c", CODE, url, str(uid), str(gid), str(extra)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=40, check=False)
+    assert (done.stderr, done.returncode) == ("", 0)
+    return done.stdout
+
+
+def mode(path: Path) -> int:
+    return path.stat().st_mode & 0o777
+
+
+@needs_root
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"allow_users": [OTHER]},
+        {"allow_users": [pwd.getpwuid(OTHER).pw_name]},
+        {"allow_groups": [OTHER]},
+        {"allow_groups": [GROUP]},
+        {"allow_users": [1], "allow_groups": [grp.getgrgid(OTHER).gr_name]},
+    ],
+    ids=str,
+)
+def test_a_user_that_is_named_may_call(place: Path, options: dict[str, Any]) -> None:
+    with nearcall.Server(Basics(), f"unix://{place}/s", **options) as server:
+        assert mode(place / "s") == 0o666
+        assert as_other(server.urls[0], extra=GROUP) == "6\n"
+        with nearcall.connect(server.urls[0], Basics) as basics:  # the own user always may
+            assert basics.add(1) == 6
+
+
+@needs_root
+def test_a_user_that_is_not_named_may_not(place: Path) -> None:
+    with nearcall.Server(Basics(), f"unix://{place}/s", allow_users=[1], allow_groups=[1]) as server:
+        said = as_other(server.urls[0])
+        assert said.startswith("PermissionDenied")
+        assert f"you are user {OTHER}, whom neither allow_users nor allow_groups of this server name" in said
+    with nearcall.Server(Basics(), f"unix://{place}/s") as server:
+        assert mode(place / "s") == 0o600
+        assert as_other(server.urls[0]).startswith("PermissionDenied")
+        # The kernel's word counts, not the file's mode.
+        (place / "s").chmod(0o666)
+        assert f"this server serves user 0 only, you are user {OTHER}" in as_other(server.urls[0])
+
+
+@needs_root
+def test_a_server_of_another_name_space_stays_closed(place: Path, key: str) -> None:
+    with nearcall.Server(Basics(), f"unix://{place}/s", f"shm://{key}", allow_users=[OTHER]) as server:
+        assert as_other(server.urls[0]) == "6\n"
+        runtime = Path(os.environ["XDG_RUNTIME_DIR"]) / "nearcall"
+        assert mode(runtime) == 0o700
+        assert mode(runtime / f"{key}.sock") == 0o600
+
+
+def test_names_and_uses_are_checked(place: Path) -> None:
+    url = f"unix://{place}/s"
+    with pytest.raises(nearcall.InvalidArgument, match="there is no user 'no such user'"):
+        nearcall.Server(Basics(), url, allow_users=["no such user"])
+    with pytest.raises(nearcall.InvalidArgument, match="there is no group 'no such group'"):
+        nearcall.Server(Basics(), url, allow_groups=["no such group"])
+    with pytest.raises(TypeError, match=r"write allow_users=\['root'\]"):
+        nearcall.Server(Basics(), url, allow_users="root")
+    with pytest.raises(ValueError, match="for unix:// URLs, and there is none"):
+        nearcall.Server(Basics(), "shm://x", allow_users=["root"])
+    with nearcall.Server(Basics(), url, allow_users=[pwd.getpwuid(os.getuid()).pw_name]) as server:
+        nearcall.connect(server.urls[0], Basics).close()

@@ -1,0 +1,105 @@
+"""A malformed option is one clear line that names it, before anything is dialled or served."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from typing import Any
+
+import pytest
+
+import nearcall
+
+
+@nearcall.service
+class Quiet:
+    def nothing(self) -> None: ...
+
+
+CLIENT = [
+    ("timeout", -1, "timeout must be a number of seconds from 0 to 1e9, or None, not -1"),
+    ("timeout", "1", "timeout must be a number of seconds from 0 to 1e9, or None, not '1'"),
+    ("timeout", math.nan, "timeout must be a number of seconds from 0 to 1e9, or None, not nan"),
+    ("timeout", math.inf, "timeout must be a number of seconds from 0 to 1e9, or None, not inf"),
+    ("timeout", True, "timeout must be a number of seconds from 0 to 1e9, or None, not True"),
+    ("spin", -1, 'spin must be a number of seconds from 0 to 1e9, or "auto", not -1'),
+    ("spin", "fast", "spin must be a number of seconds from 0 to 1e9, or \"auto\", not 'fast'"),
+    ("handshake_timeout", -1, "handshake_timeout must be a number of seconds from 0 to 1e9, not -1"),
+    ("handshake_timeout", 1e18, "handshake_timeout must be a number of seconds from 0 to 1e9, not 1e+18"),
+    ("handshake_timeout", None, "handshake_timeout must be a number of seconds from 0 to 1e9, not None"),
+    ("max_message_size", -1, "max_message_size must be a whole number of bytes from 1, not -1"),
+    ("max_message_size", 0, "max_message_size must be a whole number of bytes from 1, not 0"),
+    ("max_message_size", 1e6, "max_message_size must be a whole number of bytes from 1, not 1000000.0"),
+    ("max_message_size", "1M", "max_message_size must be a whole number of bytes from 1, not '1M'"),
+    ("max_message_size", None, "max_message_size must be a whole number of bytes from 1, not None"),
+    ("max_message_size", True, "max_message_size must be a whole number of bytes from 1, not True"),
+    ("max_message_size", 2**64, f"max_message_size must be a whole number of bytes from 1, not {2**64}"),
+    ("ring_size", -1, "ring_size must be a power of two from 4096 to 1073741824 (bytes), not -1"),
+    ("ring_size", 5000, "ring_size must be a power of two from 4096 to 1073741824 (bytes), not 5000"),
+    ("ring_size", 65536.0, "ring_size must be a power of two from 4096 to 1073741824 (bytes), not 65536.0"),
+]
+SERVER = [
+    *(row for row in CLIENT if row[0] not in ("timeout", "ring_size")),
+    ("max_concurrency", 0, "max_concurrency must be a whole number from 1, not 0"),
+    ("max_concurrency", 2.5, "max_concurrency must be a whole number from 1, not 2.5"),
+    ("max_pending", -1, "max_pending must be a whole number from 1, not -1"),
+]
+
+
+@pytest.mark.parametrize(("option", "value", "message"), CLIENT)
+def test_options_of_a_client(option: str, value: Any, message: str) -> None:
+    wrong: dict[str, Any] = {option: value}
+    for connect in (nearcall.connect, nearcall.aio.connect):
+        with pytest.raises(nearcall.InvalidArgument) as caught:
+            connect("inproc://nobody", Quiet, **wrong)
+        assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(("option", "value", "message"), SERVER)
+def test_options_of_a_server(option: str, value: Any, message: str) -> None:
+    wrong: dict[str, Any] = {option: value}
+    with pytest.raises(nearcall.InvalidArgument) as caught:
+        nearcall.Server(Quiet(), "inproc://nobody", **wrong)
+    assert str(caught.value) == message
+
+
+def test_other_numbers_of_seconds() -> None:
+    with nearcall.Server(Quiet(), "inproc://seconds") as server:
+        client = nearcall.connect("inproc://seconds", Quiet)
+        for wrong in (-1, "x", math.nan):
+            number: Any = wrong
+            with pytest.raises(nearcall.InvalidArgument, match="timeout must be a number of seconds"):
+                client.ping(timeout=number)
+            with pytest.raises(nearcall.InvalidArgument, match="timeout must be a number of seconds"):
+                nearcall.timeout(number)
+            with pytest.raises(nearcall.InvalidArgument, match="grace must be a number of seconds"):
+                server.stop(grace=number)
+        with nearcall.timeout(math.inf):
+            client.service.nothing()
+        client.close()
+
+
+def test_numbers_that_are_not_of_pythons_own_types(new_url: str) -> None:
+    np = pytest.importorskip("numpy")
+    with (
+        nearcall.Server(Quiet(), new_url, max_message_size=np.int64(1 << 20), max_pending=np.uint8(9)) as server,
+        nearcall.connect(server.urls[0], Quiet, timeout=np.float64(9), ring_size=np.int32(4096)) as quiet,
+    ):
+        quiet.nothing()
+
+
+def test_what_is_no_service_is_said_before_anything_is_dialled() -> None:
+    anything: Any
+    for anything, message in (
+        (int, "int is not a service: decorate the class with @nearcall.service"),
+        (Quiet(), r"connect with the service's class, not with <.*Quiet object"),
+        ("Quiet", "connect with the service's class, not with 'Quiet'"),
+    ):
+        with pytest.raises(TypeError, match=message):
+            nearcall.connect("inproc://nobody", anything)
+
+        async def main(anything: Any = anything, message: str = message) -> None:
+            with pytest.raises(TypeError, match=message):
+                await nearcall.aio.connect("inproc://nobody", anything)
+
+        asyncio.run(main())
