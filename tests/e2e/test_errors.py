@@ -120,7 +120,6 @@ class Printer:
         raise OutOfPaper("tray 2")
 
 
-@pytest.mark.xfail(strict=True, reason="the classes that service(errors=...) names do not travel yet")
 def test_declared_exceptions_arrive_as_themselves(new_url: str) -> None:
     with (
         nearcall.Server(Printer(), new_url) as server,
