@@ -68,6 +68,9 @@ fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let number = |at: usize, default: f64| arguments.get(at).and_then(|s| s.parse().ok()).unwrap_or(default);
     if arguments.first().map(String::as_str) == Some("--serve") {
+        // It spins: it must not outlive the client, however that ends.
+        let kill = rustix::process::Signal::KILL;
+        rustix::process::set_parent_process_death_signal(Some(kill)).expect("end with the parent");
         pin(number(2, -1.0) as i32);
         // SAFETY: the parent passed this descriptor, open, and names it on the command line.
         serve(unsafe { BorrowedFd::borrow_raw(number(1, 0.0) as i32) });
