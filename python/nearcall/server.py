@@ -231,32 +231,39 @@ def serve(
         options: As for :class:`Server`.
     """
     server = Server(*services_and_urls, **options).start()
-    restore = _stop_on_sigterm(server)
+    restore = _nothing
     try:
+        restore = _raise_on_sigterm()
         if on_ready is not None:
             on_ready(server)
         server.wait()
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, _Terminated):
         pass
     finally:
         restore()
         server.stop(grace)
 
 
-def _stop_on_sigterm(server: Server) -> Any:
-    """Lets ``SIGTERM`` end the server in good order; returns what undoes it."""
+class _Terminated(BaseException):
+    """``SIGTERM`` arrived. Raised as Ctrl-C is: the handler may have interrupted the very lock it would need."""
+
+
+def _raise_on_sigterm() -> Callable[[], object]:
+    """Lets ``SIGTERM`` raise in the main thread; returns what undoes it."""
     import signal
 
     if threading.current_thread() is not threading.main_thread():
-        return lambda: None
-    # The event is all that a signal handler may touch: stopping needs the main thread itself.
-    stopped = server._stopped  # pyright: ignore[reportPrivateUsage]
+        return _nothing
 
     def stop(number: int, frame: object) -> None:
-        stopped.set()
+        raise _Terminated
 
     before = signal.signal(signal.SIGTERM, stop)
     return lambda: signal.signal(signal.SIGTERM, before)
+
+
+def _nothing() -> None:
+    pass
 
 
 def _user(user: str | int) -> int:
