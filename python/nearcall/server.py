@@ -231,7 +231,7 @@ def serve(
         options: As for :class:`Server`.
     """
     server = Server(*services_and_urls, **options).start()
-    restore = _nothing
+    restore: Callable[[], object] = _nothing
     try:
         restore = _raise_on_sigterm()
         if on_ready is not None:
