@@ -405,16 +405,16 @@ class LoopRequest:
     def try_send(self, item: Any) -> bool | None:
         """Sends an item: ``True``; ``False`` if the client gave the call up, ``None`` if there is no room now."""
 
-    def reply(self, result: Any) -> None:
+    def reply(self, result: Any) -> bool:
         """Ends the call with a result."""
 
-    def end(self) -> None:
+    def end(self) -> bool:
         """Ends the call well after its items."""
 
-    def fail(self, exception: BaseException) -> None:
+    def fail(self, exception: BaseException) -> bool:
         """Ends the call with an exception."""
 
-    def fail_late(self) -> None:
+    def fail_late(self) -> bool:
         """Ends the call because its deadline has passed."""
 
     def forget(self) -> None:

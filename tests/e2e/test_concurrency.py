@@ -135,10 +135,6 @@ def test_handlers_at_once(url: str, key: str, kind: str) -> None:
             assert [future.result() for future in held] == keys
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="a coroutine handler's send waits for the client's ring or socket in the event loop's only thread",
-)
 def test_a_client_that_does_not_read_does_not_keep_others_waiting(new_url: str) -> None:
     """Its streams are within their credit, and yet more than fits between the two processes."""
 

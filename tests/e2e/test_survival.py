@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import multiprocessing
 import os
 import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 import nearcall
 
-from . import services as services  # gives servers of this module their certificates
+from . import services
 from .process import ServerProcess
 
 SERVICES = "tests.e2e.test_survival:served"
@@ -44,7 +46,16 @@ def _going(name: str) -> threading.Event:
 
 
 def served() -> list[object]:
+    services.serve_encrypted()
     return [Mortal()]
+
+
+def _outcomes(call: Callable[[], object], until: type[Exception]) -> Iterator[bool]:
+    """Calls until it raises that."""
+    with contextlib.suppress(until):
+        while True:
+            call()
+    yield True
 
 
 def again(url: str) -> ServerProcess:
@@ -117,9 +128,7 @@ def test_a_stopping_server_finishes_what_has_begun(new_url: str, key: str) -> No
     finished: list[bool] = []
     stopper = threading.Thread(target=lambda: finished.append(server.stop(grace=20)))
     stopper.start()
-    with pytest.raises(nearcall.Unavailable):
-        while True:
-            other.service.pid()
+    assert next(_outcomes(other.service.pid, until=nearcall.Unavailable))
     _going(key).set()
     stopper.join(20)
     caller.join(20)

@@ -13,7 +13,7 @@ use pyo3::types::PyTuple;
 use crate::context::Call;
 use crate::errors::describe_for;
 use crate::plan::Method;
-use crate::server::{Served, decode_arguments, decode_item, late, reply, too_long, tracked};
+use crate::server::{Served, decode_arguments, decode_item, late, send_reply, too_long, tracked};
 
 /// One request for a coroutine handler.
 #[pyclass(frozen, module = "nearcall._core")]
@@ -72,9 +72,14 @@ impl LoopRequest {
         self.request.lock().deadline.map(|until| until.saturating_duration_since(Instant::now()).as_secs_f64())
     }
 
-    /// Ends the call because its deadline has passed.
-    fn fail_late(&self) {
-        self.request.lock().fail(&self.core, &late(&self.served().name));
+    /// Ends the call because its deadline has passed. `False` if there is no room for that now.
+    fn fail_late(&self) -> bool {
+        let request = self.request.lock();
+        let room = request.has_room(0);
+        if room {
+            request.fail(&self.core, &late(&self.served().name));
+        }
+        room
     }
 
     /// The arguments, every parameter in order but the stream. To be asked once.
@@ -92,10 +97,13 @@ impl LoopRequest {
     }
 
     /// Sends an item of the server's stream: `True`; `False` if the client gave the call up, `None` if it must take
-    /// earlier items first.
+    /// earlier items first, or there is no room between the two.
     fn try_send(&self, py: Python<'_>, item: Bound<'_, PyAny>) -> PyResult<Option<bool>> {
         let call = tracked(&self.request.lock())?;
         let encoded = self.served().reply.encode(item)?;
+        if !self.request.lock().has_room(encoded.len()) {
+            return Ok(if call.is_cancelled() { Some(false) } else { None });
+        }
         let sent = encoded.with(|body| call.try_send_item(&self.core, &Outgoing::new(Kind::Item, body)));
         Ok(match sent.map_err(|error| too_long(py, &self.served().name, &error))? {
             ItemOutcome::Sent => Some(true),
@@ -104,21 +112,40 @@ impl LoopRequest {
         })
     }
 
-    /// Ends the call with a result.
-    fn reply(&self, py: Python<'_>, result: Bound<'_, PyAny>) -> PyResult<()> {
-        reply(py, &self.core, self.served(), &self.request.lock(), result)
+    /// Ends the call with a result. `False` if there is no room for it now.
+    fn reply(&self, py: Python<'_>, result: Bound<'_, PyAny>) -> PyResult<bool> {
+        let request = self.request.lock();
+        if request.is_oneway() {
+            return Ok(true);
+        }
+        let encoded = self.served().reply.encode(result)?;
+        if !request.has_room(encoded.len()) {
+            return Ok(false);
+        }
+        send_reply(py, &self.core, self.served(), &request, &encoded)?;
+        Ok(true)
     }
 
-    /// Ends the call well after its items.
-    fn end(&self) {
-        // The client being gone by now changes nothing.
-        let _ = self.request.lock().end_stream(&self.core);
+    /// Ends the call well after its items. `False` if there is no room for that now.
+    fn end(&self) -> bool {
+        let request = self.request.lock();
+        let room = request.has_room(0);
+        if room {
+            // The client being gone by now changes nothing.
+            let _ = request.end_stream(&self.core);
+        }
+        room
     }
 
-    /// Ends the call with an exception.
-    fn fail(&self, py: Python<'_>, exception: Bound<'_, PyAny>) {
+    /// Ends the call with an exception. `False` if there is no room for it now.
+    fn fail(&self, py: Python<'_>, exception: Bound<'_, PyAny>) -> bool {
         let failure = describe_for(py, self.served(), &PyErr::from_value(exception));
-        self.request.lock().fail(&self.core, &failure);
+        let request = self.request.lock();
+        let room = request.has_room(failure.message.len() + failure.details.len());
+        if room {
+            request.fail(&self.core, &failure);
+        }
+        room
     }
 
     /// The handler is through: nothing more comes for the call, nor is it counted. Without a word, if it was not ended.

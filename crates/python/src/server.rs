@@ -20,7 +20,7 @@ use crate::deadline::Inherited;
 use crate::errors::{describe_for, invalid, raise};
 use crate::loop_server::LoopRequest;
 use crate::options::options;
-use crate::payload::buffer;
+use crate::payload::{Encoded, buffer};
 use crate::plan::Method;
 use crate::tls::Tls;
 
@@ -306,7 +306,17 @@ pub(crate) fn reply(
     if request.is_oneway() {
         return Ok(());
     }
-    let encoded = method.reply.encode(result)?;
+    send_reply(py, core, method, request, &method.reply.encode(result)?)
+}
+
+/// Ends a call with an encoded result.
+pub(crate) fn send_reply(
+    py: Python<'_>,
+    core: &Core,
+    method: &Method,
+    request: &Request,
+    encoded: &Encoded<'_>,
+) -> PyResult<()> {
     match encoded.with(|body: Body<'_>| request.reply(core, body)) {
         Err(error @ LinkError::TooLong { .. }) => Err(too_long(py, &method.name, &error)),
         // The client is gone, and with it everybody who could be told.

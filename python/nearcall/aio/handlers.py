@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -126,19 +126,19 @@ class LoopThread:
             await self._call(plan, handler, request, running.changed)
         except asyncio.CancelledError as error:
             if running.late:
-                request.fail_late()
+                await _until_sent(request.fail_late)
             elif request.cancelled:
                 request.forget()
             elif self._stopping:
                 request.fail(Unavailable(f"the server was stopped before {plan.full_name} had finished"))
             else:
-                request.fail(error)
+                await _until_sent(partial(request.fail, error))
         except BaseException as error:
             # SystemExit and KeyboardInterrupt, too: a handler does not end the server.
             if request.oneway:
                 _log.exception("%s is one-way, so no client learns that it raised", plan.full_name)
             else:
-                request.fail(error)
+                await _until_sent(partial(request.fail, error))
         finally:
             if timer is not None:
                 timer.cancel()
@@ -150,7 +150,7 @@ class LoopThread:
         if plan.kind in (CLIENT_STREAM, BIDI_STREAM):
             arguments.insert(plan.stream_position, _items(request, changed))
         if plan.kind not in (SERVER_STREAM, BIDI_STREAM):
-            request.reply(await handler(*arguments))
+            await _until_sent(partial(request.reply, await handler(*arguments)))
             return
         replies = handler(*arguments)
         if hasattr(replies, "__await__"):
@@ -160,7 +160,7 @@ class LoopThread:
                 if not await _send(request, item, changed):
                     request.forget()
                     return
-            request.end()
+            await _until_sent(request.end)
         finally:
             if hasattr(replies, "aclose"):
                 await replies.aclose()
@@ -182,9 +182,29 @@ async def _items(request: _core.LoopRequest, changed: asyncio.Event) -> AsyncIte
 
 async def _send(request: _core.LoopRequest, item: Any, changed: asyncio.Event) -> bool:
     """Sends an item once the client has room for it. ``False`` if the client gave the call up."""
+    loop = asyncio.get_running_loop()
+    delay = _SHORTEST
     while True:
         changed.clear()
         sent = request.try_send(item)
         if sent is not None:
             return sent
-        await changed.wait()
+        # Credit is announced; room in the ring or the socket is not, so look again after a while.
+        timer = loop.call_later(delay, changed.set)
+        try:
+            await changed.wait()
+        finally:
+            timer.cancel()
+        delay = min(delay * 2, _LONGEST)
+
+
+async def _until_sent(send: Callable[[], bool]) -> None:
+    """Sends once there is room. The loop is never kept waiting by a client that does not read."""
+    delay = _SHORTEST
+    while not send():
+        await asyncio.sleep(delay)
+        delay = min(delay * 2, _LONGEST)
+
+
+_SHORTEST = 0.001
+_LONGEST = 0.05

@@ -102,6 +102,12 @@ impl Request {
         self.head.flags & Outgoing::NAMED != 0
     }
 
+    /// Whether a frame of the call with a payload of `len` bytes can be sent now without waiting; for an event loop.
+    #[must_use]
+    pub fn has_room(&self, len: usize) -> bool {
+        self.is_oneway() || self.connection.link.has_room(len)
+    }
+
     /// Takes the arguments out: payload, and how it divides.
     pub fn take_event(&mut self) -> Event {
         let mut head = FrameHead::new(Kind::Call, self.head.call);
