@@ -1,6 +1,6 @@
 //! How a call's failure travels.
 
-use crate::frame::Malformed;
+use crate::malformed::Malformed;
 
 /// gRPC's status codes are the project's (`0` is OK and never travels in a failure).
 const HIGHEST_CODE: u8 = 16;

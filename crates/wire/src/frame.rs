@@ -9,6 +9,7 @@
 //! ```
 //! All numbers are little-endian. How a frame is delimited is the transport's business.
 
+use crate::malformed::Malformed;
 use crate::metadata::Metadata;
 use crate::payload::PartsTable;
 
@@ -77,14 +78,6 @@ impl Kind {
         })
     }
 }
-
-/// The peer sent something that is not of this protocol: the connection must be closed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct Malformed(
-    /// What was wrong.
-    pub &'static str,
-);
 
 /// A frame's head, read from or to be put in front of a payload.
 #[derive(Debug, Clone, PartialEq, Eq)]

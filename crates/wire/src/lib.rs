@@ -5,11 +5,13 @@
 mod error;
 mod frame;
 mod handshake;
+mod malformed;
 mod metadata;
 mod payload;
 
 pub use error::Failure;
-pub use frame::{Extras, FrameHead, HEAD_LEN, Kind, Malformed, flags};
+pub use frame::{Extras, FrameHead, HEAD_LEN, Kind, flags};
 pub use handshake::{Hello, Limits, MAGIC, MAX_HANDSHAKE, PROTOCOL, Preamble, PreambleError, Welcome};
+pub use malformed::Malformed;
 pub use metadata::Metadata;
 pub use payload::PartsTable;

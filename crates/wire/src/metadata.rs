@@ -1,6 +1,6 @@
 //! Metadata: an ordered list of keys and values beside the payload.
 
-use crate::frame::Malformed;
+use crate::malformed::Malformed;
 
 /// Ordered pairs; a key may come more than once, as in gRPC.
 ///

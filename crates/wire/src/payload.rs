@@ -1,6 +1,6 @@
 //! A payload with buffers beside it: a body in the codec's encoding, then raw buffers, end to end.
 
-use crate::frame::Malformed;
+use crate::malformed::Malformed;
 
 /// Most buffers one message may carry.
 const MOST: usize = 65_536;
