@@ -92,7 +92,7 @@ impl Unary {
     ) -> PyResult<Attempt> {
         let method = self.method.get();
         let metadata = surroundings.metadata(py)?;
-        let begun = encoded.with(|body| {
+        let begun: Result<_, Failure> = encoded.with(|body| {
             let mut request = Outgoing::new(Kind::Call, body);
             // Relaxed: a stale number reaches only a connection that is gone.
             request.method = self.index.load(Ordering::Relaxed);
@@ -107,7 +107,9 @@ impl Unary {
         let (id, first) = match begun {
             Ok(begun) => begun,
             // Not even begun: the connection was lost before.
-            Err(failure) if !core.is_usable() => return Ok(self.judge(failure, true)),
+            Err(failure) if !core.is_usable() && failure.code == Failure::UNAVAILABLE => {
+                return Ok(Attempt::Repeat(failure));
+            }
             Err(failure) => return Ok(Attempt::Failed(name_failure(py, &failure, &method.name))),
         };
         let mut event = match first {
@@ -115,24 +117,17 @@ impl Unary {
             Err(no_event) => wait_on(py, core, id, until, no_event, &method.name)?,
         };
         if event.head.extras().is_some() {
-            event = self.take_metadata(py, core, event, id, surroundings)?;
+            event = self.take_metadata(py, core, event, id, surroundings, until)?;
         }
         if event.head.kind == Kind::Error && !core.is_usable() {
             let failure = event.failure().unwrap_or_else(Failure::from);
             // A server that goes away refuses what it has not begun; a lost connection leaves that open.
             let safe = core.is_going_away() && !core.is_dead() || method.idempotent;
             if failure.code == Failure::UNAVAILABLE && safe {
-                return Ok(self.judge(failure, true));
+                return Ok(Attempt::Repeat(failure));
             }
         }
         Ok(Attempt::Answered(event))
-    }
-
-    fn judge(&self, failure: Failure, safe: bool) -> Attempt {
-        if safe && failure.code == Failure::UNAVAILABLE {
-            return Attempt::Repeat(failure);
-        }
-        Python::attach(|py| Attempt::Failed(name_failure(py, &failure, &self.method.get().name)))
     }
 
     #[cold]
@@ -171,8 +166,8 @@ impl Unary {
         mut event: Event,
         id: CallId,
         surroundings: &Surroundings,
+        until: Option<Instant>,
     ) -> PyResult<Event> {
-        let until = surroundings.until();
         while event.head.kind == Kind::Head {
             surroundings.received(py, true, event.head.metadata())?;
             event = match py.detach(|| core.next_event(id, until)) {

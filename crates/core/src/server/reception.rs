@@ -306,7 +306,7 @@ impl Reception {
         loop {
             let request = self.receive(server);
             if request.is_some() || self.routed != routed {
-                return (Some(begun.map_or(0, |begun| cpu::monotonic_ns() - begun)), request);
+                return (Some(since(begun)), request);
             }
             if rounds == 0 && (limit == 0 || !self.spinning_pays()) {
                 return (None, None);
@@ -319,10 +319,10 @@ impl Reception {
             }
             if self.sockets_active {
                 if self.poll_events(server, Some(Duration::ZERO)) {
-                    return (Some(begun.map_or(0, |begun| cpu::monotonic_ns() - begun)), None);
+                    return (Some(since(begun)), None);
                 }
             } else if rounds.is_multiple_of(ROUNDS_PER_POLL) && self.poll_events(server, Some(Duration::ZERO)) {
-                return (Some(begun.map_or(0, |begun| cpu::monotonic_ns() - begun)), None);
+                return (Some(since(begun)), None);
             }
             if self.sockets_active || self.loop_active || rounds.is_multiple_of(ROUNDS_PER_CLOCK) {
                 let now = cpu::monotonic_ns();
@@ -495,6 +495,11 @@ impl Reception {
             }
         }
     }
+}
+
+/// Nanoseconds since then; none if the clock was not even read.
+fn since(begun: Option<u64>) -> u64 {
+    begun.map_or(0, |begun| cpu::monotonic_ns() - begun)
 }
 
 /// Wakes the receiving worker.
