@@ -174,7 +174,7 @@ async def pyro_client() -> AsyncIterator[Client]:
     Pyro4.config.SERIALIZER = "marshal"
     Pyro4.config.SERIALIZERS_ACCEPTED.add("marshal")
 
-    @Pyro4.expose  # type: ignore[untyped-decorator]
+    @Pyro4.expose
     class Bench:
         def call(self, value: int) -> int:
             return value

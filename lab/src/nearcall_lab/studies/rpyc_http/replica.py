@@ -47,7 +47,7 @@ def serve_flask(ready: Callable[[Any], None]) -> None:
     app = flask.Flask("bench")
     logging.disable(logging.CRITICAL)
 
-    @app.route("/ping")
+    @app.route("/ping")  # type: ignore[untyped-decorator]
     def ping() -> flask.Response:
         return flask.jsonify({"response": "pong"})
 
