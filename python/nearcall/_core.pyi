@@ -96,6 +96,15 @@ class Call:
     def metadata(self) -> list[tuple[str, bytes]]:
         """What the caller sent beside the arguments."""
 
+    def watch(self) -> dict[str, Any]:
+        """What the server measures, as plain data.
+
+        From now on it does, until the caller is gone or :meth:`stop_watching`.
+        """
+
+    def stop_watching(self) -> None:
+        """The caller does not look at the statistics any more."""
+
     def send_initial(self, pairs: Sequence[tuple[str, bytes]]) -> None:
         """Sends metadata ahead of the result or the first item."""
 
@@ -304,6 +313,7 @@ class Server:
         methods: Sequence[tuple[Method, Callable[..., Any]]],
         description: str,
         *,
+        introspective: int,
         spin: float | Literal["auto"],
         ring_size: int,
         max_message_size: int,
@@ -315,7 +325,10 @@ class Server:
         max_concurrency: int,
         max_pending: int,
     ) -> Server:
-        """Methods with their handlers, in the order of the description; a handler takes every parameter by position."""
+        """Methods with their handlers, in the order of the description; a handler takes every parameter by position.
+
+        The last ``introspective`` of them look at the server itself.
+        """
 
     @property
     def workers(self) -> int:

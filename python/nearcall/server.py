@@ -21,6 +21,7 @@ from .client import DEFAULT_MAX_MESSAGE_SIZE, check_spin
 from .description import describe
 from .errors import InvalidArgument, describe_error
 from .interceptors import ServerInterceptor, check_interceptors, intercept_handler
+from .plan import ServicePlan
 from .service import plan_of
 from .tls import TLS, server_side
 
@@ -59,6 +60,7 @@ class Server:
         tracebacks: Whether clients see the traceback of an exception. It shows paths and code to every client.
         allow_plaintext: Whether ``tcp://`` may be served where other machines can reach it: whoever does can call every
             method, and anybody on the way can read along.
+        introspection: Whether whoever may call methods may also watch what calls there are, with ``nearcall top``.
         tls: For ``tls://``: the server's certificate and key, and whether clients must have one, too.
         allow_users: Users, by name or id, that may connect to ``unix://`` besides the server's own.
         allow_groups: Groups, by name or id, whose members may connect to ``unix://``.
@@ -79,6 +81,7 @@ class Server:
         interceptors: Sequence[ServerInterceptor] = (),
         tracebacks: bool = False,
         allow_plaintext: bool = False,
+        introspection: bool = True,
         tls: TLS | None = None,
         allow_users: Sequence[str | int] = (),
         allow_groups: Sequence[str | int] = (),
@@ -102,9 +105,17 @@ class Server:
                 raise TypeError(f"two of the objects serve under the name '{name}': name one with service(name=...)")
         ordinary = [method.full_name for plan in plans for method in plan.methods if not method.handler_is_async]
         chain = check_interceptors(interceptors, f"{ordinary[0]} is not" if ordinary else None)
+        own: list[ServicePlan] = []
+        if introspection:
+            from .introspection import NAME, introspection_of
+
+            if NAME in names:
+                raise TypeError(f"{NAME} is the server's own service: name yours otherwise")
+            services.append(introspection_of(plans, _core.VERSION, in_loop=bool(chain) and not ordinary))
+            own = [plan_of(type(services[-1]))]
         methods: list[tuple[_core.Method, Any]] = []
         self._handlers: list[tuple[Any, Any]] = []
-        for item, plan in zip(services, plans, strict=True):
+        for item, plan in zip(services, [*plans, *own], strict=True):
             describer = None
             if plan.errors or tracebacks:
                 describer = partial(describe_error, declared=frozenset(plan.errors), tracebacks=tracebacks)
@@ -114,7 +125,8 @@ class Server:
                 self._handlers.append((method, handler))
         self._core = _core.Server(
             methods,
-            msgspec.json.encode(describe(plans)).decode(),
+            msgspec.json.encode(describe(plans, *own)).decode(),
+            introspective=sum(len(plan.methods) for plan in own),
             spin=check_spin(spin),
             ring_size=1 << 18,
             max_message_size=check_whole("max_message_size", max_message_size, "bytes"),

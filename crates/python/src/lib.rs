@@ -14,6 +14,7 @@ mod options;
 mod payload;
 mod plan;
 mod server;
+mod statistics;
 mod stream;
 mod tls;
 mod unary;

@@ -41,14 +41,15 @@ pub(crate) struct Server {
 #[pymethods]
 impl Server {
     /// `methods` are pairs of a method and its handler, in the order of `description`; a handler takes every parameter by
-    /// position.
+    /// position. The last `introspective` of them look at the server itself.
     #[new]
     #[expect(clippy::too_many_arguments, reason = "they are keyword arguments in Python")]
-    #[pyo3(signature = (methods, description, *, spin, ring_size, max_message_size, handshake_timeout, allow_plaintext, tls, allow_users, allow_groups, max_concurrency, max_pending))]
+    #[pyo3(signature = (methods, description, *, introspective, spin, ring_size, max_message_size, handshake_timeout, allow_plaintext, tls, allow_users, allow_groups, max_concurrency, max_pending))]
     fn new(
         py: Python<'_>,
         methods: Vec<(Py<Method>, Py<PyAny>)>,
         description: String,
+        introspective: usize,
         spin: &Bound<'_, PyAny>,
         ring_size: usize,
         max_message_size: u64,
@@ -63,7 +64,9 @@ impl Server {
         let mut options = options(py, spin, ring_size, max_message_size, handshake_timeout, allow_plaintext, tls)?;
         options.admission = Admission { users: allow_users, groups: allow_groups };
         let methods: Vec<Served> = methods.into_iter().map(|(method, handler)| Served { method, handler }).collect();
-        let kinds = methods.iter().map(|served| served.method.get().routing()).collect();
+        let own = methods.len().saturating_sub(introspective);
+        let kinds = methods.iter().enumerate();
+        let kinds = kinds.map(|(index, served)| served.method.get().routing(index >= own)).collect();
         let notices = Arc::new(Mutex::new(Vec::new()));
         let log = Arc::clone(&notices);
         // A thread that only moves bytes must not wait for the interpreter: a worker tells Python later.
@@ -209,7 +212,10 @@ impl Server {
         drop(inherited);
         match outcome {
             Ok(()) => Ok(()),
-            Err(error) if request.is_oneway() => Err(error),
+            Err(error) if request.is_oneway() => {
+                request.fail(&self.core, &describe_for(py, method, &error));
+                Err(error)
+            }
             Err(error) => {
                 request.fail(&self.core, &describe_for(py, method, &error));
                 Ok(())
@@ -304,6 +310,7 @@ pub(crate) fn reply(
     result: Bound<'_, PyAny>,
 ) -> PyResult<()> {
     if request.is_oneway() {
+        request.end_oneway();
         return Ok(());
     }
     send_reply(py, core, method, request, &method.reply.encode(result)?)

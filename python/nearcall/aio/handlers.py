@@ -137,6 +137,7 @@ class LoopThread:
             # SystemExit and KeyboardInterrupt, too: a handler does not end the server.
             if request.oneway:
                 _log.exception("%s is one-way, so no client learns that it raised", plan.full_name)
+                request.fail(error)  # nothing is sent
             else:
                 await _until_sent(partial(request.fail, error))
         finally:

@@ -1,4 +1,4 @@
-"""The ``nearcall`` command: serve a class, look at a server, call its methods, measure its distance.
+"""The ``nearcall`` command: serve a class, look at a server, call its methods, measure its distance, watch it.
 
 argparse does the parsing: it is part of Python, so the library gains no dependency from its command.
 """
@@ -60,7 +60,7 @@ def _message(error: Exception) -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
-    from . import call, dev_certs, listing, ping, serve
+    from . import call, dev_certs, listing, ping, serve, top
 
     parser = argparse.ArgumentParser(
         prog="nearcall",
@@ -69,7 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"nearcall {_version()}")
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=_Intermixed)
-    for module in (serve, listing, call, ping, dev_certs):
+    for module in (serve, listing, call, ping, top, dev_certs):
         module.add_to(commands)
     return parser
 

@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 
 use super::call::ServerCall;
 use super::context::CallContext;
+use super::statistics::{Measured, Statistics};
 use super::{Calls, Server};
 use crate::event::{Event, Payload};
 use crate::outgoing::{Body, Outgoing, await_turn};
@@ -31,6 +32,9 @@ pub struct ServerConnection {
     /// Cancelled calls that nothing here was registered for: their handlers may ask.
     cancelled: Mutex<VecDeque<u32>>,
     oneway: Mutex<OnewayLane>,
+    statistics: Arc<Statistics>,
+    /// It watches the server's statistics.
+    watches: Mutex<bool>,
 }
 
 /// One-way calls of a client are handled one after the other, in the order they were sent: nothing else could tell the
@@ -41,6 +45,8 @@ struct OnewayLane {
     waiting: VecDeque<Request>,
 }
 
+/// How a call ends that ends well; the other codes are failures'.
+const OK: u8 = 0;
 /// Cancellations remembered for handlers that may ask; older ones are of calls long over.
 const MOST_CANCELLED: usize = 1024;
 
@@ -59,6 +65,8 @@ pub struct Request {
     pub deadline: Option<Instant>,
     context: OnceLock<Arc<CallContext>>,
     finished: AtomicBool,
+    /// Present while somebody watches.
+    measured: Option<Arc<Measured>>,
 }
 
 impl Drop for Request {
@@ -122,7 +130,7 @@ impl Request {
     /// # Errors
     /// [`LinkError::TooLong`] (nothing was sent, the call still waits), or the connection is gone.
     pub fn reply(&self, server: &Server, body: Body<'_>) -> Result<(), LinkError> {
-        self.end(server, Outgoing::new(Kind::Reply, body))
+        self.end(server, Outgoing::new(Kind::Reply, body), OK)
     }
 
     /// Ends the call well after its stream of items.
@@ -130,7 +138,7 @@ impl Request {
     /// # Errors
     /// The connection is gone.
     pub fn end_stream(&self, server: &Server) -> Result<(), LinkError> {
-        self.end(server, Outgoing::new(Kind::End, Body::Whole(&[])))
+        self.end(server, Outgoing::new(Kind::End, Body::Whole(&[])), OK)
     }
 
     /// Ends the call with a failure. If that cannot be sent, there is nobody left to tell.
@@ -141,16 +149,29 @@ impl Request {
             let cut = (0..=16_384).rev().find(|&at| failure.message.is_char_boundary(at)).unwrap_or(0);
             failure.message.truncate(cut);
         }
-        let sent = self.end(server, Outgoing::new(Kind::Error, Body::Whole(&failure.encode())));
+        let sent = self.end(server, Outgoing::new(Kind::Error, Body::Whole(&failure.encode())), failure.code);
         if matches!(sent, Err(LinkError::TooLong { .. })) {
             // The client waits for its end all the same.
             failure.details.clear();
-            let _ = self.end(server, Outgoing::new(Kind::Error, Body::Whole(&failure.encode())));
+            let _ = self.end(server, Outgoing::new(Kind::Error, Body::Whole(&failure.encode())), failure.code);
         }
     }
 
-    fn end(&self, server: &Server, mut frame: Outgoing<'_>) -> Result<(), LinkError> {
+    /// Ends a one-way call well: nothing is sent.
+    pub fn end_oneway(&self) {
+        self.note_end(0, 0);
+    }
+
+    fn note_end(&self, code: u8, bytes: usize) {
+        if let Some(measured) = &self.measured {
+            measured.end(code, bytes);
+        }
+    }
+
+    /// Sends the call's last frame, if it is not one-way; `code` is how it ends.
+    fn end(&self, server: &Server, mut frame: Outgoing<'_>, code: u8) -> Result<(), LinkError> {
         if self.is_oneway() {
+            self.note_end(code, 0);
             return Ok(());
         }
         if let Some(context) = self.context.get() {
@@ -158,6 +179,12 @@ impl Request {
             frame.metadata = (!trailing.is_empty()).then(|| trailing.clone());
         }
         let sent = self.connection.send(server, self.head.call, &frame);
+        match &sent {
+            Ok(()) => self.note_end(code, frame.len()),
+            Err(LinkError::TooLong { .. }) => {}
+            // The client is gone: nobody has got the result.
+            Err(_) => self.note_end(Failure::CANCELLED, 0),
+        }
         if !matches!(sent, Err(LinkError::TooLong { .. })) {
             self.forget();
         }
@@ -176,12 +203,20 @@ impl Request {
         if !self.finished.swap(true, Ordering::Relaxed) {
             // Release: `stop` sees the reply sent once it sees the count.
             self.connection.in_flight.fetch_sub(1, Ordering::Release);
+            if let Some(measured) = &self.measured {
+                measured.finish();
+            }
         }
     }
 }
 
 impl ServerConnection {
-    pub(super) fn new(token: u64, link: Arc<dyn Link>, in_flight: Arc<AtomicUsize>) -> Arc<Self> {
+    pub(super) fn new(
+        token: u64,
+        link: Arc<dyn Link>,
+        in_flight: Arc<AtomicUsize>,
+        statistics: Arc<Statistics>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             token,
             link,
@@ -192,6 +227,8 @@ impl ServerConnection {
             in_flight,
             cancelled: Mutex::default(),
             oneway: Mutex::default(),
+            statistics,
+            watches: Mutex::default(),
         })
     }
 
@@ -212,8 +249,27 @@ impl ServerConnection {
     pub(super) fn die(&self) {
         self.dead.store(true, Ordering::Release);
         self.link.close();
+        self.unwatch();
         for (_, call) in self.calls.lock().drain() {
             call.cancel();
+        }
+    }
+
+    /// The client looks at the server's statistics: calls are measured until it is gone, or says that it is through.
+    pub(super) fn watch(&self, server: &Server) {
+        let mut watches = self.watches.lock();
+        // A connection that dies now waits for the lock, and takes this back.
+        if !*watches && !self.is_dead() {
+            *watches = true;
+            self.statistics.add_watcher(server.measured);
+        }
+    }
+
+    /// The client looks no more. Harmless when repeated.
+    pub(super) fn unwatch(&self) {
+        let mut watches = self.watches.lock();
+        if std::mem::take(&mut *watches) {
+            self.statistics.remove_watcher();
         }
     }
 
@@ -292,6 +348,7 @@ impl ServerConnection {
         let pending = self.in_flight.fetch_add(1, Ordering::Relaxed);
         let deadline = head.deadline_us().and_then(|us| Instant::now().checked_add(Duration::from_micros(us)));
         let context = OnceLock::new();
+        let measured = server.statistics.begin(head.method, payload.len());
         let mut request = Request {
             connection: Arc::clone(self),
             head,
@@ -300,6 +357,7 @@ impl ServerConnection {
             deadline,
             context,
             finished: AtomicBool::new(false),
+            measured,
         };
         let refusal = match kind {
             None => {
@@ -311,6 +369,7 @@ impl ServerConnection {
             Some(_) => None,
         };
         if let Some(refusal) = refusal {
+            request.note_end(refusal.code, 0);
             if !request.is_oneway() {
                 let body = refusal.encode();
                 self.send_in_passing(server, request.head.call, &Outgoing::new(Kind::Error, Body::Whole(&body)))?;
@@ -324,7 +383,7 @@ impl ServerConnection {
             && !request.is_oneway()
         {
             let queue = server.async_queue(kind.in_loop);
-            let call = Arc::new(ServerCall::new(Arc::clone(self), request.head.call, queue));
+            let call = Arc::new(ServerCall::new(Arc::clone(self), request.head.call, queue, request.measured.clone()));
             if self.calls.lock().insert(request.head.call, Arc::clone(&call)).is_some() {
                 return Err(LinkError::Broken("the client used the number of a call that is under way".into()));
             }

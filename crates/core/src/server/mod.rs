@@ -5,6 +5,7 @@ mod call;
 mod connection;
 mod context;
 mod reception;
+mod statistics;
 mod worker;
 
 use std::collections::{HashMap, VecDeque};
@@ -21,10 +22,12 @@ use parking_lot::{Condvar, Mutex};
 pub use call::{AsyncQueue, ItemOutcome, NextItem, ServerCall};
 pub use connection::{Request, ServerConnection};
 pub use context::CallContext;
+pub use statistics::{CODES, Counts, Histogram, Snapshot};
 pub use worker::{Next, Worker};
 
 use baton::Baton;
 use reception::Reception;
+use statistics::Statistics;
 use worker::Watch;
 
 use crate::AroundWait;
@@ -36,6 +39,8 @@ pub struct MethodKind {
     pub tracked: bool,
     /// It is handled by the event loop.
     pub in_loop: bool,
+    /// It looks at the server itself: it is handled even while as many handlers run as may, and is not measured.
+    pub introspective: bool,
 }
 
 /// Something the operator should know.
@@ -63,6 +68,11 @@ pub struct Server {
     stopped: AtomicBool,
     /// Requests received and not finished.
     in_flight: Arc<AtomicUsize>,
+    /// Connections open.
+    connections: AtomicUsize,
+    statistics: Arc<Statistics>,
+    /// So many methods are measured: those that are not introspective, which come last.
+    measured: usize,
     /// Wakes the receiving worker out of the system's poller.
     wake: Arc<OwnedFd>,
     /// The event loop that takes requests, if there is one.
@@ -96,7 +106,7 @@ impl std::fmt::Debug for Server {
 }
 
 impl Server {
-    /// A server that listens nowhere yet. `methods` are in the order of `description`.
+    /// A server that listens nowhere yet. `methods` are in the order of `description`, the introspective ones last.
     ///
     /// # Errors
     /// What the system says.
@@ -118,12 +128,15 @@ impl Server {
             async_queue: OnceLock::new(),
             around_wait,
             watcher_sleeps: AtomicBool::new(false),
+            measured: methods.iter().take_while(|method| !method.introspective).count(),
             methods,
             notice,
             baton: Baton::default(),
             stopping: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
             in_flight: Arc::default(),
+            connections: AtomicUsize::new(0),
+            statistics: Arc::default(),
             vacancy: Default::default(),
             workers: AtomicUsize::new(0),
             standby: AtomicUsize::new(0),
@@ -213,11 +226,17 @@ impl Server {
         if tracked_by_loop { self.async_queue.get().cloned() } else { None }
     }
 
-    /// Connections open.
-    #[must_use]
-    pub fn connections(&self) -> usize {
-        // The receiving worker holds the reception for as long as it sleeps.
-        self.reception.try_lock().map_or(0, |reception| reception.connections())
+    /// What is measured of the calls, and how busy the server is.
+    fn snapshot(&self) -> Snapshot {
+        // Relaxed: each number is true by itself, and old a moment later.
+        Snapshot {
+            connections: self.connections.load(Ordering::Relaxed),
+            workers: self.workers.load(Ordering::Relaxed),
+            idle_workers: self.standby.load(Ordering::Relaxed),
+            queued: self.queued.load(Ordering::Relaxed),
+            in_flight: self.in_flight.load(Ordering::Relaxed),
+            ..self.statistics.snapshot()
+        }
     }
 
     /// Closes everything that is left, after the workers have returned.

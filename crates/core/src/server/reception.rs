@@ -108,11 +108,6 @@ impl Reception {
         Ok(())
     }
 
-    /// Connections open.
-    pub(super) fn connections(&self) -> usize {
-        self.connections.len()
-    }
-
     /// No new clients; their socket files go.
     pub(super) fn stop_listening(&mut self) {
         self.listeners.clear();
@@ -237,6 +232,7 @@ impl Reception {
         if self.connections.remove(&connection.token).is_some() {
             // It may be gone from the poller already, with its socket.
             let _ = epoll::delete(&self.poller, connection.link.fd());
+            server.connections.store(self.connections.len(), Ordering::Relaxed);
         }
         if *error != LinkError::Closed {
             server.notify(false, format!("dropped the connection to {}: {error}", connection.peer()));
@@ -466,7 +462,8 @@ impl Reception {
             server.notify(true, format!("cannot take in a client: {error}"));
             return;
         }
-        let connection = ServerConnection::new(token, link, Arc::clone(&server.in_flight));
+        let connection =
+            ServerConnection::new(token, link, Arc::clone(&server.in_flight), Arc::clone(&server.statistics));
         connection.listed.store(true, Ordering::Relaxed);
         if connection.link.is_memory() {
             self.memory.push(Arc::clone(&connection));
@@ -475,6 +472,8 @@ impl Reception {
             self.readable.push_back(Arc::clone(&connection));
         }
         self.connections.insert(token, connection);
+        // Relaxed: only ever shown.
+        server.connections.store(self.connections.len(), Ordering::Relaxed);
     }
 
     fn run_timers(&mut self, server: &Server) {
