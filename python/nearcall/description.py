@@ -110,14 +110,16 @@ class Description(msgspec.Struct, frozen=True):
 
     nearcall: int
     services: list[ServiceInfo]
-    introspection: ServiceInfo | None = None
-    """The server's own service, numbered after the others; ``None`` if it is switched off."""
+    introspection: ServiceInfo | msgspec.UnsetType = msgspec.UNSET
+    """The server's own service, numbered after the others; left out if it is switched off."""
 
     def numbered(self, *, introspection: bool = False) -> Iterator[tuple[int, ServiceInfo, MethodInfo]]:
         """All methods with their numbers, those of the server's own service only if asked for."""
         number = 0
-        own = [self.introspection] if introspection and self.introspection is not None else []
-        for service in (*self.services, *own):
+        services = list(self.services)
+        if introspection and self.introspection is not msgspec.UNSET:
+            services.append(self.introspection)
+        for service in services:
             for method in service.methods:
                 yield number, service, method
                 number += 1
@@ -125,12 +127,10 @@ class Description(msgspec.Struct, frozen=True):
 
 def describe(plans: Sequence[ServicePlan], introspection: ServicePlan | None = None) -> dict[str, Any]:
     """The description of a server that serves these services, as plain data ready for JSON."""
-    own = None if introspection is None else _service_info(introspection)
+    own = msgspec.UNSET if introspection is None else _service_info(introspection)
     description: dict[str, Any] = msgspec.to_builtins(
         Description(VERSION, [_service_info(plan) for plan in plans], own)
     )
-    if own is None:
-        del description["introspection"]
     return description
 
 

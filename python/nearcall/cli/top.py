@@ -20,6 +20,7 @@ from ..errors import FailedPrecondition, Unavailable
 from ..interceptors import ClientInterceptor
 from ..introspection import Introspection, MethodStatistics, Statistics
 from . import UsageError
+from .remote import connected
 from .top_table import plain_lines, rich_table
 
 __all__ = ["Row", "View", "add_to", "run"]
@@ -113,8 +114,8 @@ def _client(url: str, interceptors: list[ClientInterceptor]) -> Generator[Intros
     try:
         client = nearcall.connect(url, Introspection, interceptors=interceptors)
     except FailedPrecondition:
-        with nearcall.connect(url) as other:
-            if other.description.get("introspection") is not None:
+        with connected(url) as (_, description):
+            if description.introspection is not msgspec.UNSET:
                 raise
         raise FailedPrecondition(
             f"the server at {url} cannot be watched: it is made with introspection=False, or an older nearcall"

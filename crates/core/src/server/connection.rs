@@ -178,7 +178,8 @@ impl Request {
             let trailing = context.trailing.lock();
             frame.metadata = (!trailing.is_empty()).then(|| trailing.clone());
         }
-        let sent = self.connection.send(server, self.head.call, &frame);
+        let introspective = server.methods[usize::from(self.head.method)].introspective;
+        let sent = self.connection.send_end(server, self.head.call, &frame, introspective);
         match &sent {
             Ok(()) => self.note_end(code, frame.len()),
             Err(LinkError::TooLong { .. }) => {}
@@ -392,7 +393,7 @@ impl ServerConnection {
         Ok(Some(request))
     }
 
-    /// Sends a frame from the receiving worker itself, which must not wait long for a client that does not read.
+    /// Sends a frame from what may be the receiving worker itself, which must not wait long for a client that does not read.
     pub(super) fn send_in_passing(&self, server: &Server, call: u32, frame: &Outgoing<'_>) -> Result<(), LinkError> {
         const SLICE: Duration = Duration::from_millis(1);
         let mut patience = 20;
@@ -413,6 +414,20 @@ impl ServerConnection {
             })?;
         }
         frame.send(call, &*self.link, &mut || wait(&mut || self.link.wait_room(false, SLICE)))
+    }
+
+    /// Sends the last frame of a call. That of an introspective one may come from the receiving worker itself, and whoever
+    /// only watches must not keep those who work: a client that asks and does not read is dropped.
+    fn send_end(&self, server: &Server, call: u32, frame: &Outgoing<'_>, introspective: bool) -> Result<(), LinkError> {
+        if !introspective {
+            return self.send(server, call, frame);
+        }
+        let sent = self.send_in_passing(server, call, frame);
+        if let Err(error @ LinkError::Broken(_)) = &sent {
+            server.notify(false, format!("dropped the connection to {}: {error}", self.peer()));
+            self.link.close();
+        }
+        sent
     }
 
     /// Sends a frame; a worker that must wait for room lets another one receive.

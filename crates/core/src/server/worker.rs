@@ -130,7 +130,9 @@ impl Server {
         if request.is_oneway() {
             request = ServerConnection::begin_oneway(request)?;
         }
-        if self.others_busy() >= self.limits.max_concurrency && !self.is_prompt(&request) {
+        // Somebody who looks at a server that is stuck must see that.
+        let introspective = self.methods[usize::from(request.head.method)].introspective;
+        if self.others_busy() >= self.limits.max_concurrency && !introspective {
             let mut queue = self.queue.lock();
             queue.push_back(request);
             // Release: whoever sees the count finds the request.
@@ -139,14 +141,6 @@ impl Server {
         }
         self.begin_handler();
         Some(request)
-    }
-
-    /// Whether the receiving worker runs a request itself while as many handlers run as may: one that looks at a server
-    /// that is stuck. It must not be kept by a client that does not read.
-    #[cold]
-    fn is_prompt(&self, request: &Request) -> bool {
-        const REPLY: usize = 1 << 16;
-        self.methods[usize::from(request.head.method)].introspective && request.has_room(REPLY)
     }
 
     /// Workers that run handlers, not counting the one that receives.
