@@ -176,6 +176,7 @@ class Server:
             self._loop.start()
         _running.add(self)
         self._spawn()
+        _log.info("serving at %s", ", ".join(self._urls))
         return self
 
     def _spawn(self) -> None:
@@ -213,6 +214,8 @@ class Server:
                 thread.join(0.5 if finished else 0.05)
         _running.discard(self)
         self._stopped.set()
+        what = "every call was finished" if finished else f"calls that took more than {grace:g} s were cut off"
+        _log.info("stopped serving at %s; %s", ", ".join(self._urls), what)
         return finished
 
     def wait(self, timeout: float | None = None) -> bool:

@@ -183,10 +183,11 @@ impl Server {
         let method = served.method.get();
         if let Err(error) = self.run(py, served, request) {
             // There is no reply to put it into; the operator's log is all there is.
-            self.notices.lock().push(Notice {
-                serious: true,
-                text: format!("{} raised {error}; it is one-way, so no client learns of it", method.name),
-            });
+            let mut text = format!("{} raised {error}; it is one-way, so no client learns of it", method.name);
+            if let Some(trace) = error.traceback(py).and_then(|trace| trace.format().ok()) {
+                text = format!("{text}\n{trace}{error}");
+            }
+            self.notices.lock().push(Notice { serious: true, text });
         }
     }
 
