@@ -155,9 +155,7 @@ def traced(telemetry: Telemetry, new_url: str) -> Iterator[str]:
 
 def status_of(span: ReadableSpan) -> StatusCode:
     assert span.attributes is not None
-    number = span.attributes["rpc.nearcall.status_code"]
-    assert isinstance(number, int)
-    return StatusCode(number)
+    return StatusCode[str(span.attributes["rpc.response.status_code"])]
 
 
 def test_spans_of_every_kind_from_threads(telemetry: Telemetry, traced: str) -> None:
@@ -173,10 +171,9 @@ def test_spans_of_every_kind_from_threads(telemetry: Telemetry, traced: str) -> 
         for method, count in inside.items():
             for span in (pair := telemetry.pair(f"Work/{method}")):
                 assert span.attributes == {
-                    "rpc.system": "nearcall",
-                    "rpc.service": "Work",
-                    "rpc.method": method,
-                    "rpc.nearcall.status_code": 0,
+                    "rpc.system.name": "nearcall",
+                    "rpc.method": f"Work/{method}",
+                    "rpc.response.status_code": "OK",
                 } | {key: value for key, value in (span.attributes or {}).items() if key == "network.peer.address"}
                 assert span.status.status_code == SpanStatus.UNSET
             # What the handler does belongs to the server's span, whichever thread or task it does it in.
@@ -292,17 +289,20 @@ def test_durations(telemetry: Telemetry, traced: str) -> None:
         assert data is not None
         seen: dict[tuple[Any, ...], int] = {}
         for metric in data.resource_metrics[0].scope_metrics[0].metrics:
-            assert metric.unit == "ms"
+            assert metric.unit == "s"
             for point in metric.data.data_points:
                 labels: Any = point.attributes
-                key = (metric.name, labels["rpc.method"], labels["rpc.nearcall.status_code"])
+                key = (metric.name, labels["rpc.method"], labels["rpc.response.status_code"], labels.get("error.type"))
                 seen[key] = point.count  # type: ignore[union-attr]
+                assert 0 < point.sum < 10 * point.count  # type: ignore[union-attr]
+                assert point.explicit_bounds[0] == 1e-5  # type: ignore[union-attr]
         return seen
 
     expected = {
-        (f"rpc.{side}.duration", *of): count
-        for side in ("client", "server")
-        for of, count in ((("add", 0), 7), (("fail", 5), 1))
+        ("rpc.client.call.duration", "Work/add", "OK", None): 7,
+        ("rpc.server.call.duration", "Work/add", "OK", None): 7,
+        ("rpc.client.call.duration", "Work/fail", "NOT_FOUND", "NOT_FOUND"): 1,
+        ("rpc.server.call.duration", "Work/fail", "NOT_FOUND", None): 1,
     }
     assert until(lambda: counts() == expected)
 

@@ -16,7 +16,7 @@ import msgspec
 
 import nearcall
 
-from ..errors import FailedPrecondition, Unavailable
+from ..errors import FailedPrecondition, ResourceExhausted, Unavailable
 from ..interceptors import ClientInterceptor
 from ..introspection import Introspection, MethodStatistics, Statistics
 from . import UsageError
@@ -125,7 +125,7 @@ def _client(url: str, interceptors: list[ClientInterceptor]) -> Generator[Intros
 
 
 def _looks(url: str, server: Introspection, interval: float, *, give_up: bool) -> Iterator[View | str]:
-    """One view after each interval; or a sentence, while the server is gone."""
+    """One view after each interval; or a sentence, while the server is gone or has too many calls under way."""
     last = server.read()
     due = time.monotonic() + interval
     while True:
@@ -133,7 +133,7 @@ def _looks(url: str, server: Introspection, interval: float, *, give_up: bool) -
         due = max(due + interval, time.monotonic())
         try:
             now = server.read()
-        except Unavailable as gone:
+        except (ResourceExhausted, Unavailable) as gone:
             if give_up:
                 raise
             yield f"{url}: {gone.message}"

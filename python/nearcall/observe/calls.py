@@ -14,10 +14,16 @@ from ..interceptors import CallInfo, Proceed, ServerCall
 from ..plan import BIDI_STREAM, SERVER_STREAM
 from ..status import StatusCode
 
-__all__ = ["Followed", "Interceptor", "follow"]
+__all__ = ["BUCKETS", "Followed", "Interceptor", "follow"]
 
 Interceptor: TypeAlias = "Callable[[Any, Proceed], Any]"
 """Works at clients and at servers."""
+
+BUCKETS = (
+    *(1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3),
+    *(0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
+)
+"""Bounds for histograms, seconds: from where calls over shared memory are to where people stop waiting."""
 
 _NOTHING = nullcontext()
 

@@ -9,18 +9,12 @@ from weakref import WeakKeyDictionary
 
 from ..interceptors import CallInfo, ServerCall
 from ..status import StatusCode
-from .calls import Followed, Interceptor, follow
+from .calls import BUCKETS, Followed, Interceptor, follow
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
 __all__ = ["prometheus"]
-
-BUCKETS = (
-    *(1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3),
-    *(0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
-)
-"""Seconds: from where calls over shared memory are to where people stop waiting."""
 
 
 def prometheus(registry: CollectorRegistry | None = None, *, buckets: Sequence[float] = BUCKETS) -> Interceptor:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..call import Metadata
 from ..interceptors import CallInfo, ClientCall, ServerCall
 from ..status import StatusCode
-from .calls import Followed, Interceptor, follow
+from .calls import BUCKETS, Followed, Interceptor, follow
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import Histogram, MeterProvider
@@ -39,14 +39,14 @@ def opentelemetry(
 ) -> Interceptor:
     """An interceptor that makes a span of each call, at a client or at a server; needs ``nearcall[opentelemetry]``.
 
-    A span is called ``Calculator/add`` and has the attributes ``rpc.system`` (``nearcall``), ``rpc.service``,
-    ``rpc.method`` and ``rpc.nearcall.status_code``. It lasts until the call has ended, with a stream until the stream
-    has. The client sends its context in the metadata, so that the server's span is a child of the client's, and the
-    spans of what the handler does are children of the server's. One-way calls are no different; a client's span ends
-    when the call is sent.
+    A span is called ``Calculator/add`` and has the attributes ``rpc.system.name`` (``nearcall``), ``rpc.method``
+    (``Calculator/add``) and ``rpc.response.status_code`` (``OK``). It lasts until the call has ended, with a stream
+    until the stream has. The client sends its context in the metadata, so that the server's span is a child of the
+    client's, and the spans of what the handler does are children of the server's. One-way calls are no different; a
+    client's span ends when the call is sent.
 
-    The metrics ``rpc.client.duration`` and ``rpc.server.duration`` are histograms in milliseconds with the same
-    attributes.
+    The metrics ``rpc.client.call.duration`` and ``rpc.server.call.duration`` are histograms in seconds with the same
+    attributes. All names are those of OpenTelemetry's conventions for RPC as of 2026.
 
     Args:
         tracer_provider: Who records spans; the global one if not given.
@@ -69,7 +69,12 @@ def opentelemetry(
     tracer = trace.get_tracer("nearcall", __version__, tracer_provider)
     meter = metrics.get_meter("nearcall", __version__, meter_provider)
     durations = [
-        meter.create_histogram(f"rpc.{side}.duration", "ms", f"How long calls take at the {side}.")
+        meter.create_histogram(
+            f"rpc.{side}.call.duration",
+            "s",
+            f"How long calls take at the {side}.",
+            explicit_bucket_boundaries_advisory=BUCKETS,
+        )
         for side in ("client", "server")
     ]
     getter = _getter()
@@ -77,11 +82,12 @@ def opentelemetry(
     def begin(call: CallInfo) -> Followed:
         at_server = isinstance(call, ServerCall)
         service, _, method = call.method.rpartition(".")
-        attributes: dict[str, str | int] = {"rpc.system": "nearcall", "rpc.service": service, "rpc.method": method}
+        name = f"{service}/{method}"
+        attributes = {"rpc.system.name": "nearcall", "rpc.method": name}
         carries = propagator or propagate.get_global_textmap()
         parent = carries.extract(call.context.metadata, getter=getter) if isinstance(call, ServerCall) else None
         kind = trace.SpanKind.SERVER if at_server else trace.SpanKind.CLIENT
-        span = tracer.start_span(f"{service}/{method}", parent, kind, attributes)
+        span = tracer.start_span(name, parent, kind, attributes)
         surroundings = trace.set_span_in_context(span, parent)
         if isinstance(call, ClientCall):
             carries.inject(call.metadata, surroundings, setter=_setter())
@@ -98,7 +104,7 @@ class _Traced(Followed):
     """A call and its span."""
 
     def __init__(
-        self, call: CallInfo, span: Span, surroundings: Any, duration: Histogram, attributes: dict[str, str | int]
+        self, call: CallInfo, span: Span, surroundings: Any, duration: Histogram, attributes: dict[str, str]
     ) -> None:
         super().__init__(call)
         self._span = span
@@ -113,18 +119,19 @@ class _Traced(Followed):
         from opentelemetry.trace import Status
         from opentelemetry.trace import StatusCode as SpanStatus
 
-        attributes = {**self._attributes, "rpc.nearcall.status_code": int(code)}
+        attributes = {**self._attributes, "rpc.response.status_code": code.name}
+        failed = code in _SERVER_FAULTS if isinstance(self.call, ServerCall) else code != StatusCode.OK
+        if failed:
+            attributes["error.type"] = code.name
         span = self._span
         if span.is_recording():
-            span.set_attribute("rpc.nearcall.status_code", int(code))
-            failed = code in _SERVER_FAULTS if isinstance(self.call, ServerCall) else code != StatusCode.OK
+            span.set_attributes(attributes)
             if failed:
-                span.set_attribute("error.type", code.name)
                 span.set_status(Status(SpanStatus.ERROR, str(error) if isinstance(error, Exception) else code.name))
                 if isinstance(error, Exception):
                     span.record_exception(error)
         span.end()
-        self._duration.record(seconds * 1e3, attributes)
+        self._duration.record(seconds, attributes)
 
 
 @contextmanager

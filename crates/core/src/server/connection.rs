@@ -178,8 +178,11 @@ impl Request {
             let trailing = context.trailing.lock();
             frame.metadata = (!trailing.is_empty()).then(|| trailing.clone());
         }
-        let introspective = server.methods[usize::from(self.head.method)].introspective;
-        let sent = self.connection.send_end(server, self.head.call, &frame, introspective);
+        let sent = if server.is_introspective(self.head.method) {
+            self.connection.send_to_watcher(server, self.head.call, &frame)
+        } else {
+            self.connection.send(server, self.head.call, &frame)
+        };
         match &sent {
             Ok(()) => self.note_end(code, frame.len()),
             Err(LinkError::TooLong { .. }) => {}
@@ -416,12 +419,10 @@ impl ServerConnection {
         frame.send(call, &*self.link, &mut || wait(&mut || self.link.wait_room(false, SLICE)))
     }
 
-    /// Sends the last frame of a call. That of an introspective one may come from the receiving worker itself, and whoever
-    /// only watches must not keep those who work: a client that asks and does not read is dropped.
-    fn send_end(&self, server: &Server, call: u32, frame: &Outgoing<'_>, introspective: bool) -> Result<(), LinkError> {
-        if !introspective {
-            return self.send(server, call, frame);
-        }
+    /// Sends the last frame of an introspective call, maybe from the receiving worker itself. Whoever only watches must not
+    /// keep those who work: a client that asks and does not read is dropped.
+    #[cold]
+    fn send_to_watcher(&self, server: &Server, call: u32, frame: &Outgoing<'_>) -> Result<(), LinkError> {
         let sent = self.send_in_passing(server, call, frame);
         if let Err(error @ LinkError::Broken(_)) = &sent {
             server.notify(false, format!("dropped the connection to {}: {error}", self.peer()));

@@ -188,6 +188,11 @@ impl Server {
         self.stopping.load(Ordering::Acquire)
     }
 
+    /// Whether the method looks at the server itself.
+    fn is_introspective(&self, method: u16) -> bool {
+        usize::from(method) >= self.measured
+    }
+
     fn is_idle(&self) -> bool {
         self.in_flight.load(Ordering::Acquire) == 0
     }

@@ -131,8 +131,7 @@ impl Server {
             request = ServerConnection::begin_oneway(request)?;
         }
         // Somebody who looks at a server that is stuck must see that.
-        let introspective = self.methods[usize::from(request.head.method)].introspective;
-        if self.others_busy() >= self.limits.max_concurrency && !introspective {
+        if self.others_busy() >= self.limits.max_concurrency && !self.is_introspective(request.head.method) {
             let mut queue = self.queue.lock();
             queue.push_back(request);
             // Release: whoever sees the count finds the request.
