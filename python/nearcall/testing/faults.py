@@ -58,7 +58,7 @@ class Selection:
         return self._where is None or bool(self._where(frame))
 
     def __str__(self) -> str:
-        kinds = "frame" if self.kinds == set(FRAME_KINDS) else " or ".join(sorted(self.kinds))
+        kinds = "frame" if len(self.kinds) == len(FRAME_KINDS) else " or ".join(sorted(self.kinds))
         method = "" if self._method is None else f" of {self._method}"
         return f"{kinds}{method}{'' if self._to is None else f' to the {self._to}'}"
 

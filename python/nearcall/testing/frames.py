@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, cast, get_args
+from typing import Literal, NamedTuple, get_args
 
 import msgspec
 
@@ -106,7 +106,7 @@ class Splitter:
             if len(buffer) < 12:
                 return None
             kind, length = buffer[5], int.from_bytes(buffer[8:12], "little")
-            if buffer[:4] == _MAGIC and 1 <= kind <= len(HANDSHAKE_KINDS) and length <= _LONGEST:
+            if buffer.startswith(_MAGIC) and 1 <= kind <= len(HANDSHAKE_KINDS) and length <= _LONGEST:
                 if len(buffer) < 12 + length:
                     return None
                 self._handshake = False
@@ -115,9 +115,7 @@ class Splitter:
         if self._frames:
             if len(buffer) < 12:
                 return None
-            length, kind, _, method, call = cast(
-                "tuple[int, int, int, int, int]", struct.unpack_from("<IBBHI", buffer)
-            )
+            length, kind, _, method, call = struct.unpack_from("<IBBHI", buffer)
             if 8 <= length <= _LONGEST and 1 <= kind <= len(FRAME_KINDS):
                 if len(buffer) < 4 + length:
                     return None

@@ -56,7 +56,7 @@ class FaultyProxy:
 
     def __init__(self, upstream: str, *, seed: int = 0) -> None:
         self._upstream = Upstream.of(upstream)
-        self._seed = seed
+        self._random = random.Random(seed)
         place = listen(self._upstream)
         self._url = place.url
         self._relay = Relay(place, self._upstream)
@@ -166,7 +166,8 @@ class FaultyProxy:
         probability: float = 1.0,
     ) -> Fault:
         """Only the first ``keep`` bytes of such a message arrive (by default half of it), then the connection is cut.
-        With 0 it is cut before the message; a negative number counts from the end."""
+        With 0 it is cut before the message; a negative number counts from the end.
+        """
         return self._add("truncate", Selection(kinds, to, method, where), skip, times, probability, keep=keep)
 
     def watch(
@@ -256,12 +257,11 @@ class FaultyProxy:
         damage: Callable[[Frame], bytes] | None = None,
         keep: int | None = None,
     ) -> Fault:
-        sees = "its handshake" if self._upstream.handshake else "nothing of it"
-        blind = selection.frames if self._upstream.handshake else True
-        if blind and not self._upstream.frames:
+        if not (self._upstream.frames if selection.frames else self._upstream.handshake):
+            sees = "only the handshake" if self._upstream.handshake else "nothing of what is said"
             raise InvalidArgument(
-                f"a proxy sees {sees} on {self.upstream}, and can do this only over unix:// or tcp://: "
-                "serve the same object there, too, or use cut()"
+                f"a proxy to {self.upstream} sees {sees}: serve the object at a unix:// or tcp:// URL, too, "
+                "and take that for this test, or use cut()"
             )
         fault = Fault(
             self._plan,
@@ -270,7 +270,7 @@ class FaultyProxy:
             skip=skip,
             times=times,
             probability=probability,
-            seed=random.Random(self._seed).getrandbits(64),
+            seed=self._random.getrandbits(64),
             seconds=seconds,
             damage=damage,
             keep=keep,

@@ -30,7 +30,7 @@ class _Item:
     """Bytes on their way."""
 
     data: memoryview
-    descriptors: list[int] = field(default_factory=list)
+    descriptors: list[int] = field(default_factory=list[int])
     held_by: Fault | None = None
     seconds: float = 0.0
     """How long it is kept at the head of the queue."""
@@ -70,9 +70,7 @@ class _Pipe:
         try:
             if self.source.family != socket.AF_UNIX:
                 return self.source.recv(_CHUNK)
-            data, descriptors, _, _ = socket.recv_fds(
-                self.source, _CHUNK, _MOST_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC
-            )
+            data, descriptors, _, _ = socket.recv_fds(self.source, _CHUNK, _MOST_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC)
             self.descriptors += descriptors
             return data
         except (BlockingIOError, InterruptedError):
@@ -313,9 +311,10 @@ class Relay:
         connection = self._connections.pop(number)
         for end, _ in connection.interests():
             self._expect(end, 0)
-        connection.close()
         if cut:
+            # Before anybody can notice.
             self.plan.note("cut")
+        connection.close()
 
 
 def _apply(fault: Fault, frame: Frame, item: _Item) -> None:

@@ -117,27 +117,28 @@ class Faulty(Generic[T]):
         client: Mapping[str, Any] | None,
         seed: int,
     ) -> None:
-        # A path in it is short enough for a socket, whatever pytest calls its own folders.
-        self._folder = None if url else Path(tempfile.mkdtemp(prefix="nearcall-"))
+        self._service = service
+        self._url = url
+        self._options = (server, client)
         self._seed = seed
         self._stack = ExitStack()
         self._async_stack = AsyncExitStack()
-        try:
-            self._serving = Serving(service, url or f"unix://{self._folder}/served", server, client)
-        except BaseException:
-            self._remove_folder()
-            raise
 
-    def _remove_folder(self) -> None:
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
+    def _prepare(self, stack: ExitStack | AsyncExitStack) -> Serving[T]:
+        url = self._url
+        if url is None:
+            # A path in it is short enough for a socket, whatever pytest calls its own folders.
+            folder = Path(tempfile.mkdtemp(prefix="nearcall-"))
+            stack.callback(shutil.rmtree, folder, ignore_errors=True)
+            url = f"unix://{folder}/served"
+        return Serving(self._service, url, *self._options)
 
     def __enter__(self) -> tuple[T, FaultyProxy]:
         with ExitStack() as stack:
-            stack.callback(self._remove_folder)
-            server = stack.enter_context(self._serving.server)
-            proxy = stack.enter_context(FaultyProxy(server.urls[0], seed=self._seed))
-            service = stack.enter_context(self._serving.connect(proxy.url))
+            served = self._prepare(stack)
+            stack.enter_context(served.server)
+            proxy = stack.enter_context(FaultyProxy(served.url, seed=self._seed))
+            service = stack.enter_context(served.connect(proxy.url))
             self._stack = stack.pop_all()
         return service, proxy
 
@@ -148,12 +149,11 @@ class Faulty(Generic[T]):
 
     async def __aenter__(self) -> tuple[Any, FaultyProxy]:
         async with AsyncExitStack() as stack:
-            stack.callback(self._remove_folder)
-            server = self._serving.server.start()
-            stack.push_async_callback(_away, server.stop)
-            proxy = FaultyProxy(server.urls[0], seed=self._seed)
+            served = self._prepare(stack)
+            stack.push_async_callback(_away, served.server.start().stop)
+            proxy = FaultyProxy(served.url, seed=self._seed)
             stack.push_async_callback(_away, proxy.close)
-            service = await stack.enter_async_context(self._serving.connect_async(proxy.url))
+            service = await stack.enter_async_context(served.connect_async(proxy.url))
             self._async_stack = stack.pop_all()
         return service, proxy
 
@@ -171,7 +171,7 @@ def faulty(
     client: Mapping[str, Any] | None = None,
     seed: int = 0,
 ) -> Faulty[T]:
-    """Serves an object and connects to it through a :class:`FaultyProxy`; a ``with`` or ``async with`` block gets both::
+    """Serves an object and connects to it through a :class:`FaultyProxy`; a block gets client and proxy::
 
         with faulty(Calculator()) as (calc, proxy):
             proxy.cut()

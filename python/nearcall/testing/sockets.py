@@ -93,8 +93,9 @@ def listen(upstream: Upstream) -> Place:
     try:
         if scheme == "unix":
             left = Path(tempfile.mkdtemp(prefix="nearcall-"))
-            address: str | bytes | tuple[str, int] = str(left / "faulty")
-            url = f"unix://{address}"
+            path = str(left / "faulty")
+            address: str | bytes | tuple[str, int] = path
+            url = f"unix://{path}"
         elif scheme == "shm":
             left = _runtime_dir() / f"{name}.sock"
             address, url = str(left), f"shm://{name}"
