@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import gc
 import json
 import logging
 import os
 import random
 import re
+import select
 import socket
 import struct
 import threading
@@ -185,17 +187,22 @@ def test_a_writers_counter_that_jumps(target: Target, jump: int) -> None:
         target.dropped(attacker, BACKWARDS)
 
 
-@pytest.mark.parametrize("jump", [8, RING, 1 << 40, -(1 << 62), -16], ids=lambda jump: f"{jump:+}")
-def test_a_readers_counter_that_jumps(target: Target, jump: int) -> None:
+@pytest.mark.parametrize("to", [0, RING, 1 << 40, 1 << 63], ids=hex)
+def test_a_readers_counter_that_jumps(target: Target, to: int) -> None:
     with attack(target.url) as attacker:
-        greet(attacker)
-        attacker.put(TO_CLIENT + TAIL, attacker.tail + jump)
-        # The server looks at it again when its replies have filled the ring as far as it knows.
         data = bytes(RING // 16)
-        with contextlib.suppress(AssertionError):
-            for number in range(2, 40):
-                attacker.send(call(number, data))
-                attacker.receive(give_back=False)
+        number = 1
+        while attacker.head < 2 * RING:  # twice around: the server has seen the counter at work
+            attacker.send(call(number, data))
+            attacker.receive()
+            number += 1
+        attacker.put(TO_CLIENT + TAIL, attacker.tail + to if to else 0)
+        # It looks at it again when its replies have filled the ring as far as it knows.
+        while not attacker.hung_up() and number < 100:
+            attacker.record(call(number, data))
+            attacker.publish()
+            until(lambda: attacker.get(TO_SERVER + TAIL) == attacker.head or attacker.hung_up(), "the server reads")
+            number += 1
         target.is_well()
         target.dropped(attacker, "the reader's counter of the ring went backwards or past the writer's")
 
@@ -274,8 +281,8 @@ def test_a_flood_of_bells(target: Target) -> None:
 
         def ring() -> None:
             while not over.is_set():
-                with contextlib.suppress(TimeoutError, BlockingIOError):
-                    attacker.socket.send(b"B" * 4096, socket.MSG_DONTWAIT)
+                if select.select([], [attacker.socket], [], 0.1)[1]:
+                    attacker.socket.send(b"B" * 1024)
 
         ringer = threading.Thread(target=ring)
         ringer.start()
@@ -306,7 +313,6 @@ def test_unknown_bytes_beside_the_bells(target: Target, byte: bytes) -> None:
         (frame(CALL, flags=1, payload=b"1234"), "a frame ends inside its deadline"),
         (frame(CALL, flags=2, payload=b"\xff\xff\xff\xff"), "metadata is longer than its frame"),
         (frame(CALL, flags=4, payload=b"\xff\xff\xff\xff"), "a frame has more than 65536 buffers"),
-        (frame(CALL, flags=4, payload=struct.pack("<IQ", 1, 1 << 60)), "buffers are longer than the frame"),
         (frame(REPLY), "a frame that only servers send"),
         (frame(ERROR), "a frame that only servers send"),
         (frame(10), "a frame that only servers send"),
@@ -322,7 +328,7 @@ def test_frames_that_nobody_sends(target: Target, data: bytes, why: str) -> None
 def test_calls_that_make_no_sense_are_answered(target: Target) -> None:
     with attack(target.url) as attacker:
         for number, (method, payload, code) in enumerate(
-            [(3, b"", 12), (0xFFFF, b"", 12), (COUNT, b"\xc1", 3), (COUNT, b"", 3), (TOTAL, b"\x91\x01", 3)], 1
+            [(3, b"", 12), (0xFFFF, b"", 12), (COUNT, b"\xc1", 3), (COUNT, b"", 3), (COUNT, b"\x92\x01\x02", 3)], 1
         ):
             attacker.send(frame(CALL, method, number, payload))
             answer = attacker.receive()
@@ -477,7 +483,7 @@ def test_memory_that_changes_its_size(target: Target) -> None:
         (message(1, b"[" * 60_000), lambda: memfd(PAGE), "hello cannot be read"),
         (message(1, b"{}"), lambda: memfd(PAGE), ""),
         (message(2, b"{}"), lambda: memfd(PAGE), "no hello"),
-        (message(1, b"")[:8] + b"\xff\xff\xff\xff", lambda: memfd(PAGE), "too many"),
+        (message(1, b"")[:8] + b"\xff\xff\xff\xff", lambda: memfd(PAGE), "announces more than 16 MiB"),
         (b"GET / HTTP/1.1\r\n\r\n", None, "does not speak nearcall"),
         (b"\0" * 64, None, "does not speak nearcall"),
         (b"NCAL\x02" + bytes(7), None, "version 2"),
@@ -656,17 +662,23 @@ def leave(end: End) -> None:
         (region(lambda: memfd(1 << 16), 1 << 16, 1 << 50), nearcall.Internal, "the limit is"),
         (flood, nearcall.Internal, "shared memory that it does not use"),
         (stray, nearcall.Internal, "something unknown on the rendezvous socket"),
-        (leave, nearcall.Unavailable, "was lost"),
+        (leave, nearcall.Unavailable, "the server stopped or died"),
     ],
 )
 def test_a_server_that_means_harm(harm: Callable[[End], None], error: Any, why: str, runtime_dir: Path) -> None:
-    before = len(os.listdir("/proc/self/fd"))
     url = f"shm://host-{os.getpid()}"
-    with Host(url, harm):
+
+    def fail() -> None:
         client = nearcall.connect(url, Echo, timeout=PATIENCE)
-        with client as echo, pytest.raises(error, match=f"connection to {url} (is broken|was lost).*{why}|was lost"):
+        with client as echo, pytest.raises(error, match=f"connection to {url} (is broken: |was lost: ).*{why}"):
             echo.echo(b"x")
         assert not client.connected
+
+    gc.collect()
+    before = len(os.listdir("/proc/self/fd"))
+    with Host(url, harm):
+        fail()
+    gc.collect()
     assert len(os.listdir("/proc/self/fd")) == before
 
 

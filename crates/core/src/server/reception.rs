@@ -238,9 +238,7 @@ impl Reception {
             // It may be gone from the poller already, with its socket.
             let _ = epoll::delete(&self.poller, connection.link.fd());
         }
-        if *error != LinkError::Closed {
-            server.notify(false, format!("dropped the connection to {}: {error}", connection.peer()));
-        }
+        connection.tell_end(server, error);
         connection.die();
     }
 
@@ -370,7 +368,10 @@ impl Reception {
                 match connection.link.readable() {
                     Ok(Some(wake_cost)) => self.budget.learn_wake_cost(wake_cost),
                     Ok(None) => {}
-                    Err(_) => connection.hung_up.store(true, Ordering::Relaxed),
+                    Err(error) => {
+                        connection.tell_end(server, &error);
+                        connection.hung_up.store(true, Ordering::Relaxed);
+                    }
                 }
                 connection.link.disarm();
                 if !connection.listed.swap(true, Ordering::Relaxed) {
