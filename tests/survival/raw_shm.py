@@ -1,6 +1,6 @@
-"""Both ends of a shared memory connection in plain Python, from docs/protocol.md, which keep its rules only if asked to.
+"""Both ends of a shared memory connection in plain Python, from docs/protocol.md.
 
-Nothing here goes through nearcall's compiled core: what these write is what the other side finds.
+They keep its rules only if asked to. Nothing here goes through nearcall's compiled core: what these write is what the other side finds.
 """
 
 from __future__ import annotations

@@ -333,7 +333,12 @@ def test_calls_that_make_no_sense_are_answered(target: Target) -> None:
             attacker.send(frame(CALL, method, number, payload))
             answer = attacker.receive()
             assert (answer[0], answer[4], answer[8]) == (ERROR, number, code), answer
-        for stray in (frame(ITEM, call=77), frame(END, call=77), frame(6, call=77), frame(7, call=77, payload=bytes(8))):
+        for stray in (
+            frame(ITEM, call=77),
+            frame(END, call=77),
+            frame(6, call=77),
+            frame(7, call=77, payload=bytes(8)),
+        ):
             attacker.send(stray)  # of calls that may have ended
         greet(attacker)
     assert target.news == ""
@@ -344,7 +349,10 @@ def test_calls_that_make_no_sense_are_answered(target: Target) -> None:
     [
         ([frame(CALL, TOTAL), frame(CALL, TOTAL)], "the number of a call that is under way"),
         ([frame(CALL, TOTAL), frame(END), frame(ITEM, payload=b"\x01")], ""),
-        ([frame(CALL, COUNT, payload=b"\x91\xce\x7f\xff\xff\xff"), frame(7, payload=b"123")], "credit frame is malformed"),
+        (
+            [frame(CALL, COUNT, payload=b"\x91\xce\x7f\xff\xff\xff"), frame(7, payload=b"123")],
+            "credit frame is malformed",
+        ),
     ],
 )
 def test_calls_that_break_the_rules_of_streams(target: Target, frames: list[bytes], why: str) -> None:
@@ -365,9 +373,7 @@ def test_items_that_nobody_takes(target: Target) -> None:
                 for _ in range(400):
                     attacker.record(frame(ITEM, payload=b"\x01"))
                 attacker.publish()
-                until(
-                    lambda: attacker.get(TO_SERVER + TAIL) == attacker.head or attacker.hung_up(), "the server reads"
-                )
+                until(lambda: attacker.get(TO_SERVER + TAIL) == attacker.head or attacker.hung_up(), "the server reads")
         target.is_well()
 
 
@@ -397,9 +403,7 @@ def ordinary_file() -> int:
         (lambda: memfd(1 << 16), 1 << 16, 1 << 62, "the limit is"),
     ],
 )
-def test_regions_that_are_wrong(
-    target: Target, make: Callable[[], int], size: int, length: int, why: str
-) -> None:
+def test_regions_that_are_wrong(target: Target, make: Callable[[], int], size: int, length: int, why: str) -> None:
     fd = make()
     with attack(target.url) as attacker:
         greet(attacker)
@@ -462,7 +466,12 @@ def test_memory_that_changes_its_size(target: Target) -> None:
                 os.ftruncate(fd, size)
         os.close(fd)
         greet(attacker)
-    for seals in (0, fcntl.F_SEAL_SHRINK, fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW):
+    for seals in (
+        0,
+        fcntl.F_SEAL_SHRINK,
+        fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL,
+        fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW,
+    ):
         target.forget()
         fd = memfd(PAGE + 2 * RING, seals)
         why = introduce(target.url, hello(), [fd])

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import pytest
 
-if TYPE_CHECKING:
-    from . import FaultyProxy
+from .proxy import FaultyProxy
+from .serving import faulty, serving
 
 __all__ = ["NearcallFaults", "NearcallServing", "nearcall_faults", "nearcall_serving"]
 
@@ -47,14 +47,12 @@ class NearcallFaults(Protocol):
         ...
 
 
-# nearcall itself is imported by the first test that asks for a fixture: everybody's pytest loads this file.
-
-
 @pytest.fixture
 def nearcall_serving() -> Iterator[NearcallServing]:
-    """Serves objects in memory until the test ends: ``calc = nearcall_serving(Calculator())``."""
-    from .serving import serving
+    """Serves objects in memory until the test ends.
 
+    ``calc = nearcall_serving(Calculator())``; options as for :func:`nearcall.testing.serving`.
+    """
     with ExitStack() as stack:
 
         def serve(service: T, **options: Any) -> T:
@@ -65,9 +63,10 @@ def nearcall_serving() -> Iterator[NearcallServing]:
 
 @pytest.fixture
 def nearcall_faults() -> Iterator[NearcallFaults]:
-    """Serves objects behind proxies that do harm: ``calc, proxy = nearcall_faults(Calculator())``."""
-    from .serving import faulty
+    """Serves objects behind proxies that do harm when told to, until the test ends.
 
+    ``calc, proxy = nearcall_faults(Calculator())``; options as for :func:`nearcall.testing.faulty`.
+    """
     with ExitStack() as stack:
 
         def serve(service: T, **options: Any) -> tuple[T, FaultyProxy]:
