@@ -1,6 +1,7 @@
 """Both ends of a shared memory connection in plain Python, from docs/protocol.md.
 
-They keep its rules only if asked to. Nothing here goes through nearcall's compiled core: what these write is what the other side finds.
+They keep its rules only if asked to. Nothing here goes through nearcall's compiled core: what these write is what the other
+side finds.
 """
 
 from __future__ import annotations

@@ -41,6 +41,7 @@ from .raw_shm import (
     PATIENCE,
     REPLY,
     RING,
+    SEALS,
     TAIL,
     TO_CLIENT,
     TO_SERVER,
@@ -333,13 +334,8 @@ def test_calls_that_make_no_sense_are_answered(target: Target) -> None:
             attacker.send(frame(CALL, method, number, payload))
             answer = attacker.receive()
             assert (answer[0], answer[4], answer[8]) == (ERROR, number, code), answer
-        for stray in (
-            frame(ITEM, call=77),
-            frame(END, call=77),
-            frame(6, call=77),
-            frame(7, call=77, payload=bytes(8)),
-        ):
-            attacker.send(stray)  # of calls that may have ended
+        for kind, payload in ((ITEM, b"\x01"), (END, b""), (6, b""), (7, bytes(8))):
+            attacker.send(frame(kind, call=77, payload=payload))  # of a call that may have ended
         greet(attacker)
     assert target.news == ""
 
@@ -351,7 +347,7 @@ def test_calls_that_make_no_sense_are_answered(target: Target) -> None:
         ([frame(CALL, TOTAL), frame(END), frame(ITEM, payload=b"\x01")], ""),
         (
             [frame(CALL, COUNT, payload=b"\x91\xce\x7f\xff\xff\xff"), frame(7, payload=b"123")],
-            "credit frame is malformed",
+            "a credit frame is",
         ),
     ],
 )
@@ -466,14 +462,9 @@ def test_memory_that_changes_its_size(target: Target) -> None:
                 os.ftruncate(fd, size)
         os.close(fd)
         greet(attacker)
-    for seals in (
-        0,
-        fcntl.F_SEAL_SHRINK,
-        fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL,
-        fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW,
-    ):
+    for missing in (SEALS, fcntl.F_SEAL_SHRINK, fcntl.F_SEAL_GROW, fcntl.F_SEAL_SEAL):
         target.forget()
-        fd = memfd(PAGE + 2 * RING, seals)
+        fd = memfd(PAGE + 2 * RING, SEALS & ~missing)
         why = introduce(target.url, hello(), [fd])
         os.close(fd)
         assert "not sealed against resizing" in why
@@ -705,14 +696,10 @@ def test_a_server_that_answers_other_calls_or_none(runtime_dir: Path) -> None:
 
 def test_a_server_that_never_reads(runtime_dir: Path) -> None:
     url = f"shm://host-{os.getpid()}"
-    with (
-        Host(url, lambda end: None),
-        nearcall.connect(url, Echo, timeout=0.3) as echo,
-    ):
-        for _ in range(3):
+    with Host(url, lambda end: None), nearcall.connect(url, Echo, timeout=0.1) as echo:
+        for _ in range(30):  # more than the ring takes
             with pytest.raises(nearcall.DeadlineExceeded):
-                for _ in range(1000):
-                    echo.echo(bytes(20_000))
+                echo.echo(bytes(20_000))
 
 
 def test_a_server_whose_reading_counter_jumps(runtime_dir: Path) -> None:
@@ -720,12 +707,14 @@ def test_a_server_whose_reading_counter_jumps(runtime_dir: Path) -> None:
         end.receive()
         end.put(TO_SERVER + TAIL, 1 << 40)
 
-    url = f"shm://host-{os.getpid()}"
-    with (
-        Host(url, harm),
-        nearcall.connect(url, Echo, timeout=0.3) as echo,
-        pytest.raises(nearcall.RpcError, match="the reader's counter of the ring went backwards or past"),
-    ):
+    def call_until_it_fails(echo: Echo) -> None:
         for _ in range(1000):
             with contextlib.suppress(nearcall.DeadlineExceeded):
                 echo.echo(bytes(10_000))
+
+    url = f"shm://host-{os.getpid()}"
+    why = "the reader's counter of the ring went backwards or past the writer's"
+    with Host(url, harm), nearcall.connect(url, Echo, timeout=0.1) as echo:
+        with pytest.raises(nearcall.RpcError, match=why) as caught:
+            call_until_it_fails(echo)
+        assert caught.value.code in (nearcall.StatusCode.INTERNAL, nearcall.StatusCode.UNAVAILABLE)

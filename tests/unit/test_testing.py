@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -28,10 +30,9 @@ class Letters:
         raise ValueError("no")
 
 
-def files() -> set[str]:
-    """What this process has open, and threads of proxies."""
-    names = {thread.name for thread in threading.enumerate()}
-    return {name for name in names if "proxy" in name}
+def proxies() -> list[str]:
+    """The threads of proxies that run."""
+    return [thread.name for thread in threading.enumerate() if "proxy" in thread.name]
 
 
 def test_serving() -> None:
@@ -59,7 +60,7 @@ def test_serving_with_options() -> None:
 
     def note(call: nearcall.ClientCall, proceed: Any) -> Any:
         seen.append(call.method)
-        return proceed()
+        return proceed(call)
 
     with serving(Letters(), url="tcp://127.0.0.1:0", server={"tracebacks": True}, client={"interceptors": [note]}) as a:
         with pytest.raises(nearcall.Unknown) as caught:
@@ -82,24 +83,26 @@ def test_serving_and_faults_in_a_loop() -> None:
             assert proxy.dropped == 1
 
     asyncio.run(main())
-    assert files() == set()
+    assert proxies() == []
 
 
 def test_nothing_is_left_behind() -> None:
     def descriptors() -> int:
+        gc.collect()
         return len(os.listdir("/proc/self/fd"))
 
-    with faulty(Letters()) as (letters, proxy):
-        letters.upper("a")
-    before = descriptors()
-    for url in (None, "tcp://127.0.0.1:0", "inproc://left", f"shm://left-{os.getpid()}"):
+    def use(url: str | None) -> None:
         with faulty(Letters(), url=url) as (letters, proxy):
             assert letters.upper("a") == "A"
             place = proxy.url.removeprefix("unix://")
             proxy.cut()
-        del letters, proxy
-        assert not os.path.exists(place)
-    assert files() == set()
+        assert not Path(place).exists()
+
+    use(None)
+    before = descriptors()
+    for url in (None, "tcp://127.0.0.1:0", "inproc://left", f"shm://left-{os.getpid()}"):
+        use(url)
+    assert proxies() == []
     assert descriptors() == before
     proxy = FaultyProxy("tcp://127.0.0.1:1")
     proxy.close()
@@ -181,12 +184,16 @@ def test_what_a_users_function_raises_is_not_lost() -> None:
     def wrong(frame: Frame) -> bool:
         raise ZeroDivisionError(frame.kind)
 
-    with pytest.raises(ZeroDivisionError, match="call"), faulty(Letters()) as (letters, proxy):
-        fault = proxy.drop("call", where=wrong)
-        with pytest.raises(nearcall.Unavailable):
-            letters.upper("a")
-        with pytest.raises(ZeroDivisionError):
-            fault.wait()
+    def use() -> None:
+        with faulty(Letters()) as (letters, proxy):
+            fault = proxy.drop("call", where=wrong)
+            with pytest.raises(nearcall.Unavailable):
+                letters.upper("a")
+            with pytest.raises(ZeroDivisionError):
+                fault.wait()
+
+    with pytest.raises(ZeroDivisionError, match="call"):
+        use()
 
 
 def test_the_fixtures(pytester: pytest.Pytester) -> None:
