@@ -1,6 +1,6 @@
 """Both ends of a shared memory connection in plain Python, from docs/protocol.md.
 
-They keep its rules only if asked to. Nothing here goes through nearcall's compiled core: what these write is what the other
+They keep its rules only if asked to. Nothing here goes through the compiled core: what these write is what the other
 side finds.
 """
 

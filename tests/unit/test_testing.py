@@ -66,7 +66,7 @@ def test_serving_with_options() -> None:
         with pytest.raises(nearcall.Unknown) as caught:
             a.fail()
         assert "ValueError" in str(caught.value.remote_traceback)
-    assert seen == ["fail"]
+    assert seen == ["Letters.fail"]
     with pytest.raises(TypeError, match="write Letters"):
         serving(cast(Any, Letters))
 
