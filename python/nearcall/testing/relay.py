@@ -188,6 +188,8 @@ class Relay:
 
     def cut(self) -> int:
         """Ends every connection of the moment; returns how many there were."""
+        if threading.current_thread() is self._thread:
+            raise RuntimeError("cut() would wait for itself in a function given as where= or change=: use truncate()")
         cut: list[int] = []
         done = threading.Event()
 
