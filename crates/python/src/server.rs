@@ -2,6 +2,7 @@
 
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use nearcall_core::server::{
@@ -30,12 +31,38 @@ pub(crate) struct Served {
     handler: Py<PyAny>,
 }
 
+/// What the operator should know, until a worker tells it.
+#[derive(Default)]
+struct Notices {
+    any: AtomicBool,
+    list: Mutex<Vec<Notice>>,
+}
+
+impl Notices {
+    fn push(&self, notice: Notice) {
+        let mut list = self.list.lock();
+        list.push(notice);
+        // Relaxed: a hint. Whoever pushes from another thread wakes a worker, which brings the rest in order.
+        self.any.store(true, Ordering::Relaxed);
+    }
+
+    fn take(&self) -> Vec<Notice> {
+        // Relaxed: as above. Looked at around every call, so it costs no lock.
+        if !self.any.load(Ordering::Relaxed) {
+            return Vec::new();
+        }
+        let mut list = self.list.lock();
+        self.any.store(false, Ordering::Relaxed);
+        std::mem::take(&mut *list)
+    }
+}
+
 /// A server of some methods, at any number of URLs.
 #[pyclass(frozen, module = "nearcall._core")]
 pub(crate) struct Server {
     core: Arc<Core>,
     methods: Arc<Vec<Served>>,
-    notices: Arc<Mutex<Vec<Notice>>>,
+    notices: Arc<Notices>,
 }
 
 #[pymethods]
@@ -67,10 +94,10 @@ impl Server {
         let own = methods.len().saturating_sub(introspective);
         let kinds = methods.iter().enumerate();
         let kinds = kinds.map(|(index, served)| served.method.get().routing(index >= own)).collect();
-        let notices = Arc::new(Mutex::new(Vec::new()));
+        let notices = Arc::new(Notices::default());
         let log = Arc::clone(&notices);
         // A thread that only moves bytes must not wait for the interpreter: a worker tells Python later.
-        let on_notice = Box::new(move |notice| log.lock().push(notice));
+        let on_notice = Box::new(move |notice| log.push(notice));
         let limits = WorkLimits { max_concurrency, max_pending };
         let core = Core::new(kinds, description, options, limits, on_notice, around_wait())?;
         Ok(Self { core: Arc::new(core), methods: Arc::new(methods), notices })
@@ -106,6 +133,10 @@ impl Server {
             while let Some(request) = worker.try_next() {
                 self.handle_all(py, &mut worker, request);
             }
+            // Before it sleeps: what the operator should know may be from this very moment.
+            for notice in self.notices.take() {
+                log.call1((notice.serious, notice.text))?;
+            }
             let goes_on = match py.detach(|| worker.wait(&spawn)) {
                 Next::Request(request) => {
                     self.handle_all(py, &mut worker, request);
@@ -118,11 +149,10 @@ impl Server {
                 // Without a spare thread one slow handler holds up the rest; the operator should know why.
                 log.call1((true, format!("cannot start another worker thread: {error}")))?;
             }
-            let notices = std::mem::take(&mut *self.notices.lock());
-            for notice in notices {
-                log.call1((notice.serious, notice.text))?;
-            }
             if !goes_on {
+                for notice in self.notices.take() {
+                    log.call1((notice.serious, notice.text))?;
+                }
                 return Ok(());
             }
         }
@@ -187,7 +217,7 @@ impl Server {
             if let Some(trace) = error.traceback(py).and_then(|trace| trace.format().ok()) {
                 text = format!("{text}\n{trace}{error}");
             }
-            self.notices.lock().push(Notice { serious: true, text });
+            self.notices.push(Notice { serious: true, text });
         }
     }
 

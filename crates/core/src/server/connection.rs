@@ -1,6 +1,7 @@
 //! One client, as the server sees it.
 
 use std::collections::VecDeque;
+use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -27,6 +28,8 @@ pub struct ServerConnection {
     /// It is in the list of connections that the reception looks at.
     pub(super) listed: AtomicBool,
     dead: AtomicBool,
+    /// Why it ended is in the log.
+    told: AtomicBool,
     /// The server's count of requests received and not finished.
     in_flight: Arc<AtomicUsize>,
     /// Cancelled calls that nothing here was registered for: their handlers may ask.
@@ -228,6 +231,7 @@ impl ServerConnection {
             hung_up: AtomicBool::new(false),
             listed: AtomicBool::new(false),
             dead: AtomicBool::new(false),
+            told: AtomicBool::new(false),
             in_flight,
             cancelled: Mutex::default(),
             oneway: Mutex::default(),
@@ -247,6 +251,14 @@ impl ServerConnection {
     pub fn is_dead(&self) -> bool {
         // Acquire: pairs with the release in `die`.
         self.dead.load(Ordering::Acquire)
+    }
+
+    /// Tells the log why the connection ends, once, unless the client just hung up.
+    pub(super) fn tell_end(&self, server: &Server, error: &LinkError) {
+        // Relaxed: nothing else hangs on it.
+        if *error != LinkError::Closed && !self.told.swap(true, Ordering::Relaxed) {
+            server.notify(false, format!("dropped the connection to {}: {error}", self.peer()));
+        }
     }
 
     /// The client is gone: its calls are cancelled.
@@ -387,11 +399,14 @@ impl ServerConnection {
             && !request.is_oneway()
         {
             let queue = server.async_queue(kind.in_loop);
-            let call = Arc::new(ServerCall::new(Arc::clone(self), request.head.call, queue, request.measured.clone()));
-            if self.calls.lock().insert(request.head.call, Arc::clone(&call)).is_some() {
+            let mut calls = self.calls.lock();
+            // The one that is there stays: the end of the connection must reach it.
+            let Entry::Vacant(place) = calls.entry(request.head.call) else {
                 return Err(LinkError::Broken("the client used the number of a call that is under way".into()));
-            }
-            request.call = Some(call);
+            };
+            let call = ServerCall::new(Arc::clone(self), request.head.call, queue, request.measured.clone());
+            let call = Arc::new(call);
+            request.call = Some(Arc::clone(place.insert(call)));
         }
         Ok(Some(request))
     }
@@ -443,10 +458,13 @@ impl ServerConnection {
             (server.around_wait)(&mut || result = self.link.wait_room(false, Duration::from_millis(100)));
             if self.is_dead() { Err(LinkError::Closed) } else { result }
         });
-        match sent {
+        match &sent {
             Ok(()) | Err(LinkError::TooLong { .. } | LinkError::Interrupted) => {}
-            // The reception notices the end by itself, and drops the connection.
-            Err(_) => self.link.close(),
+            // The reception notices the end by itself, and drops the connection; but not why.
+            Err(error) => {
+                self.tell_end(server, error);
+                self.link.close();
+            }
         }
         sent
     }

@@ -264,6 +264,8 @@ impl Server {
 
     fn notify(&self, serious: bool, text: String) {
         (self.notice)(Notice { serious, text });
+        // The worker that receives tells it on, and may be about to sleep.
+        self.wake_reception();
     }
 }
 

@@ -234,9 +234,7 @@ impl Reception {
             let _ = epoll::delete(&self.poller, connection.link.fd());
             server.connections.store(self.connections.len(), Ordering::Relaxed);
         }
-        if *error != LinkError::Closed {
-            server.notify(false, format!("dropped the connection to {}: {error}", connection.peer()));
-        }
+        connection.tell_end(server, error);
         connection.die();
     }
 
@@ -366,7 +364,10 @@ impl Reception {
                 match connection.link.readable() {
                     Ok(Some(wake_cost)) => self.budget.learn_wake_cost(wake_cost),
                     Ok(None) => {}
-                    Err(_) => connection.hung_up.store(true, Ordering::Relaxed),
+                    Err(error) => {
+                        connection.tell_end(server, &error);
+                        connection.hung_up.store(true, Ordering::Relaxed);
+                    }
                 }
                 connection.link.disarm();
                 if !connection.listed.swap(true, Ordering::Relaxed) {
