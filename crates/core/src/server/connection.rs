@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use nearcall_transport::{Incoming, Link, LinkError, Peer};
+use nearcall_transport::{Incoming, Link, LinkError, Peer, Seat};
 use nearcall_wire::{Failure, FrameHead, Kind};
 use parking_lot::Mutex;
 
@@ -31,6 +31,8 @@ pub struct ServerConnection {
     /// Cancelled calls that nothing here was registered for: their handlers may ask.
     cancelled: Mutex<VecDeque<u32>>,
     oneway: Mutex<OnewayLane>,
+    /// Counts the client for as long as a handler may be at work for it.
+    _seat: Option<Arc<Seat>>,
 }
 
 /// One-way calls of a client are handled one after the other, in the order they were sent: nothing else could tell the
@@ -181,7 +183,12 @@ impl Request {
 }
 
 impl ServerConnection {
-    pub(super) fn new(token: u64, link: Arc<dyn Link>, in_flight: Arc<AtomicUsize>) -> Arc<Self> {
+    pub(super) fn new(
+        token: u64,
+        link: Arc<dyn Link>,
+        in_flight: Arc<AtomicUsize>,
+        seat: Option<Arc<Seat>>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             token,
             link,
@@ -192,6 +199,7 @@ impl ServerConnection {
             in_flight,
             cancelled: Mutex::default(),
             oneway: Mutex::default(),
+            _seat: seat,
         })
     }
 
