@@ -12,6 +12,7 @@ __all__ = [
     "AsyncUnary",
     "Call",
     "Connection",
+    "Listeners",
     "LoopRequest",
     "Method",
     "Oneway",
@@ -25,7 +26,6 @@ __all__ = [
     "count_blocks",
     "current_call",
     "dev_certs",
-    "forked",
     "install",
     "set_call_variables",
 ]
@@ -61,9 +61,6 @@ def dev_certs(names: Sequence[str], days: int) -> tuple[str, str, str, str, str]
 
     They end ``days`` days from now, or have ended if that is negative.
     """
-
-def forked() -> None:
-    """To be called in the child after a fork."""
 
 @type_check_only
 class _Notified(Protocol):
@@ -135,6 +132,8 @@ class Connection:
         handshake_timeout: float,
         allow_plaintext: bool,
         tls: Tls | None,
+        allow_users: Sequence[int],
+        allow_groups: Sequence[int],
         timeout: float | None,
         wait_for_ready: bool,
         on_change: Callable[[str], Mapping[str, int]],
@@ -296,6 +295,25 @@ class Stream:
         """Gives the call up. Harmless when it has ended."""
 
 @final
+class Listeners:
+    """Sockets that clients connect to: bound before a fork, used after it."""
+
+    def __new__(
+        cls, *, allow_plaintext: bool, tls: Tls | None, allow_users: Sequence[int], allow_groups: Sequence[int]
+    ) -> Listeners: ...
+    def bind(self, url: str) -> str:
+        """Listens at one more URL; returns it with the port the system chose."""
+
+    def filenos(self) -> list[int]:
+        """The descriptors to poll for clients, in the order in which they were bound."""
+
+    def accept(self, index: int) -> int | None:
+        """The socket of the next client of one of them, for another process to serve; it belongs to the caller."""
+
+    def close(self) -> None:
+        """Closes what is left. What this process itself bound, others can serve from now on."""
+
+@final
 class Server:
     """A server of some methods, at any number of URLs."""
 
@@ -308,10 +326,6 @@ class Server:
         ring_size: int,
         max_message_size: int,
         handshake_timeout: float,
-        allow_plaintext: bool,
-        tls: Tls | None,
-        allow_users: Sequence[int],
-        allow_groups: Sequence[int],
         max_concurrency: int,
         max_pending: int,
     ) -> Server:
@@ -321,8 +335,16 @@ class Server:
     def workers(self) -> int:
         """Worker threads alive."""
 
-    def listen(self, url: str) -> str:
-        """Listens at one more URL; returns it with the port the system chose."""
+    def listen(self, listeners: Listeners) -> None:
+        """Takes in the clients of these listeners, which belong to the server from now on."""
+
+    def listen_through(self, listeners: Listeners, channels: Sequence[int], returned: int) -> None:
+        """Takes in the clients that another process accepts for these listeners.
+
+        They come through ``channels``, one for each listener, as a descriptor beside one byte; ``returned`` is an
+        eventfd that counts those that are through. All descriptors belong to the server from now on; the listeners
+        are closed here.
+        """
 
     def work(self, spawn: Callable[[], object], log: Callable[[bool, str], object]) -> None:
         """Serves on the calling thread until the server stops or needs this thread no more.
