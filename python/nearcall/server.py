@@ -197,8 +197,8 @@ class Server:
         self._spawn()
         return self
 
-    def _serve_handed(self, listeners: _core.Listeners, urls: list[str], channels: list[int], returned: int) -> None:
-        """Serves the clients that another process accepts and hands over; see :mod:`nearcall.workers`."""
+    def serve_handed(self, listeners: _core.Listeners, urls: list[str], channels: list[int], returned: int) -> None:
+        """Serves the clients that another process accepts and hands over. Only for :func:`serve` with workers."""
         self._urls = urls
         self._begin(lambda core: core.listen_through(listeners, channels, returned))
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import json
 import logging
 import math
 import multiprocessing
@@ -22,40 +21,29 @@ import os
 import select
 import signal
 import socket
-import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any
 
 from .checked import check_whole
 from .listening import make_listeners
-from .server import Server, Terminated, raise_on_sigterm
 from .service import is_service
-
-if TYPE_CHECKING:
-    from multiprocessing.context import ForkProcess
+from .worker import SLACK, Task, Worker, start_worker
 
 __all__ = ["WorkerFailed", "Workers"]
 
 _log = logging.getLogger("nearcall")
 
-SETTLED = 5.0
-"""Seconds of serving after which a worker counts as one that works."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0
 """Seconds before a worker that died unsettled is replaced; each pause is twice the last."""
 MOST_DEATHS = 5
 """How often in a row a worker may die unsettled while no other has settled."""
-SLACK = 2.0
-"""Seconds beyond the grace that a worker has to end."""
 AT_ONCE = 64
 """Clients accepted before the workers are looked after again."""
 ACCEPT_PAUSE = 0.1
 """Seconds without accepting after the system refused to."""
-
-READY = b"ready\n"
 
 
 class WorkerFailed(RuntimeError):
@@ -73,52 +61,11 @@ class _WorkersTraceback(Exception):
 
 
 @dataclass
-class _Worker:
-    """The parent's view of a worker."""
-
-    number: int
-    process: ForkProcess
-    pidfd: int
-    lifeline: socket.socket
-    channels: list[socket.socket]
-    returned: int
-    ready_since: float | None = None
-    clients: int = 0
-    turn: int = 0
-    said: bytes = b""
-
-    @property
-    def ready(self) -> bool:
-        return self.ready_since is not None
-
-    def load(self) -> tuple[int, int]:
-        """How many clients it has, and when it was given the last: who is next is the one with the least."""
-        with contextlib.suppress(BlockingIOError):
-            self.clients -= os.eventfd_read(self.returned)
-        return self.clients, self.turn
-
-    def settled(self) -> bool:
-        return self.ready_since is not None and time.monotonic() - self.ready_since >= SETTLED
-
-    def let_go(self) -> None:
-        """Closes the parent's ends: the worker finishes its calls and ends."""
-        self.lifeline.close()
-        for channel in self.channels:
-            channel.close()
-
-    def forget(self) -> None:
-        """Closes everything the parent has of it."""
-        self.let_go()
-        os.close(self.pidfd)
-        os.close(self.returned)
-
-
-@dataclass
 class _Slot:
     """A worker's place: who has it, and how those before it fared."""
 
     number: int
-    worker: _Worker | None = None
+    worker: Worker | None = None
     deaths: int = 0
     not_before: float = 0.0
 
@@ -131,8 +78,8 @@ class Workers:
     ) -> None:
         count = check_whole("workers", workers)
         self._asked = [item for item in services_and_urls if isinstance(item, str)]
-        self._makers = [_check_maker(item) for item in services_and_urls if not isinstance(item, str)]
-        if not self._makers:
+        makers = [_check_maker(item) for item in services_and_urls if not isinstance(item, str)]
+        if not makers:
             raise TypeError("there is nothing to serve: give a class that is a @nearcall.service")
         if not self._asked:
             raise ValueError("there is nowhere to serve: give a URL such as shm://name or tcp://127.0.0.1:7000")
@@ -140,12 +87,14 @@ class Workers:
             if url.startswith("inproc://"):
                 raise ValueError(f"{url} reaches one process only: serve it without workers, or use shm://")
         if threading.current_thread() is not threading.main_thread():
-            raise RuntimeError("serve(..., workers=...) must be called in the main thread: it is told by signals to end")
-        self._options = {name: value for name, value in options.items() if name not in _OF_LISTENERS}
-        self._grace = grace
+            raise RuntimeError(
+                "serve(..., workers=...) must be called in the main thread: it is told by signals to end"
+            )
         of_listeners = {name: value for name, value in options.items() if name in _OF_LISTENERS}
+        of_servers = {name: value for name, value in options.items() if name not in _OF_LISTENERS}
         self._listeners = make_listeners(self._asked, **of_listeners)
         self._urls: list[str] = []
+        self._task = Task(makers, self._urls, self._listeners, of_servers, grace)
         self._slots = [_Slot(number) for number in range(count)]
         self._context = multiprocessing.get_context("fork")
         self._turns = itertools.count(1)
@@ -195,7 +144,7 @@ class Workers:
                 if on_ready is not None:
                     on_ready(self)
 
-    def _living(self) -> Iterator[_Worker]:
+    def _living(self) -> Iterator[Worker]:
         return (slot.worker for slot in self._slots if slot.worker is not None)
 
     # --- starting ---
@@ -204,56 +153,17 @@ class Workers:
         now = time.monotonic()
         for slot in self._slots:
             if slot.worker is None and slot.not_before <= now:
-                slot.worker = self._start(slot.number)
+                try:
+                    slot.worker = start_worker(self._context, slot.number, self._task, self._inherited)
+                except OSError as error:
+                    if not self._begun:
+                        raise
+                    _log.warning("cannot start worker %d: %s; trying again in a moment", slot.number, error)
+                    slot.not_before = now + LONGEST_PAUSE
 
-    def _start(self, number: int) -> _Worker:
-        lifeline, its_lifeline = socket.socketpair()
-        pairs = [socket.socketpair() for _ in self._asked]
-        returned = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        ends = _Ends(its_lifeline, [theirs for _, theirs in pairs], returned)
-        ours = [lifeline, *(own for own, _ in pairs)]
-        for own in ours:
-            own.setblocking(False)
-        process = self._context.Process(
-            target=self._work, args=(number, ends, ours), name=f"nearcall-worker-{number}", daemon=False
-        )
-        process.start()
-        its_lifeline.close()
-        for _, theirs in pairs:
-            theirs.close()
-        assert process.pid is not None
-        return _Worker(number, process, os.pidfd_open(process.pid), lifeline, ours[1:], returned)
-
-    def _work(self, number: int, ends: _Ends, parents: list[socket.socket]) -> NoReturn:
-        """A worker process, from its first moment to its last."""
-        server = None
-        try:
-            raise_on_sigterm()
-            # The terminal sends Ctrl-C to all; the parent decides what becomes of it.
-            signal.signal(signal.SIGINT, lambda number, frame: None)
-            signal.set_wakeup_fd(-1)
-            for end in itertools.chain(parents, self._waker or ()):
-                end.close()
-            for other in self._living():
-                other.forget()
-            os.environ["NEARCALL_WORKER"] = str(number)
-            ends.watch(self._grace)
-            server = self._serve(ends)
-            server.wait()
-        except Terminated:
-            pass
-        sys.exit(0 if server is None or server.stop(self._grace) else 1)
-
-    def _serve(self, ends: _Ends) -> Server:
-        try:
-            server = Server(*(make() for make in self._makers), *self._asked, **self._options)
-            channels = [channel.detach() for channel in ends.channels]
-            server._serve_handed(self._listeners, self._urls, channels, ends.returned)  # pyright: ignore[reportPrivateUsage]
-        except Exception as error:
-            ends.fail(error)
-            sys.exit(1)
-        ends.lifeline.sendall(READY)
-        return server
+    def _inherited(self) -> list[Callable[[], object]]:
+        """What a worker that was just forked must close: it would keep the others alive when this process dies."""
+        return [*(worker.forget for worker in self._living()), *(end.close for end in self._waker or ())]
 
     # --- waiting and accepting ---
 
@@ -302,7 +212,7 @@ class Workers:
                 os.close(client)
 
     def _hand_over(self, index: int, client: int) -> None:
-        for worker in sorted((worker for worker in self._living() if worker.ready), key=_Worker.load):
+        for worker in sorted((worker for worker in self._living() if worker.ready), key=Worker.load):
             try:
                 socket.send_fds(worker.channels[index], [b"\0"], [client])
             except OSError:
@@ -320,24 +230,16 @@ class Workers:
             if worker is None:
                 continue
             if not worker.ready:
-                self._listen_to(worker)
+                worker.listen()
             if worker.process.exitcode is not None:
                 self._bury(slot, worker)
 
-    def _listen_to(self, worker: _Worker) -> None:
-        with contextlib.suppress(BlockingIOError, ConnectionError):
-            while more := worker.lifeline.recv(65536):
-                worker.said += more
-        if worker.said == READY and worker.ready_since is None:
-            worker.ready_since = time.monotonic()
-
-    def _bury(self, slot: _Slot, worker: _Worker) -> None:
-        self._listen_to(worker)
+    def _bury(self, slot: _Slot, worker: Worker) -> None:
+        worker.listen()
         slot.worker = None
         worker.forget()
-        died = f"worker {worker.number} (process {worker.process.pid}) ended {_how(worker.process.exitcode)}"
+        died, told = worker.how_it_ended(), worker.failure()
         worker.process.close()
-        told = _read_failure(worker.said)
         if told is not None:
             died = f"worker {worker.number} could not begin to serve: {told[0]}"
         cause = None if told is None else _WorkersTraceback(told[1])
@@ -361,7 +263,7 @@ class Workers:
         for worker in self._living():
             worker.let_go()
         signals = self._signals
-        deadline = time.monotonic() + self._grace + SLACK
+        deadline = time.monotonic() + self._task.grace + SLACK
         for worker in self._living():
             # A second signal means that there is no time for this.
             while worker.process.exitcode is None and self._signals == signals and time.monotonic() < deadline:
@@ -374,15 +276,15 @@ class Workers:
                     with contextlib.suppress(BlockingIOError):
                         self._waker[0].recv(4096)
         for slot in self._slots:
-            worker, slot.worker = slot.worker, None
-            if worker is None:
+            left, slot.worker = slot.worker, None
+            if left is None:
                 continue
-            if worker.process.exitcode is None:
-                _log.warning("worker %d did not end in time and is killed", worker.number)
-                worker.process.kill()
-            worker.process.join()
-            worker.process.close()
-            worker.forget()
+            if left.process.exitcode is None:
+                _log.warning("worker %d did not end in time and is killed", left.number)
+                left.process.kill()
+            left.process.join()
+            left.process.close()
+            left.forget()
 
     @contextlib.contextmanager
     def _heed_signals(self) -> Generator[None, None, None]:
@@ -407,39 +309,6 @@ class Workers:
             self._waker = None
 
 
-@dataclass
-class _Ends:
-    """A worker's ends of what connects it with its parent."""
-
-    lifeline: socket.socket
-    channels: list[socket.socket]
-    returned: int
-
-    def watch(self, grace: float) -> None:
-        """Ends this process in good order when the parent has let go of it, or has died."""
-
-        def wait_for_the_end() -> None:
-            with contextlib.suppress(OSError):
-                while self.lifeline.recv(1):
-                    pass
-            os.kill(os.getpid(), signal.SIGTERM)
-            if math.isfinite(grace):
-                # Nobody is left who would kill it if a handler or a thread of the user's holds it up.
-                time.sleep(grace + 2 * SLACK)
-                os._exit(1)
-
-        threading.Thread(target=wait_for_the_end, name="nearcall-lifeline", daemon=True).start()
-
-    def fail(self, error: Exception) -> None:
-        """Tells the parent why this worker cannot serve."""
-        said = str(error) or type(error).__name__
-        if not type(error).__module__.startswith("nearcall"):
-            said = f"{type(error).__name__}: {error}"
-        told = json.dumps([said, "".join(traceback.format_exception(error))])
-        with contextlib.suppress(OSError):
-            self.lifeline.sendall(told.encode())
-
-
 _OF_LISTENERS = ("allow_plaintext", "tls", "allow_users", "allow_groups")
 """Options that concern the sockets, which the parent binds."""
 
@@ -447,29 +316,11 @@ _OF_LISTENERS = ("allow_plaintext", "tls", "allow_users", "allow_groups")
 def _check_maker(item: object) -> Callable[[], object]:
     if is_service(type(item)):
         name = type(item).__name__
-        raise TypeError(f"each worker makes an object of its own: give the class {name}, or a function that returns one")
+        raise TypeError(
+            f"each worker makes an object of its own: give the class {name}, or a function that returns one"
+        )
     if isinstance(item, type) and not is_service(item):
         raise TypeError(f"{item.__name__} is not a service: decorate it with @nearcall.service")
     if not callable(item):
         raise TypeError(f"{item!r} cannot be served: give a class that is a @nearcall.service")
     return item
-
-
-def _how(exitcode: int | None) -> str:
-    if exitcode is None or exitcode >= 0:
-        return f"with status {exitcode}"
-    try:
-        return f"by {signal.Signals(-exitcode).name}"
-    except ValueError:
-        return f"by signal {-exitcode}"
-
-
-def _read_failure(said: bytes) -> tuple[str, str] | None:
-    """What a worker said of why it cannot serve: a line and a traceback."""
-    if not said or said == READY:
-        return None
-    try:
-        line, trace = json.loads(said)
-    except ValueError:  # it died in the middle of the sentence
-        return None
-    return str(line), str(trace)

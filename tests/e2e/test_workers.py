@@ -181,9 +181,12 @@ def test_stopping_under_load_loses_no_call(
 def test_a_worker_that_does_not_end_is_killed(outside_url: str, tmp_path: Path) -> None:
     with WorkersProcess(outside_url, workers=2, grace=0) as served:
         client = nearcall.connect(served.url, Crew)
-        caller = threading.Thread(
-            target=lambda: pytest.raises(nearcall.Unavailable, client.service.note, str(tmp_path / "n"), "x", 3600)
-        )
+
+        def call() -> None:
+            with pytest.raises(nearcall.Unavailable):
+                client.service.note(str(tmp_path / "n"), "x", 3600)
+
+        caller = threading.Thread(target=call)
         caller.start()
         until((tmp_path / "n").exists, "the call")
         assert served.end() == (0, "ended in good order\n")

@@ -88,7 +88,7 @@ class WorkersProcess:
 
     def __init__(self, *urls: str, maker: str = "tests.e2e.workers_program:Crew", **options: Any) -> None:
         command = [sys.executable, "-W", "error", "-X", "faulthandler", "-m", "tests.e2e.workers_program"]
-        self._errors = tempfile.TemporaryFile("w+")
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed with the process
         self.process = subprocess.Popen(
             [*command, maker, json.dumps(options), *urls],
             cwd=ROOT,

@@ -47,9 +47,16 @@ impl Calling {
         self.connect(py, patience)
     }
 
-    /// The same, waiting until then for a server to appear.
-    pub(crate) fn usable_until(&self, py: Python<'_>, until: Option<Instant>) -> PyResult<Arc<Core>> {
-        self.connect(py, Patience::Until(until))
+    /// The same for a call that met a server's end: its successor is waited for, `comeback` at most unless the client waits for servers.
+    pub(crate) fn usable_again(
+        &self,
+        py: Python<'_>,
+        comeback: Duration,
+        until: Option<Instant>,
+    ) -> PyResult<Arc<Core>> {
+        let soon = Instant::now() + comeback;
+        let soon = if self.wait_for_ready { until } else { Some(until.map_or(soon, |until| until.min(soon))) };
+        self.connect(py, Patience::Until(soon))
     }
 
     fn connect(&self, py: Python<'_>, patience: Patience) -> PyResult<Arc<Core>> {
