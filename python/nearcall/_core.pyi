@@ -26,6 +26,7 @@ __all__ = [
     "count_blocks",
     "current_call",
     "dev_certs",
+    "end_with",
     "install",
     "set_call_variables",
 ]
@@ -60,6 +61,12 @@ def dev_certs(names: Sequence[str], days: int) -> tuple[str, str, str, str, str]
     """PEM texts to try TLS out: an authority, a server's certificate for the names and its key, a client's and its key.
 
     They end ``days`` days from now, or have ended if that is negative.
+    """
+
+def end_with(socket: int, patience: float) -> None:
+    """Ends this process when the other end of a socket is closed: ``SIGTERM``, by force after ``patience`` seconds.
+
+    The descriptor belongs to this function from now on. If ``patience`` is infinite there is no force.
     """
 
 @type_check_only
@@ -310,6 +317,14 @@ class Listeners:
     def accept(self, index: int) -> int | None:
         """The socket of the next client of one of them, for another process to serve; it belongs to the caller."""
 
+    def use_channels(self, channels: Sequence[int], returned: int) -> None:
+        """For a process that gets its clients from another one: takes those that come through these channels.
+
+        There is one for each listener, whose own socket is closed here. A client comes as a descriptor beside one
+        byte. ``returned`` is an eventfd that counts those that are through. All these descriptors belong to the
+        listeners from now on.
+        """
+
     def close(self) -> None:
         """Closes what is left. What this process itself bound, others can serve from now on."""
 
@@ -337,14 +352,6 @@ class Server:
 
     def listen(self, listeners: Listeners) -> None:
         """Takes in the clients of these listeners, which belong to the server from now on."""
-
-    def listen_through(self, listeners: Listeners, channels: Sequence[int], returned: int) -> None:
-        """Takes in the clients that another process accepts for these listeners.
-
-        They come through ``channels``, one for each listener, as a descriptor beside one byte; ``returned`` is an
-        eventfd that counts those that are through. All descriptors belong to the server from now on; the listeners
-        are closed here.
-        """
 
     def work(self, spawn: Callable[[], object], log: Callable[[bool, str], object]) -> None:
         """Serves on the calling thread until the server stops or needs this thread no more.

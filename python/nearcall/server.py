@@ -177,14 +177,14 @@ class Server:
             OSError: the system refuses, for another reason.
         """
         self.bind()
-        return self._begin(lambda core: core.listen(self._listeners))
+        return self._begin(self._listeners)
 
-    def _begin(self, listen: Callable[[_core.Server], None]) -> Server:
+    def _begin(self, listeners: _core.Listeners) -> Server:
         try:
             core = self._core = self._make_core()
-            listen(core)
+            core.listen(listeners)
         except BaseException:
-            self._listeners.close()
+            listeners.close()
             raise
         self._process = os.getpid()
         self._state = "running"
@@ -197,10 +197,10 @@ class Server:
         self._spawn()
         return self
 
-    def serve_handed(self, listeners: _core.Listeners, urls: list[str], channels: list[int], returned: int) -> None:
-        """Serves the clients that another process accepts and hands over. Only for :func:`serve` with workers."""
+    def serve_at(self, listeners: _core.Listeners, urls: list[str]) -> None:
+        """Serves the clients of these listeners, not at its own URLs. Only for :func:`serve` with workers."""
         self._urls = urls
-        self._begin(lambda core: core.listen_through(listeners, channels, returned))
+        self._begin(listeners)
 
     def _spawn(self) -> None:
         thread = threading.Thread(target=self._work, name=f"nearcall-worker-{next(self._numbers)}", daemon=True)

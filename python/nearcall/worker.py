@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import os
 import signal
 import socket
 import sys
-import threading
 import time
 import traceback
 from collections.abc import Callable, Iterable
@@ -156,13 +154,16 @@ class _Inside:
             raise_on_sigterm()
             # The terminal sends Ctrl-C to all; the parent decides what becomes of it.
             signal.signal(signal.SIGINT, lambda number, frame: None)
-            signal.set_wakeup_fd(-1)
+            awake = _woken_by_signals()
             for close in inherited:
                 close()
             os.environ["NEARCALL_WORKER"] = str(self.number)
-            threading.Thread(target=self._await_the_end, name="nearcall-lifeline", daemon=True).start()
+            # Nobody would be left who could kill it, should a handler hold it up.
+            _core.end_with(os.dup(self.lifeline.fileno()), self.task.grace + 2 * SLACK)
+            self.task.listeners.use_channels([channel.detach() for channel in self.channels], self.returned)
             server = self._serve()
-            server.wait()
+            while awake.recv(4096):
+                pass
         except Terminated:
             pass
         sys.exit(0 if server is None or server.stop(self.task.grace) else 1)
@@ -171,8 +172,7 @@ class _Inside:
         task = self.task
         try:
             server = Server(*(make() for make in task.makers), *task.urls, **task.options)
-            channels = [channel.detach() for channel in self.channels]
-            server.serve_handed(task.listeners, task.urls, channels, self.returned)
+            server.serve_at(task.listeners, task.urls)
         except Exception as error:
             self._fail(error)
             sys.exit(1)
@@ -188,13 +188,14 @@ class _Inside:
         with contextlib.suppress(OSError):
             self.lifeline.sendall(told.encode())
 
-    def _await_the_end(self) -> None:
-        """Ends this process in good order when the parent has let go of it, or has died."""
-        with contextlib.suppress(OSError):
-            while self.lifeline.recv(1):
-                pass
-        os.kill(os.getpid(), signal.SIGTERM)
-        if math.isfinite(self.task.grace):
-            # Nobody is left who would kill it if a handler or a thread of the user's holds it up.
-            time.sleep(self.task.grace + 2 * SLACK)
-            os._exit(1)
+
+def _woken_by_signals() -> socket.socket:
+    """A socket that can be read after a signal, whichever thread it interrupts.
+
+    If two come at the same time, the system may give one of them to another thread: a main thread that waits for
+    anything else would then sleep on, and its handler would not run.
+    """
+    awake, told = socket.socketpair()
+    told.setblocking(False)
+    signal.set_wakeup_fd(told.detach(), warn_on_full_buffer=False)
+    return awake

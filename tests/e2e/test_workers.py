@@ -135,6 +135,30 @@ def test_workers_end_with_a_killed_parent(outside_url: str, outside: str, tmp_pa
             assert [one.pid() for one in clients(url, 1)] == successor.pids
 
 
+@pytest.mark.crash
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM], ids=lambda how: how.name)
+def test_a_worker_that_hangs_ends_with_its_parent(key: str, tmp_path: Path, how: signal.Signals) -> None:
+    path = tmp_path / "notes"
+    with WorkersProcess(f"shm://{key}", workers=2, grace=0.1) as served:
+        client = nearcall.connect(served.url, Crew)
+
+        def call() -> None:
+            with pytest.raises(nearcall.Unavailable):
+                client.service.hog(str(path))
+
+        caller = threading.Thread(target=call)
+        caller.start()
+        until(path.exists, "the call")
+        served.process.send_signal(how)
+        served.process.wait(PATIENCE)
+        until(lambda: not any(is_alive(pid) for pid in served.pids), "the workers' end")
+        caller.join(PATIENCE)
+        client.close()
+    # What a killed parent left behind goes with the next one.
+    with nearcall.Server(Crew(), f"shm://{key}"):
+        pass
+
+
 def test_a_second_parent_is_refused(outside_url: str, outside: str, clients: Any) -> None:
     with WorkersProcess(outside_url, workers=2) as first:
         with WorkersProcess(first.url, workers=2) as second:

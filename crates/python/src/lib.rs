@@ -36,7 +36,7 @@ mod _core {
     #[pymodule_export]
     use super::errors::install;
     #[pymodule_export]
-    use super::listeners::Listeners;
+    use super::listeners::{Listeners, end_with};
     #[pymodule_export]
     use super::loop_server::LoopRequest;
     #[pymodule_export]

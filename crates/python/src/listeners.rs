@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 use nearcall_core::{Failure, Listener, Options, Url};
 use parking_lot::Mutex;
@@ -60,6 +61,21 @@ impl Listeners {
         Ok(listener.accept_socket()?.map(IntoRawFd::into_raw_fd))
     }
 
+    /// For a process that gets its clients from another one: closes the sockets, and takes the clients that come through
+    /// `channels` in their stead, one channel for each. `returned` is an eventfd. All these descriptors belong to the
+    /// listeners from now on.
+    fn use_channels(&self, channels: Vec<i32>, returned: i32) {
+        // SAFETY: the caller gives up a descriptor that is open and nobody else's.
+        let returned = Arc::new(unsafe { OwnedFd::from_raw_fd(returned) });
+        let counterpart = |(listener, channel): (Listener, i32)| {
+            // SAFETY: as above.
+            let channel = unsafe { OwnedFd::from_raw_fd(channel) };
+            listener.through(channel, Arc::clone(&returned))
+        };
+        let mut bound = self.bound.lock();
+        *bound = std::mem::take(&mut *bound).into_iter().zip(channels).map(counterpart).collect();
+    }
+
     /// Closes what is left. What this process itself bound, others can serve from now on.
     fn close(&self) {
         self.bound.lock().clear();
@@ -71,16 +87,13 @@ impl Listeners {
     pub(crate) fn take(&self) -> Vec<Listener> {
         std::mem::take(&mut *self.bound.lock())
     }
+}
 
-    /// Their counterparts in a process that gets its clients through channels; they themselves are closed.
-    pub(crate) fn through(&self, channels: Vec<i32>, returned: i32) -> Vec<Listener> {
-        // SAFETY: the caller gives up a descriptor that is open and nobody else's.
-        let returned = Arc::new(unsafe { OwnedFd::from_raw_fd(returned) });
-        let counterpart = |(listener, channel): (Listener, i32)| {
-            // SAFETY: as above.
-            let channel = unsafe { OwnedFd::from_raw_fd(channel) };
-            listener.through(channel, Arc::clone(&returned))
-        };
-        self.take().into_iter().zip(channels).map(counterpart).collect()
-    }
+/// Ends this process when the other end of a socket is closed: `SIGTERM` at once, and by force after `patience` seconds. The
+/// descriptor belongs to this function from now on.
+#[pyfunction]
+pub(crate) fn end_with(socket: i32, patience: f64) -> PyResult<()> {
+    // SAFETY: the caller gives up a descriptor that is open and nobody else's.
+    let socket = unsafe { OwnedFd::from_raw_fd(socket) };
+    Ok(nearcall_core::end_with(socket, Duration::try_from_secs_f64(patience).ok())?)
 }

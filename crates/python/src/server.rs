@@ -75,20 +75,6 @@ impl Server {
         Ok(())
     }
 
-    /// Takes in the clients that another process accepts for these listeners and sends through `channels`, one for each;
-    /// `returned` is an eventfd. All the descriptors belong to the server from now on; the listeners are closed here.
-    fn listen_through(
-        &self,
-        py: Python<'_>,
-        listeners: &Bound<'_, Listeners>,
-        channels: Vec<i32>,
-        returned: i32,
-    ) -> PyResult<()> {
-        let listeners = listeners.get();
-        py.detach(|| listeners.through(channels, returned).into_iter().try_for_each(|one| self.core.listen(one)))?;
-        Ok(())
-    }
-
     /// Serves on the calling thread until the server stops or needs this thread no more. `spawn` starts another thread that
     /// calls this; `log` is told what the operator should know: `(serious, text)`.
     fn work(&self, py: Python<'_>, spawn: &Bound<'_, PyAny>, log: &Bound<'_, PyAny>) -> PyResult<()> {
