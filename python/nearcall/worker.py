@@ -51,6 +51,7 @@ class Worker:
     channels: list[socket.socket]
     returned: int
     ready_since: float | None = None
+    leaving: bool = False
     clients: int = 0
     turn: int = 0
     heard: bytes = b""
@@ -59,6 +60,11 @@ class Worker:
     def ready(self) -> bool:
         """Whether it serves."""
         return self.ready_since is not None
+
+    @property
+    def takes_clients(self) -> bool:
+        """Whether it serves, and not only finishes what it has begun."""
+        return self.ready and not self.leaving
 
     def load(self) -> tuple[int, int]:
         """How many clients it has, and when it was given the last: who is next is the one with the least."""

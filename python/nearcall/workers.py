@@ -13,6 +13,7 @@ are
 from __future__ import annotations
 
 import contextlib
+import inspect
 import itertools
 import logging
 import math
@@ -29,6 +30,7 @@ from typing import Any
 
 from .checked import check_whole
 from .listening import make_listeners
+from .server import Server
 from .service import is_service
 from .worker import SLACK, Task, Worker, start_worker
 
@@ -90,6 +92,7 @@ class Workers:
             raise RuntimeError(
                 "serve(..., workers=...) must be called in the main thread: it is told by signals to end"
             )
+        inspect.signature(Server).bind_partial(**options)  # a misspelt name is a TypeError here, not in every worker
         of_listeners = {name: value for name, value in options.items() if name in _OF_LISTENERS}
         of_servers = {name: value for name, value in options.items() if name not in _OF_LISTENERS}
         self._listeners = make_listeners(self._asked, **of_listeners)
@@ -179,12 +182,16 @@ class Workers:
         assert self._waker is not None
         poll = select.poll()
         poll.register(self._waker[0], select.POLLIN)
+        takers: dict[int, Worker] = {}
         for worker in self._living():
             poll.register(worker.pidfd, select.POLLIN)
             if not worker.ready:
                 poll.register(worker.lifeline, select.POLLIN)
-        doors = {}
-        if time.monotonic() >= self._not_accepting_until and any(worker.ready for worker in self._living()):
+            if worker.takes_clients:
+                takers[worker.channels[0].fileno()] = worker
+                poll.register(worker.channels[0], 0)  # only to see that it was closed
+        doors: dict[int, int] = {}
+        if time.monotonic() >= self._not_accepting_until and takers:
             # While there is nobody to serve them, clients wait in the system's queue.
             doors = {fileno: index for index, fileno in enumerate(self._listeners.filenos())}
             for fileno in doors:
@@ -192,6 +199,9 @@ class Workers:
         events = poll.poll(None if seconds is None else math.ceil(seconds * 1000))
         with contextlib.suppress(BlockingIOError):
             self._waker[0].recv(4096)
+        for fileno, _ in events:
+            if fileno in takers:
+                takers[fileno].leaving = True
         for fileno, _ in events:
             if fileno in doors and not self._signals:
                 self._accept(doors[fileno])
@@ -212,7 +222,7 @@ class Workers:
                 os.close(client)
 
     def _hand_over(self, index: int, client: int) -> None:
-        for worker in sorted((worker for worker in self._living() if worker.ready), key=Worker.load):
+        for worker in sorted((worker for worker in self._living() if worker.takes_clients), key=Worker.load):
             try:
                 socket.send_fds(worker.channels[index], [b"\0"], [client])
             except OSError:

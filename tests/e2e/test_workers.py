@@ -228,6 +228,22 @@ def test_a_worker_told_to_end_is_replaced(outside_url: str, clients: Any) -> Non
         crew.close()
 
 
+def test_while_the_only_worker_finishes_clients_wait_for_the_next(outside_url: str, tmp_path: Path) -> None:
+    path = tmp_path / "notes"
+    with WorkersProcess(outside_url, workers=1, grace=PATIENCE) as served:
+        calling, other = (nearcall.connect(served.url, Crew) for _ in range(2))
+        outcomes: list[object] = []
+        caller = threading.Thread(target=lambda: outcomes.append(calling.service.note(str(path), "done", 0.7)))
+        caller.start()
+        until(path.exists, "the call")
+        os.kill(served.pids[0], signal.SIGTERM)
+        until(lambda: other.service.pid() != served.pids[0], "the next worker")  # and no call fails
+        caller.join(PATIENCE)
+        assert outcomes == ["done"]
+        calling.close()
+        other.close()
+
+
 def test_a_worker_that_cannot_begin_says_why(outside_url: str) -> None:
     with WorkersProcess(outside_url, maker="tests.e2e.workers_program:broken", workers=3) as served:
         assert served.wait() == (1, "")
@@ -273,6 +289,11 @@ def test_mistakes(arguments: tuple[object, ...], error: type[Exception], words: 
 def test_a_number_of_workers_is_needed() -> None:
     with pytest.raises(nearcall.InvalidArgument, match="workers must be"):
         nearcall.serve(Crew, "shm://x", workers=0)
+
+
+def test_a_misspelt_option_is_noticed_at_once() -> None:
+    with pytest.raises(TypeError, match="max_pendin"):
+        nearcall.serve(Crew, "shm://x", workers=1, max_pendin=3)
 
 
 def test_it_is_for_the_main_thread() -> None:

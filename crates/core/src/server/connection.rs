@@ -320,6 +320,10 @@ impl ServerConnection {
         };
         if let Some(refusal) = refusal {
             if !request.is_oneway() {
+                if server.is_stopping() {
+                    // The goodbye to all may not be sent yet; without it the client would not know that it may try again.
+                    self.send_in_passing(server, 0, &Outgoing::new(Kind::GoAway, Body::Whole(&[])))?;
+                }
                 let body = refusal.encode();
                 self.send_in_passing(server, request.head.call, &Outgoing::new(Kind::Error, Body::Whole(&body)))?;
             } else if refusal.code == Failure::RESOURCE_EXHAUSTED {
