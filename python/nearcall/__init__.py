@@ -53,6 +53,7 @@ _core.install(make_error, describe_error)
 
 if TYPE_CHECKING:
     from . import aio, auth, introspection, observe
+    from .workers import WorkerFailed, Workers
 else:  # hidden from type checkers, to which it would mean that the module has every attribute there is
 
     def __getattr__(name: str) -> Any:
@@ -61,6 +62,10 @@ else:  # hidden from type checkers, to which it would mean that the module has e
             from importlib import import_module
 
             return import_module(f".{name}", __name__)
+        if name in ("WorkerFailed", "Workers"):
+            from . import workers
+
+            return getattr(workers, name)
         raise AttributeError(f"module 'nearcall' has no attribute '{name}'")
 
 
@@ -94,6 +99,8 @@ __all__ = [
     "Unavailable",
     "Unimplemented",
     "Unknown",
+    "WorkerFailed",
+    "Workers",
     "__version__",
     "aio",
     "auth",

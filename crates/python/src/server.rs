@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use nearcall_core::server::{
     ItemOutcome, Next, NextItem, Notice, Request, Server as Core, ServerCall, WorkLimits, Worker,
 };
-use nearcall_core::{Admission, Body, Failure, Kind, LinkError, Outgoing, Url};
+use nearcall_core::{Body, Failure, Kind, LinkError, Outgoing};
 use parking_lot::Mutex;
 use pyo3::exceptions::PyOSError;
 use pyo3::intern;
@@ -18,12 +18,12 @@ use pyo3::types::{PyList, PyTuple};
 use crate::connection::around_wait;
 use crate::context::Current;
 use crate::deadline::Inherited;
-use crate::errors::{describe_for, invalid, raise};
+use crate::errors::{describe_for, raise};
+use crate::listeners::Listeners;
 use crate::loop_server::LoopRequest;
 use crate::options::options;
 use crate::payload::{Encoded, buffer};
 use crate::plan::Method;
-use crate::tls::Tls;
 
 /// A method and what runs it.
 pub(crate) struct Served {
@@ -71,7 +71,7 @@ impl Server {
     /// position. The last `introspective` of them look at the server itself.
     #[new]
     #[expect(clippy::too_many_arguments, reason = "they are keyword arguments in Python")]
-    #[pyo3(signature = (methods, description, *, introspective, spin, ring_size, max_message_size, handshake_timeout, allow_plaintext, tls, allow_users, allow_groups, max_concurrency, max_pending))]
+    #[pyo3(signature = (methods, description, *, introspective, spin, ring_size, max_message_size, handshake_timeout, max_concurrency, max_pending))]
     fn new(
         py: Python<'_>,
         methods: Vec<(Py<Method>, Py<PyAny>)>,
@@ -81,15 +81,10 @@ impl Server {
         ring_size: usize,
         max_message_size: u64,
         handshake_timeout: f64,
-        allow_plaintext: bool,
-        tls: Option<Py<Tls>>,
-        allow_users: Vec<u32>,
-        allow_groups: Vec<u32>,
         max_concurrency: usize,
         max_pending: usize,
     ) -> PyResult<Self> {
-        let mut options = options(py, spin, ring_size, max_message_size, handshake_timeout, allow_plaintext, tls)?;
-        options.admission = Admission { users: allow_users, groups: allow_groups };
+        let options = options(py, spin, ring_size, max_message_size, handshake_timeout)?;
         let methods: Vec<Served> = methods.into_iter().map(|(method, handler)| Served { method, handler }).collect();
         let own = methods.len().saturating_sub(introspective);
         let kinds = methods.iter().enumerate();
@@ -103,17 +98,11 @@ impl Server {
         Ok(Self { core: Arc::new(core), methods: Arc::new(methods), notices })
     }
 
-    /// Listens at one more URL; returns it with the port the system chose.
-    fn listen(&self, py: Python<'_>, url: &str) -> PyResult<String> {
-        let url: Url = url.parse().map_err(|bad: nearcall_core::BadUrl| invalid(py, bad.to_string()))?;
-        match py.detach(|| self.core.listen(&url)) {
-            Ok(url) => Ok(url.to_string()),
-            Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
-                Err(raise(py, &Failure::new(ALREADY_EXISTS, error.to_string())))
-            }
-            Err(error) if error.kind() == std::io::ErrorKind::InvalidInput => Err(invalid(py, error.to_string())),
-            Err(error) => Err(PyOSError::new_err(error.to_string())),
-        }
+    /// Takes in the clients of these listeners, which belong to the server from now on.
+    fn listen(&self, py: Python<'_>, listeners: &Bound<'_, Listeners>) -> PyResult<()> {
+        let listeners = listeners.get();
+        py.detach(|| listeners.take().into_iter().try_for_each(|listener| self.core.listen(listener)))?;
+        Ok(())
     }
 
     /// Serves on the calling thread until the server stops or needs this thread no more. `spawn` starts another thread that
@@ -192,8 +181,6 @@ impl Server {
         Ok((out, changed))
     }
 }
-
-const ALREADY_EXISTS: u8 = 6;
 
 impl Server {
     /// Handles a request, and the one-way requests that waited for it.

@@ -45,10 +45,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader of our output, such as head, has gone. Python must not try to flush to it again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
-    except (UsageError, RpcError, OSError, TypeError, ValueError) as error:
+    except (UsageError, RpcError, OSError, TypeError, ValueError, RuntimeError) as error:
         if options.debug:
             raise
-        print("nearcall: " + " ".join(_message(error).split()), file=sys.stderr)
+        from .flags import flags_named
+
+        message = " ".join(_message(error).split())
+        if flags := flags_named(message, options):
+            message += f" (as a flag: {', '.join(flags)})"
+        print(f"nearcall: {message}", file=sys.stderr)
         return WRONG_USAGE if isinstance(error, UsageError) else FAILED
 
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use nearcall_transport::{Incoming, Link, LinkError, Peer};
+use nearcall_transport::{Incoming, Link, LinkError, Peer, Seat};
 use nearcall_wire::{Failure, FrameHead, Kind};
 use parking_lot::Mutex;
 
@@ -38,6 +38,8 @@ pub struct ServerConnection {
     statistics: Arc<Statistics>,
     /// It watches the server's statistics.
     watches: Mutex<bool>,
+    /// Counts the client for as long as a handler may be at work for it.
+    _seat: Option<Arc<Seat>>,
 }
 
 /// One-way calls of a client are handled one after the other, in the order they were sent: nothing else could tell the
@@ -223,6 +225,7 @@ impl ServerConnection {
         link: Arc<dyn Link>,
         in_flight: Arc<AtomicUsize>,
         statistics: Arc<Statistics>,
+        seat: Option<Arc<Seat>>,
     ) -> Arc<Self> {
         Arc::new(Self {
             token,
@@ -237,6 +240,7 @@ impl ServerConnection {
             oneway: Mutex::default(),
             statistics,
             watches: Mutex::default(),
+            _seat: seat,
         })
     }
 
@@ -387,6 +391,10 @@ impl ServerConnection {
         if let Some(refusal) = refusal {
             request.note_end(refusal.code, 0);
             if !request.is_oneway() {
+                if server.is_stopping() {
+                    // The goodbye to all may not be sent yet; without it the client would not know that it may try again.
+                    self.send_in_passing(server, 0, &Outgoing::new(Kind::GoAway, Body::Whole(&[])))?;
+                }
                 let body = refusal.encode();
                 self.send_in_passing(server, request.head.call, &Outgoing::new(Kind::Error, Body::Whole(&body)))?;
             } else if refusal.code == Failure::RESOURCE_EXHAUSTED {

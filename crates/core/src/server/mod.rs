@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use nearcall_transport::{Listener, Options, Url};
+use nearcall_transport::{Listener, Options};
 use nearcall_wire::{Failure, Limits, Welcome};
 use parking_lot::{Condvar, Mutex};
 
@@ -58,7 +58,6 @@ pub type OnNotice = Box<dyn Fn(Notice) + Send + Sync>;
 /// Receives requests from any number of connections, over any number of URLs.
 pub struct Server {
     welcome: Welcome,
-    options: Options,
     methods: Vec<MethodKind>,
     notice: OnNotice,
     baton: Baton,
@@ -121,9 +120,8 @@ impl Server {
         let limits = Limits { max_message: options.max_message };
         let wake = Arc::new(Reception::new_wake()?);
         Ok(Self {
-            reception: Mutex::new(Reception::new(options.clone(), Arc::clone(&wake))?),
+            reception: Mutex::new(Reception::new(options, Arc::clone(&wake))?),
             welcome: Welcome { version: crate::VERSION.to_owned(), limits, description },
-            options,
             wake,
             async_queue: OnceLock::new(),
             around_wait,
@@ -146,15 +144,12 @@ impl Server {
         })
     }
 
-    /// Listens at one more URL, and returns it with the port that the system chose if it was 0.
+    /// Takes in the clients of one more listener.
     ///
     /// # Errors
-    /// With a sentence that names the URL.
-    pub fn listen(&self, url: &Url) -> io::Result<Url> {
-        let listener = Listener::bind(url, &self.options)?;
-        let url = listener.url().clone();
-        self.reception.lock().listen(listener)?;
-        Ok(url)
+    /// What the system says.
+    pub fn listen(&self, listener: Listener) -> io::Result<()> {
+        self.reception.lock().listen(listener)
     }
 
     /// Ends: no new clients, no new calls; waits until the calls under way are finished, `grace` at most; then closes all
