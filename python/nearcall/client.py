@@ -13,6 +13,7 @@ from . import _core
 from .checked import check_seconds, check_whole
 from .errors import InvalidArgument, make_error
 from .interceptors import ClientInterceptor, check_interceptors, intercept_client
+from .listening import check_users
 from .plan import BIDI_STREAM, CLIENT_STREAM, ONEWAY, SERVER_STREAM, MethodPlan
 from .proxy import make_proxy, renumberer
 from .service import plan_of
@@ -116,6 +117,8 @@ def connect(
     interceptors: Sequence[ClientInterceptor] = (),
     allow_plaintext: bool = False,
     tls: TLS | None = None,
+    allow_users: Sequence[str | int] = (),
+    allow_groups: Sequence[str | int] = (),
 ) -> Client[T]: ...
 @overload
 def connect(
@@ -131,6 +134,8 @@ def connect(
     interceptors: Sequence[ClientInterceptor] = (),
     allow_plaintext: bool = False,
     tls: TLS | None = None,
+    allow_users: Sequence[str | int] = (),
+    allow_groups: Sequence[str | int] = (),
 ) -> Client[Any]: ...
 def connect(  # noqa: PLR0913 - options have names
     url: str,
@@ -145,6 +150,8 @@ def connect(  # noqa: PLR0913 - options have names
     interceptors: Sequence[ClientInterceptor] = (),
     allow_plaintext: bool = False,
     tls: TLS | None = None,
+    allow_users: Sequence[str | int] = (),
+    allow_groups: Sequence[str | int] = (),
 ) -> Client[Any]:
     """Connects to a server and makes sure that it serves what the class says.
 
@@ -165,6 +172,8 @@ def connect(  # noqa: PLR0913 - options have names
         allow_plaintext: Whether ``tcp://`` may lead to another machine: anybody on the way can read along, and
             pretend to be the server.
         tls: For ``tls://``: whom to trust if not the system's authorities, and the client's own certificate.
+        allow_users: Users, by name or id, whose servers at ``unix://`` may be used besides the own user's and root's.
+        allow_groups: Groups, by name or id, whose members' servers may be used, too.
 
     A connection that is lost is renewed by the next call. A call that was under way when it was lost fails with
     :class:`~nearcall.Unavailable`, unless its method is marked :func:`~nearcall.idempotent`: then it is repeated.
@@ -172,7 +181,7 @@ def connect(  # noqa: PLR0913 - options have names
     Raises:
         Unavailable: nobody listens there; says whether the name was never served or its server died.
         FailedPrecondition: the server's service differs; says which method and parameter, and both types.
-        PermissionDenied: the server does not want this user.
+        PermissionDenied: the server does not want this user, or is another user's.
         Unauthenticated: a certificate does not satisfy the other side; says what mends it.
         InvalidArgument: the URL or an option is malformed.
     """
@@ -181,8 +190,7 @@ def connect(  # noqa: PLR0913 - options have names
     connection = _core.Connection(
         url,
         **check_options(timeout, spin, max_message_size, ring_size, handshake_timeout, wait_for_ready),
-        allow_plaintext=bool(allow_plaintext),
-        tls=client_side(tls),
+        **check_trust(url, allow_plaintext, tls, allow_users, allow_groups),
         on_change=renumberer(cls),
     )
     try:
@@ -227,6 +235,28 @@ def check_options(
         "ring_size": _check_ring_size(ring_size),
         "handshake_timeout": check_seconds("handshake_timeout", handshake_timeout),
         "wait_for_ready": bool(wait_for_ready),
+    }
+
+
+def check_trust(
+    url: str,
+    allow_plaintext: bool,
+    tls: TLS | None,
+    allow_users: Sequence[str | int],
+    allow_groups: Sequence[str | int],
+) -> dict[str, Any]:
+    """What a client's options say of whom it trusts, for the core.
+
+    Raises:
+        InvalidArgument: one is malformed.
+        TypeError, ValueError: one does not fit the URL.
+    """
+    users, groups = check_users([url], allow_users, allow_groups)
+    return {
+        "allow_plaintext": bool(allow_plaintext),
+        "tls": client_side(tls),
+        "allow_users": users,
+        "allow_groups": groups,
     }
 
 

@@ -110,26 +110,33 @@ class Description(msgspec.Struct, frozen=True):
 
     nearcall: int
     services: list[ServiceInfo]
+    introspection: ServiceInfo | msgspec.UnsetType = msgspec.UNSET
+    """The server's own service, numbered after the others; left out if it is switched off."""
 
-    def numbered(self) -> Iterator[tuple[int, ServiceInfo, MethodInfo]]:
-        """All methods with their numbers."""
+    def numbered(self, *, introspection: bool = False) -> Iterator[tuple[int, ServiceInfo, MethodInfo]]:
+        """All methods with their numbers, those of the server's own service only if asked for."""
         number = 0
-        for service in self.services:
+        services = list(self.services)
+        if introspection and self.introspection is not msgspec.UNSET:
+            services.append(self.introspection)
+        for service in services:
             for method in service.methods:
                 yield number, service, method
                 number += 1
 
 
-def describe(plans: Sequence[ServicePlan]) -> dict[str, Any]:
+def describe(plans: Sequence[ServicePlan], introspection: ServicePlan | None = None) -> dict[str, Any]:
     """The description of a server that serves these services, as plain data ready for JSON."""
-    services = [
-        ServiceInfo(
-            name=plan.name, methods=[method_info(method) for method in plan.methods], doc=plan.doc, types=plan.types
-        )
-        for plan in plans
-    ]
-    description: dict[str, Any] = msgspec.to_builtins(Description(VERSION, services))
+    own = msgspec.UNSET if introspection is None else _service_info(introspection)
+    description: dict[str, Any] = msgspec.to_builtins(
+        Description(VERSION, [_service_info(plan) for plan in plans], own)
+    )
     return description
+
+
+def _service_info(plan: ServicePlan) -> ServiceInfo:
+    methods = [method_info(method) for method in plan.methods]
+    return ServiceInfo(name=plan.name, methods=methods, doc=plan.doc, types=plan.types)
 
 
 def read_description(data: Mapping[str, Any] | bytes) -> Description:
@@ -322,7 +329,7 @@ def _dynamic_value(value: ValueInfo | StreamInfo, roles: Any) -> ValuePlan:
 
 
 def _of_service(client: ServicePlan, description: Description) -> list[tuple[int, ServiceInfo, MethodInfo]]:
-    found = [entry for entry in description.numbered() if entry[1].name == client.name]
+    found = [entry for entry in description.numbered(introspection=True) if entry[1].name == client.name]
     if not found:
         names = _listed(service.name for service in description.services)
         raise FailedPrecondition(

@@ -14,7 +14,7 @@ use pyo3::types::PyDict;
 use crate::aio::{AsyncUnary, Waiting};
 use crate::deadline::Surroundings;
 use crate::errors::{describe, invalid, raise, raise_connect};
-use crate::options::options;
+use crate::options::{options, trust};
 use crate::plan::Method;
 use crate::stream::Stream;
 use crate::tls::Tls;
@@ -47,9 +47,16 @@ impl Calling {
         self.connect(py, patience)
     }
 
-    /// The same, waiting until then for a server to appear.
-    pub(crate) fn usable_until(&self, py: Python<'_>, until: Option<Instant>) -> PyResult<Arc<Core>> {
-        self.connect(py, Patience::Until(until))
+    /// The same for a call that met a server's end: its successor is waited for, `comeback` at most unless the client waits for servers.
+    pub(crate) fn usable_again(
+        &self,
+        py: Python<'_>,
+        comeback: Duration,
+        until: Option<Instant>,
+    ) -> PyResult<Arc<Core>> {
+        let soon = Instant::now() + comeback;
+        let soon = if self.wait_for_ready { until } else { Some(until.map_or(soon, |until| until.min(soon))) };
+        self.connect(py, Patience::Until(soon))
     }
 
     fn connect(&self, py: Python<'_>, patience: Patience) -> PyResult<Arc<Core>> {
@@ -93,7 +100,7 @@ impl Connection {
     /// server that describes itself differently; it returns the numbers of the methods by name, or raises.
     #[new]
     #[expect(clippy::too_many_arguments, reason = "they are keyword arguments in Python")]
-    #[pyo3(signature = (url, *, spin, ring_size, max_message_size, handshake_timeout, allow_plaintext, tls, timeout, wait_for_ready, on_change))]
+    #[pyo3(signature = (url, *, spin, ring_size, max_message_size, handshake_timeout, allow_plaintext, tls, allow_users, allow_groups, timeout, wait_for_ready, on_change))]
     fn new(
         py: Python<'_>,
         url: &str,
@@ -103,12 +110,15 @@ impl Connection {
         handshake_timeout: f64,
         allow_plaintext: bool,
         tls: Option<Py<Tls>>,
+        allow_users: Vec<u32>,
+        allow_groups: Vec<u32>,
         timeout: Option<f64>,
         wait_for_ready: bool,
         on_change: Py<PyAny>,
     ) -> PyResult<Self> {
         let url: Url = url.parse().map_err(|bad: nearcall_core::BadUrl| invalid(py, bad.to_string()))?;
-        let options = options(py, spin, ring_size, max_message_size, handshake_timeout, allow_plaintext, tls)?;
+        let mut options = options(py, spin, ring_size, max_message_size, handshake_timeout)?;
+        trust(&mut options, allow_plaintext, tls, allow_users, allow_groups);
         let timeout = timeout
             .map(|seconds| {
                 Duration::try_from_secs_f64(seconds)

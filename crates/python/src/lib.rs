@@ -9,11 +9,13 @@ mod connection;
 mod context;
 mod deadline;
 mod errors;
+mod listeners;
 mod loop_server;
 mod options;
 mod payload;
 mod plan;
 mod server;
+mod statistics;
 mod stream;
 mod tls;
 mod unary;
@@ -35,6 +37,8 @@ mod _core {
     #[pymodule_export]
     use super::errors::install;
     #[pymodule_export]
+    use super::listeners::{Listeners, end_with};
+    #[pymodule_export]
     use super::loop_server::LoopRequest;
     #[pymodule_export]
     use super::plan::Method;
@@ -50,12 +54,6 @@ mod _core {
     use super::view::View;
 
     use pyo3::prelude::*;
-
-    /// To be called in the child after a fork.
-    #[pyfunction]
-    fn forked() {
-        nearcall_core::forked();
-    }
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

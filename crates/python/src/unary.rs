@@ -140,9 +140,7 @@ impl Unary {
         mut failure: Failure,
     ) -> PyResult<Event> {
         for _ in 1..ATTEMPTS {
-            let comeback = Instant::now() + COMEBACK;
-            let patience = Some(until.map_or(comeback, |until| until.min(comeback)));
-            let core = match self.calling.usable_until(py, patience) {
+            let core = match self.calling.usable_again(py, COMEBACK, until) {
                 Ok(core) => core,
                 // What happened to the call says more than that nobody is there now.
                 Err(_) if self.method.get().idempotent => break,

@@ -186,7 +186,7 @@ pub struct Options {
     pub allow_plaintext: bool,
     /// What `tls://` needs.
     pub tls: Option<Credentials>,
-    /// Whom a `unix://` server lets in besides its own user.
+    /// Whom a `unix://` server lets in besides its own user; whose servers a client uses.
     pub admission: Admission,
 }
 

@@ -12,6 +12,7 @@ use rustix::net::{RecvFlags, SocketFlags};
 use rustls::ServerConfig;
 
 use crate::connect::{identify, peer_of, send_all};
+use crate::handed::{Handed, Seat};
 use crate::link::{Link, LinkError, Options};
 use crate::peer::{Admission, Peer};
 use crate::rendezvous::Bound;
@@ -40,6 +41,7 @@ pub struct Listener {
 enum Socket {
     Unix(Bound),
     Tcp(TcpListener),
+    Handed(Handed),
 }
 
 impl Listener {
@@ -70,6 +72,19 @@ impl Listener {
         Ok(Self { url, socket, tls, admission })
     }
 
+    /// What serves the same URL in another process: the clients that this listener [accepts](Listener::accept_socket) are
+    /// to come through `channel`, each as a descriptor beside one byte. What is through with is counted in the eventfd
+    /// `returned`.
+    #[must_use]
+    pub fn through(&self, channel: OwnedFd, returned: Arc<OwnedFd>) -> Self {
+        Self {
+            url: self.url.clone(),
+            socket: Socket::Handed(Handed { channel, returned }),
+            tls: self.tls.clone(),
+            admission: self.admission.clone(),
+        }
+    }
+
     /// Where this listens; a port of 0 has become the real one.
     #[must_use]
     pub fn url(&self) -> &Url {
@@ -82,6 +97,7 @@ impl Listener {
         match &self.socket {
             Socket::Unix(bound) => bound.socket.as_fd(),
             Socket::Tcp(listener) => listener.as_fd(),
+            Socket::Handed(handed) => handed.channel.as_fd(),
         }
     }
 
@@ -97,36 +113,44 @@ impl Listener {
     /// The next client, if one is there.
     ///
     /// # Errors
-    /// What the system says; out of descriptors is the one to expect.
+    /// What the system says; out of descriptors is the one to expect. [`is_end_of_clients`](crate::is_end_of_clients) tells
+    /// whether none will come any more.
     pub fn accept(&self) -> io::Result<Option<Arrival>> {
+        let Some((socket, seat)) = self.next_socket()? else { return Ok(None) };
+        if matches!(self.url, Url::Tcp { .. } | Url::Tls { .. }) {
+            // It fails only for a client that is gone already, which its handshake will show.
+            let _ = tcp::prepare(&socket);
+        }
+        let peer = peer_of(socket.as_fd());
+        let stranger = (!self.admission.admits(&peer, socket.as_fd())).then(|| self.refusal(&peer));
+        let shared = matches!(self.url, Url::Shm(_) | Url::Inproc(_));
+        let stage = if self.tls.is_some() { Stage::Unknown } else { Stage::Ready };
+        let carrier = match &self.tls {
+            Some(config) => {
+                let wire = TlsWire::server(socket, Arc::clone(config)).map_err(io::Error::other)?;
+                Carrier::Tls(Box::new(wire))
+            }
+            None => Carrier::Plain(Plain(socket)),
+        };
+        Ok(Some(Arrival { carrier, stage, peer, stranger, shared, received: Vec::new(), fds: Vec::new(), seat }))
+    }
+
+    /// The next client's bare socket, if one is there, for another process to serve.
+    ///
+    /// # Errors
+    /// As [`Listener::accept`].
+    pub fn accept_socket(&self) -> io::Result<Option<OwnedFd>> {
+        Ok(self.next_socket()?.map(|(socket, _)| socket))
+    }
+
+    fn next_socket(&self) -> io::Result<Option<(OwnedFd, Option<Arc<Seat>>)>> {
         loop {
-            match rustix::net::accept_with(self.fd(), SocketFlags::CLOEXEC) {
-                Ok(socket) => {
-                    if matches!(self.socket, Socket::Tcp(_)) {
-                        // It fails only for a client that is gone already, which its handshake will show.
-                        let _ = tcp::prepare(&socket);
-                    }
-                    let peer = peer_of(socket.as_fd());
-                    let stranger = (!self.admission.admits(&peer, socket.as_fd())).then(|| self.refusal(&peer));
-                    let shared = matches!(self.url, Url::Shm(_) | Url::Inproc(_));
-                    let stage = if self.tls.is_some() { Stage::Unknown } else { Stage::Ready };
-                    let carrier = match &self.tls {
-                        Some(config) => {
-                            let wire = TlsWire::server(socket, Arc::clone(config)).map_err(io::Error::other)?;
-                            Carrier::Tls(Box::new(wire))
-                        }
-                        None => Carrier::Plain(Plain(socket)),
-                    };
-                    return Ok(Some(Arrival {
-                        carrier,
-                        stage,
-                        peer,
-                        stranger,
-                        shared,
-                        received: Vec::new(),
-                        fds: Vec::new(),
-                    }));
-                }
+            let next = match &self.socket {
+                Socket::Handed(handed) => handed.accept().map(|(socket, seat)| (socket, Some(seat))),
+                _ => rustix::net::accept_with(self.fd(), SocketFlags::CLOEXEC).map(|socket| (socket, None)),
+            };
+            match next {
+                Ok(client) => return Ok(Some(client)),
                 Err(rustix::io::Errno::AGAIN) => return Ok(None),
                 Err(rustix::io::Errno::INTR | rustix::io::Errno::CONNABORTED) => {}
                 Err(error) => return Err(error.into()),
@@ -153,6 +177,7 @@ pub struct Arrival {
     shared: bool,
     received: Vec<u8>,
     fds: Vec<OwnedFd>,
+    seat: Option<Arc<Seat>>,
 }
 
 #[derive(Debug)]
@@ -191,6 +216,12 @@ impl Arrival {
             Carrier::Plain(_) => false,
             Carrier::Tls(wire) => wire.wants_room(),
         }
+    }
+
+    /// What counts this client, to be kept as long as its connection, if another process handed it over.
+    #[must_use]
+    pub fn seat(&self) -> Option<Arc<Seat>> {
+        self.seat.clone()
     }
 
     /// Who connected.

@@ -165,7 +165,7 @@ impl<W: Wire> StreamLink<W> {
             peer_limit,
             limit: options.max_message,
             closed: AtomicBool::new(false),
-            generation: fork::generation(),
+            generation: fork::mark(),
         }
     }
 

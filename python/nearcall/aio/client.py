@@ -12,12 +12,12 @@ from typing import Any, Literal, cast
 import msgspec
 
 from .. import _core
-from ..client import DEFAULT_MAX_MESSAGE_SIZE, DEFAULT_RING_SIZE, check_options, check_service, error_maker
+from ..client import DEFAULT_MAX_MESSAGE_SIZE, DEFAULT_RING_SIZE, check_options, check_service, check_trust, error_maker
 from ..errors import Unavailable
 from ..interceptors import ClientInterceptor, check_interceptors, intercept_client
 from ..plan import BIDI_STREAM, CLIENT_STREAM, ONEWAY, SERVER_STREAM, MethodPlan
 from ..proxy import make_proxy, renumberer
-from ..tls import TLS, client_side
+from ..tls import TLS
 from .streams import AsyncReplies, call_client_stream
 
 __all__ = ["AsyncClient", "connect"]
@@ -236,6 +236,8 @@ def connect(  # noqa: PLR0913 - options have names
     interceptors: Sequence[ClientInterceptor] = (),
     allow_plaintext: bool = False,
     tls: TLS | None = None,
+    allow_users: Sequence[str | int] = (),
+    allow_groups: Sequence[str | int] = (),
 ) -> AsyncClient:
     """Connects to a server from an event loop. Arguments and errors as for :func:`nearcall.connect`::
 
@@ -248,5 +250,5 @@ def connect(  # noqa: PLR0913 - options have names
     Interceptors may be ``async def``; what ``proceed`` returns is awaited, or for a stream iterated with ``async for``.
     """
     options = check_options(timeout, spin, max_message_size, ring_size, handshake_timeout, wait_for_ready)
-    options |= {"allow_plaintext": bool(allow_plaintext), "tls": client_side(tls)}
+    options |= check_trust(url, allow_plaintext, tls, allow_users, allow_groups)
     return AsyncClient(url, check_service(service), options, check_interceptors(interceptors, None))

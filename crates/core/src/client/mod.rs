@@ -81,7 +81,7 @@ impl Connection {
             has_pongs: AtomicBool::new(false),
             lost: AtomicBool::new(false),
             going_away: AtomicBool::new(false),
-            generation: fork::generation(),
+            generation: fork::mark(),
             around_wait,
         })
     }

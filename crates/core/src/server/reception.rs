@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use nearcall_ring::{SpinBudget, cpu};
-use nearcall_transport::{Arrival, LinkError, Listener, Options};
+use nearcall_transport::{Arrival, Link, LinkError, Listener, Options, Seat, is_end_of_clients};
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec};
 
@@ -106,11 +106,6 @@ impl Reception {
         epoll::add(&self.poller, listener.fd(), EventData::new_u64(token), EventFlags::IN)?;
         self.listeners.insert(token, listener);
         Ok(())
-    }
-
-    /// Connections open.
-    pub(super) fn connections(&self) -> usize {
-        self.connections.len()
     }
 
     /// No new clients; their socket files go.
@@ -237,10 +232,9 @@ impl Reception {
         if self.connections.remove(&connection.token).is_some() {
             // It may be gone from the poller already, with its socket.
             let _ = epoll::delete(&self.poller, connection.link.fd());
+            server.connections.store(self.connections.len(), Ordering::Relaxed);
         }
-        if *error != LinkError::Closed {
-            server.notify(false, format!("dropped the connection to {}: {error}", connection.peer()));
-        }
+        connection.tell_end(server, error);
         connection.die();
     }
 
@@ -370,7 +364,10 @@ impl Reception {
                 match connection.link.readable() {
                     Ok(Some(wake_cost)) => self.budget.learn_wake_cost(wake_cost),
                     Ok(None) => {}
-                    Err(_) => connection.hung_up.store(true, Ordering::Relaxed),
+                    Err(error) => {
+                        connection.tell_end(server, &error);
+                        connection.hung_up.store(true, Ordering::Relaxed);
+                    }
                 }
                 connection.link.disarm();
                 if !connection.listed.swap(true, Ordering::Relaxed) {
@@ -415,6 +412,12 @@ impl Reception {
                     self.greet(server, token);
                 }
                 Ok(None) => return,
+                Err(error) if is_end_of_clients(&error) => {
+                    if let Some(listener) = self.listeners.remove(&listener) {
+                        let _ = epoll::delete(&self.poller, listener.fd());
+                    }
+                    return;
+                }
                 Err(error) => {
                     server.notify(true, format!("cannot accept a client: {error}; trying again in a moment"));
                     // The listener stays readable: without a pause this would be a busy loop.
@@ -444,11 +447,12 @@ impl Reception {
         };
         let Some(Pending { arrival, .. }) = self.arrivals.remove(&token) else { return };
         let peer = arrival.peer().clone();
+        let seat = arrival.seat();
         match hello {
             Ok(Some(hello)) => {
                 let _ = epoll::delete(&self.poller, arrival.fd());
                 match arrival.welcome(&hello, &server.welcome, &self.options) {
-                    Ok(link) => self.add_connection(server, token, link),
+                    Ok(link) => self.add_connection(server, token, link, seat),
                     Err(why) => server.notify(false, format!("turned away {peer}: {why}")),
                 }
             }
@@ -460,13 +464,14 @@ impl Reception {
         }
     }
 
-    fn add_connection(&mut self, server: &Server, token: u64, link: Arc<dyn nearcall_transport::Link>) {
+    fn add_connection(&mut self, server: &Server, token: u64, link: Arc<dyn Link>, seat: Option<Arc<Seat>>) {
         let flags = if link.is_memory() { EventFlags::IN } else { EventFlags::IN | EventFlags::RDHUP | EventFlags::ET };
         if let Err(error) = epoll::add(&self.poller, link.fd(), EventData::new_u64(token), flags) {
             server.notify(true, format!("cannot take in a client: {error}"));
             return;
         }
-        let connection = ServerConnection::new(token, link, Arc::clone(&server.in_flight));
+        let (in_flight, statistics) = (Arc::clone(&server.in_flight), Arc::clone(&server.statistics));
+        let connection = ServerConnection::new(token, link, in_flight, statistics, seat);
         connection.listed.store(true, Ordering::Relaxed);
         if connection.link.is_memory() {
             self.memory.push(Arc::clone(&connection));
@@ -475,6 +480,8 @@ impl Reception {
             self.readable.push_back(Arc::clone(&connection));
         }
         self.connections.insert(token, connection);
+        // Relaxed: only ever shown.
+        server.connections.store(self.connections.len(), Ordering::Relaxed);
     }
 
     fn run_timers(&mut self, server: &Server) {

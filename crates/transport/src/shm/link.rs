@@ -74,7 +74,7 @@ impl ShmLink {
             peer_limit,
             limit: options.max_message,
             closed: AtomicBool::new(false),
-            generation: fork::generation(),
+            generation: fork::mark(),
             room_waiters: AtomicU32::new(0),
             room: (Mutex::new(()), Condvar::new()),
             bells_heard: AtomicU32::new(0),
