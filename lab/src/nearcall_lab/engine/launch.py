@@ -68,7 +68,7 @@ def crew_of(cell: Cell, entrant: Entrant) -> Crew:
     return Crew(
         entrant,
         choose(cell.placement),
-        clients=min(cell.mode.client_processes, cell.mode.connections),
+        clients=cell.mode.client_processes,
         same_process=cell.same_process,
         max_message=max(DEFAULT_MAX_MESSAGE, largest + largest // 8 + 65_536),
         keep_logs=True,
@@ -150,6 +150,8 @@ class CellRun:
         before = [usage.snapshot([pid for root in roots for pid in usage.tree(root)]) for roots in (clients, servers)]
         begin_ns = time.monotonic_ns() + _LEAD_NS
         length = COUNTED_LIMIT_S if mode.calls else mode.seconds + drain_s(mode.seconds)
+        if mode.calls and mode.rate:
+            length += 2 * mode.calls / mode.rate
         limit = length + self._slow_call_s() + self._flush_limit_s() + CELL_GRACE_S
         answers = self.ask_clients(lambda number: {"do": "go", "begin_ns": begin_ns}, limit)
         after = [usage.snapshot([pid for root in roots for pid in usage.tree(root)]) for roots in (clients, servers)]
