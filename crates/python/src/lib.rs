@@ -10,6 +10,7 @@ mod context;
 mod deadline;
 mod errors;
 mod loop_server;
+mod oneway;
 mod options;
 mod payload;
 mod plan;
@@ -45,7 +46,9 @@ mod _core {
     #[pymodule_export]
     use super::tls::{Tls, dev_certs};
     #[pymodule_export]
-    use super::unary::{Oneway, Unary};
+    use super::oneway::Oneway;
+    #[pymodule_export]
+    use super::unary::Unary;
     #[pymodule_export]
     use super::view::View;
 
