@@ -278,7 +278,9 @@ def test_a_full_server_reads_no_more(new_url: str, key: str, method: str) -> Non
             other.put(key, -1)  # each client has one way through
             assert service.wait_for(key, 1) == [-1]
             service.open(key)
-            assert service.wait_for(key, many + 1) == [-1, *range(many)]
+            got = service.wait_for(key, many + 1)
+            # Coroutines begin in order, but go on as they like.
+            assert (sorted(got) if method == "put_in_loop" else got) == [-1, *range(many)]
             assert total_at_last(sink) == 3
 
 
