@@ -48,7 +48,7 @@ class Sink:
 
     @nearcall.oneway
     async def put_in_loop(self, key: str, number: int) -> None:
-        while not self._open[key]:
+        while not self._open[key]:  # noqa: ASYNC110 - it is opened from a thread
             await asyncio.sleep(0.001)
         self.put(key, number)
 
@@ -73,9 +73,11 @@ def services() -> list[object]:
 
 def fill(client: Any) -> None:
     """Returns when the server refuses ordinary calls, because it has all it takes."""
-    with pytest.raises(nearcall.ResourceExhausted, match="max_pending"):
+    try:
         while True:
             client.total(iter([1]))
+    except nearcall.ResourceExhausted as error:
+        assert "max_pending" in error.message  # noqa: PT017 - calls before it succeed
 
 
 def total_at_last(client: Any) -> int:
@@ -118,9 +120,7 @@ def test_drop_counts_each(server: ServerProcess, key: str, size: int, caplog: py
     assert client.dropped == {}
     with caplog.at_level(logging.WARNING, "nearcall"):
         with standing_still(server):
-            tried = send_until(
-                lambda _: client.dropped.get("Sink.put", 0) >= 10, lambda number: put(key, number, data)
-            )
+            tried = send_until(lambda _: client.dropped.get("Sink.put", 0) >= 10, lambda number: put(key, number, data))
         dropped = client.dropped["Sink.put"]
         got = list(client.service.wait_for(key, tried - dropped))
         put(key, -1)
@@ -193,9 +193,13 @@ def test_block_awaits(server: ServerProcess, key: str, size: int) -> None:
                 sent.append(number)
 
             with standing_still(server):
-                with nearcall.timeout(0.2), pytest.raises(nearcall.DeadlineExceeded, match="nothing was sent"):
+
+                async def put_many() -> None:
                     for number in range(LIMIT):
                         await put(number)
+
+                with nearcall.timeout(0.2), pytest.raises(nearcall.DeadlineExceeded, match="nothing was sent"):
+                    await put_many()
                 first = len(sent)
                 tasks = [asyncio.create_task(put(first + number)) for number in range(50)]
                 given_up = asyncio.create_task(put(-1))

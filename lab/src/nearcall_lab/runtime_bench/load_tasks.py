@@ -79,7 +79,7 @@ class LoadTasks:
     def _clients(self, turn: int) -> None:
         for count in CURVE:
             with self._pair() as pair:
-                rate = pair.probe(f"{LOAD}:clients", 60, count=count, seconds=self._amounts.slice_s)
+                rate = pair.probe(f"{LOAD}:clients", 60, count=count, seconds=self._amounts.slice_s / 2)
             self._collected.add(f"clients {count}", turn, rate)
 
     def _naps(self, turn: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -125,6 +126,13 @@ def _curve(what: str, target: str, limit: float) -> Target:
     return Target(what, target, judge)
 
 
+def _why(collected: Collected, key: str) -> str:
+    """Why a series is absent; of a long report by gRPC its status."""
+    problem = " ".join(collected.problems.get(key, "not reached").split())
+    status = re.search(r"StatusCode\.(\w+)", problem)
+    return f"fails with {status[1]}" if status else problem[:80]
+
+
 def _naps(what: str, target: str, limit: float) -> Target:
     """Concurrent sleeps of handlers against the same sleeps without calls; and what grpc.aio does."""
 
@@ -135,9 +143,9 @@ def _naps(what: str, target: str, limit: float) -> Target:
             return _nothing(what, target, collected, "naps")
         ratio = paired_ratio([called[t] for t in both], [alone[t] for t in both])
         theirs = collected.median("grpc.aio naps")
-        other = collected.problems.get("grpc.aio naps", "not reached") if theirs is None else f"{theirs:.2f} s"
         took = f"{collected.median('naps') or 0:.2f} s"
-        text = f"{format_ratio(ratio)}; {took}, grpc.aio: {' '.join(other.split())[:80]}"
+        other = _why(collected, "grpc.aio naps") if theirs is None else f"{theirs:.2f} s"
+        text = f"{format_ratio(ratio)}; {took}, grpc.aio: {other}"
         return Verdict(what, target, text, ratio.value <= limit, ratio.value, ratio)
 
     return Target(what, target, judge)
