@@ -43,14 +43,14 @@ def _fill(value: Any, schema: Any, types: Types) -> None:
     (kind, inner), *_ = cast("dict[str, Any]", schema).items()
     if kind == "ref":
         _fill_fields(value, types.get(inner, {}), types)
-    elif kind in ("list", "set") and isinstance(value, list):
-        for item in cast("list[Any]", value):
+    elif kind in ("list", "set"):
+        for item in _items(value):
             _fill(item, inner, types)
-    elif kind == "tuple" and isinstance(value, list):
-        for item, item_schema in zip(cast("list[Any]", value), inner, strict=False):
+    elif kind == "tuple":
+        for item, item_schema in zip(_items(value), inner, strict=False):
             _fill(item, item_schema, types)
-    elif kind == "dict" and isinstance(value, dict):
-        for item in cast("dict[Any, Any]", value).values():
+    elif kind == "dict":
+        for item in (_fields(value) or {}).values():
             _fill(item, inner[1], types)
     elif kind == "union":
         for member in inner:
@@ -59,14 +59,22 @@ def _fill(value: Any, schema: Any, types: Types) -> None:
                 return
 
 
+def _items(value: Any) -> list[Any]:
+    items: list[Any] = value if isinstance(value, list) else []
+    return items
+
+
+def _fields(value: Any) -> dict[Any, Any] | None:
+    fields: dict[Any, Any] | None = value if isinstance(value, dict) else None
+    return fields
+
+
 def _fill_fields(value: Any, described: Mapping[str, Any], types: Types) -> None:
     fields = described.get("fields", ())
     if described.get("layout") == "array":
-        if isinstance(value, list):
-            for item, field in zip(cast("list[Any]", value), fields, strict=False):
-                _fill(item, field["type"], types)
-    elif isinstance(value, dict):
-        held = cast("dict[str, Any]", value)
+        for item, field in zip(_items(value), fields, strict=False):
+            _fill(item, field["type"], types)
+    elif (held := _fields(value)) is not None:
         for field in fields:
             name = field["name"]
             if name not in held and "default" in field:
@@ -84,7 +92,6 @@ def _is_meant(value: Any, schema: Any, types: Types) -> bool:
         described = types.get(inner, {})
         if described.get("layout") == "array":
             return isinstance(value, list)
-        tag = described.get("tag")
-        held = cast("dict[str, Any]", value)
-        return isinstance(value, dict) and (tag is None or held.get(tag[0]) == tag[1])
+        tag, held = described.get("tag"), _fields(value)
+        return held is not None and (tag is None or held.get(tag[0]) == tag[1])
     return isinstance(value, dict) if kind == "dict" else kind in ("list", "set", "tuple") and isinstance(value, list)

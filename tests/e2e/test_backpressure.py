@@ -309,6 +309,43 @@ def test_a_server_ends_while_it_holds_back(new_url: str, key: str) -> None:
         service.open(key)
 
 
+def test_a_server_that_stops_says_what_it_dropped(new_url: str, key: str, caplog: pytest.LogCaptureFixture) -> None:
+    service = Sink()
+    server = nearcall.Server(service, new_url).start()
+    client, other = (nearcall.connect(server.urls[0], Sink) for _ in range(2))
+    with caplog.at_level(logging.WARNING, "nearcall"):
+        client.service.put_slowly(key, 0)
+        client.ping()
+        stopper = threading.Thread(target=server.stop, args=(PATIENCE,))
+        stopper.start()
+        while takes_calls(other):
+            pass
+        sent = 0
+        try:
+            for _ in range(100):
+                client.service.put(key, 1)
+                sent += 1
+        except nearcall.Unavailable:
+            pass  # it has heard the goodbye
+        client.ping()  # the server has read them all
+        service.open(key)
+        stopper.join(PATIENCE)
+    client.close()
+    other.close()
+    said = [record.getMessage() for record in caplog.records if "while the server stopped" in record.getMessage()]
+    text = f"dropped {sent} one-way calls that came while the server stopped"
+    assert said == ([text] if sent else [])
+    assert service.wait_for(key, 1) == [0]
+
+
+def takes_calls(client: nearcall.Client[Any]) -> bool:
+    try:
+        client.service.total(iter([1]))
+    except nearcall.Unavailable:
+        return False
+    return True
+
+
 def test_policies_are_checked() -> None:
     with pytest.raises(nearcall.InvalidArgument, match="oneway must be 'block', 'error' or 'drop', not 'wait'"):
         nearcall.connect("inproc://nobody", Sink, oneway="wait")  # type: ignore[call-overload]

@@ -38,6 +38,8 @@ mod _core {
     #[pymodule_export]
     use super::loop_server::LoopRequest;
     #[pymodule_export]
+    use super::oneway::Oneway;
+    #[pymodule_export]
     use super::plan::Method;
     #[pymodule_export]
     use super::server::{RequestStream, Server};
@@ -45,8 +47,6 @@ mod _core {
     use super::stream::Stream;
     #[pymodule_export]
     use super::tls::{Tls, dev_certs};
-    #[pymodule_export]
-    use super::oneway::Oneway;
     #[pymodule_export]
     use super::unary::Unary;
     #[pymodule_export]

@@ -397,7 +397,8 @@ impl<W: Wire> Link for StreamLink<W> {
         // The system calls a socket writable when a good part of its buffer is free.
         let now = Some(Instant::now());
         self.is_closed()
-            || self.sending.try_lock().is_some_and(|rest| rest.is_none()) && sys::wait_for(self.fd(), PollFlags::OUT, now).unwrap_or(true)
+            || self.sending.try_lock().is_some_and(|rest| rest.is_none())
+                && sys::wait_for(self.fd(), PollFlags::OUT, now).unwrap_or(true)
     }
 
     fn wait_turn(&self, timeout: Duration) {

@@ -78,6 +78,8 @@ pub struct Server {
     /// Requests that wait for a worker, because as many handlers run as may.
     queue: Mutex<VecDeque<Request>>,
     queued: AtomicUsize,
+    /// One-way calls that came while the server was stopping: nobody else could be told.
+    came_too_late: AtomicUsize,
 }
 
 /// How much a server takes on at once.
@@ -130,6 +132,7 @@ impl Server {
             limits: work_limits,
             queue: Mutex::default(),
             queued: AtomicUsize::new(0),
+            came_too_late: AtomicUsize::new(0),
         })
     }
 
@@ -224,6 +227,11 @@ impl Server {
     pub fn close(&self) {
         self.queue.lock().clear();
         self.reception.lock().close();
+        // Relaxed: the workers have returned.
+        match self.came_too_late.swap(0, Ordering::Relaxed) {
+            0 => {}
+            number => self.notify(true, format!("dropped {number} one-way calls that came while the server stopped")),
+        }
     }
 
     fn too_many_pending(&self) -> Failure {

@@ -139,11 +139,8 @@ impl Reception {
         let goodbye = Outgoing::new(Kind::GoAway, Body::Whole(&[]));
         for connection in std::mem::take(&mut self.untold) {
             let link = &*connection.link;
-            let told = if link.has_rest() {
-                link.finish(&mut || Err(LinkError::Full))
-            } else {
-                goodbye.try_send(0, link)
-            };
+            let told =
+                if link.has_rest() { link.finish(&mut || Err(LinkError::Full)) } else { goodbye.try_send(0, link) };
             match told {
                 Ok(()) if !link.has_rest() => {}
                 Ok(()) | Err(LinkError::Full) => self.untold.push(connection),
