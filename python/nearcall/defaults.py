@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
 __all__ = ["filler"]
@@ -60,13 +60,11 @@ def _fill(value: Any, schema: Any, types: Types) -> None:
 
 
 def _items(value: Any) -> list[Any]:
-    items: list[Any] = value if isinstance(value, list) else []
-    return items
+    return [*cast("Iterable[Any]", value)] if isinstance(value, list) else []
 
 
 def _fields(value: Any) -> dict[Any, Any] | None:
-    fields: dict[Any, Any] | None = value if isinstance(value, dict) else None
-    return fields
+    return value if type(value) is dict else None  # pyright: ignore[reportUnknownVariableType]
 
 
 def _fill_fields(value: Any, described: Mapping[str, Any], types: Types) -> None:

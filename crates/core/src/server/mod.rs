@@ -159,6 +159,12 @@ impl Server {
             std::thread::sleep(Duration::from_millis(1));
             finished = self.is_idle();
         }
+        // Relaxed: what comes at this very moment goes down with the connection. Told before the workers return, who pass
+        // it on.
+        let too_late = self.came_too_late.swap(0, Ordering::Relaxed);
+        if too_late > 0 {
+            self.notify(true, format!("dropped {too_late} one-way calls that came while the server stopped"));
+        }
         self.stopped.store(true, Ordering::Release);
         self.wake_reception();
         {
@@ -227,11 +233,6 @@ impl Server {
     pub fn close(&self) {
         self.queue.lock().clear();
         self.reception.lock().close();
-        // Relaxed: the workers have returned.
-        match self.came_too_late.swap(0, Ordering::Relaxed) {
-            0 => {}
-            number => self.notify(true, format!("dropped {number} one-way calls that came while the server stopped")),
-        }
     }
 
     fn too_many_pending(&self) -> Failure {
