@@ -180,7 +180,8 @@ impl Oneway {
         let metadata = surroundings.metadata(py)?;
         let until = surroundings.until();
         let mut stopped: Option<PyErr> = None;
-        let mut go_on = || match Python::attach(|py| py.check_signals()) {
+        // The interpreter is held: nobody has let go of it around this.
+        let mut go_on = || match py.check_signals() {
             Ok(()) => until.is_none_or(|until| Instant::now() < until),
             Err(error) => {
                 stopped = Some(error);
