@@ -152,9 +152,13 @@ class Connection:
         allow_groups: Sequence[int],
         timeout: float | None,
         wait_for_ready: bool,
+        oneway: Literal["block", "error", "drop"],
+        on_drop: Callable[[dict[str, int]], object],
         on_change: Callable[[str], Mapping[str, int]],
     ) -> Connection:
         """Connects; blocks for at most ``handshake_timeout`` seconds.
+
+        ``on_drop`` is called once in a while with the numbers of one-way calls that were dropped, by method.
 
         ``on_change`` is called with the description of a later server that describes itself differently; it returns
         the numbers of the methods by name, or raises.
@@ -183,6 +187,10 @@ class Connection:
     @property
     def connected(self) -> bool:
         """Whether there is a connection now. A lost one is renewed by the next call."""
+
+    @property
+    def dropped(self) -> dict[str, int]:
+        """Numbers of one-way calls that were dropped, by method."""
 
     @property
     def in_flight(self) -> int:
@@ -246,6 +254,14 @@ class Oneway:
     """A method that sends no reply, bound to a connection."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> None: ...
+    def attempt(self, *args: Any, **kwargs: Any) -> bool:
+        """For an event loop: calls if there is room. Whether there was."""
+
+    def time_left(self) -> float | None:
+        """For an event loop: seconds that a call made now may wait."""
+
+    def late(self) -> BaseException:
+        """For an event loop: the exception for a call that found no room until its deadline."""
 
 @final
 class AsyncUnary:

@@ -14,11 +14,12 @@ use pyo3::types::PyDict;
 use crate::aio::{AsyncUnary, Waiting};
 use crate::deadline::Surroundings;
 use crate::errors::{describe, invalid, raise, raise_connect};
+use crate::oneway::{Oneway, WhenFull};
 use crate::options::{options, trust};
 use crate::plan::Method;
 use crate::stream::Stream;
 use crate::tls::Tls;
-use crate::unary::{Oneway, Unary, late, name_failure};
+use crate::unary::{Unary, late, name_failure};
 
 /// The numbers of methods by name; a number changes when a new server numbers its methods differently.
 type Numbers = Arc<Mutex<HashMap<String, Arc<AtomicU16>>>>;
@@ -37,6 +38,7 @@ pub(crate) struct Calling {
     pub(crate) channel: Arc<Channel>,
     pub(crate) timeout: Option<Duration>,
     wait_for_ready: bool,
+    pub(crate) when_full: Arc<WhenFull>,
 }
 
 impl Calling {
@@ -97,10 +99,11 @@ pub(crate) fn around_wait() -> AroundWait {
 #[pymethods]
 impl Connection {
     /// Connects; blocks for at most `handshake_timeout` seconds. `on_change` is called with the description of a later
-    /// server that describes itself differently; it returns the numbers of the methods by name, or raises.
+    /// server that describes itself differently; it returns the numbers of the methods by name, or raises. `on_drop` is
+    /// called once in a while with the numbers of one-way calls that were dropped.
     #[new]
     #[expect(clippy::too_many_arguments, reason = "they are keyword arguments in Python")]
-    #[pyo3(signature = (url, *, spin, ring_size, max_message_size, handshake_timeout, allow_plaintext, tls, allow_users, allow_groups, timeout, wait_for_ready, on_change))]
+    #[pyo3(signature = (url, *, spin, ring_size, max_message_size, handshake_timeout, allow_plaintext, tls, allow_users, allow_groups, timeout, wait_for_ready, oneway, on_drop, on_change))]
     fn new(
         py: Python<'_>,
         url: &str,
@@ -114,6 +117,8 @@ impl Connection {
         allow_groups: Vec<u32>,
         timeout: Option<f64>,
         wait_for_ready: bool,
+        oneway: &str,
+        on_drop: Py<PyAny>,
         on_change: Py<PyAny>,
     ) -> PyResult<Self> {
         let url: Url = url.parse().map_err(|bad: nearcall_core::BadUrl| invalid(py, bad.to_string()))?;
@@ -134,7 +139,8 @@ impl Connection {
             if wait_for_ready { Patience::Until(Some(Instant::now() + options.handshake)) } else { Patience::FailFast };
         let opened = py.detach(|| Channel::open(&url, &options, around_wait(), patience, Box::new(renumber)));
         let channel = Arc::new(opened.map_err(|error| raise_connect(py, &error))?);
-        let calling = Calling { channel, timeout, wait_for_ready };
+        let when_full = Arc::new(WhenFull::new(py, oneway, on_drop)?);
+        let calling = Calling { channel, timeout, wait_for_ready, when_full };
         Ok(Self { calling, waiting: Arc::default(), numbers })
     }
 
@@ -172,6 +178,12 @@ impl Connection {
     #[getter]
     fn connected(&self) -> bool {
         self.core().is_usable()
+    }
+
+    /// Numbers of one-way calls that were dropped, by method.
+    #[getter]
+    fn dropped(&self) -> HashMap<String, u64> {
+        self.calling.when_full.dropped()
     }
 
     /// Calls under way.
@@ -213,7 +225,8 @@ impl Connection {
     }
 
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        py.detach(|| self.calling.channel.close());
+        let complete = py.detach(|| self.calling.channel.close());
+        self.calling.when_full.close(py, complete)?;
         self.waiting.wake_all(py, &self.core())
     }
 

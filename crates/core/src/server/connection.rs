@@ -40,6 +40,11 @@ pub struct ServerConnection {
     watches: Mutex<bool>,
     /// Counts the client for as long as a handler may be at work for it.
     _seat: Option<Arc<Seat>>,
+    /// One-way requests received and not finished.
+    oneway_pending: AtomicUsize,
+    /// A one-way request that came when the server had all it takes. Nothing more is read from this client until it can
+    /// be taken on.
+    held: Mutex<Option<Request>>,
 }
 
 /// One-way calls of a client are handled one after the other, in the order they were sent: nothing else could tell the
@@ -133,7 +138,8 @@ impl Request {
     /// Ends the call with a result.
     ///
     /// # Errors
-    /// [`LinkError::TooLong`] (nothing was sent, the call still waits), or the connection is gone.
+    /// [`LinkError::TooLong`] or [`LinkError::HeadTooLong`] (nothing was sent, the call still waits), or the connection is
+    /// gone.
     pub fn reply(&self, server: &Server, body: Body<'_>) -> Result<(), LinkError> {
         self.end(server, Outgoing::new(Kind::Reply, body), OK)
     }
@@ -155,9 +161,12 @@ impl Request {
             failure.message.truncate(cut);
         }
         let sent = self.end(server, Outgoing::new(Kind::Error, Body::Whole(&failure.encode())), failure.code);
-        if matches!(sent, Err(LinkError::TooLong { .. })) {
+        if is_too_long(&sent) {
             // The client waits for its end all the same.
             failure.details.clear();
+            if let Some(context) = self.context.get() {
+                drop(std::mem::take(&mut *context.trailing.lock()));
+            }
             let _ = self.end(server, Outgoing::new(Kind::Error, Body::Whole(&failure.encode())), failure.code);
         }
     }
@@ -190,11 +199,11 @@ impl Request {
         };
         match &sent {
             Ok(()) => self.note_end(code, frame.len()),
-            Err(LinkError::TooLong { .. }) => {}
+            Err(LinkError::TooLong { .. } | LinkError::HeadTooLong { .. }) => {}
             // The client is gone: nobody has got the result.
             Err(_) => self.note_end(Failure::CANCELLED, 0),
         }
-        if !matches!(sent, Err(LinkError::TooLong { .. })) {
+        if !is_too_long(&sent) {
             self.forget();
         }
         sent
@@ -214,6 +223,10 @@ impl Request {
             self.connection.in_flight.fetch_sub(1, Ordering::Release);
             if let Some(measured) = &self.measured {
                 measured.finish();
+            }
+            if self.is_oneway() {
+                // Relaxed: as for `max_pending`, see `begin`.
+                self.connection.oneway_pending.fetch_sub(1, Ordering::Relaxed);
             }
         }
     }
@@ -241,6 +254,8 @@ impl ServerConnection {
             statistics,
             watches: Mutex::default(),
             _seat: seat,
+            oneway_pending: AtomicUsize::new(0),
+            held: Mutex::default(),
         })
     }
 
@@ -317,6 +332,21 @@ impl ServerConnection {
     pub(super) fn clear_oneway(&self) {
         let waiting = std::mem::take(&mut self.oneway.lock().waiting);
         drop(waiting);
+        drop(self.held.lock().take());
+    }
+
+    /// Whether a one-way request is held back, and with it all that the client sent after it.
+    pub(super) fn is_held(&self) -> bool {
+        self.held.lock().is_some()
+    }
+
+    /// The request that was held back, if it can be taken on now.
+    pub(super) fn take_held(&self, server: &Server) -> Option<Request> {
+        // The held request counts itself, in both.
+        let room = server.in_flight.load(Ordering::Relaxed) <= server.limits.max_pending;
+        // One at least is always under way, so that a client's messages move on whatever others do.
+        let alone = self.oneway_pending.load(Ordering::Relaxed) <= 1;
+        if room || alone { self.held.lock().take() } else { None }
     }
 
     pub(super) fn was_cancelled(&self, call: u32) -> bool {
@@ -379,32 +409,39 @@ impl ServerConnection {
             finished: AtomicBool::new(false),
             measured,
         };
+        let oneway = request.is_oneway();
+        // Relaxed: as above.
+        let alone = !oneway || self.oneway_pending.fetch_add(1, Ordering::Relaxed) == 0;
         let refusal = match kind {
             None => {
                 let what = format!("the server has no method number {}", request.head.method);
                 Some(Failure::new(Failure::UNIMPLEMENTED, what))
             }
             Some(_) if server.is_stopping() => Some(Failure::new(Failure::UNAVAILABLE, "the server is stopping")),
-            Some(_) if pending >= server.limits.max_pending => Some(server.too_many_pending()),
+            Some(_) if pending >= server.limits.max_pending && !oneway => Some(server.too_many_pending()),
+            Some(_) if pending >= server.limits.max_pending && !alone => {
+                *self.held.lock() = Some(request);
+                return Ok(None);
+            }
             Some(_) => None,
         };
         if let Some(refusal) = refusal {
             request.note_end(refusal.code, 0);
-            if !request.is_oneway() {
+            if !oneway {
                 if server.is_stopping() {
                     // The goodbye to all may not be sent yet; without it the client would not know that it may try again.
                     self.send_in_passing(server, 0, &Outgoing::new(Kind::GoAway, Body::Whole(&[])))?;
                 }
                 let body = refusal.encode();
                 self.send_in_passing(server, request.head.call, &Outgoing::new(Kind::Error, Body::Whole(&body)))?;
-            } else if refusal.code == Failure::RESOURCE_EXHAUSTED {
-                server.notify(true, format!("dropped a one-way call: {}", refusal.message));
+            } else if refusal.code == Failure::UNAVAILABLE {
+                server.came_too_late.fetch_add(1, Ordering::Relaxed);
             }
             return Ok(None);
         }
         if let Some(kind) = kind
             && kind.tracked
-            && !request.is_oneway()
+            && !oneway
         {
             let queue = server.async_queue(kind.in_loop);
             let mut calls = self.calls.lock();
@@ -467,7 +504,7 @@ impl ServerConnection {
             if self.is_dead() { Err(LinkError::Closed) } else { result }
         });
         match &sent {
-            Ok(()) | Err(LinkError::TooLong { .. } | LinkError::Interrupted) => {}
+            Ok(()) | Err(LinkError::TooLong { .. } | LinkError::HeadTooLong { .. } | LinkError::Interrupted) => {}
             // The reception notices the end by itself, and drops the connection; but not why.
             Err(error) => {
                 self.tell_end(server, error);
@@ -476,4 +513,9 @@ impl ServerConnection {
         }
         sent
     }
+}
+
+/// Whether nothing was sent because the frame is too long.
+fn is_too_long(sent: &Result<(), LinkError>) -> bool {
+    matches!(sent, Err(LinkError::TooLong { .. } | LinkError::HeadTooLong { .. }))
 }
