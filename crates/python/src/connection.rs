@@ -87,6 +87,20 @@ pub(crate) fn around_wait() -> AroundWait {
     })
 }
 
+/// Sleeps, and hears Ctrl-C meanwhile.
+#[expect(clippy::redundant_closure_for_method_calls, reason = "the method has one lifetime, the closure is for any")]
+fn pause(length: Duration) -> PyResult<()> {
+    const SLICE: Duration = Duration::from_millis(50);
+    let end = Instant::now() + length;
+    while let left = end.saturating_duration_since(Instant::now())
+        && !left.is_zero()
+    {
+        std::thread::sleep(left.min(SLICE));
+        Python::attach(|py| py.check_signals())?;
+    }
+    Ok(())
+}
+
 #[pymethods]
 impl Connection {
     /// Connects; blocks for at most `handshake_timeout` seconds. `on_change` is called with the description of a later
@@ -122,8 +136,14 @@ impl Connection {
         };
         let patience =
             if wait_for_ready { Patience::Until(Some(Instant::now() + options.handshake)) } else { Patience::FailFast };
-        let opened = py.detach(|| Channel::open(&url, &options, around_wait(), patience, Box::new(renumber)));
-        let channel = Arc::new(opened.map_err(|error| raise_connect(py, &error))?);
+        let mut interrupted = None;
+        let mut pause = |length| {
+            interrupted = pause(length).err();
+            interrupted.is_none()
+        };
+        let opened =
+            py.detach(|| Channel::open(&url, &options, around_wait(), patience, &mut pause, Box::new(renumber)));
+        let channel = Arc::new(opened.map_err(|error| interrupted.unwrap_or_else(|| raise_connect(py, &error)))?);
         let calling = Calling { channel, timeout, wait_for_ready };
         Ok(Self { calling, waiting: Arc::default(), numbers })
     }

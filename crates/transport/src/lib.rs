@@ -25,7 +25,7 @@ mod url;
 pub use connect::{Connected, connect};
 pub use credentials::{Credentials, Pem};
 pub use dev_certs::{DevCerts, dev_certs};
-pub use link::{ConnectError, Link, LinkError, Options};
+pub use link::{ConnectError, LONGEST_SLEEP, Link, LinkError, Options};
 pub use listen::{Arrival, Listener};
 pub use message::{INLINE, Incoming, Lease};
 pub use peer::{Admission, Peer};

@@ -302,7 +302,9 @@ impl Connection {
         await_turn(&*self.link, &self.around_wait);
         match frame.send(call, &*self.link, &mut || self.blocked()) {
             Ok(()) => Ok(()),
-            Err(error @ LinkError::TooLong { .. }) => Err(Failure::new(Failure::RESOURCE_EXHAUSTED, error.to_string())),
+            Err(error) if error.spares_connection() => {
+                Err(Failure::new(Failure::RESOURCE_EXHAUSTED, error.to_string()))
+            }
             Err(error) => {
                 self.lost(&error);
                 Err(self.table.lock().dead.clone().expect("just lost"))

@@ -202,7 +202,7 @@ impl ServerCall {
         }
         match self.connection.send(server, self.id, item) {
             Ok(()) => Ok(ItemOutcome::Sent),
-            Err(error @ LinkError::TooLong { .. }) => Err(error),
+            Err(error) if error.spares_connection() => Err(error),
             Err(_) => Ok(ItemOutcome::Cancelled),
         }
     }

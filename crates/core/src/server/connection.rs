@@ -120,7 +120,8 @@ impl Request {
     /// Ends the call with a result.
     ///
     /// # Errors
-    /// [`LinkError::TooLong`] (nothing was sent, the call still waits), or the connection is gone.
+    /// One that [spares the connection](LinkError::spares_connection) (nothing was sent, the call still waits), or the
+    /// connection is gone.
     pub fn reply(&self, server: &Server, body: Body<'_>) -> Result<(), LinkError> {
         self.end(server, Outgoing::new(Kind::Reply, body))
     }
@@ -142,7 +143,7 @@ impl Request {
             failure.message.truncate(cut);
         }
         let sent = self.end(server, Outgoing::new(Kind::Error, Body::Whole(&failure.encode())));
-        if matches!(sent, Err(LinkError::TooLong { .. })) {
+        if sent.is_err_and(|error| error.spares_connection()) {
             // The client waits for its end all the same.
             failure.details.clear();
             let _ = self.end(server, Outgoing::new(Kind::Error, Body::Whole(&failure.encode())));
@@ -158,7 +159,7 @@ impl Request {
             frame.metadata = (!trailing.is_empty()).then(|| trailing.clone());
         }
         let sent = self.connection.send(server, self.head.call, &frame);
-        if !matches!(sent, Err(LinkError::TooLong { .. })) {
+        if !sent.as_ref().is_err_and(LinkError::spares_connection) {
             self.forget();
         }
         sent
@@ -368,8 +369,9 @@ impl ServerConnection {
             (server.around_wait)(&mut || result = self.link.wait_room(false, Duration::from_millis(100)));
             if self.is_dead() { Err(LinkError::Closed) } else { result }
         });
-        match sent {
-            Ok(()) | Err(LinkError::TooLong { .. } | LinkError::Interrupted) => {}
+        match &sent {
+            Ok(()) | Err(LinkError::Interrupted) => {}
+            Err(error) if error.spares_connection() => {}
             // The reception notices the end by itself, and drops the connection.
             Err(_) => self.link.close(),
         }

@@ -239,7 +239,9 @@ impl Reception {
             let _ = epoll::delete(&self.poller, connection.link.fd());
         }
         if *error != LinkError::Closed {
-            server.notify(false, format!("dropped the connection to {}: {error}", connection.peer()));
+            // A lack of descriptors or memory is this server's own trouble.
+            let serious = matches!(error, LinkError::Exhausted(_));
+            server.notify(serious, format!("dropped the connection to {}: {error}", connection.peer()));
         }
         connection.die();
     }

@@ -9,7 +9,7 @@ use parking_lot::{Condvar, Mutex};
 use rustix::event::PollFlags;
 use smallvec::SmallVec;
 
-use super::regions::{Fresh, Mapped, Note, Outgoing};
+use super::regions::{Fresh, Mapped, Note, Outgoing, no_memory};
 use super::socket::{Inbox, announce, ring_bell};
 use crate::fork;
 use crate::link::{HEAD_ROOM, Link, LinkError, Options};
@@ -288,7 +288,7 @@ impl Link for ShmLink {
             while let Some(position) = regions.must_wait(len, producer.consumed()?) {
                 self.await_reader(producer, |producer| Ok(producer.consumed()? >= position), blocked)?;
             }
-            let (note, fresh) = regions.place(payload, len)?;
+            let (note, fresh) = regions.place(payload, len).map_err(|error| no_memory(len, error))?;
             if let Some(fresh) = &fresh {
                 self.announce(fresh, blocked)?;
             }
