@@ -10,6 +10,7 @@ use nearcall_core::{AroundWait, Failure, Kind, Outgoing, Peer, Url};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use pyo3::{PyTraverseError, PyVisit};
 
 use crate::aio::{AsyncUnary, Waiting};
 use crate::deadline::Surroundings;
@@ -213,8 +214,8 @@ impl Connection {
 
     /// Gives the connection to an event loop: its `call_soon`, a callable that calls `on_idle`, and one that takes a
     /// method's callable and its arguments and returns a coroutine that connects and calls it.
-    fn use_loop(&self, py: Python<'_>, call_soon: Py<PyAny>, on_idle: Py<PyAny>, call_again: Py<PyAny>) {
-        self.waiting.use_loop(py, call_soon, on_idle, call_again);
+    fn use_loop(&self, call_soon: Py<PyAny>, on_idle: Py<PyAny>, call_again: Py<PyAny>) {
+        self.waiting.use_loop(call_soon, on_idle, call_again);
     }
 
     /// Connects anew if the connection was lost. Blocks while connecting.
@@ -224,7 +225,17 @@ impl Connection {
 
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         py.detach(|| self.calling.channel.close());
-        self.waiting.wake_all(py, &self.core())
+        let woken = self.waiting.wake_all(py, &self.core());
+        self.waiting.leave_loop();
+        woken
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.waiting.traverse(&visit)
+    }
+
+    fn __clear__(&self) {
+        self.waiting.leave_loop();
     }
 
     /// Seconds a round trip takes that no handler sees.

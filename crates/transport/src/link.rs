@@ -21,8 +21,10 @@ pub trait Link: Send + Sync + Debug {
     /// on when it returns.
     ///
     /// # Errors
-    /// [`LinkError::TooLong`] and [`LinkError::Exhausted`] before anything is sent; [`LinkError::Closed`] or [`LinkError::Broken`] when the connection
-    /// is gone; whatever `blocked` returns, and then the connection is unusable, for the frame may be sent in part.
+    /// One that [spares the connection](LinkError::spares_connection) before anything is sent; [`LinkError::Closed`] or
+    /// [`LinkError::Broken`] when the connection is gone; whatever else `blocked` returns, and then the connection is
+    /// unusable, for the frame may be sent in part. It is [`LinkError::Closed`] too if `blocked` returned
+    /// [`LinkError::DeadlinePassed`] when a part of the frame was out.
     fn send(
         &self,
         head: &[u8],
@@ -124,6 +126,9 @@ pub enum LinkError {
     /// goes on; to a receiver the message is lost, and the connection with it.
     #[error("{0}")]
     Exhausted(String),
+    /// There was no room to send until the deadline; nothing was sent, and the connection goes on.
+    #[error("the deadline passed before there was room to send: the peer reads nothing")]
+    DeadlinePassed,
     /// A signal arrived while waiting.
     #[error("interrupted by a signal")]
     Interrupted,
@@ -133,7 +138,12 @@ impl LinkError {
     /// Whether a send failed with it before anything was sent, so that only its own call is lost.
     #[must_use]
     pub fn spares_connection(&self) -> bool {
-        matches!(self, Self::TooLong { .. } | Self::Exhausted(_))
+        matches!(self, Self::TooLong { .. } | Self::Exhausted(_) | Self::DeadlinePassed)
+    }
+
+    /// What it is once a part of the frame is out.
+    pub(crate) fn in_the_middle(self) -> Self {
+        if self == Self::DeadlinePassed { Self::Closed } else { self }
     }
 }
 

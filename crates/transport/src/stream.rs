@@ -319,6 +319,7 @@ impl<W: Wire> Link for StreamLink<W> {
         if begun {
             // Half a frame is out: whatever came after it would be read as its rest.
             self.close();
+            return sent.map_err(LinkError::in_the_middle);
         }
         sent
     }

@@ -361,7 +361,7 @@ impl ServerConnection {
     pub(super) fn send(&self, server: &Server, call: u32, frame: &Outgoing<'_>) -> Result<(), LinkError> {
         if self.link.is_sending() {
             server.release();
-            await_turn(&*self.link, &server.around_wait);
+            await_turn(&*self.link, &server.around_wait, None);
         }
         let sent = frame.send(call, &*self.link, &mut || {
             server.release();

@@ -128,8 +128,11 @@ impl ShmLink {
             self.bells_seen.store(self.bells_heard.load(Ordering::SeqCst), Ordering::Relaxed);
             producer.declare_starved();
             starving = true;
-            if !ready(producer)? {
-                blocked()?;
+            if !ready(producer)?
+                && let Err(error) = blocked()
+            {
+                producer.declare_sated();
+                return Err(error);
             }
         }
         if starving {
@@ -288,9 +291,14 @@ impl Link for ShmLink {
             while let Some(position) = regions.must_wait(len, producer.consumed()?) {
                 self.await_reader(producer, |producer| Ok(producer.consumed()? >= position), blocked)?;
             }
+            // Room for the note first: once the payload is placed there is no way back.
+            self.await_reader(producer, |producer| producer.fits(Note::LEN + head.len()), blocked)?;
             let (note, fresh) = regions.place(payload, len).map_err(|error| no_memory(len, error))?;
-            if let Some(fresh) = &fresh {
-                self.announce(fresh, blocked)?;
+            if let Some(fresh) = &fresh
+                && let Err(error) = self.announce(fresh, blocked)
+            {
+                self.close();
+                return Err(error.in_the_middle());
             }
             self.write(producer, &[&note.encode(), head], Note::LEN + head.len(), true, blocked)?;
             if let Some(fresh) = &fresh {
