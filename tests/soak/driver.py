@@ -174,7 +174,7 @@ class Soak:
                 shown = time.monotonic()
                 self.show()
             time.sleep(0.005)
-        patience = time.monotonic() + 60
+        patience = time.monotonic() + 90
         while self.living and time.monotonic() < patience:
             self.reap()
             if time.monotonic() >= shown + 1:
@@ -183,7 +183,8 @@ class Soak:
             time.sleep(0.005)
         for pid, client in list(self.living.items()):
             self.complaints.append(f"client {client.row} over {client.url}, {client.face} does not end")
-            os.kill(pid, signal.SIGKILL)
+            # Shows where it hangs, with -X faulthandler.
+            os.kill(pid, signal.SIGABRT)
         self.rest()
 
     def rest(self) -> None:
@@ -237,7 +238,9 @@ class Soak:
             f"one-way begun {sums['oneway_begun']:,} = delivered {sums['delivered']:,} + lost by a death "
             f"{sums['lost by a death']:,}; twice or out of order {sums['disordered']:,}"
         )
-        print(f"wrong answers {sums['wrong']}; killed {sums['killed clients']} clients, {sums['killed servers']} servers")
+        print(
+            f"wrong answers {sums['wrong']}; killed {sums['killed clients']} clients, {sums['killed servers']} servers"
+        )
         print(
             f"server at its rests: memory {first >> 20} MiB, at the end {last >> 20} MiB; descriptors "
             f"{before.descriptors}, {after.descriptors}; threads {before.threads}, {after.threads}; "
@@ -245,7 +248,9 @@ class Soak:
         )
         for complaint in self.complaints:
             print(f"COMPLAINT {complaint}")
-        print("soak:", "all is accounted for" if not self.complaints else f"{len(self.complaints)} complaints", flush=True)
+        print(
+            "soak:", "all is accounted for" if not self.complaints else f"{len(self.complaints)} complaints", flush=True
+        )
 
 
 def main() -> None:

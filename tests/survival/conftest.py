@@ -66,9 +66,9 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     if noticed:
         terminalreporter.section("how soon a death was noticed")
     for who, seconds in sorted((who, seconds) for who, seconds in noticed.items() if seconds):
-        seconds = sorted(1000 * one for one in seconds)
-        late = seconds[int(0.99 * (len(seconds) - 1))]
+        took = sorted(1000 * one for one in seconds)
+        late = took[int(0.99 * (len(took) - 1))]
         terminalreporter.line(
-            f"{who:<24} {len(seconds):>5} deaths, median {statistics.median(seconds):.2f} ms, "
-            f"p99 {late:.2f} ms, longest {seconds[-1]:.2f} ms"
+            f"{who:<24} {len(took):>5} deaths, median {statistics.median(took):.2f} ms, "
+            f"p99 {late:.2f} ms, longest {took[-1]:.2f} ms"
         )

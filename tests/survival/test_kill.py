@@ -23,7 +23,7 @@ from .victims import Victims
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(1200)]
 
 BOUND = 1.0
-"""Seconds within which a death is noticed even on a machine that is busy; `make survival` says how soon it really was."""
+"""Seconds within which a death is noticed even on a busy machine; `make survival` says how soon it really was."""
 MANY = 1 << 30
 SEED = 20_261_120
 
