@@ -37,7 +37,7 @@ pub(crate) struct Connection {
 pub(crate) struct Calling {
     pub(crate) channel: Arc<Channel>,
     pub(crate) timeout: Option<Duration>,
-    wait_for_ready: bool,
+    pub(crate) wait_for_ready: bool,
 }
 
 impl Calling {

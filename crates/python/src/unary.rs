@@ -136,8 +136,8 @@ impl Unary {
         until: Option<Instant>,
         mut failure: Failure,
     ) -> PyResult<Event> {
-        // A server that died without a word is no reason to hope for a successor.
-        let hopeful = failed.is_going_away() || self.method.get().idempotent;
+        // A server that died without a word is no reason to hope for a successor. Who waits for servers anyway waits longer.
+        let hopeful = (failed.is_going_away() || self.method.get().idempotent) && !self.calling.wait_for_ready;
         for _ in 1..ATTEMPTS {
             let comeback = Instant::now() + COMEBACK;
             let patience = Some(until.map_or(comeback, |until| until.min(comeback)));
