@@ -1,21 +1,25 @@
 //! A frame about to be sent.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nearcall_transport::{Link, LinkError};
 use nearcall_wire::{FrameHead, Kind, Metadata, PartsTable, flags};
 
 use crate::AroundWait;
 
-/// Waits until no other thread is in the middle of sending.
+/// Waits until no other thread is in the middle of sending, at most until then.
 ///
 /// To be called before sending: a sender that waits for room lets go of what the caller holds (see [`AroundWait`]) and
 /// takes it again before it goes on, so nobody may hold that while waiting for such a sender. Between this and sending
 /// only threads that do not hold it can begin to send, and they do not wait for it.
-pub(crate) fn await_turn(link: &dyn Link, around_wait: &AroundWait) {
+pub(crate) fn await_turn(link: &dyn Link, around_wait: &AroundWait, until: Option<Instant>) {
     const SLICE: Duration = Duration::from_millis(100);
     while link.is_sending() {
-        (around_wait)(&mut || link.wait_turn(SLICE));
+        let left = until.map_or(SLICE, |until| until.saturating_duration_since(Instant::now()));
+        if left.is_zero() {
+            return;
+        }
+        (around_wait)(&mut || link.wait_turn(left.min(SLICE)));
     }
 }
 

@@ -35,12 +35,20 @@ static RUNNING_LOOP: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 pub(crate) struct Waiting {
     /// Two may wait for one call: the reader of its replies, and the sender of its stream.
     futures: Mutex<HashMap<CallId, SmallVec<[Py<PyAny>; 1]>>>,
-    /// `call_soon` of the loop and the callback for it, once a connection was given to a loop.
-    schedule: PyOnceLock<Schedule>,
+    schedule: Mutex<Owner>,
     scheduled: AtomicBool,
 }
 
-/// Callables of the event loop that owns a connection.
+/// Whose a connection is.
+#[derive(Clone)]
+enum Owner {
+    Threads,
+    Loop(Arc<Schedule>),
+    /// It was an event loop's, and is closed.
+    Nobody,
+}
+
+/// Callables of the event loop that owns a connection. They know the connection: closing it lets go of them.
 struct Schedule {
     call_soon: Py<PyAny>,
     on_idle: Py<PyAny>,
@@ -50,19 +58,44 @@ struct Schedule {
 
 impl Default for Waiting {
     fn default() -> Self {
-        Self { futures: Mutex::default(), schedule: PyOnceLock::new(), scheduled: AtomicBool::new(false) }
+        Self { futures: Mutex::default(), schedule: Mutex::new(Owner::Threads), scheduled: AtomicBool::new(false) }
     }
 }
 
 impl Waiting {
     /// Names the loop's `call_soon` and what it is to call when it is idle.
-    pub(crate) fn use_loop(&self, py: Python<'_>, call_soon: Py<PyAny>, on_idle: Py<PyAny>, call_again: Py<PyAny>) {
+    pub(crate) fn use_loop(&self, call_soon: Py<PyAny>, on_idle: Py<PyAny>, call_again: Py<PyAny>) {
+        let mut owner = self.schedule.lock();
         // A connection belongs to one loop for life.
-        let _ = self.schedule.set(py, Schedule { call_soon, on_idle, call_again });
+        if matches!(*owner, Owner::Threads) {
+            *owner = Owner::Loop(Arc::new(Schedule { call_soon, on_idle, call_again }));
+        }
     }
 
-    fn schedule(&self, py: Python<'_>) -> PyResult<&Schedule> {
-        self.schedule.get(py).ok_or_else(|| PyRuntimeError::new_err("this connection was not opened by an event loop"))
+    fn owner(&self) -> Owner {
+        self.schedule.lock().clone()
+    }
+
+    /// Lets go of the loop, for good. It and the connection refer to each other.
+    pub(crate) fn leave_loop(&self) {
+        let mut owner = self.schedule.lock();
+        let left =
+            if matches!(*owner, Owner::Loop(_)) { std::mem::replace(&mut *owner, Owner::Nobody) } else { return };
+        drop(owner);
+        // Outside the lock: what Python runs now may come here.
+        drop(left);
+    }
+
+    /// Shows the collector of cycles what is held here, on behalf of the connection.
+    pub(crate) fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        if let Some(owner) = self.schedule.try_lock()
+            && let Owner::Loop(schedule) = &*owner
+        {
+            visit.call(&schedule.call_soon)?;
+            visit.call(&schedule.on_idle)?;
+            visit.call(&schedule.call_again)?;
+        }
+        Ok(())
     }
 
     /// Sets `future`'s result when something has come for the call.
@@ -89,7 +122,7 @@ impl Waiting {
     /// To be called when the loop has sent something: if it had to wait for room, it has received meanwhile, and is no
     /// longer said to sleep, so that nobody would wake it.
     pub(crate) fn sent(&self, py: Python<'_>) -> PyResult<()> {
-        if self.schedule.get(py).is_some() { self.call_when_idle(py) } else { Ok(()) }
+        if matches!(self.owner(), Owner::Loop(_)) { self.call_when_idle(py) } else { Ok(()) }
     }
 
     fn call_when_idle(&self, py: Python<'_>) -> PyResult<()> {
@@ -97,9 +130,11 @@ impl Waiting {
         if self.scheduled.swap(true, Ordering::Relaxed) {
             return Ok(());
         }
-        let Schedule { call_soon, on_idle, .. } = self.schedule(py)?;
-        call_soon.bind(py).call1((on_idle,))?;
-        Ok(())
+        match self.owner() {
+            Owner::Loop(schedule) => schedule.call_soon.bind(py).call1((&schedule.on_idle,)).map(drop),
+            Owner::Nobody => Ok(()),
+            Owner::Threads => Err(PyRuntimeError::new_err("this connection was not opened by an event loop")),
+        }
     }
 
     /// Forgets the future of a call that is given up.
@@ -333,7 +368,14 @@ impl PendingCall {
         let call = self.call.get();
         let (args, kwargs) = arguments;
         let kwargs = kwargs.as_ref().map_or_else(|| PyDict::new(py), |kwargs| kwargs.bind(py).clone());
-        let again = call.waiting.schedule(py)?.call_again.bind(py).call1((&self.call, args, kwargs))?;
+        let Owner::Loop(schedule) = call.waiting.owner() else {
+            // Closed: there is a failure that says so.
+            return call
+                .calling
+                .usable(py, None)
+                .and_then(|_| Err(PyRuntimeError::new_err("its event loop let go of it")));
+        };
+        let again = schedule.call_again.bind(py).call1((&self.call, args, kwargs))?;
         *self.stage.lock() = Stage::Delegated(again.clone().unbind());
         again.call_method1(intern!(py, "send"), (py.None(),))
     }

@@ -10,6 +10,7 @@ use nearcall_core::{AroundWait, Failure, Kind, Outgoing, Peer, Url};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use pyo3::{PyTraverseError, PyVisit};
 
 use crate::aio::{AsyncUnary, Waiting};
 use crate::deadline::Surroundings;
@@ -96,6 +97,20 @@ pub(crate) fn around_wait() -> AroundWait {
     })
 }
 
+/// Sleeps, and hears Ctrl-C meanwhile.
+#[expect(clippy::redundant_closure_for_method_calls, reason = "the method has one lifetime, the closure is for any")]
+fn pause(length: Duration) -> PyResult<()> {
+    const SLICE: Duration = Duration::from_millis(50);
+    let end = Instant::now() + length;
+    while let left = end.saturating_duration_since(Instant::now())
+        && !left.is_zero()
+    {
+        std::thread::sleep(left.min(SLICE));
+        Python::attach(|py| py.check_signals())?;
+    }
+    Ok(())
+}
+
 #[pymethods]
 impl Connection {
     /// Connects; blocks for at most `handshake_timeout` seconds. `on_change` is called with the description of a later
@@ -137,8 +152,14 @@ impl Connection {
         };
         let patience =
             if wait_for_ready { Patience::Until(Some(Instant::now() + options.handshake)) } else { Patience::FailFast };
-        let opened = py.detach(|| Channel::open(&url, &options, around_wait(), patience, Box::new(renumber)));
-        let channel = Arc::new(opened.map_err(|error| raise_connect(py, &error))?);
+        let mut interrupted = None;
+        let mut pause = |length| {
+            interrupted = pause(length).err();
+            interrupted.is_none()
+        };
+        let opened =
+            py.detach(|| Channel::open(&url, &options, around_wait(), patience, &mut pause, Box::new(renumber)));
+        let channel = Arc::new(opened.map_err(|error| interrupted.unwrap_or_else(|| raise_connect(py, &error)))?);
         let when_full = Arc::new(WhenFull::new(py, oneway, on_drop)?);
         let calling = Calling { channel, timeout, wait_for_ready, when_full };
         Ok(Self { calling, waiting: Arc::default(), numbers })
@@ -215,8 +236,8 @@ impl Connection {
 
     /// Gives the connection to an event loop: its `call_soon`, a callable that calls `on_idle`, and one that takes a
     /// method's callable and its arguments and returns a coroutine that connects and calls it.
-    fn use_loop(&self, py: Python<'_>, call_soon: Py<PyAny>, on_idle: Py<PyAny>, call_again: Py<PyAny>) {
-        self.waiting.use_loop(py, call_soon, on_idle, call_again);
+    fn use_loop(&self, call_soon: Py<PyAny>, on_idle: Py<PyAny>, call_again: Py<PyAny>) {
+        self.waiting.use_loop(call_soon, on_idle, call_again);
     }
 
     /// Connects anew if the connection was lost. Blocks while connecting.
@@ -227,7 +248,17 @@ impl Connection {
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let complete = py.detach(|| self.calling.channel.close());
         self.calling.when_full.close(py, complete)?;
-        self.waiting.wake_all(py, &self.core())
+        let woken = self.waiting.wake_all(py, &self.core());
+        self.waiting.leave_loop();
+        woken
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.waiting.traverse(&visit)
+    }
+
+    fn __clear__(&self) {
+        self.waiting.leave_loop();
     }
 
     /// Seconds a round trip takes that no handler sees.

@@ -343,9 +343,7 @@ pub(crate) fn send_reply(
     encoded: &Encoded<'_>,
 ) -> PyResult<()> {
     match encoded.with(|body: Body<'_>| request.reply(core, body)) {
-        Err(error @ (LinkError::TooLong { .. } | LinkError::HeadTooLong { .. })) => {
-            Err(too_long(py, &method.name, &error))
-        }
+        Err(error) if error.spares_connection() => Err(too_long(py, &method.name, &error)),
         // The client is gone, and with it everybody who could be told.
         Ok(()) | Err(_) => Ok(()),
     }

@@ -17,7 +17,7 @@ use crate::plan::Method;
 
 /// How often a call is sent at the most.
 const ATTEMPTS: u32 = 3;
-/// How long a repeated call waits for the server to come back.
+/// How long a repeated call waits for the successor of a server that said goodbye, or a call that may be repeated for any.
 const COMEBACK: Duration = Duration::from_secs(1);
 
 /// A method without streams, bound to a connection.
@@ -58,16 +58,12 @@ impl Unary {
         let surroundings = Surroundings::look(py, self.calling.timeout)?;
         let until = surroundings.until();
         let core = self.calling.channel.current();
-        let first = if core.is_usable() {
-            self.attempt(py, &core, &encoded, &surroundings, until)?
-        } else {
-            let core = self.calling.usable(py, until)?;
-            self.attempt(py, &core, &encoded, &surroundings, until)?
-        };
+        let core = if core.is_usable() { core } else { self.calling.usable(py, until)? };
+        let first = self.attempt(py, &core, &encoded, &surroundings, until)?;
         let event = match first {
             Attempt::Answered(event) => event,
             Attempt::Failed(error) => return Err(error),
-            Attempt::Repeat(failure) => self.repeat(py, &encoded, &surroundings, until, failure)?,
+            Attempt::Repeat(failure) => self.repeat(py, &core, &encoded, &surroundings, until, failure)?,
         };
         match event.head.kind {
             Kind::Reply => method.reply.decode(py, event),
@@ -134,13 +130,18 @@ impl Unary {
     fn repeat(
         &self,
         py: Python<'_>,
+        failed: &Core,
         encoded: &Encoded<'_>,
         surroundings: &Surroundings,
         until: Option<Instant>,
         mut failure: Failure,
     ) -> PyResult<Event> {
+        // A server that died without a word is no reason to hope for a successor.
+        let hopeful = failed.is_going_away() || self.method.get().idempotent;
         for _ in 1..ATTEMPTS {
-            let core = match self.calling.usable_again(py, COMEBACK, until) {
+            let again =
+                if hopeful { self.calling.usable_again(py, COMEBACK, until) } else { self.calling.usable(py, until) };
+            let core = match again {
                 Ok(core) => core,
                 // What happened to the call says more than that nobody is there now.
                 Err(_) if self.method.get().idempotent => break,

@@ -212,7 +212,8 @@ impl<W: Wire> StreamLink<W> {
         let sent = self.push(&mut [IoSlice::new(&bytes)], &mut taken, blocked);
         match &sent {
             Ok(()) => {}
-            Err(LinkError::Full) => {
+            // Nothing of the frame that waits behind it is out.
+            Err(LinkError::Full | LinkError::DeadlinePassed) => {
                 bytes.drain(..taken);
                 *rest = Some(bytes);
             }
@@ -262,11 +263,12 @@ impl<W: Wire> StreamLink<W> {
                 Ok(())
             }
             Err(error) => {
-                if taken > 0 {
-                    // Half a frame is out: whatever came after it would be read as its rest.
-                    self.close();
+                if taken == 0 {
+                    return Err(error);
                 }
-                Err(error)
+                // Half a frame is out: whatever came after it would be read as its rest.
+                self.close();
+                Err(error.in_the_middle())
             }
             Ok(()) => Ok(()),
         }

@@ -57,6 +57,9 @@ impl std::fmt::Debug for Connection {
     }
 }
 
+/// How long a cancellation waits for room.
+const CANCEL_PATIENCE: Duration = Duration::from_millis(20);
+
 /// Why a wait ended without an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NoEvent {
@@ -218,7 +221,7 @@ impl Connection {
             })
         });
         match paid {
-            Ok(true) => self.send(id.number(), item).map(|()| true).map_err(Err),
+            Ok(true) => self.send_until(id.number(), item, deadline).map(|()| true).map_err(Err),
             Ok(false) => Ok(false),
             Err(no_event) => Err(Ok(no_event)),
         }
@@ -260,11 +263,13 @@ impl Connection {
             known
         };
         if known {
-            // If it cannot be sent the connection is lost, which cancels as well.
-            let _ = self.send(id.number(), &Outgoing::new(Kind::Cancel, Body::Whole(&[])));
+            // If it cannot be sent the connection is lost, which cancels as well. A server that takes nothing is not waited
+            // for: it may go on with the call.
+            let soon = Some(Instant::now() + CANCEL_PATIENCE);
+            let _ = self.send_until(id.number(), &Outgoing::new(Kind::Cancel, Body::Whole(&[])), soon);
             if self.receiving.is_locked() {
                 // The thread that receives may be the one that waits for this call: the answer wakes it.
-                let _ = self.send(u32::MAX, &Outgoing::new(Kind::Ping, Body::Whole(&[])));
+                let _ = self.send_until(u32::MAX, &Outgoing::new(Kind::Ping, Body::Whole(&[])), soon);
             }
         }
     }
@@ -294,22 +299,49 @@ impl Connection {
     }
 
     fn send(&self, call: u32, frame: &Outgoing<'_>) -> Result<(), Failure> {
+        self.send_until(call, frame, None)
+    }
+
+    /// Sends, waiting for room until then, or as long as the frame itself says.
+    fn send_until(&self, call: u32, frame: &Outgoing<'_>, mut until: Option<Instant>) -> Result<(), Failure> {
         // Acquire: pairs with the release in `deliver`.
         if self.has_pongs.load(Ordering::Acquire) {
             self.answer_pings();
         }
-        await_turn(&*self.link, &self.around_wait);
-        match frame.send(call, &*self.link, &mut || self.blocked()) {
+        // The clock is read only when there is something to wait for.
+        let mut blocked = |wait: &dyn Fn(Option<Instant>) -> Result<(), LinkError>| {
+            if until.is_none() {
+                until = frame.deadline_us.and_then(|us| Instant::now().checked_add(Duration::from_micros(us)));
+            }
+            if is_past(until) { Err(LinkError::DeadlinePassed) } else { wait(until) }
+        };
+        let mut sent = Ok(());
+        while sent.is_ok() && self.link.is_sending() {
+            sent = blocked(&|until| {
+                await_turn(&*self.link, &self.around_wait, until);
+                Ok(())
+            });
+        }
+        match sent.and_then(|()| frame.send(call, &*self.link, &mut || blocked(&|until| self.blocked(until)))) {
             Ok(()) => Ok(()),
-            Err(error) => Err(self.cannot_send(&error)),
+            Err(error) => Err(self.cannot_send(&error, until)),
         }
     }
 
-    fn cannot_send(&self, error: &LinkError) -> Failure {
-        if matches!(error, LinkError::TooLong { .. } | LinkError::HeadTooLong { .. }) {
+    /// The failure of a call that could not be sent, whose time was up at `until`.
+    fn cannot_send(&self, error: &LinkError, until: Option<Instant>) -> Failure {
+        if *error == LinkError::DeadlinePassed {
+            return Failure::new(Failure::DEADLINE_EXCEEDED, error.to_string());
+        }
+        if error.spares_connection() {
             return Failure::new(Failure::RESOURCE_EXHAUSTED, error.to_string());
         }
         self.lost(error);
+        if *error == LinkError::Closed && is_past(until) {
+            // Half of it is out, and the server reads nothing: there is no other way to keep the deadline.
+            let what = format!("the deadline passed while {} was taking in the message", self.url);
+            return Failure::new(Failure::DEADLINE_EXCEEDED, what);
+        }
         self.table.lock().dead.clone().expect("just lost")
     }
 
@@ -319,23 +351,24 @@ impl Connection {
         for payload in std::mem::take(&mut *self.pongs.lock()) {
             let pong = FrameHead::plain(Kind::Pong, 0, 0, u32::MAX);
             // If it cannot be sent, the next send finds out why.
-            await_turn(&*self.link, &self.around_wait);
-            let _ = self.link.send(&pong, &[&payload], &mut || self.blocked());
+            await_turn(&*self.link, &self.around_wait, None);
+            let _ = self.link.send(&pong, &[&payload], &mut || self.blocked(None));
         }
     }
 
     /// Makes room while a send waits: the server may be waiting for us to take its replies.
-    fn blocked(&self) -> Result<(), LinkError> {
+    fn blocked(&self, until: Option<Instant>) -> Result<(), LinkError> {
+        const SLICE: Duration = Duration::from_millis(100);
+        let slice = until.map_or(SLICE, |until| until.saturating_duration_since(Instant::now()).min(SLICE));
         let mut result = Ok(());
         // Relaxed, both: a hint for `try_send`.
         self.short_of_room.fetch_add(1, Ordering::Relaxed);
-        (self.around_wait)(&mut || result = self.make_room());
+        (self.around_wait)(&mut || result = self.make_room(slice));
         self.short_of_room.fetch_sub(1, Ordering::Relaxed);
         result
     }
 
-    fn make_room(&self) -> Result<(), LinkError> {
-        const SLICE: Duration = Duration::from_millis(100);
+    fn make_room(&self, slice: Duration) -> Result<(), LinkError> {
         match self.receiving.try_lock() {
             Some(guard) => {
                 let mut took = false;
@@ -343,15 +376,19 @@ impl Connection {
                     self.deliver(incoming, None);
                     took = true;
                 }
-                let waited = if took { Ok(()) } else { self.link.wait_room(true, SLICE) };
+                let waited = if took { Ok(()) } else { self.link.wait_room(true, slice) };
                 drop(guard);
                 self.hand_on();
                 // A signal is handled when the send is through.
                 waited.or_else(|error| if error == LinkError::Interrupted { Ok(()) } else { Err(error) })
             }
-            None => self.link.wait_room(false, SLICE),
+            None => self.link.wait_room(false, slice),
         }
     }
+}
+
+fn is_past(until: Option<Instant>) -> bool {
+    until.is_some_and(|until| Instant::now() >= until)
 }
 
 impl Drop for Connection {

@@ -218,7 +218,7 @@ impl ServerCall {
                 }
                 Ok(ItemOutcome::Sent)
             }
-            Err(error @ (LinkError::TooLong { .. } | LinkError::HeadTooLong { .. })) => Err(error),
+            Err(error) if error.spares_connection() => Err(error),
             Err(_) => Ok(ItemOutcome::Cancelled),
         }
     }

@@ -138,8 +138,8 @@ impl Request {
     /// Ends the call with a result.
     ///
     /// # Errors
-    /// [`LinkError::TooLong`] or [`LinkError::HeadTooLong`] (nothing was sent, the call still waits), or the connection is
-    /// gone.
+    /// One that [spares the connection](LinkError::spares_connection) (nothing was sent, the call still waits), or the
+    /// connection is gone.
     pub fn reply(&self, server: &Server, body: Body<'_>) -> Result<(), LinkError> {
         self.end(server, Outgoing::new(Kind::Reply, body), OK)
     }
@@ -161,7 +161,7 @@ impl Request {
             failure.message.truncate(cut);
         }
         let sent = self.end(server, Outgoing::new(Kind::Error, Body::Whole(&failure.encode())), failure.code);
-        if is_too_long(&sent) {
+        if sent.is_err_and(|error| error.spares_connection()) {
             // The client waits for its end all the same.
             failure.details.clear();
             if let Some(context) = self.context.get() {
@@ -199,11 +199,11 @@ impl Request {
         };
         match &sent {
             Ok(()) => self.note_end(code, frame.len()),
-            Err(LinkError::TooLong { .. } | LinkError::HeadTooLong { .. }) => {}
+            Err(error) if error.spares_connection() => {}
             // The client is gone: nobody has got the result.
             Err(_) => self.note_end(Failure::CANCELLED, 0),
         }
-        if !is_too_long(&sent) {
+        if !sent.as_ref().is_err_and(LinkError::spares_connection) {
             self.forget();
         }
         sent
@@ -276,7 +276,9 @@ impl ServerConnection {
     pub(super) fn tell_end(&self, server: &Server, error: &LinkError) {
         // Relaxed: nothing else hangs on it.
         if *error != LinkError::Closed && !self.told.swap(true, Ordering::Relaxed) {
-            server.notify(false, format!("dropped the connection to {}: {error}", self.peer()));
+            // A lack of descriptors or memory is this server's own trouble.
+            let serious = matches!(error, LinkError::Exhausted(_));
+            server.notify(serious, format!("dropped the connection to {}: {error}", self.peer()));
         }
     }
 
@@ -495,7 +497,7 @@ impl ServerConnection {
     pub(super) fn send(&self, server: &Server, call: u32, frame: &Outgoing<'_>) -> Result<(), LinkError> {
         if self.link.is_sending() {
             server.release();
-            await_turn(&*self.link, &server.around_wait);
+            await_turn(&*self.link, &server.around_wait, None);
         }
         let sent = frame.send(call, &*self.link, &mut || {
             server.release();
@@ -504,7 +506,8 @@ impl ServerConnection {
             if self.is_dead() { Err(LinkError::Closed) } else { result }
         });
         match &sent {
-            Ok(()) | Err(LinkError::TooLong { .. } | LinkError::HeadTooLong { .. } | LinkError::Interrupted) => {}
+            Ok(()) | Err(LinkError::Interrupted) => {}
+            Err(error) if error.spares_connection() => {}
             // The reception notices the end by itself, and drops the connection; but not why.
             Err(error) => {
                 self.tell_end(server, error);
@@ -513,9 +516,4 @@ impl ServerConnection {
         }
         sent
     }
-}
-
-/// Whether nothing was sent because the frame is too long.
-fn is_too_long(sent: &Result<(), LinkError>) -> bool {
-    matches!(sent, Err(LinkError::TooLong { .. } | LinkError::HeadTooLong { .. }))
 }
