@@ -11,14 +11,17 @@ use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::aio::{AsyncUnary, Waiting};
+use crate::aio::AsyncUnary;
+use crate::calling::Calling;
 use crate::deadline::Surroundings;
 use crate::errors::{describe, invalid, raise, raise_connect};
 use crate::options::options;
+use crate::outcome::{late, name_failure};
 use crate::plan::Method;
 use crate::stream::Stream;
 use crate::tls::Tls;
-use crate::unary::{Oneway, Unary, late, name_failure};
+use crate::unary::{Oneway, Unary};
+use crate::waiting::Waiting;
 
 /// The numbers of methods by name; a number changes when a new server numbers its methods differently.
 type Numbers = Arc<Mutex<HashMap<String, Arc<AtomicU16>>>>;
@@ -29,49 +32,6 @@ pub(crate) struct Connection {
     calling: Calling,
     pub(crate) waiting: Arc<Waiting>,
     numbers: Numbers,
-}
-
-/// What every callable needs of its connection.
-#[derive(Clone)]
-pub(crate) struct Calling {
-    pub(crate) channel: Arc<Channel>,
-    pub(crate) timeout: Option<Duration>,
-    wait_for_ready: bool,
-}
-
-impl Calling {
-    /// A usable connection for a call that ends by then; made now if need be.
-    #[cold]
-    pub(crate) fn usable(&self, py: Python<'_>, until: Option<Instant>) -> PyResult<Arc<Core>> {
-        let patience = if self.wait_for_ready { Patience::Until(until) } else { Patience::FailFast };
-        self.connect(py, patience)
-    }
-
-    /// The same, waiting until then for a server to appear.
-    pub(crate) fn usable_until(&self, py: Python<'_>, until: Option<Instant>) -> PyResult<Arc<Core>> {
-        self.connect(py, Patience::Until(until))
-    }
-
-    fn connect(&self, py: Python<'_>, patience: Patience) -> PyResult<Arc<Core>> {
-        let Patience::Until(until) = patience else {
-            return py.detach(|| self.channel.usable(patience)).map_err(|failure| raise(py, &failure));
-        };
-        // In slices, so that Ctrl-C is heard.
-        loop {
-            let slice = Instant::now() + Duration::from_millis(100);
-            let this_time = until.map_or(slice, |until| until.min(slice));
-            match py.detach(|| self.channel.usable(Patience::Until(Some(this_time)))) {
-                Ok(core) => return Ok(core),
-                Err(failure) => {
-                    py.check_signals()?;
-                    let over = until.is_some_and(|until| Instant::now() >= until);
-                    if over || failure.code != Failure::UNAVAILABLE {
-                        return Err(raise(py, &failure));
-                    }
-                }
-            }
-        }
-    }
 }
 
 /// Lets other Python threads run while this one waits in the core.

@@ -5,19 +5,23 @@
 //! waiting ([`aio`], [`loop_server`]).
 
 mod aio;
+mod calling;
 mod connection;
 mod context;
 mod deadline;
 mod errors;
 mod loop_server;
 mod options;
+mod outcome;
 mod payload;
 mod plan;
+mod served;
 mod server;
 mod stream;
 mod tls;
 mod unary;
 mod view;
+mod waiting;
 
 use pyo3::prelude::*;
 

@@ -13,7 +13,7 @@ use pyo3::types::PyTuple;
 use crate::context::Call;
 use crate::errors::describe_for;
 use crate::plan::Method;
-use crate::server::{Served, decode_arguments, decode_item, late, send_reply, too_long, tracked};
+use crate::served::{Served, decode_arguments, decode_item, late, send_reply, too_long, tracked};
 
 /// One request for a coroutine handler.
 #[pyclass(frozen, module = "nearcall._core")]

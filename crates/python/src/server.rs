@@ -4,10 +4,8 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use nearcall_core::server::{
-    ItemOutcome, Next, NextItem, Notice, Request, Server as Core, ServerCall, WorkLimits, Worker,
-};
-use nearcall_core::{Admission, Body, Failure, Kind, LinkError, Outgoing, Url};
+use nearcall_core::server::{ItemOutcome, Next, Notice, Request, Server as Core, ServerCall, WorkLimits, Worker};
+use nearcall_core::{Admission, Failure, Kind, Outgoing, Url};
 use parking_lot::Mutex;
 use pyo3::exceptions::PyOSError;
 use pyo3::intern;
@@ -20,15 +18,10 @@ use crate::deadline::Inherited;
 use crate::errors::{describe_for, invalid, raise};
 use crate::loop_server::LoopRequest;
 use crate::options::options;
-use crate::payload::{Encoded, buffer};
+use crate::payload::buffer;
 use crate::plan::Method;
+use crate::served::{Served, decode_arguments, decode_item, late, reply, too_long, tracked};
 use crate::tls::Tls;
-
-/// A method and what runs it.
-pub(crate) struct Served {
-    pub(crate) method: Py<Method>,
-    handler: Py<PyAny>,
-}
 
 /// A server of some methods, at any number of URLs.
 #[pyclass(frozen, module = "nearcall._core")]
@@ -279,59 +272,6 @@ impl Server {
     }
 }
 
-/// The call's state shared with the receiving worker.
-pub(crate) fn tracked(request: &Request) -> PyResult<Arc<ServerCall>> {
-    request.call.clone().ok_or_else(|| PyOSError::new_err("the call has no stream"))
-}
-
-/// Decodes the arguments out of a request.
-pub(crate) fn decode_arguments<'py>(
-    py: Python<'py>,
-    method: &Method,
-    request: &mut Request,
-) -> PyResult<Bound<'py, PyTuple>> {
-    let named = request.is_named();
-    let event = request.take_event();
-    method.arguments.decode(py, event, named)
-}
-
-/// Encodes a result and ends the call with it.
-pub(crate) fn reply(
-    py: Python<'_>,
-    core: &Core,
-    method: &Method,
-    request: &Request,
-    result: Bound<'_, PyAny>,
-) -> PyResult<()> {
-    if request.is_oneway() {
-        return Ok(());
-    }
-    send_reply(py, core, method, request, &method.reply.encode(result)?)
-}
-
-/// Ends a call with an encoded result.
-pub(crate) fn send_reply(
-    py: Python<'_>,
-    core: &Core,
-    method: &Method,
-    request: &Request,
-    encoded: &Encoded<'_>,
-) -> PyResult<()> {
-    match encoded.with(|body: Body<'_>| request.reply(core, body)) {
-        Err(error @ LinkError::TooLong { .. }) => Err(too_long(py, &method.name, &error)),
-        // The client is gone, and with it everybody who could be told.
-        Ok(()) | Err(_) => Ok(()),
-    }
-}
-
-pub(crate) fn late(name: &str) -> Failure {
-    Failure::new(Failure::DEADLINE_EXCEEDED, format!("the deadline of {name} passed before it was done"))
-}
-
-pub(crate) fn too_long(py: Python<'_>, name: &str, error: &LinkError) -> PyErr {
-    raise(py, &Failure::new(Failure::RESOURCE_EXHAUSTED, format!("the reply of {name}: {error}")))
-}
-
 /// The client's stream, as the handler sees it: an iterator.
 #[pyclass(frozen, module = "nearcall._core")]
 pub(crate) struct RequestStream {
@@ -350,21 +290,5 @@ impl RequestStream {
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
         let next = self.call.next_item(&self.core, self.until);
         decode_item(py, self.method.get(), next)
-    }
-}
-
-/// An item for the handler, `None` at the end of the stream.
-pub(crate) fn decode_item(py: Python<'_>, method: &Method, next: NextItem) -> PyResult<Option<Py<PyAny>>> {
-    match next {
-        NextItem::Item(item) => {
-            let value = method.request_item.as_ref().expect("a method with a client stream has an item");
-            value.decode(py, item).map(Some)
-        }
-        NextItem::End | NextItem::Pending => Ok(None),
-        NextItem::Late => Err(raise(py, &late(&method.name))),
-        NextItem::Cancelled => {
-            let failure = Failure::new(Failure::CANCELLED, format!("the caller of {} gave it up", method.name));
-            Err(raise(py, &failure))
-        }
     }
 }
