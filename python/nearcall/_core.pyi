@@ -339,8 +339,16 @@ class Server:
     def loop_fileno(self) -> int:
         """The descriptor that the event loop of the asynchronous handlers polls for reading."""
 
-    def drain(self) -> tuple[list[LoopRequest], list[int]]:
-        """Requests that have come for that loop, and keys of those for which something has changed."""
+    def poll_fileno(self) -> int:
+        """The descriptor that it polls while ``next_for_loop`` says so."""
+
+    def changed(self) -> list[int]:
+        """Keys of that loop's requests for which something has changed; when the first descriptor is readable."""
+
+    def next_for_loop(self, may_spin: bool) -> LoopRequest | bool:
+        """The next request of that loop. ``True``: ask again when ``poll_fileno`` is readable; ``False``: when
+        ``loop_fileno`` is. With ``may_spin``, for when nothing else is under way, it may take 100 µs.
+        """
 
 @final
 class Tls:
@@ -377,7 +385,7 @@ class LoopRequest:
 
     @property
     def key(self) -> int:
-        """What ``Server.drain`` calls this request; 0 if nothing can change for it."""
+        """What ``Server.changed`` calls this request; 0 if nothing can change for it."""
 
     @property
     def time_left(self) -> float | None:

@@ -43,7 +43,7 @@ impl LoopRequest {
         self.index
     }
 
-    /// What `Server.drain` calls this request when something has changed for it.
+    /// What `Server.changed` calls this request when something has changed for it.
     #[getter]
     fn key(&self) -> usize {
         self.request.lock().call.as_ref().map_or(0, |call| Arc::as_ptr(call).addr())

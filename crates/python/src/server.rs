@@ -4,13 +4,15 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use nearcall_core::server::{ItemOutcome, Next, Notice, Request, Server as Core, ServerCall, WorkLimits, Worker};
+use nearcall_core::server::{
+    ForLoop, ItemOutcome, Next, Notice, Request, Server as Core, ServerCall, WorkLimits, Worker,
+};
 use nearcall_core::{Admission, Failure, Kind, Outgoing, Url};
 use parking_lot::Mutex;
 use pyo3::exceptions::PyOSError;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyTuple};
+use pyo3::types::PyTuple;
 
 use crate::connection::around_wait;
 use crate::context::Current;
@@ -140,16 +142,32 @@ impl Server {
         Ok(self.core.use_event_loop()?.fd().as_raw_fd())
     }
 
-    /// For that loop: the requests that have come, and the keys of the requests for which something has changed.
-    fn drain<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyList>, Vec<usize>)> {
-        let (requests, changed) = self.core.use_event_loop()?.drain();
-        let out = PyList::empty(py);
-        for request in requests {
-            let request = LoopRequest::new(Arc::clone(&self.core), Arc::clone(&self.methods), request);
-            out.append(Bound::new(py, request)?)?;
+    /// The descriptor it polls while `next_for_loop` says so.
+    fn poll_fileno(&self) -> i32 {
+        self.core.poll_fd().as_raw_fd()
+    }
+
+    /// For that loop, when the first descriptor is readable: the keys of the requests for which something has changed.
+    fn changed(&self) -> PyResult<Vec<usize>> {
+        let changed = self.core.use_event_loop()?.take_changed();
+        Ok(changed.iter().map(|call| Arc::as_ptr(call).addr()).collect())
+    }
+
+    /// For that loop: its next request. `True` if there is none and the loop is to ask again when the descriptor of
+    /// `poll_fileno` is readable, `False` if when that of `loop_fileno` is. `may_spin`: nothing else is under way.
+    fn next_for_loop<'py>(&self, py: Python<'py>, may_spin: bool) -> PyResult<Bound<'py, PyAny>> {
+        let mut next = self.core.next_for_loop(may_spin);
+        loop {
+            next = match next {
+                ForLoop::Request(request) => {
+                    let request = LoopRequest::new(Arc::clone(&self.core), Arc::clone(&self.methods), request);
+                    return Ok(Bound::new(py, request)?.into_any());
+                }
+                ForLoop::Listen => return Ok(true.into_pyobject(py)?.to_owned().into_any()),
+                ForLoop::Elsewhere => return Ok(false.into_pyobject(py)?.to_owned().into_any()),
+                ForLoop::Spin => py.detach(|| self.core.spin_for_loop()),
+            }
         }
-        let changed = changed.iter().map(|call| Arc::as_ptr(call).addr()).collect();
-        Ok((out, changed))
     }
 }
 

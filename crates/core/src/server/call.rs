@@ -255,7 +255,7 @@ pub struct AsyncQueue {
 
 #[derive(Debug, Default)]
 struct Waiting {
-    requests: Vec<Request>,
+    requests: VecDeque<Request>,
     changed: Vec<Arc<ServerCall>>,
 }
 
@@ -271,13 +271,12 @@ impl AsyncQueue {
         self.event.as_fd()
     }
 
-    /// Hands a request to the event loop.
-    pub fn push(&self, request: Request) {
+    /// Puts in a request. Whether the queue was empty: then it is to be [rung](Self::ring) for.
+    pub(super) fn push(&self, request: Request) -> bool {
         let mut waiting = self.waiting.lock();
         let first = waiting.is_empty();
-        waiting.requests.push(request);
-        drop(waiting);
-        self.ring(first);
+        waiting.requests.push_back(request);
+        first
     }
 
     fn push_changed(&self, call: Arc<ServerCall>) {
@@ -285,22 +284,27 @@ impl AsyncQueue {
         let first = waiting.is_empty();
         waiting.changed.push(call);
         drop(waiting);
-        self.ring(first);
-    }
-
-    fn ring(&self, first: bool) {
         if first {
-            // It fails only when the counter is full, and then the loop is awake.
-            let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
+            self.ring();
         }
     }
 
-    /// Takes all that waits.
-    pub fn drain(&self) -> (Vec<Request>, Vec<Arc<ServerCall>>) {
+    /// Wakes the loop.
+    pub(super) fn ring(&self) {
+        // It fails only when the counter is full, and then the loop is awake.
+        let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
+    }
+
+    /// Silences the bell, and takes the calls for which something has changed.
+    pub fn take_changed(&self) -> Vec<Arc<ServerCall>> {
         let mut count = [0; 8];
         let _ = rustix::io::read(&self.event, &mut count);
-        let waiting = std::mem::take(&mut *self.waiting.lock());
-        (waiting.requests, waiting.changed)
+        std::mem::take(&mut self.waiting.lock().changed)
+    }
+
+    /// Takes the request that has waited longest.
+    pub(super) fn pop(&self) -> Option<Request> {
+        self.waiting.lock().requests.pop_front()
     }
 }
 

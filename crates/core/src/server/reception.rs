@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use nearcall_ring::{SpinBudget, cpu};
 use nearcall_transport::{Arrival, LinkError, Listener, Options};
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
-use rustix::event::{EventfdFlags, Timespec};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
 
 use nearcall_wire::Kind;
 
@@ -36,7 +36,7 @@ const WAKE: u64 = 0;
 
 /// Everything the receiving worker looks at. Used by one worker at a time.
 pub(super) struct Reception {
-    poller: OwnedFd,
+    poller: Arc<OwnedFd>,
     wake: Arc<OwnedFd>,
     options: Options,
     next_token: u64,
@@ -53,6 +53,8 @@ pub(super) struct Reception {
     sockets_active: bool,
     /// The event loop was handed a request since the last sleep.
     loop_active: bool,
+    /// When the event loop that receives went to sleep, nanoseconds on the monotonic clock.
+    asleep_since: Option<u64>,
     /// Requests received by a worker that could not run them.
     backlog: VecDeque<Request>,
     budget: SpinBudget,
@@ -69,9 +71,8 @@ struct Pending {
 }
 
 impl Reception {
-    pub(super) fn new(options: Options, wake: Arc<OwnedFd>) -> io::Result<Self> {
-        let poller = epoll::create(CreateFlags::CLOEXEC)?;
-        epoll::add(&poller, &*wake, EventData::new_u64(WAKE), EventFlags::IN)?;
+    pub(super) fn new(options: Options, poller: Arc<OwnedFd>, wake: Arc<OwnedFd>) -> io::Result<Self> {
+        epoll::add(&*poller, &*wake, EventData::new_u64(WAKE), EventFlags::IN)?;
         Ok(Self {
             poller,
             wake,
@@ -87,9 +88,14 @@ impl Reception {
             readable: VecDeque::new(),
             sockets_active: false,
             loop_active: false,
+            asleep_since: None,
             backlog: VecDeque::new(),
             routed: 0,
         })
+    }
+
+    pub(super) fn new_poller() -> io::Result<OwnedFd> {
+        Ok(epoll::create(CreateFlags::CLOEXEC)?)
     }
 
     pub(super) fn new_wake() -> io::Result<OwnedFd> {
@@ -103,7 +109,7 @@ impl Reception {
 
     pub(super) fn listen(&mut self, listener: Listener) -> io::Result<()> {
         let token = self.token();
-        epoll::add(&self.poller, listener.fd(), EventData::new_u64(token), EventFlags::IN)?;
+        epoll::add(&*self.poller, listener.fd(), EventData::new_u64(token), EventFlags::IN)?;
         self.listeners.insert(token, listener);
         Ok(())
     }
@@ -236,7 +242,7 @@ impl Reception {
     fn drop_connection(&mut self, server: &Server, connection: &Arc<ServerConnection>, error: &LinkError) {
         if self.connections.remove(&connection.token).is_some() {
             // It may be gone from the poller already, with its socket.
-            let _ = epoll::delete(&self.poller, connection.link.fd());
+            let _ = epoll::delete(&*self.poller, connection.link.fd());
         }
         if *error != LinkError::Closed {
             server.notify(false, format!("dropped the connection to {}: {error}", connection.peer()));
@@ -255,6 +261,7 @@ impl Reception {
         if !self.backlog.is_empty() {
             return None;
         }
+        self.asleep_since = None;
         let routed = self.routed;
         let (spun, found) = self.spin(server);
         if let Some(waited) = spun {
@@ -266,7 +273,57 @@ impl Reception {
             return None;
         }
         let begun = cpu::monotonic_ns();
-        // From here on every client must ring the bell.
+        if !self.arm() {
+            return None;
+        }
+        let timeout = self.next_timer().into_iter().chain(at_most).min();
+        if self.poll_events(server, timeout) {
+            self.budget.learn(cpu::monotonic_ns() - begun);
+        }
+        None
+    }
+
+    /// For an event loop that receives: spins while that pays. Whether to look again, and a request it met.
+    pub(super) fn spin_for_loop(&mut self, server: &Server) -> (bool, Option<Request>) {
+        let (spun, found) = self.spin(server);
+        if let Some(waited) = spun {
+            self.budget.learn(waited);
+        }
+        (spun.is_some(), found)
+    }
+
+    /// For an event loop that is going to watch the poller's descriptor: `false` if something is here already.
+    pub(super) fn fall_asleep(&mut self) -> bool {
+        let quiet = self.backlog.is_empty() && self.arm();
+        if quiet {
+            self.asleep_since = Some(cpu::monotonic_ns());
+        }
+        quiet
+    }
+
+    /// Whether an event loop fell asleep here and has not come back.
+    pub(super) fn is_asleep(&self) -> bool {
+        self.asleep_since.is_some()
+    }
+
+    /// For an event loop that comes back: takes in what the poller has seen meanwhile.
+    pub(super) fn wake_up(&mut self, server: &Server) {
+        let happened = self.poll_events(server, Some(Duration::ZERO));
+        if let Some(since) = self.asleep_since.take()
+            && happened
+        {
+            self.budget.learn(cpu::monotonic_ns() - since);
+        }
+        self.loop_active = false;
+    }
+
+    /// Whether somebody must be here at a certain time, even if nothing comes.
+    pub(super) fn has_timer(&self) -> bool {
+        !self.arrivals.is_empty() || self.accept_again.is_some()
+    }
+
+    /// From here on every client must ring the bell. `false`, and they need not, if something is here already.
+    fn arm(&mut self) -> bool {
         let mut all_quiet = true;
         for connection in &self.memory {
             all_quiet &= connection.link.arm();
@@ -275,7 +332,7 @@ impl Reception {
             for connection in &self.memory {
                 connection.link.disarm();
             }
-            return None;
+            return false;
         }
         for connection in self.memory.drain(..) {
             connection.listed.store(false, Ordering::Relaxed);
@@ -285,15 +342,11 @@ impl Reception {
             }
         }
         if !self.readable.is_empty() {
-            return None;
+            return false;
         }
         self.sockets_active = false;
         self.loop_active = false;
-        let timeout = self.next_timer().into_iter().chain(at_most).min();
-        if self.poll_events(server, timeout) {
-            self.budget.learn(cpu::monotonic_ns() - begun);
-        }
-        None
+        true
     }
 
     /// Spins for a request or an event. How long it took if there is something, and the request.
@@ -353,7 +406,7 @@ impl Reception {
             .map(|timeout| Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: i64::from(timeout.subsec_nanos()) });
         let mut space = [MaybeUninit::<Event>::uninit(); EVENTS];
         // An error is a signal; the caller looks again.
-        let events = epoll::wait(&self.poller, &mut space[..], timeout.as_ref()).map_or(&[][..], |(events, _)| events);
+        let events = epoll::wait(&*self.poller, &mut space[..], timeout.as_ref()).map_or(&[][..], |(events, _)| events);
         let happened = !events.is_empty();
         for event in events {
             self.handle(server, event.data.u64());
@@ -402,7 +455,7 @@ impl Reception {
                 Ok(Some(arrival)) => {
                     let token = self.token();
                     let deadline = Instant::now() + self.options.handshake;
-                    if epoll::add(&self.poller, arrival.fd(), EventData::new_u64(token), EventFlags::IN).is_err() {
+                    if epoll::add(&*self.poller, arrival.fd(), EventData::new_u64(token), EventFlags::IN).is_err() {
                         continue;
                     }
                     if self.arrivals.len() >= MOST_ARRIVALS {
@@ -419,7 +472,7 @@ impl Reception {
                     server.notify(true, format!("cannot accept a client: {error}; trying again in a moment"));
                     // The listener stays readable: without a pause this would be a busy loop.
                     for listener in self.listeners.values() {
-                        let _ = epoll::delete(&self.poller, listener.fd());
+                        let _ = epoll::delete(&*self.poller, listener.fd());
                     }
                     self.accept_again = Some(Instant::now() + ACCEPT_PAUSE);
                     return;
@@ -436,7 +489,7 @@ impl Reception {
                     *wants_room = !*wants_room;
                     let events = if *wants_room { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
                     // If it fails, the client runs out of time.
-                    let _ = epoll::modify(&self.poller, arrival.fd(), EventData::new_u64(token), events);
+                    let _ = epoll::modify(&*self.poller, arrival.fd(), EventData::new_u64(token), events);
                 }
                 return;
             }
@@ -446,7 +499,7 @@ impl Reception {
         let peer = arrival.peer().clone();
         match hello {
             Ok(Some(hello)) => {
-                let _ = epoll::delete(&self.poller, arrival.fd());
+                let _ = epoll::delete(&*self.poller, arrival.fd());
                 match arrival.welcome(&hello, &server.welcome, &self.options) {
                     Ok(link) => self.add_connection(server, token, link),
                     Err(why) => server.notify(false, format!("turned away {peer}: {why}")),
@@ -462,7 +515,7 @@ impl Reception {
 
     fn add_connection(&mut self, server: &Server, token: u64, link: Arc<dyn nearcall_transport::Link>) {
         let flags = if link.is_memory() { EventFlags::IN } else { EventFlags::IN | EventFlags::RDHUP | EventFlags::ET };
-        if let Err(error) = epoll::add(&self.poller, link.fd(), EventData::new_u64(token), flags) {
+        if let Err(error) = epoll::add(&*self.poller, link.fd(), EventData::new_u64(token), flags) {
             server.notify(true, format!("cannot take in a client: {error}"));
             return;
         }
@@ -482,7 +535,7 @@ impl Reception {
         if self.accept_again.is_some_and(|at| at <= now) {
             self.accept_again = None;
             for (&token, listener) in &self.listeners {
-                let _ = epoll::add(&self.poller, listener.fd(), EventData::new_u64(token), EventFlags::IN);
+                let _ = epoll::add(&*self.poller, listener.fd(), EventData::new_u64(token), EventFlags::IN);
             }
         }
         let late: Vec<u64> =
@@ -506,4 +559,18 @@ fn since(begun: Option<u64>) -> u64 {
 pub(super) fn wake(wake: &OwnedFd) {
     // It fails only when the counter is full, and then the worker is awake.
     let _ = rustix::io::write(wake.as_fd(), &1_u64.to_ne_bytes());
+}
+
+/// Sleeps until the poller has seen something, or the bell has rung, and silences the bell.
+pub(super) fn wait_for_either(poller: &OwnedFd, bell: &OwnedFd) {
+    let mut both = [PollFd::new(poller, PollFlags::IN), PollFd::new(bell, PollFlags::IN)];
+    // An error is a signal; the caller looks again.
+    let _ = rustix::event::poll(&mut both, None);
+    let _ = rustix::io::read(bell, &mut [0; 8]);
+}
+
+/// Whether the poller has seen something.
+pub(super) fn is_readable(poller: &OwnedFd) -> bool {
+    let mut one = [PollFd::new(poller, PollFlags::IN)];
+    rustix::event::poll(&mut one, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
 }
