@@ -137,9 +137,13 @@ class Connection:
         tls: Tls | None,
         timeout: float | None,
         wait_for_ready: bool,
+        oneway: Literal["block", "error", "drop"],
+        on_drop: Callable[[dict[str, int]], object],
         on_change: Callable[[str], Mapping[str, int]],
     ) -> Connection:
         """Connects; blocks for at most ``handshake_timeout`` seconds.
+
+        ``on_drop`` is called once in a while with the numbers of one-way calls that were dropped, by method.
 
         ``on_change`` is called with the description of a later server that describes itself differently; it returns
         the numbers of the methods by name, or raises.
@@ -170,6 +174,10 @@ class Connection:
         """Whether there is a connection now. A lost one is renewed by the next call."""
 
     @property
+    def dropped(self) -> dict[str, int]:
+        """Numbers of one-way calls that were dropped, by method."""
+
+    @property
     def in_flight(self) -> int:
         """Calls under way."""
 
@@ -185,15 +193,19 @@ class Connection:
     def sent(self) -> None:
         """To be called by the event loop when it has sent a one-way call."""
 
+    def check_loop(self) -> None:
+        """Raises ``RuntimeError`` unless the running event loop is the one that the connection was given to."""
+
     def use_loop(
         self,
+        running: object,
         call_soon: Callable[..., object],
         on_idle: Callable[[], object],
         call_again: Callable[..., Coroutine[Any, Any, Any]],
     ) -> None:
         """Gives the connection to an event loop.
 
-        ``call_soon`` is the loop's, ``on_idle`` calls the method of that name, and ``call_again`` takes a method's
+        ``running`` is the loop, ``call_soon`` is its method, ``on_idle`` calls the method of that name, and ``call_again`` takes a method's
         callable with its arguments and returns a coroutine that connects and calls it.
         """
 
@@ -231,6 +243,14 @@ class Oneway:
     """A method that sends no reply, bound to a connection."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> None: ...
+    def attempt(self, *args: Any, **kwargs: Any) -> bool:
+        """For an event loop: calls if there is room. Whether there was."""
+
+    def time_left(self) -> float | None:
+        """For an event loop: seconds that a call made now may wait."""
+
+    def late(self) -> BaseException:
+        """For an event loop: the exception for a call that found no room until its deadline."""
 
 @final
 class AsyncUnary:
@@ -409,6 +429,10 @@ class LoopRequest:
         """The next item of the client's stream if it is here, else ``default``; raises ``StopAsyncIteration`` at the
         end.
         """
+
+    @property
+    def owes_credit(self) -> bool:
+        """Whether to ask for the next item again soon, even if nothing has changed."""
 
     def try_send(self, item: Any) -> bool | None:
         """Sends an item: ``True``; ``False`` if the client gave the call up, ``None`` if there is no room now."""

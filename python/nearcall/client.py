@@ -11,6 +11,7 @@ import msgspec
 
 from . import _core
 from .checked import check_seconds, check_whole
+from .dropping import OnewayPolicy, check_oneway, drop_reporter
 from .errors import InvalidArgument, make_error
 from .interceptors import ClientInterceptor, check_interceptors, intercept_client
 from .plan import BIDI_STREAM, CLIENT_STREAM, ONEWAY, SERVER_STREAM, MethodPlan
@@ -81,6 +82,13 @@ class Client(Generic[T]):
         return self._connection.connected
 
     @property
+    def dropped(self) -> dict[str, int]:
+        """Numbers of one-way calls that were dropped because there was no room to send them, by ``"Service.method"``:
+        with ``connect(..., oneway="drop")``. A warning in the log names them, every few seconds at most.
+        """
+        return self._connection.dropped
+
+    @property
     def peer(self) -> dict[str, Any]:
         """Who the server is, as the kernel vouches: ``pid``, ``uid``, ``gid`` on one machine, else ``address``. Over
         ``tls://`` also ``subject`` and ``names``, which its certificate is for.
@@ -113,6 +121,7 @@ def connect(
     ring_size: int = DEFAULT_RING_SIZE,
     handshake_timeout: float = 5.0,
     wait_for_ready: bool = False,
+    oneway: OnewayPolicy = "block",
     interceptors: Sequence[ClientInterceptor] = (),
     allow_plaintext: bool = False,
     tls: TLS | None = None,
@@ -128,6 +137,7 @@ def connect(
     ring_size: int = DEFAULT_RING_SIZE,
     handshake_timeout: float = 5.0,
     wait_for_ready: bool = False,
+    oneway: OnewayPolicy = "block",
     interceptors: Sequence[ClientInterceptor] = (),
     allow_plaintext: bool = False,
     tls: TLS | None = None,
@@ -142,6 +152,7 @@ def connect(  # noqa: PLR0913 - options have names
     ring_size: int = DEFAULT_RING_SIZE,
     handshake_timeout: float = 5.0,
     wait_for_ready: bool = False,
+    oneway: OnewayPolicy = "block",
     interceptors: Sequence[ClientInterceptor] = (),
     allow_plaintext: bool = False,
     tls: TLS | None = None,
@@ -160,6 +171,9 @@ def connect(  # noqa: PLR0913 - options have names
         handshake_timeout: Seconds that connecting may take.
         wait_for_ready: Where there is no server, wait for one: here for at most ``handshake_timeout``, and in a call
             until its deadline. Otherwise that is :class:`~nearcall.Unavailable` at once.
+        oneway: What a one-way call does when the ring or the socket is full: ``"block"`` waits for room, until the
+            call's deadline; ``"error"`` raises :class:`~nearcall.ResourceExhausted`; ``"drop"`` drops the call and
+            counts it in :attr:`Client.dropped`. The last two never wait.
         interceptors: Functions around every call, each ``f(call, proceed)`` with a :class:`~nearcall.ClientCall`; the
             first is the outermost.
         allow_plaintext: Whether ``tcp://`` may lead to another machine: anybody on the way can read along, and
@@ -181,6 +195,8 @@ def connect(  # noqa: PLR0913 - options have names
     connection = _core.Connection(
         url,
         **check_options(timeout, spin, max_message_size, ring_size, handshake_timeout, wait_for_ready),
+        oneway=check_oneway(oneway),
+        on_drop=drop_reporter(url),
         allow_plaintext=bool(allow_plaintext),
         tls=client_side(tls),
         on_change=renumberer(cls),

@@ -1,5 +1,6 @@
 //! A frame about to be sent.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use nearcall_transport::{Link, LinkError};
@@ -16,6 +17,19 @@ pub(crate) fn await_turn(link: &dyn Link, around_wait: &AroundWait) {
     const SLICE: Duration = Duration::from_millis(100);
     while link.is_sending() {
         (around_wait)(&mut || link.wait_turn(SLICE));
+    }
+}
+
+/// Sends the rest of a frame in a thread of its own: whoever sent the beginning does not wait, and may never send again.
+pub(crate) fn finish_aside(link: &Arc<dyn Link>) {
+    const SLICE: Duration = Duration::from_millis(100);
+    let finish = |link: &dyn Link| {
+        // If it fails, the link is closed, which every user of the connection notices.
+        let _ = link.finish(&mut || link.wait_room(false, SLICE));
+    };
+    let aside = Arc::clone(link);
+    if std::thread::Builder::new().name("nearcall-rest".into()).spawn(move || finish(&*aside)).is_err() {
+        finish(&**link);
     }
 }
 
@@ -78,8 +92,23 @@ impl<'a> Outgoing<'a> {
         link: &dyn Link,
         blocked: &mut dyn FnMut() -> Result<(), LinkError>,
     ) -> Result<(), LinkError> {
+        self.framed(call, |head, payload| link.send(head, payload, blocked))
+    }
+
+    /// Sends it if that needs no waiting; else [`LinkError::Full`].
+    pub(crate) fn try_send(&self, call: u32, link: &dyn Link) -> Result<(), LinkError> {
+        self.framed(call, |head, payload| link.try_send(head, payload))
+    }
+
+    /// Head and payload, to be sent later.
+    pub(crate) fn to_bytes(&self, call: u32) -> (Vec<u8>, Vec<u8>) {
+        self.framed(call, |head, payload| (head.to_vec(), payload.concat()))
+    }
+
+    #[inline]
+    fn framed<T>(&self, call: u32, send: impl FnOnce(&[u8], &[&[u8]]) -> T) -> T {
         if let (Body::Whole(bytes), None, None) = (self.body, self.deadline_us, &self.metadata) {
-            return link.send(&FrameHead::plain(self.kind, self.flags, self.method, call), &[bytes], blocked);
+            return send(&FrameHead::plain(self.kind, self.flags, self.method, call), &[bytes]);
         }
         let mut head = FrameHead::new(self.kind, call);
         head.flags = self.flags;
@@ -101,6 +130,6 @@ impl<'a> Outgoing<'a> {
         }
         let mut encoded = Vec::with_capacity(64);
         head.encode(&mut encoded);
-        link.send(&encoded, &pieces, blocked)
+        send(&encoded, &pieces)
     }
 }

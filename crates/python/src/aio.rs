@@ -3,6 +3,7 @@
 //! An awaited call first gives the reply the same bounded spin that a thread would, and completes without suspending if it
 //! came. Otherwise the loop sleeps on the connection's one descriptor, and each wake-up delivers everything that is there.
 
+use std::ffi::CString;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Instant;
@@ -10,9 +11,8 @@ use std::time::Instant;
 use nearcall_core::client::{CallId, Connection as Core};
 use nearcall_core::{Event, Failure, Kind, Outgoing};
 use parking_lot::Mutex;
-use pyo3::exceptions::{PyRuntimeError, PyStopIteration};
+use pyo3::exceptions::{PyRuntimeError, PyRuntimeWarning, PyStopIteration};
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple};
 use pyo3::{PyTraverseError, PyVisit, intern};
 
@@ -23,9 +23,6 @@ use crate::outcome::{late, name_failure, outcome};
 use crate::payload::Encoded;
 use crate::plan::Method;
 use crate::waiting::{Waiting, wake};
-
-/// `asyncio.get_running_loop`.
-static RUNNING_LOOP: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
 /// A method without streams, bound to an event loop's connection.
 #[pyclass(frozen, module = "nearcall._core")]
@@ -103,6 +100,7 @@ impl PendingCall {
     fn begin<'py>(&self, py: Python<'py>, arguments: CallArguments) -> PyResult<Bound<'py, PyAny>> {
         let call = self.call.get();
         let method = call.method.get();
+        call.waiting.check_loop(py)?;
         let core = call.calling.channel.current();
         if !core.is_usable() {
             return self.delegate(py, &arguments);
@@ -199,9 +197,7 @@ impl PendingCall {
         id: CallId,
         until: Option<Instant>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let get_loop = RUNNING_LOOP
-            .get_or_try_init(py, || Ok::<_, PyErr>(py.import("asyncio")?.getattr("get_running_loop")?.unbind()))?;
-        let running = get_loop.bind(py).call0()?;
+        let running = self.call.get().waiting.check_loop(py)?;
         let future = running.call_method0(intern!(py, "create_future"))?;
         if let Some(until) = until {
             let left = until.saturating_duration_since(Instant::now()).as_secs_f64();
@@ -314,8 +310,31 @@ impl PendingCall {
     }
 }
 
+impl PendingCall {
+    /// As the interpreter does for a coroutine: the call was written, and never made.
+    #[cold]
+    fn warn_of_no_await(&self) {
+        Python::attach(|py| {
+            // This may run while an exception is on its way.
+            let on_its_way = PyErr::take(py);
+            let text =
+                format!("coroutine '{}' was never awaited: nothing was called", self.call.get().method.get().name);
+            let text = CString::new(text).unwrap_or_default();
+            if let Err(error) = PyErr::warn(py, &py.get_type::<PyRuntimeWarning>(), &text, 1) {
+                error.write_unraisable(py, None);
+            }
+            if let Some(error) = on_its_way {
+                error.restore(py);
+            }
+        });
+    }
+}
+
 impl Drop for PendingCall {
     fn drop(&mut self) {
+        if matches!(self.stage.get_mut(), Stage::Fresh(_)) {
+            self.warn_of_no_await();
+        }
         self.give_up();
     }
 }

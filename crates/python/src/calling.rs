@@ -8,6 +8,7 @@ use nearcall_core::client::{Channel, Connection as Core, Patience};
 use pyo3::prelude::*;
 
 use crate::errors::raise;
+use crate::oneway::WhenFull;
 
 /// What every callable needs of its connection.
 #[derive(Clone)]
@@ -15,6 +16,7 @@ pub(crate) struct Calling {
     pub(crate) channel: Arc<Channel>,
     pub(crate) timeout: Option<Duration>,
     pub(crate) wait_for_ready: bool,
+    pub(crate) when_full: Arc<WhenFull>,
 }
 
 impl Calling {

@@ -15,12 +15,13 @@ use crate::aio::AsyncUnary;
 use crate::calling::Calling;
 use crate::deadline::Surroundings;
 use crate::errors::{describe, invalid, raise, raise_connect};
+use crate::oneway::{Oneway, WhenFull};
 use crate::options::options;
 use crate::outcome::{late, name_failure};
 use crate::plan::Method;
 use crate::stream::Stream;
 use crate::tls::Tls;
-use crate::unary::{Oneway, Unary};
+use crate::unary::Unary;
 use crate::waiting::Waiting;
 
 /// The numbers of methods by name; a number changes when a new server numbers its methods differently.
@@ -50,10 +51,11 @@ pub(crate) fn around_wait() -> AroundWait {
 #[pymethods]
 impl Connection {
     /// Connects; blocks for at most `handshake_timeout` seconds. `on_change` is called with the description of a later
-    /// server that describes itself differently; it returns the numbers of the methods by name, or raises.
+    /// server that describes itself differently; it returns the numbers of the methods by name, or raises. `on_drop` is
+    /// called once in a while with the numbers of one-way calls that were dropped.
     #[new]
     #[expect(clippy::too_many_arguments, reason = "they are keyword arguments in Python")]
-    #[pyo3(signature = (url, *, spin, ring_size, max_message_size, handshake_timeout, allow_plaintext, tls, timeout, wait_for_ready, on_change))]
+    #[pyo3(signature = (url, *, spin, ring_size, max_message_size, handshake_timeout, allow_plaintext, tls, timeout, wait_for_ready, oneway, on_drop, on_change))]
     fn new(
         py: Python<'_>,
         url: &str,
@@ -65,6 +67,8 @@ impl Connection {
         tls: Option<Py<Tls>>,
         timeout: Option<f64>,
         wait_for_ready: bool,
+        oneway: &str,
+        on_drop: Py<PyAny>,
         on_change: Py<PyAny>,
     ) -> PyResult<Self> {
         let url: Url = url.parse().map_err(|bad: nearcall_core::BadUrl| invalid(py, bad.to_string()))?;
@@ -84,7 +88,8 @@ impl Connection {
             if wait_for_ready { Patience::Until(Some(Instant::now() + options.handshake)) } else { Patience::FailFast };
         let opened = py.detach(|| Channel::open(&url, &options, around_wait(), patience, Box::new(renumber)));
         let channel = Arc::new(opened.map_err(|error| raise_connect(py, &error))?);
-        let calling = Calling { channel, timeout, wait_for_ready };
+        let when_full = Arc::new(WhenFull::new(py, oneway, on_drop)?);
+        let calling = Calling { channel, timeout, wait_for_ready, when_full };
         Ok(Self { calling, waiting: Arc::default(), numbers })
     }
 
@@ -124,6 +129,12 @@ impl Connection {
         self.core().is_usable()
     }
 
+    /// Numbers of one-way calls that were dropped, by method.
+    #[getter]
+    fn dropped(&self) -> HashMap<String, u64> {
+        self.calling.when_full.dropped()
+    }
+
     /// Calls under way.
     #[getter]
     fn in_flight(&self) -> usize {
@@ -151,10 +162,22 @@ impl Connection {
         self.waiting.sent(py)
     }
 
-    /// Gives the connection to an event loop: its `call_soon`, a callable that calls `on_idle`, and one that takes a
-    /// method's callable and its arguments and returns a coroutine that connects and calls it.
-    fn use_loop(&self, py: Python<'_>, call_soon: Py<PyAny>, on_idle: Py<PyAny>, call_again: Py<PyAny>) {
-        self.waiting.use_loop(py, call_soon, on_idle, call_again);
+    /// Gives the connection to an event loop: the loop, its `call_soon`, a callable that calls `on_idle`, and one that takes
+    /// a method's callable and its arguments and returns a coroutine that connects and calls it.
+    fn use_loop(
+        &self,
+        py: Python<'_>,
+        running: Py<PyAny>,
+        call_soon: Py<PyAny>,
+        on_idle: Py<PyAny>,
+        call_again: Py<PyAny>,
+    ) {
+        self.waiting.use_loop(py, running, call_soon, on_idle, call_again);
+    }
+
+    /// Raises unless the running event loop is the one that the connection was given to.
+    fn check_loop(&self, py: Python<'_>) -> PyResult<()> {
+        self.waiting.check_loop(py).map(|_| ())
     }
 
     /// Connects anew if the connection was lost. Blocks while connecting.
@@ -163,7 +186,8 @@ impl Connection {
     }
 
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        py.detach(|| self.calling.channel.close());
+        let complete = py.detach(|| self.calling.channel.close());
+        self.calling.when_full.close(py, complete)?;
         self.waiting.wake_all(py, &self.core())
     }
 

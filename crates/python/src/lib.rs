@@ -11,6 +11,7 @@ mod context;
 mod deadline;
 mod errors;
 mod loop_server;
+mod oneway;
 mod options;
 mod outcome;
 mod payload;
@@ -41,6 +42,8 @@ mod _core {
     #[pymodule_export]
     use super::loop_server::LoopRequest;
     #[pymodule_export]
+    use super::oneway::Oneway;
+    #[pymodule_export]
     use super::plan::Method;
     #[pymodule_export]
     use super::server::{RequestStream, Server};
@@ -49,7 +52,7 @@ mod _core {
     #[pymodule_export]
     use super::tls::{Tls, dev_certs};
     #[pymodule_export]
-    use super::unary::{Oneway, Unary};
+    use super::unary::Unary;
     #[pymodule_export]
     use super::view::View;
 

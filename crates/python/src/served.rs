@@ -45,21 +45,24 @@ pub(crate) fn reply(
     if request.is_oneway() {
         return Ok(());
     }
-    send_reply(py, core, method, request, &method.reply.encode(result)?)
+    send_reply(py, core, method, request, &method.reply.encode(result)?).map(|_| ())
 }
 
-/// Ends a call with an encoded result.
+/// Ends a call with an encoded result. `false` for an event loop if there is no room.
 pub(crate) fn send_reply(
     py: Python<'_>,
     core: &Core,
     method: &Method,
     request: &Request,
     encoded: &Encoded<'_>,
-) -> PyResult<()> {
+) -> PyResult<bool> {
     match encoded.with(|body: Body<'_>| request.reply(core, body)) {
-        Err(error @ LinkError::TooLong { .. }) => Err(too_long(py, &method.name, &error)),
+        Err(error @ (LinkError::TooLong { .. } | LinkError::HeadTooLong { .. })) => {
+            Err(too_long(py, &method.name, &error))
+        }
+        Err(LinkError::Full) => Ok(false),
         // The client is gone, and with it everybody who could be told.
-        Ok(()) | Err(_) => Ok(()),
+        Ok(()) | Err(_) => Ok(true),
     }
 }
 

@@ -11,6 +11,9 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use smallvec::SmallVec;
 
+/// `asyncio.get_running_loop`.
+static RUNNING_LOOP: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+
 /// The futures of an event loop that wait for something to come for a call.
 ///
 /// A task that suspends does not put the connection to sleep: others may be about to send. When the loop has run all
@@ -25,6 +28,7 @@ pub(crate) struct Waiting {
 
 /// Callables of the event loop that owns a connection.
 pub(crate) struct Schedule {
+    running: Py<PyAny>,
     call_soon: Py<PyAny>,
     on_idle: Py<PyAny>,
     /// Takes a method's callable and its arguments; returns a coroutine that connects and calls it.
@@ -38,14 +42,39 @@ impl Default for Waiting {
 }
 
 impl Waiting {
-    /// Names the loop's `call_soon` and what it is to call when it is idle.
-    pub(crate) fn use_loop(&self, py: Python<'_>, call_soon: Py<PyAny>, on_idle: Py<PyAny>, call_again: Py<PyAny>) {
+    /// Names the loop, its `call_soon`, and what it is to call when it is idle.
+    pub(crate) fn use_loop(
+        &self,
+        py: Python<'_>,
+        running: Py<PyAny>,
+        call_soon: Py<PyAny>,
+        on_idle: Py<PyAny>,
+        call_again: Py<PyAny>,
+    ) {
         // A connection belongs to one loop for life.
-        let _ = self.schedule.set(py, Schedule { call_soon, on_idle, call_again });
+        let _ = self.schedule.set(py, Schedule { running, call_soon, on_idle, call_again });
     }
 
     pub(crate) fn schedule(&self, py: Python<'_>) -> PyResult<&Schedule> {
         self.schedule.get(py).ok_or_else(|| PyRuntimeError::new_err("this connection was not opened by an event loop"))
+    }
+
+    /// The running loop, if it is the one that the connection belongs to.
+    pub(crate) fn check_loop<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let get_loop = RUNNING_LOOP
+            .get_or_try_init(py, || Ok::<_, PyErr>(py.import("asyncio")?.getattr("get_running_loop")?.unbind()))?;
+        let Ok(running) = get_loop.bind(py).call0() else {
+            return Err(PyRuntimeError::new_err(
+                "a client of nearcall.aio is used from coroutines of asyncio, and no event loop of it runs in this thread",
+            ));
+        };
+        if running.is(&self.schedule(py)?.running) {
+            return Ok(running);
+        }
+        Err(PyRuntimeError::new_err(
+            "this client belongs to another event loop, in which it was connected: make one for each loop with \
+             nearcall.aio.connect, or share a client of nearcall.connect between threads",
+        ))
     }
 
     /// Sets `future`'s result when something has come for the call.

@@ -50,12 +50,17 @@ class _Running:
 class LoopThread:
     """An event loop that takes the requests of a server's coroutine handlers."""
 
-    def __init__(self, core: _core.Server, handlers: Sequence[tuple[MethodPlan, Any]]) -> None:
+    def __init__(
+        self,
+        core: _core.Server,
+        handlers: Sequence[tuple[MethodPlan, Any]],
+        loop_factory: Callable[[], asyncio.AbstractEventLoop] | None,
+    ) -> None:
         self._core = core
         self._handlers = handlers
         self._running: dict[int, _Running] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._loop = asyncio.new_event_loop()
+        self._loop = (loop_factory or asyncio.new_event_loop)()
         self._start = starter(self._loop)
         self._listens = False
         self._comes_back = False
@@ -223,15 +228,17 @@ async def _items(request: _core.LoopRequest, changed: asyncio.Event) -> AsyncIte
             item = request.try_next(_NOTHING_YET)
         except StopAsyncIteration:
             return
-        if item is _NOTHING_YET:
-            await changed.wait()
-        else:
+        if item is not _NOTHING_YET:
             yield item
+        elif request.owes_credit:
+            # The client may be waiting for it, and there was no room to grant it.
+            await _wait(changed, _SOON)
+        else:
+            await changed.wait()
 
 
 async def _send(request: _core.LoopRequest, item: Any, changed: asyncio.Event) -> bool:
     """Sends an item once the client has room for it. ``False`` if the client gave the call up."""
-    loop = asyncio.get_running_loop()
     delay = _SHORTEST
     while True:
         changed.clear()
@@ -239,12 +246,16 @@ async def _send(request: _core.LoopRequest, item: Any, changed: asyncio.Event) -
         if sent is not None:
             return sent
         # Credit is announced; room in the ring or the socket is not, so look again after a while.
-        timer = loop.call_later(delay, changed.set)
-        try:
-            await changed.wait()
-        finally:
-            timer.cancel()
+        await _wait(changed, delay)
         delay = min(delay * 2, _LONGEST)
+
+
+async def _wait(changed: asyncio.Event, at_most: float) -> None:
+    timer = asyncio.get_running_loop().call_later(at_most, changed.set)
+    try:
+        await changed.wait()
+    finally:
+        timer.cancel()
 
 
 async def _until_sent(send: Callable[[], bool]) -> None:
@@ -259,3 +270,4 @@ _TURN = 0.0001
 """Seconds after which the loop looks at its other work, even if one request comes after the other."""
 _SHORTEST = 0.001
 _LONGEST = 0.05
+_SOON = 0.005

@@ -1,6 +1,8 @@
 //! The client's end of a connection.
 
+mod aside;
 mod channel;
+mod oneway;
 mod receiving;
 mod table;
 
@@ -16,7 +18,9 @@ use crate::AroundWait;
 use crate::event::Event;
 use crate::flow::{Taken, cost};
 use crate::outgoing::{Body, Outgoing, await_turn};
+use aside::Aside;
 pub use channel::{Channel, OnChange, Patience, connect_failure};
+pub use oneway::Passed;
 pub use table::CallId;
 use table::{Table, Waker};
 
@@ -43,6 +47,13 @@ pub struct Connection {
     going_away: AtomicBool,
     generation: u32,
     around_wait: AroundWait,
+    /// An event loop uses it: sending must not wait.
+    in_loop: AtomicBool,
+    aside: Arc<Aside>,
+    /// Threads that wait for room in the middle of sending.
+    short_of_room: Arc<AtomicU32>,
+    /// Threads that send the rest of a long one-way message.
+    finishing: Arc<AtomicU32>,
 }
 
 impl std::fmt::Debug for Connection {
@@ -83,6 +94,10 @@ impl Connection {
             going_away: AtomicBool::new(false),
             generation: fork::generation(),
             around_wait,
+            in_loop: AtomicBool::new(false),
+            aside: Arc::default(),
+            short_of_room: Arc::default(),
+            finishing: Arc::default(),
         })
     }
 
@@ -144,15 +159,18 @@ impl Connection {
         self.generation == fork::generation()
     }
 
-    /// Ends the connection; calls under way fail with `CANCELLED`.
-    pub fn close(&self) {
+    /// Ends the connection; calls under way fail with `CANCELLED`. Whether all that was accepted was sent: the rest of a
+    /// long one-way message gets a moment.
+    pub fn close(&self) -> bool {
         if !self.is_ours() {
-            return;
+            return true;
         }
+        let complete = self.await_rest();
         let failure = Failure::new(Failure::CANCELLED, format!("this client of {} was closed", self.url));
         self.table.lock().die(&failure);
         self.lost.store(true, Ordering::Release);
         self.link.close();
+        complete
     }
 
     /// Sends a call. Replies reach [`Connection::next_event`], or, for a call of an event loop, [`Connection::pump`].
@@ -162,24 +180,16 @@ impl Connection {
     pub fn begin(&self, request: &Outgoing<'_>, for_loop: bool) -> Result<CallId, Failure> {
         self.listen_first()?;
         let waker = if for_loop { Waker::Loop } else { Waker::None };
+        if for_loop {
+            // Relaxed: the loop's own thread sends next.
+            self.in_loop.store(true, Ordering::Relaxed);
+        }
         let id = self.table.lock().begin(waker)?;
         if let Err(error) = self.send(id.number(), request) {
             self.table.lock().end(id);
             return Err(error);
         }
         Ok(id)
-    }
-
-    /// Sends a call that nobody waits for. On return it is in the transport's hands.
-    ///
-    /// # Errors
-    /// The failure, if it could not be sent.
-    pub fn send_oneway(&self, request: &Outgoing<'_>) -> Result<(), Failure> {
-        self.listen_first()?;
-        if let Some(failure) = &self.table.lock().dead {
-            return Err(failure.clone());
-        }
-        self.send(u32::MAX, request)
     }
 
     /// Hears a goodbye that came while nobody listened, rather than sending a call into the void.
@@ -299,21 +309,32 @@ impl Connection {
         if self.has_pongs.load(Ordering::Acquire) {
             self.answer_pings();
         }
+        if self.in_loop.load(Ordering::Relaxed) {
+            return self.send_without_waiting(call, frame);
+        }
         await_turn(&*self.link, &self.around_wait);
         match frame.send(call, &*self.link, &mut || self.blocked()) {
             Ok(()) => Ok(()),
-            Err(error @ LinkError::TooLong { .. }) => Err(Failure::new(Failure::RESOURCE_EXHAUSTED, error.to_string())),
-            Err(error) => {
-                self.lost(&error);
-                Err(self.table.lock().dead.clone().expect("just lost"))
-            }
+            Err(error) => Err(self.cannot_send(&error)),
         }
+    }
+
+    fn cannot_send(&self, error: &LinkError) -> Failure {
+        if matches!(error, LinkError::TooLong { .. } | LinkError::HeadTooLong { .. }) {
+            return Failure::new(Failure::RESOURCE_EXHAUSTED, error.to_string());
+        }
+        self.lost(error);
+        self.table.lock().dead.clone().expect("just lost")
     }
 
     fn answer_pings(&self) {
         // Relaxed: a ping that comes now sets it again.
         self.has_pongs.store(false, Ordering::Relaxed);
         for payload in std::mem::take(&mut *self.pongs.lock()) {
+            if self.in_loop.load(Ordering::Relaxed) {
+                let _ = self.send_without_waiting(u32::MAX, &Outgoing::new(Kind::Pong, Body::Whole(&payload)));
+                continue;
+            }
             let pong = FrameHead::plain(Kind::Pong, 0, 0, u32::MAX);
             // If it cannot be sent, the next send finds out why.
             await_turn(&*self.link, &self.around_wait);
@@ -324,7 +345,10 @@ impl Connection {
     /// Makes room while a send waits: the server may be waiting for us to take its replies.
     fn blocked(&self) -> Result<(), LinkError> {
         let mut result = Ok(());
+        // Relaxed, both: a hint for `try_send`.
+        self.short_of_room.fetch_add(1, Ordering::Relaxed);
         (self.around_wait)(&mut || result = self.make_room());
+        self.short_of_room.fetch_sub(1, Ordering::Relaxed);
         result
     }
 

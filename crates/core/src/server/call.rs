@@ -147,15 +147,38 @@ impl ServerCall {
                     (NextItem::Item(item), credit)
                 }
                 Some(next) => (next, None),
-                None => (NextItem::Pending, None),
+                None => (NextItem::Pending, state.taken.overdue()),
             }
         };
         if let Some(credit) = credit {
-            let credit = credit.to_le_bytes();
+            let bytes = credit.to_le_bytes();
+            let frame = Outgoing::new(Kind::Credit, Body::Whole(&bytes));
             // If it cannot be sent the client is gone, which the next item reports.
-            let _ = self.connection.send(server, self.id, &Outgoing::new(Kind::Credit, Body::Whole(&credit)));
+            if let Err(LinkError::Full) = self.send(server, &frame) {
+                self.state.lock().taken.put_back(credit);
+            }
         }
         next
+    }
+
+    /// Whether an event loop has credit to grant for which there was no room: it is to ask for the next item again soon,
+    /// even if none comes.
+    #[must_use]
+    pub fn owes_credit(&self) -> bool {
+        self.state.lock().taken.is_overdue()
+    }
+
+    /// Whether an event loop handles the call.
+    pub(super) fn is_in_loop(&self) -> bool {
+        self.queue.is_some()
+    }
+
+    /// Sends a frame of the call; for an event loop without waiting.
+    fn send(&self, server: &Server, frame: &Outgoing<'_>) -> Result<(), LinkError> {
+        if self.is_in_loop() {
+            return self.connection.send_at_once(self.id, frame);
+        }
+        self.connection.send(server, self.id, frame)
     }
 
     fn next(state: &mut State) -> Option<NextItem> {
@@ -200,9 +223,13 @@ impl ServerCall {
             }
             state.credit -= cost(item.len());
         }
-        match self.connection.send(server, self.id, item) {
+        match self.send(server, item) {
             Ok(()) => Ok(ItemOutcome::Sent),
-            Err(error @ LinkError::TooLong { .. }) => Err(error),
+            Err(LinkError::Full) => {
+                self.state.lock().credit += cost(item.len());
+                Ok(ItemOutcome::NoCredit)
+            }
+            Err(error @ (LinkError::TooLong { .. } | LinkError::HeadTooLong { .. })) => Err(error),
             Err(_) => Ok(ItemOutcome::Cancelled),
         }
     }

@@ -13,7 +13,7 @@ use super::call::ServerCall;
 use super::context::CallContext;
 use super::{Calls, Server};
 use crate::event::{Event, Payload};
-use crate::outgoing::{Body, Outgoing, await_turn};
+use crate::outgoing::{Body, Outgoing, await_turn, finish_aside};
 
 /// A connection to one client.
 #[derive(Debug)]
@@ -31,6 +31,11 @@ pub struct ServerConnection {
     /// Cancelled calls that nothing here was registered for: their handlers may ask.
     cancelled: Mutex<VecDeque<u32>>,
     oneway: Mutex<OnewayLane>,
+    /// One-way requests received and not finished.
+    oneway_pending: AtomicUsize,
+    /// A one-way request that came when the server had all it takes. Nothing more is read from this client until it can
+    /// be taken on.
+    held: Mutex<Option<Request>>,
 }
 
 /// One-way calls of a client are handled one after the other, in the order they were sent: nothing else could tell the
@@ -102,12 +107,6 @@ impl Request {
         self.head.flags & Outgoing::NAMED != 0
     }
 
-    /// Whether a frame of the call with a payload of `len` bytes can be sent now without waiting; for an event loop.
-    #[must_use]
-    pub fn has_room(&self, len: usize) -> bool {
-        self.is_oneway() || self.connection.link.has_room(len)
-    }
-
     /// Takes the arguments out: payload, and how it divides.
     pub fn take_event(&mut self) -> Event {
         let mut head = FrameHead::new(Kind::Call, self.head.call);
@@ -120,7 +119,8 @@ impl Request {
     /// Ends the call with a result.
     ///
     /// # Errors
-    /// [`LinkError::TooLong`] (nothing was sent, the call still waits), or the connection is gone.
+    /// [`LinkError::TooLong`] or [`LinkError::HeadTooLong`] (nothing was sent, the call still waits), or the connection is
+    /// gone.
     pub fn reply(&self, server: &Server, body: Body<'_>) -> Result<(), LinkError> {
         self.end(server, Outgoing::new(Kind::Reply, body))
     }
@@ -133,20 +133,25 @@ impl Request {
         self.end(server, Outgoing::new(Kind::End, Body::Whole(&[])))
     }
 
-    /// Ends the call with a failure. If that cannot be sent, there is nobody left to tell.
-    pub fn fail(&self, server: &Server, failure: &Failure) {
+    /// Ends the call with a failure. If that cannot be sent, there is nobody left to tell. `false` for an event loop if
+    /// there is no room.
+    pub fn fail(&self, server: &Server, failure: &Failure) -> bool {
         let mut failure = failure.clone();
         // A message of any length may be an exception's text; the client must not refuse the frame for it.
         if failure.message.len() > 16_384 {
             let cut = (0..=16_384).rev().find(|&at| failure.message.is_char_boundary(at)).unwrap_or(0);
             failure.message.truncate(cut);
         }
-        let sent = self.end(server, Outgoing::new(Kind::Error, Body::Whole(&failure.encode())));
-        if matches!(sent, Err(LinkError::TooLong { .. })) {
+        let mut sent = self.end(server, Outgoing::new(Kind::Error, Body::Whole(&failure.encode())));
+        if is_too_long(&sent) {
             // The client waits for its end all the same.
             failure.details.clear();
-            let _ = self.end(server, Outgoing::new(Kind::Error, Body::Whole(&failure.encode())));
+            if let Some(context) = self.context.get() {
+                drop(std::mem::take(&mut *context.trailing.lock()));
+            }
+            sent = self.end(server, Outgoing::new(Kind::Error, Body::Whole(&failure.encode())));
         }
+        sent != Err(LinkError::Full)
     }
 
     fn end(&self, server: &Server, mut frame: Outgoing<'_>) -> Result<(), LinkError> {
@@ -157,8 +162,12 @@ impl Request {
             let trailing = context.trailing.lock();
             frame.metadata = (!trailing.is_empty()).then(|| trailing.clone());
         }
-        let sent = self.connection.send(server, self.head.call, &frame);
-        if !matches!(sent, Err(LinkError::TooLong { .. })) {
+        let sent = if self.call.as_ref().is_some_and(|call| call.is_in_loop()) {
+            self.connection.send_at_once(self.head.call, &frame)
+        } else {
+            self.connection.send(server, self.head.call, &frame)
+        };
+        if !is_too_long(&sent) && sent != Err(LinkError::Full) {
             self.forget();
         }
         sent
@@ -176,6 +185,10 @@ impl Request {
         if !self.finished.swap(true, Ordering::Relaxed) {
             // Release: `stop` sees the reply sent once it sees the count.
             self.connection.in_flight.fetch_sub(1, Ordering::Release);
+            if self.is_oneway() {
+                // Relaxed: as for `max_pending`, see `begin`.
+                self.connection.oneway_pending.fetch_sub(1, Ordering::Relaxed);
+            }
         }
     }
 }
@@ -192,6 +205,8 @@ impl ServerConnection {
             in_flight,
             cancelled: Mutex::default(),
             oneway: Mutex::default(),
+            oneway_pending: AtomicUsize::new(0),
+            held: Mutex::default(),
         })
     }
 
@@ -241,6 +256,21 @@ impl ServerConnection {
     pub(super) fn clear_oneway(&self) {
         let waiting = std::mem::take(&mut self.oneway.lock().waiting);
         drop(waiting);
+        drop(self.held.lock().take());
+    }
+
+    /// Whether a one-way request is held back, and with it all that the client sent after it.
+    pub(super) fn is_held(&self) -> bool {
+        self.held.lock().is_some()
+    }
+
+    /// The request that was held back, if it can be taken on now.
+    pub(super) fn take_held(&self, server: &Server) -> Option<Request> {
+        // The held request counts itself, in both.
+        let room = server.in_flight.load(Ordering::Relaxed) <= server.limits.max_pending;
+        // One at least is always under way, so that a client's messages move on whatever others do.
+        let alone = self.oneway_pending.load(Ordering::Relaxed) <= 1;
+        if room || alone { self.held.lock().take() } else { None }
     }
 
     pub(super) fn was_cancelled(&self, call: u32) -> bool {
@@ -301,27 +331,32 @@ impl ServerConnection {
             context,
             finished: AtomicBool::new(false),
         };
+        let oneway = request.is_oneway();
+        // Relaxed: as above.
+        let alone = !oneway || self.oneway_pending.fetch_add(1, Ordering::Relaxed) == 0;
         let refusal = match kind {
             None => {
                 let what = format!("the server has no method number {}", request.head.method);
                 Some(Failure::new(Failure::UNIMPLEMENTED, what))
             }
             Some(_) if server.is_stopping() => Some(Failure::new(Failure::UNAVAILABLE, "the server is stopping")),
-            Some(_) if pending >= server.limits.max_pending => Some(server.too_many_pending()),
+            Some(_) if pending >= server.limits.max_pending && !oneway => Some(server.too_many_pending()),
+            Some(_) if pending >= server.limits.max_pending && !alone => {
+                *self.held.lock() = Some(request);
+                return Ok(None);
+            }
             Some(_) => None,
         };
         if let Some(refusal) = refusal {
-            if !request.is_oneway() {
+            if !oneway {
                 let body = refusal.encode();
                 self.send_in_passing(server, request.head.call, &Outgoing::new(Kind::Error, Body::Whole(&body)))?;
-            } else if refusal.code == Failure::RESOURCE_EXHAUSTED {
-                server.notify(true, format!("dropped a one-way call: {}", refusal.message));
             }
             return Ok(None);
         }
         if let Some(kind) = kind
             && kind.tracked
-            && !request.is_oneway()
+            && !oneway
         {
             let queue = server.async_queue(kind.in_loop);
             let call = Arc::new(ServerCall::new(Arc::clone(self), request.head.call, queue));
@@ -356,6 +391,19 @@ impl ServerConnection {
         frame.send(call, &*self.link, &mut || wait(&mut || self.link.wait_room(false, SLICE)))
     }
 
+    /// Sends a frame for an event loop, which does not wait: [`LinkError::Full`] if there is no room. What a socket has no
+    /// room for after the beginning is sent aside.
+    pub(super) fn send_at_once(&self, call: u32, frame: &Outgoing<'_>) -> Result<(), LinkError> {
+        let sent = frame.try_send(call, &*self.link);
+        match sent {
+            Ok(()) if self.link.has_rest() => finish_aside(&self.link),
+            Ok(()) | Err(LinkError::Full | LinkError::TooLong { .. } | LinkError::HeadTooLong { .. }) => {}
+            // As in `send`.
+            Err(_) => self.link.close(),
+        }
+        sent
+    }
+
     /// Sends a frame; a worker that must wait for room lets another one receive.
     pub(super) fn send(&self, server: &Server, call: u32, frame: &Outgoing<'_>) -> Result<(), LinkError> {
         if self.link.is_sending() {
@@ -369,10 +417,15 @@ impl ServerConnection {
             if self.is_dead() { Err(LinkError::Closed) } else { result }
         });
         match sent {
-            Ok(()) | Err(LinkError::TooLong { .. } | LinkError::Interrupted) => {}
+            Ok(()) | Err(LinkError::TooLong { .. } | LinkError::HeadTooLong { .. } | LinkError::Interrupted) => {}
             // The reception notices the end by itself, and drops the connection.
             Err(_) => self.link.close(),
         }
         sent
     }
+}
+
+/// Whether nothing was sent because the frame is too long.
+fn is_too_long(sent: &Result<(), LinkError>) -> bool {
+    matches!(sent, Err(LinkError::TooLong { .. } | LinkError::HeadTooLong { .. }))
 }

@@ -28,6 +28,9 @@ const ROUNDS_PER_POLL: u32 = 512;
 /// Handshakes under way at most; beyond it the oldest is dropped.
 const MOST_ARRIVALS: usize = 1024;
 
+/// How long the server sleeps while clients are held back.
+const HELD_LOOK: Duration = Duration::from_millis(1);
+
 /// Events taken from the poller at once.
 const EVENTS: usize = 64;
 
@@ -57,6 +60,8 @@ pub(super) struct Reception {
     asleep_since: Option<u64>,
     /// Requests received by a worker that could not run them.
     backlog: VecDeque<Request>,
+    /// Clients that are not read from, because they sent more one-way calls than the server takes.
+    held: Vec<Arc<ServerConnection>>,
     budget: SpinBudget,
     /// Frames routed to calls that a handler may be waiting on: it looks after each.
     routed: u64,
@@ -90,6 +95,7 @@ impl Reception {
             loop_active: false,
             asleep_since: None,
             backlog: VecDeque::new(),
+            held: Vec::new(),
             routed: 0,
         })
     }
@@ -141,6 +147,7 @@ impl Reception {
         self.backlog.clear();
         self.memory.clear();
         self.readable.clear();
+        self.held.clear();
         for (_, connection) in self.connections.drain() {
             connection.die();
             connection.clear_oneway();
@@ -177,6 +184,11 @@ impl Reception {
     }
 
     fn receive(&mut self, server: &Server) -> Option<Request> {
+        if !self.held.is_empty()
+            && let Some(request) = self.resume(server)
+        {
+            return Some(request);
+        }
         let mut quiet = 0;
         while quiet < self.memory.len() {
             if self.cursor >= self.memory.len() {
@@ -191,6 +203,10 @@ impl Reception {
                             // The next look starts with the next connection: a busy client does not starve the others.
                             self.cursor += 1;
                             return Some(request);
+                        }
+                        Ok(None) if connection.is_held() => {
+                            let connection = self.memory.swap_remove(self.cursor);
+                            self.held.push(connection);
                         }
                         Ok(None) => self.routed += 1,
                         Err(error) => self.drop_memory(server, &error),
@@ -216,6 +232,10 @@ impl Reception {
                     self.readable.rotate_left(1);
                     return Some(request);
                 }
+                Ok(Some(None)) if connection.is_held() => {
+                    let connection = self.readable.pop_front().expect("looked at just now");
+                    self.held.push(connection);
+                }
                 Ok(Some(None)) => self.routed += 1,
                 Ok(None) if connection.hung_up.load(Ordering::Relaxed) => {
                     let connection = self.readable.pop_front().expect("looked at just now");
@@ -232,6 +252,20 @@ impl Reception {
             }
         }
         None
+    }
+
+    /// A request that was held back and can be taken on now; its client is read from again.
+    #[cold]
+    fn resume(&mut self, server: &Server) -> Option<Request> {
+        let (at, request) = (0..self.held.len()).find_map(|at| Some((at, self.held[at].take_held(server)?)))?;
+        let connection = self.held.remove(at);
+        if connection.link.is_memory() {
+            self.memory.push(connection);
+        } else {
+            self.sockets_active = true;
+            self.readable.push_back(connection);
+        }
+        Some(request)
     }
 
     fn drop_memory(&mut self, server: &Server, error: &LinkError) {
@@ -276,7 +310,9 @@ impl Reception {
         if !self.arm() {
             return None;
         }
-        let timeout = self.next_timer().into_iter().chain(at_most).min();
+        // Whoever finishes a call does not know of those held back.
+        let look = (!self.held.is_empty()).then_some(HELD_LOOK);
+        let timeout = self.next_timer().into_iter().chain(at_most).chain(look).min();
         if self.poll_events(server, timeout) {
             self.budget.learn(cpu::monotonic_ns() - begun);
         }
@@ -319,7 +355,7 @@ impl Reception {
 
     /// Whether somebody must be here at a certain time, even if nothing comes.
     pub(super) fn has_timer(&self) -> bool {
-        !self.arrivals.is_empty() || self.accept_again.is_some()
+        !self.arrivals.is_empty() || self.accept_again.is_some() || !self.held.is_empty()
     }
 
     /// From here on every client must ring the bell. `false`, and they need not, if something is here already.
@@ -423,7 +459,13 @@ impl Reception {
                 match connection.link.readable() {
                     Ok(Some(wake_cost)) => self.budget.learn_wake_cost(wake_cost),
                     Ok(None) => {}
-                    Err(_) => connection.hung_up.store(true, Ordering::Relaxed),
+                    Err(_) => {
+                        connection.hung_up.store(true, Ordering::Relaxed);
+                        if self.held.iter().any(|held| held.token == token) {
+                            // What it sent before is still handled, but there is no more news of it.
+                            let _ = epoll::delete(&self.poller, connection.link.fd());
+                        }
+                    }
                 }
                 connection.link.disarm();
                 if !connection.listed.swap(true, Ordering::Relaxed) {

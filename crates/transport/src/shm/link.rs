@@ -252,9 +252,10 @@ impl ShmLink {
     }
 }
 
-impl Link for ShmLink {
-    fn send(
+impl ShmLink {
+    fn send_as(
         &self,
+        sender: &mut Sender,
         head: &[u8],
         payload: &[&[u8]],
         blocked: &mut dyn FnMut() -> Result<(), LinkError>,
@@ -267,8 +268,7 @@ impl Link for ShmLink {
             return Err(LinkError::Closed);
         }
         self.segment.own_side().publish_cpu();
-        let mut sender = self.sender.lock();
-        let Sender { producer, regions } = &mut *sender;
+        let Sender { producer, regions } = sender;
         // Half the longest record: so that a reader can take one while the next is written.
         if head.len() + len <= producer.longest() / 2 {
             match payload {
@@ -282,21 +282,46 @@ impl Link for ShmLink {
         } else {
             if Note::LEN + head.len() > producer.longest() {
                 let limit = producer.longest() - Note::LEN;
-                return Err(LinkError::TooLong { len: head.len(), limit: limit as u64 });
+                return Err(LinkError::HeadTooLong { len: head.len(), limit: limit as u64 });
             }
             // Memory that the reader has not even looked at must not pile up.
             while let Some(position) = regions.must_wait(len, producer.consumed()?) {
                 self.await_reader(producer, |producer| Ok(producer.consumed()? >= position), blocked)?;
             }
+            // Before a region is taken: a sender that gives up leaves nothing behind.
+            self.await_reader(producer, |producer| producer.fits(Note::LEN + head.len()), blocked)?;
             let (note, fresh) = regions.place(payload, len)?;
             if let Some(fresh) = &fresh {
-                self.announce(fresh, blocked)?;
+                self.announce(fresh, &mut || match blocked() {
+                    // The reader will soon have read the few bells that fill the socket.
+                    Err(LinkError::Full) => self.wait_room(false, ROOM_LOOK),
+                    other => other,
+                })?;
             }
             self.write(producer, &[&note.encode(), head], Note::LEN + head.len(), true, blocked)?;
             if let Some(fresh) = &fresh {
                 regions.sent(fresh, producer.written());
             }
         }
+        Ok(())
+    }
+}
+
+impl Link for ShmLink {
+    fn send(
+        &self,
+        head: &[u8],
+        payload: &[&[u8]],
+        blocked: &mut dyn FnMut() -> Result<(), LinkError>,
+    ) -> Result<(), LinkError> {
+        self.send_as(&mut self.sender.lock(), head, payload, blocked)?;
+        self.wake_peer();
+        Ok(())
+    }
+
+    fn try_send(&self, head: &[u8], payload: &[&[u8]]) -> Result<(), LinkError> {
+        let mut sender = self.sender.try_lock().ok_or(LinkError::Full)?;
+        self.send_as(&mut sender, head, payload, &mut || Err(LinkError::Full))?;
         drop(sender);
         self.wake_peer();
         Ok(())
@@ -304,23 +329,6 @@ impl Link for ShmLink {
 
     fn is_sending(&self) -> bool {
         self.sender.is_locked()
-    }
-
-    fn has_room(&self, len: usize) -> bool {
-        /// More than any head without metadata.
-        const HEAD: usize = 256;
-        if self.is_closed() {
-            // Sending fails, and does not wait.
-            return true;
-        }
-        let Some(mut sender) = self.sender.try_lock() else { return false };
-        let Sender { producer, regions } = &mut *sender;
-        // A broken counter is for the send to report.
-        if len + HEAD <= producer.longest() / 2 {
-            return producer.fits(len + HEAD).unwrap_or(true);
-        }
-        let waits = producer.consumed().map(|consumed| regions.must_wait(len, consumed).is_some());
-        !waits.unwrap_or(false) && producer.fits(Note::LEN + HEAD).unwrap_or(true)
     }
 
     fn wait_turn(&self, timeout: Duration) {
