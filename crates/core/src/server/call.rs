@@ -298,17 +298,18 @@ impl AsyncQueue {
         self.event.as_fd()
     }
 
-    /// Puts in a request. Whether the queue was empty: then it is to be [rung](Self::ring) for.
+    /// Puts in a request. Whether none was there: then it is to be [rung](Self::ring) for. Requests and changes are taken
+    /// apart from each other, and so each rings for its own first.
     pub(super) fn push(&self, request: Request) -> bool {
         let mut waiting = self.waiting.lock();
-        let first = waiting.is_empty();
+        let first = waiting.requests.is_empty();
         waiting.requests.push_back(request);
         first
     }
 
     fn push_changed(&self, call: Arc<ServerCall>) {
         let mut waiting = self.waiting.lock();
-        let first = waiting.is_empty();
+        let first = waiting.changed.is_empty();
         waiting.changed.push(call);
         drop(waiting);
         if first {
@@ -332,11 +333,5 @@ impl AsyncQueue {
     /// Takes the request that has waited longest.
     pub(super) fn pop(&self) -> Option<Request> {
         self.waiting.lock().requests.pop_front()
-    }
-}
-
-impl Waiting {
-    fn is_empty(&self) -> bool {
-        self.requests.is_empty() && self.changed.is_empty()
     }
 }
