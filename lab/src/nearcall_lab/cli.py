@@ -10,6 +10,7 @@ import msgspec
 from rich.console import Console
 
 from nearcall_lab import __version__
+from nearcall_lab.demo.rows import shown
 from nearcall_lab.placement import choose
 from nearcall_lab.registry import Entrant, discover
 
@@ -18,10 +19,10 @@ _WIDTH_WITHOUT_TERMINAL = 190
 
 
 def _select(console: Console, names: str | None) -> list[Entrant]:
-    """The mechanisms asked for, or all. Unknown names end the command with the known ones."""
+    """The mechanisms asked for, or the demo's. Unknown names end the command with the known ones."""
     entrants = discover()
     if names is None:
-        return entrants
+        return [entrant for entrant in entrants if shown(entrant)]
     known = {entrant.mechanism.name: entrant for entrant in entrants}
     unknown = [name for name in names.split(",") if name not in known]
     if unknown:

@@ -4,23 +4,34 @@ An adapter is one module with three names:
 
 * ``MECHANISMS``: a tuple of `Mechanism`, one per row of the table;
 * ``serve(spec, ready, stop)``: runs in the server process until it is told to stop;
-* ``connect(spec) -> Session``: runs in the client process.
+* ``connect(spec) -> Session``: runs in the client process and makes the client's object; `Session.open` connects it.
 
-The lab owns processes, pinning, timing, payloads, verification and teardown, so that adapters cannot differ in method.
+A mechanism for asyncio has a ``connect`` that returns an `AsyncSession`; the lab owns the event loop of its client.
+
+The lab owns processes, pinning, scheduling, timing, threads, payloads, verification and teardown, so that adapters
+cannot differ in method. An adapter adds no thread, no executor and no queue that its mechanism's own documentation
+does not ask for.
 """
 
 from __future__ import annotations
 
+import itertools
+import multiprocessing
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, cast
 
 Family = Literal["nearcall", "rpc", "http", "messaging", "shared memory", "socket", "floor"]
 """What kind of thing a mechanism is; the chart colours by it."""
 
-Operation = Literal["echo", "quote"]
-"""``echo``: bytes in, the same bytes out. ``quote``: an `Order` in, its `Fill` out."""
+Operation = Literal["echo", "quote", "wait", "count", "send"]
+"""``echo``: bytes in, the same bytes out. ``quote``: an `Order` in, its `Fill` out. ``wait``: seconds in; the handler
+waits that long, without keeping others from running, and answers with a `Named`. ``count``: a number in, that many
+integers from 0 out, one by one as the mechanism's own kind of stream. ``send``: bytes in, nothing out."""
+
+Style = Literal["threads", "asyncio"]
+"""How a program calls the mechanism."""
 
 
 @dataclass(frozen=True)
@@ -47,16 +58,48 @@ class Mechanism:
     busy_polls: bool = False
     """Burns a whole CPU while waiting, on at least one side."""
     operations: tuple[Operation, ...] = ("echo", "quote")
+    style: Style = "threads"
+    tuned: bool = False
+    """Run with settings its documentation recommends for speed; the row without them stands beside it."""
+    concurrent_calls: bool = False
+    """One session may be used by several threads, or tasks, with calls truly under way at once."""
+    empty_messages: bool = True
+    """Can carry a message of no bytes."""
+    environment: str = ""
+    """Name of an environment of its own that ``nearcall-lab install`` makes, for what conflicts with the others."""
 
 
-@dataclass
 class Served:
     """Counts requests a server has handled; the lab compares it with the calls the client made.
 
-    A handler does ``served.calls += 1`` once for each request. One client and one call in flight make this exact.
+    A handler calls `count` once for each request, in whatever thread it runs. A server that forks calls `share` before
+    it does, so that its children count into the same place.
     """
 
-    calls: int = 0
+    def __init__(self) -> None:
+        # One step of an iterator written in C is atomic and costs 30 ns; a lock would cost a fast mechanism 10 %.
+        self._counter = itertools.count()
+        self._looks = 0
+        self._shared: Any = None
+        self.count: Callable[[], object] = self._counter.__next__
+
+    def share(self) -> None:
+        """Lets processes forked from now on count, too."""
+        self._shared = multiprocessing.Value("q", 0)
+        self.count = self._count_shared
+
+    def _count_shared(self) -> None:
+        with self._shared.get_lock():
+            self._shared.value += 1
+
+    @property
+    def calls(self) -> int:
+        """Requests handled so far."""
+        if self._shared is not None:
+            return int(self._shared.value)
+        seen = next(self._counter) - self._looks
+        self._looks += 1
+        return seen
 
 
 @dataclass(frozen=True)
@@ -71,6 +114,8 @@ class Spec:
     address: str = ""
     """Empty in the server; in the client, what the server passed to `ready`."""
     served: Served = field(default_factory=Served)
+    receive: Callable[[bytes], object] = field(default=lambda data: None)
+    """Server side of ``send``: the handler gives it each message that arrives, in any thread. It takes the time."""
     max_message: int = 2_000_000
     """Largest message in bytes that any workload sends, with room for framing."""
 
@@ -111,12 +156,30 @@ class Stop:
 class Session(Protocol):
     """One client connection."""
 
+    def open(self) -> None:
+        """Connect. When it returns the server's side of the connection exists."""
+        ...
+
     def call(self, operation: Operation) -> Callable[[Any], Any]:
         """The callable for one operation, looked up outside the timed region.
 
         For ``echo`` it takes `bytes` and returns a bytes-like object; for ``quote`` it takes an
-        `nearcall_lab.workloads.Order` and returns an object with the attributes of a `nearcall_lab.workloads.Fill`.
+        `nearcall_lab.workloads.Order` and returns an object with the attributes of a `nearcall_lab.workloads.Fill`; for
+        ``wait`` it takes seconds and returns an object with those of a `nearcall_lab.workloads.Named`; for ``send`` it
+        takes `bytes`, and what it returns is not looked at.
         """
+        ...
+
+    def stream(self, items: int) -> Iterator[int]:
+        """The integers of ``count``, as they come."""
+        ...
+
+    def flush(self) -> None:
+        """After the last ``send``: returns when what was sent is out of this process."""
+        ...
+
+    def dropped(self) -> int:
+        """Messages of ``send`` that the mechanism itself says it dropped on this side."""
         ...
 
     def close(self) -> None:
@@ -124,15 +187,59 @@ class Session(Protocol):
         ...
 
 
+class AsyncSession(Protocol):
+    """One client connection of a mechanism for asyncio: the same as `Session`, with coroutines."""
+
+    async def open(self) -> None: ...
+
+    def call(self, operation: Operation) -> Callable[[Any], Awaitable[Any]]: ...
+
+    def stream(self, items: int) -> AsyncIterator[int]: ...
+
+    async def flush(self) -> None: ...
+
+    def dropped(self) -> int: ...
+
+    async def close(self) -> None: ...
+
+
+def _nothing() -> None:
+    return None
+
+
+def _no_stream(items: int) -> Iterator[int]:
+    raise NotImplementedError("this mechanism has no stream")
+
+
 @dataclass
 class SimpleSession:
     """A `Session` made of one callable per operation; most adapters need no more."""
 
     operations: dict[Operation, Callable[[Any], Any]]
-    on_close: Callable[[], object] = lambda: None
+    on_close: Callable[[], object] = _nothing
+    on_open: Callable[[], object] = _nothing
+    on_stream: Callable[[int], Iterator[int]] = _no_stream
+    on_flush: Callable[[], object] = _nothing
+    count_dropped: Callable[[], int] = lambda: 0
+
+    def provide(self, **operations: Callable[[Any], Any]) -> None:
+        """Adds callables by operation, for what exists only once connected."""
+        self.operations.update(cast("dict[Operation, Callable[[Any], Any]]", operations))
+
+    def open(self) -> None:
+        self.on_open()
 
     def call(self, operation: Operation) -> Callable[[Any], Any]:
         return self.operations[operation]
+
+    def stream(self, items: int) -> Iterator[int]:
+        return self.on_stream(items)
+
+    def flush(self) -> None:
+        self.on_flush()
+
+    def dropped(self) -> int:
+        return self.count_dropped()
 
     def close(self) -> None:
         self.on_close()
@@ -145,4 +252,4 @@ class Adapter(Protocol):
 
     def serve(self, spec: Spec, ready: Ready, stop: Stop) -> None: ...
 
-    def connect(self, spec: Spec) -> Session: ...
+    def connect(self, spec: Spec) -> Session | AsyncSession: ...

@@ -30,6 +30,19 @@ class Fill:
     accepted: bool
 
 
+@dataclass
+class Named:
+    """Result of ``wait``."""
+
+    id: int
+    name: str
+
+
+def named(delay_s: float) -> Named:
+    """What a handler of ``wait`` answers with after having waited for `delay_s` seconds."""
+    return Named(round(delay_s * 1e6), f"waited {delay_s:g} s")
+
+
 def fill(order: Order) -> Fill:
     """The handler's work in the typed call."""
     return Fill(order.symbol, order.quantity * order.price, order.quantity // 100, not order.urgent)

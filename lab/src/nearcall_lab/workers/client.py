@@ -9,7 +9,7 @@ import time
 import traceback
 from array import array
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from nearcall_lab.contract import Session, Spec
 from nearcall_lab.workers.boot import boot, explain
@@ -96,7 +96,8 @@ def main() -> None:
             if request["do"] == "connect":
                 spec = start.spec(request["address"])
                 begin = time.perf_counter_ns()
-                session = start.adapter.connect(spec)
+                session = cast(Session, start.adapter.connect(spec))
+                session.open()
                 channel.send({"connected_ns": time.perf_counter_ns() - begin})
             elif request["do"] == "measure":
                 assert session is not None, "measure before connect"

@@ -1,0 +1,149 @@
+"""Results as plain data that survives a round trip through JSON. Times are nanoseconds unless said otherwise."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from nearcall_lab.environment import Environment
+from nearcall_lab.scenario.cell import Cell
+
+Status = Literal["ok", "overloaded", "failed", "unsupported", "not reached"]
+"""``overloaded``: fewer than 99 % of the calls that were due got done, or the lag grew: its times are not latencies."""
+
+
+class Latencies(msgspec.Struct):
+    """One distribution: an HdrHistogram, V2 compressed, base64; from 1 ns to one hour with 3 significant digits."""
+
+    histogram: str
+    n: int
+    mean: float
+    min: int
+    max: int
+
+
+class Side(msgspec.Struct):
+    """What one side's whole process tree used during the timed part."""
+
+    cpu_s: float = 0.0
+    """User and system time."""
+    peak_rss_kb: int = 0
+    pss_kb: int = 0
+    shared_kb: int = 0
+    voluntary_switches: int = 0
+    involuntary_switches: int = 0
+    processes: int = 1
+    threads: int = 0
+    descriptors: int = 0
+
+
+class Launch(msgspec.Struct):
+    """One fresh pair of processes."""
+
+    number: int
+    """From 0; launches of one number of all cells were made close together, so that ratios pair by it."""
+    position: int
+    """Place in the order of the run."""
+    started: str
+    """ISO 8601, UTC."""
+    calls: int
+    """Timed calls (messages, connections, batches) that were done and right."""
+    wall_s: float
+    response: Latencies | None = None
+    """Done minus intended; for a closed loop the same as `service`. For ``one-way``: arrival minus intended."""
+    service: Latencies | None = None
+    """Done minus started."""
+    lag: Latencies | None = None
+    """Started minus intended; open loop only."""
+    phases: dict[str, Latencies] = msgspec.field(default_factory=dict)
+    """``connect``: ``made``, ``connected``, ``first reply``; ``stream``: ``first item``; each since the beginning."""
+    offered: float = 0.0
+    """Calls due per second; 0 for a closed loop."""
+    sent: int = 0
+    delivered: int = 0
+    dropped: int = 0
+    """One-way messages: what the sender handed over, what arrived, what the mechanism says it dropped."""
+    errors: dict[str, int] = msgspec.field(default_factory=dict)
+    """Calls that failed, by kind: they count as calls that were due and not done."""
+    first_call_ns: int = 0
+    """The very first call on a new connection, before any warm-up."""
+    warmup_calls: int = 0
+    warmed_up: bool = True
+    """Whether the per-interval medians had settled before the timed part began."""
+    interval_p50_ns: list[int] = msgspec.field(default_factory=list)
+    """Medians of twenty equal intervals, to see drift by."""
+    client: Side = msgspec.field(default_factory=Side)
+    server: Side = msgspec.field(default_factory=Side)
+    little: float | None = None
+    """Throughput x mean response / calls under way: 1 when nothing is lost in the accounting."""
+    canary_ns: int = 0
+    """Time of a fixed loop run right before on the client's CPU: tells a slowed-down machine."""
+    steal_share: float | None = None
+    left_behind: list[str] = msgspec.field(default_factory=list)
+
+    @property
+    def throughput(self) -> float:
+        """Calls per second."""
+        return self.calls / self.wall_s if self.wall_s else 0.0
+
+
+class Observation(msgspec.Struct):
+    """Counts of a separate pass, per call; a pass of its own because watching perturbs."""
+
+    client_syscalls: float | None = None
+    server_syscalls: float | None = None
+    client_switches: float | None = None
+    server_switches: float | None = None
+    busy_polling: bool = False
+    """A side used a whole CPU while nothing was asked of it."""
+    problem: str = ""
+
+
+class CellResult(msgspec.Struct):
+    """Everything known of one cell: the content of ``cells/<digest>.json``."""
+
+    cell: Cell
+    digest: str
+    status: Status
+    problem: str = ""
+    """One line: why there are no numbers, or what to beware of."""
+    log: str = ""
+    """Path of the worker logs of a failed launch, relative to the run's directory."""
+    launches: list[Launch] = msgspec.field(default_factory=list)
+    observation: Observation | None = None
+    label: str = ""
+    family: str = ""
+    version: str = ""
+    settings: str = ""
+    tuned: bool = False
+    typed: str = ""
+    busy_polls: bool = False
+
+
+class RunInfo(msgspec.Struct):
+    """The content of ``run.json``."""
+
+    title: str
+    scenario: str
+    """Name of the preset or the file."""
+    scenario_digest: str
+    """SHA-256 of the scenario's text."""
+    command: list[str]
+    """What reproduces the run."""
+    lab_version: str
+    revision: str
+    """Git revision of the lab's source, with ``+`` when changed; empty outside a repository."""
+    started: str
+    finished: str
+    launches: int
+    seed: int
+    placement: str
+    environment: Environment
+    versions: dict[str, str]
+    """Distribution to version of everything that took part."""
+    digests: list[str]
+    """The cells, in the scenario's order."""
+    baseline: str = ""
+    floor: str = "noop"
+    ended_early: str = ""
