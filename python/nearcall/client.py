@@ -199,7 +199,7 @@ def connect(  # noqa: PLR0913 - options have names
         on_drop=drop_reporter(url),
         allow_plaintext=bool(allow_plaintext),
         tls=client_side(tls),
-        on_change=renumberer(cls),
+        on_change=renumberer(url, cls),
     )
     try:
         proxy: Any = make_proxy(connection, cls, partial(_make_method, chain, error_maker(cls)))

@@ -17,6 +17,7 @@ import msgspec
 from .arguments import Argument, arguments_plan
 from .binding import Binder, make_adapter
 from .codec.checks import outer_type
+from .defaults import filler
 from .errors import FailedPrecondition
 from .plan import (
     BIDI_STREAM,
@@ -266,7 +267,7 @@ def plans_from(description: Mapping[str, Any] | bytes) -> list[ServicePlan]:
     return [
         ServicePlan(
             name=service.name,
-            methods=tuple(_dynamic_method(service.name, method) for method in service.methods),
+            methods=tuple(_dynamic_method(service.name, method, service.types) for method in service.methods),
             doc=service.doc,
             types=service.types,
         )
@@ -274,7 +275,7 @@ def plans_from(description: Mapping[str, Any] | bytes) -> list[ServicePlan]:
     ]
 
 
-def _dynamic_method(service: str, method: MethodInfo) -> MethodPlan:
+def _dynamic_method(service: str, method: MethodInfo, types: Mapping[str, Any]) -> MethodPlan:
     full_name = f"{service}.{method.name}"
     slots = [
         Slot(parameter.name, parameter.by_position, parameter.by_name, parameter.required)
@@ -298,7 +299,11 @@ def _dynamic_method(service: str, method: MethodInfo) -> MethodPlan:
         request_item=request_item,
         slots=tuple(slots),
         stream_position=position,
-        reply=_dynamic_value(method.returns, value_roles(full_name, items=method.kind in (SERVER_STREAM, BIDI_STREAM))),
+        reply=_with_defaults(
+            _dynamic_value(method.returns, value_roles(full_name, items=method.kind in (SERVER_STREAM, BIDI_STREAM))),
+            method.returns.schema,
+            types,
+        ),
         handler_is_async=False,
         split=binder.split,
         adapt=make_adapter(slots),
@@ -319,6 +324,24 @@ def _dynamic_crossing(value: ValueInfo | ParameterInfo | StreamInfo) -> Crossing
 
 def _dynamic_value(value: ValueInfo | StreamInfo, roles: Any) -> ValuePlan:
     return value_plan(_dynamic_crossing(value), roles)
+
+
+def _with_defaults(plan: ValuePlan, schema: Any, types: Mapping[str, Any]) -> ValuePlan:
+    """The plan of values in which no field is missing."""
+    decode = plan.decode
+    try:
+        fill = filler(schema, types)
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
+        raise FailedPrecondition("the server's description of its types is malformed") from None
+    if fill is None or decode is None:
+        return plan
+
+    def decode_and_fill(*encoded: Any) -> Any:
+        value = decode(*encoded)
+        fill(value)
+        return value
+
+    return msgspec.structs.replace(plan, decode=decode_and_fill)
 
 
 def _of_service(client: ServicePlan, description: Description) -> list[tuple[int, ServiceInfo, MethodInfo]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, cast
 
 from .errors import InvalidArgument
 
@@ -16,13 +16,13 @@ OnewayPolicy: TypeAlias = Literal["block", "error", "drop"]
 """``"block"`` waits for room, ``"error"`` raises, ``"drop"`` drops the call and counts it."""
 
 
-def check_oneway(policy: str) -> str:
+def check_oneway(policy: OnewayPolicy) -> OnewayPolicy:
     """The option ``oneway``.
 
     Raises:
         InvalidArgument: it is none of the three.
     """
-    if policy not in ("block", "error", "drop"):
+    if cast(object, policy) not in ("block", "error", "drop"):
         raise InvalidArgument(f"oneway must be 'block', 'error' or 'drop', not {policy!r}")
     return policy
 

@@ -52,6 +52,7 @@ class Server:
         max_concurrency: Handlers that may run at once in threads; further calls wait. Coroutine handlers are not
             counted.
         max_pending: Calls that may be under way or waiting at once; further ones fail with ``RESOURCE_EXHAUSTED``.
+            One-way calls wait at their client instead: the server reads no more from it.
         spin: How long to spin for a request before sleeping: ``"auto"`` measures and adapts, ``0`` sleeps at once,
             seconds set a fixed bound.
         max_message_size: Longest message received, bytes.

@@ -55,7 +55,7 @@ class AsyncClient:
             self._connection.check_loop()
             return self
         self._loop = asyncio.get_running_loop()
-        make = partial(_core.Connection, self._url, on_change=renumberer(self._cls), **self._options)
+        make = partial(_core.Connection, self._url, on_change=renumberer(self._url, self._cls), **self._options)
         connection = await self._loop.run_in_executor(None, make)
         try:
             self._service = make_proxy(connection, self._cls, self._make_method)

@@ -44,7 +44,11 @@ class RoomQueue:
             self._waiting[0].wake()
 
     async def send(
-        self, method: _Oneway, args: tuple[Any, ...], kwargs: dict[str, Any], ready: Callable[[], Awaitable[None] | None]
+        self,
+        method: _Oneway,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        ready: Callable[[], Awaitable[None] | None],
     ) -> None:
         """Sends a call as soon as there is room. ``ready`` connects anew if need be.
 

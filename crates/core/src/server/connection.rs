@@ -351,6 +351,8 @@ impl ServerConnection {
             if !oneway {
                 let body = refusal.encode();
                 self.send_in_passing(server, request.head.call, &Outgoing::new(Kind::Error, Body::Whole(&body)))?;
+            } else if refusal.code == Failure::UNAVAILABLE {
+                server.came_too_late.fetch_add(1, Ordering::Relaxed);
             }
             return Ok(None);
         }

@@ -86,6 +86,8 @@ pub struct Server {
     /// Requests that wait for a worker, because as many handlers run as may.
     queue: Mutex<VecDeque<Request>>,
     queued: AtomicUsize,
+    /// One-way calls that came while the server was stopping: nobody else could be told.
+    came_too_late: AtomicUsize,
 }
 
 /// How much a server takes on at once.
@@ -142,6 +144,7 @@ impl Server {
             limits: work_limits,
             queue: Mutex::default(),
             queued: AtomicUsize::new(0),
+            came_too_late: AtomicUsize::new(0),
         })
     }
 
@@ -167,6 +170,12 @@ impl Server {
         while !finished && Instant::now() < end {
             std::thread::sleep(Duration::from_millis(1));
             finished = self.is_idle();
+        }
+        // Relaxed: what comes at this very moment goes down with the connection. Told before the workers return, who pass
+        // it on.
+        let too_late = self.came_too_late.swap(0, Ordering::Relaxed);
+        if too_late > 0 {
+            self.notify(true, format!("dropped {too_late} one-way calls that came while the server stopped"));
         }
         self.stopped.store(true, Ordering::Release);
         self.wake_reception();

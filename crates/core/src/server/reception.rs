@@ -13,7 +13,7 @@ use nearcall_transport::{Arrival, LinkError, Listener, Options};
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
 
-use nearcall_wire::Kind;
+use nearcall_wire::{Kind, Welcome};
 
 use super::Server;
 use super::connection::{Request, ServerConnection};
@@ -28,7 +28,7 @@ const ROUNDS_PER_POLL: u32 = 512;
 /// Handshakes under way at most; beyond it the oldest is dropped.
 const MOST_ARRIVALS: usize = 1024;
 
-/// How long the server sleeps while clients are held back.
+/// How long the server sleeps while clients are held back, or are to be told that it goes away.
 const HELD_LOOK: Duration = Duration::from_millis(1);
 
 /// Events taken from the poller at once.
@@ -62,6 +62,8 @@ pub(super) struct Reception {
     backlog: VecDeque<Request>,
     /// Clients that are not read from, because they sent more one-way calls than the server takes.
     held: Vec<Arc<ServerConnection>>,
+    /// Clients that do not know yet that the server goes away, because there is no room to tell them.
+    untold: Vec<Arc<ServerConnection>>,
     budget: SpinBudget,
     /// Frames routed to calls that a handler may be waiting on: it looks after each.
     routed: u64,
@@ -71,8 +73,8 @@ pub(super) struct Reception {
 struct Pending {
     arrival: Arrival,
     deadline: Instant,
-    /// The poller watches for room, too.
-    wants_room: bool,
+    /// What the poller watches for.
+    polled: EventFlags,
 }
 
 impl Reception {
@@ -96,6 +98,7 @@ impl Reception {
             asleep_since: None,
             backlog: VecDeque::new(),
             held: Vec::new(),
+            untold: Vec::new(),
             routed: 0,
         })
     }
@@ -133,11 +136,21 @@ impl Reception {
 
     /// Tells every client that no new calls are taken here.
     fn say_goodbye(&mut self, server: &Server) {
+        self.untold.extend(self.connections.values().cloned());
+        self.go_on_saying_goodbye(server);
+    }
+
+    /// Tells those that there is room for; the others are told when they have read what is theirs, or end with the server.
+    fn go_on_saying_goodbye(&mut self, server: &Server) {
         let goodbye = Outgoing::new(Kind::GoAway, Body::Whole(&[]));
-        let connections: Vec<_> = self.connections.values().cloned().collect();
-        for connection in connections {
-            if let Err(error) = connection.send_in_passing(server, 0, &goodbye) {
-                self.drop_connection(server, &connection, &error);
+        for connection in std::mem::take(&mut self.untold) {
+            let link = &*connection.link;
+            let told =
+                if link.has_rest() { link.finish(&mut || Err(LinkError::Full)) } else { goodbye.try_send(0, link) };
+            match told {
+                Ok(()) if !link.has_rest() => {}
+                Ok(()) | Err(LinkError::Full) => self.untold.push(connection),
+                Err(error) => self.drop_connection(server, &connection, &error),
             }
         }
     }
@@ -148,6 +161,7 @@ impl Reception {
         self.memory.clear();
         self.readable.clear();
         self.held.clear();
+        self.untold.clear();
         for (_, connection) in self.connections.drain() {
             connection.die();
             connection.clear_oneway();
@@ -311,9 +325,13 @@ impl Reception {
             return None;
         }
         // Whoever finishes a call does not know of those held back.
-        let look = (!self.held.is_empty()).then_some(HELD_LOOK);
+        let look = (!self.held.is_empty() || !self.untold.is_empty()).then_some(HELD_LOOK);
         let timeout = self.next_timer().into_iter().chain(at_most).chain(look).min();
-        if self.poll_events(server, timeout) {
+        let happened = self.poll_events(server, timeout);
+        if !self.untold.is_empty() {
+            self.go_on_saying_goodbye(server);
+        }
+        if happened {
             self.budget.learn(cpu::monotonic_ns() - begun);
         }
         None
@@ -355,7 +373,7 @@ impl Reception {
 
     /// Whether somebody must be here at a certain time, even if nothing comes.
     pub(super) fn has_timer(&self) -> bool {
-        !self.arrivals.is_empty() || self.accept_again.is_some() || !self.held.is_empty()
+        !self.arrivals.is_empty() || self.accept_again.is_some() || !self.held.is_empty() || !self.untold.is_empty()
     }
 
     /// From here on every client must ring the bell. `false`, and they need not, if something is here already.
@@ -463,7 +481,7 @@ impl Reception {
                         connection.hung_up.store(true, Ordering::Relaxed);
                         if self.held.iter().any(|held| held.token == token) {
                             // What it sent before is still handled, but there is no more news of it.
-                            let _ = epoll::delete(&self.poller, connection.link.fd());
+                            let _ = epoll::delete(&*self.poller, connection.link.fd());
                         }
                     }
                 }
@@ -505,7 +523,7 @@ impl Reception {
                         let oldest = oldest.map(|(&token, _)| token);
                         oldest.and_then(|token| self.arrivals.remove(&token));
                     }
-                    self.arrivals.insert(token, Pending { arrival, deadline, wants_room: false });
+                    self.arrivals.insert(token, Pending { arrival, deadline, polled: EventFlags::IN });
                     // Its hello is most likely here already.
                     self.greet(server, token);
                 }
@@ -524,34 +542,36 @@ impl Reception {
     }
 
     fn greet(&mut self, server: &Server, token: u64) {
-        let Some(Pending { arrival, wants_room, .. }) = self.arrivals.get_mut(&token) else { return };
-        let hello = match arrival.hello() {
-            Ok(None) => {
-                if arrival.wants_room() != *wants_room {
-                    *wants_room = !*wants_room;
-                    let events = if *wants_room { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
-                    // If it fails, the client runs out of time.
-                    let _ = epoll::modify(&*self.poller, arrival.fd(), EventData::new_u64(token), events);
-                }
-                return;
+        let Some(Pending { arrival, polled, .. }) = self.arrivals.get_mut(&token) else { return };
+        let greeted = greet(arrival, &server.welcome);
+        if let Ok(false) = greeted {
+            let events = match (arrival.is_welcomed(), arrival.wants_room()) {
+                // It has nothing to say now: what it says all the same must not keep us awake.
+                (true, _) => EventFlags::OUT,
+                (false, true) => EventFlags::IN | EventFlags::OUT,
+                (false, false) => EventFlags::IN,
+            };
+            if *polled != events {
+                *polled = events;
+                // If it fails, the client runs out of time.
+                let _ = epoll::modify(&*self.poller, arrival.fd(), EventData::new_u64(token), events);
             }
-            other => other,
-        };
+            return;
+        }
         let Some(Pending { arrival, .. }) = self.arrivals.remove(&token) else { return };
         let peer = arrival.peer().clone();
-        match hello {
-            Ok(Some(hello)) => {
+        match greeted {
+            Ok(_) => {
                 let _ = epoll::delete(&*self.poller, arrival.fd());
-                match arrival.welcome(&hello, &server.welcome, &self.options) {
-                    Ok(link) => self.add_connection(server, token, link),
-                    Err(why) => server.notify(false, format!("turned away {peer}: {why}")),
+                if let Some(link) = arrival.into_link(&self.options) {
+                    self.add_connection(server, token, link);
                 }
             }
             Err(Some(why)) => {
                 let why = arrival.reject(&why);
                 server.notify(false, format!("turned away {peer}: {why}"));
             }
-            Err(None) | Ok(None) => {}
+            Err(None) => {}
         }
     }
 
@@ -590,6 +610,15 @@ impl Reception {
             }
         }
     }
+}
+
+/// Goes on with a handshake. Whether it is complete.
+fn greet(arrival: &mut Arrival, welcome: &Welcome) -> Result<bool, Option<String>> {
+    if !arrival.is_welcomed() {
+        let Some(hello) = arrival.hello()? else { return Ok(false) };
+        arrival.welcome(&hello, welcome).map_err(Some)?;
+    }
+    arrival.send_welcome().map_err(Some)
 }
 
 /// Nanoseconds since then; none if the clock was not even read.
