@@ -205,7 +205,8 @@ class Connection:
     ) -> None:
         """Gives the connection to an event loop.
 
-        ``running`` is the loop, ``call_soon`` is its method, ``on_idle`` calls the method of that name, and ``call_again`` takes a method's
+        ``running`` is the loop, ``call_soon`` is its method,
+        ``on_idle`` calls the method of that name, and ``call_again`` takes a method's
         callable with its arguments and returns a coroutine that connects and calls it.
         """
 

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from contextvars import ContextVar
 
 import anyio
+import anyio.lowlevel
 
 import nearcall
 
@@ -115,7 +116,7 @@ class Looping:
 
         async def add(number: int) -> None:
             nonlocal total
-            await anyio.sleep(0)
+            await anyio.lowlevel.checkpoint()
             total += number
 
         async with anyio.create_task_group() as group:

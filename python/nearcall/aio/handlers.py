@@ -171,7 +171,7 @@ class LoopThread:
             inherited.__enter__()
             timer = self._loop.call_later(left, running.expire)
         try:
-            if plan.kind == UNARY or plan.kind == ONEWAY:
+            if plan.kind in (UNARY, ONEWAY):
                 result = await handler(*request.arguments())
                 if not request.reply(result):
                     await _until_sent(partial(request.reply, result))
