@@ -3,212 +3,26 @@
 //! An awaited call first gives the reply the same bounded spin that a thread would, and completes without suspending if it
 //! came. Otherwise the loop sleeps on the connection's one descriptor, and each wake-up delivers everything that is there.
 
-use std::collections::HashMap;
+use std::ffi::CString;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Instant;
 
 use nearcall_core::client::{CallId, Connection as Core};
 use nearcall_core::{Event, Failure, Kind, Outgoing};
 use parking_lot::Mutex;
-use pyo3::exceptions::{PyRuntimeError, PyStopIteration};
+use pyo3::exceptions::{PyRuntimeError, PyRuntimeWarning, PyStopIteration};
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple};
 use pyo3::{PyTraverseError, PyVisit, intern};
-use smallvec::SmallVec;
 
-use crate::connection::Calling;
+use crate::calling::Calling;
 use crate::deadline::Surroundings;
 use crate::errors::{raise, raise_for};
+use crate::outcome::{late, name_failure, outcome};
 use crate::payload::Encoded;
 use crate::plan::Method;
-use crate::unary::{self, name_failure, outcome};
-
-/// `asyncio.get_running_loop`.
-static RUNNING_LOOP: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-
-/// The futures of an event loop that wait for something to come for a call.
-///
-/// A task that suspends does not put the connection to sleep: others may be about to send. When the loop has run all
-/// that was ready, it comes by [`Waiting::on_idle`], which receives, spins while that pays, and only then sleeps.
-pub(crate) struct Waiting {
-    /// Two may wait for one call: the reader of its replies, and the sender of its stream.
-    futures: Mutex<HashMap<CallId, SmallVec<[Py<PyAny>; 1]>>>,
-    schedule: Mutex<Owner>,
-    scheduled: AtomicBool,
-}
-
-/// Whose a connection is.
-#[derive(Clone)]
-enum Owner {
-    Threads,
-    Loop(Arc<Schedule>),
-    /// It was an event loop's, and is closed.
-    Nobody,
-}
-
-/// Callables of the event loop that owns a connection. They know the connection: closing it lets go of them.
-struct Schedule {
-    call_soon: Py<PyAny>,
-    on_idle: Py<PyAny>,
-    /// Takes a method's callable and its arguments; returns a coroutine that connects and calls it.
-    call_again: Py<PyAny>,
-}
-
-impl Default for Waiting {
-    fn default() -> Self {
-        Self { futures: Mutex::default(), schedule: Mutex::new(Owner::Threads), scheduled: AtomicBool::new(false) }
-    }
-}
-
-impl Waiting {
-    /// Names the loop's `call_soon` and what it is to call when it is idle.
-    pub(crate) fn use_loop(&self, call_soon: Py<PyAny>, on_idle: Py<PyAny>, call_again: Py<PyAny>) {
-        let mut owner = self.schedule.lock();
-        // A connection belongs to one loop for life.
-        if matches!(*owner, Owner::Threads) {
-            *owner = Owner::Loop(Arc::new(Schedule { call_soon, on_idle, call_again }));
-        }
-    }
-
-    fn owner(&self) -> Owner {
-        self.schedule.lock().clone()
-    }
-
-    /// Lets go of the loop, for good. It and the connection refer to each other.
-    pub(crate) fn leave_loop(&self) {
-        let mut owner = self.schedule.lock();
-        let left =
-            if matches!(*owner, Owner::Loop(_)) { std::mem::replace(&mut *owner, Owner::Nobody) } else { return };
-        drop(owner);
-        // Outside the lock: what Python runs now may come here.
-        drop(left);
-    }
-
-    /// Shows the collector of cycles what is held here, on behalf of the connection.
-    pub(crate) fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
-        if let Some(owner) = self.schedule.try_lock()
-            && let Owner::Loop(schedule) = &*owner
-        {
-            visit.call(&schedule.call_soon)?;
-            visit.call(&schedule.on_idle)?;
-            visit.call(&schedule.call_again)?;
-        }
-        Ok(())
-    }
-
-    /// Sets `future`'s result when something has come for the call.
-    pub(crate) fn register(&self, py: Python<'_>, core: &Core, id: CallId, future: Py<PyAny>) -> PyResult<()> {
-        if core.has_arrived(id) {
-            return wake(future.bind(py));
-        }
-        self.sleep(py, id, future)
-    }
-
-    /// The same for a sender: it may send if there is room, not if items wait to be read.
-    pub(crate) fn register_sender(&self, py: Python<'_>, core: &Core, id: CallId, future: Py<PyAny>) -> PyResult<()> {
-        if core.has_room(id) {
-            return wake(future.bind(py));
-        }
-        self.sleep(py, id, future)
-    }
-
-    fn sleep(&self, py: Python<'_>, id: CallId, future: Py<PyAny>) -> PyResult<()> {
-        self.futures.lock().entry(id).or_default().push(future);
-        self.call_when_idle(py)
-    }
-
-    /// To be called when the loop has sent something: if it had to wait for room, it has received meanwhile, and is no
-    /// longer said to sleep, so that nobody would wake it.
-    pub(crate) fn sent(&self, py: Python<'_>) -> PyResult<()> {
-        if matches!(self.owner(), Owner::Loop(_)) { self.call_when_idle(py) } else { Ok(()) }
-    }
-
-    fn call_when_idle(&self, py: Python<'_>) -> PyResult<()> {
-        // Relaxed: only the loop's thread comes here.
-        if self.scheduled.swap(true, Ordering::Relaxed) {
-            return Ok(());
-        }
-        match self.owner() {
-            Owner::Loop(schedule) => schedule.call_soon.bind(py).call1((&schedule.on_idle,)).map(drop),
-            Owner::Nobody => Ok(()),
-            Owner::Threads => Err(PyRuntimeError::new_err("this connection was not opened by an event loop")),
-        }
-    }
-
-    /// Forgets the future of a call that is given up.
-    fn forget(&self, id: CallId) {
-        let futures = self.futures.lock().remove(&id);
-        drop(futures);
-    }
-
-    /// Wakes whoever waits for a call that is given up.
-    pub(crate) fn give_up(&self, py: Python<'_>, id: CallId) -> PyResult<()> {
-        let future = self.futures.lock().remove(&id);
-        future.into_iter().flatten().try_for_each(|future| wake(future.bind(py)))
-    }
-
-    pub(crate) fn on_readable(&self, py: Python<'_>, core: &Core) -> PyResult<()> {
-        core.link().disarm();
-        if core.link().readable().is_err() {
-            // What is in the ring comes first; the loss itself is found by receiving.
-            self.deliver(py, core)?;
-            core.notice_loss();
-        }
-        self.deliver(py, core)?;
-        self.call_when_idle(py)
-    }
-
-    /// The loop has run all that was ready.
-    pub(crate) fn on_idle(&self, py: Python<'_>, core: &Core) -> PyResult<()> {
-        // Relaxed: as in `call_when_idle`.
-        self.scheduled.store(false, Ordering::Relaxed);
-        core.link().disarm();
-        let mut delivered = self.deliver(py, core)?;
-        if !delivered && !self.futures.lock().is_empty() && py.detach(|| core.spin()) {
-            delivered = self.deliver(py, core)?;
-        }
-        while !delivered {
-            if core.link().arm() {
-                return Ok(());
-            }
-            // Something came just now; if it was not for us, the next look finds nothing.
-            delivered = self.deliver(py, core)?;
-        }
-        // Who was woken may send again before we sleep.
-        self.call_when_idle(py)
-    }
-
-    /// Receives what is here. Whether a future was woken.
-    fn deliver(&self, py: Python<'_>, core: &Core) -> PyResult<bool> {
-        let ready = core.pump();
-        let mut any = false;
-        for id in ready {
-            let futures = self.futures.lock().remove(&id);
-            for future in futures.into_iter().flatten() {
-                wake(future.bind(py))?;
-                any = true;
-            }
-        }
-        Ok(any)
-    }
-
-    /// The connection has ended: everybody looks.
-    pub(crate) fn wake_all(&self, py: Python<'_>, core: &Core) -> PyResult<()> {
-        core.pump();
-        let all = std::mem::take(&mut *self.futures.lock());
-        all.into_values().flatten().try_for_each(|future| wake(future.bind(py)))
-    }
-}
-
-fn wake(future: &Bound<'_, PyAny>) -> PyResult<()> {
-    let py = future.py();
-    if !future.call_method0(intern!(py, "done"))?.is_truthy()? {
-        future.call_method1(intern!(py, "set_result"), (py.None(),))?;
-    }
-    Ok(())
-}
+use crate::waiting::{Owner, Waiting, wake};
 
 /// A method without streams, bound to an event loop's connection.
 #[pyclass(frozen, module = "nearcall._core")]
@@ -286,6 +100,7 @@ impl PendingCall {
     fn begin<'py>(&self, py: Python<'py>, arguments: CallArguments) -> PyResult<Bound<'py, PyAny>> {
         let call = self.call.get();
         let method = call.method.get();
+        call.waiting.check_loop(py)?;
         let core = call.calling.channel.current();
         if !core.is_usable() {
             return self.delegate(py, &arguments);
@@ -330,7 +145,7 @@ impl PendingCall {
             event = self.take_metadata(py, first, &sent)?;
         }
         let Some(event) = event else {
-            let late = sent.until.is_some_and(|until| Instant::now() >= until);
+            let is_late = sent.until.is_some_and(|until| Instant::now() >= until);
             let live = sent.core.is_live(sent.id);
             let (core, id, until) = (Arc::clone(&sent.core), sent.id, sent.until);
             *self.stage.lock() = Stage::Sent(sent);
@@ -338,9 +153,9 @@ impl PendingCall {
                 *self.stage.lock() = Stage::Done;
                 return Err(raise(py, &Failure::new(Failure::CANCELLED, "the call was given up")));
             }
-            if late {
+            if is_late {
                 self.close(py)?;
-                return Err(raise(py, &unary::late(&call.method.get().name, core.url())));
+                return Err(raise(py, &late(&call.method.get().name, core.url())));
             }
             return self.suspend(py, &core, id, until);
         };
@@ -389,9 +204,7 @@ impl PendingCall {
         id: CallId,
         until: Option<Instant>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let get_loop = RUNNING_LOOP
-            .get_or_try_init(py, || Ok::<_, PyErr>(py.import("asyncio")?.getattr("get_running_loop")?.unbind()))?;
-        let running = get_loop.bind(py).call0()?;
+        let running = self.call.get().waiting.check_loop(py)?;
         let future = running.call_method0(intern!(py, "create_future"))?;
         if let Some(until) = until {
             let left = until.saturating_duration_since(Instant::now()).as_secs_f64();
@@ -504,8 +317,31 @@ impl PendingCall {
     }
 }
 
+impl PendingCall {
+    /// As the interpreter does for a coroutine: the call was written, and never made.
+    #[cold]
+    fn warn_of_no_await(&self) {
+        Python::attach(|py| {
+            // This may run while an exception is on its way.
+            let on_its_way = PyErr::take(py);
+            let text =
+                format!("coroutine '{}' was never awaited: nothing was called", self.call.get().method.get().name);
+            let text = CString::new(text).unwrap_or_default();
+            if let Err(error) = PyErr::warn(py, &py.get_type::<PyRuntimeWarning>(), &text, 1) {
+                error.write_unraisable(py, None);
+            }
+            if let Some(error) = on_its_way {
+                error.restore(py);
+            }
+        });
+    }
+}
+
 impl Drop for PendingCall {
     fn drop(&mut self) {
+        if matches!(self.stage.get_mut(), Stage::Fresh(_)) {
+            self.warn_of_no_await();
+        }
         self.give_up();
     }
 }

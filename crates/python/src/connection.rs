@@ -12,15 +12,18 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use pyo3::{PyTraverseError, PyVisit};
 
-use crate::aio::{AsyncUnary, Waiting};
+use crate::aio::AsyncUnary;
+use crate::calling::Calling;
 use crate::deadline::Surroundings;
 use crate::errors::{describe, invalid, raise, raise_connect};
 use crate::oneway::{Oneway, WhenFull};
 use crate::options::{options, trust};
+use crate::outcome::{late, name_failure};
 use crate::plan::Method;
 use crate::stream::Stream;
 use crate::tls::Tls;
-use crate::unary::{Unary, late, name_failure};
+use crate::unary::Unary;
+use crate::waiting::Waiting;
 
 /// The numbers of methods by name; a number changes when a new server numbers its methods differently.
 type Numbers = Arc<Mutex<HashMap<String, Arc<AtomicU16>>>>;
@@ -31,57 +34,6 @@ pub(crate) struct Connection {
     calling: Calling,
     pub(crate) waiting: Arc<Waiting>,
     numbers: Numbers,
-}
-
-/// What every callable needs of its connection.
-#[derive(Clone)]
-pub(crate) struct Calling {
-    pub(crate) channel: Arc<Channel>,
-    pub(crate) timeout: Option<Duration>,
-    wait_for_ready: bool,
-    pub(crate) when_full: Arc<WhenFull>,
-}
-
-impl Calling {
-    /// A usable connection for a call that ends by then; made now if need be.
-    #[cold]
-    pub(crate) fn usable(&self, py: Python<'_>, until: Option<Instant>) -> PyResult<Arc<Core>> {
-        let patience = if self.wait_for_ready { Patience::Until(until) } else { Patience::FailFast };
-        self.connect(py, patience)
-    }
-
-    /// The same for a call that met a server's end: its successor is waited for, `comeback` at most unless the client waits for servers.
-    pub(crate) fn usable_again(
-        &self,
-        py: Python<'_>,
-        comeback: Duration,
-        until: Option<Instant>,
-    ) -> PyResult<Arc<Core>> {
-        let soon = Instant::now() + comeback;
-        let soon = if self.wait_for_ready { until } else { Some(until.map_or(soon, |until| until.min(soon))) };
-        self.connect(py, Patience::Until(soon))
-    }
-
-    fn connect(&self, py: Python<'_>, patience: Patience) -> PyResult<Arc<Core>> {
-        let Patience::Until(until) = patience else {
-            return py.detach(|| self.channel.usable(patience)).map_err(|failure| raise(py, &failure));
-        };
-        // In slices, so that Ctrl-C is heard.
-        loop {
-            let slice = Instant::now() + Duration::from_millis(100);
-            let this_time = until.map_or(slice, |until| until.min(slice));
-            match py.detach(|| self.channel.usable(Patience::Until(Some(this_time)))) {
-                Ok(core) => return Ok(core),
-                Err(failure) => {
-                    py.check_signals()?;
-                    let over = until.is_some_and(|until| Instant::now() >= until);
-                    if over || failure.code != Failure::UNAVAILABLE {
-                        return Err(raise(py, &failure));
-                    }
-                }
-            }
-        }
-    }
 }
 
 /// Lets other Python threads run while this one waits in the core.
@@ -234,10 +186,15 @@ impl Connection {
         self.waiting.sent(py)
     }
 
-    /// Gives the connection to an event loop: its `call_soon`, a callable that calls `on_idle`, and one that takes a
-    /// method's callable and its arguments and returns a coroutine that connects and calls it.
-    fn use_loop(&self, call_soon: Py<PyAny>, on_idle: Py<PyAny>, call_again: Py<PyAny>) {
-        self.waiting.use_loop(call_soon, on_idle, call_again);
+    /// Gives the connection to an event loop: the loop, its `call_soon`, a callable that calls `on_idle`, and one that takes
+    /// a method's callable and its arguments and returns a coroutine that connects and calls it.
+    fn use_loop(&self, running: Py<PyAny>, call_soon: Py<PyAny>, on_idle: Py<PyAny>, call_again: Py<PyAny>) {
+        self.waiting.use_loop(running, call_soon, on_idle, call_again);
+    }
+
+    /// Raises unless the running event loop is the one that the connection was given to.
+    fn check_loop(&self, py: Python<'_>) -> PyResult<()> {
+        self.waiting.check_loop(py).map(|_| ())
     }
 
     /// Connects anew if the connection was lost. Blocks while connecting.

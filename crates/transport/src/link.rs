@@ -55,10 +55,6 @@ pub trait Link: Send + Sync + Debug {
     /// Whether a thread is in the middle of [`Link::send`].
     fn is_sending(&self) -> bool;
 
-    /// Whether a frame with a payload of `len` bytes can go out now without waiting, as far as can be said: for a thread that
-    /// must not wait. On a socket a frame longer than the system's buffer may wait all the same.
-    fn has_room(&self, len: usize) -> bool;
-
     /// Waits until no thread is, or `timeout` passed.
     fn wait_turn(&self, timeout: Duration);
 

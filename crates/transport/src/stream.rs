@@ -395,14 +395,6 @@ impl<W: Wire> Link for StreamLink<W> {
         self.sending.is_locked()
     }
 
-    fn has_room(&self, _len: usize) -> bool {
-        // The system calls a socket writable when a good part of its buffer is free.
-        let now = Some(Instant::now());
-        self.is_closed()
-            || self.sending.try_lock().is_some_and(|rest| rest.is_none())
-                && sys::wait_for(self.fd(), PollFlags::OUT, now).unwrap_or(true)
-    }
-
     fn wait_turn(&self, timeout: Duration) {
         drop(self.sending.try_lock_for(timeout));
     }

@@ -1,5 +1,6 @@
 //! The client's end of a connection.
 
+mod aside;
 mod channel;
 mod oneway;
 mod receiving;
@@ -17,6 +18,7 @@ use crate::AroundWait;
 use crate::event::Event;
 use crate::flow::{Taken, cost};
 use crate::outgoing::{Body, Outgoing, await_turn};
+use aside::Aside;
 pub use channel::{Channel, OnChange, Patience, connect_failure};
 pub use oneway::Passed;
 pub use table::CallId;
@@ -45,6 +47,9 @@ pub struct Connection {
     going_away: AtomicBool,
     generation: u32,
     around_wait: AroundWait,
+    /// An event loop uses it: sending must not wait.
+    in_loop: AtomicBool,
+    aside: Arc<Aside>,
     /// Threads that wait for room in the middle of sending.
     short_of_room: Arc<AtomicU32>,
     /// Threads that send the rest of a long one-way message.
@@ -92,6 +97,8 @@ impl Connection {
             going_away: AtomicBool::new(false),
             generation: fork::mark(),
             around_wait,
+            in_loop: AtomicBool::new(false),
+            aside: Arc::default(),
             short_of_room: Arc::default(),
             finishing: Arc::default(),
         })
@@ -176,6 +183,10 @@ impl Connection {
     pub fn begin(&self, request: &Outgoing<'_>, for_loop: bool) -> Result<CallId, Failure> {
         self.listen_first()?;
         let waker = if for_loop { Waker::Loop } else { Waker::None };
+        if for_loop {
+            // Relaxed: the loop's own thread sends next.
+            self.in_loop.store(true, Ordering::Relaxed);
+        }
         let id = self.table.lock().begin(waker)?;
         if let Err(error) = self.send(id.number(), request) {
             self.table.lock().end(id);
@@ -308,6 +319,9 @@ impl Connection {
         if self.has_pongs.load(Ordering::Acquire) {
             self.answer_pings();
         }
+        if self.in_loop.load(Ordering::Relaxed) {
+            return self.send_without_waiting(call, frame);
+        }
         // The clock is read only when there is something to wait for.
         let mut blocked = |wait: &dyn Fn(Option<Instant>) -> Result<(), LinkError>| {
             if until.is_none() {
@@ -349,6 +363,10 @@ impl Connection {
         // Relaxed: a ping that comes now sets it again.
         self.has_pongs.store(false, Ordering::Relaxed);
         for payload in std::mem::take(&mut *self.pongs.lock()) {
+            if self.in_loop.load(Ordering::Relaxed) {
+                let _ = self.send_without_waiting(u32::MAX, &Outgoing::new(Kind::Pong, Body::Whole(&payload)));
+                continue;
+            }
             let pong = FrameHead::plain(Kind::Pong, 0, 0, u32::MAX);
             // If it cannot be sent, the next send finds out why.
             await_turn(&*self.link, &self.around_wait, None);

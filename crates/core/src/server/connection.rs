@@ -15,7 +15,7 @@ use super::context::CallContext;
 use super::statistics::{Measured, Statistics};
 use super::{Calls, Server};
 use crate::event::{Event, Payload};
-use crate::outgoing::{Body, Outgoing, await_turn};
+use crate::outgoing::{Body, Outgoing, await_turn, finish_aside};
 
 /// A connection to one client.
 #[derive(Debug)]
@@ -120,12 +120,6 @@ impl Request {
         self.head.flags & Outgoing::NAMED != 0
     }
 
-    /// Whether a frame of the call with a payload of `len` bytes can be sent now without waiting; for an event loop.
-    #[must_use]
-    pub fn has_room(&self, len: usize) -> bool {
-        self.is_oneway() || self.connection.link.has_room(len)
-    }
-
     /// Takes the arguments out: payload, and how it divides.
     pub fn take_event(&mut self) -> Event {
         let mut head = FrameHead::new(Kind::Call, self.head.call);
@@ -152,23 +146,26 @@ impl Request {
         self.end(server, Outgoing::new(Kind::End, Body::Whole(&[])), OK)
     }
 
-    /// Ends the call with a failure. If that cannot be sent, there is nobody left to tell.
-    pub fn fail(&self, server: &Server, failure: &Failure) {
+    /// Ends the call with a failure. If that cannot be sent, there is nobody left to tell. `false` for an event loop if
+    /// there is no room.
+    pub fn fail(&self, server: &Server, failure: &Failure) -> bool {
         let mut failure = failure.clone();
         // A message of any length may be an exception's text; the client must not refuse the frame for it.
         if failure.message.len() > 16_384 {
             let cut = (0..=16_384).rev().find(|&at| failure.message.is_char_boundary(at)).unwrap_or(0);
             failure.message.truncate(cut);
         }
-        let sent = self.end(server, Outgoing::new(Kind::Error, Body::Whole(&failure.encode())), failure.code);
-        if sent.is_err_and(|error| error.spares_connection()) {
+        let mut sent = self.end(server, Outgoing::new(Kind::Error, Body::Whole(&failure.encode())), failure.code);
+        // A lack of room is not mended by saying less.
+        if sent.as_ref().is_err_and(|error| *error != LinkError::Full && error.spares_connection()) {
             // The client waits for its end all the same.
             failure.details.clear();
             if let Some(context) = self.context.get() {
                 drop(std::mem::take(&mut *context.trailing.lock()));
             }
-            let _ = self.end(server, Outgoing::new(Kind::Error, Body::Whole(&failure.encode())), failure.code);
+            sent = self.end(server, Outgoing::new(Kind::Error, Body::Whole(&failure.encode())), failure.code);
         }
+        sent != Err(LinkError::Full)
     }
 
     /// Ends a one-way call well: nothing is sent.
@@ -194,6 +191,8 @@ impl Request {
         }
         let sent = if server.is_introspective(self.head.method) {
             self.connection.send_to_watcher(server, self.head.call, &frame)
+        } else if self.call.as_ref().is_some_and(|call| call.is_in_loop()) {
+            self.connection.send_at_once(server, self.head.call, &frame)
         } else {
             self.connection.send(server, self.head.call, &frame)
         };
@@ -489,6 +488,23 @@ impl ServerConnection {
         if let Err(error @ LinkError::Broken(_)) = &sent {
             server.notify(false, format!("dropped the connection to {}: {error}", self.peer()));
             self.link.close();
+        }
+        sent
+    }
+
+    /// Sends a frame for an event loop, which does not wait: [`LinkError::Full`] if there is no room. What a socket has no
+    /// room for after the beginning is sent aside.
+    pub(super) fn send_at_once(&self, server: &Server, call: u32, frame: &Outgoing<'_>) -> Result<(), LinkError> {
+        let sent = frame.try_send(call, &*self.link);
+        match &sent {
+            Ok(()) if self.link.has_rest() => finish_aside(&self.link),
+            Ok(()) => {}
+            Err(error) if error.spares_connection() => {}
+            // As in `send`.
+            Err(error) => {
+                self.tell_end(server, error);
+                self.link.close();
+            }
         }
         sent
     }

@@ -338,23 +338,6 @@ impl Link for ShmLink {
         self.sender.is_locked()
     }
 
-    fn has_room(&self, len: usize) -> bool {
-        /// More than any head without metadata.
-        const HEAD: usize = 256;
-        if self.is_closed() {
-            // Sending fails, and does not wait.
-            return true;
-        }
-        let Some(mut sender) = self.sender.try_lock() else { return false };
-        let Sender { producer, regions } = &mut *sender;
-        // A broken counter is for the send to report.
-        if len + HEAD <= producer.longest() / 2 {
-            return producer.fits(len + HEAD).unwrap_or(true);
-        }
-        let waits = producer.consumed().map(|consumed| regions.must_wait(len, consumed).is_some());
-        !waits.unwrap_or(false) && producer.fits(Note::LEN + HEAD).unwrap_or(true)
-    }
-
     fn wait_turn(&self, timeout: Duration) {
         drop(self.sender.try_lock_for(timeout));
     }
