@@ -81,11 +81,23 @@ class Launch(msgspec.Struct):
     """Time of a fixed loop run right before on the client's CPU: tells a slowed-down machine."""
     steal_share: float | None = None
     left_behind: list[str] = msgspec.field(default_factory=list)
+    breach: str = ""
+    """How the machine was disturbed meanwhile, where a repetition was no better; empty for an ordinary launch."""
 
     @property
     def throughput(self) -> float:
         """Calls per second."""
         return self.calls / self.wall_s if self.wall_s else 0.0
+
+
+class Failure(msgspec.Struct):
+    """A launch that gave nothing."""
+
+    number: int
+    position: int
+    reason: str
+    log: str = ""
+    """Path of the workers' logs, relative to the run's directory."""
 
 
 class Observation(msgspec.Struct):
@@ -111,6 +123,9 @@ class CellResult(msgspec.Struct):
     log: str = ""
     """Path of the worker logs of a failed launch, relative to the run's directory."""
     launches: list[Launch] = msgspec.field(default_factory=list)
+    failures: list[Failure] = msgspec.field(default_factory=list)
+    disturbed: list[Launch] = msgspec.field(default_factory=list)
+    """Launches that were repeated because the machine was disturbed: kept for the record, part of no number."""
     observation: Observation | None = None
     label: str = ""
     family: str = ""
@@ -147,3 +162,10 @@ class RunInfo(msgspec.Struct):
     baseline: str = ""
     floor: str = "noop"
     ended_early: str = ""
+    order: str = "abba"
+    limit_s: float = 0.0
+    """No new launch was started after so many seconds; 0 is no limit."""
+    full: bool = False
+    """Launches went on until the intervals were narrow."""
+    most_launches: int = 0
+    """With `full`: where it ends all the same."""
