@@ -55,10 +55,10 @@ def tally(
     found: dict[Outcome, int] = {"faster": 0, "slower": 0, "same": 0, "unusable": 0}
     for turn in range(comparisons):
         if own:
-            chosen = range(turn * launches, (turn + 1) * launches)
+            chosen = np.arange(turn * launches, (turn + 1) * launches)
         else:
-            chosen = sorted(rng.choice(len(pairs), launches, replace=False).tolist())
-        drawn = [pairs[i] if not exchange or rng.random() < 0.5 else pairs[i][::-1] for i in chosen]
+            chosen = np.sort(rng.choice(len(pairs), launches, replace=False))
+        drawn = [pairs[i] if not exchange or rng.random() < 0.5 else pairs[i][::-1] for i in chosen.tolist()]
         theirs, ours = [a for a, _ in drawn], [b for _, b in drawn]
         found[judge(speed_of(ours, theirs, more_is_better, True, confidence), min_effect)] += 1
     return Tally(comparisons, found["faster"], found["slower"], found["same"], own)

@@ -149,7 +149,7 @@ class Engine:
         self._made = 0
 
     def go(self) -> None:
-        """Make every launch that is still to be made. Ctrl-C and the time limit end it in order. Raises `StoreError`."""
+        """Make every launch that is missing. Ctrl-C and the time limit end it in order. Raises `StoreError`."""
         info, ticks = self.run.info, cpu_ticks()
         info.ended_early = ""
         try:

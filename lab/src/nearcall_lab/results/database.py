@@ -17,9 +17,9 @@ _CELLS = (
 )
 _LAUNCHES = (
     "digest TEXT REFERENCES cells, counted INTEGER, number INTEGER, position INTEGER, started TEXT, calls INTEGER, "
-    "failed INTEGER, wall_s REAL, throughput REAL, p50_ns REAL, p99_ns REAL, p999_ns REAL, mean_ns REAL, max_ns INTEGER, "
-    "first_call_ns INTEGER, client_cpu_s REAL, server_cpu_s REAL, little REAL, canary_ns INTEGER, steal_share REAL, "
-    "breach TEXT, PRIMARY KEY (digest, position)"
+    "failed INTEGER, wall_s REAL, throughput REAL, p50_ns REAL, p99_ns REAL, p999_ns REAL, mean_ns REAL, "
+    "max_ns INTEGER, first_call_ns INTEGER, client_cpu_s REAL, server_cpu_s REAL, "
+    "little REAL, canary_ns INTEGER, steal_share REAL, breach TEXT, PRIMARY KEY (digest, position)"
 )
 
 

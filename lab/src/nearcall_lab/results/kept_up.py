@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from nearcall_lab.results.model import Launch
 
 LEAST_SHARE = 0.99
@@ -24,9 +26,9 @@ def overload(launch: Launch) -> str:
 
 
 def _grows(medians: list[int]) -> bool:
-    """Whether waiting times climb through the launch: each quarter's median above the last one's, and tenfold in all."""
+    """Whether times climb all through the launch: every quarter above the one before, and tenfold in all."""
     if len(medians) < 8 or min(medians) <= 0:
         return False
     quarter = len(medians) // 4
     means = [sum(medians[i * quarter : (i + 1) * quarter]) / quarter for i in range(4)]
-    return all(b > a for a, b in zip(means, means[1:], strict=False)) and means[-1] > 10 * means[0]
+    return all(b > a for a, b in itertools.pairwise(means)) and means[-1] > 10 * means[0]

@@ -1,4 +1,4 @@
-"""A run as a directory of files: ``run.json``, ``cells/<digest>.json``, ``logs/``, ``combined.json``, ``results.sqlite``.
+"""A run as a directory: ``run.json``, ``cells/<digest>.json``, ``logs/``, ``combined.json``, ``results.sqlite``.
 
 Every file is written beside its place and then moved there, so that a reader, a crash or a full disk never leaves half
 of one. A cell's file is written after each of its launches: what is done stays.

@@ -103,7 +103,8 @@ def load(name: str, entrants: Sequence[Entrant]) -> Scenario:
     path = Path(name)
     if path.suffix != ".toml" and not path.exists():
         raise ScenarioError(
-            f'no scenario "{name}"{suggest(name, known)}; there are {", ".join(known)}, or give the path of a .toml file'
+            f'no scenario "{name}"{suggest(name, known)}; there are {", ".join(known)}, '
+            "or give the path of a .toml file"
         )
     try:
         text = path.read_text(encoding="utf-8")
