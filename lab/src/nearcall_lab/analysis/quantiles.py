@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from statistics import NormalDist
 
-from nearcall_lab.results.histogram import Distribution
+from nearcall_lab.results.distribution import Distribution
 from nearcall_lab.stats import enough
 
 

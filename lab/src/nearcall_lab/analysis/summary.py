@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from nearcall_lab.analysis.quantiles import Quantile, quantile
-from nearcall_lab.results.histogram import Distribution, merged
+from nearcall_lab.results.distribution import Distribution, merged
 from nearcall_lab.results.metric import Metric, metric_of
 from nearcall_lab.results.model import CellResult
 from nearcall_lab.results.store import Recorded

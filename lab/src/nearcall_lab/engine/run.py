@@ -289,6 +289,11 @@ def settle(result: CellResult) -> None:
     result.problem = "; ".join(remarks)
 
 
+def expected_seconds(cells: Sequence[Cell], launches: int) -> float:
+    """About how long a run will take, before anything is known of these mechanisms."""
+    return launches * sum(_timed(cell) + _OVERHEAD_S for cell in cells)
+
+
 def _timed(cell: Cell) -> float:
     return cell.mode.seconds + cell.mode.warmup_s
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from nearcall_lab.results.histogram import decode
+from nearcall_lab.results.distribution import decode
 from nearcall_lab.results.model import CellResult, Latencies, Launch, RunInfo
 
 _CELLS = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from nearcall_lab.results.histogram import decode
+from nearcall_lab.results.distribution import decode
 from nearcall_lab.results.model import Latencies, Launch
 from nearcall_lab.scenario.cell import Cell
 

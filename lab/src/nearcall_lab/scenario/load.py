@@ -95,6 +95,11 @@ def presets() -> dict[str, str]:
     return {name.removesuffix(".toml"): texts[name] for name in sorted(texts) if name.endswith(".toml")}
 
 
+def preset_titles() -> dict[str, str]:
+    """Title of every scenario that comes with the lab, by name."""
+    return {name: str(tomllib.loads(text)["title"]) for name, text in presets().items()}
+
+
 def load(name: str, entrants: Sequence[Entrant]) -> Scenario:
     """The preset of that name, or the file at that path. Raises `ScenarioError`."""
     known = presets()
