@@ -83,7 +83,7 @@ class Scenario:
     def only(self, patterns: Sequence[str]) -> Scenario:
         """The same with only the mechanisms that match. Raises `ScenarioError` if one pattern matches none."""
         names = list(dict.fromkeys(planned.entrant.mechanism.name for planned in self.planned))
-        kept = _matching(patterns, names, f"{self.name}, --only", "of its mechanisms")
+        kept = _matching(patterns, names, f"{self.name}, --only", "none of its mechanisms")
         planned = tuple(p for p in self.planned if p.entrant.mechanism.name in kept)
         return Scenario(self.name, self.title, self.text, self.settings, planned, self.baseline)
 
@@ -246,8 +246,8 @@ class _Reader:
         lists = {key: self.values(place, CELLS[key], value) for key, value in table.items()}
         patterns, exclude = lists.pop("mechanisms")[0], lists.pop("exclude", [()])[0]
         try:
-            names = _matching(patterns, list(self.entrants), "mechanisms", "mechanism")
-            without = _matching(exclude, list(self.entrants), "exclude", "mechanism") if exclude else []
+            names = _matching(patterns, list(self.entrants), "mechanisms", "no mechanism")
+            without = _matching(exclude, list(self.entrants), "exclude", "no mechanism") if exclude else []
         except ScenarioError as error:
             key = str(error).partition(":")[0]
             raise self.fail(place, key, str(error)) from None
@@ -298,5 +298,5 @@ def _matching(patterns: Sequence[str], names: Sequence[str], where: str, what: s
     for pattern in patterns:
         if not any(fnmatch.fnmatchcase(name, pattern) for name in names):
             shown = ", ".join(sorted(names))
-            raise ScenarioError(f'{where}: "{pattern}" matches no {what}{suggest(pattern, names)}; there are {shown}')
+            raise ScenarioError(f'{where}: "{pattern}" matches {what}{suggest(pattern, names)}; there are {shown}')
     return [name for name in names if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)]
