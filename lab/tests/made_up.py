@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,7 +17,7 @@ from nearcall_lab.results.model import CellResult, Latencies, Launch
 from nearcall_lab.results.store import Run
 from nearcall_lab.scenario.cell import Cell, Mode, Work
 from nearcall_lab.scenario.load import Planned, Scenario, parse
-from nearcall_lab.workers.pair import LaunchFailed
+from nearcall_lab.workers.worker import LaunchFailed
 
 FAST = Mechanism("fast", "Fast", "rpc", concurrent_calls=True, operations=("echo", "quote", "send", "count", "wait"))
 SLOW = Mechanism("slow", "Slow", "rpc")
@@ -79,7 +80,8 @@ class Lab:
         if cell.mechanism in self.failing and self.failures_left:
             self.failures_left -= 1
             failure = LaunchFailed(self.failing[cell.mechanism])
-            failure.log = "what the worker said\n"  # type: ignore[attr-defined]
+            failure.logs = Path(tempfile.mkdtemp())
+            (failure.logs / "server.log").write_text("what the worker said\n")
             raise failure
         median = self.medians_ns[cell.mechanism] * float(self._rng.lognormal(0, self.noise))
         found = launch(number, median, position=position)

@@ -59,7 +59,7 @@ def test_a_failing_cell_is_marked_and_the_others_go_on(tmp_path: Path) -> None:
     assert (fast.status, len(fast.launches)) == ("ok", 4)
     assert (slow.status, slow.problem) == ("failed", "server did not answer within 15 s")
     assert len(slow.failures) == 2  # then it was given up
-    assert (tmp_path / "run" / slow.log).read_text() == "what the worker said\n"
+    assert (tmp_path / "run" / slow.log).read_text() == "== server\nwhat the worker said\n"
     assert sum("did not answer" in p.remark for p in told) == 2
 
 
@@ -181,7 +181,7 @@ def test_overload_is_marked(tmp_path: Path) -> None:
     text = TWO + 'mode = "open"\nrate = 100\n'
 
     def overload(launch: Launch) -> None:
-        launch.offered = 1_000.0
+        launch.due = 1_000
 
     lab.change = overload
     cell = _go(tmp_path / "run", lab, text).cells[0]

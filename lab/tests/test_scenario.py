@@ -116,9 +116,11 @@ HEAD = 'title = "x"\n[[cells]]\nmechanisms = ["fast"]\n'
         (HEAD + "size = 1\nrate = 5", r'line 5: rate means nothing in mode "closed"; it belongs to "open", "one-way"'),
         (HEAD + 'size = 1\nmode = "open"', "line 2: rate is missing"),
         (HEAD + 'operation = ["echo", "quote"]\nsize = 1', 'line 5: size means nothing to operation "quote"'),
-        (HEAD + 'operation = "send"\nsize = 1\nmode = "closed"', 'line 6: mode "closed" cannot run operation "send"'),
+        (HEAD + 'operation = "send"\nsize = 20\nmode = "closed"', 'line 6: mode "closed" cannot run operation "send"'),
+        (HEAD + 'operation = "send"\nsize = 8', "line 5: size is 8; one-way messages carry number and time, 16 bytes"),
+        (HEAD + 'size = 1\nmode = "burst"\ncalls = 9', "line 2: a burst over one connection with one call outstanding"),
         (HEAD + "size = 1\nclient_processes = 2", "line 5: client_processes is 2 for 1 connection"),
-        (HEAD + 'operation = "send"\nsize = 1\narrivals = "fixed"', "line 6: arrivals means nothing without rate"),
+        (HEAD + 'operation = "send"\nsize = 20\narrivals = "fixed"', "line 6: arrivals means nothing without rate"),
         (HEAD + 'mode = "mixed"\nsizes = [1]\nsize = 1', 'line 6: size means nothing to mode "mixed"'),
         (
             HEAD + 'size = 1\n[[cells]]\nmechanisms = ["*"]\nsize = [2, 1]',

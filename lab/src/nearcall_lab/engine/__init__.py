@@ -1,1 +1,1 @@
-"""Running a scenario: which launch comes when, what happens to those that fail, and what is kept."""
+"""Running a scenario: one launch of one cell, which launch comes when, and what is kept of it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import time
@@ -26,7 +27,7 @@ from nearcall_lab.results.store import Run, StoreError
 from nearcall_lab.scenario.cell import Cell
 from nearcall_lab.scenario.load import Planned, Scenario
 from nearcall_lab.stats import spread
-from nearcall_lab.workers.pair import LaunchFailed
+from nearcall_lab.workers.worker import LaunchFailed, Unsupported
 
 Measure = Callable[[Cell, Entrant, int, int], Launch]
 """One cell, once: ``measure(cell, entrant, number, position)``. Raises `LaunchFailed`."""
@@ -39,6 +40,8 @@ MOST_LAUNCHES = 30
 """With ``--full``: where it ends all the same."""
 _OVERHEAD_S = 1.0
 """A launch's time beyond its slice, until the run knows better."""
+_LOG_CHARACTERS = 100_000
+"""Kept of each worker's log."""
 _REPEATED_SHARE = 0.25
 """Share of a run's launches that may be repeated because the machine was disturbed."""
 
@@ -210,6 +213,11 @@ class Engine:
             self._position += 1
             try:
                 launch = self._measure(planned.cell, planned.entrant, slot.number, position)
+            except Unsupported as error:
+                result.status, result.problem = "unsupported", str(error)
+                self._failed_now[slot.index] = GIVE_UP_AFTER
+                self.run.update(result)
+                return
             except Exception as error:
                 self._failed(slot, position, error)
                 self._say(slot, at, todo, f"failed: {result.failures[-1].reason}")
@@ -234,8 +242,8 @@ class Engine:
         # Whatever else an adapter's process makes the lab stumble over must not keep the other cells from running.
         kind = "" if isinstance(error, LaunchFailed) else f"{type(error).__name__}: "
         reason = kind + (" ".join(str(error).split()) or "no message")[:300]
-        log = getattr(error, "log", "")
-        kept = self.run.log(result.digest, position, log) if isinstance(log, str) and log else ""
+        log = _taken_over(error.logs) if isinstance(error, LaunchFailed) and error.logs else ""
+        kept = self.run.log(result.digest, position, log) if log else ""
         result.failures.append(Failure(slot.number, position, reason, kept))
         result.log = kept or result.log
         self._failed_now[slot.index] += 1
@@ -254,6 +262,17 @@ class Engine:
             left = min(left, max(0.0, limit - (time.monotonic() - self._begin)))
         label = planned.entrant.mechanism.name
         self._tell(Progress(at, len(todo), left, label, planned.cell.title(), remark))
+
+
+def _taken_over(logs: Path) -> str:
+    """What the workers of a failed launch wrote, the end of it; the directory is removed."""
+    parts = []
+    for path in sorted(logs.glob("*.log")):
+        text = path.read_text(errors="replace")[-_LOG_CHARACTERS:].strip()
+        if text:
+            parts.append(f"== {path.stem}\n{text}\n")
+    shutil.rmtree(logs, ignore_errors=True)
+    return "".join(parts)
 
 
 def settle(result: CellResult) -> None:

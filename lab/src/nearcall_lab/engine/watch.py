@@ -18,25 +18,25 @@ REPETITIONS = 2
 
 
 class Watch:
-    """Judges launches by the canary before them and the CPU time that was stolen during them.
+    """Judges launches by the canaries before and after them and the CPU time that was stolen during them.
 
     It looks at the machine only, never at what was measured: a launch is not repeated because its result surprises.
     Repetitions have a budget, since on a machine that is never quiet they would only make the run longer.
     """
 
     def __init__(self, earlier: Iterable[Launch], budget: int) -> None:
-        self._canaries = [launch.canary_ns for launch in earlier if launch.canary_ns > 0]
+        self._canaries = [canary for launch in earlier for canary in _canaries(launch)]
         self._budget = budget
 
     def breach(self, launch: Launch) -> str:
         """How the machine was disturbed; empty where it was not."""
         found = []
-        if launch.canary_ns > 0:
+        if canaries := _canaries(launch):
             if len(self._canaries) >= _USUAL_FROM:
                 usual = statistics.median(self._canaries)
-                if launch.canary_ns > SLOWER * usual:
-                    found.append(f"a fixed loop took {launch.canary_ns / usual:.2f} times as long as usual")
-            self._canaries.append(launch.canary_ns)
+                if max(canaries) > SLOWER * usual:
+                    found.append(f"a fixed loop took {max(canaries) / usual:.2f} times as long as usual")
+            self._canaries += canaries
         if launch.steal_share is not None and launch.steal_share > STOLEN:
             found.append(f"the hypervisor took {launch.steal_share:.1%} of the CPU time")
         return "; ".join(found)
@@ -47,3 +47,7 @@ class Watch:
             return False
         self._budget -= 1
         return True
+
+
+def _canaries(launch: Launch) -> list[int]:
+    return [canary for canary in (launch.canary_ns, launch.canary_after_ns) if canary > 0]

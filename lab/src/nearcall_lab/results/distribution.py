@@ -11,10 +11,9 @@ import numpy as np
 from hdrh.histogram import HdrHistogram
 from numpy.typing import NDArray
 
+from nearcall_lab.results.histogram import DIGITS, HIGHEST_NS, LOWEST_NS
 from nearcall_lab.results.model import Latencies
 from nearcall_lab.stats import enough
-
-LOWEST_NS, HIGHEST_NS, DIGITS = 1, 3_600_000_000_000, 3
 
 
 class BrokenHistogram(ValueError):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from nearcall_lab.results.distribution import decode
-from nearcall_lab.results.model import Latencies, Launch
+from nearcall_lab.results.model import Launch
 from nearcall_lab.scenario.cell import Cell
 
 
@@ -16,8 +16,6 @@ class Metric:
 
     title: str
     unit: Literal["ns", "/s"]
-    phase: str = ""
-    """The phase whose time it is; the response where empty."""
     per_call: int = 1
     """Things counted per call, for a rate."""
 
@@ -30,16 +28,14 @@ class Metric:
         """The launch's number in the metric's unit; None where the launch has too few samples for it."""
         if self.unit == "/s":
             return launch.throughput * self.per_call or None
-        found: Latencies | None = launch.phases.get(self.phase) if self.phase else launch.response
-        median = decode(found).quantile(0.5) if found is not None else None
-        return median or None
+        return (decode(launch.response).quantile(0.5) or None) if launch.response is not None else None
 
 
 def metric_of(cell: Cell) -> Metric:
     """Median response time where one waits for each call, throughput where only the amount counts."""
     mode = cell.mode
     if mode.kind == "connect":
-        return Metric("connection to first reply, median", "ns", phase="first reply")
+        return Metric("connection to first reply, median", "ns")
     if mode.kind == "stream":
         return Metric("integers per second", "/s", per_call=max(1, cell.work.items))
     if mode.kind == "one-way":

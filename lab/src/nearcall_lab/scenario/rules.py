@@ -39,6 +39,9 @@ _MODES_WITH: Mapping[str, tuple[ModeKind, ...]] = {
     "extra_copy": ("one-way",),
 }
 
+SMALLEST_MESSAGE = 16
+"""Bytes that the receiving side of the lab reads of each message; see `Spec.receive`."""
+
 _TRACK_OF: Mapping[Operation, str] = {"echo": "raw", "send": "raw", "quote": "objects"}
 """Operations that are in neither list carry numbers only and belong to both tracks."""
 
@@ -67,6 +70,13 @@ def contradiction(given: Mapping[str, Any], operation: Operation, mode: ModeKind
     for required in _required(operation, mode):
         if required not in given:
             return required, f'{required} is missing; operation "{operation}" in mode "{mode}" needs it'
+    if operation == "send" and given["size"] < SMALLEST_MESSAGE:
+        return "size", f"size is {given['size']}; one-way messages carry number and time, {SMALLEST_MESSAGE} bytes"
+    if mode == "burst" and given.get("outstanding", 1) * given.get("connections", 1) == 1:
+        return (
+            "outstanding",
+            'a burst over one connection with one call outstanding is one by one; mode "closed" does that',
+        )
     if given.get("client_processes", 1) > given.get("connections", 1):
         return "client_processes", (
             f"client_processes is {given['client_processes']} for {given.get('connections', 1)} connection(s); "
