@@ -94,8 +94,8 @@ def _row(summary: Summary, baseline: Summary | None, info: RunInfo) -> list[str]
     cpu = summary.cpu_us_per_call
     against = []
     if baseline is not None:
-        if baseline is summary:
-            against = ["1"]
+        if baseline is summary or result.cell.mechanism == info.floor:
+            against = ["1" if baseline is summary else "–"]
         else:
             comparison = compare(baseline.result, result, paired=True)
             sure = comparison.outcome in ("faster", "slower")
