@@ -123,10 +123,10 @@ def test_verdicts() -> None:
     assert faster.outcome == "faster"
     assert faster.speed is not None
     assert faster.sentence() == f"{interval_text(faster.speed)} faster at 15 B echo"
-    assert faster.sentence().startswith("3.00× [2.8")
+    assert faster.sentence().startswith("3.00× [2.9")
     slower = compare(result("fast", [1000, 1030, 970, 1010, 990]), base, paired=False)
     assert slower.outcome == "slower"
-    assert slower.sentence().startswith("3.00× [2.8")
+    assert slower.sentence().startswith("3.00× [2.9")
     assert slower.sentence().endswith("slower at 15 B echo")
 
 
