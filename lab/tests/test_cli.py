@@ -196,7 +196,7 @@ def test_the_lab_against_itself_with_a_made_up_machine(
     from nearcall_lab.cli import runs
     from nearcall_lab.engine import launch
 
-    lab = Lab(noop=1000.0, noop_slowed=1050.0)
+    lab = Lab(**{"noop": 1000.0, "noop+0ns": 1020.0, "noop+50ns": 1071.0})
     monkeypatch.setattr(launch, "measure", lab.measure)
     assert main(["compare", "--aa", "noop"]) == 0
     out = capsys.readouterr().out
@@ -205,7 +205,7 @@ def test_the_lab_against_itself_with_a_made_up_machine(
     assert "noop slowed down by 50 ns, 5.0%: 100 of 100 comparisons" in out
     assert "drawn from a common pool, so not independent" in out
     assert len(runs.recorded_runs()) == 2
-    lab.medians_ns["noop-slowed"] = 1000.0  # a slowdown that does not happen is not found
+    lab.medians_ns["noop+50ns"] = 1020.0  # a slowdown that does not happen is not found
     assert main(["compare", "--aa", "noop"]) == 1
 
 
@@ -213,14 +213,14 @@ def test_a_slowed_mechanism_is_slower(tmp_path: Path, capsys: pytest.CaptureFixt
     """The wrapper with real processes: 100 µs on top of a function call cannot be missed."""
     from nearcall_lab.adapters import slowed
     from nearcall_lab.engine.launch import measure
-    from nearcall_lab.registry import Entrant, discover
+    from nearcall_lab.registry import discover
     from nearcall_lab.scenario.cell import Cell, Mode, Work
 
     entrant = next(e for e in discover() if e.mechanism.name == "noop")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(slowed.VARIABLE, slowed.setting(entrant.module, "noop", 100_000))
-        other = Entrant(slowed.slowed(entrant.mechanism, 100_000), slowed.__name__)
+        patch.setenv(slowed.VARIABLE, slowed.setting(entrant, (0, 100_000)))
+        other = slowed.wrapped(entrant, 100_000)
         cell = Cell(other.mechanism.name, Work(size=15), Mode(seconds=0.05, warmup_s=0))
         found = measure(cell, other, 0, 0)
     assert found.response is not None
-    assert found.response.min >= 100_000
+    assert found.response.min >= 50_000
