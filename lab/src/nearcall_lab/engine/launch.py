@@ -218,7 +218,8 @@ class CellRun:
                 last, since = seen, time.monotonic()
             if (expected is not None and seen >= expected) or time.monotonic() - since > _QUIET_S:
                 return
-            time.sleep(0.01)
+            # Not a mere sleep: what an event loop has not written yet is written while it runs.
+            self.ask_clients(lambda number: {"do": "idle", "seconds": 0.01}, CELL_GRACE_S)
 
     def _arrivals(self) -> Arrivals:
         self.wait_for_arrivals(sum(part.sent - part.dropped for part in self.parts))
