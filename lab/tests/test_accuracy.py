@@ -132,9 +132,7 @@ def _by_hand(due: list[int], slots: int) -> np.ndarray:
 
 @pytest.mark.parametrize(("style", "slots"), [("threads", 1), ("asyncio", 1), ("asyncio", 4)])
 @pytest.mark.parametrize("arrivals", ["fixed", "poisson"])
-def test_open_loop_counts_the_wait_of_those_that_were_due_during_a_stall(
-    style: str, slots: int, arrivals: str
-) -> None:
+def test_open_loop_counts_the_wait_of_those_that_were_due_during_a_stall(style: str, slots: int, arrivals: str) -> None:
     """A closed loop sees one slow call in a hundred. Who calls at 1000 per second meets a stall of 30 ms thirty times
     in a hundred calls; the response time must say so."""
     due = due_times(1000, 10, arrivals, 1).tolist()  # type: ignore[arg-type]

@@ -164,7 +164,7 @@ def test_failures_are_shown_with_their_log(tmp_path: Path, capsys: pytest.Captur
         Engine(run, planned, lab.measure, lambda progress: None).go()
     assert main(["report", "run"]) == 0
     out = capsys.readouterr().out
-    assert "slow: failed: server: no luck (log: logs/" in out
+    assert "failed: slow: server: no luck (log: logs/" in out
 
 
 def _start(*arguments: str) -> subprocess.Popen[str]:

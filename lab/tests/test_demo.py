@@ -55,7 +55,9 @@ def test_command_writes_json_and_a_page_that_needs_no_network(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out"
-    assert main(["demo", "--rounds", "1", "--slice-ms", "5", "--only", "noop,raw-unix,raw-tcp", "--out", str(out)]) == 0
+    assert (
+        main(["demo", "--rounds", "1", "--slice-ms", "50", "--only", "noop,raw-unix,raw-tcp", "--out", str(out)]) == 0
+    )
     report = msgspec.json.decode((out / "demo.json").read_bytes(), type=Report)
     assert {row.name for row in report.rows} == {"noop", "raw-unix", "raw-tcp"}
     page = (out / "demo.html").read_text(encoding="utf-8")

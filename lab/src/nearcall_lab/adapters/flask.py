@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+import time
 from typing import Any
 
 from nearcall_lab.contract import Mechanism, Ready, SimpleSession, Spec, Stop
-from nearcall_lab.workloads import Fill, Order, fill
+from nearcall_lab.workloads import Fill, Named, Order, fill, named
 
 MECHANISMS = (
     Mechanism(
@@ -17,6 +18,7 @@ MECHANISMS = (
         distribution="flask",
         settings="development server, threaded (it closes the connection after each reply), request log off",
         typed="JSON object, dataclass rebuilt on both sides",
+        operations=("echo", "quote", "wait"),
     ),
 )
 
@@ -31,13 +33,20 @@ def serve(spec: Spec, ready: Ready, stop: Stop) -> None:
 
     @app.post("/echo")  # type: ignore[untyped-decorator]
     def echo() -> Any:
-        served.calls += 1
+        served.count()
         return flask.Response(flask.request.get_data(), mimetype="application/octet-stream")
 
     @app.post("/quote")  # type: ignore[untyped-decorator]
     def quote() -> Any:
-        served.calls += 1
+        served.count()
         return flask.jsonify(vars(fill(Order(**flask.request.get_json()))))
+
+    @app.post("/wait")  # type: ignore[untyped-decorator]
+    def wait() -> Any:
+        served.count()
+        seconds = flask.request.get_json()
+        time.sleep(seconds)
+        return flask.jsonify(vars(named(seconds)))
 
     server = make_server("127.0.0.1", 0, app, threaded=True)
     stop.on(server.shutdown)
@@ -63,4 +72,9 @@ def connect(spec: Spec) -> SimpleSession:
         response.raise_for_status()
         return Fill(**response.json())
 
-    return SimpleSession({"echo": echo, "quote": quote}, session.close)
+    def wait(seconds: float) -> Named:
+        response = session.post(f"{spec.address}/wait", json=seconds)
+        response.raise_for_status()
+        return Named(**response.json())
+
+    return SimpleSession({"echo": echo, "quote": quote, "wait": wait}, session.close)

@@ -3,81 +3,85 @@
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from nearcall_lab.contract import Mechanism, Ready, SimpleSession, Spec, Stop
-from nearcall_lab.workloads import Order, fill
+from nearcall_lab.adapters import grpc_messages as messages
+from nearcall_lab.contract import Mechanism, Operation, Ready, SimpleSession, Spec, Stop
+from nearcall_lab.workloads import Order, fill, named
 
 _NEEDS = ("grpc", "google.protobuf")
 _SETTINGS = "sync API, 10 threads, insecure; echo as raw bytes, no Protobuf"
-_TYPED = "Protobuf message, built at run time"
-MECHANISMS = (
-    Mechanism("grpcio-tcp", "grpcio, TCP", "rpc", "tcp", _NEEDS, "grpcio", _SETTINGS, _TYPED),
-    Mechanism("grpcio-uds", "grpcio, UDS", "rpc", "unix", _NEEDS, "grpcio", _SETTINGS, _TYPED),
+_TUNED = "sync API, 128 threads, SingleThreadedUnaryStream, insecure; echo as raw bytes, no Protobuf"
+_ALL: tuple[Operation, ...] = ("echo", "quote", "wait", "count", "send")
+MECHANISMS = tuple(
+    Mechanism(
+        name,
+        label,
+        "rpc",
+        variant,
+        _NEEDS,
+        "grpcio",
+        _TUNED if tuned else _SETTINGS,
+        messages.TYPED,
+        operations=_ALL,
+        tuned=tuned,
+        concurrent_calls=True,
+    )
+    for name, label, variant, tuned in (
+        ("grpcio-tcp", "grpcio, TCP", "tcp", False),
+        ("grpcio-uds", "grpcio, UDS", "unix", False),
+        ("grpcio-uds-tuned", "grpcio, UDS, tuned", "unix-tuned", True),
+    )
 )
 
-_ECHO = "/nearcall_lab.Lab/Echo"
-_QUOTE = "/nearcall_lab.Lab/Quote"
 
-
-def _messages() -> tuple[Any, Any]:
-    """The classes for ``Order`` and ``Fill``, from a description made here instead of generated code."""
-    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-
-    kinds = descriptor_pb2.FieldDescriptorProto
-    shapes = {
-        "Order": [
-            ("symbol", kinds.TYPE_STRING),
-            ("quantity", kinds.TYPE_INT64),
-            ("price", kinds.TYPE_DOUBLE),
-            ("urgent", kinds.TYPE_BOOL),
-        ],
-        "Fill": [
-            ("symbol", kinds.TYPE_STRING),
-            ("cost", kinds.TYPE_DOUBLE),
-            ("lots", kinds.TYPE_INT64),
-            ("accepted", kinds.TYPE_BOOL),
-        ],
-    }
-    file = descriptor_pb2.FileDescriptorProto(name="nearcall_lab.proto", package="nearcall_lab", syntax="proto3")
-    for name, fields in shapes.items():
-        message = file.message_type.add(name=name)
-        for number, (field, kind) in enumerate(fields, start=1):
-            message.field.add(name=field, number=number, type=kind, label=kinds.LABEL_OPTIONAL)
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
-
-    def build(name: str) -> Any:
-        return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"nearcall_lab.{name}"))
-
-    return build("Order"), build("Fill")
+def _options(spec: Spec) -> list[tuple[str, Any]]:
+    options: list[tuple[str, Any]] = list(messages.limits(spec))
+    if spec.mechanism.tuned:
+        options.append(("SingleThreadedUnaryStream", 1))
+    return options
 
 
 def serve(spec: Spec, ready: Ready, stop: Stop) -> None:
     import grpc
 
-    order_class, fill_class = _messages()
-    served = spec.served
+    kinds = messages.classes()
+    count_call, receive = spec.served.count, spec.receive
 
     def echo(data: bytes, context: Any) -> bytes:
-        served.calls += 1
+        count_call()
         return data
 
     def quote(request: Any, context: Any) -> Any:
-        served.calls += 1
+        count_call()
         result = fill(Order(request.symbol, request.quantity, request.price, request.urgent))
-        return fill_class(symbol=result.symbol, cost=result.cost, lots=result.lots, accepted=result.accepted)
+        return kinds.fill(symbol=result.symbol, cost=result.cost, lots=result.lots, accepted=result.accepted)
 
-    methods = {
-        "Echo": grpc.unary_unary_rpc_method_handler(echo),
-        "Quote": grpc.unary_unary_rpc_method_handler(
-            quote, request_deserializer=order_class.FromString, response_serializer=fill_class.SerializeToString
-        ),
-    }
-    server = grpc.server(ThreadPoolExecutor(max_workers=10))
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("nearcall_lab.Lab", methods),))
-    if spec.mechanism.variant == "unix":
+    def wait(request: Any, context: Any) -> Any:
+        count_call()
+        time.sleep(request.seconds)
+        reply = named(request.seconds)
+        return kinds.named(id=reply.id, name=reply.name)
+
+    def count(request: Any, context: Any) -> Iterator[Any]:
+        count_call()
+        for value in range(request.value):
+            yield kinds.number(value=value)
+
+    def send(requests: Iterator[bytes], context: Any) -> bytes:
+        for data in requests:
+            receive(data)
+        return b""
+
+    handlers = messages.handlers(grpc, kinds, echo, quote, wait, count, send)
+    server = grpc.server(
+        ThreadPoolExecutor(max_workers=128 if spec.mechanism.tuned else 10), options=messages.limits(spec)
+    )
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(messages.SERVICE, handlers),))
+    if spec.mechanism.variant.startswith("unix"):
         address = f"unix:{os.path.join(spec.directory, 'grpc.sock')}"
         server.add_insecure_port(address)
     else:
@@ -91,17 +95,28 @@ def serve(spec: Spec, ready: Ready, stop: Stop) -> None:
 def connect(spec: Spec) -> SimpleSession:
     import grpc
 
-    order_class, fill_class = _messages()
-    channel = grpc.insecure_channel(spec.address)
-    grpc.channel_ready_future(channel).result(timeout=10)
-    echo = channel.unary_unary(_ECHO)
-    quote_rpc = channel.unary_unary(
-        _QUOTE, request_serializer=order_class.SerializeToString, response_deserializer=fill_class.FromString
-    )
+    kinds = messages.classes()
+    channel = grpc.insecure_channel(spec.address, options=_options(spec))
+    methods = messages.methods(channel, kinds)
 
     def quote(order: Order) -> Any:
-        return quote_rpc(
-            order_class(symbol=order.symbol, quantity=order.quantity, price=order.price, urgent=order.urgent)
+        return methods.quote(
+            kinds.order(symbol=order.symbol, quantity=order.quantity, price=order.price, urgent=order.urgent)
         )
 
-    return SimpleSession({"echo": echo, "quote": quote}, channel.close)
+    def stream(items: int) -> Iterator[int]:
+        return (reply.value for reply in methods.count(kinds.number(value=items)))
+
+    outbox = messages.Outbox(methods.send)
+    return SimpleSession(
+        {
+            "echo": methods.echo,
+            "quote": quote,
+            "wait": lambda seconds: methods.wait(kinds.wait(seconds=seconds)),
+            "send": outbox.put,
+        },
+        channel.close,
+        on_open=lambda: grpc.channel_ready_future(channel).result(timeout=10),
+        on_stream=stream,
+        on_flush=outbox.flush,
+    )

@@ -1,63 +1,107 @@
-"""nearcall through its public API: the same service over four transports, and once with views instead of copies."""
+"""nearcall through its public API: the same service over four transports, for threads and for asyncio."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import socket
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
-from nearcall_lab.contract import Mechanism, Ready, Served, SimpleSession, Spec, Stop
-from nearcall_lab.workloads import Fill, Order, fill
+from nearcall_lab.contract import Mechanism, Operation, Ready, SimpleSession, Spec, Stop
+from nearcall_lab.workloads import Fill, Named, Order, fill, named
 
 _NEEDS = ("nearcall",)
 _TYPED = "dataclass by nearcall's msgpack"
+_ALL: tuple[Operation, ...] = ("echo", "quote", "wait", "count", "send")
+
+
+def _row(name: str, label: str, variant: str, settings: str = "defaults", **more: Any) -> Mechanism:
+    more = {"typed": _TYPED, "operations": _ALL, "concurrent_calls": True, **more}
+    return Mechanism(name, label, "nearcall", variant, _NEEDS, "nearcall", settings, **more)
+
+
+_VIEW = "handler takes and returns a memoryview"
+_COROUTINES = "coroutine handlers on the server's event loop, nearcall.aio client"
 MECHANISMS = (
-    Mechanism("nearcall-shm", "nearcall shm", "nearcall", "shm", _NEEDS, "nearcall", typed=_TYPED),
-    Mechanism(
-        "nearcall-shm-view",
-        "nearcall shm, memoryview",
-        "nearcall",
-        "shm-view",
-        _NEEDS,
-        "nearcall",
-        "handler takes and returns a memoryview",
-        operations=("echo",),
-    ),
-    Mechanism("nearcall-unix", "nearcall unix", "nearcall", "unix", _NEEDS, "nearcall", typed=_TYPED),
-    Mechanism("nearcall-tcp", "nearcall tcp", "nearcall", "tcp", _NEEDS, "nearcall", typed=_TYPED),
-    Mechanism(
-        "nearcall-inproc",
-        "nearcall inproc",
-        "nearcall",
-        "inproc",
-        _NEEDS,
-        "nearcall",
-        "client and server in one process",
-        _TYPED,
-        same_process=True,
-    ),
+    _row("nearcall-shm", "nearcall shm", "shm"),
+    _row("nearcall-shm-view", "nearcall shm, memoryview", "shm-view", _VIEW, operations=("echo",), typed=""),
+    _row("nearcall-unix", "nearcall unix", "unix"),
+    _row("nearcall-tcp", "nearcall tcp", "tcp"),
+    _row("nearcall-inproc", "nearcall inproc", "inproc", "client and server in one process", same_process=True),
+    _row("nearcall-aio-shm", "nearcall.aio shm", "shm", _COROUTINES, style="asyncio"),
+    _row("nearcall-aio-unix", "nearcall.aio unix", "unix", _COROUTINES, style="asyncio"),
+    _row("nearcall-aio-tcp", "nearcall.aio tcp", "tcp", _COROUTINES, style="asyncio"),
 )
 
 
-def _service(served: Served) -> Any:
+def _service(spec: Spec) -> Any:
     """The service class: the server makes an instance of it, the client only reads its signatures."""
     import nearcall
 
-    class Echo:
+    count_call, receive = spec.served.count, spec.receive
+
+    class Lab:
         def echo(self, data: bytes) -> bytes:
-            served.calls += 1
+            count_call()
             return data
 
         def echo_view(self, data: memoryview) -> memoryview:
-            served.calls += 1
+            count_call()
             return data
 
         def quote(self, order: Order) -> Fill:
-            served.calls += 1
+            count_call()
             return fill(order)
 
-    return nearcall.service(Echo)
+        def wait(self, seconds: float) -> Named:
+            count_call()
+            time.sleep(seconds)
+            return named(seconds)
+
+        def count(self, items: int) -> Iterator[int]:
+            count_call()
+            yield from range(items)
+
+        @nearcall.oneway  # type: ignore[untyped-decorator]
+        def send(self, data: bytes) -> None:
+            receive(data)
+
+    return nearcall.service(Lab)
+
+
+def _async_service(spec: Spec) -> Any:
+    """The same with coroutines."""
+    import nearcall
+
+    count_call, receive = spec.served.count, spec.receive
+
+    class Lab:
+        async def echo(self, data: bytes) -> bytes:
+            count_call()
+            return data
+
+        async def quote(self, order: Order) -> Fill:
+            count_call()
+            return fill(order)
+
+        async def wait(self, seconds: float) -> Named:
+            count_call()
+            await asyncio.sleep(seconds)
+            return named(seconds)
+
+        async def count(self, items: int) -> AsyncIterator[int]:
+            count_call()
+            for value in range(items):
+                yield value
+
+        @nearcall.oneway  # type: ignore[untyped-decorator]
+        async def send(self, data: bytes) -> None:
+            receive(data)
+
+    return nearcall.service(Lab)
 
 
 def _free_port() -> int:
@@ -79,20 +123,67 @@ def serve(spec: Spec, ready: Ready, stop: Stop) -> None:
     import nearcall
 
     url = _url(spec)
-    with nearcall.Server(_service(spec.served)(), url):
+    service = _async_service(spec) if spec.mechanism.style == "asyncio" else _service(spec)
+    with nearcall.Server(service(), url):
         ready(url)
         stop.wait()
 
 
-def connect(spec: Spec) -> SimpleSession:
+def connect(spec: Spec) -> SimpleSession | _AsyncSession:
+    if spec.mechanism.style == "asyncio":
+        return _AsyncSession(spec)
+    return _session(spec)
+
+
+def _session(spec: Spec) -> SimpleSession:
     import nearcall
 
-    service = _service(spec.served)
-    url = spec.address
+    service = _service(spec)
     stack = contextlib.ExitStack()
-    if spec.mechanism.same_process:
-        url = _url(spec)
-        stack.enter_context(nearcall.Server(service(), url))
-    client = stack.enter_context(nearcall.connect(url, service))
-    echo = client.echo_view if spec.mechanism.variant.endswith("-view") else client.echo
-    return SimpleSession({"echo": echo, "quote": client.quote}, stack.close)
+    client: Any = None
+
+    def open_() -> None:
+        nonlocal client
+        url = spec.address
+        if spec.mechanism.same_process and not url:
+            url = _url(spec)
+            stack.enter_context(nearcall.Server(service(), url))
+        client = stack.enter_context(nearcall.connect(url, service))
+        session.provide(
+            echo=client.echo_view if spec.mechanism.variant.endswith("-view") else client.echo,
+            quote=client.quote,
+            wait=client.wait,
+            send=client.send,
+        )
+
+    session = SimpleSession({}, stack.close, open_, lambda items: iter(client.count(items)))
+    return session
+
+
+class _AsyncSession:
+    """One connection of an event loop."""
+
+    def __init__(self, spec: Spec) -> None:
+        import nearcall
+
+        self._client: Any = nearcall.aio.connect(spec.address, _async_service(spec))
+
+    async def open(self) -> None:
+        await self._client
+
+    def call(self, operation: Operation) -> Callable[[Any], Awaitable[Any]]:
+        method: Callable[[Any], Awaitable[Any]] = getattr(self._client, operation)
+        return method
+
+    def stream(self, items: int) -> AsyncIterator[int]:
+        replies: AsyncIterator[int] = self._client.count(items)
+        return replies
+
+    async def flush(self) -> None:
+        return None
+
+    def dropped(self) -> int:
+        return 0
+
+    async def close(self) -> None:
+        self._client.close()

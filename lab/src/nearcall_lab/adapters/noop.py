@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
 from typing import Any
 
 from nearcall_lab.contract import Mechanism, Ready, SimpleSession, Spec, Stop
-from nearcall_lab.workloads import Fill, Order, fill
+from nearcall_lab.workloads import Fill, Named, Order, fill, named
 
 MECHANISMS = (
     Mechanism(
@@ -15,6 +17,8 @@ MECHANISMS = (
         settings="a plain function call: the cost of the clock pair itself",
         typed="the object itself",
         same_process=True,
+        operations=("echo", "quote", "wait", "count"),
+        concurrent_calls=True,
     ),
 )
 
@@ -24,14 +28,23 @@ def serve(spec: Spec, ready: Ready, stop: Stop) -> None:
 
 
 def connect(spec: Spec) -> SimpleSession:
-    served = spec.served
+    count_call = spec.served.count
 
     def echo(data: Any) -> Any:
-        served.calls += 1
+        count_call()
         return data
 
     def quote(order: Order) -> Fill:
-        served.calls += 1
+        count_call()
         return fill(order)
 
-    return SimpleSession({"echo": echo, "quote": quote})
+    def wait(seconds: float) -> Named:
+        count_call()
+        time.sleep(seconds)
+        return named(seconds)
+
+    def count(items: int) -> Iterator[int]:
+        count_call()
+        yield from range(items)
+
+    return SimpleSession({"echo": echo, "quote": quote, "wait": wait}, on_stream=count)

@@ -18,8 +18,10 @@ MECHANISMS = (
         "messaging",
         requires=("pynng",),
         distribution="pynng",
-        settings="ipc, one socket pair per method",
+        settings="ipc, one socket pair per method; one-way by Push0/Pull0",
         typed="msgspec msgpack",
+        operations=("echo", "quote", "send"),
+        empty_messages=False,  # its recv raises RuntimeError
     ),
 )
 
@@ -36,11 +38,21 @@ def serve(spec: Spec, ready: Ready, stop: Stop) -> None:
         try:
             while True:
                 data = socket.recv()
-                served.calls += 1
+                served.count()
                 socket.send(encode(fill(decode(data))) if typed else data)
         except pynng.Closed:
             return
 
+    def pull(socket: Any) -> None:
+        try:
+            while True:
+                spec.receive(socket.recv())
+        except pynng.Closed:
+            return
+
+    inbox = pynng.Pull0(listen=f"{base}-send")
+    threading.Thread(target=pull, args=(inbox,), daemon=True).start()
+    stop.on(inbox.close)
     echo, quote = pynng.Rep0(listen=f"{base}-echo"), pynng.Rep0(listen=f"{base}-quote")
     threading.Thread(target=loop, args=(quote, True), daemon=True).start()
     stop.on(echo.close)
@@ -54,7 +66,11 @@ def connect(spec: Spec) -> SimpleSession:
 
     decode = msgspec.msgpack.Decoder(Fill).decode
     encode = msgspec.msgpack.Encoder().encode
-    echo_socket, quote_socket = pynng.Req0(dial=f"{spec.address}-echo"), pynng.Req0(dial=f"{spec.address}-quote")
+    echo_socket, quote_socket, outbox = pynng.Req0(), pynng.Req0(), pynng.Push0()
+
+    def open_() -> None:
+        for socket, method in ((echo_socket, "echo"), (quote_socket, "quote"), (outbox, "send")):
+            socket.dial(f"{spec.address}-{method}", block=True)
 
     def echo(data: bytes) -> bytes:
         echo_socket.send(data)
@@ -68,5 +84,6 @@ def connect(spec: Spec) -> SimpleSession:
     def close() -> None:
         echo_socket.close()
         quote_socket.close()
+        outbox.close()
 
-    return SimpleSession({"echo": echo, "quote": quote}, close)
+    return SimpleSession({"echo": echo, "quote": quote, "send": outbox.send}, close, open_)

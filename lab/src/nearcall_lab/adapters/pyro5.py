@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Iterator
 from typing import Any
 
 from nearcall_lab.contract import Mechanism, Ready, SimpleSession, Spec, Stop
-from nearcall_lab.workloads import Fill, Order, fill
+from nearcall_lab.workloads import Fill, Named, Order, fill, named
 
 MECHANISMS = (
     Mechanism(
@@ -15,8 +17,9 @@ MECHANISMS = (
         "rpc",
         requires=("Pyro5",),
         distribution="Pyro5",
-        settings="UDS, SERIALIZER=marshal",
+        settings="UDS, SERIALIZER=marshal; streams by remote generator, a trip per item; a thread per one-way call",
         typed="dict by marshal, dataclass rebuilt on both sides",
+        operations=("echo", "quote", "wait", "count", "send"),
     ),
 )
 
@@ -24,16 +27,29 @@ MECHANISMS = (
 def serve(spec: Spec, ready: Ready, stop: Stop) -> None:
     import Pyro5.api
 
-    served = spec.served
+    count_call, receive = spec.served.count, spec.receive
 
     class Lab:
         def echo(self, data: bytes) -> bytes:
-            served.calls += 1
+            count_call()
             return data
 
         def quote(self, order: dict[str, Any]) -> dict[str, Any]:
-            served.calls += 1
+            count_call()
             return vars(fill(Order(**order)))
+
+        def wait(self, seconds: float) -> dict[str, Any]:
+            count_call()
+            time.sleep(seconds)
+            return vars(named(seconds))
+
+        def count(self, items: int) -> Iterator[int]:
+            count_call()
+            yield from range(items)
+
+        @Pyro5.api.oneway  # type: ignore[untyped-decorator]
+        def send(self, data: bytes) -> None:
+            receive(data)
 
     daemon = Pyro5.api.Daemon(unixsocket=os.path.join(spec.directory, "pyro.sock"))
     uri = daemon.register(Pyro5.api.expose(Lab)(), "lab")
@@ -47,10 +63,19 @@ def connect(spec: Spec) -> SimpleSession:
 
     Pyro5.api.config.SERIALIZER = "marshal"
     proxy = Pyro5.api.Proxy(spec.address)
-    proxy._pyroBind()
-    echo, remote_quote = proxy.echo, proxy.quote
 
-    def quote(order: Order) -> Fill:
-        return Fill(**remote_quote(vars(order)))
+    def open_() -> None:
+        # Binding also learns the methods; until then the proxy has none.
+        proxy._pyroBind()
+        remote_quote, remote_wait = proxy.quote, proxy.wait
 
-    return SimpleSession({"echo": echo, "quote": quote}, proxy._pyroRelease)
+        def quote(order: Order) -> Fill:
+            return Fill(**remote_quote(vars(order)))
+
+        def wait(seconds: float) -> Named:
+            return Named(**remote_wait(seconds))
+
+        session.provide(echo=proxy.echo, quote=quote, wait=wait, send=proxy.send)
+
+    session = SimpleSession({}, proxy._pyroRelease, open_, lambda items: iter(proxy.count(items)))
+    return session

@@ -6,17 +6,26 @@ import os
 import socket
 import struct
 import threading
+import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
 
-from nearcall_lab.contract import Mechanism, Operation, Ready, Served, SimpleSession, Spec, Stop
-from nearcall_lab.workloads import Fill, Order, fill
+from nearcall_lab.contract import Mechanism, Operation, Ready, SimpleSession, Spec, Stop
+from nearcall_lab.workloads import Fill, Named, Order, fill, named
 
 _TYPED = "msgspec msgpack"
+_OPERATIONS: tuple[Operation, ...] = ("echo", "quote", "wait", "send")
 MECHANISMS = (
     Mechanism(
-        "raw-unix", "raw socket, UDS", "socket", "unix", settings="blocking, one connection per method", typed=_TYPED
+        "raw-unix",
+        "raw socket, UDS",
+        "socket",
+        "unix",
+        settings="blocking, one connection per method",
+        typed=_TYPED,
+        operations=_OPERATIONS,
     ),
     Mechanism(
         "raw-tcp",
@@ -25,6 +34,7 @@ MECHANISMS = (
         "tcp",
         settings="blocking, TCP_NODELAY, one connection per method",
         typed=_TYPED,
+        operations=_OPERATIONS,
     ),
 )
 
@@ -35,7 +45,10 @@ _JOIN_BELOW = 16_384
 
 def _receive(sock: socket.socket) -> bytes | bytearray:
     """One message. A short one costs one system call: with one call outstanding nothing else can be behind it."""
-    first = sock.recv(_JOIN_BELOW)
+    return _rest(sock, sock.recv(_JOIN_BELOW))
+
+
+def _rest(sock: socket.socket, first: bytes) -> bytes | bytearray:
     while len(first) < 4:
         more = sock.recv(4 - len(first)) if first else b""
         if not more:
@@ -65,18 +78,37 @@ def _send(sock: socket.socket, data: bytes | bytearray) -> None:
         sock.sendall(memoryview(data)[sent - 4 :])
 
 
-def _handle(sock: socket.socket, served: Served) -> None:
+def _receive_many(sock: socket.socket) -> Iterator[bytes]:
+    """Messages that come without being answered, so that several may arrive at once."""
+    stream = sock.makefile("rb", buffering=1 << 18)
+    while header := stream.read(4):
+        yield stream.read(_HEADER.unpack(header)[0])
+
+
+def _handle(sock: socket.socket, spec: Spec) -> None:
     """Serve one connection; its first message names the method all others call."""
+    count_call = spec.served.count
+    decode_wait = msgspec.msgpack.Decoder(float).decode
     decode = msgspec.msgpack.Decoder(Order).decode
     encode = msgspec.msgpack.Encoder().encode
     with sock:
         try:
-            typed = _receive(sock) == b"quote"
+            method = _receive(sock)
             _send(sock, b"")
+            if method == b"send":
+                for data in _receive_many(sock):
+                    spec.receive(data)
+                return
+            while method == b"wait":
+                seconds = decode_wait(_receive(sock))
+                count_call()
+                time.sleep(seconds)
+                _send(sock, encode(named(seconds)))
+            typed = method == b"quote"
             while True:
-                data = _receive(sock)
-                served.calls += 1
-                _send(sock, encode(fill(decode(data))) if typed else data)
+                request = _receive(sock)
+                count_call()
+                _send(sock, encode(fill(decode(request))) if typed else request)
         except ConnectionResetError:
             return
 
@@ -100,7 +132,7 @@ def serve(spec: Spec, ready: Ready, stop: Stop) -> None:
             return
         if sock.family == socket.AF_INET:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        threading.Thread(target=_handle, args=(sock, spec.served), daemon=True).start()
+        threading.Thread(target=_handle, args=(sock, spec), daemon=True).start()
 
 
 def _open(spec: Spec, method: Operation) -> socket.socket:
@@ -115,21 +147,43 @@ def _open(spec: Spec, method: Operation) -> socket.socket:
     return sock
 
 
+class _Session(SimpleSession):
+    """A connection for each method that is used; the first is that of ``echo``."""
+
+    def __init__(self, spec: Spec) -> None:
+        self._spec = spec
+        self._open: dict[Operation, socket.socket] = {}
+        super().__init__({}, self._close_all, lambda: self._of("echo"))
+
+    def _of(self, method: Operation) -> socket.socket:
+        if method not in self._open:
+            self._open[method] = _open(self._spec, method)
+        return self._open[method]
+
+    def _close_all(self) -> None:
+        for sock in self._open.values():
+            sock.close()
+
+    def call(self, operation: Operation) -> Callable[[Any], Any]:
+        sock = self._of(operation)
+        if operation == "send":
+            return lambda data: _send(sock, data)
+        if operation == "echo":
+
+            def echo(data: bytes) -> Any:
+                _send(sock, data)
+                return _receive(sock)
+
+            return echo
+        decode = msgspec.msgpack.Decoder(Fill if operation == "quote" else Named).decode
+        encode = msgspec.msgpack.Encoder().encode
+
+        def ask(value: Any) -> Any:
+            _send(sock, encode(value))
+            return decode(_receive(sock))
+
+        return ask
+
+
 def connect(spec: Spec) -> SimpleSession:
-    echo_socket, quote_socket = _open(spec, "echo"), _open(spec, "quote")
-    decode = msgspec.msgpack.Decoder(Fill).decode
-    encode = msgspec.msgpack.Encoder().encode
-
-    def echo(data: bytes) -> Any:
-        _send(echo_socket, data)
-        return _receive(echo_socket)
-
-    def quote(order: Order) -> Fill:
-        _send(quote_socket, encode(order))
-        return decode(_receive(quote_socket))
-
-    def close() -> None:
-        echo_socket.close()
-        quote_socket.close()
-
-    return SimpleSession({"echo": echo, "quote": quote}, close)
+    return _Session(spec)

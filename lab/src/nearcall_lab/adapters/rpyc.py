@@ -1,56 +1,122 @@
-"""RPyC over a Unix socket. Values go by value (bytes, tuples); objects by reference would cost a trip per attribute."""
+"""RPyC's three servers. Values go by value (bytes, tuples); objects by reference would cost a trip per attribute."""
 
 from __future__ import annotations
 
+import logging
 import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
 from typing import Any
 
-from nearcall_lab.contract import Mechanism, Ready, SimpleSession, Spec, Stop
-from nearcall_lab.workloads import Fill, Order, fill
+from nearcall_lab.contract import Mechanism, Operation, Ready, SimpleSession, Spec, Stop
+from nearcall_lab.workloads import Fill, Named, Order, fill, named
+
+_TYPED = "tuple by value, dataclass rebuilt on both sides"
+_OPERATIONS: tuple[Operation, ...] = ("echo", "quote", "wait", "count", "send")
+_COMMON = "zlib above 3 KB (its default); method looked up once"
+_TCP = f"TCP, nodelay; {_COMMON}"
+
+
+def _row(name: str, label: str, variant: str, settings: str) -> Mechanism:
+    # The forking server receives in a process per connection, where nothing of the lab could time an arrival.
+    operations = _OPERATIONS[:-1] if variant.startswith("forking") else _OPERATIONS
+    return Mechanism(name, label, "rpc", variant, ("rpyc",), "rpyc", settings, _TYPED, operations=operations)
+
 
 MECHANISMS = (
-    Mechanism(
-        "rpyc",
-        "RPyC",
-        "rpc",
-        requires=("rpyc",),
-        distribution="rpyc",
-        settings="UDS, ThreadedServer, zlib above 3 KB (its default); method looked up once",
-        typed="tuple by value, dataclass rebuilt on both sides",
-    ),
+    _row("rpyc", "RPyC", "threaded-unix", f"UDS, ThreadedServer, {_COMMON}"),
+    _row("rpyc-tcp", "RPyC, TCP", "threaded-tcp", f"ThreadedServer, {_TCP}"),
+    _row("rpyc-forking", "RPyC, forking server", "forking-tcp", f"ForkingServer, a process per connection, {_TCP}"),
+    _row("rpyc-oneshot", "RPyC, one-shot server", "oneshot-tcp", f"OneShotServer, one connection in all, {_TCP}"),
 )
 
 
 def serve(spec: Spec, ready: Ready, stop: Stop) -> None:
     import rpyc
-    from rpyc.utils.server import ThreadedServer
+    from rpyc.utils import server as servers
 
-    served = spec.served
+    kind, transport = spec.mechanism.variant.split("-")
+    if kind == "forking":
+        spec.served.share()
+    count_call, receive = spec.served.count, spec.receive
 
     class Lab(rpyc.Service):  # type: ignore[misc]
         def exposed_echo(self, data: bytes) -> bytes:
-            served.calls += 1
+            count_call()
             return data
 
         def exposed_quote(self, order: tuple[Any, ...]) -> tuple[Any, ...]:
-            served.calls += 1
+            count_call()
             result = fill(Order(*order))
             return result.symbol, result.cost, result.lots, result.accepted
 
-    path = os.path.join(spec.directory, "rpyc.sock")
-    server = ThreadedServer(Lab, socket_path=path)
-    stop.on(server.close)
-    ready(path)
+        def exposed_wait(self, seconds: float) -> tuple[int, str]:
+            count_call()
+            time.sleep(seconds)
+            result = named(seconds)
+            return result.id, result.name
+
+        def exposed_count(self, items: int) -> Iterator[int]:
+            count_call()
+            return iter(range(items))
+
+        def exposed_send(self, data: bytes) -> None:
+            receive(data)
+
+    make = {"threaded": servers.ThreadedServer, "forking": servers.ForkingServer, "oneshot": servers.OneShotServer}[
+        kind
+    ]
+    quiet = logging.getLogger("nearcall_lab.rpyc")
+    quiet.setLevel(logging.CRITICAL)
+    if transport == "unix":
+        address = os.path.join(spec.directory, "rpyc.sock")
+        server = make(Lab, socket_path=address, logger=quiet)
+    else:
+        server = make(Lab, hostname="127.0.0.1", port=0, logger=quiet, protocol_config={})
+        address = str(server.port)
+    if kind != "forking":  # it sets a signal handler when it closes, which only the main thread may
+        stop.on(server.close)
+    threading.Thread(target=_announce, args=(server.listener, address, ready), daemon=True).start()
     server.start()
 
 
+def _announce(listener: socket.socket, address: str, ready: Ready) -> None:
+    """``start`` begins to listen and does not return; a client that came before would be refused."""
+    while not listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+        time.sleep(0.001)
+    ready(address)
+
+
 def connect(spec: Spec) -> SimpleSession:
-    from rpyc.utils.factory import unix_connect
+    connection: Any = None
 
-    connection = unix_connect(spec.address)
-    echo, remote_quote = connection.root.echo, connection.root.quote
+    def open_() -> None:
+        nonlocal connection
+        import rpyc
+        from rpyc.utils.factory import unix_connect
 
-    def quote(order: Order) -> Fill:
-        return Fill(*remote_quote((order.symbol, order.quantity, order.price, order.urgent)))
+        if spec.mechanism.variant.endswith("unix"):
+            connection = unix_connect(spec.address)
+        else:
+            stream = rpyc.SocketStream.connect("127.0.0.1", int(spec.address), nodelay=True)
+            connection = rpyc.connect_stream(stream)
+        root = connection.root
+        remote_quote, remote_wait = root.quote, root.wait
 
-    return SimpleSession({"echo": echo, "quote": quote}, connection.close)
+        def quote(order: Order) -> Fill:
+            return Fill(*remote_quote((order.symbol, order.quantity, order.price, order.urgent)))
+
+        def wait(seconds: float) -> Named:
+            return Named(*remote_wait(seconds))
+
+        session.provide(echo=root.echo, quote=quote, wait=wait, send=rpyc.async_(root.send))
+
+    def flush() -> None:
+        connection.ping()  # handled in order, behind everything sent before
+
+    session = SimpleSession(
+        {}, lambda: connection.close(), open_, lambda items: iter(connection.root.count(items)), flush
+    )
+    return session

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from typing import Any
 
 from nearcall_lab.contract import Mechanism, Ready, SimpleSession, Spec, Stop
-from nearcall_lab.workloads import Fill, Order, fill
+from nearcall_lab.workloads import Fill, Named, Order, fill, named
 
 MECHANISMS = (
     Mechanism(
@@ -18,6 +19,7 @@ MECHANISMS = (
         distribution="shm-rpc-bridge",
         settings="buffer_size 2 MB (default 4 KB); bytes travel as ASCII text because it has only JSON",
         typed="JSON object, dataclass rebuilt on both sides",
+        operations=("echo", "quote", "wait"),
     ),
 )
 
@@ -28,16 +30,22 @@ def serve(spec: Spec, ready: Ready, stop: Stop) -> None:
     served = spec.served
 
     def echo(text: str) -> str:
-        served.calls += 1
+        served.count()
         return text
 
     def quote(symbol: str, quantity: int, price: float, urgent: bool) -> dict[str, Any]:
-        served.calls += 1
+        served.count()
         return vars(fill(Order(symbol, quantity, price, urgent)))
+
+    def wait(seconds: float) -> dict[str, Any]:
+        served.count()
+        time.sleep(seconds)
+        return vars(named(seconds))
 
     server = RPCServer(spec.token, buffer_size=spec.max_message)
     server.register("echo", echo)
     server.register("quote", quote)
+    server.register("wait", wait)
     stop.on(lambda: os.kill(os.getpid(), signal.SIGTERM))  # the way it is made to be stopped; close() would wait
     ready(spec.token)
     try:
@@ -50,14 +58,24 @@ def serve(spec: Spec, ready: Ready, stop: Stop) -> None:
 def connect(spec: Spec) -> SimpleSession:
     from shm_rpc_bridge import RPCClient
 
-    client = RPCClient(spec.address, buffer_size=spec.max_message, wait_for_server=5)
-    remote = client.call
+    client: Any = None
 
-    def echo(data: bytes) -> bytes:
-        reply: str = remote("echo", text=data.decode("ascii"))
-        return reply.encode("ascii")
+    def open_() -> None:
+        nonlocal client
+        client = RPCClient(spec.address, buffer_size=spec.max_message, wait_for_server=5)
+        remote = client.call
 
-    def quote(order: Order) -> Fill:
-        return Fill(**remote("quote", **vars(order)))
+        def echo(data: bytes) -> bytes:
+            reply: str = remote("echo", text=data.decode("ascii"))
+            return reply.encode("ascii")
 
-    return SimpleSession({"echo": echo, "quote": quote}, client.close)
+        def quote(order: Order) -> Fill:
+            return Fill(**remote("quote", **vars(order)))
+
+        def wait(seconds: float) -> Named:
+            return Named(**remote("wait", seconds=seconds))
+
+        session.provide(echo=echo, quote=quote, wait=wait)
+
+    session = SimpleSession({}, lambda: client.close(), open_)
+    return session

@@ -1,0 +1,140 @@
+"""grpcio's asyncio API, with asyncio's own event loop and with uvloop, over TCP and over a Unix socket."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+from nearcall_lab.adapters import grpc_messages as messages
+from nearcall_lab.adapters.event_loops import run, until_stopped
+from nearcall_lab.contract import Mechanism, Operation, Ready, Spec, Stop
+from nearcall_lab.workloads import Order, fill, named
+
+_NEEDS = ("grpc", "google.protobuf")
+_ALL: tuple[Operation, ...] = ("echo", "quote", "wait", "count", "send")
+MECHANISMS = tuple(
+    Mechanism(
+        name,
+        label,
+        "rpc",
+        variant,
+        (*_NEEDS, "uvloop") if "uvloop" in variant else _NEEDS,
+        "grpcio",
+        f"asyncio API on {'uvloop' if 'uvloop' in variant else 'asyncio'}, insecure; echo as raw bytes, no Protobuf",
+        messages.TYPED,
+        operations=_ALL,
+        style="asyncio",
+        concurrent_calls=True,
+    )
+    for name, label, variant in (
+        ("grpc-aio-tcp", "grpc.aio, TCP", "tcp"),
+        ("grpc-aio-uds", "grpc.aio, UDS", "unix"),
+        ("grpc-aio-uvloop-tcp", "grpc.aio + uvloop, TCP", "tcp-uvloop"),
+        ("grpc-aio-uvloop-uds", "grpc.aio + uvloop, UDS", "unix-uvloop"),
+    )
+)
+
+
+def serve(spec: Spec, ready: Ready, stop: Stop) -> None:
+    run(_serve(spec, ready, stop), "uvloop" in spec.mechanism.variant)
+
+
+async def _serve(spec: Spec, ready: Ready, stop: Stop) -> None:
+    import grpc
+
+    kinds = messages.classes()
+    count_call, receive = spec.served.count, spec.receive
+
+    async def echo(data: bytes, context: Any) -> bytes:
+        count_call()
+        return data
+
+    async def quote(request: Any, context: Any) -> Any:
+        count_call()
+        result = fill(Order(request.symbol, request.quantity, request.price, request.urgent))
+        return kinds.fill(symbol=result.symbol, cost=result.cost, lots=result.lots, accepted=result.accepted)
+
+    async def wait(request: Any, context: Any) -> Any:
+        count_call()
+        await asyncio.sleep(request.seconds)
+        reply = named(request.seconds)
+        return kinds.named(id=reply.id, name=reply.name)
+
+    async def count(request: Any, context: Any) -> AsyncIterator[Any]:
+        count_call()
+        for value in range(request.value):
+            yield kinds.number(value=value)
+
+    async def send(requests: AsyncIterator[bytes], context: Any) -> bytes:
+        async for data in requests:
+            receive(data)
+        return b""
+
+    server = grpc.aio.server(options=messages.limits(spec))
+    handlers = messages.handlers(grpc, kinds, echo, quote, wait, count, send)
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(messages.SERVICE, handlers),))
+    if spec.mechanism.variant.startswith("unix"):
+        address = f"unix:{os.path.join(spec.directory, 'grpc.sock')}"
+        server.add_insecure_port(address)
+    else:
+        address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    await server.start()
+    ready(address)
+    await until_stopped(stop)
+    await server.stop(0)
+
+
+class _Session:
+    """One channel."""
+
+    def __init__(self, spec: Spec) -> None:
+        import grpc
+
+        self._kinds = messages.classes()
+        self._channel = grpc.aio.insecure_channel(spec.address, options=messages.limits(spec))
+        self._methods = messages.methods(self._channel, self._kinds)
+        self._sending: Any = None
+
+    async def open(self) -> None:
+        await asyncio.wait_for(self._channel.channel_ready(), 10)
+
+    def call(self, operation: Operation) -> Callable[[Any], Awaitable[Any]]:
+        kinds, methods = self._kinds, self._methods
+
+        async def quote(order: Order) -> Any:
+            return await methods.quote(
+                kinds.order(symbol=order.symbol, quantity=order.quantity, price=order.price, urgent=order.urgent)
+            )
+
+        async def wait(seconds: float) -> Any:
+            return await methods.wait(kinds.wait(seconds=seconds))
+
+        async def send(data: bytes) -> None:
+            if self._sending is None:
+                self._sending = methods.send()
+            await self._sending.write(data)
+
+        calls: dict[str, Callable[[Any], Awaitable[Any]]] = {"quote": quote, "wait": wait, "send": send}
+        return calls.get(operation) or methods.echo
+
+    async def stream(self, items: int) -> AsyncIterator[int]:
+        async for reply in self._methods.count(self._kinds.number(value=items)):
+            yield reply.value
+
+    async def flush(self) -> None:
+        if self._sending is not None:
+            await self._sending.done_writing()
+            await self._sending
+            self._sending = None
+
+    def dropped(self) -> int:
+        return 0
+
+    async def close(self) -> None:
+        await self._channel.close()
+
+
+def connect(spec: Spec) -> _Session:
+    return _Session(spec)

@@ -1,0 +1,149 @@
+"""HTTP as it is run in production: an ASGI application under granian or uvicorn; the client keeps its connection."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+from nearcall_lab.adapters.event_loops import until_stopped
+from nearcall_lab.contract import Mechanism, Ready, SimpleSession, Spec, Stop
+from nearcall_lab.workloads import Fill, Named, Order, fill, named
+
+_CLIENT = "keep-alive client (urllib3), raw ASGI application, no framework"
+MECHANISMS = tuple(
+    Mechanism(
+        name,
+        label,
+        "http",
+        server,
+        (server, "urllib3"),
+        server,
+        f"one worker process, {_CLIENT}",
+        "JSON object, dataclass rebuilt on both sides",
+        operations=("echo", "quote", "wait", "count"),
+    )
+    for name, label, server in (
+        ("http-uvicorn", "HTTP, uvicorn", "uvicorn"),
+        ("http-granian", "HTTP, granian", "granian"),
+    )
+)
+
+Application = Callable[
+    [dict[str, Any], Callable[[], Awaitable[Any]], Callable[[Any], Awaitable[None]]], Awaitable[None]
+]
+
+
+def application(spec: Spec) -> Application:
+    """The service as an ASGI application."""
+    count_call = spec.served.count
+
+    async def body_of(receive: Callable[[], Awaitable[Any]]) -> bytes:
+        event = await receive()
+        body: bytes = event.get("body", b"")
+        while event.get("more_body"):
+            event = await receive()
+            body += event.get("body", b"")
+        return body
+
+    async def app(scope: dict[str, Any], receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            raise RuntimeError(f"no {scope['type']} here")
+        body = await body_of(receive)
+        count_call()
+        path = scope["path"]
+        if path == "/count":
+            await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/plain")]})
+            for value in range(json.loads(body)):
+                await send({"type": "http.response.body", "body": b"%d\n" % value, "more_body": True})
+            await send({"type": "http.response.body"})
+            return
+        if path == "/quote":
+            body = json.dumps(vars(fill(Order(**json.loads(body))))).encode()
+        elif path == "/wait":
+            seconds = json.loads(body)
+            await asyncio.sleep(seconds)
+            body = json.dumps(vars(named(seconds))).encode()
+        headers = [(b"content-length", b"%d" % len(body)), (b"content-type", b"application/octet-stream")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    return app
+
+
+def serve(spec: Spec, ready: Ready, stop: Stop) -> None:
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind(("127.0.0.1", 0))
+    address = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    run = _uvicorn if spec.mechanism.variant == "uvicorn" else _granian
+    asyncio.run(run(spec, listener, address, ready, stop))
+
+
+async def _uvicorn(spec: Spec, listener: socket.socket, address: str, ready: Ready, stop: Stop) -> None:
+    import uvicorn
+
+    config = uvicorn.Config(application(spec), log_level="error", access_log=False, lifespan="off")
+    server = uvicorn.Server(config)
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    while not server.started:
+        await asyncio.sleep(0.005)
+    ready(address)
+    await until_stopped(stop)
+    server.should_exit = True
+    await serving
+
+
+async def _granian(spec: Spec, listener: socket.socket, address: str, ready: Ready, stop: Stop) -> None:
+    from granian.constants import Interfaces
+    from granian.server.embed import Server
+
+    port = listener.getsockname()[1]
+    listener.close()  # it can only bind by itself
+    server = Server(application(spec), address="127.0.0.1", port=port, interface=Interfaces.ASGINL, log_enabled=False)
+    serving = asyncio.create_task(server.serve())
+    while True:
+        try:
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+        except ConnectionRefusedError:
+            await asyncio.sleep(0.005)
+            continue
+        writer.close()
+        break
+    ready(address)
+    await until_stopped(stop)
+    server.stop()
+    await serving
+
+
+def connect(spec: Spec) -> SimpleSession:
+    import urllib3
+
+    pool = urllib3.HTTPConnectionPool("127.0.0.1", int(spec.address.rsplit(":", 1)[1]), maxsize=1, retries=False)
+
+    def post(path: str, body: bytes) -> bytes:
+        response = pool.urlopen("POST", path, body=body)
+        if response.status != 200:
+            raise RuntimeError(f"HTTP status {response.status}")
+        return bytes(response.data)
+
+    def count(items: int) -> Iterator[int]:
+        response = pool.urlopen("POST", "/count", body=b"%d" % items, preload_content=False)
+        rest = b""
+        for part in response.stream(65_536):
+            *lines, rest = (rest + part).split(b"\n")
+            yield from map(int, lines)
+        response.release_conn()
+
+    def quote(order: Order) -> Fill:
+        return Fill(**json.loads(post("/quote", json.dumps(vars(order)).encode())))
+
+    def wait(seconds: float) -> Named:
+        return Named(**json.loads(post("/wait", json.dumps(seconds).encode())))
+
+    # The pool connects with the first request, as every HTTP client does.
+    return SimpleSession(
+        {"echo": lambda data: post("/echo", data), "quote": quote, "wait": wait}, pool.close, on_stream=count
+    )

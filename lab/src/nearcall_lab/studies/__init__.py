@@ -1,0 +1,1 @@
+"""Five published studies: their figures, their method as published, and the same questions asked properly."""

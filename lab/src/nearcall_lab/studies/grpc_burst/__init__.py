@@ -1,0 +1,1 @@
+"""The study of a Python gRPC framework beside Go, Java and Node."""

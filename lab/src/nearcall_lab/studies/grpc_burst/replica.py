@@ -1,0 +1,127 @@
+"""The study's own method: one burst, once, no warm-up, against a handler that waits 0.1 s and takes no parameters.
+
+The study's Python rows; its Go, Java and Node programs are not published. `grpc-framework` runs in this process's
+environment if it is installed there, see the adapters.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any
+
+from nearcall_lab.studies.replica import Cells, Findings, main
+from nearcall_lab.studies.serving import server_process
+
+SIZES = (100, 1_000, 10_000)
+DELAY_S = 0.1
+FRAMEWORK = {
+    "grpc-framework, Protobuf": "protobuf",
+    "grpc-framework, JSON": "json",
+    "grpc-framework, ORJSON": "orjson",
+    "grpc-framework, dataclass": "dataclass",
+}
+
+
+def message_class() -> Any:
+    """``UserResponse {int32 id; string name}``, made at run time."""
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+    kinds = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(name="burst_study.proto", package="burst_study", syntax="proto3")
+    message = file.message_type.add(name="UserResponse")
+    message.field.add(name="id", number=1, type=kinds.TYPE_INT32, label=kinds.LABEL_OPTIONAL)
+    message.field.add(name="name", number=2, type=kinds.TYPE_STRING, label=kinds.LABEL_OPTIONAL)
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("burst_study.UserResponse"))
+
+
+def serve_grpc(uvloop: bool, ready: Callable[[Any], None]) -> None:
+    """grpcio's asyncio server."""
+    import grpc
+
+    class_of = message_class()
+
+    async def user(request: bytes, context: Any) -> Any:
+        await asyncio.sleep(DELAY_S)
+        return class_of(id=1, name="name")
+
+    async def serve() -> None:
+        server = grpc.aio.server()
+        method = grpc.unary_unary_rpc_method_handler(user, response_serializer=class_of.SerializeToString)
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("burst.User", {"Get": method}),))
+        port = server.add_insecure_port("127.0.0.1:0")
+        await server.start()
+        ready(f"127.0.0.1:{port}")
+        await server.wait_for_termination()
+
+    _run(serve(), uvloop)
+
+
+def serve_bare_sleeps() -> list[float]:
+    """The floor: the same sleeps in this process, with no RPC at all."""
+
+    async def burst(calls: int) -> float:
+        begin = time.perf_counter()
+        await asyncio.gather(*(asyncio.sleep(DELAY_S) for _ in range(calls)))
+        return time.perf_counter() - begin
+
+    return [asyncio.run(burst(calls)) for calls in SIZES]
+
+
+def _run(work: Any, uvloop: bool) -> Any:
+    if uvloop:
+        import uvloop as loops
+
+        return loops.run(work)
+    return asyncio.run(work)
+
+
+async def burst(target: str, calls: int) -> tuple[float, dict[str, int]]:
+    """All calls at once over one channel: seconds until the last has ended, and how those ended that failed."""
+    import grpc
+
+    class_of = message_class()
+    failed: dict[str, int] = {}
+    async with grpc.aio.insecure_channel(target) as channel:
+        get = channel.unary_unary("/burst.User/Get", response_deserializer=class_of.FromString)
+
+        async def one() -> None:
+            try:
+                await get(b"")
+            except grpc.aio.AioRpcError as error:
+                name = error.code().name
+                failed[name] = failed.get(name, 0) + 1
+
+        begin = time.perf_counter()
+        await asyncio.gather(*(one() for _ in range(calls)))
+        return time.perf_counter() - begin, failed
+
+
+def run(findings: Findings, scale: float) -> None:
+    """The rows that are Python; every burst has a fresh server, as the first one has no warm-up to fall back on."""
+
+    def grpcio() -> None:
+        name = "grpcio, asyncio, uvloop"
+        seconds: Cells = []
+        for calls in SIZES:
+            with server_process(serve_grpc, True) as target:
+                took, failed = _run(burst(target, calls), True)
+            seconds.append(took)
+            findings.check("errors", **{f"{name}, {calls} calls, failed": float(sum(failed.values()))})
+        findings.put("seconds", name, seconds)
+        findings.put("rate", name, [calls / took for calls, took in zip(SIZES, seconds, strict=True) if took])
+
+    findings.attempt("grpcio, asyncio, uvloop", grpcio)
+    bare = serve_bare_sleeps()
+    findings.put("seconds", "the sleeps alone, in one process", list(bare))
+    for calls, seconds in zip(SIZES, bare, strict=True):
+        findings.check(
+            "sleep", **{f"{calls} sleeps in one process, s": seconds, f"{calls}, at best, calls/s": calls / DELAY_S}
+        )
+
+
+if __name__ == "__main__":
+    main(run)

@@ -1,0 +1,65 @@
+"""What the programs that repeat a study's published method have in common.
+
+A replica measures as the study did, mistakes included, so that a reader can see where the published figure comes from.
+Nothing of it is used by the corrected tables. It runs in a process of its own and writes one JSON object:
+``{"tables": {table id: {row: [value per column]}}, "checks": {flaw id: {name: value}}}``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+Cells = list["float | None"]
+
+
+@dataclass
+class Findings:
+    """The replica's tables, and the numbers that show the study's flaws."""
+
+    tables: dict[str, dict[str, Cells]] = field(default_factory=dict)
+    checks: dict[str, dict[str, float]] = field(default_factory=dict)
+    problems: dict[str, str] = field(default_factory=dict)
+    """Row to one line, for what could not run here."""
+
+    def put(self, table: str, row: str, values: Cells) -> None:
+        """Fills one row."""
+        self.tables.setdefault(table, {})[row] = values
+
+    def check(self, flaw: str, **values: float) -> None:
+        """Adds numbers to the demonstration of one flaw."""
+        self.checks.setdefault(flaw, {}).update(values)
+
+    def attempt(self, row: str, work: Callable[[], object]) -> None:
+        """Runs one row's work; a failure becomes its problem, and the other rows go on."""
+        say(row)
+        try:
+            work()
+        except Exception as error:  # whatever a peer raises belongs into the table
+            self.problems[row] = f"{type(error).__name__}: {' '.join(str(error).split())}"[:300]
+
+
+def say(text: str) -> None:
+    """One line of progress for whoever runs the replica."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def main(run: Callable[[Findings, float], None]) -> None:
+    """Entry point of a replica: ``--out FILE`` and ``--scale`` (1 is the study's own amount of work)."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--scale", type=float, default=1.0)
+    args = parser.parse_args()
+    findings = Findings()
+    try:
+        run(findings, args.scale)
+    finally:
+        args.out.write_text(json.dumps(vars(findings), indent=1))
+    # Some of the peers keep threads that never end.
+    sys.stderr.flush()
+    os._exit(0)

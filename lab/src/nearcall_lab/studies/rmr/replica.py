@@ -1,0 +1,126 @@
+"""The study's own method where its mechanisms are reachable from Python: as fast as it goes, one connection, timed in
+the receiver, once. gRPC is a bidirectional stream whose callback may copy each message into a ring first."""
+
+from __future__ import annotations
+
+import collections
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from nearcall_lab.studies.replica import Findings, main
+from nearcall_lab.studies.serving import server_process
+
+MESSAGES = 200_000
+"""The study sent 1 to 10 million from C and C++."""
+SIZES = {"20 B": 20, "4 KB": 4_096}
+RING = 4_096
+
+
+class Receptor:
+    """Counts and times what arrives; answers with messages per second when all are there."""
+
+    def __init__(self, expected: int, ring: bool) -> None:
+        self._expected = expected
+        self._ring: collections.deque[bytes] | None = collections.deque(maxlen=RING) if ring else None
+        self._count = 0
+        self._begin = 0.0
+
+    def take(self, message: bytes) -> float | None:
+        """One message; the rate once the last has come."""
+        if not self._count:
+            self._begin = time.perf_counter()
+        self._count += 1
+        if self._ring is not None:
+            self._ring.append(bytes(bytearray(message)))
+        if self._count == self._expected:
+            return (self._expected - 1) / (time.perf_counter() - self._begin)
+        return None
+
+
+def serve_grpc(directory: str, expected: int, ring: bool, ready: Callable[[Any], None]) -> None:
+    """A bidirectional stream; the one reply is the rate."""
+    import grpc
+
+    def flow(requests: Iterator[bytes], context: Any) -> Iterator[bytes]:
+        receptor = Receptor(expected, ring)
+        for message in requests:
+            rate = receptor.take(message)
+            if rate is not None:
+                yield str(rate).encode()
+                return
+
+    server = grpc.server(ThreadPoolExecutor(max_workers=4))
+    handlers = {"Flow": grpc.stream_stream_rpc_method_handler(flow)}
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("rmr.Bench", handlers),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    ready(f"127.0.0.1:{port}")
+    server.wait_for_termination()
+
+
+def send_grpc(target: str, size: int, messages: int) -> float:
+    """The rate that the receiver saw."""
+    import grpc
+
+    message = os.urandom(size)
+    with grpc.insecure_channel(target) as channel:
+        flow = channel.stream_stream("/rmr.Bench/Flow")
+        return float(next(iter(flow(message for _ in range(messages)))))
+
+
+def serve_nng(directory: str, expected: int, ring: bool, ready: Callable[[Any], None]) -> None:
+    """A pair of sockets over TCP; the rate goes back the same way."""
+    import pynng
+
+    with pynng.Pair0(listen="tcp://127.0.0.1:0") as socket:
+        port = str(socket.listeners[0].local_address).rsplit(":", 1)[-1]
+        ready(f"tcp://127.0.0.1:{port}")
+        receptor = Receptor(expected, ring)
+        while True:
+            rate = receptor.take(socket.recv())
+            if rate is not None:
+                socket.send(str(rate).encode())
+
+
+def send_nng(target: str, size: int, messages: int) -> float:
+    """The rate that the receiver saw."""
+    import pynng
+
+    message = os.urandom(size)
+    with pynng.Pair0(dial=target) as socket:
+        for _ in range(messages):
+            socket.send(message)
+        return float(socket.recv())
+
+
+def run(findings: Findings, scale: float) -> None:
+    """Both mechanisms, both sizes, with and without the ring."""
+    messages = max(2_000, round(MESSAGES * scale))
+
+    def rate(serve: Callable[..., None], send: Callable[..., float], size: int, ring: bool) -> float:
+        with tempfile.TemporaryDirectory() as directory, server_process(serve, directory, messages, ring) as target:
+            return send(target, size, messages)
+
+    def row(name: str, serve: Callable[..., None], send: Callable[..., float]) -> None:
+        rates = {label: rate(serve, send, size, ring=False) for label, size in SIZES.items()}
+        findings.put("sizes", name, list(rates.values()))
+        findings.put("throughput", name, [messages, messages / rates["20 B"], rates["20 B"]])
+        for label, size in SIZES.items():
+            findings.check(
+                "ring copy",
+                **{
+                    f"{name}, {label}, messages/s": rates[label],
+                    f"{name}, {label}, copied": rate(serve, send, size, True),
+                },
+            )
+
+    findings.attempt("gRPC", lambda: row("gRPC, bidirectional stream", serve_grpc, send_grpc))
+    findings.attempt("NNG", lambda: row("NNG", serve_nng, send_nng))
+
+
+if __name__ == "__main__":
+    main(run)

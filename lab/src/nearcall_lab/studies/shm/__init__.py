@@ -1,0 +1,1 @@
+"""The study of a shared-memory RPC library beside gRPC."""

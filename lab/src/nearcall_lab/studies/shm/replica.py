@@ -1,0 +1,164 @@
+"""The study's own method: one client, sequential echoes of a string, a fixed order, the mean, replies unchecked."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from nearcall_lab.studies.replica import Findings, main, say
+from nearcall_lab.studies.serving import server_process
+
+SIZES = (15, 1_000, 10_000, 60_000)
+CALLS = 100_000
+WARM_UP = 100
+
+
+def serve_shm(channel: str, ready: Callable[[Any], None]) -> None:
+    """shm-rpc-bridge with the method the study registered."""
+    from shm_rpc_bridge import RPCServer
+
+    logging.disable(logging.CRITICAL)
+    server = RPCServer(channel, buffer_size=200_000, timeout=10.0)
+    server.register("echo", lambda message: message)
+    ready(channel)
+    server.start()
+
+
+def serve_grpc(address: str, threads: int, ready: Callable[[Any], None]) -> None:
+    """grpcio's synchronous server; the study gave it one thread."""
+    import grpc
+
+    class_of = message_class()
+
+    def echo(request: Any, context: Any) -> Any:
+        return class_of(message=request.message)
+
+    server = grpc.server(ThreadPoolExecutor(max_workers=threads))
+    method = grpc.unary_unary_rpc_method_handler(
+        echo, request_deserializer=class_of.FromString, response_serializer=class_of.SerializeToString
+    )
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("shm.Echo", {"Echo": method}),))
+    port = server.add_insecure_port(address)
+    server.start()
+    ready(address if address.startswith("unix:") else f"127.0.0.1:{port}")
+    server.wait_for_termination()
+
+
+def message_class() -> Any:
+    """A Protobuf message with one string, made at run time."""
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+    kinds = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(name="shm_study.proto", package="shm_study", syntax="proto3")
+    file.message_type.add(name="Text").field.add(
+        name="message", number=1, type=kinds.TYPE_STRING, label=kinds.LABEL_OPTIONAL
+    )
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("shm_study.Text"))
+
+
+def mean_us(call: Callable[[str], object], message: str, calls: int) -> float:
+    """Total time divided by calls; nothing looks at the replies."""
+    for _ in range(WARM_UP):
+        call(message)
+    begin = time.perf_counter()
+    for _ in range(calls):
+        call(message)
+    return (time.perf_counter() - begin) / calls * 1e6
+
+
+def shm_rpc(message: str, calls: int) -> float:
+    """One fresh server, one client."""
+    from shm_rpc_bridge import RPCClient
+
+    with server_process(serve_shm, f"nclab{os.getpid()}n{len(message)}") as channel:
+        client = RPCClient(channel, buffer_size=200_000, timeout=10.0, wait_for_server=5.0)
+        try:
+            return mean_us(lambda text: client.call("echo", message=text), message, calls)
+        finally:
+            client.close()
+
+
+def grpc_call(message: str, calls: int, unix: bool, threads: int = 1) -> float:
+    """One fresh server, one channel."""
+    import grpc
+
+    with tempfile.TemporaryDirectory() as directory:
+        address = f"unix:{directory}/grpc.sock" if unix else "127.0.0.1:0"
+        with server_process(serve_grpc, address, threads) as target:
+            class_of = message_class()
+            with grpc.insecure_channel(target) as channel:
+                echo = channel.unary_unary(
+                    "/shm.Echo/Echo",
+                    request_serializer=class_of.SerializeToString,
+                    response_deserializer=class_of.FromString,
+                )
+                return mean_us(lambda text: echo(class_of(message=text)), message, calls)
+
+
+def run(findings: Findings, scale: float) -> None:
+    """Every size, every transport, always in this order."""
+    calls = max(200, round(CALLS * scale))
+    rows: dict[str, Callable[[str], float]] = {
+        "shm-rpc-bridge": lambda message: shm_rpc(message, calls),
+        "gRPC, UDS": lambda message: grpc_call(message, calls, unix=True),
+        "gRPC, TCP": lambda message: grpc_call(message, calls, unix=False),
+    }
+    means: dict[str, list[float | None]] = {name: [] for name in rows}
+    for size in SIZES:
+        message = "A" * size
+        for name, measure in rows.items():
+            say(f"{name}, {size} bytes")
+            try:
+                means[name].append(measure(message))
+            except Exception as error:  # whatever a peer raises belongs into the table
+                findings.problems[name] = f"{type(error).__name__}: {error}"[:300]
+                means[name].append(None)
+    for name, values in means.items():
+        findings.put("latency", name, values)
+        findings.put("throughput", name, [None if value is None else 1e3 / value for value in values])
+    codecs(findings)
+    findings.attempt("one thread or ten", lambda: threads(findings, max(200, calls // 10)))
+
+
+def codecs(findings: Findings) -> None:
+    """What encoding and decoding one request and one reply of 60 KB costs: the study's JSON, today's, and Protobuf."""
+    import orjson
+
+    text = "A" * 60_000
+    request = {"method": "echo", "params": {"message": text}}
+    class_of = message_class()
+
+    def mean(work: Callable[[], object]) -> float:
+        begin = time.perf_counter()
+        for _ in range(200):
+            work()
+        return (time.perf_counter() - begin) / 200 * 1e6
+
+    findings.check(
+        "codec",
+        json_us=2 * mean(lambda: json.loads(json.dumps(request).encode())),
+        orjson_us=2 * mean(lambda: orjson.loads(orjson.dumps(request))),
+        protobuf_us=2 * mean(lambda: class_of.FromString(class_of(message=text).SerializeToString())),
+    )
+
+
+def threads(findings: Findings, calls: int) -> None:
+    """The study's one server thread beside ten."""
+    text = "A" * 15
+    findings.check(
+        "one thread",
+        one_thread_us=grpc_call(text, calls, unix=True),
+        ten_threads_us=grpc_call(text, calls, unix=True, threads=10),
+    )
+
+
+if __name__ == "__main__":
+    main(run)
