@@ -69,13 +69,13 @@ class _Server:
             writer.close()
 
     async def handle(self, writer: asyncio.StreamWriter, number: int, operation: Operation, data: bytes) -> None:
-        self.spec.served.calls += 1
+        self.spec.served.count()
         if operation == "send":
             self.receive(data)
             return
         if self.way == "stalls" and next(self.stalls) % STALL_EVERY == 0:
             time.sleep(STALL_S)
-        if self.way == "hangs" and self.spec.served.calls > 3:
+        if self.way == "hangs" and next(self.stalls) > 3:
             return
         if operation == "quote":
             result = fill(Order(**json.loads(data)))

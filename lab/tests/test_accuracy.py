@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from able import STALL_EVERY, STALL_S
 
+from able import STALL_EVERY, STALL_S
 from nearcall_lab.engine.assemble import grows, little_by_events
 from nearcall_lab.engine.launch import measure
 from nearcall_lab.load.clock import Clock

@@ -10,8 +10,8 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from conftest import children
 
+from conftest import children
 from nearcall_lab.engine import launch as launch_module
 from nearcall_lab.engine.launch import measure
 from nearcall_lab.registry import Entrant, entrants_of
@@ -53,12 +53,12 @@ def _sound(launch: Launch) -> None:
     assert launch.canary_ns > 0
     assert launch.canary_after_ns > 0
     for side in (launch.client, launch.server):
-        assert 0 < side.cpu_s
+        assert side.cpu_s > 0
         assert side.peak_rss_kb >= side.pss_kb > 1000
         assert side.processes == 1
         assert side.threads >= 1
         assert side.descriptors >= 3
-        assert side.voluntary_switches > 0
+        assert side.voluntary_switches + side.involuntary_switches > 0
     assert launch.response is not None
     assert launch.response.n == launch.calls
     assert histogram_of(launch.response).get_total_count() == launch.calls
@@ -82,6 +82,8 @@ def test_connections_and_processes(name: str) -> None:
     assert launch.client.processes == 2
     launch.client.processes = 1
     _sound(launch)
+    assert launch.server_opened is not None
+    assert launch.server_opened >= 5
 
 
 def test_outstanding_calls_overlap() -> None:

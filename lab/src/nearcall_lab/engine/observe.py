@@ -23,13 +23,13 @@ from nearcall_lab.engine import usage
 from nearcall_lab.engine.launch import CELL_GRACE_S, CellRun, crew_of
 from nearcall_lab.load.client import Unsupported, refuse
 from nearcall_lab.registry import Entrant
-from nearcall_lab.results.model import Observation
+from nearcall_lab.results.model import Observation, Side
 from nearcall_lab.scenario.cell import Cell
 from nearcall_lab.workers.worker import LaunchFailed
 
 IDLE_S = 0.3
 POLLS_ABOVE = 0.5
-"""Share of a CPU that a side may use while nothing is asked of it before it counts as polling."""
+"""Share of the time that a side may want a CPU while nothing is asked of it before it counts as polling."""
 _ATTACH_LIMIT_S = 5.0
 _WATCHED_S = 0.2
 
@@ -87,14 +87,15 @@ class _Pass:
         return found
 
     def _polls(self, clients: list[int], servers: list[int]) -> bool:
-        """Whether a side uses a CPU while the connections are open and nothing is asked."""
+        """Whether a side wants a CPU while the connections are open and nothing is asked: on a busy machine it may not
+        get it."""
         sides = [[pid for root in roots for pid in usage.tree(root)] for roots in (clients, servers)]
-        before, begin = [sum(map(usage.cpu_ns, side)) for side in sides], time.monotonic_ns()
+        before, begin = [sum(map(usage.wanted_ns, side)) for side in sides], time.monotonic_ns()
         self.run_.ask_clients(lambda number: {"do": "idle", "seconds": IDLE_S}, IDLE_S + CELL_GRACE_S)
-        after, length = [sum(map(usage.cpu_ns, side)) for side in sides], time.monotonic_ns() - begin
+        after, length = [sum(map(usage.wanted_ns, side)) for side in sides], time.monotonic_ns() - begin
         return any((b - a) / length > POLLS_ABOVE for a, b in zip(before, after, strict=True))
 
-    def _once_more(self) -> tuple[int, tuple[usage.Side, usage.Side]]:
+    def _once_more(self) -> tuple[int, tuple[Side, Side]]:
         _, sides = self.run_.go()
         self.run_.collect()
         return max(1, sum(part.rows for part in self.run_.parts)), sides

@@ -128,7 +128,7 @@ class Load:
         for at in range(self._connections * self._outstanding):
             unit, marks = self._unit(at % self._connections)
             number = offset * self._outstanding + at
-            self.slots.append(Slot(number, unit, self._job.arguments, self._job.check, self._job.describe, marks))
+            self.slots.append(Slot(number, unit, self._job.arguments, self._job.check, self._job.describe, marks=marks))
         first = self._first_calls(self.slots[:1])
         self._first_calls(self.slots[: self._connections])
         return first

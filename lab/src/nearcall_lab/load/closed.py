@@ -18,12 +18,12 @@ _RUN_NS = 250_000
 
 
 def closed(slot: Slot, now: Callable[[], int], end_ns: int, at_most: int) -> None:
-    """Call until `end_ns` has passed or `at_most` calls are recorded, whatever comes first.
+    """Call once, and again until `end_ns` has passed or `at_most` calls are recorded, whatever comes first.
 
     A call that raises is counted as an error. Raises `WrongReply` at the first wrong reply.
     """
     unit, check, values = slot.unit, slot.check, slot.values
-    run, finished = 1, now()
+    run, finished = 1, -1
     while (left := at_most - len(slot.recorder)) > 0 and finished < end_ns:
         block = slot.recorder.room()
         started, done = block.started, block.done
@@ -57,7 +57,7 @@ def closed(slot: Slot, now: Callable[[], int], end_ns: int, at_most: int) -> Non
 async def closed_async(slot: Slot, now: Callable[[], int], end_ns: int, at_most: int) -> None:
     """`closed` for a unit that is a coroutine function."""
     unit, check, values = slot.unit, slot.check, slot.values
-    run, finished = 1, now()
+    run, finished = 1, -1
     while (left := at_most - len(slot.recorder)) > 0 and finished < end_ns:
         block = slot.recorder.room()
         started, done = block.started, block.done

@@ -12,7 +12,7 @@ _MOST_RESERVED = 256
 
 class Block:
     """Room for `BLOCK` calls, in lists: the clock makes its integers anyway, and keeping one costs 5 ns. An array has
-    to take it apart, which costs 150."""
+    to take it apart, which costs ten times that."""
 
     __slots__ = ("done", "intended", "started", "used")
 
