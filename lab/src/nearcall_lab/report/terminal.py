@@ -78,6 +78,9 @@ def _print_group(console: Console, group: Sequence[Summary], info: RunInfo) -> N
             result = summary.result
             log = f" (log: {result.log})" if result.log else ""
             key = (result.status, f"{result.problem}{log}")
+            if result.status in ("ok", "overloaded"):
+                calls = sum(launch.calls for launch in result.launches)
+                key = ("too few samples for a median", f"{calls} in {summary.launches} launches")
             reasons.setdefault(key, []).append(result.cell.mechanism)
     for (status, problem), names in reasons.items():
         line = Text.assemble((f"  {status}: ", "dim"), ", ".join(names), (f": {problem}" if problem else "", "dim"))
@@ -111,7 +114,7 @@ def _row(summary: Summary, baseline: Summary | None, info: RunInfo, observed: bo
     return [
         f"{result.label or result.cell.mechanism}{' (floor)' if result.cell.mechanism == info.floor else ''}",
         shown,
-        "–" if summary.spread is None else f"{summary.spread:.1%}",
+        "–" if summary.spread is None else f"{summary.spread:.{1 if summary.spread < 0.1 else 0}%}",
         *(format_time(q.value if q else None) for q in quantiles),
         _rate(summary.throughput),
         "–" if cpu is None else f"{significant(cpu)} µs",
