@@ -77,7 +77,7 @@ def _print_group(console: Console, group: Sequence[Summary], info: RunInfo) -> N
         if summary.value is None:
             result = summary.result
             log = f" (log: {result.log})" if result.log else ""
-            key = (result.status, f"{result.problem}{log}")
+            key: tuple[str, str] = (result.status, f"{result.problem}{log}")
             if result.status in ("ok", "overloaded"):
                 calls = sum(launch.calls for launch in result.launches)
                 key = ("too few samples for a median", f"{calls} in {summary.launches} launches")
