@@ -224,3 +224,25 @@ def test_a_slowed_mechanism_is_slower(tmp_path: Path, capsys: pytest.CaptureFixt
         found = measure(cell, other, 0, 0)
     assert found.response is not None
     assert found.response.min >= 50_000
+
+
+@pytest.mark.parametrize("width", [80, 120, 190])
+def test_a_narrow_terminal_loses_columns_and_no_numbers(width: int) -> None:
+    import io
+
+    from rich.console import Console
+
+    from nearcall_lab.report.terminal import print_run
+
+    _made_up_run("run", on_a_loop=2000.0)
+    console = Console(width=width, file=io.StringIO())
+    print_run(console, read(Path("run")))
+    out = console.file.getvalue()  # type: ignore[attr-defined]
+    table = [line for line in out.splitlines() if line.startswith("│")]
+    assert len(table) == 2
+    for line, name, time_ in zip(table, ("Fast", "Slow"), ("1.0", "3.0"), strict=True):
+        assert name in line
+        assert time_ in line
+        assert "…" not in line
+        assert len(line) <= width
+    assert ("p99.9" in out) is (width > 100)
