@@ -78,8 +78,18 @@ impl<'a> Outgoing<'a> {
         link: &dyn Link,
         blocked: &mut dyn FnMut() -> Result<(), LinkError>,
     ) -> Result<(), LinkError> {
+        self.framed(call, |head, payload| link.send(head, payload, blocked))
+    }
+
+    /// Sends it if that needs no waiting; else [`LinkError::Full`].
+    pub(crate) fn try_send(&self, call: u32, link: &dyn Link) -> Result<(), LinkError> {
+        self.framed(call, |head, payload| link.try_send(head, payload))
+    }
+
+    #[inline]
+    fn framed<T>(&self, call: u32, send: impl FnOnce(&[u8], &[&[u8]]) -> T) -> T {
         if let (Body::Whole(bytes), None, None) = (self.body, self.deadline_us, &self.metadata) {
-            return link.send(&FrameHead::plain(self.kind, self.flags, self.method, call), &[bytes], blocked);
+            return send(&FrameHead::plain(self.kind, self.flags, self.method, call), &[bytes]);
         }
         let mut head = FrameHead::new(self.kind, call);
         head.flags = self.flags;
@@ -101,6 +111,6 @@ impl<'a> Outgoing<'a> {
         }
         let mut encoded = Vec::with_capacity(64);
         head.encode(&mut encoded);
-        link.send(&encoded, &pieces, blocked)
+        send(&encoded, &pieces)
     }
 }

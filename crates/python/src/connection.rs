@@ -14,11 +14,12 @@ use pyo3::types::PyDict;
 use crate::aio::{AsyncUnary, Waiting};
 use crate::deadline::Surroundings;
 use crate::errors::{describe, invalid, raise, raise_connect};
-use crate::options::options;
+use crate::oneway::{Oneway, WhenFull};
+use crate::options::{options, trust};
 use crate::plan::Method;
 use crate::stream::Stream;
 use crate::tls::Tls;
-use crate::unary::{Oneway, Unary, late, name_failure};
+use crate::unary::{Unary, late, name_failure};
 
 /// The numbers of methods by name; a number changes when a new server numbers its methods differently.
 type Numbers = Arc<Mutex<HashMap<String, Arc<AtomicU16>>>>;
@@ -37,6 +38,7 @@ pub(crate) struct Calling {
     pub(crate) channel: Arc<Channel>,
     pub(crate) timeout: Option<Duration>,
     wait_for_ready: bool,
+    pub(crate) when_full: Arc<WhenFull>,
 }
 
 impl Calling {
@@ -47,9 +49,16 @@ impl Calling {
         self.connect(py, patience)
     }
 
-    /// The same, waiting until then for a server to appear.
-    pub(crate) fn usable_until(&self, py: Python<'_>, until: Option<Instant>) -> PyResult<Arc<Core>> {
-        self.connect(py, Patience::Until(until))
+    /// The same for a call that met a server's end: its successor is waited for, `comeback` at most unless the client waits for servers.
+    pub(crate) fn usable_again(
+        &self,
+        py: Python<'_>,
+        comeback: Duration,
+        until: Option<Instant>,
+    ) -> PyResult<Arc<Core>> {
+        let soon = Instant::now() + comeback;
+        let soon = if self.wait_for_ready { until } else { Some(until.map_or(soon, |until| until.min(soon))) };
+        self.connect(py, Patience::Until(soon))
     }
 
     fn connect(&self, py: Python<'_>, patience: Patience) -> PyResult<Arc<Core>> {
@@ -90,10 +99,11 @@ pub(crate) fn around_wait() -> AroundWait {
 #[pymethods]
 impl Connection {
     /// Connects; blocks for at most `handshake_timeout` seconds. `on_change` is called with the description of a later
-    /// server that describes itself differently; it returns the numbers of the methods by name, or raises.
+    /// server that describes itself differently; it returns the numbers of the methods by name, or raises. `on_drop` is
+    /// called once in a while with the numbers of one-way calls that were dropped.
     #[new]
     #[expect(clippy::too_many_arguments, reason = "they are keyword arguments in Python")]
-    #[pyo3(signature = (url, *, spin, ring_size, max_message_size, handshake_timeout, allow_plaintext, tls, timeout, wait_for_ready, on_change))]
+    #[pyo3(signature = (url, *, spin, ring_size, max_message_size, handshake_timeout, allow_plaintext, tls, allow_users, allow_groups, timeout, wait_for_ready, oneway, on_drop, on_change))]
     fn new(
         py: Python<'_>,
         url: &str,
@@ -103,12 +113,17 @@ impl Connection {
         handshake_timeout: f64,
         allow_plaintext: bool,
         tls: Option<Py<Tls>>,
+        allow_users: Vec<u32>,
+        allow_groups: Vec<u32>,
         timeout: Option<f64>,
         wait_for_ready: bool,
+        oneway: &str,
+        on_drop: Py<PyAny>,
         on_change: Py<PyAny>,
     ) -> PyResult<Self> {
         let url: Url = url.parse().map_err(|bad: nearcall_core::BadUrl| invalid(py, bad.to_string()))?;
-        let options = options(py, spin, ring_size, max_message_size, handshake_timeout, allow_plaintext, tls)?;
+        let mut options = options(py, spin, ring_size, max_message_size, handshake_timeout)?;
+        trust(&mut options, allow_plaintext, tls, allow_users, allow_groups);
         let timeout = timeout
             .map(|seconds| {
                 Duration::try_from_secs_f64(seconds)
@@ -124,7 +139,8 @@ impl Connection {
             if wait_for_ready { Patience::Until(Some(Instant::now() + options.handshake)) } else { Patience::FailFast };
         let opened = py.detach(|| Channel::open(&url, &options, around_wait(), patience, Box::new(renumber)));
         let channel = Arc::new(opened.map_err(|error| raise_connect(py, &error))?);
-        let calling = Calling { channel, timeout, wait_for_ready };
+        let when_full = Arc::new(WhenFull::new(py, oneway, on_drop)?);
+        let calling = Calling { channel, timeout, wait_for_ready, when_full };
         Ok(Self { calling, waiting: Arc::default(), numbers })
     }
 
@@ -162,6 +178,12 @@ impl Connection {
     #[getter]
     fn connected(&self) -> bool {
         self.core().is_usable()
+    }
+
+    /// Numbers of one-way calls that were dropped, by method.
+    #[getter]
+    fn dropped(&self) -> HashMap<String, u64> {
+        self.calling.when_full.dropped()
     }
 
     /// Calls under way.
@@ -203,7 +225,8 @@ impl Connection {
     }
 
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        py.detach(|| self.calling.channel.close());
+        let complete = py.detach(|| self.calling.channel.close());
+        self.calling.when_full.close(py, complete)?;
         self.waiting.wake_all(py, &self.core())
     }
 

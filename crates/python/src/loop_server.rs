@@ -116,6 +116,7 @@ impl LoopRequest {
     fn reply(&self, py: Python<'_>, result: Bound<'_, PyAny>) -> PyResult<bool> {
         let request = self.request.lock();
         if request.is_oneway() {
+            request.end_oneway();
             return Ok(true);
         }
         let encoded = self.served().reply.encode(result)?;

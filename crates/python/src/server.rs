@@ -2,12 +2,13 @@
 
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use nearcall_core::server::{
     ItemOutcome, Next, NextItem, Notice, Request, Server as Core, ServerCall, WorkLimits, Worker,
 };
-use nearcall_core::{Admission, Body, Failure, Kind, LinkError, Outgoing, Url};
+use nearcall_core::{Body, Failure, Kind, LinkError, Outgoing};
 use parking_lot::Mutex;
 use pyo3::exceptions::PyOSError;
 use pyo3::intern;
@@ -17,12 +18,12 @@ use pyo3::types::{PyList, PyTuple};
 use crate::connection::around_wait;
 use crate::context::Current;
 use crate::deadline::Inherited;
-use crate::errors::{describe_for, invalid, raise};
+use crate::errors::{describe_for, raise};
+use crate::listeners::Listeners;
 use crate::loop_server::LoopRequest;
 use crate::options::options;
 use crate::payload::{Encoded, buffer};
 use crate::plan::Method;
-use crate::tls::Tls;
 
 /// A method and what runs it.
 pub(crate) struct Served {
@@ -30,60 +31,78 @@ pub(crate) struct Served {
     handler: Py<PyAny>,
 }
 
+/// What the operator should know, until a worker tells it.
+#[derive(Default)]
+struct Notices {
+    any: AtomicBool,
+    list: Mutex<Vec<Notice>>,
+}
+
+impl Notices {
+    fn push(&self, notice: Notice) {
+        let mut list = self.list.lock();
+        list.push(notice);
+        // Relaxed: a hint. Whoever pushes from another thread wakes a worker, which brings the rest in order.
+        self.any.store(true, Ordering::Relaxed);
+    }
+
+    fn take(&self) -> Vec<Notice> {
+        // Relaxed: as above. Looked at around every call, so it costs no lock.
+        if !self.any.load(Ordering::Relaxed) {
+            return Vec::new();
+        }
+        let mut list = self.list.lock();
+        self.any.store(false, Ordering::Relaxed);
+        std::mem::take(&mut *list)
+    }
+}
+
 /// A server of some methods, at any number of URLs.
 #[pyclass(frozen, module = "nearcall._core")]
 pub(crate) struct Server {
     core: Arc<Core>,
     methods: Arc<Vec<Served>>,
-    notices: Arc<Mutex<Vec<Notice>>>,
+    notices: Arc<Notices>,
 }
 
 #[pymethods]
 impl Server {
     /// `methods` are pairs of a method and its handler, in the order of `description`; a handler takes every parameter by
-    /// position.
+    /// position. The last `introspective` of them look at the server itself.
     #[new]
     #[expect(clippy::too_many_arguments, reason = "they are keyword arguments in Python")]
-    #[pyo3(signature = (methods, description, *, spin, ring_size, max_message_size, handshake_timeout, allow_plaintext, tls, allow_users, allow_groups, max_concurrency, max_pending))]
+    #[pyo3(signature = (methods, description, *, introspective, spin, ring_size, max_message_size, handshake_timeout, max_concurrency, max_pending))]
     fn new(
         py: Python<'_>,
         methods: Vec<(Py<Method>, Py<PyAny>)>,
         description: String,
+        introspective: usize,
         spin: &Bound<'_, PyAny>,
         ring_size: usize,
         max_message_size: u64,
         handshake_timeout: f64,
-        allow_plaintext: bool,
-        tls: Option<Py<Tls>>,
-        allow_users: Vec<u32>,
-        allow_groups: Vec<u32>,
         max_concurrency: usize,
         max_pending: usize,
     ) -> PyResult<Self> {
-        let mut options = options(py, spin, ring_size, max_message_size, handshake_timeout, allow_plaintext, tls)?;
-        options.admission = Admission { users: allow_users, groups: allow_groups };
+        let options = options(py, spin, ring_size, max_message_size, handshake_timeout)?;
         let methods: Vec<Served> = methods.into_iter().map(|(method, handler)| Served { method, handler }).collect();
-        let kinds = methods.iter().map(|served| served.method.get().routing()).collect();
-        let notices = Arc::new(Mutex::new(Vec::new()));
+        let own = methods.len().saturating_sub(introspective);
+        let kinds = methods.iter().enumerate();
+        let kinds = kinds.map(|(index, served)| served.method.get().routing(index >= own)).collect();
+        let notices = Arc::new(Notices::default());
         let log = Arc::clone(&notices);
         // A thread that only moves bytes must not wait for the interpreter: a worker tells Python later.
-        let on_notice = Box::new(move |notice| log.lock().push(notice));
+        let on_notice = Box::new(move |notice| log.push(notice));
         let limits = WorkLimits { max_concurrency, max_pending };
         let core = Core::new(kinds, description, options, limits, on_notice, around_wait())?;
         Ok(Self { core: Arc::new(core), methods: Arc::new(methods), notices })
     }
 
-    /// Listens at one more URL; returns it with the port the system chose.
-    fn listen(&self, py: Python<'_>, url: &str) -> PyResult<String> {
-        let url: Url = url.parse().map_err(|bad: nearcall_core::BadUrl| invalid(py, bad.to_string()))?;
-        match py.detach(|| self.core.listen(&url)) {
-            Ok(url) => Ok(url.to_string()),
-            Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
-                Err(raise(py, &Failure::new(ALREADY_EXISTS, error.to_string())))
-            }
-            Err(error) if error.kind() == std::io::ErrorKind::InvalidInput => Err(invalid(py, error.to_string())),
-            Err(error) => Err(PyOSError::new_err(error.to_string())),
-        }
+    /// Takes in the clients of these listeners, which belong to the server from now on.
+    fn listen(&self, py: Python<'_>, listeners: &Bound<'_, Listeners>) -> PyResult<()> {
+        let listeners = listeners.get();
+        py.detach(|| listeners.take().into_iter().try_for_each(|listener| self.core.listen(listener)))?;
+        Ok(())
     }
 
     /// Serves on the calling thread until the server stops or needs this thread no more. `spawn` starts another thread that
@@ -103,6 +122,10 @@ impl Server {
             while let Some(request) = worker.try_next() {
                 self.handle_all(py, &mut worker, request);
             }
+            // Before it sleeps: what the operator should know may be from this very moment.
+            for notice in self.notices.take() {
+                log.call1((notice.serious, notice.text))?;
+            }
             let goes_on = match py.detach(|| worker.wait(&spawn)) {
                 Next::Request(request) => {
                     self.handle_all(py, &mut worker, request);
@@ -115,11 +138,10 @@ impl Server {
                 // Without a spare thread one slow handler holds up the rest; the operator should know why.
                 log.call1((true, format!("cannot start another worker thread: {error}")))?;
             }
-            let notices = std::mem::take(&mut *self.notices.lock());
-            for notice in notices {
-                log.call1((notice.serious, notice.text))?;
-            }
             if !goes_on {
+                for notice in self.notices.take() {
+                    log.call1((notice.serious, notice.text))?;
+                }
                 return Ok(());
             }
         }
@@ -160,8 +182,6 @@ impl Server {
     }
 }
 
-const ALREADY_EXISTS: u8 = 6;
-
 impl Server {
     /// Handles a request, and the one-way requests that waited for it.
     #[inline]
@@ -180,10 +200,11 @@ impl Server {
         let method = served.method.get();
         if let Err(error) = self.run(py, served, request) {
             // There is no reply to put it into; the operator's log is all there is.
-            self.notices.lock().push(Notice {
-                serious: true,
-                text: format!("{} raised {error}; it is one-way, so no client learns of it", method.name),
-            });
+            let mut text = format!("{} raised {error}; it is one-way, so no client learns of it", method.name);
+            if let Some(trace) = error.traceback(py).and_then(|trace| trace.format().ok()) {
+                text = format!("{text}\n{trace}{error}");
+            }
+            self.notices.push(Notice { serious: true, text });
         }
     }
 
@@ -209,7 +230,10 @@ impl Server {
         drop(inherited);
         match outcome {
             Ok(()) => Ok(()),
-            Err(error) if request.is_oneway() => Err(error),
+            Err(error) if request.is_oneway() => {
+                request.fail(&self.core, &describe_for(py, method, &error));
+                Err(error)
+            }
             Err(error) => {
                 request.fail(&self.core, &describe_for(py, method, &error));
                 Ok(())
@@ -304,6 +328,7 @@ pub(crate) fn reply(
     result: Bound<'_, PyAny>,
 ) -> PyResult<()> {
     if request.is_oneway() {
+        request.end_oneway();
         return Ok(());
     }
     send_reply(py, core, method, request, &method.reply.encode(result)?)
@@ -318,7 +343,9 @@ pub(crate) fn send_reply(
     encoded: &Encoded<'_>,
 ) -> PyResult<()> {
     match encoded.with(|body: Body<'_>| request.reply(core, body)) {
-        Err(error @ LinkError::TooLong { .. }) => Err(too_long(py, &method.name, &error)),
+        Err(error @ (LinkError::TooLong { .. } | LinkError::HeadTooLong { .. })) => {
+            Err(too_long(py, &method.name, &error))
+        }
         // The client is gone, and with it everybody who could be told.
         Ok(()) | Err(_) => Ok(()),
     }

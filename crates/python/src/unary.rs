@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 use nearcall_core::client::{CallId, Connection as Core, NoEvent};
-use nearcall_core::{Event, Failure, Kind, Metadata, Outgoing, Url};
+use nearcall_core::{Event, Failure, Kind, Outgoing, Url};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
@@ -140,9 +140,7 @@ impl Unary {
         mut failure: Failure,
     ) -> PyResult<Event> {
         for _ in 1..ATTEMPTS {
-            let comeback = Instant::now() + COMEBACK;
-            let patience = Some(until.map_or(comeback, |until| until.min(comeback)));
-            let core = match self.calling.usable_until(py, patience) {
+            let core = match self.calling.usable_again(py, COMEBACK, until) {
                 Ok(core) => core,
                 // What happened to the call says more than that nobody is there now.
                 Err(_) if self.method.get().idempotent => break,
@@ -240,58 +238,4 @@ pub(crate) fn name_failure(py: Python<'_>, failure: &Failure, name: &str) -> PyE
         return raise(py, &Failure::new(failure.code, format!("{name}: {}", failure.message)));
     }
     raise(py, failure)
-}
-
-/// A method that sends no reply, bound to a connection.
-#[pyclass(frozen, module = "nearcall._core")]
-pub(crate) struct Oneway {
-    calling: Calling,
-    method: Py<Method>,
-    index: Arc<AtomicU16>,
-}
-
-impl Oneway {
-    pub(crate) fn new(calling: Calling, method: Py<Method>, index: Arc<AtomicU16>) -> Self {
-        Self { calling, method, index }
-    }
-}
-
-#[pymethods]
-impl Oneway {
-    #[pyo3(signature = (*args, **kwargs))]
-    fn __call__(&self, py: Python<'_>, args: &Bound<'_, PyTuple>, kwargs: Option<&Bound<'_, PyDict>>) -> PyResult<()> {
-        let method = self.method.get();
-        let encoded = method.encode_call(args, kwargs)?;
-        let surroundings = Surroundings::look(py, None)?;
-        let metadata = surroundings.metadata(py)?;
-        let core = self.calling.channel.current();
-        let core = if core.is_usable() { core } else { self.calling.usable(py, surroundings.until())? };
-        // Relaxed: as for `Unary`.
-        let index = self.index.load(Ordering::Relaxed);
-        match send_oneway(&core, &encoded, index, metadata.clone()) {
-            Ok(()) => Ok(()),
-            // It was not sent, so it can be sent again.
-            Err(failure) if !core.is_usable() && failure.code == Failure::UNAVAILABLE => {
-                let core = self.calling.usable(py, surroundings.until())?;
-                let index = self.index.load(Ordering::Relaxed);
-                send_oneway(&core, &encoded, index, metadata)
-                    .map_err(|failure| name_failure(py, &failure, &method.name))
-            }
-            Err(failure) => Err(name_failure(py, &failure, &method.name)),
-        }
-    }
-
-    fn __repr__(&self) -> String {
-        format!("<one-way {} at {}>", self.method.get().name, self.calling.channel.url())
-    }
-}
-
-fn send_oneway(core: &Core, encoded: &Encoded<'_>, index: u16, metadata: Option<Metadata>) -> Result<(), Failure> {
-    encoded.with(|body| {
-        let mut request = Outgoing::new(Kind::Call, body);
-        request.method = index;
-        request.flags = encoded.flags() | Outgoing::ONEWAY;
-        request.metadata = metadata;
-        core.send_oneway(&request)
-    })
 }

@@ -12,7 +12,7 @@ use rustls::pki_types::ServerName;
 
 use crate::credentials::{ClientSide, Credentials, names_in};
 use crate::link::{ConnectError, Link, LinkError, Options};
-use crate::peer::Peer;
+use crate::peer::{Admission, Peer};
 use crate::rendezvous;
 use crate::shm::ShmLink;
 use crate::stream::{Plain, StreamLink, Wire};
@@ -53,7 +53,11 @@ pub fn connect(url: &Url, version: &str, options: &Options) -> Result<Connected,
                 .map_err(|error| ConnectError::Options(format!("cannot connect to {url}: {error}")))?;
             return connect_encrypted(url, wire, &hello, options, deadline);
         }
-        Url::Shm(_) | Url::Unix(_) | Url::Inproc(_) => rendezvous::dial(url, deadline)?,
+        Url::Shm(_) | Url::Unix(_) | Url::Inproc(_) => {
+            let socket = rendezvous::dial(url, deadline)?;
+            check_server(url, &peer_of(socket.as_fd()), socket.as_fd(), options)?;
+            socket
+        }
     };
     let segment = match url {
         Url::Shm(_) | Url::Inproc(_) => {
@@ -74,6 +78,20 @@ pub fn connect(url: &Url, version: &str, options: &Options) -> Result<Connected,
         None => Arc::new(StreamLink::new(wire, peer, limit, options)),
     };
     Ok(Connected { link, welcome })
+}
+
+/// Makes sure that the server of a Unix socket is of this user, of root, or of somebody whom the options name: whoever
+/// may write into a directory can put a socket of his own there.
+fn check_server(url: &Url, peer: &Peer, socket: BorrowedFd<'_>, options: &Options) -> Result<(), ConnectError> {
+    let Peer::Local { uid, .. } = peer else { return Ok(()) };
+    let admission = if matches!(url, Url::Unix(_)) { &options.admission } else { &Admission::default() };
+    if *uid == 0 || admission.admits(peer, socket) {
+        return Ok(());
+    }
+    let (own, named) = (sys::own_uid(), if admission.is_closed() { "" } else { ", nor of those that you name" });
+    Err(ConnectError::Refused(format!(
+        "cannot connect to {url}: its server is user {uid}, not you (user {own}) or root{named}; if you trust it, say allow_users=[{uid}]"
+    )))
 }
 
 /// What the options say of TLS; without a word, the system's authorities are trusted.

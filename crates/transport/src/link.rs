@@ -21,14 +21,35 @@ pub trait Link: Send + Sync + Debug {
     /// on when it returns.
     ///
     /// # Errors
-    /// [`LinkError::TooLong`] before anything is sent; [`LinkError::Closed`] or [`LinkError::Broken`] when the connection
-    /// is gone; whatever `blocked` returns, and then the connection is unusable, for the frame may be sent in part.
+    /// [`LinkError::TooLong`] or [`LinkError::HeadTooLong`] before anything is sent; [`LinkError::Closed`] or
+    /// [`LinkError::Broken`] when the connection is gone; whatever `blocked` returns. If that is [`LinkError::Full`],
+    /// nothing of the frame was sent and the connection goes on; a frame that was sent in part by then counts as sent, and
+    /// its [rest](Link::has_rest) is kept. After any other error of `blocked` the connection is unusable.
     fn send(
         &self,
         head: &[u8],
         payload: &[&[u8]],
         blocked: &mut dyn FnMut() -> Result<(), LinkError>,
     ) -> Result<(), LinkError>;
+
+    /// Sends one frame if that can be done without waiting, neither for room nor for another thread that sends.
+    ///
+    /// # Errors
+    /// As [`Link::send`]; [`LinkError::Full`] if there is no room, or another thread is [sending](Link::is_sending).
+    fn try_send(&self, head: &[u8], payload: &[&[u8]]) -> Result<(), LinkError>;
+
+    /// Whether the rest of a frame waits to be sent: by [`Link::finish`], or before the next frame.
+    fn has_rest(&self) -> bool {
+        false
+    }
+
+    /// Sends the rest of a frame, if there is one.
+    ///
+    /// # Errors
+    /// As [`Link::send`].
+    fn finish(&self, _blocked: &mut dyn FnMut() -> Result<(), LinkError>) -> Result<(), LinkError> {
+        Ok(())
+    }
 
     /// Whether a thread is in the middle of [`Link::send`].
     fn is_sending(&self) -> bool;
@@ -116,6 +137,20 @@ pub enum LinkError {
         /// The receiver's limit, bytes.
         limit: u64,
     },
+    /// What goes beside the payload is more than a frame can carry. The connection goes on.
+    #[error(
+        "the metadata and the lengths of buffers beside the message take {len} bytes, {limit} is the most; \
+         send less metadata, or pass it as an argument"
+    )]
+    HeadTooLong {
+        /// The frame's head, bytes.
+        len: usize,
+        /// What a head may have on this connection, bytes.
+        limit: u64,
+    },
+    /// There is no room to send, and nobody waits for it.
+    #[error("there is no room to send")]
+    Full,
     /// A signal arrived while waiting.
     #[error("interrupted by a signal")]
     Interrupted,
@@ -186,7 +221,7 @@ pub struct Options {
     pub allow_plaintext: bool,
     /// What `tls://` needs.
     pub tls: Option<Credentials>,
-    /// Whom a `unix://` server lets in besides its own user.
+    /// Whom a `unix://` server lets in besides its own user; whose servers a client uses.
     pub admission: Admission,
 }
 

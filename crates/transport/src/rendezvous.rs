@@ -134,7 +134,7 @@ impl Bound {
         // The kernel queues what we have not accepted yet; a burst of clients must not be refused.
         rustix::net::listen(&socket, 1024)?;
         socket.set_nonblocking(true)?;
-        Ok(Self { socket, place, lock, generation: fork::generation() })
+        Ok(Self { socket, place, lock, generation: fork::mark() })
     }
 }
 

@@ -136,7 +136,9 @@ class LoopThread:
         except BaseException as error:
             # SystemExit and KeyboardInterrupt, too: a handler does not end the server.
             if request.oneway:
-                _log.exception("%s is one-way, so no client learns that it raised", plan.full_name)
+                text = "%s raised %s; it is one-way, so no client learns of it"
+                _log.warning(text, plan.full_name, type(error).__name__, exc_info=True)
+                request.fail(error)  # nothing is sent
             else:
                 await _until_sent(partial(request.fail, error))
         finally:

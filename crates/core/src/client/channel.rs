@@ -166,10 +166,10 @@ impl Channel {
         Ok(connection)
     }
 
-    /// Ends the connection for good.
-    pub fn close(&self) {
+    /// Ends the connection for good. Whether all that was accepted was sent.
+    pub fn close(&self) -> bool {
         self.renewal.lock().closed = true;
-        self.current().close();
+        self.current().close()
     }
 
     /// Whether [`Channel::close`] was called.

@@ -1,6 +1,7 @@
 //! The client's end of a connection.
 
 mod channel;
+mod oneway;
 mod receiving;
 mod table;
 
@@ -17,6 +18,7 @@ use crate::event::Event;
 use crate::flow::{Taken, cost};
 use crate::outgoing::{Body, Outgoing, await_turn};
 pub use channel::{Channel, OnChange, Patience, connect_failure};
+pub use oneway::Passed;
 pub use table::CallId;
 use table::{Table, Waker};
 
@@ -43,6 +45,10 @@ pub struct Connection {
     going_away: AtomicBool,
     generation: u32,
     around_wait: AroundWait,
+    /// Threads that wait for room in the middle of sending.
+    short_of_room: Arc<AtomicU32>,
+    /// Threads that send the rest of a long one-way message.
+    finishing: Arc<AtomicU32>,
 }
 
 impl std::fmt::Debug for Connection {
@@ -81,8 +87,10 @@ impl Connection {
             has_pongs: AtomicBool::new(false),
             lost: AtomicBool::new(false),
             going_away: AtomicBool::new(false),
-            generation: fork::generation(),
+            generation: fork::mark(),
             around_wait,
+            short_of_room: Arc::default(),
+            finishing: Arc::default(),
         })
     }
 
@@ -144,15 +152,18 @@ impl Connection {
         self.generation == fork::generation()
     }
 
-    /// Ends the connection; calls under way fail with `CANCELLED`.
-    pub fn close(&self) {
+    /// Ends the connection; calls under way fail with `CANCELLED`. Whether all that was accepted was sent: the rest of a
+    /// long one-way message gets a moment.
+    pub fn close(&self) -> bool {
         if !self.is_ours() {
-            return;
+            return true;
         }
+        let complete = self.await_rest();
         let failure = Failure::new(Failure::CANCELLED, format!("this client of {} was closed", self.url));
         self.table.lock().die(&failure);
         self.lost.store(true, Ordering::Release);
         self.link.close();
+        complete
     }
 
     /// Sends a call. Replies reach [`Connection::next_event`], or, for a call of an event loop, [`Connection::pump`].
@@ -168,18 +179,6 @@ impl Connection {
             return Err(error);
         }
         Ok(id)
-    }
-
-    /// Sends a call that nobody waits for. On return it is in the transport's hands.
-    ///
-    /// # Errors
-    /// The failure, if it could not be sent.
-    pub fn send_oneway(&self, request: &Outgoing<'_>) -> Result<(), Failure> {
-        self.listen_first()?;
-        if let Some(failure) = &self.table.lock().dead {
-            return Err(failure.clone());
-        }
-        self.send(u32::MAX, request)
     }
 
     /// Hears a goodbye that came while nobody listened, rather than sending a call into the void.
@@ -302,12 +301,16 @@ impl Connection {
         await_turn(&*self.link, &self.around_wait);
         match frame.send(call, &*self.link, &mut || self.blocked()) {
             Ok(()) => Ok(()),
-            Err(error @ LinkError::TooLong { .. }) => Err(Failure::new(Failure::RESOURCE_EXHAUSTED, error.to_string())),
-            Err(error) => {
-                self.lost(&error);
-                Err(self.table.lock().dead.clone().expect("just lost"))
-            }
+            Err(error) => Err(self.cannot_send(&error)),
         }
+    }
+
+    fn cannot_send(&self, error: &LinkError) -> Failure {
+        if matches!(error, LinkError::TooLong { .. } | LinkError::HeadTooLong { .. }) {
+            return Failure::new(Failure::RESOURCE_EXHAUSTED, error.to_string());
+        }
+        self.lost(error);
+        self.table.lock().dead.clone().expect("just lost")
     }
 
     fn answer_pings(&self) {
@@ -324,7 +327,10 @@ impl Connection {
     /// Makes room while a send waits: the server may be waiting for us to take its replies.
     fn blocked(&self) -> Result<(), LinkError> {
         let mut result = Ok(());
+        // Relaxed, both: a hint for `try_send`.
+        self.short_of_room.fetch_add(1, Ordering::Relaxed);
         (self.around_wait)(&mut || result = self.make_room());
+        self.short_of_room.fetch_sub(1, Ordering::Relaxed);
         result
     }
 

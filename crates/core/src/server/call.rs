@@ -13,6 +13,7 @@ use rustix::event::EventfdFlags;
 
 use super::Server;
 use super::connection::{Request, ServerConnection};
+use super::statistics::Measured;
 use crate::event::Event;
 use crate::flow::{Taken, WINDOW, cost, granted};
 use crate::outgoing::{Body, Outgoing};
@@ -29,6 +30,8 @@ pub struct ServerCall {
     changed: Condvar,
     /// The event loop that handles the call, if one does.
     queue: Option<Arc<AsyncQueue>>,
+    /// Present while somebody watches.
+    measured: Option<Arc<Measured>>,
 }
 
 #[derive(Debug)]
@@ -72,7 +75,12 @@ pub enum ItemOutcome {
 }
 
 impl ServerCall {
-    pub(super) fn new(connection: Arc<ServerConnection>, id: u32, queue: Option<Arc<AsyncQueue>>) -> Self {
+    pub(super) fn new(
+        connection: Arc<ServerConnection>,
+        id: u32,
+        queue: Option<Arc<AsyncQueue>>,
+        measured: Option<Arc<Measured>>,
+    ) -> Self {
         let state = State {
             items: VecDeque::new(),
             ended: false,
@@ -81,7 +89,7 @@ impl ServerCall {
             taken: Taken::default(),
             changes: 0,
         };
-        Self { connection, id, state: Mutex::new(state), changed: Condvar::new(), queue }
+        Self { connection, id, state: Mutex::new(state), changed: Condvar::new(), queue, measured }
     }
 
     /// The client's number of the call.
@@ -113,6 +121,9 @@ impl ServerCall {
                 Kind::Item => {
                     if state.ended || state.items.len() >= MOST_QUEUED {
                         return Err(LinkError::Broken("the client sent more items than it may".into()));
+                    }
+                    if let Some(measured) = &self.measured {
+                        measured.item_in(event.payload.len());
                     }
                     state.items.push_back(event);
                 }
@@ -201,8 +212,13 @@ impl ServerCall {
             state.credit -= cost(item.len());
         }
         match self.connection.send(server, self.id, item) {
-            Ok(()) => Ok(ItemOutcome::Sent),
-            Err(error @ LinkError::TooLong { .. }) => Err(error),
+            Ok(()) => {
+                if let Some(measured) = &self.measured {
+                    measured.item_out(item.len());
+                }
+                Ok(ItemOutcome::Sent)
+            }
+            Err(error @ (LinkError::TooLong { .. } | LinkError::HeadTooLong { .. })) => Err(error),
             Err(_) => Ok(ItemOutcome::Cancelled),
         }
     }

@@ -9,11 +9,11 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use nearcall_ring::{SpinBudget, cpu};
-use nearcall_transport::{Arrival, LinkError, Listener, Options};
+use nearcall_transport::{Arrival, Link, LinkError, Listener, Options, Seat, is_end_of_clients};
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec};
 
-use nearcall_wire::Kind;
+use nearcall_wire::{Kind, Welcome};
 
 use super::Server;
 use super::connection::{Request, ServerConnection};
@@ -27,6 +27,9 @@ const ROUNDS_PER_CLOCK: u32 = 64;
 const ROUNDS_PER_POLL: u32 = 512;
 /// Handshakes under way at most; beyond it the oldest is dropped.
 const MOST_ARRIVALS: usize = 1024;
+
+/// How long the server sleeps while clients are held back, or are to be told that it goes away.
+const HELD_LOOK: Duration = Duration::from_millis(1);
 
 /// Events taken from the poller at once.
 const EVENTS: usize = 64;
@@ -55,6 +58,10 @@ pub(super) struct Reception {
     loop_active: bool,
     /// Requests received by a worker that could not run them.
     backlog: VecDeque<Request>,
+    /// Clients that are not read from, because they sent more one-way calls than the server takes.
+    held: Vec<Arc<ServerConnection>>,
+    /// Clients that do not know yet that the server goes away, because there is no room to tell them.
+    untold: Vec<Arc<ServerConnection>>,
     budget: SpinBudget,
     /// Frames routed to calls that a handler may be waiting on: it looks after each.
     routed: u64,
@@ -64,8 +71,8 @@ pub(super) struct Reception {
 struct Pending {
     arrival: Arrival,
     deadline: Instant,
-    /// The poller watches for room, too.
-    wants_room: bool,
+    /// What the poller watches for.
+    polled: EventFlags,
 }
 
 impl Reception {
@@ -88,6 +95,8 @@ impl Reception {
             sockets_active: false,
             loop_active: false,
             backlog: VecDeque::new(),
+            held: Vec::new(),
+            untold: Vec::new(),
             routed: 0,
         })
     }
@@ -108,11 +117,6 @@ impl Reception {
         Ok(())
     }
 
-    /// Connections open.
-    pub(super) fn connections(&self) -> usize {
-        self.connections.len()
-    }
-
     /// No new clients; their socket files go.
     pub(super) fn stop_listening(&mut self) {
         self.listeners.clear();
@@ -121,11 +125,21 @@ impl Reception {
 
     /// Tells every client that no new calls are taken here.
     fn say_goodbye(&mut self, server: &Server) {
+        self.untold.extend(self.connections.values().cloned());
+        self.go_on_saying_goodbye(server);
+    }
+
+    /// Tells those that there is room for; the others are told when they have read what is theirs, or end with the server.
+    fn go_on_saying_goodbye(&mut self, server: &Server) {
         let goodbye = Outgoing::new(Kind::GoAway, Body::Whole(&[]));
-        let connections: Vec<_> = self.connections.values().cloned().collect();
-        for connection in connections {
-            if let Err(error) = connection.send_in_passing(server, 0, &goodbye) {
-                self.drop_connection(server, &connection, &error);
+        for connection in std::mem::take(&mut self.untold) {
+            let link = &*connection.link;
+            let told =
+                if link.has_rest() { link.finish(&mut || Err(LinkError::Full)) } else { goodbye.try_send(0, link) };
+            match told {
+                Ok(()) if !link.has_rest() => {}
+                Ok(()) | Err(LinkError::Full) => self.untold.push(connection),
+                Err(error) => self.drop_connection(server, &connection, &error),
             }
         }
     }
@@ -135,6 +149,8 @@ impl Reception {
         self.backlog.clear();
         self.memory.clear();
         self.readable.clear();
+        self.held.clear();
+        self.untold.clear();
         for (_, connection) in self.connections.drain() {
             connection.die();
             connection.clear_oneway();
@@ -171,6 +187,11 @@ impl Reception {
     }
 
     fn receive(&mut self, server: &Server) -> Option<Request> {
+        if !self.held.is_empty()
+            && let Some(request) = self.resume(server)
+        {
+            return Some(request);
+        }
         let mut quiet = 0;
         while quiet < self.memory.len() {
             if self.cursor >= self.memory.len() {
@@ -185,6 +206,10 @@ impl Reception {
                             // The next look starts with the next connection: a busy client does not starve the others.
                             self.cursor += 1;
                             return Some(request);
+                        }
+                        Ok(None) if connection.is_held() => {
+                            let connection = self.memory.swap_remove(self.cursor);
+                            self.held.push(connection);
                         }
                         Ok(None) => self.routed += 1,
                         Err(error) => self.drop_memory(server, &error),
@@ -210,6 +235,10 @@ impl Reception {
                     self.readable.rotate_left(1);
                     return Some(request);
                 }
+                Ok(Some(None)) if connection.is_held() => {
+                    let connection = self.readable.pop_front().expect("looked at just now");
+                    self.held.push(connection);
+                }
                 Ok(Some(None)) => self.routed += 1,
                 Ok(None) if connection.hung_up.load(Ordering::Relaxed) => {
                     let connection = self.readable.pop_front().expect("looked at just now");
@@ -228,6 +257,20 @@ impl Reception {
         None
     }
 
+    /// A request that was held back and can be taken on now; its client is read from again.
+    #[cold]
+    fn resume(&mut self, server: &Server) -> Option<Request> {
+        let (at, request) = (0..self.held.len()).find_map(|at| Some((at, self.held[at].take_held(server)?)))?;
+        let connection = self.held.remove(at);
+        if connection.link.is_memory() {
+            self.memory.push(connection);
+        } else {
+            self.sockets_active = true;
+            self.readable.push_back(connection);
+        }
+        Some(request)
+    }
+
     fn drop_memory(&mut self, server: &Server, error: &LinkError) {
         let connection = self.memory.swap_remove(self.cursor);
         self.drop_connection(server, &connection, error);
@@ -237,10 +280,9 @@ impl Reception {
         if self.connections.remove(&connection.token).is_some() {
             // It may be gone from the poller already, with its socket.
             let _ = epoll::delete(&self.poller, connection.link.fd());
+            server.connections.store(self.connections.len(), Ordering::Relaxed);
         }
-        if *error != LinkError::Closed {
-            server.notify(false, format!("dropped the connection to {}: {error}", connection.peer()));
-        }
+        connection.tell_end(server, error);
         connection.die();
     }
 
@@ -289,8 +331,14 @@ impl Reception {
         }
         self.sockets_active = false;
         self.loop_active = false;
-        let timeout = self.next_timer().into_iter().chain(at_most).min();
-        if self.poll_events(server, timeout) {
+        // Whoever finishes a call does not know of those held back.
+        let look = (!self.held.is_empty() || !self.untold.is_empty()).then_some(HELD_LOOK);
+        let timeout = self.next_timer().into_iter().chain(at_most).chain(look).min();
+        let happened = self.poll_events(server, timeout);
+        if !self.untold.is_empty() {
+            self.go_on_saying_goodbye(server);
+        }
+        if happened {
             self.budget.learn(cpu::monotonic_ns() - begun);
         }
         None
@@ -370,7 +418,14 @@ impl Reception {
                 match connection.link.readable() {
                     Ok(Some(wake_cost)) => self.budget.learn_wake_cost(wake_cost),
                     Ok(None) => {}
-                    Err(_) => connection.hung_up.store(true, Ordering::Relaxed),
+                    Err(error) => {
+                        connection.tell_end(server, &error);
+                        connection.hung_up.store(true, Ordering::Relaxed);
+                        if self.held.iter().any(|held| held.token == token) {
+                            // What it sent before is still handled, but there is no more news of it.
+                            let _ = epoll::delete(&self.poller, connection.link.fd());
+                        }
+                    }
                 }
                 connection.link.disarm();
                 if !connection.listed.swap(true, Ordering::Relaxed) {
@@ -410,11 +465,17 @@ impl Reception {
                         let oldest = oldest.map(|(&token, _)| token);
                         oldest.and_then(|token| self.arrivals.remove(&token));
                     }
-                    self.arrivals.insert(token, Pending { arrival, deadline, wants_room: false });
+                    self.arrivals.insert(token, Pending { arrival, deadline, polled: EventFlags::IN });
                     // Its hello is most likely here already.
                     self.greet(server, token);
                 }
                 Ok(None) => return,
+                Err(error) if is_end_of_clients(&error) => {
+                    if let Some(listener) = self.listeners.remove(&listener) {
+                        let _ = epoll::delete(&self.poller, listener.fd());
+                    }
+                    return;
+                }
                 Err(error) => {
                     server.notify(true, format!("cannot accept a client: {error}; trying again in a moment"));
                     // The listener stays readable: without a pause this would be a busy loop.
@@ -429,44 +490,48 @@ impl Reception {
     }
 
     fn greet(&mut self, server: &Server, token: u64) {
-        let Some(Pending { arrival, wants_room, .. }) = self.arrivals.get_mut(&token) else { return };
-        let hello = match arrival.hello() {
-            Ok(None) => {
-                if arrival.wants_room() != *wants_room {
-                    *wants_room = !*wants_room;
-                    let events = if *wants_room { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
-                    // If it fails, the client runs out of time.
-                    let _ = epoll::modify(&self.poller, arrival.fd(), EventData::new_u64(token), events);
-                }
-                return;
+        let Some(Pending { arrival, polled, .. }) = self.arrivals.get_mut(&token) else { return };
+        let greeted = greet(arrival, &server.welcome);
+        if let Ok(false) = greeted {
+            let events = match (arrival.is_welcomed(), arrival.wants_room()) {
+                // It has nothing to say now: what it says all the same must not keep us awake.
+                (true, _) => EventFlags::OUT,
+                (false, true) => EventFlags::IN | EventFlags::OUT,
+                (false, false) => EventFlags::IN,
+            };
+            if *polled != events {
+                *polled = events;
+                // If it fails, the client runs out of time.
+                let _ = epoll::modify(&self.poller, arrival.fd(), EventData::new_u64(token), events);
             }
-            other => other,
-        };
+            return;
+        }
         let Some(Pending { arrival, .. }) = self.arrivals.remove(&token) else { return };
         let peer = arrival.peer().clone();
-        match hello {
-            Ok(Some(hello)) => {
+        let seat = arrival.seat();
+        match greeted {
+            Ok(_) => {
                 let _ = epoll::delete(&self.poller, arrival.fd());
-                match arrival.welcome(&hello, &server.welcome, &self.options) {
-                    Ok(link) => self.add_connection(server, token, link),
-                    Err(why) => server.notify(false, format!("turned away {peer}: {why}")),
+                if let Some(link) = arrival.into_link(&self.options) {
+                    self.add_connection(server, token, link, seat);
                 }
             }
             Err(Some(why)) => {
                 let why = arrival.reject(&why);
                 server.notify(false, format!("turned away {peer}: {why}"));
             }
-            Err(None) | Ok(None) => {}
+            Err(None) => {}
         }
     }
 
-    fn add_connection(&mut self, server: &Server, token: u64, link: Arc<dyn nearcall_transport::Link>) {
+    fn add_connection(&mut self, server: &Server, token: u64, link: Arc<dyn Link>, seat: Option<Arc<Seat>>) {
         let flags = if link.is_memory() { EventFlags::IN } else { EventFlags::IN | EventFlags::RDHUP | EventFlags::ET };
         if let Err(error) = epoll::add(&self.poller, link.fd(), EventData::new_u64(token), flags) {
             server.notify(true, format!("cannot take in a client: {error}"));
             return;
         }
-        let connection = ServerConnection::new(token, link, Arc::clone(&server.in_flight));
+        let (in_flight, statistics) = (Arc::clone(&server.in_flight), Arc::clone(&server.statistics));
+        let connection = ServerConnection::new(token, link, in_flight, statistics, seat);
         connection.listed.store(true, Ordering::Relaxed);
         if connection.link.is_memory() {
             self.memory.push(Arc::clone(&connection));
@@ -475,6 +540,8 @@ impl Reception {
             self.readable.push_back(Arc::clone(&connection));
         }
         self.connections.insert(token, connection);
+        // Relaxed: only ever shown.
+        server.connections.store(self.connections.len(), Ordering::Relaxed);
     }
 
     fn run_timers(&mut self, server: &Server) {
@@ -495,6 +562,15 @@ impl Reception {
             }
         }
     }
+}
+
+/// Goes on with a handshake. Whether it is complete.
+fn greet(arrival: &mut Arrival, welcome: &Welcome) -> Result<bool, Option<String>> {
+    if !arrival.is_welcomed() {
+        let Some(hello) = arrival.hello()? else { return Ok(false) };
+        arrival.welcome(&hello, welcome).map_err(Some)?;
+    }
+    arrival.send_welcome().map_err(Some)
 }
 
 /// Nanoseconds since then; none if the clock was not even read.

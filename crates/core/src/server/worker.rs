@@ -130,7 +130,8 @@ impl Server {
         if request.is_oneway() {
             request = ServerConnection::begin_oneway(request)?;
         }
-        if self.others_busy() >= self.limits.max_concurrency {
+        // Somebody who looks at a server that is stuck must see that.
+        if self.others_busy() >= self.limits.max_concurrency && !self.is_introspective(request.head.method) {
             let mut queue = self.queue.lock();
             queue.push_back(request);
             // Release: whoever sees the count finds the request.

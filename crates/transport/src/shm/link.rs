@@ -74,7 +74,7 @@ impl ShmLink {
             peer_limit,
             limit: options.max_message,
             closed: AtomicBool::new(false),
-            generation: fork::generation(),
+            generation: fork::mark(),
             room_waiters: AtomicU32::new(0),
             room: (Mutex::new(()), Condvar::new()),
             bells_heard: AtomicU32::new(0),
@@ -252,9 +252,10 @@ impl ShmLink {
     }
 }
 
-impl Link for ShmLink {
-    fn send(
+impl ShmLink {
+    fn send_as(
         &self,
+        sender: &mut Sender,
         head: &[u8],
         payload: &[&[u8]],
         blocked: &mut dyn FnMut() -> Result<(), LinkError>,
@@ -267,8 +268,7 @@ impl Link for ShmLink {
             return Err(LinkError::Closed);
         }
         self.segment.own_side().publish_cpu();
-        let mut sender = self.sender.lock();
-        let Sender { producer, regions } = &mut *sender;
+        let Sender { producer, regions } = sender;
         // Half the longest record: so that a reader can take one while the next is written.
         if head.len() + len <= producer.longest() / 2 {
             match payload {
@@ -282,21 +282,46 @@ impl Link for ShmLink {
         } else {
             if Note::LEN + head.len() > producer.longest() {
                 let limit = producer.longest() - Note::LEN;
-                return Err(LinkError::TooLong { len: head.len(), limit: limit as u64 });
+                return Err(LinkError::HeadTooLong { len: head.len(), limit: limit as u64 });
             }
             // Memory that the reader has not even looked at must not pile up.
             while let Some(position) = regions.must_wait(len, producer.consumed()?) {
                 self.await_reader(producer, |producer| Ok(producer.consumed()? >= position), blocked)?;
             }
+            // Before a region is taken: a sender that gives up leaves nothing behind.
+            self.await_reader(producer, |producer| producer.fits(Note::LEN + head.len()), blocked)?;
             let (note, fresh) = regions.place(payload, len)?;
             if let Some(fresh) = &fresh {
-                self.announce(fresh, blocked)?;
+                self.announce(fresh, &mut || match blocked() {
+                    // The reader will soon have read the few bells that fill the socket.
+                    Err(LinkError::Full) => self.wait_room(false, ROOM_LOOK),
+                    other => other,
+                })?;
             }
             self.write(producer, &[&note.encode(), head], Note::LEN + head.len(), true, blocked)?;
             if let Some(fresh) = &fresh {
                 regions.sent(fresh, producer.written());
             }
         }
+        Ok(())
+    }
+}
+
+impl Link for ShmLink {
+    fn send(
+        &self,
+        head: &[u8],
+        payload: &[&[u8]],
+        blocked: &mut dyn FnMut() -> Result<(), LinkError>,
+    ) -> Result<(), LinkError> {
+        self.send_as(&mut self.sender.lock(), head, payload, blocked)?;
+        self.wake_peer();
+        Ok(())
+    }
+
+    fn try_send(&self, head: &[u8], payload: &[&[u8]]) -> Result<(), LinkError> {
+        let mut sender = self.sender.try_lock().ok_or(LinkError::Full)?;
+        self.send_as(&mut sender, head, payload, &mut || Err(LinkError::Full))?;
         drop(sender);
         self.wake_peer();
         Ok(())

@@ -1,0 +1,233 @@
+"""``nearcall top URL``"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import sys
+import time
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+
+import nearcall
+
+from ..errors import FailedPrecondition, ResourceExhausted, Unavailable
+from ..interceptors import ClientInterceptor
+from ..introspection import Introspection, MethodStatistics, Statistics
+from . import UsageError
+from .remote import connected
+from .top_table import plain_lines, rich_table
+
+__all__ = ["Row", "View", "add_to", "run"]
+
+
+class Row(msgspec.Struct, frozen=True):
+    """One method: what was counted since measuring began, and how it went since the last look."""
+
+    method: str
+    kind: str
+    started: int
+    ended: dict[str, int]
+    in_flight: int
+    items_in: int
+    items_out: int
+    bytes_in: int
+    bytes_out: int
+    calls_per_second: float
+    errors_per_second: float
+    bytes_in_per_second: float
+    bytes_out_per_second: float
+    p50_seconds: float | None
+    """``None`` if no call has ended since the last look."""
+    p99_seconds: float | None
+
+
+class View(msgspec.Struct, frozen=True):
+    """What is shown of a server at one moment; with ``--json``, one line."""
+
+    url: str
+    pid: int
+    version: str
+    measured_seconds: float
+    """For how long the server has measured; what the rows count is of this time."""
+    seconds: float
+    """How long the last look is ago; the rows' rates and times are of this time."""
+    watchers: int
+    connections: int
+    workers: int
+    idle_workers: int
+    queued: int
+    in_flight: int
+    methods: list[Row]
+
+
+def add_to(commands: Any) -> None:
+    """Adds the command to the parser."""
+    parser = commands.add_parser(
+        "top",
+        help="watch what a server is doing",
+        description="Watch the calls of a server, method by method: how many, how long they take, how they end. The "
+        "server measures only while somebody watches.",
+        epilog="example: nearcall top shm://calc",
+    )
+    parser.add_argument("url", metavar="URL", help="where the server is")
+    parser.add_argument(
+        "-i", "--interval", type=float, default=1.0, metavar="S", help="seconds between two looks (default: 1)"
+    )
+    parser.add_argument("--once", action="store_true", help="look for one interval, print that, and end")
+    parser.add_argument("--json", action="store_true", help="print a line of JSON for each look")
+    parser.add_argument(
+        "--token-file", type=Path, metavar="FILE", help="send the token in this file, for a server that demands one"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Prints what the server is doing, until interrupted."""
+    if not 0.05 <= options.interval <= 86_400:
+        raise UsageError(f"-i {options.interval}: it must be from 0.05 to 86400 seconds")
+    interceptors: list[ClientInterceptor] = []
+    if options.token_file is not None:
+        interceptors.append(nearcall.auth.token(options.token_file.read_text(encoding="utf-8").strip()))
+    with _client(options.url, interceptors) as server:
+        looks = _looks(options.url, server, options.interval, give_up=options.once)
+        if options.once:
+            view = cast(View, next(looks))
+            print(msgspec.json.encode(view).decode() if options.json else "\n".join(plain_lines(view)))
+        elif options.json:
+            _print_all(looks, lambda view: msgspec.json.encode(view).decode())
+        else:
+            live = _rich_console() if sys.stdout.isatty() else None
+            if live is None:
+                _print_all(looks, lambda view: "\n".join(plain_lines(view)) + "\n")
+            else:
+                _show_all(looks, live)
+
+
+@contextmanager
+def _client(url: str, interceptors: list[ClientInterceptor]) -> Generator[Introspection, None, None]:
+    try:
+        client = nearcall.connect(url, Introspection, interceptors=interceptors)
+    except FailedPrecondition:
+        with connected(url) as (_, description):
+            if description.introspection is not msgspec.UNSET:
+                raise
+        raise FailedPrecondition(
+            f"the server at {url} cannot be watched: it is made with introspection=False, or an older nearcall"
+        ) from None
+    with client as server:
+        yield server
+
+
+def _looks(url: str, server: Introspection, interval: float, *, give_up: bool) -> Iterator[View | str]:
+    """One view after each interval; or a sentence, while the server is gone or has too many calls under way."""
+    last = server.read()
+    due = time.monotonic() + interval
+    while True:
+        time.sleep(max(due - time.monotonic(), 0))
+        due = max(due + interval, time.monotonic())
+        try:
+            now = server.read()
+        except (ResourceExhausted, Unavailable) as gone:
+            if give_up:
+                raise
+            yield f"{url}: {gone.message}"
+            continue
+        yield compare(url, last, now)
+        last = now
+
+
+def compare(url: str, last: Statistics, now: Statistics) -> View:
+    """What to show, of two looks."""
+    begun = {} if last.measurement != now.measurement else {method.method: method for method in last.methods}
+    seconds = now.seconds - (last.seconds if begun else 0.0)
+    return View(
+        url=url,
+        pid=now.pid,
+        version=now.version,
+        measured_seconds=now.seconds,
+        seconds=seconds,
+        watchers=now.watchers,
+        connections=now.connections,
+        workers=now.workers,
+        idle_workers=now.idle_workers,
+        queued=now.queued,
+        in_flight=now.in_flight,
+        methods=[_row(begun.get(method.method), method, seconds) for method in now.methods],
+    )
+
+
+def _row(last: MethodStatistics | None, now: MethodStatistics, seconds: float) -> Row:
+    def rate(of: Callable[[MethodStatistics], int]) -> float:
+        return (of(now) - (0 if last is None else of(last))) / seconds if seconds > 0 else 0.0
+
+    before = {} if last is None else dict(last.latency)
+    buckets = [(upper, count - before.get(upper, 0)) for upper, count in now.latency]
+    return Row(
+        method=now.method,
+        kind=now.kind,
+        started=now.started,
+        ended=now.ended,
+        in_flight=now.in_flight,
+        items_in=now.items_in,
+        items_out=now.items_out,
+        bytes_in=now.bytes_in,
+        bytes_out=now.bytes_out,
+        calls_per_second=rate(lambda method: method.calls),
+        errors_per_second=rate(lambda method: method.calls - method.ended.get("OK", 0)),
+        bytes_in_per_second=rate(lambda method: method.bytes_in),
+        bytes_out_per_second=rate(lambda method: method.bytes_out),
+        p50_seconds=_percentile(buckets, 0.5),
+        p99_seconds=_percentile(buckets, 0.99),
+    )
+
+
+def _percentile(buckets: list[tuple[int, int]], share: float) -> float | None:
+    """Seconds within which that share of the calls ended (nearest rank)."""
+    left = math.ceil(share * sum(count for _, count in buckets))
+    for upper, count in buckets:
+        left -= count
+        if count and left <= 0:
+            return upper / 1e9
+    return None
+
+
+def _print_all(looks: Iterator[View | str], write: Callable[[View], str]) -> None:
+    for view in looks:
+        if isinstance(view, str):
+            print(f"nearcall: {view}; trying again", file=sys.stderr, flush=True)
+        else:
+            print(write(view), flush=True)
+
+
+def _rich_console() -> Any:
+    try:
+        from rich.console import Console
+    except ImportError:
+        print("nearcall: printing plain lines; for a live table: pip install nearcall[top]", file=sys.stderr)
+        return None
+    return Console()
+
+
+def _show_all(looks: Iterator[View | str], console: Any) -> None:
+    from rich.live import Live
+    from rich.text import Text
+
+    last: View | None = None
+    try:
+        with Live(Text("measuring …"), console=console, screen=True, auto_refresh=False) as live:
+            for view in looks:
+                if isinstance(view, str):
+                    live.update(Text(f"{view}; trying again", style="red"), refresh=True)
+                else:
+                    last = view
+                    live.update(rich_table(view, height=os.get_terminal_size().lines), refresh=True)
+    finally:
+        # The screen is as it was before; the last table stays below the command.
+        if last is not None:
+            console.print(rich_table(last))
