@@ -59,6 +59,8 @@ def refuse(cell: Cell, adapter_operations: Sequence[str], concurrent_calls: bool
         raise Unsupported(f"one-way messages carry number and time, {SMALLEST} bytes: {cell.work.size} are too few")
     if cell.mode.connections < 1 or cell.mode.outstanding < 1:
         raise Unsupported("needs at least one connection and one call under way")
+    if not 1 <= cell.mode.client_processes <= cell.mode.connections:
+        raise Unsupported(f"needs a connection for each of {cell.mode.client_processes} client processes")
 
 
 @dataclass
