@@ -186,7 +186,7 @@ def test_an_interrupted_run_keeps_what_is_done(tmp_path: Path, kind: signal.Sign
     assert "go on with: nearcall-lab run --resume run" in out
     recorded = read(tmp_path / "run")
     assert recorded.info.ended_early == "interrupted"
-    assert sum(len(cell.launches) for cell in recorded.cells) >= 1
+    assert sum(len(cell.launches) + len(cell.disturbed) for cell in recorded.cells) >= 1
     assert main(["report", "run"]) == 0
 
 
