@@ -208,15 +208,20 @@ class Connection:
     def sent(self) -> None:
         """To be called by the event loop when it has sent a one-way call."""
 
+    def check_loop(self) -> None:
+        """Raises ``RuntimeError`` unless the running event loop is the one that the connection was given to."""
+
     def use_loop(
         self,
+        running: object,
         call_soon: Callable[..., object],
         on_idle: Callable[[], object],
         call_again: Callable[..., Coroutine[Any, Any, Any]],
     ) -> None:
         """Gives the connection to an event loop.
 
-        ``call_soon`` is the loop's, ``on_idle`` calls the method of that name, and ``call_again`` takes a method's
+        ``running`` is the loop, ``call_soon`` is its method,
+        ``on_idle`` calls the method of that name, and ``call_again`` takes a method's
         callable with its arguments and returns a coroutine that connects and calls it.
         """
 
@@ -397,8 +402,16 @@ class Server:
     def loop_fileno(self) -> int:
         """The descriptor that the event loop of the asynchronous handlers polls for reading."""
 
-    def drain(self) -> tuple[list[LoopRequest], list[int]]:
-        """Requests that have come for that loop, and keys of those for which something has changed."""
+    def poll_fileno(self) -> int:
+        """The descriptor that it polls while ``next_for_loop`` says so."""
+
+    def changed(self) -> list[int]:
+        """Keys of that loop's requests for which something has changed; when the first descriptor is readable."""
+
+    def next_for_loop(self, may_spin: bool) -> LoopRequest | bool:
+        """The next request of that loop. ``True``: ask again when ``poll_fileno`` is readable; ``False``: when
+        ``loop_fileno`` is. With ``may_spin``, for when nothing else is under way, it may take 100 µs.
+        """
 
 @final
 class Tls:
@@ -435,7 +448,7 @@ class LoopRequest:
 
     @property
     def key(self) -> int:
-        """What ``Server.drain`` calls this request; 0 if nothing can change for it."""
+        """What ``Server.changed`` calls this request; 0 if nothing can change for it."""
 
     @property
     def time_left(self) -> float | None:
@@ -459,6 +472,10 @@ class LoopRequest:
         """The next item of the client's stream if it is here, else ``default``; raises ``StopAsyncIteration`` at the
         end.
         """
+
+    @property
+    def owes_credit(self) -> bool:
+        """Whether to ask for the next item again soon, even if nothing has changed."""
 
     def try_send(self, item: Any) -> bool | None:
         """Sends an item: ``True``; ``False`` if the client gave the call up, ``None`` if there is no room now."""

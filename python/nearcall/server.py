@@ -28,6 +28,8 @@ from .service import plan_of
 from .tls import TLS
 
 if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
+
     from .aio.handlers import LoopThread
     from .workers import Workers
 
@@ -68,6 +70,8 @@ class Server:
         tls: For ``tls://``: the server's certificate and key, and whether clients must have one, too.
         allow_users: Users, by name or id, that may connect to ``unix://`` besides the server's own.
         allow_groups: Groups, by name or id, whose members may connect to ``unix://``.
+        loop_factory: Makes the event loop that coroutine handlers run on, such as ``uvloop.new_event_loop``; by default
+            ``asyncio.new_event_loop``, which asks the policy.
 
     Raises:
         TypeError: an object is no service, or two serve under one name.
@@ -89,6 +93,7 @@ class Server:
         tls: TLS | None = None,
         allow_users: Sequence[str | int] = (),
         allow_groups: Sequence[str | int] = (),
+        loop_factory: Callable[[], AbstractEventLoop] | None = None,
     ) -> None:
         services = [item for item in services_and_urls if not isinstance(item, str)]
         self._asked = [item for item in services_and_urls if isinstance(item, str)]
@@ -140,6 +145,7 @@ class Server:
         )
         self._core: _core.Server | None = None
         self._process = os.getpid()
+        self._loop_factory = loop_factory
         self._urls: list[str] = []
         self._threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
         self._numbers = itertools.count(1)
@@ -204,7 +210,7 @@ class Server:
         if any(plan.handler_is_async for plan, _ in self._handlers):
             from .aio.handlers import LoopThread  # asyncio only where it is needed
 
-            self._loop = LoopThread(core, self._handlers)
+            self._loop = LoopThread(core, self._handlers, self._loop_factory)
             self._loop.start()
         _open.add(self)
         self._spawn()

@@ -5,6 +5,7 @@
 //! waiting ([`aio`], [`loop_server`]).
 
 mod aio;
+mod calling;
 mod connection;
 mod context;
 mod deadline;
@@ -13,14 +14,17 @@ mod listeners;
 mod loop_server;
 mod oneway;
 mod options;
+mod outcome;
 mod payload;
 mod plan;
+mod served;
 mod server;
 mod statistics;
 mod stream;
 mod tls;
 mod unary;
 mod view;
+mod waiting;
 
 use pyo3::prelude::*;
 

@@ -11,11 +11,11 @@ use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
-use crate::connection::Calling;
+use crate::calling::Calling;
 use crate::deadline::Surroundings;
 use crate::errors::{invalid, raise};
+use crate::outcome::name_failure;
 use crate::plan::Method;
-use crate::unary::name_failure;
 
 /// How often dropped calls are reported, at most.
 const REPORT_EVERY: Duration = Duration::from_secs(5);

@@ -6,14 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use nearcall_core::server::{
-    ItemOutcome, Next, NextItem, Notice, Request, Server as Core, ServerCall, WorkLimits, Worker,
+    ForLoop, ItemOutcome, Next, Notice, Request, Server as Core, ServerCall, WorkLimits, Worker,
 };
-use nearcall_core::{Body, Failure, Kind, LinkError, Outgoing};
+use nearcall_core::{Kind, Outgoing};
 use parking_lot::Mutex;
-use pyo3::exceptions::PyOSError;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyTuple};
+use pyo3::types::PyTuple;
 
 use crate::connection::around_wait;
 use crate::context::Current;
@@ -22,14 +21,9 @@ use crate::errors::{describe_for, raise};
 use crate::listeners::Listeners;
 use crate::loop_server::LoopRequest;
 use crate::options::options;
-use crate::payload::{Encoded, buffer};
+use crate::payload::buffer;
 use crate::plan::Method;
-
-/// A method and what runs it.
-pub(crate) struct Served {
-    pub(crate) method: Py<Method>,
-    handler: Py<PyAny>,
-}
+use crate::served::{Served, decode_arguments, decode_item, late, reply, too_long, tracked};
 
 /// What the operator should know, until a worker tells it.
 #[derive(Default)]
@@ -169,16 +163,32 @@ impl Server {
         Ok(self.core.use_event_loop()?.fd().as_raw_fd())
     }
 
-    /// For that loop: the requests that have come, and the keys of the requests for which something has changed.
-    fn drain<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyList>, Vec<usize>)> {
-        let (requests, changed) = self.core.use_event_loop()?.drain();
-        let out = PyList::empty(py);
-        for request in requests {
-            let request = LoopRequest::new(Arc::clone(&self.core), Arc::clone(&self.methods), request);
-            out.append(Bound::new(py, request)?)?;
+    /// The descriptor it polls while `next_for_loop` says so.
+    fn poll_fileno(&self) -> i32 {
+        self.core.poll_fd().as_raw_fd()
+    }
+
+    /// For that loop, when the first descriptor is readable: the keys of the requests for which something has changed.
+    fn changed(&self) -> PyResult<Vec<usize>> {
+        let changed = self.core.use_event_loop()?.take_changed();
+        Ok(changed.iter().map(|call| Arc::as_ptr(call).addr()).collect())
+    }
+
+    /// For that loop: its next request. `True` if there is none and the loop is to ask again when the descriptor of
+    /// `poll_fileno` is readable, `False` if when that of `loop_fileno` is. `may_spin`: nothing else is under way.
+    fn next_for_loop<'py>(&self, py: Python<'py>, may_spin: bool) -> PyResult<Bound<'py, PyAny>> {
+        let mut next = self.core.next_for_loop(may_spin);
+        loop {
+            next = match next {
+                ForLoop::Request(request) => {
+                    let request = LoopRequest::new(Arc::clone(&self.core), Arc::clone(&self.methods), request);
+                    return Ok(Bound::new(py, request)?.into_any());
+                }
+                ForLoop::Listen => return Ok(true.into_pyobject(py)?.to_owned().into_any()),
+                ForLoop::Elsewhere => return Ok(false.into_pyobject(py)?.to_owned().into_any()),
+                ForLoop::Spin => py.detach(|| self.core.spin_for_loop()),
+            }
         }
-        let changed = changed.iter().map(|call| Arc::as_ptr(call).addr()).collect();
-        Ok((out, changed))
     }
 }
 
@@ -303,62 +313,6 @@ impl Server {
     }
 }
 
-/// The call's state shared with the receiving worker.
-pub(crate) fn tracked(request: &Request) -> PyResult<Arc<ServerCall>> {
-    request.call.clone().ok_or_else(|| PyOSError::new_err("the call has no stream"))
-}
-
-/// Decodes the arguments out of a request.
-pub(crate) fn decode_arguments<'py>(
-    py: Python<'py>,
-    method: &Method,
-    request: &mut Request,
-) -> PyResult<Bound<'py, PyTuple>> {
-    let named = request.is_named();
-    let event = request.take_event();
-    method.arguments.decode(py, event, named)
-}
-
-/// Encodes a result and ends the call with it.
-pub(crate) fn reply(
-    py: Python<'_>,
-    core: &Core,
-    method: &Method,
-    request: &Request,
-    result: Bound<'_, PyAny>,
-) -> PyResult<()> {
-    if request.is_oneway() {
-        request.end_oneway();
-        return Ok(());
-    }
-    send_reply(py, core, method, request, &method.reply.encode(result)?)
-}
-
-/// Ends a call with an encoded result.
-pub(crate) fn send_reply(
-    py: Python<'_>,
-    core: &Core,
-    method: &Method,
-    request: &Request,
-    encoded: &Encoded<'_>,
-) -> PyResult<()> {
-    match encoded.with(|body: Body<'_>| request.reply(core, body)) {
-        Err(error @ (LinkError::TooLong { .. } | LinkError::HeadTooLong { .. })) => {
-            Err(too_long(py, &method.name, &error))
-        }
-        // The client is gone, and with it everybody who could be told.
-        Ok(()) | Err(_) => Ok(()),
-    }
-}
-
-pub(crate) fn late(name: &str) -> Failure {
-    Failure::new(Failure::DEADLINE_EXCEEDED, format!("the deadline of {name} passed before it was done"))
-}
-
-pub(crate) fn too_long(py: Python<'_>, name: &str, error: &LinkError) -> PyErr {
-    raise(py, &Failure::new(Failure::RESOURCE_EXHAUSTED, format!("the reply of {name}: {error}")))
-}
-
 /// The client's stream, as the handler sees it: an iterator.
 #[pyclass(frozen, module = "nearcall._core")]
 pub(crate) struct RequestStream {
@@ -377,21 +331,5 @@ impl RequestStream {
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
         let next = self.call.next_item(&self.core, self.until);
         decode_item(py, self.method.get(), next)
-    }
-}
-
-/// An item for the handler, `None` at the end of the stream.
-pub(crate) fn decode_item(py: Python<'_>, method: &Method, next: NextItem) -> PyResult<Option<Py<PyAny>>> {
-    match next {
-        NextItem::Item(item) => {
-            let value = method.request_item.as_ref().expect("a method with a client stream has an item");
-            value.decode(py, item).map(Some)
-        }
-        NextItem::End | NextItem::Pending => Ok(None),
-        NextItem::Late => Err(raise(py, &late(&method.name))),
-        NextItem::Cancelled => {
-            let failure = Failure::new(Failure::CANCELLED, format!("the caller of {} gave it up", method.name));
-            Err(raise(py, &failure))
-        }
     }
 }

@@ -8,10 +8,11 @@ use std::time::Instant;
 use nearcall_ring::Segment;
 use nearcall_wire::{Hello, Limits, Preamble, Welcome};
 use rustix::event::PollFlags;
+use rustix::net::sockopt;
 use rustls::pki_types::ServerName;
 
 use crate::credentials::{ClientSide, Credentials, names_in};
-use crate::link::{ConnectError, Link, LinkError, Options};
+use crate::link::{ConnectError, LONGEST_SLEEP, Link, LinkError, Options};
 use crate::peer::{Admission, Peer};
 use crate::rendezvous;
 use crate::shm::ShmLink;
@@ -72,6 +73,7 @@ pub fn connect(url: &Url, version: &str, options: &Options) -> Result<Connected,
     let wire = Plain(socket);
     let welcome = shake_hands(url, &wire, &hello, &fds, deadline)?;
     let peer = peer_of(wire.fd());
+    limit_sleep(wire.fd());
     let limit = welcome.limits.max_message;
     let link: Arc<dyn Link> = match segment {
         Some((segment, _)) => Arc::new(ShmLink::new(wire.0, segment, peer, limit, options)),
@@ -92,6 +94,12 @@ fn check_server(url: &Url, peer: &Peer, socket: BorrowedFd<'_>, options: &Option
     Err(ConnectError::Refused(format!(
         "cannot connect to {url}: its server is user {uid}, not you (user {own}) or root{named}; if you trust it, say allow_users=[{uid}]"
     )))
+}
+
+/// Lets the socket itself end a sleep, so that reading from it needs no second system call.
+fn limit_sleep(socket: BorrowedFd<'_>) {
+    // A system that cannot do it lets Ctrl-C wait for the next thing that arrives.
+    let _ = sockopt::set_socket_timeout(socket, sockopt::Timeout::Recv, Some(LONGEST_SLEEP));
 }
 
 /// What the options say of TLS; without a word, the system's authorities are trusted.
@@ -121,6 +129,7 @@ fn connect_encrypted(
         }
     })?;
     let peer = identify(peer_of(wire.fd()), &wire);
+    limit_sleep(wire.fd());
     let limit = welcome.limits.max_message;
     Ok(Connected { link: Arc::new(StreamLink::new(wire, peer, limit, options)), welcome })
 }

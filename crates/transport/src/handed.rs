@@ -22,7 +22,7 @@ impl Handed {
         let mut fds = Vec::new();
         loop {
             match sys::receive_with_fds(self.channel.as_fd(), &mut [0], &mut fds, RecvFlags::DONTWAIT) {
-                Ok(0) => return Err(ENDED),
+                Ok(received) if received.bytes == 0 => return Err(ENDED),
                 Ok(_) => {
                     if let Some(client) = fds.pop() {
                         let seat = Seat { returned: Arc::clone(&self.returned), generation: fork::mark() };

@@ -29,7 +29,7 @@ pub use credentials::{Credentials, Pem};
 pub use dev_certs::{DevCerts, dev_certs};
 pub use handed::{Seat, is_end_of_clients};
 pub use lifeline::end_with;
-pub use link::{ConnectError, Link, LinkError, Options};
+pub use link::{ConnectError, LONGEST_SLEEP, Link, LinkError, Options};
 pub use listen::{Arrival, Listener};
 pub use message::{INLINE, Incoming, Lease};
 pub use peer::{Admission, Peer};

@@ -12,12 +12,12 @@ use rustls::ServerConfig;
 
 use crate::connect::{identify, peer_of};
 use crate::handed::{Handed, Seat};
-use crate::link::{Link, LinkError, Options};
+use crate::link::{Link, LinkError, NO_DESCRIPTOR, Options};
 use crate::peer::{Admission, Peer};
 use crate::rendezvous::Bound;
 use crate::shm::ShmLink;
 use crate::stream::{Plain, StreamLink, Wire};
-use crate::sys::{self, own_uid};
+use crate::sys::{self, Received, own_uid};
 use crate::tcp;
 use crate::tls::TlsWire;
 use crate::url::Url;
@@ -282,6 +282,7 @@ impl Arrival {
                         Ok(Some(got)) => self.received.extend_from_slice(&into[..got]),
                         Ok(None) => return Ok(None),
                         Err(LinkError::Interrupted) => {}
+                        Err(error @ LinkError::Exhausted(_)) => return Err(Some(format!("of the server: {error}"))),
                         Err(_) => return Err(self.trouble()),
                     }
                 }
@@ -294,7 +295,10 @@ impl Arrival {
         match &self.carrier {
             Carrier::Tls(wire) => wire.read(into, false),
             Carrier::Plain(wire) => match sys::receive_with_fds(wire.fd(), into, &mut self.fds, RecvFlags::DONTWAIT) {
-                Ok(got) => Ok(Some(got)),
+                Ok(Received { lost_fds: true, .. }) if self.fds.is_empty() => {
+                    Err(LinkError::Exhausted(NO_DESCRIPTOR.into()))
+                }
+                Ok(Received { bytes, .. }) => Ok(Some(bytes)),
                 Err(rustix::io::Errno::AGAIN) => Ok(None),
                 Err(error) => Err(error.into()),
             },

@@ -212,7 +212,8 @@ impl<W: Wire> StreamLink<W> {
         let sent = self.push(&mut [IoSlice::new(&bytes)], &mut taken, blocked);
         match &sent {
             Ok(()) => {}
-            Err(LinkError::Full) => {
+            // Nothing of the frame that waits behind it is out.
+            Err(LinkError::Full | LinkError::DeadlinePassed) => {
                 bytes.drain(..taken);
                 *rest = Some(bytes);
             }
@@ -262,11 +263,12 @@ impl<W: Wire> StreamLink<W> {
                 Ok(())
             }
             Err(error) => {
-                if taken > 0 {
-                    // Half a frame is out: whatever came after it would be read as its rest.
-                    self.close();
+                if taken == 0 {
+                    return Err(error);
                 }
-                Err(error)
+                // Half a frame is out: whatever came after it would be read as its rest.
+                self.close();
+                Err(error.in_the_middle())
             }
             Ok(()) => Ok(()),
         }
@@ -391,14 +393,6 @@ impl<W: Wire> Link for StreamLink<W> {
 
     fn is_sending(&self) -> bool {
         self.sending.is_locked()
-    }
-
-    fn has_room(&self, _len: usize) -> bool {
-        // The system calls a socket writable when a good part of its buffer is free.
-        let now = Some(Instant::now());
-        self.is_closed()
-            || self.sending.try_lock().is_some_and(|rest| rest.is_none())
-                && sys::wait_for(self.fd(), PollFlags::OUT, now).unwrap_or(true)
     }
 
     fn wait_turn(&self, timeout: Duration) {

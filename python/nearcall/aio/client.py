@@ -52,6 +52,7 @@ class AsyncClient:
 
     async def _open(self) -> AsyncClient:
         if self._connection is not None:
+            self._connection.check_loop()
             return self
         self._loop = asyncio.get_running_loop()
         make = partial(_core.Connection, self._url, on_change=renumberer(self._url, self._cls), **self._options)
@@ -59,7 +60,7 @@ class AsyncClient:
         try:
             self._service = make_proxy(connection, self._cls, self._make_method)
             self._connection = connection
-            connection.use_loop(self._loop.call_soon, connection.on_idle, self._call_again)
+            connection.use_loop(self._loop, self._loop.call_soon, connection.on_idle, self._call_again)
             self._watch()
         except BaseException:
             connection.close()
@@ -112,6 +113,7 @@ class AsyncClient:
 
     def _open_stream(self, method: _core.Method, number: int, arguments: Any) -> _core.Stream:
         connection = self._opened()
+        connection.check_loop()
         stream = connection.open(method, number, arguments, for_loop=True)
         if self._watched != connection.fileno():
             # Opening it has renewed a connection that was lost.
@@ -201,6 +203,7 @@ class AsyncClient:
                 return None if connection.connected else self._renew()
 
             async def oneway(*args: Any, **kwargs: Any) -> None:
+                connection.check_loop()
                 if self._options["oneway"] == "block":
                     await self._room.send(send, args, kwargs, ready)
                 else:
@@ -209,7 +212,7 @@ class AsyncClient:
                     send(*args, **kwargs)
                 connection.sent()
 
-            return oneway
+            return _named(oneway, plan)
         if plan.kind == SERVER_STREAM:
             bind = plan.arguments.bind
 
@@ -221,12 +224,13 @@ class AsyncClient:
 
             async def client_stream(*args: Any, **kwargs: Any) -> Any:
                 arguments, items = plan.split(args, kwargs)
+                connection.check_loop()
                 if not connection.connected:
                     await self._renew()
                 stream = self._open_stream(method, number, arguments)
                 return await call_client_stream(stream, cast("AsyncIterable[Any] | Iterable[Any]", items))
 
-            return client_stream
+            return _named(client_stream, plan)
         if plan.kind == BIDI_STREAM:
 
             def bidi_stream(*args: Any, **kwargs: Any) -> AsyncReplies:
@@ -236,6 +240,12 @@ class AsyncClient:
 
             return bidi_stream
         return connection.async_unary(method, number)
+
+
+def _named(function: Callable[..., Any], plan: MethodPlan) -> Callable[..., Any]:
+    """Lets the warning about a coroutine that was never awaited name the method."""
+    function.__name__, function.__qualname__ = plan.name, plan.full_name
+    return function
 
 
 def connect(  # noqa: PLR0913 - options have names

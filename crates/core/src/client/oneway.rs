@@ -55,7 +55,7 @@ impl Connection {
             }
             Ok(()) => Ok(Passed::Sent),
             Err(LinkError::Full) => Ok(Passed::NoRoom),
-            Err(error) => Err(self.cannot_send(&error)),
+            Err(error) => Err(self.cannot_send(&error, None)),
         }
     }
 
@@ -68,7 +68,7 @@ impl Connection {
             }
             (self.around_wait)(&mut || self.link.wait_turn(SLICE));
         }
-        request.send(NO_CALL, &*self.link, &mut || if go_on() { self.blocked() } else { Err(LinkError::Full) })
+        request.send(NO_CALL, &*self.link, &mut || if go_on() { self.blocked(None) } else { Err(LinkError::Full) })
     }
 
     fn send_at_once(&self, request: &Outgoing<'_>) -> Result<(), LinkError> {

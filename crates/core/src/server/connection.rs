@@ -15,7 +15,7 @@ use super::context::CallContext;
 use super::statistics::{Measured, Statistics};
 use super::{Calls, Server};
 use crate::event::{Event, Payload};
-use crate::outgoing::{Body, Outgoing, await_turn};
+use crate::outgoing::{Body, Outgoing, await_turn, finish_aside};
 
 /// A connection to one client.
 #[derive(Debug)]
@@ -120,12 +120,6 @@ impl Request {
         self.head.flags & Outgoing::NAMED != 0
     }
 
-    /// Whether a frame of the call with a payload of `len` bytes can be sent now without waiting; for an event loop.
-    #[must_use]
-    pub fn has_room(&self, len: usize) -> bool {
-        self.is_oneway() || self.connection.link.has_room(len)
-    }
-
     /// Takes the arguments out: payload, and how it divides.
     pub fn take_event(&mut self) -> Event {
         let mut head = FrameHead::new(Kind::Call, self.head.call);
@@ -138,8 +132,8 @@ impl Request {
     /// Ends the call with a result.
     ///
     /// # Errors
-    /// [`LinkError::TooLong`] or [`LinkError::HeadTooLong`] (nothing was sent, the call still waits), or the connection is
-    /// gone.
+    /// One that [spares the connection](LinkError::spares_connection) (nothing was sent, the call still waits), or the
+    /// connection is gone.
     pub fn reply(&self, server: &Server, body: Body<'_>) -> Result<(), LinkError> {
         self.end(server, Outgoing::new(Kind::Reply, body), OK)
     }
@@ -152,23 +146,26 @@ impl Request {
         self.end(server, Outgoing::new(Kind::End, Body::Whole(&[])), OK)
     }
 
-    /// Ends the call with a failure. If that cannot be sent, there is nobody left to tell.
-    pub fn fail(&self, server: &Server, failure: &Failure) {
+    /// Ends the call with a failure. If that cannot be sent, there is nobody left to tell. `false` for an event loop if
+    /// there is no room.
+    pub fn fail(&self, server: &Server, failure: &Failure) -> bool {
         let mut failure = failure.clone();
         // A message of any length may be an exception's text; the client must not refuse the frame for it.
         if failure.message.len() > 16_384 {
             let cut = (0..=16_384).rev().find(|&at| failure.message.is_char_boundary(at)).unwrap_or(0);
             failure.message.truncate(cut);
         }
-        let sent = self.end(server, Outgoing::new(Kind::Error, Body::Whole(&failure.encode())), failure.code);
-        if is_too_long(&sent) {
+        let mut sent = self.end(server, Outgoing::new(Kind::Error, Body::Whole(&failure.encode())), failure.code);
+        // A lack of room is not mended by saying less.
+        if sent.as_ref().is_err_and(|error| *error != LinkError::Full && error.spares_connection()) {
             // The client waits for its end all the same.
             failure.details.clear();
             if let Some(context) = self.context.get() {
                 drop(std::mem::take(&mut *context.trailing.lock()));
             }
-            let _ = self.end(server, Outgoing::new(Kind::Error, Body::Whole(&failure.encode())), failure.code);
+            sent = self.end(server, Outgoing::new(Kind::Error, Body::Whole(&failure.encode())), failure.code);
         }
+        sent != Err(LinkError::Full)
     }
 
     /// Ends a one-way call well: nothing is sent.
@@ -194,16 +191,18 @@ impl Request {
         }
         let sent = if server.is_introspective(self.head.method) {
             self.connection.send_to_watcher(server, self.head.call, &frame)
+        } else if self.call.as_ref().is_some_and(|call| call.is_in_loop()) {
+            self.connection.send_at_once(server, self.head.call, &frame)
         } else {
             self.connection.send(server, self.head.call, &frame)
         };
         match &sent {
             Ok(()) => self.note_end(code, frame.len()),
-            Err(LinkError::TooLong { .. } | LinkError::HeadTooLong { .. }) => {}
+            Err(error) if error.spares_connection() => {}
             // The client is gone: nobody has got the result.
             Err(_) => self.note_end(Failure::CANCELLED, 0),
         }
-        if !is_too_long(&sent) {
+        if !sent.as_ref().is_err_and(LinkError::spares_connection) {
             self.forget();
         }
         sent
@@ -276,7 +275,9 @@ impl ServerConnection {
     pub(super) fn tell_end(&self, server: &Server, error: &LinkError) {
         // Relaxed: nothing else hangs on it.
         if *error != LinkError::Closed && !self.told.swap(true, Ordering::Relaxed) {
-            server.notify(false, format!("dropped the connection to {}: {error}", self.peer()));
+            // A lack of descriptors or memory is this server's own trouble.
+            let serious = matches!(error, LinkError::Exhausted(_));
+            server.notify(serious, format!("dropped the connection to {}: {error}", self.peer()));
         }
     }
 
@@ -491,11 +492,28 @@ impl ServerConnection {
         sent
     }
 
+    /// Sends a frame for an event loop, which does not wait: [`LinkError::Full`] if there is no room. What a socket has no
+    /// room for after the beginning is sent aside.
+    pub(super) fn send_at_once(&self, server: &Server, call: u32, frame: &Outgoing<'_>) -> Result<(), LinkError> {
+        let sent = frame.try_send(call, &*self.link);
+        match &sent {
+            Ok(()) if self.link.has_rest() => finish_aside(&self.link),
+            Ok(()) => {}
+            Err(error) if error.spares_connection() => {}
+            // As in `send`.
+            Err(error) => {
+                self.tell_end(server, error);
+                self.link.close();
+            }
+        }
+        sent
+    }
+
     /// Sends a frame; a worker that must wait for room lets another one receive.
     pub(super) fn send(&self, server: &Server, call: u32, frame: &Outgoing<'_>) -> Result<(), LinkError> {
         if self.link.is_sending() {
             server.release();
-            await_turn(&*self.link, &server.around_wait);
+            await_turn(&*self.link, &server.around_wait, None);
         }
         let sent = frame.send(call, &*self.link, &mut || {
             server.release();
@@ -504,7 +522,8 @@ impl ServerConnection {
             if self.is_dead() { Err(LinkError::Closed) } else { result }
         });
         match &sent {
-            Ok(()) | Err(LinkError::TooLong { .. } | LinkError::HeadTooLong { .. } | LinkError::Interrupted) => {}
+            Ok(()) | Err(LinkError::Interrupted) => {}
+            Err(error) if error.spares_connection() => {}
             // The reception notices the end by itself, and drops the connection; but not why.
             Err(error) => {
                 self.tell_end(server, error);
@@ -513,9 +532,4 @@ impl ServerConnection {
         }
         sent
     }
-}
-
-/// Whether nothing was sent because the frame is too long.
-fn is_too_long(sent: &Result<(), LinkError>) -> bool {
-    matches!(sent, Err(LinkError::TooLong { .. } | LinkError::HeadTooLong { .. }))
 }

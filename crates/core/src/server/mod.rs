@@ -4,6 +4,7 @@ mod baton;
 mod call;
 mod connection;
 mod context;
+mod event_loop;
 mod reception;
 mod statistics;
 mod worker;
@@ -22,6 +23,7 @@ use parking_lot::{Condvar, Mutex};
 pub use call::{AsyncQueue, ItemOutcome, NextItem, ServerCall};
 pub use connection::{Request, ServerConnection};
 pub use context::CallContext;
+pub use event_loop::ForLoop;
 pub use statistics::{CODES, Counts, Histogram, Snapshot};
 pub use worker::{Next, Worker};
 
@@ -72,10 +74,16 @@ pub struct Server {
     statistics: Arc<Statistics>,
     /// So many methods are measured: those that are not introspective, which come last.
     measured: usize,
+    /// The system's poller of the reception.
+    poller: Arc<OwnedFd>,
     /// Wakes the receiving worker out of the system's poller.
     wake: Arc<OwnedFd>,
     /// The event loop that takes requests, if there is one.
     async_queue: OnceLock<Arc<AsyncQueue>>,
+    /// Requests for the loop that a worker has received since the last one for a worker.
+    loop_run: AtomicUsize,
+    /// Wakes the standby worker that watches the poller while the event loop receives.
+    watcher_bell: OwnedFd,
     around_wait: AroundWait,
     /// Standby workers sleep here until the baton is free.
     vacancy: (Mutex<Watch>, Condvar),
@@ -121,11 +129,15 @@ impl Server {
     ) -> io::Result<Self> {
         let limits = Limits { max_message: options.max_message };
         let wake = Arc::new(Reception::new_wake()?);
+        let poller = Arc::new(Reception::new_poller()?);
         Ok(Self {
-            reception: Mutex::new(Reception::new(options, Arc::clone(&wake))?),
+            reception: Mutex::new(Reception::new(options, Arc::clone(&poller), Arc::clone(&wake))?),
             welcome: Welcome { version: crate::VERSION.to_owned(), limits, description },
+            poller,
             wake,
             async_queue: OnceLock::new(),
+            loop_run: AtomicUsize::new(0),
+            watcher_bell: Reception::new_wake()?,
             around_wait,
             watcher_sleeps: AtomicBool::new(false),
             measured: methods.iter().take_while(|method| !method.introspective).count(),
@@ -175,10 +187,7 @@ impl Server {
         }
         self.stopped.store(true, Ordering::Release);
         self.wake_reception();
-        {
-            let _guard = self.vacancy.0.lock();
-            self.vacancy.1.notify_all();
-        }
+        self.announce_vacancy();
         finished
     }
 
@@ -217,18 +226,6 @@ impl Server {
         }
         let queue = Arc::new(AsyncQueue::new()?);
         Ok(Arc::clone(self.async_queue.get_or_init(|| queue)))
-    }
-
-    /// Hands a request to the event loop.
-    ///
-    /// # Errors
-    /// What the system says, if the loop's queue cannot be made.
-    fn hand_to_loop(&self, request: Request) -> io::Result<()> {
-        self.use_event_loop()?.push(request);
-        if let Some(mut reception) = self.reception.try_lock() {
-            reception.note_loop_active();
-        }
-        Ok(())
     }
 
     fn async_queue(&self, tracked_by_loop: bool) -> Option<Arc<AsyncQueue>> {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use nearcall_ring::{SpinBudget, cpu};
 use nearcall_transport::{Arrival, Link, LinkError, Listener, Options, Seat, is_end_of_clients};
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
-use rustix::event::{EventfdFlags, Timespec};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
 
 use nearcall_wire::{Kind, Welcome};
 
@@ -39,7 +39,7 @@ const WAKE: u64 = 0;
 
 /// Everything the receiving worker looks at. Used by one worker at a time.
 pub(super) struct Reception {
-    poller: OwnedFd,
+    poller: Arc<OwnedFd>,
     wake: Arc<OwnedFd>,
     options: Options,
     next_token: u64,
@@ -56,6 +56,8 @@ pub(super) struct Reception {
     sockets_active: bool,
     /// The event loop was handed a request since the last sleep.
     loop_active: bool,
+    /// When the event loop that receives went to sleep, nanoseconds on the monotonic clock.
+    asleep_since: Option<u64>,
     /// Requests received by a worker that could not run them.
     backlog: VecDeque<Request>,
     /// Clients that are not read from, because they sent more one-way calls than the server takes.
@@ -76,9 +78,8 @@ struct Pending {
 }
 
 impl Reception {
-    pub(super) fn new(options: Options, wake: Arc<OwnedFd>) -> io::Result<Self> {
-        let poller = epoll::create(CreateFlags::CLOEXEC)?;
-        epoll::add(&poller, &*wake, EventData::new_u64(WAKE), EventFlags::IN)?;
+    pub(super) fn new(options: Options, poller: Arc<OwnedFd>, wake: Arc<OwnedFd>) -> io::Result<Self> {
+        epoll::add(&*poller, &*wake, EventData::new_u64(WAKE), EventFlags::IN)?;
         Ok(Self {
             poller,
             wake,
@@ -94,11 +95,16 @@ impl Reception {
             readable: VecDeque::new(),
             sockets_active: false,
             loop_active: false,
+            asleep_since: None,
             backlog: VecDeque::new(),
             held: Vec::new(),
             untold: Vec::new(),
             routed: 0,
         })
+    }
+
+    pub(super) fn new_poller() -> io::Result<OwnedFd> {
+        Ok(epoll::create(CreateFlags::CLOEXEC)?)
     }
 
     pub(super) fn new_wake() -> io::Result<OwnedFd> {
@@ -112,7 +118,7 @@ impl Reception {
 
     pub(super) fn listen(&mut self, listener: Listener) -> io::Result<()> {
         let token = self.token();
-        epoll::add(&self.poller, listener.fd(), EventData::new_u64(token), EventFlags::IN)?;
+        epoll::add(&*self.poller, listener.fd(), EventData::new_u64(token), EventFlags::IN)?;
         self.listeners.insert(token, listener);
         Ok(())
     }
@@ -279,7 +285,7 @@ impl Reception {
     fn drop_connection(&mut self, server: &Server, connection: &Arc<ServerConnection>, error: &LinkError) {
         if self.connections.remove(&connection.token).is_some() {
             // It may be gone from the poller already, with its socket.
-            let _ = epoll::delete(&self.poller, connection.link.fd());
+            let _ = epoll::delete(&*self.poller, connection.link.fd());
             server.connections.store(self.connections.len(), Ordering::Relaxed);
         }
         connection.tell_end(server, error);
@@ -297,6 +303,7 @@ impl Reception {
         if !self.backlog.is_empty() {
             return None;
         }
+        self.asleep_since = None;
         let routed = self.routed;
         let (spun, found) = self.spin(server);
         if let Some(waited) = spun {
@@ -308,29 +315,9 @@ impl Reception {
             return None;
         }
         let begun = cpu::monotonic_ns();
-        // From here on every client must ring the bell.
-        let mut all_quiet = true;
-        for connection in &self.memory {
-            all_quiet &= connection.link.arm();
-        }
-        if !all_quiet {
-            for connection in &self.memory {
-                connection.link.disarm();
-            }
+        if !self.arm() {
             return None;
         }
-        for connection in self.memory.drain(..) {
-            connection.listed.store(false, Ordering::Relaxed);
-            if connection.hung_up.load(Ordering::Relaxed) {
-                // Nothing will wake us for it again.
-                self.readable.push_back(connection);
-            }
-        }
-        if !self.readable.is_empty() {
-            return None;
-        }
-        self.sockets_active = false;
-        self.loop_active = false;
         // Whoever finishes a call does not know of those held back.
         let look = (!self.held.is_empty() || !self.untold.is_empty()).then_some(HELD_LOOK);
         let timeout = self.next_timer().into_iter().chain(at_most).chain(look).min();
@@ -342,6 +329,72 @@ impl Reception {
             self.budget.learn(cpu::monotonic_ns() - begun);
         }
         None
+    }
+
+    /// For an event loop that receives: spins while that pays. Whether to look again, and a request it met.
+    pub(super) fn spin_for_loop(&mut self, server: &Server) -> (bool, Option<Request>) {
+        let (spun, found) = self.spin(server);
+        if let Some(waited) = spun {
+            self.budget.learn(waited);
+        }
+        (spun.is_some(), found)
+    }
+
+    /// For an event loop that is going to watch the poller's descriptor: `false` if something is here already.
+    pub(super) fn fall_asleep(&mut self) -> bool {
+        let quiet = self.backlog.is_empty() && self.arm();
+        if quiet {
+            self.asleep_since = Some(cpu::monotonic_ns());
+        }
+        quiet
+    }
+
+    /// Whether an event loop fell asleep here and has not come back.
+    pub(super) fn is_asleep(&self) -> bool {
+        self.asleep_since.is_some()
+    }
+
+    /// For an event loop that comes back: takes in what the poller has seen meanwhile.
+    pub(super) fn wake_up(&mut self, server: &Server) {
+        let happened = self.poll_events(server, Some(Duration::ZERO));
+        if let Some(since) = self.asleep_since.take()
+            && happened
+        {
+            self.budget.learn(cpu::monotonic_ns() - since);
+        }
+        self.loop_active = false;
+    }
+
+    /// Whether somebody must be here at a certain time, even if nothing comes.
+    pub(super) fn has_timer(&self) -> bool {
+        !self.arrivals.is_empty() || self.accept_again.is_some() || !self.held.is_empty() || !self.untold.is_empty()
+    }
+
+    /// From here on every client must ring the bell. `false`, and they need not, if something is here already.
+    fn arm(&mut self) -> bool {
+        let mut all_quiet = true;
+        for connection in &self.memory {
+            all_quiet &= connection.link.arm();
+        }
+        if !all_quiet {
+            for connection in &self.memory {
+                connection.link.disarm();
+            }
+            return false;
+        }
+        for connection in self.memory.drain(..) {
+            connection.listed.store(false, Ordering::Relaxed);
+            if connection.hung_up.load(Ordering::Relaxed) {
+                // Nothing will wake us for it again.
+                self.readable.push_back(connection);
+            }
+        }
+        if !self.readable.is_empty() {
+            return false;
+        }
+        self.sockets_active = false;
+        self.loop_active = false;
+        true
     }
 
     /// Spins for a request or an event. How long it took if there is something, and the request.
@@ -401,7 +454,7 @@ impl Reception {
             .map(|timeout| Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: i64::from(timeout.subsec_nanos()) });
         let mut space = [MaybeUninit::<Event>::uninit(); EVENTS];
         // An error is a signal; the caller looks again.
-        let events = epoll::wait(&self.poller, &mut space[..], timeout.as_ref()).map_or(&[][..], |(events, _)| events);
+        let events = epoll::wait(&*self.poller, &mut space[..], timeout.as_ref()).map_or(&[][..], |(events, _)| events);
         let happened = !events.is_empty();
         for event in events {
             self.handle(server, event.data.u64());
@@ -423,7 +476,7 @@ impl Reception {
                         connection.hung_up.store(true, Ordering::Relaxed);
                         if self.held.iter().any(|held| held.token == token) {
                             // What it sent before is still handled, but there is no more news of it.
-                            let _ = epoll::delete(&self.poller, connection.link.fd());
+                            let _ = epoll::delete(&*self.poller, connection.link.fd());
                         }
                     }
                 }
@@ -457,7 +510,7 @@ impl Reception {
                 Ok(Some(arrival)) => {
                     let token = self.token();
                     let deadline = Instant::now() + self.options.handshake;
-                    if epoll::add(&self.poller, arrival.fd(), EventData::new_u64(token), EventFlags::IN).is_err() {
+                    if epoll::add(&*self.poller, arrival.fd(), EventData::new_u64(token), EventFlags::IN).is_err() {
                         continue;
                     }
                     if self.arrivals.len() >= MOST_ARRIVALS {
@@ -480,7 +533,7 @@ impl Reception {
                     server.notify(true, format!("cannot accept a client: {error}; trying again in a moment"));
                     // The listener stays readable: without a pause this would be a busy loop.
                     for listener in self.listeners.values() {
-                        let _ = epoll::delete(&self.poller, listener.fd());
+                        let _ = epoll::delete(&*self.poller, listener.fd());
                     }
                     self.accept_again = Some(Instant::now() + ACCEPT_PAUSE);
                     return;
@@ -502,7 +555,7 @@ impl Reception {
             if *polled != events {
                 *polled = events;
                 // If it fails, the client runs out of time.
-                let _ = epoll::modify(&self.poller, arrival.fd(), EventData::new_u64(token), events);
+                let _ = epoll::modify(&*self.poller, arrival.fd(), EventData::new_u64(token), events);
             }
             return;
         }
@@ -511,7 +564,7 @@ impl Reception {
         let seat = arrival.seat();
         match greeted {
             Ok(_) => {
-                let _ = epoll::delete(&self.poller, arrival.fd());
+                let _ = epoll::delete(&*self.poller, arrival.fd());
                 if let Some(link) = arrival.into_link(&self.options) {
                     self.add_connection(server, token, link, seat);
                 }
@@ -526,7 +579,7 @@ impl Reception {
 
     fn add_connection(&mut self, server: &Server, token: u64, link: Arc<dyn Link>, seat: Option<Arc<Seat>>) {
         let flags = if link.is_memory() { EventFlags::IN } else { EventFlags::IN | EventFlags::RDHUP | EventFlags::ET };
-        if let Err(error) = epoll::add(&self.poller, link.fd(), EventData::new_u64(token), flags) {
+        if let Err(error) = epoll::add(&*self.poller, link.fd(), EventData::new_u64(token), flags) {
             server.notify(true, format!("cannot take in a client: {error}"));
             return;
         }
@@ -549,7 +602,7 @@ impl Reception {
         if self.accept_again.is_some_and(|at| at <= now) {
             self.accept_again = None;
             for (&token, listener) in &self.listeners {
-                let _ = epoll::add(&self.poller, listener.fd(), EventData::new_u64(token), EventFlags::IN);
+                let _ = epoll::add(&*self.poller, listener.fd(), EventData::new_u64(token), EventFlags::IN);
             }
         }
         let late: Vec<u64> =
@@ -582,4 +635,18 @@ fn since(begun: Option<u64>) -> u64 {
 pub(super) fn wake(wake: &OwnedFd) {
     // It fails only when the counter is full, and then the worker is awake.
     let _ = rustix::io::write(wake.as_fd(), &1_u64.to_ne_bytes());
+}
+
+/// Sleeps until the poller has seen something, or the bell has rung, and silences the bell.
+pub(super) fn wait_for_either(poller: &OwnedFd, bell: &OwnedFd) {
+    let mut both = [PollFd::new(poller, PollFlags::IN), PollFd::new(bell, PollFlags::IN)];
+    // An error is a signal; the caller looks again.
+    let _ = rustix::event::poll(&mut both, None);
+    let _ = rustix::io::read(bell, &mut [0; 8]);
+}
+
+/// Whether the poller has seen something.
+pub(super) fn is_readable(poller: &OwnedFd) -> bool {
+    let mut one = [PollFd::new(poller, PollFlags::IN)];
+    rustix::event::poll(&mut one, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
 }

@@ -9,7 +9,7 @@ use parking_lot::{Condvar, Mutex};
 use rustix::event::PollFlags;
 use smallvec::SmallVec;
 
-use super::regions::{Fresh, Mapped, Note, Outgoing};
+use super::regions::{Fresh, Mapped, Note, Outgoing, no_memory};
 use super::socket::{Inbox, announce, ring_bell};
 use crate::fork;
 use crate::link::{HEAD_ROOM, Link, LinkError, Options};
@@ -128,8 +128,11 @@ impl ShmLink {
             self.bells_seen.store(self.bells_heard.load(Ordering::SeqCst), Ordering::Relaxed);
             producer.declare_starved();
             starving = true;
-            if !ready(producer)? {
-                blocked()?;
+            if !ready(producer)?
+                && let Err(error) = blocked()
+            {
+                producer.declare_sated();
+                return Err(error);
             }
         }
         if starving {
@@ -290,13 +293,17 @@ impl ShmLink {
             }
             // Before a region is taken: a sender that gives up leaves nothing behind.
             self.await_reader(producer, |producer| producer.fits(Note::LEN + head.len()), blocked)?;
-            let (note, fresh) = regions.place(payload, len)?;
+            let (note, fresh) = regions.place(payload, len).map_err(|error| no_memory(len, error))?;
             if let Some(fresh) = &fresh {
-                self.announce(fresh, &mut || match blocked() {
+                let announced = self.announce(fresh, &mut || match blocked() {
                     // The reader will soon have read the few bells that fill the socket.
                     Err(LinkError::Full) => self.wait_room(false, ROOM_LOOK),
                     other => other,
-                })?;
+                });
+                if let Err(error) = announced {
+                    self.close();
+                    return Err(error.in_the_middle());
+                }
             }
             self.write(producer, &[&note.encode(), head], Note::LEN + head.len(), true, blocked)?;
             if let Some(fresh) = &fresh {
@@ -329,23 +336,6 @@ impl Link for ShmLink {
 
     fn is_sending(&self) -> bool {
         self.sender.is_locked()
-    }
-
-    fn has_room(&self, len: usize) -> bool {
-        /// More than any head without metadata.
-        const HEAD: usize = 256;
-        if self.is_closed() {
-            // Sending fails, and does not wait.
-            return true;
-        }
-        let Some(mut sender) = self.sender.try_lock() else { return false };
-        let Sender { producer, regions } = &mut *sender;
-        // A broken counter is for the send to report.
-        if len + HEAD <= producer.longest() / 2 {
-            return producer.fits(len + HEAD).unwrap_or(true);
-        }
-        let waits = producer.consumed().map(|consumed| regions.must_wait(len, consumed).is_some());
-        !waits.unwrap_or(false) && producer.fits(Note::LEN + HEAD).unwrap_or(true)
     }
 
     fn wait_turn(&self, timeout: Duration) {

@@ -11,8 +11,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::net::{RecvFlags, SendFlags};
 
 use super::regions::Fresh;
-use crate::link::LinkError;
-use crate::sys;
+use crate::link::{LinkError, NO_DESCRIPTOR};
+use crate::sys::{self, Received};
 
 const BELL: u8 = b'B';
 const REGION: u8 = b'R';
@@ -62,9 +62,12 @@ impl Inbox {
     fn read_once(&mut self, socket: &OwnedFd, flags: RecvFlags) -> Result<bool, LinkError> {
         let mut buffer = [0; 256];
         match sys::receive_with_fds(socket.as_fd(), &mut buffer, &mut self.fds, flags) {
-            Ok(0) => Err(LinkError::Closed),
-            Ok(got) => {
-                self.sort(&buffer[..got])?;
+            Ok(Received { bytes: 0, .. }) => Err(LinkError::Closed),
+            Ok(Received { lost_fds: true, .. }) if self.fds.is_empty() => {
+                Err(LinkError::Exhausted(NO_DESCRIPTOR.into()))
+            }
+            Ok(Received { bytes, .. }) => {
+                self.sort(&buffer[..bytes])?;
                 if self.fds.len() > 1 {
                     return Err(LinkError::Broken("the peer sends descriptors that nobody asked for".into()));
                 }
