@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, cast
 
 import msgspec
@@ -17,9 +16,9 @@ import msgspec
 import nearcall
 
 from ..errors import FailedPrecondition, ResourceExhausted, Unavailable
-from ..interceptors import ClientInterceptor
 from ..introspection import Introspection, MethodStatistics, Statistics
 from . import UsageError
+from .flags import add_client_options, client_options
 from .remote import connected
 from .top_table import plain_lines, rich_table
 
@@ -81,9 +80,7 @@ def add_to(commands: Any) -> None:
     )
     parser.add_argument("--once", action="store_true", help="look for one interval, print that, and end")
     parser.add_argument("--json", action="store_true", help="print a line of JSON for each look")
-    parser.add_argument(
-        "--token-file", type=Path, metavar="FILE", help="send the token in this file, for a server that demands one"
-    )
+    add_client_options(parser)
     parser.set_defaults(run=run)
 
 
@@ -91,10 +88,7 @@ def run(options: argparse.Namespace) -> None:
     """Prints what the server is doing, until interrupted."""
     if not 0.05 <= options.interval <= 86_400:
         raise UsageError(f"-i {options.interval}: it must be from 0.05 to 86400 seconds")
-    interceptors: list[ClientInterceptor] = []
-    if options.token_file is not None:
-        interceptors.append(nearcall.auth.token(options.token_file.read_text(encoding="utf-8").strip()))
-    with _client(options.url, interceptors) as server:
+    with _client(options) as server:
         looks = _looks(options.url, server, options.interval, give_up=options.once)
         if options.once:
             view = cast(View, next(looks))
@@ -110,15 +104,15 @@ def run(options: argparse.Namespace) -> None:
 
 
 @contextmanager
-def _client(url: str, interceptors: list[ClientInterceptor]) -> Generator[Introspection, None, None]:
+def _client(options: argparse.Namespace) -> Generator[Introspection, None, None]:
     try:
-        client = nearcall.connect(url, Introspection, interceptors=interceptors)
+        client = nearcall.connect(options.url, Introspection, **client_options(options))
     except FailedPrecondition:
-        with connected(url) as (_, description):
+        with connected(options) as (_, description):
             if description.introspection is not msgspec.UNSET:
                 raise
         raise FailedPrecondition(
-            f"the server at {url} cannot be watched: it is made with introspection=False, or an older nearcall"
+            f"the server at {options.url} cannot be watched: it is made with introspection=False, or an older nearcall"
         ) from None
     with client as server:
         yield server
