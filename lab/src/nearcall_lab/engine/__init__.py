@@ -1,1 +1,1 @@
-"""Measuring: one launch of one cell, what it used, and what it left behind."""
+"""Running a scenario: one launch of one cell, which launch comes when, and what is kept of it."""

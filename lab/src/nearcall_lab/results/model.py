@@ -98,6 +98,8 @@ class Launch(msgspec.Struct):
     """The same right after."""
     steal_share: float | None = None
     left_behind: list[str] = msgspec.field(default_factory=list)
+    breach: str = ""
+    """How the machine was disturbed meanwhile, where a repetition was no better; empty for an ordinary launch."""
 
     @property
     def throughput(self) -> float:
@@ -108,6 +110,16 @@ class Launch(msgspec.Struct):
     def overloaded(self) -> bool:
         """Fewer than 99 % of what was due got done, or it got later and later."""
         return self.due > 0 and (self.calls < 0.99 * self.due or self.growing)
+
+
+class Failure(msgspec.Struct):
+    """A launch that gave nothing."""
+
+    number: int
+    position: int
+    reason: str
+    log: str = ""
+    """Path of the workers' logs, relative to the run's directory."""
 
 
 class Observation(msgspec.Struct):
@@ -133,6 +145,9 @@ class CellResult(msgspec.Struct):
     log: str = ""
     """Path of the worker logs of a failed launch, relative to the run's directory."""
     launches: list[Launch] = msgspec.field(default_factory=list)
+    failures: list[Failure] = msgspec.field(default_factory=list)
+    disturbed: list[Launch] = msgspec.field(default_factory=list)
+    """Launches that were repeated because the machine was disturbed: kept for the record, part of no number."""
     observation: Observation | None = None
     label: str = ""
     family: str = ""
@@ -169,3 +184,12 @@ class RunInfo(msgspec.Struct):
     baseline: str = ""
     floor: str = "noop"
     ended_early: str = ""
+    order: str = "abba"
+    limit_s: float = 0.0
+    """No new launch was started after so many seconds; 0 is no limit."""
+    full: bool = False
+    """Launches went on until the intervals were narrow."""
+    most_launches: int = 0
+    """With `full`: where it ends all the same."""
+    observe: bool = False
+    """System calls and context switches were counted afterwards, in a pass of its own."""

@@ -1,0 +1,166 @@
+"""A run as tables in a terminal: one for each kind of work, the fastest mechanism first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from nearcall_lab.analysis.compare import compare, interval_text
+from nearcall_lab.analysis.summary import Summary, summaries
+from nearcall_lab.results.model import CellResult, RunInfo
+from nearcall_lab.results.store import Recorded
+from nearcall_lab.stats import format_time, significant
+
+
+def print_run(console: Console, recorded: Recorded) -> None:
+    """Everything the run found, the numbers first."""
+    info = recorded.info
+    by_work: dict[str, list[Summary]] = {}
+    for summary in summaries(recorded):
+        by_work.setdefault(msgspec.structs.replace(summary.result.cell, mechanism="").digest(), []).append(summary)
+    for group in by_work.values():
+        _print_group(console, group, info)
+    for line in notes(info):
+        console.print(line, style="dim", markup=False, highlight=False, soft_wrap=True)
+    for flag in info.environment.flags():
+        console.print(Text.assemble(("caution: ", "red"), flag), highlight=False, soft_wrap=True)
+
+
+def notes(info: RunInfo) -> list[str]:
+    """How the numbers came about, one sentence each."""
+    how = "random blocks, each forwards and backwards" if info.order == "abba" else "a random order in each round"
+    machine = info.environment
+    lines = [
+        f"{info.launches} launches of fresh processes per cell, interleaved in {how} (seed {info.seed}).",
+        f"{info.placement[:1].upper()}{info.placement[1:]}, unless a title says otherwise.",
+        "±: half the 95 % interval over launches. A quantile is shown from 10 / (1 − p) samples on.",
+        f"{machine.cpu}, {machine.kernel}, {machine.python}; revision {info.revision or 'unknown'}.",
+    ]
+    if info.ended_early:
+        lines.append(f"Ended early: {info.ended_early}. What was done is shown.")
+    return lines
+
+
+def _print_group(console: Console, group: Sequence[Summary], info: RunInfo) -> None:
+    measured = sorted(
+        (s for s in group if s.value is not None),
+        key=lambda s: (s.result.cell.mechanism == info.floor, -_speed(s)),
+    )
+    baseline = next((s for s in measured if s.result.cell.mechanism == info.baseline), None)
+    first = group[0]
+    console.print()
+    if measured:
+        rows = [_row(summary, baseline, info) for summary in measured]
+        table = Table(title=f"{first.result.cell.title()}: {first.metric.title}", title_justify="left")
+        columns = _fitting(rows, console.width)
+        for column in columns:
+            left = column in ("mechanism", "cell")
+            table.add_column(column, justify="left" if left else "right", style="dim" if column == "cell" else "")
+        for row in rows:
+            table.add_row(*(row[column] for column in columns))
+        console.print(table)
+        for summary in measured:
+            if summary.remarks:
+                remarks = ("; ".join(summary.remarks), "dim")
+                console.print(Text.assemble(f"  {_name(summary, info)}: ", remarks), highlight=False, soft_wrap=True)
+    else:
+        console.print(f"{first.result.cell.title()}: no numbers", style="bold", markup=False, highlight=False)
+    reasons: dict[tuple[str, str], list[str]] = {}
+    for summary in group:
+        if summary.value is None:
+            result = summary.result
+            log = f" (log: {result.log})" if result.log else ""
+            key: tuple[str, str] = (result.status, f"{result.problem}{log}")
+            if result.status in ("ok", "overloaded"):
+                calls = sum(launch.calls for launch in result.launches)
+                key = ("too few samples for a median", f"{calls} in {summary.launches} launches")
+            reasons.setdefault(key, []).append(result.cell.mechanism)
+    for (status, problem), names in reasons.items():
+        line = Text.assemble((f"  {status}: ", "dim"), ", ".join(names), (f": {problem}" if problem else "", "dim"))
+        console.print(line, highlight=False, soft_wrap=True)
+
+
+def _speed(summary: Summary) -> float:
+    value = summary.value or 0.0
+    return value if summary.metric.more_is_better else -value
+
+
+def _name(summary: Summary, info: RunInfo) -> str:
+    result = summary.result
+    floor = " (floor)" if result.cell.mechanism == info.floor else ""
+    return f"{result.label or result.cell.mechanism}{floor}"
+
+
+def _row(summary: Summary, baseline: Summary | None, info: RunInfo) -> dict[str, str]:
+    """The cells of one line, by their column's title."""
+    result, value = summary.result, summary.value
+    if result.status == "overloaded" and summary.metric.unit == "ns":
+        shown = "overloaded"
+    else:
+        shown = format_time(value) if summary.metric.unit == "ns" else _rate(value)
+    p99, p999 = (summary.quantiles.get(p) for p in (0.99, 0.999))
+    cpu = summary.cpu_us_per_call
+    row = {
+        "mechanism": _name(summary, info),
+        summary.metric.title.rpartition(", ")[2]: shown,
+        "±": "–" if summary.spread is None else f"{summary.spread:.{1 if summary.spread < 0.1 else 0}%}",
+        "p99": format_time(p99.value if p99 else None),
+        "p99.9": format_time(p999.value if p999 else None),
+        "calls/s": _rate(summary.throughput),
+        "CPU/call": "–" if cpu is None else f"{significant(cpu)} µs",
+        "syscalls/call": _syscalls(result),
+    }
+    if baseline is not None:
+        row[f"against {baseline.result.cell.mechanism}"] = _against(summary, baseline, info)
+    calls = summary.response.n if summary.response else sum(launch.calls for launch in result.launches)
+    row |= {"samples": f"{calls:,}", "launches": str(summary.launches), "cell": result.digest[:8]}
+    return row
+
+
+def _against(summary: Summary, baseline: Summary, info: RunInfo) -> str:
+    if summary is baseline:
+        return "1"
+    if summary.result.cell.mechanism == info.floor:
+        return "–"
+    comparison = compare(baseline.result, summary.result, paired=True)
+    if comparison.speed is None or comparison.outcome == "unusable":
+        return "–"
+    return "no difference" if comparison.outcome == "same" else interval_text(comparison.speed)
+
+
+_DROPPED_FIRST = ("p99.9", "samples", "launches", "CPU/call", "calls/s", "cell", "p99", "syscalls/call")
+"""Columns that a narrow terminal goes without, in this order; the files have everything."""
+
+
+def _fitting(rows: Sequence[dict[str, str]], width: int) -> list[str]:
+    """The columns that fit; those that would be empty are left out."""
+    columns = [c for c in rows[0] if c != "syscalls/call" or any(row[c] != "–" for row in rows)]
+
+    def needed() -> int:
+        return 1 + sum(3 + max(len(column), *(len(row[column]) for row in rows)) for column in columns)
+
+    for column in _DROPPED_FIRST:
+        if needed() > width and column in columns:
+            columns.remove(column)
+    return columns
+
+
+def _syscalls(result: CellResult) -> str:
+    """Of the client and of the server."""
+    counts = result.observation
+    if counts is None or counts.client_syscalls is None or counts.server_syscalls is None:
+        return "–"
+    return f"{significant(counts.client_syscalls, 2)} + {significant(counts.server_syscalls, 2)}"
+
+
+def _rate(value: float | None) -> str:
+    if value is None:
+        return "–"
+    for limit, unit in ((1e6, " M"), (1e3, " K")):
+        if value >= limit:
+            return f"{significant(value / limit)}{unit}"
+    return significant(value)
