@@ -11,7 +11,7 @@ import pytest
 
 from nearcall_lab.placement import choose
 from nearcall_lab.registry import Entrant, discover, entrants_of
-from nearcall_lab.workers import pair as pair_module
+from nearcall_lab.workers import worker as worker_module
 from nearcall_lab.workers.pair import LaunchFailed, Pair
 from nearcall_lab.workloads import BY_KEY, WORKLOADS
 
@@ -88,7 +88,7 @@ def test_a_lying_adapter_is_found_out(liars: dict[str, Entrant], name: str, reas
 
 
 def test_a_server_that_never_gets_ready(liars: dict[str, Entrant], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pair_module, "START_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(worker_module, "START_TIMEOUT_S", 1.0)
     with pytest.raises(LaunchFailed, match="did not answer within 1 s"):
         _measure(liars["never-ready"])
 

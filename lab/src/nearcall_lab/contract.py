@@ -59,6 +59,9 @@ class Mechanism:
     """Burns a whole CPU while waiting, on at least one side."""
     operations: tuple[Operation, ...] = ("echo", "quote")
     style: Style = "threads"
+    loop: Literal["asyncio", "uvloop"] = "asyncio"
+    """Event loop that the lab runs the client of an asyncio mechanism in; `requires` names ``uvloop`` then. The
+    server's loop is the adapter's own, and should be the same."""
     tuned: bool = False
     """Run with settings its documentation recommends for speed; the row without them stands beside it."""
     concurrent_calls: bool = False
@@ -102,6 +105,9 @@ class Served:
         return seen
 
 
+DEFAULT_MAX_MESSAGE = 2_000_000
+
+
 @dataclass(frozen=True)
 class Spec:
     """What a worker process knows of its cell."""
@@ -115,9 +121,10 @@ class Spec:
     """Empty in the server; in the client, what the server passed to `ready`."""
     served: Served = field(default_factory=Served)
     receive: Callable[[bytes], object] = field(default=lambda data: None)
-    """Server side of ``send``: the handler gives it each message that arrives, in any thread. It takes the time."""
-    max_message: int = 2_000_000
-    """Largest message in bytes that any workload sends, with room for framing."""
+    """Server side of ``send``: the handler gives it each message that arrives, in any thread. It keeps the time and
+    the message's first 16 bytes. A server of several processes must handle ``send`` in the one that runs `serve`."""
+    max_message: int = DEFAULT_MAX_MESSAGE
+    """Largest message in bytes that will be sent, with room for framing."""
 
 
 Ready = Callable[[str], None]

@@ -18,6 +18,15 @@ class Placement:
     client: tuple[int, ...]
     server: tuple[int, ...]
     mode: Mode
+    more_clients: tuple[int, ...] = ()
+    """CPUs for further client processes, when there are any besides these two."""
+
+    def client_cpus(self, number: int) -> tuple[int, ...]:
+        """CPUs of the client process with that number, from 0. They take turns where CPUs are fewer than processes."""
+        if self.mode != "apart":
+            return self.client
+        choice = (*self.client, *self.more_clients)
+        return (choice[number % len(choice)],)
 
     def describe(self) -> str:
         """One phrase for the report."""
@@ -51,4 +60,6 @@ def choose(mode: Mode = "apart") -> Placement:
     client = allowed[0]
     other_cores = [cpu for cpu in allowed[1:] if _siblings(cpu) != _siblings(client)]
     server = (other_cores or allowed[1:])[0]
-    return Placement((client,), (server,), "apart")
+    taken = {_siblings(client), _siblings(server)}
+    more = tuple(cpu for cpu in allowed if _siblings(cpu) not in taken)
+    return Placement((client,), (server,), "apart", more)

@@ -21,6 +21,10 @@ class Entrant:
     problem: str = ""
     """Why it cannot run here; empty if it can be tried."""
     version: str = ""
+    program: tuple[str, ...] = ()
+    """What runs it instead of Python, for an adapter in another language (`foreign`)."""
+    directory: str = ""
+    """Where that program is started."""
 
 
 def missing(mechanism: Mechanism) -> str:

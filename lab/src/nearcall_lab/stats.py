@@ -5,17 +5,38 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
 
-_T975 = (
-    *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228),
-    *(2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086),
-    *(2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042),
-)
-"""Student's t, 97.5 % point, for 1 to 30 degrees of freedom."""
+
+@lru_cache(maxsize=256)
+def student_t(p: float, freedom: int) -> float:
+    """The `p` quantile, above one half, of Student's t with `freedom` degrees of freedom.
+
+    Found by bisection in the closed form of the distribution for whole degrees of freedom: Abramowitz and Stegun,
+    "Handbook of Mathematical Functions" (1964), 26.7.3 and 26.7.4.
+    """
+    low, high = 0.0, math.pi / 2
+    for _ in range(80):
+        middle = (low + high) / 2
+        low, high = (middle, high) if (1 + _within(middle, freedom)) / 2 < p else (low, middle)
+    return math.sqrt(freedom) * math.tan(low)
+
+
+def _within(theta: float, freedom: int) -> float:
+    """Probability that |t| is at most ``sqrt(freedom) * tan(theta)``."""
+    cosine = math.cos(theta)
+    odd = freedom % 2
+    term = cosine if odd else 1.0
+    total = term if freedom > 1 else 0.0
+    for k in range(2 + odd, freedom - 1, 2):
+        term *= (k - 1) / k * cosine * cosine
+        total += term
+    area = math.sin(theta) * total
+    return (theta + area) * 2 / math.pi if odd else area
 
 
 def enough(n: int, p: float) -> bool:
@@ -34,20 +55,31 @@ def quantile(samples: NDArray[np.int64], p: float) -> float | None:
 
 @dataclass(frozen=True)
 class Ratio:
-    """A ratio with a 95 % interval; the interval is None with fewer than three pairs."""
+    """A ratio with an interval, of 95 % unless its maker was told otherwise; None where there are too few launches."""
 
     value: float
     low: float | None
     high: float | None
     pairs: int
+    """Launches on each side; the fewer of the two where they are not paired."""
 
     def decided(self) -> bool:
         """Whether the interval exists and excludes 1."""
         return self.low is not None and self.high is not None and not self.low <= 1 <= self.high
 
+    def inverse(self) -> Ratio:
+        """The ratio with numerator and denominator exchanged."""
+        low = None if self.high is None else 1 / self.high
+        high = None if self.low is None else 1 / self.low
+        return Ratio(1 / self.value, low, high, self.pairs)
+
 
 def paired_ratio(
-    numerator: Sequence[float], denominator: Sequence[float], seed: int = 0, resamples: int = 10_000
+    numerator: Sequence[float],
+    denominator: Sequence[float],
+    seed: int = 0,
+    resamples: int = 10_000,
+    confidence: float = 0.95,
 ) -> Ratio:
     """Geometric mean of ``numerator[i] / denominator[i]`` with a bootstrap interval over the pairs.
 
@@ -62,11 +94,42 @@ def paired_ratio(
     value = math.exp(float(logs.mean()))
     if n < 3:
         return Ratio(value, None, None, n)
-    t = _T975[n - 2] if n - 1 <= len(_T975) else 1.96
+    t = student_t((1 + confidence) / 2, n - 1)
     tail = NormalDist().cdf(-math.sqrt(n / (n - 1)) * t)
     means = logs[np.random.default_rng(seed).integers(0, n, (resamples, n))].mean(axis=1)
     low, high = np.quantile(means, (tail, 1 - tail))
     return Ratio(value, math.exp(float(low)), math.exp(float(high)), n)
+
+
+def unpaired_ratio(numerator: Sequence[float], denominator: Sequence[float], confidence: float = 0.95) -> Ratio:
+    """Ratio of two geometric means whose launches have nothing in common, such as those of two runs.
+
+    The interval is Welch's, on the logarithms: B. L. Welch, "The generalization of 'Student's' problem when several
+    different population variances are involved", Biometrika 34 (1947). It cannot take out what a machine did to one
+    run and not to the other.
+    """
+    if not numerator or not denominator:
+        raise ValueError("unpaired_ratio needs two sequences, each at least one long")
+    top, bottom = np.log(np.asarray(numerator, float)), np.log(np.asarray(denominator, float))
+    value = math.exp(float(top.mean() - bottom.mean()))
+    fewest = min(len(top), len(bottom))
+    if fewest < 3:
+        return Ratio(value, None, None, fewest)
+    parts = [float(side.var(ddof=1)) / len(side) for side in (top, bottom)]
+    if sum(parts) == 0:
+        return Ratio(value, value, value, fewest)
+    freedom = sum(parts) ** 2 / sum(p**2 / (len(s) - 1) for p, s in zip(parts, (top, bottom), strict=True))
+    reach = student_t((1 + confidence) / 2, max(1, math.floor(freedom))) * math.sqrt(sum(parts))
+    return Ratio(value, value * math.exp(-reach), value * math.exp(reach), fewest)
+
+
+def spread(values: Sequence[float], confidence: float = 0.95) -> float | None:
+    """Half the width of the interval of the geometric mean, as a share of it; None with fewer than three launches."""
+    if len(values) < 3:
+        return None
+    logs = np.log(np.asarray(values, float))
+    reach = student_t((1 + confidence) / 2, len(values) - 1) * float(logs.std(ddof=1)) / math.sqrt(len(values))
+    return math.expm1(reach)
 
 
 def format_time(ns: float | None) -> str:

@@ -101,6 +101,12 @@ def same_fill(argument: Order, reply: Any) -> bool:
     )
 
 
+def same_named(delay_s: float, reply: Any) -> bool:
+    """Whether a reply to ``wait`` is the one for this length of time."""
+    want = named(delay_s)
+    return bool(reply.id == want.id and reply.name == want.name)
+
+
 def verifier(workload: Workload) -> Callable[[Any, Any], bool]:
     """The check applied to each ``(argument, reply)`` of a workload, outside the timed region."""
     return same_fill if workload.operation == "quote" else same_bytes

@@ -12,6 +12,8 @@ from nearcall_lab.scenario.cell import Cell
 Status = Literal["ok", "overloaded", "failed", "unsupported", "not reached"]
 """``overloaded``: fewer than 99 % of the calls that were due got done, or the lag grew: its times are not latencies."""
 
+Connected = Literal["", "at open", "at first call", "cannot tell"]
+
 
 class Latencies(msgspec.Struct):
     """One distribution: an HdrHistogram, V2 compressed, base64; from 1 ns to one hour with 3 significant digits."""
@@ -64,28 +66,57 @@ class Launch(msgspec.Struct):
     delivered: int = 0
     dropped: int = 0
     """One-way messages: what the sender handed over, what arrived, what the mechanism says it dropped."""
+    duplicated: int = 0
+    reordered: int = 0
+    """One-way messages that arrived again, and such that arrived after a later one of the same sender."""
+    due: int = 0
+    """Calls that the schedule asked for; 0 for a closed loop."""
+    growing: bool = False
+    """Calls were answered later and later: what was offered was more than could be done."""
     errors: dict[str, int] = msgspec.field(default_factory=dict)
-    """Calls that failed, by kind: they count as calls that were due and not done."""
+    """Calls that failed, by kind: they count as calls that were due and not done. ``lost`` are one-way messages that
+    neither arrived nor are among `dropped`."""
     first_call_ns: int = 0
     """The very first call on a new connection, before any warm-up."""
     warmup_calls: int = 0
     warmed_up: bool = True
     """Whether the per-interval medians had settled before the timed part began."""
     interval_p50_ns: list[int] = msgspec.field(default_factory=list)
-    """Medians of twenty equal intervals, to see drift by."""
+    """Medians of twenty equal intervals of the timed part, to see drift by; 0 where nothing was done in one."""
+    connected: Connected = ""
+    """``connect``: when the kernel showed that the server's side had one more connection."""
     client: Side = msgspec.field(default_factory=Side)
     server: Side = msgspec.field(default_factory=Side)
     little: float | None = None
     """Throughput x mean response / calls under way: 1 when nothing is lost in the accounting."""
     canary_ns: int = 0
     """Time of a fixed loop run right before on the client's CPU: tells a slowed-down machine."""
+    canary_after_ns: int = 0
+    """The same right after."""
     steal_share: float | None = None
     left_behind: list[str] = msgspec.field(default_factory=list)
+    breach: str = ""
+    """How the machine was disturbed meanwhile, where a repetition was no better; empty for an ordinary launch."""
 
     @property
     def throughput(self) -> float:
         """Calls per second."""
         return self.calls / self.wall_s if self.wall_s else 0.0
+
+    @property
+    def overloaded(self) -> bool:
+        """Fewer than 99 % of what was due got done, or it got later and later."""
+        return self.due > 0 and (self.calls < 0.99 * self.due or self.growing)
+
+
+class Failure(msgspec.Struct):
+    """A launch that gave nothing."""
+
+    number: int
+    position: int
+    reason: str
+    log: str = ""
+    """Path of the workers' logs, relative to the run's directory."""
 
 
 class Observation(msgspec.Struct):
@@ -111,6 +142,9 @@ class CellResult(msgspec.Struct):
     log: str = ""
     """Path of the worker logs of a failed launch, relative to the run's directory."""
     launches: list[Launch] = msgspec.field(default_factory=list)
+    failures: list[Failure] = msgspec.field(default_factory=list)
+    disturbed: list[Launch] = msgspec.field(default_factory=list)
+    """Launches that were repeated because the machine was disturbed: kept for the record, part of no number."""
     observation: Observation | None = None
     label: str = ""
     family: str = ""
@@ -147,3 +181,10 @@ class RunInfo(msgspec.Struct):
     baseline: str = ""
     floor: str = "noop"
     ended_early: str = ""
+    order: str = "abba"
+    limit_s: float = 0.0
+    """No new launch was started after so many seconds; 0 is no limit."""
+    full: bool = False
+    """Launches went on until the intervals were narrow."""
+    most_launches: int = 0
+    """With `full`: where it ends all the same."""

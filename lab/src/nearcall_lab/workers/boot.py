@@ -7,10 +7,11 @@ import json
 import os
 import signal
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from nearcall_lab.contract import Adapter, Mechanism, Spec
+from nearcall_lab.workers.duties import Duties
 from nearcall_lab.workers.lifeline import die_with
 from nearcall_lab.workers.protocol import Channel
 
@@ -24,24 +25,27 @@ class Boot:
     mechanism: Mechanism
     directory: str
     token: str
+    max_message: int
 
-    def spec(self, address: str = "") -> Spec:
-        """The cell's description for the adapter."""
-        return Spec(self.mechanism, self.directory, self.token, address)
+    def spec(self, address: str = "", duties: Duties | None = None) -> Spec:
+        """The cell's description for the adapter; `duties` where its server runs in this process."""
+        spec = Spec(self.mechanism, self.directory, self.token, address, max_message=self.max_message)
+        if duties is None:
+            return spec
+        return replace(spec, served=duties.served, receive=duties.receiver.receive)
 
 
 def boot() -> Boot:
     """Tie this process to its parent, pin it, and load the adapter. Called before any peer is imported."""
-    config: dict[str, Any] = json.loads(sys.argv[1])
+    config: dict[str, Any] = json.loads(sys.argv[2])
     die_with(config["parent"])
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C belongs to the parent, which stops its workers in order
     os.sched_setaffinity(0, config["cpus"])  # before any thread starts, so that all of them inherit it
     os.environ["XDG_RUNTIME_DIR"] = config["directory"]  # whatever a mechanism puts there goes with the launch
     adapter = cast(Adapter, importlib.import_module(config["module"]))
     mechanism = next(m for m in adapter.MECHANISMS if m.name == config["mechanism"])
-    return Boot(
-        Channel(config["read_fd"], config["write_fd"]), adapter, mechanism, config["directory"], config["token"]
-    )
+    channel = Channel(config["read_fd"], config["write_fd"])
+    return Boot(channel, adapter, mechanism, config["directory"], config["token"], config["max_message"])
 
 
 def explain(error: BaseException) -> str:

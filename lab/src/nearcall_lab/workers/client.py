@@ -1,122 +1,204 @@
-"""The client process: connects, makes timed calls, verifies every reply, returns raw samples."""
+"""The client process: connects, makes timed calls, verifies every reply, returns raw nanoseconds."""
 
 from __future__ import annotations
 
 import gc
 import importlib
-import resource
+import threading
 import time
 import traceback
-from array import array
-from collections.abc import Callable
 from typing import Any, cast
 
-from nearcall_lab.contract import Session, Spec
-from nearcall_lab.workers.boot import boot, explain
-from nearcall_lab.workers.protocol import Channel, PeerGone
-from nearcall_lab.workloads import BY_KEY, Workload, arguments, describe_mismatch, verifier
+import msgspec
+import numpy as np
+
+from nearcall_lab.contract import Session, Stop
+from nearcall_lab.load.canary import canary_ns
+from nearcall_lab.load.client import CallFailed, Load, Unsupported
+from nearcall_lab.load.closed import closed
+from nearcall_lab.load.slot import Slot
+from nearcall_lab.scenario.cell import Cell
+from nearcall_lab.workers.boot import Boot, boot, explain
+from nearcall_lab.workers.duties import Duties, usage
+from nearcall_lab.workers.protocol import PeerGone
+from nearcall_lab.workloads import BY_KEY, arguments, describe_mismatch, verifier
+
+_SERVER_START_S = 10.0
 
 
-class WrongReply(Exception):
-    """A reply whose length or content is not what the call must return."""
+class Client:
+    """Carries out the lab's requests, each a method."""
 
+    def __init__(self, start: Boot) -> None:
+        self._start = start
+        self._channel = start.channel
+        self._duties = Duties()
+        self._load: Load | None = None
+        self._session: Session | None = None
 
-def ping_pong(
-    call: Callable[[Any], Any], workload: Workload, seconds: float, max_calls: int, min_calls: int
-) -> tuple[array[int], float]:
-    """Closed loop, one call outstanding, for about `seconds`.
+    def run(self) -> None:
+        """Answer until the lab says stop or is gone."""
+        self._channel.send({"loaded": True})
+        while True:
+            try:
+                request, _ = self._channel.receive()
+            except PeerGone:
+                return
+            try:
+                if self._answer(request):
+                    return
+            except PeerGone:
+                return
+            except Unsupported as reason:
+                self._channel.send({"unsupported": str(reason)})
+            except CallFailed as failure:
+                self._channel.send({"error": str(failure)})
+            except Exception as error:
+                traceback.print_exc()
+                try:
+                    self._channel.send({"error": explain(error)})
+                except PeerGone:
+                    return
 
-    Each sample is the time in nanoseconds between two readings of the monotonic clock around the call and nothing
-    else. The reply is verified after the second reading; a wrong one raises `WrongReply`.
-    Returns the samples and the loop's length in seconds.
-    """
-    clock = time.perf_counter_ns
-    values = arguments(workload)
-    count = len(values)
-    verify = verifier(workload)
-    samples = array("q", bytes(8 * max_calls))
-    done = 0
-    begin = clock()
-    end = begin + int(seconds * 1e9)
-    while done < max_calls:
-        value = values[done % count]
-        started = clock()
-        reply = call(value)
-        finished = clock()
-        if not verify(value, reply):
-            raise WrongReply(describe_mismatch(value, reply))
-        samples[done] = finished - started
-        done += 1
-        if finished >= end and done >= min_calls:
-            break
-    return samples[:done], (clock() - begin) / 1e9
+    def _answer(self, request: dict[str, Any]) -> bool:
+        """True after the last one."""
+        if request["do"] == "stop":
+            if self._session is not None:
+                self._session.close()
+            if self._load is not None:
+                self._load.close()
+            self._channel.send({"stopped": True})
+            return True
+        if request["do"] == "arrived" and self._load is not None:
+            self._load.idle(0.0)  # lets a server in this process's event loop receive
+        known = self._duties.answer(request)
+        self._channel.send(*(known or getattr(self, f"_do_{request['do']}")(request)))
+        return False
 
+    # For a launch of one cell
 
-def _measure(session: Session, spec: Spec, request: dict[str, Any], channel: Channel) -> None:
-    workload = BY_KEY[request["workload"]]
-    call = session.call(workload.operation)
-    before = spec.served.calls
-    warm, _ = ping_pong(call, workload, request["warm_s"], request["max_calls"], request["min_calls"])
-    gc.collect()
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    samples, wall = ping_pong(call, workload, request["seconds"], request["max_calls"], request["min_calls"])
-    after = resource.getrusage(resource.RUSAGE_SELF)
-    channel.send(
-        {
+    def _do_prepare(self, request: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
+        cell = msgspec.convert(request["cell"], Cell)
+        address = request["address"]
+        if cell.same_process and not self._start.mechanism.same_process:
+            address = self._serve_here()
+        spec = self._start.spec(address, self._duties)
+        self._load = Load(cell, self._start.adapter, spec, request["process"])
+        first = self._load.open()
+        warmed_up = self._load.warm_up()
+        return {
+            "first_call_ns": first,
+            "warmup_calls": self._load.warmup_calls,
+            "warmed_up": warmed_up,
+            "slots": len(self._load.slots),
+        }, b""
+
+    def _serve_here(self) -> str:
+        """Start the adapter's server in a thread of this process, which ends with it."""
+        address: list[str] = []
+        started = threading.Event()
+
+        def ready(where: str) -> None:
+            address.append(where)
+            started.set()
+
+        def serve() -> None:
+            try:
+                self._start.adapter.serve(self._start.spec(duties=self._duties), ready, Stop())
+            except Exception:
+                traceback.print_exc()
+
+        threading.Thread(target=serve, name="server", daemon=True).start()
+        if not started.wait(_SERVER_START_S):
+            raise CallFailed(f"the server in the client's process was not ready after {_SERVER_START_S:.0f} s")
+        return address[0]
+
+    def _do_canary(self, request: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
+        return {"ns": canary_ns()}, b""
+
+    def _do_go(self, request: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
+        assert self._load is not None, "go before prepare"
+        before = usage()
+        self._load.timed(request["begin_ns"])
+        after = usage()
+        return {"used": {name: after[name] - before[name] for name in before}}, b""
+
+    def _do_results(self, request: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
+        assert self._load is not None, "results before prepare"
+        outcome = self._load.outcome()
+        answer = {
+            "columns": list(outcome.columns),
+            "rows": len(outcome.columns["done"]),
+            "errors": dict(outcome.errors),
+            "first_error": outcome.first_error,
+            "due": outcome.due,
+            "sent": outcome.sent,
+            "dropped": outcome.dropped,
+            "bursts": outcome.bursts,
+            "requests": self._load.requests,
+            "failed": self._load.failed,
+        }
+        return answer, np.concatenate(list(outcome.columns.values())).astype("<i8").tobytes()
+
+    def _do_idle(self, request: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
+        assert self._load is not None, "idle before prepare"
+        self._load.idle(request["seconds"])
+        return {"idle": True}, b""
+
+    def _do_extra(self, request: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
+        assert self._load is not None, "extra before prepare"
+        self._load.extra(request["step"])
+        return {"extra": request["step"]}, b""
+
+    # Step by step, for the demo and the runtime's bench
+
+    def _do_connect(self, request: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
+        spec = self._start.spec(request["address"], self._duties)
+        begin = time.perf_counter_ns()
+        self._session = cast(Session, self._start.adapter.connect(spec))
+        self._session.open()
+        return {"connected_ns": time.perf_counter_ns() - begin}, b""
+
+    def _do_measure(self, request: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
+        assert self._session is not None, "measure before connect"
+        workload = BY_KEY[request["workload"]]
+        call = self._session.call(workload.operation)
+        slot = Slot(0, call, arguments(workload), verifier(workload), describe_mismatch)
+        before = self._duties.served.calls
+        self._ping_pong(slot, request["warm_s"], request)
+        warm = slot.recorder
+        slot.restart(request["max_calls"])
+        gc.collect()
+        used = usage()
+        wall_s = self._ping_pong(slot, request["seconds"], request)
+        after = usage()
+        samples = slot.recorder.column("done") - slot.recorder.column("started")
+        return {
             "calls": len(warm) + len(samples),
-            "served": spec.served.calls - before,
-            "first_ns": warm[0],
-            "wall_s": wall,
-            "cpu_s": after.ru_utime + after.ru_stime - usage.ru_utime - usage.ru_stime,
-            "involuntary": after.ru_nivcsw - usage.ru_nivcsw,
-        },
-        samples.tobytes(),
-    )
+            "served": self._duties.served.calls - before,
+            "first_ns": int(warm.column("done")[0] - warm.column("started")[0]),
+            "wall_s": wall_s,
+            "cpu_s": after["cpu_s"] - used["cpu_s"],
+            "involuntary": after["involuntary"] - used["involuntary"],
+        }, samples.astype("<i8").tobytes()
 
+    def _ping_pong(self, slot: Slot, seconds: float, request: dict[str, Any]) -> float:
+        """One call outstanding for about `seconds`, at least ``min_calls``. A call that raises ends it."""
+        now = time.monotonic_ns
+        begin = now()
+        closed(slot, now, 1 << 62, request["min_calls"])
+        closed(slot, now, begin + int(seconds * 1e9), request["max_calls"])
+        if slot.first_error:
+            raise CallFailed(slot.first_error)
+        return (now() - begin) / 1e9
 
-def _probe(spec: Spec, request: dict[str, Any]) -> Any:
-    """Run a function named ``module:function`` as ``function(spec, **arguments)``; its result must be JSON."""
-    module, _, name = request["target"].partition(":")
-    return getattr(importlib.import_module(module), name)(spec, **request["arguments"])
+    def _do_probe(self, request: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
+        """Run a function named ``module:function`` as ``function(spec, **arguments)``; its result must be JSON."""
+        module, _, name = request["target"].partition(":")
+        spec = self._start.spec(request["address"], self._duties)
+        return {"result": getattr(importlib.import_module(module), name)(spec, **request["arguments"])}, b""
 
 
 def main() -> None:
     """Entry point of the process."""
-    start = boot()
-    channel = start.channel
-    channel.send({"loaded": True})
-    session: Session | None = None
-    spec = start.spec()
-    while True:
-        try:
-            request, _ = channel.receive()
-        except PeerGone:
-            return
-        try:
-            if request["do"] == "connect":
-                spec = start.spec(request["address"])
-                begin = time.perf_counter_ns()
-                session = cast(Session, start.adapter.connect(spec))
-                session.open()
-                channel.send({"connected_ns": time.perf_counter_ns() - begin})
-            elif request["do"] == "measure":
-                assert session is not None, "measure before connect"
-                _measure(session, spec, request, channel)
-            elif request["do"] == "probe":
-                spec = start.spec(request["address"])
-                channel.send({"result": _probe(spec, request)})
-            elif request["do"] == "stop":
-                if session is not None:
-                    session.close()
-                channel.send({"stopped": True})
-                return
-        except Exception as error:
-            traceback.print_exc()
-            try:
-                channel.send({"error": explain(error)})
-            except PeerGone:
-                return
-
-
-if __name__ == "__main__":
-    main()
+    Client(boot()).run()

@@ -28,6 +28,7 @@ class Channel:
         self._read_fd = read_fd
         self._write_fd = write_fd
         self._buffer = bytearray()
+        self._line: dict[str, Any] | None = None
 
     def send(self, message: dict[str, Any], blob: bytes = b"") -> None:
         """Write one message. Raises `PeerGone` if nobody reads any more."""
@@ -41,17 +42,23 @@ class Channel:
             raise PeerGone("the worker is gone") from error
 
     def receive(self, timeout: float | None = None) -> tuple[dict[str, Any], bytes]:
-        """Read one message and its blob. `timeout` is in seconds; None waits for ever."""
+        """Read one message and its blob. `timeout` is in seconds; None waits for ever.
+
+        After a `Timeout` nothing is lost: the next call goes on where this one stopped.
+        """
         deadline = None if timeout is None else time.monotonic() + timeout
-        while (end := self._buffer.find(b"\n")) < 0:
-            self._fill(deadline)
-        message: dict[str, Any] = json.loads(bytes(self._buffer[:end]))
-        del self._buffer[: end + 1]
+        if self._line is None:  # else a time limit ended the last attempt within the blob
+            while (end := self._buffer.find(b"\n")) < 0:
+                self._fill(deadline)
+            self._line = json.loads(bytes(self._buffer[:end]))
+            del self._buffer[: end + 1]
+        message = self._line
         size = int(message.get("blob", 0))
         while len(self._buffer) < size:
             self._fill(deadline)
         blob = bytes(self._buffer[:size])
         del self._buffer[:size]
+        self._line = None
         return message, blob
 
     def _fill(self, deadline: float | None) -> None:

@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import os
-import resource
 import threading
 import traceback
 
-from nearcall_lab.contract import Served, Spec, Stop
+from nearcall_lab.contract import Stop
 from nearcall_lab.workers.boot import boot, explain
+from nearcall_lab.workers.duties import Duties
 from nearcall_lab.workers.protocol import Channel, PeerGone
 
 _GRACE_S = 1.0
 """Seconds a server has to return after it was asked to stop."""
 
 
-def _control(channel: Channel, served: Served, stop: Stop, finished: threading.Event) -> None:
+def _control(channel: Channel, duties: Duties, stop: Stop, finished: threading.Event) -> None:
     """Answer the lab's questions. Blocks in a read between them, so it never competes for the interpreter lock."""
     try:
         while True:
             request, _ = channel.receive()
-            if request["do"] == "served":
-                usage = resource.getrusage(resource.RUSAGE_SELF)
-                channel.send({"served": served.calls, "cpu_s": usage.ru_utime + usage.ru_stime})
-            elif request["do"] == "stop":
+            if request["do"] == "stop":
                 break
+            answer = duties.answer(request)
+            channel.send(*answer) if answer else channel.send({"error": f"unknown request {request['do']!r}"})
     except PeerGone:
         pass
     stop.set()
@@ -35,14 +34,15 @@ def _control(channel: Channel, served: Served, stop: Stop, finished: threading.E
 def main() -> None:
     """Entry point of the process."""
     start = boot()
-    spec: Spec = start.spec()
+    duties = Duties()
+    spec = start.spec(duties=duties)
     stop = Stop()
     finished = threading.Event()
 
     def ready(address: str) -> None:
         start.channel.send({"ready": address})
         threading.Thread(
-            target=_control, args=(start.channel, spec.served, stop, finished), name="lab-control", daemon=True
+            target=_control, args=(start.channel, duties, stop, finished), name="lab-control", daemon=True
         ).start()
 
     try:
@@ -56,7 +56,3 @@ def main() -> None:
         finished.set()
     stop.wait()
     threading.Event().wait(_GRACE_S)  # the control thread ends the process
-
-
-if __name__ == "__main__":
-    main()

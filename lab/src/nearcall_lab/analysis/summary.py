@@ -1,0 +1,134 @@
+"""One cell's launches as the numbers a table shows, with what to beware of."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from nearcall_lab.analysis.quantiles import Quantile, quantile
+from nearcall_lab.results.distribution import Distribution, merged
+from nearcall_lab.results.metric import Metric, metric_of
+from nearcall_lab.results.model import CellResult
+from nearcall_lab.results.store import Recorded
+from nearcall_lab.stats import spread
+
+PERCENTILES = (0.5, 0.9, 0.99, 0.999, 0.9999)
+LITTLE_WITHIN = 0.05
+FLOOR_SHARE = 0.05
+"""Of a median; above it a reader is told that the floor is a part of the number."""
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What is said of one cell."""
+
+    result: CellResult
+    metric: Metric
+    launches: int
+    values: list[float]
+    """The metric of each launch."""
+    value: float | None
+    """Geometric mean of `values`."""
+    spread: float | None
+    """Half the 95 % interval of `value`, as a share of it."""
+    response: Distribution | None
+    quantiles: dict[float, Quantile] = field(default_factory=dict)
+    """Of `response`; without those there are too few samples for, and none of an overloaded cell."""
+    throughput: float | None = None
+    """Calls per second, median over launches."""
+    cpu_us_per_call: float | None = None
+    """User and system time of both sides' process trees."""
+    first_call_ns: float | None = None
+    error_share: float = 0.0
+    """Failed calls among those that were due."""
+    little: float | None = None
+    remarks: list[str] = field(default_factory=list)
+
+
+def summarise(result: CellResult, floor_ns: float | None = None) -> Summary:
+    """The numbers of one cell; `floor_ns` is the median of the floor on the same work, if it was measured."""
+    metric, launches = metric_of(result.cell), result.launches
+    values = [value for launch in launches if (value := metric.of(launch)) is not None]
+    response = merged(launch.response for launch in launches)
+    quantiles = {}
+    if response is not None and result.status != "overloaded":
+        found = (quantile(response, p) for p in PERCENTILES)
+        quantiles = {q.p: q for q in found if q is not None}
+    calls, failed = sum(launch.calls for launch in launches), sum(sum(launch.errors.values()) for launch in launches)
+    cpu_s = sum(launch.client.cpu_s + launch.server.cpu_s for launch in launches)
+    littles = [launch.little for launch in launches if launch.little is not None]
+    summary = Summary(
+        result,
+        metric,
+        len(launches),
+        values,
+        statistics.geometric_mean(values) if values else None,
+        spread(values),
+        response,
+        quantiles,
+        statistics.median(launch.throughput for launch in launches) if launches else None,
+        1e6 * cpu_s / calls if calls and cpu_s else None,
+        _median(launch.first_call_ns for launch in launches if launch.first_call_ns),
+        failed / (calls + failed) if calls + failed else 0.0,
+        statistics.median(littles) if littles else None,
+    )
+    summary.remarks.extend(_remarks(summary, floor_ns))
+    return summary
+
+
+def summaries(recorded: Recorded) -> list[Summary]:
+    """Every cell of a run, each told its floor."""
+    floors: dict[bytes, float] = {}
+    found = []
+    for result in recorded.cells:
+        if result.cell.mechanism == recorded.info.floor and (value := summarise(result).value) is not None:
+            floors[_work(result)] = value
+    for result in recorded.cells:
+        floor = None if result.cell.mechanism == recorded.info.floor else floors.get(_work(result))
+        found.append(summarise(result, floor))
+    return found
+
+
+def little_problem(little: float | None) -> str:
+    """What a broken balance of Little's law means; empty where it holds within 5 %, or was not measured.
+
+    Calls under way are throughput times the mean response (J. D. C. Little, "A Proof for the Queuing Formula L = λW",
+    Operations Research 9, 1961), so a share below 1 is time in which a slot had no call under way.
+    """
+    if little is None or abs(little - 1) <= LITTLE_WITHIN:
+        return ""
+    if little < 1:
+        return f"calls were under way {little:.0%} of the time; the rest is the generator's own work between them"
+    return f"Little's law is broken: throughput times response is {little:.2f} times the calls under way"
+
+
+def _remarks(summary: Summary, floor_ns: float | None) -> list[str]:
+    result, found = summary.result, []
+    if result.problem:
+        found.append(result.problem)
+    if summary.error_share:
+        found.append(f"{summary.error_share:.2%} of the calls failed")
+    if problem := little_problem(summary.little):
+        found.append(problem)
+    if floor_ns and summary.value and summary.metric.unit == "ns" and floor_ns > FLOOR_SHARE * summary.value:
+        found.append(f"the floor is {floor_ns / summary.value:.0%} of it")
+    cold = sum(not launch.warmed_up for launch in result.launches)
+    if cold:
+        found.append(f"{cold} of {summary.launches} launches were not warmed up when the timed part began")
+    left = sum(len(launch.left_behind) for launch in result.launches)
+    if left:
+        found.append(f"left {left} objects behind")
+    if result.busy_polls:
+        found.append("polls without pause")
+    return found
+
+
+def _work(result: CellResult) -> bytes:
+    cell = result.cell
+    return repr((cell.work, cell.mode, cell.placement)).encode()
+
+
+def _median(values: Iterable[float]) -> float | None:
+    found = list(values)
+    return statistics.median(found) if found else None

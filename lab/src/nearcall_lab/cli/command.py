@@ -1,0 +1,72 @@
+"""What a command is, and how commands are found.
+
+A command is one module in `nearcall_lab.cli.commands` with
+
+* ``NAME``: the word on the command line;
+* ``HELP``: one line, in small letters and without a full stop;
+* ``EPILOG`` (optional): examples and exit statuses, shown as written;
+* ``arguments(parser)``: adds its arguments;
+* ``run(args, console) -> int``: does it, and returns the exit status.
+
+A new file is a new command; nothing else has to know of it. A module imports what it needs inside `run`, so that
+``--help`` stays quick.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import pkgutil
+from collections.abc import Callable
+from typing import Protocol, cast
+
+from rich.console import Console
+
+
+class Command(Protocol):
+    """The shape of a command's module."""
+
+    NAME: str
+    HELP: str
+
+    def arguments(self, parser: argparse.ArgumentParser) -> None: ...
+
+    def run(self, args: argparse.Namespace, console: Console) -> int: ...
+
+
+class UserError(Exception):
+    """What the user has to change, in one line; ends the command with the status 2."""
+
+
+_USUAL_ORDER = ("doctor", "list", "run", "compare", "reproduce", "floor", "report", "demo", "runtime")
+
+
+def commands() -> list[Command]:
+    """Every command: those a newcomer needs first, then the others by name."""
+    package = importlib.import_module("nearcall_lab.cli.commands")
+    names = [module.name for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}.")]
+    found = [cast(Command, importlib.import_module(name)) for name in names]
+
+    def order(command: Command) -> tuple[int, str]:
+        known = command.NAME in _USUAL_ORDER
+        return (_USUAL_ORDER.index(command.NAME) if known else len(_USUAL_ORDER), command.NAME)
+
+    return sorted(found, key=order)
+
+
+def above_zero(kind: Callable[[str], float]) -> Callable[[str], float]:
+    """A type for argparse: a number above zero."""
+
+    def convert(text: str) -> float:
+        value = kind(text)
+        if not value > 0:
+            raise argparse.ArgumentTypeError(f"must be above zero, not {text}")
+        return value
+
+    convert.__name__ = "number"  # argparse names the type in its own message
+    return convert
+
+
+def names(text: str) -> list[str]:
+    """A type for argparse: names separated by commas."""
+    return [name.strip() for name in text.split(",") if name.strip()]

@@ -1,0 +1,73 @@
+"""``nearcall-lab list``."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.util
+
+import msgspec
+from rich.console import Console
+
+NAME = "list"
+HELP = "mechanisms, scenarios and studies; what can run here, and why the rest cannot"
+EPILOG = """\
+examples:
+  nearcall-lab list                    all of it
+  nearcall-lab list mechanisms         the names that --only and scenario files take
+  nearcall-lab list scenarios          the names that `nearcall-lab run` takes
+  nearcall-lab list --json             for programs
+"""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("what", nargs="?", choices=("mechanisms", "scenarios", "studies"), help="only these")
+    parser.add_argument("--json", action="store_true", help="as JSON on standard output")
+
+
+def run(args: argparse.Namespace, console: Console) -> int:
+    found: dict[str, list[dict[str, str]]] = {"mechanisms": _mechanisms(), "scenarios": _scenarios()}
+    found["studies"] = _studies()
+    if args.what:
+        found = {args.what: found[args.what]}
+    if args.json:
+        print(msgspec.json.format(msgspec.json.encode(found), indent=1).decode())
+        return 0
+    for kind, rows in found.items():
+        console.print(f"[bold]{kind}[/]")
+        for row in rows:
+            text = f"  {row['name']:22}{row['title']:32}{row.get('state', '')}".rstrip()
+            console.print(text, markup=False, highlight=False, soft_wrap=True)
+        if not rows:
+            console.print("  none", highlight=False)
+    return 0
+
+
+def _mechanisms() -> list[dict[str, str]]:
+    from nearcall_lab.registry import discover
+
+    return [
+        {
+            "name": entrant.mechanism.name,
+            "title": entrant.mechanism.label,
+            "state": entrant.problem or f"ready {entrant.version}".strip(),
+            "problem": entrant.problem,
+            "operations": " ".join(entrant.mechanism.operations),
+            "style": entrant.mechanism.style,
+        }
+        for entrant in discover()
+    ]
+
+
+def _scenarios() -> list[dict[str, str]]:
+    from nearcall_lab.scenario.load import preset_titles
+
+    return [{"name": name, "title": title} for name, title in preset_titles().items()]
+
+
+def _studies() -> list[dict[str, str]]:
+    """The package `nearcall_lab.studies` tells its studies by ``titles()``: name to title."""
+    if importlib.util.find_spec("nearcall_lab.studies") is None:
+        return []
+    titles: dict[str, str] = importlib.import_module("nearcall_lab.studies").titles()
+    return [{"name": name, "title": title} for name, title in titles.items()]

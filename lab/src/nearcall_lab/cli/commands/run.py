@@ -1,0 +1,108 @@
+"""``nearcall-lab run``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from nearcall_lab.cli.command import UserError, above_zero, names
+
+if TYPE_CHECKING:
+    from nearcall_lab.scenario.load import Planned
+
+NAME = "run"
+HELP = "run a scenario: one of the lab's, or a TOML file of your own"
+EPILOG = """\
+examples:
+  nearcall-lab run quick                                every mechanism once around, in under three minutes
+  nearcall-lab run saturation --only 'nearcall-*,grpcio-*' --launches 10
+  nearcall-lab run mine.toml --full                     go on until the intervals are narrow
+  nearcall-lab run --resume out/runs/quick-20260101-120000
+
+A run is a directory: run.json, a file for each cell, combined.json, and results.sqlite for questions of your own. It is
+written after every launch, so Ctrl-C, a crash or a full disk keeps what is done, and --resume goes on from there.
+A mechanism that is missing, fails or hangs shows its reason, and the others go on.
+
+exit status: 0 every cell that can run here has numbers; 1 some failed; 2 nothing could be run; 130 interrupted.
+"""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("scenario", nargs="?", help="a name that `nearcall-lab list scenarios` shows, or a .toml file")
+    parser.add_argument("--only", metavar="NAME,…", type=names, help="only these mechanisms; * stands for anything")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="the run's directory (default: a new one in out/runs)")
+    parser.add_argument("--resume", type=Path, metavar="DIR", help="go on with a run that ended early")
+    parser.add_argument("--launches", type=above_zero(int), metavar="N", help="fresh processes per cell")
+    parser.add_argument(
+        "--full", action="store_true", help="more launches until every interval is within 2 %%, or there are 30"
+    )
+    parser.add_argument("--limit", type=above_zero(float), metavar="SECONDS", help="start no launch after so long")
+    parser.add_argument("--plan", action="store_true", help="say what would be run, and run nothing")
+
+
+def run(args: argparse.Namespace, console: Console) -> int:
+    from nearcall_lab.cli.runs import carry_out, new_directory
+    from nearcall_lab.engine.progress import clock_text
+    from nearcall_lab.engine.run import Options, begin, expected_seconds, resume
+    from nearcall_lab.registry import discover
+    from nearcall_lab.report.terminal import print_run
+    from nearcall_lab.scenario.load import load
+
+    entrants = discover()
+    if args.resume:
+        if args.scenario or args.only or args.out or args.launches:
+            raise UserError("--resume goes on with a run as planned: it takes no scenario, --only, --out or --launches")
+        opened, planned = resume(args.resume, entrants)
+        if args.full:
+            opened.info.full = True
+        if args.limit:
+            opened.info.limit_s = args.limit
+    else:
+        if not args.scenario:
+            raise UserError("run takes a scenario; nearcall-lab list scenarios shows those there are")
+        scenario = load(args.scenario, entrants)
+        if args.only:
+            scenario = scenario.only(args.only)
+        planned = list(scenario.planned)
+        if args.plan:
+            return _plan(console, planned, args.launches or scenario.settings.launches)
+        if all(p.problem for p in planned):
+            raise UserError(f"nothing of {args.scenario} can run here: {planned[0].problem}")
+        command = ("nearcall-lab", *sys.argv[1:])
+        options = Options(args.launches, args.full, command, args.limit)
+        opened = begin(args.out or new_directory(args.scenario), scenario, options)
+    able = [p for p in planned if not p.problem]
+    about = expected_seconds([p.cell for p in able], opened.info.launches)
+    console.print(
+        f"{opened.info.title}: {len(able)} cells of {len({p.cell.mechanism for p in able})} mechanisms, "
+        f"{opened.info.launches} launches each, about {clock_text(about)}; {opened.info.placement}\n"
+        f"into {opened.directory}",
+        markup=False,
+        highlight=False,
+        soft_wrap=True,
+    )
+    recorded = carry_out(opened, planned, console)
+    print_run(console, recorded)
+    if recorded.info.ended_early:
+        console.print(f"go on with: nearcall-lab run --resume {recorded.path}", highlight=False, soft_wrap=True)
+    if recorded.info.ended_early == "interrupted":
+        return 130
+    return int(any(cell.status == "failed" for cell in recorded.cells))
+
+
+def _plan(console: Console, planned: Sequence[Planned], launches: int) -> int:
+    from nearcall_lab.engine.progress import clock_text
+    from nearcall_lab.engine.run import expected_seconds
+
+    for p in planned:
+        line = f"{p.cell.digest()}  {p.cell.mechanism:22}{p.cell.title():40}{p.problem}".rstrip()
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    able = [p.cell for p in planned if not p.problem]
+    about = clock_text(expected_seconds(able, launches))
+    console.print(f"{len(able)} cells, {launches} launches each, about {about}", highlight=False)
+    return 0

@@ -1,0 +1,93 @@
+"""What the commands around runs share: where runs are, and carrying one out."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from types import FrameType
+
+from rich.console import Console
+
+from nearcall_lab.cli.command import UserError
+from nearcall_lab.engine.progress import LiveProgress
+from nearcall_lab.engine.run import Engine, Measure
+from nearcall_lab.results.store import INFO, Recorded, Run, StoreError, read
+from nearcall_lab.scenario.load import Planned
+
+RUNS = Path("out/runs")
+
+
+def new_directory(name: str) -> Path:
+    """Where a run goes if nobody says: its scenario and the time, in local time, to the second."""
+    base = RUNS / f"{Path(name).stem}-{datetime.now():%Y%m%d-%H%M%S}"
+    found, number = base, 2
+    while found.exists():
+        found, number = base.with_name(f"{base.name}-{number}"), number + 1
+    return found
+
+
+def recorded_runs(folder: Path = RUNS) -> list[Path]:
+    """Directories of runs in a folder, the latest last."""
+    found = folder.glob(f"*/{INFO}") if folder.is_dir() else []
+    return [path.parent for path in sorted(found, key=lambda path: path.stat().st_mtime)]
+
+
+def latest(folder: Path = RUNS) -> Path:
+    """The run that was written last. Raises `UserError` if there is none."""
+    found = recorded_runs(folder)
+    if not found:
+        raise UserError(f"there is no run in {folder} yet: nearcall-lab run quick makes one, or name its directory")
+    return found[-1]
+
+
+@contextmanager
+def _terminated_like_interrupted() -> Iterator[None]:
+    """A run that is asked to end, or whose terminal goes, ends in order as with Ctrl-C."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    kinds = (signal.SIGTERM, signal.SIGHUP)
+    before = [signal.signal(kind, interrupt) for kind in kinds]
+    try:
+        yield
+    finally:
+        for kind, handler in zip(kinds, before, strict=True):
+            signal.signal(kind, handler)
+
+
+def carry_out(run: Run, planned: Sequence[Planned], console: Console, measure: Measure | None = None) -> Recorded:
+    """Make the run's launches and show how far it is; returns what is recorded then. Raises `StoreError`."""
+    if measure is None:
+        from nearcall_lab.engine.launch import measure as measure_once
+
+        measure = measure_once
+    with run, _terminated_like_interrupted(), LiveProgress(console) as progress:
+        Engine(run, planned, measure, progress).go()
+    return read(run.directory)
+
+
+def find_cell(prefix: str, places: Sequence[Path]) -> tuple[Recorded, str]:
+    """The latest of these runs with a cell whose digest begins so, and the digest. Raises `UserError`."""
+    unreadable = []
+    for place in reversed(places):
+        try:
+            recorded = read(place)
+        except StoreError as error:
+            unreadable.append(str(error))
+            continue
+        found = [cell.digest for cell in recorded.cells if cell.digest.startswith(prefix)]
+        if len(found) > 1:
+            raise UserError(f"{prefix} is the beginning of {len(found)} cells of {place}; give more of the digest")
+        if found:
+            return recorded, found[0]
+    searched = ", ".join(str(place) for place in places[-3:]) or str(RUNS)
+    also = f" ({unreadable[0]})" if unreadable else ""
+    raise UserError(f"no cell {prefix} in {searched}{also}; nearcall-lab report shows the digests of a run")

@@ -1,0 +1,236 @@
+"""One cell, measured once with fresh processes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from typing import Any
+
+import msgspec
+
+from nearcall_lab.contract import DEFAULT_MAX_MESSAGE
+from nearcall_lab.engine import usage
+from nearcall_lab.engine.assemble import ClientPart, launch_of
+from nearcall_lab.engine.machine import Watch
+from nearcall_lab.load.arrivals import Arrivals, arrivals_of
+from nearcall_lab.load.client import COUNTED_LIMIT_S, MOST_MESSAGES, Unsupported, drain_s, refuse
+from nearcall_lab.load.warmup import ROUNDS
+from nearcall_lab.placement import choose
+from nearcall_lab.registry import Entrant
+from nearcall_lab.results.model import Connected, Launch
+from nearcall_lab.scenario.cell import Cell
+from nearcall_lab.workers import worker
+from nearcall_lab.workers.crew import Crew
+from nearcall_lab.workers.worker import LaunchFailed, Worker
+
+__all__ = ["LaunchFailed", "measure"]
+
+CELL_GRACE_S = 15.0
+"""Seconds a step may take beyond its own budget before it counts as hung."""
+_LEAD_NS = 20_000_000
+"""Between the word to begin and the beginning, so that all clients have heard it."""
+_ARRIVAL_LIMIT_S = 10.0
+_QUIET_S = 0.25
+"""One-way messages have all arrived, or are lost, when none came for so long."""
+
+
+def measure(cell: Cell, entrant: Entrant, number: int, position: int) -> Launch:
+    """Start fresh processes, measure `cell` once, end them.
+
+    Raises `LaunchFailed` with one line of reason; its `logs` is a directory with what the workers wrote, which belongs
+    to the caller from then on. Its subclass `worker.Unsupported` says that the mechanism cannot be asked for this.
+    """
+    try:
+        refuse(cell, entrant.mechanism.operations, entrant.mechanism.concurrent_calls)
+    except Unsupported as reason:
+        raise worker.Unsupported(str(reason)) from None
+    if cell.mode.client_processes > 1 and (cell.same_process or entrant.mechanism.same_process):
+        raise worker.Unsupported("server and client share a process, of which there is one")
+    crew = crew_of(cell, entrant)
+    with crew:
+        launch = CellRun(cell, crew).run(number, position)
+    launch.left_behind = crew.left_behind
+    return launch
+
+
+def crew_of(cell: Cell, entrant: Entrant) -> Crew:
+    """The processes of a cell, not yet started."""
+    largest = max((cell.work.size, *cell.work.sizes))
+    return Crew(
+        entrant,
+        choose(cell.placement),
+        clients=min(cell.mode.client_processes, cell.mode.connections),
+        same_process=cell.same_process,
+        max_message=max(DEFAULT_MAX_MESSAGE, largest + largest // 8 + 65_536),
+        keep_logs=True,
+    )
+
+
+@dataclass
+class CellRun:
+    """Drives the processes of one launch through one cell."""
+
+    cell: Cell
+    crew: Crew
+    parts: list[ClientPart] = field(default_factory=list)
+
+    def run(self, number: int, position: int) -> Launch:
+        """All of it; raises `LaunchFailed`."""
+        started = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+        cell, one_way = self.cell, self.cell.mode.kind == "one-way"
+        self.prepare()
+        connected: Connected = self.look_at_connection() if cell.mode.kind == "connect" else ""
+        if one_way:
+            self.wait_for_arrivals(None)
+            self.server_part.ask({"do": "arm", "size": cell.work.size, "capacity": self._capacity()}, CELL_GRACE_S)
+        canary = self._canary()
+        watch = Watch()
+        begin_ns, measured = self.go()
+        steal = watch.steal_share()
+        self.collect()
+        arrivals = self._arrivals() if one_way else None
+        self._audit()
+        launch = launch_of(cell, number, position, started, begin_ns, self.parts, arrivals)
+        launch.client, launch.server = measured
+        launch.connected = connected
+        launch.canary_ns, launch.canary_after_ns = canary, self._canary()
+        launch.steal_share = steal
+        return launch
+
+    @property
+    def server_part(self) -> Worker:
+        """The process with the server in it."""
+        return self.crew.server or self.crew.clients[0]
+
+    def ask_clients(self, make: Callable[[int], dict[str, Any]], timeout: float) -> list[tuple[dict[str, Any], bytes]]:
+        """The same request to all clients at once; their answers in order."""
+        clients = self.crew.clients
+        for number, client in enumerate(clients):
+            client.tell(make(number))
+        answers = []
+        for client in clients:
+            answers.append(client.answer(timeout, [other for other in self.crew.workers if other is not client]))
+        return answers
+
+    def prepare(self) -> None:
+        """Connect, make the first calls, warm up. For busy machines with many connections there is time enough."""
+        cell, mode = self.cell, self.cell.mode
+        if mode.kind == "one-way":
+            request = {"do": "arm", "size": cell.work.size, "capacity": MOST_MESSAGES // 8}
+            self.server_part.ask(request, CELL_GRACE_S)
+        limit = worker.START_TIMEOUT_S + 0.05 * mode.connections + ROUNDS * (mode.warmup_s + 2 * cell.work.delay_s)
+        plain = msgspec.to_builtins(cell)
+        answers = self.ask_clients(
+            lambda number: {"do": "prepare", "address": self.crew.address, "cell": plain, "process": number}, limit
+        )
+        self.parts = [ClientPart(answer) for answer, _ in answers]
+
+    def go(self) -> tuple[int, tuple[Any, Any]]:
+        """The timed part. Returns when it began, and what both sides used."""
+        mode = self.cell.mode
+        clients = [client.process.pid for client in self.crew.clients]
+        servers = [self.crew.server.process.pid] if self.crew.server else []
+        usage.forget_peaks([pid for root in (*clients, *servers) for pid in usage.tree(root)])
+        served = self._switches_of_server()
+        before = [usage.snapshot([pid for root in roots for pid in usage.tree(root)]) for roots in (clients, servers)]
+        begin_ns = time.monotonic_ns() + _LEAD_NS
+        length = COUNTED_LIMIT_S if mode.calls else mode.seconds + drain_s(mode.seconds)
+        answers = self.ask_clients(
+            lambda number: {"do": "go", "begin_ns": begin_ns}, length + self.cell.work.delay_s + CELL_GRACE_S
+        )
+        after = [usage.snapshot([pid for root in roots for pid in usage.tree(root)]) for roots in (clients, servers)]
+        exact = {
+            pid: (answer["used"]["voluntary"], answer["used"]["involuntary"])
+            for pid, (answer, _) in zip(clients, answers, strict=True)
+            if "used" in answer  # a program in another language may not know
+        }
+        if servers and served:
+            now = self._switches_of_server()
+            exact[servers[0]] = (now[0] - served[0], now[1] - served[1])
+        sides = [
+            usage.side(roots, first, last, exact)
+            for roots, first, last in zip((clients, servers), before, after, strict=True)
+        ]
+        return begin_ns, (sides[0], sides[1])
+
+    def _switches_of_server(self) -> tuple[int, ...]:
+        if self.crew.server is None:
+            return ()
+        answer, _ = self.crew.server.ask({"do": "served"}, CELL_GRACE_S)
+        return (answer["voluntary"], answer["involuntary"]) if "voluntary" in answer else ()
+
+    def collect(self) -> None:
+        """Fetch the raw nanoseconds."""
+        for part, (answer, blob) in zip(
+            self.parts, self.ask_clients(lambda number: {"do": "results"}, CELL_GRACE_S + COUNTED_LIMIT_S), strict=True
+        ):
+            part.take(answer, blob)
+        if not any(part.rows for part in self.parts):
+            reason = next((part.first_error for part in self.parts if part.first_error), "no call was done")
+            raise LaunchFailed(f"client: {reason}")
+
+    def _audit(self) -> None:
+        """The server must have handled what the clients asked for: neither less, nor more than failed calls explain."""
+        if self.cell.mode.kind == "one-way":
+            return  # every message has a number, which tells more
+        asked = sum(part.requests for part in self.parts)
+        failed = sum(part.failed for part in self.parts)
+        handled = self.server_part.ask({"do": "served"}, CELL_GRACE_S)[0]["served"]
+        if not asked <= handled <= asked + failed:
+            extra = f" and {failed} that failed" if failed else ""
+            raise LaunchFailed(f"the client made {asked} calls{extra}, the server handled {handled}")
+
+    def _canary(self) -> int:
+        return int(self.crew.clients[0].ask({"do": "canary"}, CELL_GRACE_S)[0].get("ns", 0))
+
+    def look_at_connection(self) -> Connected:
+        """Open one more connection and see whether the server's process shows it, or only after the first call."""
+        if self.crew.server is None:
+            return "cannot tell"
+        client, pid = self.crew.clients[0], self.crew.server.process.pid
+        before = usage.traces_of_connections(pid)
+        seen: Connected = "cannot tell"
+        steps: tuple[tuple[str, Connected], ...] = (("open", "at open"), ("call", "at first call"))
+        for step, verdict in steps:
+            client.ask({"do": "extra", "step": step}, CELL_GRACE_S, self.crew.workers[:1])
+            if seen == "cannot tell" and _becomes_true(lambda: usage.traces_of_connections(pid) > before, 0.3):
+                seen = verdict
+        client.ask({"do": "extra", "step": "close"}, CELL_GRACE_S, self.crew.workers[:1])
+        _becomes_true(lambda: usage.traces_of_connections(pid) <= before, 0.3)
+        return seen
+
+    # One-way messages
+
+    def _capacity(self) -> int:
+        mode = self.cell.mode
+        most = mode.calls or (int(mode.rate * mode.seconds * 1.2) + 10_000 if mode.rate else MOST_MESSAGES)
+        return min(most + most // 8 + 1000, MOST_MESSAGES)
+
+    def wait_for_arrivals(self, expected: int | None) -> None:
+        """Until so many messages have come, or none has for a while."""
+        limit = time.monotonic() + _ARRIVAL_LIMIT_S
+        last, since = -1, time.monotonic()
+        while time.monotonic() < limit:
+            seen = self.server_part.ask({"do": "arrived"}, CELL_GRACE_S)[0]["seen"]
+            if seen != last:
+                last, since = seen, time.monotonic()
+            if (expected is not None and seen >= expected) or time.monotonic() - since > _QUIET_S:
+                return
+            time.sleep(0.01)
+
+    def _arrivals(self) -> Arrivals:
+        self.wait_for_arrivals(sum(part.sent - part.dropped for part in self.parts))
+        answer, blob = self.server_part.ask({"do": "collect"}, CELL_GRACE_S)
+        count = len(blob) // 24
+        return arrivals_of(blob, count, answer["wrong"], answer["beyond"]).timed()
+
+
+def _becomes_true(condition: Callable[[], bool], seconds: float) -> bool:
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.005)
+    return True

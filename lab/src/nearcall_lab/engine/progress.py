@@ -1,0 +1,80 @@
+"""Telling how far a run is: a bar in a terminal, a line now and then elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import BarColumn, TextColumn
+from rich.progress import Progress as Bar
+
+_LINE_EVERY_S = 10.0
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a run is. Sent between launches only, never while something is being timed."""
+
+    done: int
+    total: int
+    seconds_left: float
+    mechanism: str
+    work: str
+    remark: str = ""
+    """Something the user should see at once: a launch that failed or was repeated."""
+
+
+Tell = Callable[[Progress], None]
+
+
+def clock_text(seconds: float) -> str:
+    """For example ``2:05`` or ``1:02:05``."""
+    minutes, rest = divmod(round(max(0.0, seconds)), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+class LiveProgress:
+    """A context manager that shows what it is told. It draws only when told, so that drawing competes with nothing."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._bar = Bar(
+            BarColumn(bar_width=24),
+            TextColumn("{task.completed}/{task.total} launches"),
+            TextColumn("{task.fields[left]}"),
+            TextColumn("[dim]{task.fields[what]}"),
+            console=console,
+            auto_refresh=False,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+        self._task = self._bar.add_task("run", total=None, left="", what="")
+        self._last_line = -_LINE_EVERY_S
+
+    def __enter__(self) -> LiveProgress:
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bar.stop()
+
+    def __call__(self, progress: Progress) -> None:
+        left = f"about {clock_text(progress.seconds_left)} left"
+        what = f"{progress.mechanism}: {progress.work}"
+        if progress.remark:
+            self._console.print(f"{what}: {progress.remark}", markup=False, highlight=False, soft_wrap=True)
+        if self._console.is_terminal:
+            self._bar.update(self._task, completed=progress.done, total=progress.total, left=left, what=what)
+            self._bar.refresh()
+            return
+        now = time.monotonic()
+        if now - self._last_line >= _LINE_EVERY_S:
+            self._last_line = now
+            line = f"{progress.done}/{progress.total} launches, {left}; {what}"
+            self._console.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,119 @@
+"""What process trees use, seen from outside while they run."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from nearcall_lab.results.model import Side
+from nearcall_lab.workers.worker import descendants
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Counters of one moment, by process id."""
+
+    cpu_ns: dict[int, int]
+    voluntary: dict[int, int]
+    involuntary: dict[int, int]
+
+
+def tree(root: int) -> list[int]:
+    """A process and all that descend from it."""
+    return [root, *(process.pid for process in descendants(root))]
+
+
+def cpu_ns(pid: int) -> int:
+    """User and system time of a process, all threads, also those that have ended; exact, unlike the kernel's ticks."""
+    clock = ~pid << 3 | 2  # how Linux names another process's CPU clock: clock_getcpuclockid(3)
+    try:
+        return time.clock_gettime_ns(clock)
+    except OSError:
+        return 0
+
+
+def _status(path: Path) -> dict[str, str]:
+    fields = {}
+    with contextlib.suppress(OSError):
+        for line in path.read_text().splitlines():
+            name, _, value = line.partition(":")
+            fields[name] = value.strip()
+    return fields
+
+
+def _number(fields: dict[str, str], name: str) -> int:
+    return int(fields.get(name, "0").split()[0])
+
+
+def snapshot(pids: list[int]) -> Snapshot:
+    """The counters now. Switches are those of living threads."""
+    voluntary, involuntary = {}, {}
+    for pid in pids:
+        voluntary[pid] = involuntary[pid] = 0
+        with contextlib.suppress(OSError):
+            for task in Path(f"/proc/{pid}/task").iterdir():
+                fields = _status(task / "status")
+                voluntary[pid] += _number(fields, "voluntary_ctxt_switches")
+                involuntary[pid] += _number(fields, "nonvoluntary_ctxt_switches")
+    return Snapshot({pid: cpu_ns(pid) for pid in pids}, voluntary, involuntary)
+
+
+def forget_peaks(pids: list[int]) -> None:
+    """Let the kernel's memory peaks begin anew."""
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            Path(f"/proc/{pid}/clear_refs").write_text("5")
+
+
+def side(roots: list[int], before: Snapshot, after: Snapshot, exact: dict[int, tuple[int, int]]) -> Side:
+    """What the trees used between two snapshots, and what they occupy now.
+
+    `exact` has the switches of those processes that told them themselves, with those of threads that have ended. A
+    descendant that has ended by the second look is missed.
+    """
+    result = Side(processes=0)
+    for pid, last in after.cpu_ns.items():
+        result.cpu_s += max(0, last - before.cpu_ns.get(pid, 0)) / 1e9
+        seen = (
+            after.voluntary[pid] - before.voluntary.get(pid, 0),
+            after.involuntary[pid] - before.involuntary.get(pid, 0),
+        )
+        voluntary, involuntary = exact.get(pid, seen)
+        result.voluntary_switches += max(0, voluntary)
+        result.involuntary_switches += max(0, involuntary)
+    for pid in dict.fromkeys(pid for root in roots for pid in tree(root)):
+        fields = _status(Path(f"/proc/{pid}/status"))
+        rollup = _status(Path(f"/proc/{pid}/smaps_rollup"))
+        result.processes += 1
+        result.peak_rss_kb += _number(fields, "VmHWM")
+        result.pss_kb += _number(rollup, "Pss")
+        result.shared_kb += _number(fields, "RssShmem")
+        result.threads += _number(fields, "Threads")
+        result.descriptors += descriptors(pid)
+    return result
+
+
+def descriptors(pid: int) -> int:
+    """Open descriptors of one process; 0 if it is gone."""
+    try:
+        return len(os.listdir(f"/proc/{pid}/fd"))
+    except OSError:
+        return 0
+
+
+def traces_of_connections(root: int) -> int:
+    """What a new connection adds to in a process tree as far as the kernel can tell: sockets, pipes, other
+    descriptors, and mapped shared memory."""
+    found = 0
+    for pid in tree(root):
+        found += descriptors(pid)
+        with contextlib.suppress(psutil.Error, OSError):
+            for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
+                permissions = line.split(" ", 2)[1]
+                found += permissions.endswith("s")
+    return found

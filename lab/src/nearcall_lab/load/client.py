@@ -1,0 +1,327 @@
+"""The load of one client process, from the first connection to the last stamp."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import math
+import os
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearcall_lab.contract import Adapter, Spec
+from nearcall_lab.load.clock import SPIN_ASYNCIO_NS, SPIN_NS, Clock
+from nearcall_lab.load.closed import closed, closed_async
+from nearcall_lab.load.one_way import SMALLEST, TIMED, WARM, Messages
+from nearcall_lab.load.paced import paced, paced_async
+from nearcall_lab.load.runners import runner_for
+from nearcall_lab.load.schedule import MOST, Schedule, due_times
+from nearcall_lab.load.slot import Slot
+from nearcall_lab.load.units import Marks, Unit, connection_of, unit_of
+from nearcall_lab.load.warmup import ROUNDS, settled
+from nearcall_lab.load.work import Job, job_of
+from nearcall_lab.scenario.cell import Cell
+
+COUNTED_LIMIT_S = 120.0
+"""A cell that ends by a number of calls ends after this many seconds at the latest."""
+MOST_MESSAGES = 4_000_000
+"""One-way messages in one launch, over all processes: what the receiver has room for."""
+
+
+class Unsupported(Exception):
+    """The mechanism, as its adapter describes it, cannot be asked for this."""
+
+
+def share(total: int, part: int, parts: int) -> int:
+    """How many of `total` things the part with number `part` gets when they are dealt out in turn."""
+    return (total - part + parts - 1) // parts
+
+
+def drain_s(seconds: float) -> float:
+    """How long after the last due time of an open loop calls may still start: late, but not missed."""
+    return max(0.2, 0.25 * seconds)
+
+
+def refuse(cell: Cell, adapter_operations: Sequence[str], concurrent_calls: bool) -> None:
+    """Raise `Unsupported` with the reason if the mechanism cannot run the cell."""
+    if cell.work.operation not in adapter_operations:
+        raise Unsupported(f"has no operation {cell.work.operation!r}")
+    if cell.mode.outstanding > 1 and not concurrent_calls:
+        raise Unsupported(f"takes one call at a time on a connection, not {cell.mode.outstanding}: give it connections")
+    if cell.mode.kind == "one-way" and cell.work.size < SMALLEST:
+        raise Unsupported(f"one-way messages carry number and time, {SMALLEST} bytes: {cell.work.size} are too few")
+    if cell.mode.connections < 1 or cell.mode.outstanding < 1:
+        raise Unsupported("needs at least one connection and one call under way")
+
+
+@dataclass
+class Outcome:
+    """What the timed part of one client process gave; see `columns`."""
+
+    columns: dict[str, NDArray[np.int64]]
+    """Equally long, one row per call that was right: ``started``, ``done``, for an open loop ``intended``, and the
+    unit's marks."""
+    errors: Counter[str]
+    first_error: str
+    due: int
+    sent: int
+    dropped: int
+    bursts: list[int] = field(default_factory=list)
+    """Begin and end of each burst in turn."""
+
+
+class CallFailed(Exception):
+    """Nothing worked before the timed part had begun."""
+
+
+class Load:
+    """Opens this process's share of the connections and drives them. For one thread."""
+
+    def __init__(self, cell: Cell, adapter: Adapter, spec: Spec, process: int = 0, clock: Clock | None = None) -> None:
+        refuse(cell, spec.mechanism.operations, spec.mechanism.concurrent_calls)
+        mode = cell.mode
+        self.cell, self._adapter, self._spec = cell, adapter, spec
+        self._process, self._processes = process, mode.client_processes
+        self._connections = share(mode.connections, process, self._processes)
+        self._outstanding = mode.outstanding
+        if mode.kind == "burst":  # further slots would find nothing to do
+            self._outstanding = min(mode.outstanding, math.ceil(mode.calls / mode.connections))
+        self._asynchronous = spec.mechanism.style == "asyncio"
+        count = self._connections * self._outstanding
+        self._runner = runner_for(spec.mechanism, count)
+        self._clock = clock or Clock(spin_ns=self._spin(count))
+        self._job: Job = job_of(cell)
+        self._sessions: list[Any] = []
+        self._extra: Any = None
+        self._rate = 0.0
+        self._dropped_before = 0
+        self.slots: list[Slot] = []
+        self.warmup_calls = 0
+        self.requests = 0
+        """What the server must have handled so far."""
+        self.failed = 0
+        """What it may have handled besides."""
+
+    def _spin(self, slots: int) -> int:
+        """Spin only on a CPU that nobody else of this launch needs: not the server, not another thread of ours."""
+        shared = self._processes > 1 or self.cell.same_process or self._spec.mechanism.same_process
+        if self.cell.placement != "apart" or shared or len(os.sched_getaffinity(0)) > 1:
+            return 0
+        if self._asynchronous:
+            return SPIN_ASYNCIO_NS
+        return SPIN_NS if slots == 1 else 0
+
+    # Connecting and warming up
+
+    def open(self) -> int:
+        """Open the sessions and make the very first call on each. Returns the first one's time in nanoseconds."""
+        offset = sum(share(self.cell.mode.connections, p, self._processes) for p in range(self._process))
+        if self.cell.mode.kind != "connect":
+            self._sessions = self._runner.each([self._open_one()] * self._connections)
+        for at in range(self._connections * self._outstanding):
+            unit, marks = self._unit(at % self._connections)
+            number = offset * self._outstanding + at
+            self.slots.append(Slot(number, unit, self._job.arguments, self._job.check, self._job.describe, marks))
+        first = self._first_calls(self.slots[:1])
+        self._first_calls(self.slots[: self._connections])
+        return first
+
+    def _unit(self, connection: int) -> tuple[Unit, Marks]:
+        if self.cell.mode.kind == "connect":
+            return connection_of(
+                self._adapter, self._spec, self.cell.work.operation, self._clock.now, self._asynchronous
+            )
+        return unit_of(self.cell, self._sessions[connection], self._clock.now, self._asynchronous)
+
+    def _open_one(self) -> Callable[[], Any]:
+        def open_one() -> Any:
+            session: Any = self._adapter.connect(self._spec)
+            session.open()
+            return session
+
+        async def open_one_async() -> Any:
+            session: Any = self._adapter.connect(self._spec)
+            await session.open()
+            return session
+
+        return open_one_async if self._asynchronous else open_one
+
+    def _first_calls(self, slots: list[Slot]) -> int:
+        self._restart(WARM)
+        self._closed(slots, self._clock.now(), each=1)
+        self._count()
+        for slot in slots:
+            if slot.first_error:
+                raise CallFailed(slot.first_error)
+        return int(slots[0].recorder.column("done")[0] - slots[0].recorder.column("started")[0])
+
+    def warm_up(self) -> bool:
+        """Call as the timed part will, without pauses, until the times have settled or patience ends."""
+        length = int(self.cell.mode.warmup_s * 1e9)
+        for turn in range(ROUNDS if length > 0 else 0):
+            self._restart(WARM, self._expected(self.cell.mode.warmup_s))
+            begin = self._clock.now()
+            if self.cell.mode.kind == "one-way" and self.cell.mode.rate:
+                self._paced(begin, self.cell.mode.warmup_s, part=self._process + (turn + 1) * self._processes)
+            else:
+                self._closed(self.slots, begin + length)
+            elapsed = self._clock.now() - begin
+            calls = self._count()
+            self.warmup_calls += calls
+            if not calls:
+                raise CallFailed(
+                    next((slot.first_error for slot in self.slots if slot.first_error), "no call was done")
+                )
+            self._rate = calls / len(self.slots) / (elapsed / 1e9)
+            if settled(self._durations()):
+                return True
+        return False
+
+    def _durations(self) -> NDArray[np.int64]:
+        started, done = (np.concatenate([s.recorder.column(c) for s in self.slots]) for c in ("started", "done"))
+        found: NDArray[np.int64] = (done - started)[np.argsort(done, kind="stable")]
+        return found
+
+    def _expected(self, seconds: float) -> int:
+        return int(self._rate * seconds * 1.5)
+
+    def _restart(self, phase: int, expected: int = 0) -> None:
+        mode = self.cell.mode
+        intended = mode.kind in ("open", "burst") or (mode.kind == "one-way" and mode.rate > 0)
+        for slot in self.slots:
+            slot.restart(expected, intended)
+            if mode.kind == "one-way":
+                messages = Messages(slot.number, phase, self.cell.work.size, self._clock.now, mode.extra_copy)
+                slot.values = messages.at_once()
+                slot.value_due = messages.due
+
+    def _count(self) -> int:
+        """Add what was just done to the account with the server. Returns the calls that were right."""
+        done = sum(len(slot.recorder) for slot in self.slots)
+        failed = sum(slot.errors.total() for slot in self.slots)
+        per_call = len(self.cell.work.sizes) if self.cell.mode.kind == "mixed" else 1
+        self.requests += done * per_call
+        self.failed += failed * per_call
+        return done
+
+    # The timed part
+
+    def timed(self, begin_ns: int) -> None:
+        """Everything between the first stamp and the last; `outcome` tells what it gave."""
+        mode = self.cell.mode
+        self._due = 0
+        self._bursts: list[int] = []
+        self._dropped_before = sum(session.dropped() for session in self._sessions) if mode.kind == "one-way" else 0
+        self._restart(TIMED, self._expected(mode.seconds))
+        gc.collect()
+        self._clock.wait_until(begin_ns)
+        if mode.kind == "burst":
+            self._burst_after_burst(begin_ns)
+        elif mode.rate:
+            self._paced(begin_ns, mode.seconds, self._process)
+        elif mode.calls:
+            self._closed(self.slots, begin_ns + int(COUNTED_LIMIT_S * 1e9), together=mode.calls)
+        else:
+            self._closed(self.slots, begin_ns + int(mode.seconds * 1e9))
+        if mode.kind == "one-way":
+            self._runner.each([session.flush for session in self._sessions])
+        self._count()
+
+    def _closed(self, slots: list[Slot], end_ns: int, each: int = 0, together: int = 0) -> None:
+        """`each` calls per slot, or `together` over all slots of all processes, at most; 0 is as many as there is
+        time for."""
+        loop = closed_async if self._asynchronous else closed
+        everybody = self.cell.mode.connections * self._outstanding
+        most = MOST_MESSAGES // everybody if self.cell.mode.kind == "one-way" else MOST
+        limits = [share(together, slot.number, everybody) if together else each or most for slot in slots]
+        now = self._clock.now
+        self._runner.each([partial(loop, slot, now, end_ns, most) for slot, most in zip(slots, limits, strict=True)])
+
+    def _paced(self, begin_ns: int, seconds: float, part: int) -> None:
+        mode = self.cell.mode
+        if mode.calls:  # the number decides; the schedule is cut off behind it
+            seconds = 2 * mode.calls / mode.rate + 1
+        rate, parts = mode.rate, self._processes
+        due = due_times(rate, seconds, mode.arrivals, self.cell.seed, part % parts, parts, stream=part)
+        if mode.calls:
+            due = due[: share(mode.calls, self._process, parts)]
+        last = int(due[-1]) if len(due) else 0
+        closes = begin_ns + max(last, int(seconds * 1e9) if not mode.calls else 0) + int(drain_s(seconds) * 1e9)
+        self._due = len(due)
+        self._on_schedule(Schedule((due + begin_ns).tolist(), closes))
+
+    def _burst_after_burst(self, begin_ns: int) -> None:
+        """At least one; further ones while there is time, unless other processes would have to be met for them."""
+        mode = self.cell.mode
+        calls = share(mode.calls, self._process, self._processes)
+        begin = begin_ns
+        while True:
+            self._on_schedule(Schedule([begin] * calls, begin + int(COUNTED_LIMIT_S * 1e9)))
+            end = self._clock.now()
+            self._bursts += [begin, end]
+            self._due += calls
+            if end >= begin_ns + mode.seconds * 1e9 or self._processes > 1:
+                return
+            begin = self._clock.now()
+
+    def _on_schedule(self, schedule: Schedule) -> None:
+        if self._asynchronous:
+            turn = asyncio.Lock()
+            self._runner.each([partial(paced_async, slot, schedule, self._clock, turn) for slot in self.slots])
+        else:
+            self._runner.each([partial(paced, slot, schedule, self._clock) for slot in self.slots])
+
+    def outcome(self) -> Outcome:
+        """What the timed part gave."""
+        slots = self.slots
+        names = ["started", "done"]
+        if self._due:
+            names.append("intended")
+        columns = {name: np.concatenate([slot.recorder.column(name) for slot in slots]) for name in names}
+        for mark in slots[0].marks:
+            columns[mark] = np.concatenate([np.asarray(slot.marks[mark], dtype=np.int64) for slot in slots])
+        errors: Counter[str] = sum((slot.errors for slot in slots), Counter())
+        first_error = next((slot.first_error for slot in slots if slot.first_error), "")
+        one_way = self.cell.mode.kind == "one-way"
+        dropped = sum(session.dropped() for session in self._sessions) - self._dropped_before if one_way else 0
+        sent = len(columns["done"]) if one_way else 0
+        return Outcome(columns, errors, first_error, self._due, sent, dropped, self._bursts)
+
+    # Beside the timed part
+
+    def idle(self, seconds: float) -> None:
+        """Ask nothing of the mechanism for a while."""
+        self._runner.idle(seconds)
+
+    def extra(self, step: Literal["open", "call", "close"]) -> None:
+        """One more connection, step by step, so that the lab can look at the server in between."""
+
+        def synchronous() -> Any:
+            if step == "open":
+                return self._open_one()()
+            if step == "call":
+                return self._extra.call(self.cell.work.operation)(self._job.arguments[0])
+            return self._extra.close()
+
+        async def asynchronous() -> Any:
+            if step == "open":
+                return await self._open_one()()
+            if step == "call":
+                return await self._extra.call(self.cell.work.operation)(self._job.arguments[0])
+            return await self._extra.close()
+
+        result = self._runner.each([asynchronous if self._asynchronous else synchronous])[0]
+        if step == "open":
+            self._extra = result
+        self.requests += step == "call"
+
+    def close(self) -> None:
+        """Close the sessions, each where it was opened."""
+        self._runner.each([session.close for session in self._sessions])
+        self._runner.close()

@@ -1,0 +1,70 @@
+"""A slot: the place of one call under way. Its calls follow each other; those of different slots overlap."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from nearcall_lab.load.record import Recorder
+
+GIVE_UP_AFTER = 100
+"""Failed calls in a row after which a slot stops: its connection is dead, and failing is faster than working."""
+
+
+class WrongReply(Exception):
+    """A reply whose length or content is not what the call must return."""
+
+
+@dataclass
+class Slot:
+    """What it calls, with which arguments, and what became of it."""
+
+    number: int
+    """Unique over all client processes."""
+    unit: Callable[[Any], Any]
+    """One unit of work: a call, a batch, a stream, a connection. A coroutine function for asyncio."""
+    arguments: list[Any]
+    """Used in turn."""
+    check: Callable[[Any, Any], bool]
+    describe: Callable[[Any, Any], str]
+    marks: dict[str, list[int]] = field(default_factory=dict)
+    """Stamps inside a unit, by name, one per unit that succeeded."""
+    values: Iterator[Any] = field(init=False)
+    value_due: Callable[[int, int], Any] = field(init=False)
+    """The argument of the call with that number and due time (open loop)."""
+    recorder: Recorder = field(default_factory=Recorder)
+    errors: Counter[str] = field(default_factory=Counter)
+    first_error: str = ""
+    _row: int = 0
+    _length_at_error: int = -1
+
+    def __post_init__(self) -> None:
+        self.restart()
+
+    def restart(self, expected: int = 0, intended: bool = False) -> None:
+        """Forget what was recorded and make room for `expected` calls."""
+        self.recorder = Recorder(expected, intended)
+        self.errors = Counter()
+        self._row, self._length_at_error = 0, -1
+        for stamps in self.marks.values():
+            stamps.clear()
+        self.values = itertools.cycle(self.arguments)
+        arguments, count = self.arguments, len(self.arguments)
+        self.value_due = lambda number, due_ns: arguments[number % count]
+
+    def failed(self, error: Exception) -> bool:
+        """Count a call that raised. True if the slot had better give up."""
+        self.errors[type(error).__name__] += 1
+        if not self.first_error:
+            self.first_error = f"{type(error).__name__}: {' '.join(str(error).split())}"[:300]
+        length = len(self.recorder)
+        self._row = self._row + 1 if length == self._length_at_error else 1
+        self._length_at_error = length
+        return self._row >= GIVE_UP_AFTER
+
+    def wrong(self, value: Any, reply: Any) -> WrongReply:
+        """The exception for a reply that is not what it must be."""
+        return WrongReply(self.describe(value, reply))

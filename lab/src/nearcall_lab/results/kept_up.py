@@ -1,0 +1,15 @@
+"""Why a launch that was given a schedule did not keep up with it; its times are then not latencies."""
+
+from __future__ import annotations
+
+from nearcall_lab.results.model import Launch
+
+
+def overload(launch: Launch) -> str:
+    """The reason in a few words; empty where the launch kept up, or had no schedule."""
+    if not launch.overloaded:
+        return ""
+    share = launch.calls / launch.due
+    if share < 0.99:
+        return f"{share:.1%} of the {launch.due:,} calls that were due got done"
+    return "calls were answered later and later"

@@ -1,0 +1,102 @@
+"""All processes of one launch: a fresh server, if the mechanism has one, and one or several fresh clients."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import tempfile
+import uuid
+from pathlib import Path
+from types import TracebackType
+
+from nearcall_lab.contract import DEFAULT_MAX_MESSAGE
+from nearcall_lab.placement import Placement
+from nearcall_lab.registry import Entrant
+from nearcall_lab.workers import worker
+from nearcall_lab.workers.worker import LaunchFailed, Worker
+
+
+class Crew:
+    """A context manager that starts the processes and leaves nothing behind.
+
+    Raises `LaunchFailed` with one line of reason when they cannot be started.
+    """
+
+    def __init__(
+        self,
+        entrant: Entrant,
+        placement: Placement,
+        clients: int = 1,
+        same_process: bool = False,
+        max_message: int = DEFAULT_MAX_MESSAGE,
+        keep_logs: bool = False,
+    ) -> None:
+        self.entrant = entrant
+        self.placement = placement
+        self.token = f"nclab{uuid.uuid4().hex[:10]}"
+        self.address = ""
+        self.left_behind: list[str] = []
+        self.server: Worker | None = None
+        self.clients: list[Worker] = []
+        self._count = clients
+        self._alone = same_process or entrant.mechanism.same_process
+        self._max_message = max_message
+        self._keep_logs = keep_logs
+        self._directory = Path(tempfile.mkdtemp(prefix=f"{self.token}-"))
+        self._failed = False
+
+    def __enter__(self) -> Crew:
+        try:
+            self._start()
+        except BaseException as error:
+            self._give_up(error)
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None:
+            self._give_up(error)
+        self.close()
+
+    @property
+    def workers(self) -> list[Worker]:
+        """All of them, the server first."""
+        return [*([self.server] if self.server else []), *self.clients]
+
+    def _start(self) -> None:
+        if not self._alone:
+            self.server = self._worker("server", self.placement.server)
+        for number in range(self._count):
+            cpus = self.placement.client_cpus(number)
+            if self._alone:  # both sides live in one process, which therefore gets both CPUs
+                cpus = tuple(sorted({*cpus, *self.placement.server}))
+            self.clients.append(self._worker("client", cpus, number))
+        if self.server is not None:
+            self.address = self.server.ask(None, worker.START_TIMEOUT_S)[0]["ready"]
+        for client in self.clients:
+            client.ask(None, worker.START_TIMEOUT_S)
+
+    def _worker(self, role: str, cpus: tuple[int, ...], number: int = 0) -> Worker:
+        return Worker(role, self.entrant, cpus, self._directory, self.token, number, self._max_message)
+
+    def _give_up(self, error: BaseException) -> None:
+        self._failed = True
+        if self._keep_logs and isinstance(error, LaunchFailed):
+            kept = Path(tempfile.mkdtemp(prefix="nearcall-lab-logs-"))
+            for log in self._directory.glob("*.log"):
+                shutil.copy(log, kept)
+            error.logs = kept
+
+    def close(self) -> None:
+        """End all processes and remove what they left. Safe to call twice."""
+        for each in reversed(self.workers):
+            self.left_behind += each.end(ask_first=not self._failed)
+        self.server, self.clients = None, []
+        for leftover in Path("/dev/shm").glob(f"*{self.token}*"):
+            self.left_behind.append(str(leftover))
+            with contextlib.suppress(OSError):
+                leftover.unlink()
+        shutil.rmtree(self._directory, ignore_errors=True)

@@ -1,0 +1,41 @@
+"""What the process with the server in it tells the lab: requests handled, messages received, resources used."""
+
+from __future__ import annotations
+
+import resource
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from nearcall_lab.contract import Served
+from nearcall_lab.load.one_way import Receiver
+
+
+@dataclass
+class Duties:
+    """Answers the lab's questions that do not depend on the mechanism."""
+
+    served: Served = field(default_factory=Served)
+    receiver: Receiver = field(default_factory=lambda: Receiver(time.monotonic_ns))
+
+    def answer(self, request: dict[str, Any]) -> tuple[dict[str, Any], bytes] | None:
+        """The answer and its blob, or None for a request of another kind."""
+        kind = request["do"]
+        if kind == "served":
+            return {"served": self.served.calls, **usage()}, b""
+        if kind == "arm":
+            self.receiver.arm(request["size"], request["capacity"])
+            return {"armed": True}, b""
+        if kind == "arrived":
+            return {"seen": self.receiver.seen()}, b""
+        if kind == "collect":
+            stamps, heads = self.receiver.collect()
+            wrong, beyond = self.receiver.refused()
+            return {"stamps": len(stamps), "wrong": wrong, "beyond": beyond}, stamps + heads
+        return None
+
+
+def usage() -> dict[str, Any]:
+    """This process from its beginning: CPU seconds, and context switches of all its threads, also those that ended."""
+    own = resource.getrusage(resource.RUSAGE_SELF)
+    return {"cpu_s": own.ru_utime + own.ru_stime, "voluntary": own.ru_nvcsw, "involuntary": own.ru_nivcsw}

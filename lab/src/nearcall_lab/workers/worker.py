@@ -1,0 +1,191 @@
+"""One child process of a launch, with its channel and its log."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from nearcall_lab.contract import DEFAULT_MAX_MESSAGE
+from nearcall_lab.registry import Entrant
+from nearcall_lab.workers.protocol import Channel, PeerGone, Timeout
+
+START_TIMEOUT_S = 15.0
+_LOOK_EVERY_S = 0.25
+
+
+class LaunchFailed(Exception):
+    """A mechanism that did not start, answer, or answer truly; the message goes into the table."""
+
+    logs: Path | None = None
+    """Directory with what the workers of the failed launch wrote, one file each. Whoever catches this owns it."""
+
+
+class Unsupported(LaunchFailed):
+    """Not a failure: the mechanism does not claim to be able to do this."""
+
+
+class Worker:
+    """One child process with its channel and its log."""
+
+    def __init__(
+        self,
+        role: str,
+        entrant: Entrant,
+        cpus: tuple[int, ...],
+        directory: Path,
+        token: str,
+        number: int = 0,
+        max_message: int = DEFAULT_MAX_MESSAGE,
+    ) -> None:
+        self.role = f"{role} {number}" if number else role
+        self.log = directory / f"{self.role.replace(' ', '-')}.log"
+        to_child, from_parent = os.pipe()
+        to_parent, from_child = os.pipe()
+        config = {
+            "parent": os.getpid(),
+            "cpus": list(cpus),
+            "module": entrant.module,
+            "mechanism": entrant.mechanism.name,
+            "variant": entrant.mechanism.variant,
+            "directory": str(directory),
+            "token": token,
+            "max_message": max_message,
+            "read_fd": to_child,
+            "write_fd": from_child,
+        }
+        program = entrant.program or (sys.executable, "-m", "nearcall_lab.workers")
+        with self.log.open("wb") as log:
+            try:
+                self.process = subprocess.Popen(
+                    [*program, role, json.dumps(config)],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    pass_fds=(to_child, from_child),
+                    start_new_session=True,
+                    cwd=entrant.directory or None,
+                )
+            except OSError as error:
+                for descriptor in (from_parent, to_parent):
+                    os.close(descriptor)
+                raise LaunchFailed(f"{role} does not start: {error}") from None
+            finally:
+                os.close(to_child)
+                os.close(from_child)
+        self.channel = Channel(to_parent, from_parent)
+
+    def tell(self, message: dict[str, Any]) -> None:
+        """Send `message`; `answer` fetches what comes back."""
+        try:
+            self.channel.send(message)
+        except PeerGone:
+            raise LaunchFailed(f"{self.role} ended unexpectedly{self._last_words()}") from None
+
+    def answer(self, timeout: float, beside: Sequence[Worker] = ()) -> tuple[dict[str, Any], bytes]:
+        """The next answer; every way to fail becomes `LaunchFailed`.
+
+        A worker among `beside` that ends meanwhile is the reason, whatever this one says of it: a client whose server
+        died may report anything, or wait for ever.
+        """
+        deadline = time.monotonic() + timeout
+        while True:
+            try:
+                answer, blob = self.channel.receive(min(_LOOK_EVERY_S, max(0.0, deadline - time.monotonic())))
+                break
+            except PeerGone:
+                raise LaunchFailed(f"{self.role} ended unexpectedly{self._last_words()}") from None
+            except Timeout:
+                for other in beside:
+                    other.must_live()
+                if time.monotonic() >= deadline:
+                    raise LaunchFailed(
+                        f"{self.role} did not answer within {timeout:.0f} s{self._last_words()}"
+                    ) from None
+        if "unsupported" in answer:
+            raise Unsupported(str(answer["unsupported"]))
+        if "error" in answer:
+            for other in beside:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    other.process.wait(0.1)
+                other.must_live(f"; {self.role}: {answer['error']}")
+            raise LaunchFailed(f"{self.role}: {answer['error']}")
+        return answer, blob
+
+    def ask(
+        self, message: dict[str, Any] | None, timeout: float, beside: Sequence[Worker] = ()
+    ) -> tuple[dict[str, Any], bytes]:
+        """Send `message` (if any) and wait for the answer."""
+        if message is not None:
+            self.tell(message)
+        return self.answer(timeout, beside)
+
+    def must_live(self, note: str = "") -> None:
+        """Raise `LaunchFailed` if the process has ended."""
+        if self.process.poll() is not None:
+            raise LaunchFailed(f"{self.role} ended unexpectedly{self._last_words()}{note}")
+
+    def _last_words(self) -> str:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(0.2)
+        code = self.process.returncode
+        status = ""
+        if code is not None and code < 0:
+            status = f" ({signal.Signals(-code).name})"
+        elif code is not None:
+            status = f" (exit status {code})"
+        lines = self.log.read_text(errors="replace").strip().splitlines()
+        return f"{status}: {lines[-1][:200]}" if lines else status
+
+    def end(self, ask_first: bool) -> list[str]:
+        """Make the process and all that descend from it go: politely, then by signal. Returns when they are gone.
+
+        What had to be ended although its parent was gone is returned, by name: the mechanism left it behind.
+        """
+        family = descendants(self.process.pid)
+        if ask_first and self.process.poll() is None:
+            with contextlib.suppress(PeerGone):
+                self.channel.send({"do": "stop"})
+            self._gone_within(2.0)
+        if self.process.poll() is None:
+            self.process.terminate()
+            self._gone_within(1.0)
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        with contextlib.suppress(OSError):
+            self.channel.close()
+        return _end_orphans(family)
+
+    def _gone_within(self, seconds: float) -> None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(seconds)
+
+
+def descendants(pid: int) -> list[psutil.Process]:
+    """The processes that descend from `pid`, without itself; empty if it is gone."""
+    try:
+        found: list[psutil.Process] = psutil.Process(pid).children(recursive=True)
+        return found
+    except psutil.Error:
+        return []
+
+
+def _end_orphans(family: list[psutil.Process]) -> list[str]:
+    _, alive = psutil.wait_procs(family, timeout=0.5 if family else 0)
+    names = []
+    for process in alive:
+        with contextlib.suppress(psutil.Error):
+            names.append(f"process {process.name()}")
+            process.kill()
+    psutil.wait_procs(alive, timeout=2.0)
+    return names
