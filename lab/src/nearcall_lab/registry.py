@@ -23,7 +23,7 @@ class Entrant:
     """Why it cannot run here; empty if it can be tried."""
     version: str = ""
     program: tuple[str, ...] = ()
-    """What runs it instead of this Python: one of another environment, or an adapter in another language (`foreign`)."""
+    """What runs it instead of this Python: another environment's, or another language's (`foreign`)."""
     directory: str = ""
     """Where that program is started."""
 
