@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
@@ -72,8 +74,6 @@ class _Watchdog:
     """Ends a process group that takes too long."""
 
     def __init__(self, process: subprocess.Popen[str], limit_s: float) -> None:
-        import threading
-
         self._late = False
         self._process = process
         self._timer = threading.Timer(limit_s, self._bite)
@@ -91,10 +91,8 @@ class _Watchdog:
 
 
 def _end_group(process: subprocess.Popen[str]) -> None:
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
     process.wait()
 
 
