@@ -1,16 +1,26 @@
-"""Finding adapters by entry point, and saying in one line why one cannot run here."""
+"""Finding adapters, and saying in one line why one cannot run here.
+
+Those in Python are found by entry point, those in other languages by an ``adapter.toml``: see ``docs/adapters.md``.
+"""
 
 from __future__ import annotations
 
 import importlib
 import importlib.metadata
 import importlib.util
+import os
+import shutil
 from dataclasses import dataclass
+from pathlib import Path
 
-from nearcall_lab.contract import Mechanism
+import msgspec
+
+from nearcall_lab.contract import Family, Mechanism, Operation
 from nearcall_lab.environments import manage as environments
 
 GROUP = "nearcall_lab.adapters"
+PROGRAMS = "NEARCALL_LAB_ADAPTERS"
+"""Environment variable with directories, separated as in ``PATH``: adapters, or directories of adapters."""
 
 
 @dataclass(frozen=True)
@@ -84,4 +94,63 @@ def discover() -> list[Entrant]:
                 raise ValueError(f"two adapters call a mechanism {name!r}: {names[name]} and {entrant.module}")
             names[name] = entrant.module
             found.append(entrant)
+    for entrant in programs():
+        name = entrant.mechanism.name
+        if name in names:
+            raise ValueError(f"two adapters call a mechanism {name!r}: {names[name]} and {entrant.directory}")
+        names[name] = entrant.directory
+        found.append(entrant)
     return found
+
+
+def programs() -> list[Entrant]:
+    """The adapters in other languages, from the directories that `PROGRAMS` names."""
+    found = []
+    for place in filter(None, os.environ.get(PROGRAMS, "").split(os.pathsep)):
+        files = sorted({*Path(place).glob("adapter.toml"), *Path(place).glob("*/adapter.toml")})
+        if not files:
+            raise ValueError(f"{PROGRAMS} names {place!r}, but there is no adapter.toml in it or in a directory of it")
+        found += [program_of(file) for file in files]
+    return found
+
+
+class _Program(msgspec.Struct, forbid_unknown_fields=True):
+    """The content of an ``adapter.toml``."""
+
+    name: str
+    label: str
+    family: Family
+    program: list[str]
+    version: str = ""
+    settings: str = "defaults"
+    operations: tuple[Operation, ...] = ("echo",)
+    concurrent_calls: bool = False
+    tuned: bool = False
+    busy_polls: bool = False
+
+
+def program_of(file: Path) -> Entrant:
+    """The entrant that an ``adapter.toml`` describes; a file that cannot be read becomes a failed row."""
+    directory = str(file.parent.absolute())
+    try:
+        told = msgspec.toml.decode(file.read_bytes(), type=_Program)
+        if not told.program:
+            raise msgspec.ValidationError("program is an empty list")
+    except (OSError, ValueError) as error:
+        name = file.parent.name
+        return Entrant(Mechanism(name, name, "rpc"), "", problem=f"{file}: {error}", directory=directory)
+    mechanism = Mechanism(
+        told.name,
+        told.label,
+        told.family,
+        settings=told.settings,
+        operations=told.operations,
+        concurrent_calls=told.concurrent_calls,
+        tuned=told.tuned,
+        busy_polls=told.busy_polls,
+        typed="its own" if "quote" in told.operations else "",
+    )
+    found = shutil.which(told.program[0], path=os.pathsep.join((directory, os.environ.get("PATH", os.defpath))))
+    problem = "" if found else f"{file}: there is no program {told.program[0]!r}"
+    program = (found or told.program[0], *told.program[1:])
+    return Entrant(mechanism, "", problem, told.version, program, directory)

@@ -27,6 +27,7 @@ MECHANISMS = tuple(
         operations=_ALL,
         style="asyncio",
         concurrent_calls=True,
+        loop="uvloop" if "uvloop" in variant else "asyncio",
     )
     for name, label, variant in (
         ("grpc-aio-tcp", "grpc.aio, TCP", "tcp"),

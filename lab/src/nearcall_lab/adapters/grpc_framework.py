@@ -30,6 +30,7 @@ MECHANISMS = tuple(
         operations=("wait",),
         style="asyncio",
         concurrent_calls=True,
+        loop="uvloop",
         environment="grpc-framework",
     )
     for codec, title in _CODECS.items()

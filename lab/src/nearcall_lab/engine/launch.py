@@ -19,7 +19,7 @@ from nearcall_lab.load.client import COUNTED_LIMIT_S, MOST_MESSAGES, Unsupported
 from nearcall_lab.load.warmup import ROUNDS
 from nearcall_lab.placement import choose
 from nearcall_lab.registry import Entrant
-from nearcall_lab.results.model import Connected, Launch
+from nearcall_lab.results.model import Connected, Launch, Side
 from nearcall_lab.scenario.cell import Cell
 from nearcall_lab.workers import worker
 from nearcall_lab.workers.crew import Crew
@@ -33,7 +33,7 @@ _LEAD_NS = 20_000_000
 """Between the word to begin and the beginning, so that all clients have heard it."""
 _ARRIVAL_LIMIT_S = 10.0
 _QUIET_S = 0.25
-"""One-way messages have all arrived, or are lost, when none came for so long."""
+"""What has not changed for so long is taken to be final: messages that arrive, connections that are closed."""
 
 
 def measure(cell: Cell, entrant: Entrant, number: int, position: int) -> Launch:
@@ -50,7 +50,10 @@ def measure(cell: Cell, entrant: Entrant, number: int, position: int) -> Launch:
         raise worker.Unsupported("server and client share a process, of which there is one")
     crew = crew_of(cell, entrant)
     with crew:
-        launch = CellRun(cell, crew).run(number, position)
+        try:
+            launch = CellRun(cell, crew).run(number, position)
+        except (KeyError, TypeError, ValueError) as error:  # a program in another language may answer anything
+            raise LaunchFailed(f"a worker's answer cannot be used: {type(error).__name__}: {error}") from error
     launch.left_behind = crew.left_behind
     return launch
 
@@ -75,6 +78,7 @@ class CellRun:
     cell: Cell
     crew: Crew
     parts: list[ClientPart] = field(default_factory=list)
+    server_opened: int | None = None
 
     def run(self, number: int, position: int) -> Launch:
         """All of it; raises `LaunchFailed`."""
@@ -94,7 +98,7 @@ class CellRun:
         self._audit()
         launch = launch_of(cell, number, position, started, begin_ns, self.parts, arrivals)
         launch.client, launch.server = measured
-        launch.connected = connected
+        launch.connected, launch.server_opened = connected, self.server_opened
         launch.canary_ns, launch.canary_after_ns = canary, self._canary()
         launch.steal_share = steal
         return launch
@@ -122,12 +126,16 @@ class CellRun:
             self.server_part.ask(request, CELL_GRACE_S)
         limit = worker.START_TIMEOUT_S + 0.05 * mode.connections + ROUNDS * (mode.warmup_s + 2 * cell.work.delay_s)
         plain = msgspec.to_builtins(cell)
+        server = self.crew.server
+        before = usage.traces_of_connections(server.process.pid) if server else 0
         answers = self.ask_clients(
             lambda number: {"do": "prepare", "address": self.crew.address, "cell": plain, "process": number}, limit
         )
         self.parts = [ClientPart(answer) for answer, _ in answers]
+        if server and mode.kind != "connect":
+            self.server_opened = usage.traces_of_connections(server.process.pid) - before
 
-    def go(self) -> tuple[int, tuple[Any, Any]]:
+    def go(self) -> tuple[int, tuple[Side, Side]]:
         """The timed part. Returns when it began, and what both sides used."""
         mode = self.cell.mode
         clients = [client.process.pid for client in self.crew.clients]
@@ -183,22 +191,25 @@ class CellRun:
             raise LaunchFailed(f"the client made {asked} calls{extra}, the server handled {handled}")
 
     def _canary(self) -> int:
-        return int(self.crew.clients[0].ask({"do": "canary"}, CELL_GRACE_S)[0].get("ns", 0))
+        try:
+            return int(self.crew.clients[0].ask({"do": "canary"}, CELL_GRACE_S)[0]["ns"])
+        except worker.Unsupported:  # an adapter in another language need not have one
+            return 0
 
     def look_at_connection(self) -> Connected:
         """Open one more connection and see whether the server's process shows it, or only after the first call."""
         if self.crew.server is None:
             return "cannot tell"
         client, pid = self.crew.clients[0], self.crew.server.process.pid
-        before = usage.traces_of_connections(pid)
+        before = _settled(lambda: usage.traces_of_connections(pid))  # what the warm-up closed may still be there
         seen: Connected = "cannot tell"
         steps: tuple[tuple[str, Connected], ...] = (("open", "at open"), ("call", "at first call"))
         for step, verdict in steps:
             client.ask({"do": "extra", "step": step}, CELL_GRACE_S, self.crew.workers[:1])
-            if seen == "cannot tell" and _becomes_true(lambda: usage.traces_of_connections(pid) > before, 0.3):
+            if seen == "cannot tell" and _becomes_true(lambda: usage.traces_of_connections(pid) > before, 1.0):
                 seen = verdict
         client.ask({"do": "extra", "step": "close"}, CELL_GRACE_S, self.crew.workers[:1])
-        _becomes_true(lambda: usage.traces_of_connections(pid) <= before, 0.3)
+        _becomes_true(lambda: usage.traces_of_connections(pid) <= before, 1.0)
         return seen
 
     # One-way messages
@@ -218,7 +229,8 @@ class CellRun:
                 last, since = seen, time.monotonic()
             if (expected is not None and seen >= expected) or time.monotonic() - since > _QUIET_S:
                 return
-            time.sleep(0.01)
+            # Not a mere sleep: what an event loop has not written yet is written while it runs.
+            self.ask_clients(lambda number: {"do": "idle", "seconds": 0.01}, CELL_GRACE_S)
 
     def _arrivals(self) -> Arrivals:
         self.wait_for_arrivals(sum(part.sent - part.dropped for part in self.parts))
@@ -234,3 +246,14 @@ def _becomes_true(condition: Callable[[], bool], seconds: float) -> bool:
             return False
         time.sleep(0.005)
     return True
+
+
+def _settled(count: Callable[[], int]) -> int:
+    """A count that has not changed for a while, or after two seconds what it is then."""
+    end = time.monotonic() + 2.0
+    last, since = count(), time.monotonic()
+    while time.monotonic() - since < _QUIET_S and time.monotonic() < end:
+        time.sleep(0.01)
+        if (now := count()) != last:
+            last, since = now, time.monotonic()
+    return last

@@ -37,6 +37,16 @@ def cpu_ns(pid: int) -> int:
         return 0
 
 
+def wanted_ns(pid: int) -> int:
+    """Time for which the threads of a process ran or waited for a CPU that somebody else had."""
+    total = 0
+    with contextlib.suppress(OSError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            ran, waited, _ = (task / "schedstat").read_text().split()
+            total += int(ran) + int(waited)
+    return total
+
+
 def _status(path: Path) -> dict[str, str]:
     fields = {}
     with contextlib.suppress(OSError):

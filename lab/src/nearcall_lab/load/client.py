@@ -30,6 +30,7 @@ from nearcall_lab.scenario.cell import Cell
 
 COUNTED_LIMIT_S = 120.0
 """A cell that ends by a number of calls ends after this many seconds at the latest."""
+_NEVER = 1 << 62
 MOST_MESSAGES = 4_000_000
 """One-way messages in one launch, over all processes: what the receiver has room for."""
 
@@ -127,7 +128,7 @@ class Load:
         for at in range(self._connections * self._outstanding):
             unit, marks = self._unit(at % self._connections)
             number = offset * self._outstanding + at
-            self.slots.append(Slot(number, unit, self._job.arguments, self._job.check, self._job.describe, marks))
+            self.slots.append(Slot(number, unit, self._job.arguments, self._job.check, self._job.describe, marks=marks))
         first = self._first_calls(self.slots[:1])
         self._first_calls(self.slots[: self._connections])
         return first
@@ -154,7 +155,7 @@ class Load:
 
     def _first_calls(self, slots: list[Slot]) -> int:
         self._restart(WARM)
-        self._closed(slots, self._clock.now(), each=1)
+        self._closed(slots, _NEVER, each=1)
         self._count()
         for slot in slots:
             if slot.first_error:

@@ -30,6 +30,9 @@ class Slot:
     """Used in turn."""
     check: Callable[[Any, Any], bool]
     describe: Callable[[Any, Any], str]
+    replies_are_bytes: bool = False
+    """Seen at the first reply: such are compared in the loop itself. A view is not, since Python compares views item
+    by item."""
     marks: dict[str, list[int]] = field(default_factory=dict)
     """Stamps inside a unit, by name, one per unit that succeeded."""
     values: Iterator[Any] = field(init=False)

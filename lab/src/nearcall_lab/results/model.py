@@ -83,6 +83,9 @@ class Launch(msgspec.Struct):
     """Whether the per-interval medians had settled before the timed part began."""
     interval_p50_ns: list[int] = msgspec.field(default_factory=list)
     """Medians of twenty equal intervals of the timed part, to see drift by; 0 where nothing was done in one."""
+    server_opened: int | None = None
+    """Descriptors and shared mappings that the server's processes gained while the cell's connections were opened.
+    Fewer than there are connections means that some of them are one; None where there is no server process."""
     connected: Connected = ""
     """``connect``: when the kernel showed that the server's side had one more connection."""
     client: Side = msgspec.field(default_factory=Side)

@@ -13,7 +13,7 @@ from nearcall_lab.contract import DEFAULT_MAX_MESSAGE
 from nearcall_lab.placement import Placement
 from nearcall_lab.registry import Entrant
 from nearcall_lab.workers import worker
-from nearcall_lab.workers.worker import LaunchFailed, Worker
+from nearcall_lab.workers.worker import LaunchFailed, Unsupported, Worker
 
 
 class Crew:
@@ -75,7 +75,10 @@ class Crew:
                 cpus = tuple(sorted({*cpus, *self.placement.server}))
             self.clients.append(self._worker("client", cpus, number))
         if self.server is not None:
-            self.address = self.server.ask(None, worker.START_TIMEOUT_S)[0]["ready"]
+            answer, _ = self.server.ask(None, worker.START_TIMEOUT_S)
+            if not isinstance(answer.get("ready"), str):
+                raise LaunchFailed(f"server: its first answer must be where it is ready, not {answer!r}"[:200])
+            self.address = answer["ready"]
         for client in self.clients:
             client.ask(None, worker.START_TIMEOUT_S)
 
@@ -84,7 +87,7 @@ class Crew:
 
     def _give_up(self, error: BaseException) -> None:
         self._failed = True
-        if self._keep_logs and isinstance(error, LaunchFailed):
+        if self._keep_logs and isinstance(error, LaunchFailed) and not isinstance(error, Unsupported):
             kept = Path(tempfile.mkdtemp(prefix="nearcall-lab-logs-"))
             for log in self._directory.glob("*.log"):
                 shutil.copy(log, kept)

@@ -104,6 +104,8 @@ class Worker:
                 break
             except PeerGone:
                 raise LaunchFailed(f"{self.role} ended unexpectedly{self._last_words()}") from None
+            except ValueError:
+                raise LaunchFailed(f"{self.role} sent something that is not a message{self._last_words()}") from None
             except Timeout:
                 for other in beside:
                     other.must_live()

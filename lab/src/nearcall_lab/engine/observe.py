@@ -1,0 +1,210 @@
+"""Counts per call, in a pass of its own: system calls and context switches of each side, and who polls while idle.
+
+Watching perturbs, so nothing here is ever timed. System calls are counted by ``strace -c``, or by ``perf stat`` where
+there is no strace, attached to all processes of a side while the cell runs once more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from nearcall_lab.engine import usage
+from nearcall_lab.engine.launch import CELL_GRACE_S, CellRun, crew_of
+from nearcall_lab.load.client import Unsupported, refuse
+from nearcall_lab.registry import Entrant
+from nearcall_lab.results.model import Observation, Side
+from nearcall_lab.scenario.cell import Cell
+from nearcall_lab.workers.worker import LaunchFailed
+
+IDLE_S = 0.3
+POLLS_ABOVE = 0.5
+"""Share of the time that a side may want a CPU while nothing is asked of it before it counts as polling."""
+_ATTACH_LIMIT_S = 5.0
+_WATCHED_S = 0.2
+
+
+def observe(cell: Cell, entrant: Entrant) -> Observation:
+    """Run `cell` with fresh processes and count. Never raises for what cannot be counted: `problem` says it."""
+    try:
+        refuse(cell, entrant.mechanism.operations, entrant.mechanism.concurrent_calls)
+        # For counts a short run does, and one whose length does not depend on how fast it is while watched.
+        short = msgspec.structs.replace(cell.mode, seconds=min(cell.mode.seconds, _WATCHED_S))
+        cell = msgspec.structs.replace(cell, mode=short)
+        with crew_of(cell, entrant) as crew:
+            return _Pass(CellRun(cell, crew)).run()
+    except Unsupported as reason:
+        return Observation(problem=str(reason))
+    except LaunchFailed as failure:
+        if failure.logs is not None:
+            shutil.rmtree(failure.logs, ignore_errors=True)
+        return Observation(problem=f"failed: {failure}")
+
+
+@dataclass
+class _Pass:
+    run_: CellRun
+
+    def run(self) -> Observation:
+        cell_run = self.run_
+        cell_run.prepare()
+        clients = [client.process.pid for client in cell_run.crew.clients]
+        servers = [cell_run.crew.server.process.pid] if cell_run.crew.server else []
+        found = Observation(busy_polling=self._polls(clients, servers))
+        calls, sides = self._once_more()
+        found.client_switches = (sides[0].voluntary_switches + sides[0].involuntary_switches) / calls
+        if servers:
+            found.server_switches = (sides[1].voluntary_switches + sides[1].involuntary_switches) / calls
+        make = _counter()
+        if make is None:
+            found.problem = "system calls not counted: neither strace nor perf is here"
+            return found
+        with contextlib.ExitStack() as stack:
+            try:
+                counters = [
+                    stack.enter_context(make([pid for root in roots for pid in usage.tree(root)]))
+                    for roots in (clients, servers)
+                    if roots
+                ]
+            except CannotCount as reason:
+                found.problem = f"system calls not counted: {reason}"
+                return found
+            calls, _ = self._once_more()
+            counts = [counter.stop() for counter in counters]
+        found.client_syscalls = counts[0] / calls
+        if servers:
+            found.server_syscalls = counts[1] / calls
+        return found
+
+    def _polls(self, clients: list[int], servers: list[int]) -> bool:
+        """Whether a side wants a CPU while the connections are open and nothing is asked: on a busy machine it may not
+        get it."""
+        sides = [[pid for root in roots for pid in usage.tree(root)] for roots in (clients, servers)]
+        before, begin = [sum(map(usage.wanted_ns, side)) for side in sides], time.monotonic_ns()
+        self.run_.ask_clients(lambda number: {"do": "idle", "seconds": IDLE_S}, IDLE_S + CELL_GRACE_S)
+        after, length = [sum(map(usage.wanted_ns, side)) for side in sides], time.monotonic_ns() - begin
+        return any((b - a) / length > POLLS_ABOVE for a, b in zip(before, after, strict=True))
+
+    def _once_more(self) -> tuple[int, tuple[Side, Side]]:
+        _, sides = self.run_.go()
+        self.run_.collect()
+        return max(1, sum(part.rows for part in self.run_.parts)), sides
+
+
+class CannotCount(Exception):
+    """No system calls can be counted here; the message says why."""
+
+
+class Counter:
+    """Counts the system calls of processes from its entering to `stop`."""
+
+    def __init__(self, pids: list[int]) -> None:
+        self.pids = pids
+
+    def __enter__(self) -> Counter:
+        self._report = tempfile.NamedTemporaryFile(prefix="nearcall-lab-counts-")
+        self._errors = tempfile.TemporaryFile()
+        self._process = subprocess.Popen(
+            self.command(self._report.name), stdin=subprocess.DEVNULL, stdout=self._errors, stderr=self._errors
+        )
+        try:
+            self._wait_until_attached()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.wait()
+        self._report.close()
+        self._errors.close()
+
+    def stop(self) -> int:
+        """End the counting; how many there were."""
+        self._process.send_signal(signal.SIGINT)
+        try:
+            self._process.wait(_ATTACH_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            raise LaunchFailed("the counter of system calls does not end") from None
+        return self.parse(Path(self._report.name).read_text())
+
+    def said(self) -> str:
+        """What it wrote besides its report, as one line."""
+        self._errors.seek(0)
+        return " ".join(self._errors.read().decode(errors="replace").split())[:200]
+
+    def _wait_until_attached(self) -> None:
+        end = time.monotonic() + _ATTACH_LIMIT_S
+        while not self.attached():
+            if self._process.poll() is not None:
+                raise CannotCount(self.said() or "the counter ended at once")
+            if time.monotonic() > end:
+                raise CannotCount("the counter did not attach")
+            time.sleep(0.005)
+
+    def command(self, report: str) -> list[str]:
+        """What to run; the report goes into that file."""
+        raise NotImplementedError
+
+    def attached(self) -> bool:
+        """Whether it counts now."""
+        raise NotImplementedError
+
+    def parse(self, report: str) -> int:
+        """The total of a report."""
+        raise NotImplementedError
+
+
+class Strace(Counter):
+    """Exact, and slow for the watched."""
+
+    def command(self, report: str) -> list[str]:
+        return ["strace", "-c", "-f", "-U", "calls,name", "-o", report, *(f"-p{pid}" for pid in self.pids)]
+
+    def attached(self) -> bool:
+        """All threads are traced, not only the one that gives the process its number."""
+        for pid in self.pids:
+            for task in Path(f"/proc/{pid}/task").iterdir():
+                with contextlib.suppress(OSError):
+                    if "TracerPid:\t0\n" in (task / "status").read_text():
+                        return False
+        return True
+
+    def parse(self, report: str) -> int:
+        found = re.search(r"^\s*(\d+)\s+total\s*$", report, re.MULTILINE)
+        return int(found[1]) if found else 0
+
+
+class Perf(Counter):
+    """The kernel's own count of entries, which needs its trace points to be open to the user."""
+
+    def command(self, report: str) -> list[str]:
+        pids = ",".join(map(str, self.pids))
+        return ["perf", "stat", "-x;", "-e", "raw_syscalls:sys_enter", "-o", report, "-p", pids]
+
+    def attached(self) -> bool:
+        """It tells nobody. A moment is enough, and a few calls more or less are lost among thousands."""
+        time.sleep(0.2)
+        return self._process.poll() is None
+
+    def parse(self, report: str) -> int:
+        found = re.search(r"^(\d+);", report, re.MULTILINE)
+        return int(found[1]) if found else 0
+
+
+def _counter() -> Callable[[list[int]], Counter] | None:
+    if shutil.which("strace"):
+        return Strace
+    return Perf if shutil.which("perf") else None

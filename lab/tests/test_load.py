@@ -1,0 +1,178 @@
+"""The parts of the load generators one at a time."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from nearcall_lab.engine import usage
+from nearcall_lab.engine.assemble import grows, interval_medians
+from nearcall_lab.engine.machine import Watch, breach
+from nearcall_lab.load.arrivals import arrivals_of
+from nearcall_lab.load.canary import canary_ns
+from nearcall_lab.load.client import share
+from nearcall_lab.load.one_way import HEAD, TIMED, WARM, Messages, Receiver
+from nearcall_lab.load.record import BLOCK, Recorder
+from nearcall_lab.load.warmup import settled
+from nearcall_lab.placement import Placement
+from nearcall_lab.results.histogram import HIGHEST_NS, bucket_width, histogram_of, latencies
+from nearcall_lab.results.model import Launch
+from nearcall_lab.workers.protocol import Channel, Timeout
+
+
+def test_histogram_is_the_library_s_own_and_exact_to_a_bucket() -> None:
+    samples = np.random.default_rng(1).lognormal(11, 2.5, 50_000).astype(np.int64) + 1
+    found = latencies(samples)
+    assert found is not None
+    histogram = histogram_of(found)
+    assert histogram.get_total_count() == found.n == 50_000
+    assert (found.min, found.max) == (samples.min(), samples.max())
+    assert found.mean == pytest.approx(samples.mean())
+    ordered = np.sort(samples)
+    for percent in (0.01, 1, 50, 90, 99, 99.9, 100):
+        want = int(ordered[max(0, int(np.ceil(round(percent / 100 * len(ordered), 6))) - 1)])
+        assert abs(int(histogram.get_value_at_percentile(percent)) - want) <= bucket_width(want)
+
+
+def test_histograms_add_up_and_never_cap_the_tail() -> None:
+    assert latencies(np.empty(0, dtype=np.int64)) is None
+    parts = [latencies(np.array(values)) for values in ([1, 5], [10**12, 2 * HIGHEST_NS])]
+    assert all(parts)
+    merged = histogram_of(*[part for part in parts if part])
+    assert merged.get_total_count() == 4
+    assert merged.get_value_at_percentile(75) == pytest.approx(10**12, rel=1e-3)
+    assert parts[1] is not None
+    assert parts[1].max == 2 * HIGHEST_NS
+
+
+def test_recorder_grows_and_keeps_the_order() -> None:
+    recorder = Recorder(intended=True)
+    count = 2 * BLOCK + 7
+    for i in range(count):
+        recorder.add(i, 2 * i, 3 * i)
+    assert len(recorder) == count
+    for name, factor in (("intended", 1), ("started", 2), ("done", 3)):
+        assert (recorder.column(name) == factor * np.arange(count)).all()
+
+
+def test_warm_up_is_told_from_the_times_themselves() -> None:
+    assert settled(np.full(100, 1000))
+    assert settled(np.where(np.arange(600) % 10 == 0, 50_000, 1000)), "outliers are not a trend"
+    assert not settled(np.linspace(2000, 1000, 100).astype(np.int64))
+    assert not settled(np.full(11, 1000)), "too few to tell"
+
+
+def test_growth_needs_a_steady_rise() -> None:
+    due = np.arange(1000) * 1_000_000
+    end = 1_000_000_000
+    steady = np.linspace(0, 0.05 * end, 1000).astype(np.int64) + 1
+    assert grows(due, steady, 0, end)
+    assert not grows(due, steady // 100, 0, end), "less than one per cent"
+    assert not grows(due, steady[::-1], 0, end)
+    stall = np.where(due > 0.95 * end, int(0.05 * end), 1000)
+    assert not grows(due, stall, 0, end), "one stall at the end is not growth"
+
+
+def test_interval_medians() -> None:
+    stamps, values = np.array([0, 1, 2, 10, 11, 39]), np.array([5, 6, 7, 1, 3, 9])
+    assert interval_medians(stamps, values, 0, 40, count=4) == [6, 2, 0, 9]
+
+
+def test_shares_add_up() -> None:
+    for total in range(12):
+        assert sum(share(total, part, 5) for part in range(5)) == total
+
+
+def test_messages_tell_what_became_of_them() -> None:
+    receiver = Receiver(iter(range(1000, 2000)).__next__)
+    receiver.arm(size=20, capacity=8)
+    warm = Messages(1, WARM, 20, lambda: 1, extra_copy=False)
+    timed = [Messages(slot, TIMED, 20, lambda: 7, extra_copy=slot == 2) for slot in (1, 2)]
+    first = timed[0].at_once()
+    a, b, c = next(first), next(first), next(first)
+    other = timed[1].due(99, 555)
+    for message in (next(warm.at_once()), a, c, b, b, other, b"", a):
+        receiver.receive(message)
+    assert receiver.seen() == 8
+    receiver.receive(a)
+    stamps, heads = receiver.collect()
+    arrivals = arrivals_of(stamps + heads, len(stamps) // 8, *receiver.refused())
+    assert (arrivals.wrong, arrivals.beyond) == (1, 1)
+    mine = arrivals.timed()
+    assert len(mine) == 6
+    assert mine.duplicated() == 2
+    assert mine.reordered() == 3
+    once = mine.first_of_each()
+    assert once.due.tolist() == [7, 7, 7, 555]
+    assert once.stamps.tolist() == [1001, 1002, 1003, 1005]
+    assert HEAD.unpack(other[:16])[1] == 555
+    assert other[16:] == a[16:]
+
+
+def test_launch_knows_overload() -> None:
+    def launch(**more: object) -> Launch:
+        return Launch(number=0, position=0, started="", calls=100, wall_s=1.0, **more)  # type: ignore[arg-type]
+
+    assert not launch().overloaded
+    assert not launch(due=101).overloaded
+    assert launch(due=102).overloaded
+    assert launch(due=100, growing=True).overloaded
+
+
+def test_processor_time_of_another_process_is_seen_to_the_microsecond() -> None:
+    program = "import time\nwhile time.process_time() < 0.2: pass\nprint(flush=True); input()"
+    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        before = usage.snapshot(usage.tree(child.pid))
+        child.stdout.readline()
+        after = usage.snapshot(usage.tree(child.pid))
+        used = usage.side([child.pid], usage.Snapshot({}, {}, {}), after, {})
+        assert 0.2 <= used.cpu_s < 2
+        assert used.peak_rss_kb > 1000
+        assert used.descriptors >= 3
+        assert usage.side([child.pid], before, after, {child.pid: (11, 12)}).involuntary_switches == 12
+        child.communicate(b"\n")
+    assert usage.cpu_ns(child.pid) == 0
+    assert usage.descriptors(child.pid) == 0
+
+
+def test_machine_watch() -> None:
+    watch = Watch()
+    assert canary_ns() > 0
+    share_ = watch.steal_share()
+    assert share_ is None or 0 <= share_ <= 1
+    assert breach(100, 100, 0.0) == ""
+    assert "1.50 times" in breach(150, 100, None)
+    assert "hypervisor" in breach(100, 100, 0.1)
+
+
+def test_further_clients_get_further_cpus() -> None:
+    placement = Placement((0,), (1,), "apart", (2, 3))
+    assert [placement.client_cpus(i) for i in range(4)] == [(0,), (2,), (3,), (0,)]
+    assert Placement((0, 1), (0, 1), "free").client_cpus(5) == (0, 1)
+
+
+def test_a_time_limit_within_a_blob_loses_nothing() -> None:
+    read, write = os.pipe()
+    channel = Channel(read, write)
+    os.write(write, b'{"blob": 6}\nabc')
+    with pytest.raises(Timeout):
+        channel.receive(0.01)
+    os.write(write, b'def{"next": 1}\n')
+    assert channel.receive(1) == ({"blob": 6}, b"abcdef")
+    assert channel.receive(1) == ({"next": 1}, b"")
+    channel.close()
+
+
+def test_clock_waits_until_its_time() -> None:
+    from nearcall_lab.load.clock import Clock
+
+    for spin_ns in (0, 200_000):
+        due = time.monotonic_ns() + 2_000_000
+        Clock(spin_ns=spin_ns).wait_until(due)
+        assert time.monotonic_ns() >= due
