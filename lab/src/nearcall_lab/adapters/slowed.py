@@ -1,7 +1,8 @@
-"""Any other mechanism with some nanoseconds added to each call, to see whether the lab notices.
+"""Other mechanisms with some nanoseconds added to each call, to see whether the lab notices.
 
-Not an entry: the comparison of the lab with itself starts it. Which mechanism, and by how much it is slowed down, is
-told to the worker processes through the environment.
+No entry of the table: the comparison of the lab with itself starts it. Which mechanisms, and how many nanoseconds, is
+told to the worker processes through the environment. What is compared with a slowed mechanism is the same one in the
+same wrapping with nothing added, so that the wrapping's own cost is on both sides.
 """
 
 from __future__ import annotations
@@ -11,66 +12,71 @@ import importlib
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
 from nearcall_lab.contract import Adapter, Mechanism, Operation, Ready, Session, Spec, Stop
+from nearcall_lab.registry import Entrant
 
 VARIABLE = "NEARCALL_LAB_SLOWED"
-"""JSON: ``module`` and ``mechanism`` as the registry knows them, ``ns`` to be added to each call."""
+"""JSON: a list of ``module`` and ``mechanism`` as the registry knows them, and ``ns`` to be added to each call."""
 
 
-def setting(module: str, mechanism: str, ns: int) -> str:
-    """What the variable has to hold."""
-    return json.dumps({"module": module, "mechanism": mechanism, "ns": ns})
+def setting(entrant: Entrant, added_ns: Sequence[int]) -> str:
+    """What the variable has to hold for one wrapped mechanism for each of these numbers of nanoseconds."""
+    one = {"module": entrant.module, "mechanism": entrant.mechanism.name}
+    return json.dumps([{**one, "ns": ns} for ns in added_ns])
 
 
-def slowed(mechanism: Mechanism, ns: int) -> Mechanism:
-    """The row of a slowed mechanism."""
+def wrapped(entrant: Entrant, ns: int) -> Entrant:
+    """The entrant that adds `ns` to each call of another."""
+    return Entrant(_row(entrant.mechanism, ns), __name__, entrant.problem, entrant.version)
+
+
+def _row(mechanism: Mechanism, ns: int) -> Mechanism:
     settings = f"{mechanism.settings}; {ns} ns added to each call"
-    return dataclasses.replace(mechanism, name=f"{mechanism.name}-slowed", settings=settings)
+    return dataclasses.replace(mechanism, name=f"{mechanism.name}+{ns}ns", settings=settings)
 
 
-def _configured() -> tuple[Adapter, Mechanism, int] | None:
-    text = os.environ.get(VARIABLE)
-    if not text:
-        return None
-    found = json.loads(text)
-    adapter = cast(Adapter, importlib.import_module(found["module"]))
-    mechanism = next(m for m in adapter.MECHANISMS if m.name == found["mechanism"])
-    return adapter, mechanism, int(found["ns"])
+def _configured() -> dict[str, tuple[Adapter, Mechanism, int]]:
+    found = {}
+    for one in json.loads(os.environ.get(VARIABLE, "[]")):
+        adapter = cast(Adapter, importlib.import_module(one["module"]))
+        mechanism = next(m for m in adapter.MECHANISMS if m.name == one["mechanism"])
+        found[_row(mechanism, one["ns"]).name] = (adapter, mechanism, int(one["ns"]))
+    return found
 
 
 _WRAPPED = _configured()
-MECHANISMS: tuple[Mechanism, ...] = () if _WRAPPED is None else (slowed(_WRAPPED[1], _WRAPPED[2]),)
+MECHANISMS: tuple[Mechanism, ...] = tuple(_row(mechanism, ns) for _, mechanism, ns in _WRAPPED.values())
 
 
-def _wrapped() -> tuple[Adapter, Mechanism, int]:
-    if _WRAPPED is None:
-        raise RuntimeError(f"{VARIABLE} does not say which mechanism to slow down")
-    return _WRAPPED
-
-
-def serve(spec: Spec, ready: Ready, stop: Stop) -> None:
-    adapter, mechanism, _ = _wrapped()
-    adapter.serve(dataclasses.replace(spec, mechanism=mechanism), ready, stop)
+def _turn_ns(turns: int = 20_000) -> float:
+    """What one turn of an empty loop takes: the best of some tries, since disturbance only ever adds."""
+    best = float("inf")
+    for _ in range(20):
+        begin = time.perf_counter_ns()
+        for _ in range(turns):
+            pass
+        best = min(best, (time.perf_counter_ns() - begin) / turns)
+    return best
 
 
 class _SlowedSession:
     def __init__(self, session: Session, ns: int) -> None:
         self._session = session
-        self._ns = ns
+        # Turns of a loop, because a look at the clock costs about as much as what is to be added.
+        self._turns = range(round(ns / _turn_ns()))
 
     def open(self) -> None:
         self._session.open()
 
     def call(self, operation: Operation) -> Callable[[Any], Any]:
-        call, clock, ns = self._session.call(operation), time.perf_counter_ns, self._ns
+        call, turns = self._session.call(operation), self._turns
 
         def slowed_call(argument: Any) -> Any:
             reply = call(argument)
-            end = clock() + ns
-            while clock() < end:
+            for _ in turns:
                 pass
             return reply
 
@@ -89,6 +95,11 @@ class _SlowedSession:
         self._session.close()
 
 
+def serve(spec: Spec, ready: Ready, stop: Stop) -> None:
+    adapter, mechanism, _ = _WRAPPED[spec.mechanism.name]
+    adapter.serve(dataclasses.replace(spec, mechanism=mechanism), ready, stop)
+
+
 def connect(spec: Spec) -> Session:
-    adapter, mechanism, ns = _wrapped()
+    adapter, mechanism, ns = _WRAPPED[spec.mechanism.name]
     return _SlowedSession(cast(Session, adapter.connect(dataclasses.replace(spec, mechanism=mechanism))), ns)

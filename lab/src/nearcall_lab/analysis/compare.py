@@ -92,8 +92,12 @@ def compare(
         ours, theirs = ([values[number] for number in both] for values in by_number)
     else:
         ours, theirs = (list(values.values()) for values in by_number)
-    if not ours or not theirs:
-        return unusable("too few samples in a launch for its median")
+    fewest = min(len(base.launches), len(candidate.launches))
+    usable = min(len(ours), len(theirs))
+    if usable < 3 <= fewest:
+        return unusable(f"only {usable} of {fewest} launches have samples enough for a median: give them more seconds")
+    if not usable:
+        return unusable("no launch has samples enough for a median")
     speed = speed_of(ours, theirs, metric.more_is_better, paired, confidence)
     if speed.low is None:
         return unusable(f"an interval needs three launches, there are {speed.pairs}", speed)

@@ -28,11 +28,6 @@ class Tally:
     """Every comparison had launches of its own; else they were drawn from a common pool, and are not independent."""
 
 
-def side_by_side(values: Sequence[float]) -> list[tuple[float, float]]:
-    """Neighbours in time as pairs; one that is left over is dropped."""
-    return list(zip(values[::2], values[1::2], strict=False))
-
-
 def tally(
     pairs: Pairs,
     launches: int,

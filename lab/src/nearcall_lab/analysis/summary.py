@@ -99,7 +99,7 @@ def little_problem(little: float | None) -> str:
     if little is None or abs(little - 1) <= LITTLE_WITHIN:
         return ""
     if little < 1:
-        return f"calls were under way {little:.0%} of the time; the rest is the generator's own work between them"
+        return f"slots were idle {1 - little:.0%} of the time: the client is part of the limit"
     return f"Little's law is broken: throughput times response is {little:.2f} times the calls under way"
 
 
@@ -109,16 +109,18 @@ def _remarks(summary: Summary, floor_ns: float | None) -> list[str]:
         found.append(result.problem)
     if summary.error_share:
         found.append(f"{summary.error_share:.2%} of the calls failed")
-    if problem := little_problem(summary.little):
+    problem = little_problem(summary.little)
+    # Between two calls of a ping-pong the reply is verified, which costs throughput and no latency.
+    if problem and (summary.metric.more_is_better or (summary.little or 0) > 1):
         found.append(problem)
     if floor_ns and summary.value and summary.metric.unit == "ns" and floor_ns > FLOOR_SHARE * summary.value:
         found.append(f"the floor is {floor_ns / summary.value:.0%} of it")
     cold = sum(not launch.warmed_up for launch in result.launches)
     if cold:
-        found.append(f"{cold} of {summary.launches} launches were not warmed up when the timed part began")
+        found.append(f"not warmed up in {cold} of {summary.launches} launches")
     left = sum(len(launch.left_behind) for launch in result.launches)
     if left:
-        found.append(f"left {left} objects behind")
+        found.append(f"left {left} things behind")
     if result.busy_polls:
         found.append("polls without pause")
     return found

@@ -10,7 +10,7 @@ import sys
 from rich.console import Console
 
 from nearcall_lab import __version__
-from nearcall_lab.cli.command import UserError, commands
+from nearcall_lab.cli.command import UserError, find_commands
 from nearcall_lab.results.store import StoreError
 from nearcall_lab.scenario.load import ScenarioError
 
@@ -37,7 +37,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("nearcall-lab", description=_DESCRIPTION, epilog=_EPILOG, formatter_class=raw)
     parser.add_argument("--version", action="version", version=__version__)
     known = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in commands():
+    for command in find_commands():
         about = f"{command.HELP[0].upper()}{command.HELP[1:]}."
         sub = known.add_parser(
             command.NAME,

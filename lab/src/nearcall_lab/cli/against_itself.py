@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
+import statistics
 import sys
 from pathlib import Path
 
 from rich.console import Console
 
 from nearcall_lab.adapters import slowed
-from nearcall_lab.analysis.same import Pairs, Tally, side_by_side, tally
+from nearcall_lab.analysis.compare import interval_text, speed_of
+from nearcall_lab.analysis.same import Pairs, Tally, tally
 from nearcall_lab.cli.command import UserError
 from nearcall_lab.cli.runs import carry_out, new_directory
 from nearcall_lab.engine.run import Measure, Options, begin
 from nearcall_lab.registry import Entrant, discover
 from nearcall_lab.results.metric import metric_of
-from nearcall_lab.results.model import CellResult, Launch
+from nearcall_lab.results.model import CellResult
 from nearcall_lab.scenario.cell import Cell, Mode, Work
 from nearcall_lab.scenario.load import Planned, Scenario, Settings
 
@@ -33,24 +36,31 @@ def against_itself(args: argparse.Namespace, console: Console, measure: Measure 
     entrant = next((e for e in discover() if e.mechanism.name == args.aa), None)
     if entrant is None or entrant.problem:
         raise UserError(f"{args.aa}: {entrant.problem if entrant else 'no such mechanism; see nearcall-lab list'}")
+    if entrant.mechanism.style != "threads" and args.slowdown:
+        raise UserError(f"{args.aa} is called from asyncio, which --slowdown cannot wrap; give --slowdown 0")
     if args.pool < LAUNCHES:
         raise UserError(f"--pool must be at least {LAUNCHES} pairs, for {LAUNCHES} launches on each side")
-    same = _run(args, console, measure, [entrant], 2 * args.pool, "with itself")
-    values = _values(same[0])
-    own_ns = _median_ns(same[0])
-    verdicts = [_tell(console, "with itself", side_by_side(values), args, exchange=True)]
+    blocks = math.ceil(args.pool / LAUNCHES)
+    (same,) = _run(args, console, measure, [entrant], blocks, 2 * LAUNCHES, "with itself")
+    verdicts = [_tell(console, "with itself", [pair for values in same for pair in _neighbours(values)], args, True)]
     if args.slowdown:
-        ns = round(args.slowdown * own_ns)
-        os.environ[slowed.VARIABLE] = slowed.setting(entrant.module, entrant.mechanism.name, ns)
+        ns = round(args.slowdown * statistics.median(value for values in same for value in values.values()))
+        os.environ[slowed.VARIABLE] = slowed.setting(entrant, (0, ns))
         try:
-            other = Entrant(slowed.slowed(entrant.mechanism, ns), slowed.__name__, version=entrant.version)
-            both = _run(args, console, measure, [entrant, other], args.pool, f"with {ns} ns added to each call")
+            entrants = [slowed.wrapped(entrant, added) for added in (0, ns)]
+            what = f"with 0 and with {ns} ns added to each call"
+            plain, slower = _run(args, console, measure, entrants, blocks, LAUNCHES, what)
         finally:
             del os.environ[slowed.VARIABLE]
-        by_number = [{launch.number: v for launch, v in _launch_values(result)} for result in both]
-        pairs = [(by_number[0][number], by_number[1][number]) for number in sorted(by_number[0].keys() & by_number[1])]
-        verdicts.append(_tell(console, f"slowed down by {ns} ns, {args.slowdown:.1%}", pairs, args, exchange=False))
+        pairs = [(a[n], b[n]) for a, b in zip(plain, slower, strict=True) for n in sorted(a.keys() & b.keys())]
+        verdicts.append(_tell(console, f"slowed down by {ns} ns, {args.slowdown:.1%}", pairs, args, False))
+        whole = speed_of([b for _, b in pairs], [a for a, _ in pairs], False, True, args.confidence).inverse()
+        console.print(f"  all pairs together: {interval_text(whole)} as slow", style="dim", highlight=False)
     return int(not all(verdicts))
+
+
+Values = dict[int, float]
+"""The metric of each launch of one block, by number."""
 
 
 def _run(
@@ -58,12 +68,20 @@ def _run(
     console: Console,
     measure: Measure | None,
     entrants: list[Entrant],
+    blocks: int,
     launches: int,
     what: str,
-) -> list[CellResult]:
-    """Launch the mechanisms interleaved; their results in the order of `entrants`."""
+) -> list[list[Values]]:
+    """Launch the mechanisms interleaved, `blocks` times so many launches; the blocks' values for each of `entrants`.
+
+    A block is a cell of its own, told apart by its seed, which a closed loop does not use: cells stay small files.
+    """
     mode = Mode(seconds=args.seconds)
-    planned = tuple(Planned(Cell(e.mechanism.name, Work(size=_SIZE), mode, seed=_SEED), e) for e in entrants)
+    planned = tuple(
+        Planned(Cell(entrant.mechanism.name, Work(size=_SIZE), mode, seed=seed), entrant)
+        for entrant in entrants
+        for seed in range(1, blocks + 1)
+    )
     settings = Settings(launches=launches, seconds=args.seconds, seed=_SEED)
     scenario = Scenario(f"aa-{args.aa}", f"{args.aa} {what}", "", settings, planned)
     directory: Path = new_directory(scenario.name)
@@ -77,26 +95,23 @@ def _run(
     for cell in recorded.cells:
         if cell.status != "ok":
             raise UserError(f"{cell.cell.mechanism} is {cell.status}: {cell.problem}")
-    return recorded.cells
+    found = [_values(cell) for cell in recorded.cells]
+    return [found[at : at + blocks] for at in range(0, len(found), blocks)]
 
 
-def _launch_values(result: CellResult) -> list[tuple[Launch, float]]:
+def _values(result: CellResult) -> Values:
     metric = metric_of(result.cell)
-    return [(launch, value) for launch in result.launches if (value := metric.of(launch)) is not None]
+    return {launch.number: value for launch in result.launches if (value := metric.of(launch)) is not None}
 
 
-def _values(result: CellResult) -> list[float]:
-    return [value for _, value in _launch_values(result)]
-
-
-def _median_ns(result: CellResult) -> float:
-    values = sorted(_values(result))
-    if not values:
-        raise UserError("too few samples in a launch for its median; give more --seconds")
-    return values[len(values) // 2]
+def _neighbours(values: Values) -> Pairs:
+    """Launches that were made one after the other: those of the numbers 0 and 1, of 2 and 3, and so on."""
+    return [(values[n], values[n + 1]) for n in sorted(values) if n % 2 == 0 and n + 1 in values]
 
 
 def _tell(console: Console, what: str, pairs: Pairs, args: argparse.Namespace, exchange: bool) -> bool:
+    if len(pairs) < LAUNCHES:
+        raise UserError("too few launches have samples enough for a median; give them more --seconds")
     found = tally(
         pairs,
         LAUNCHES,

@@ -41,7 +41,7 @@ class UserError(Exception):
 _USUAL_ORDER = ("doctor", "list", "run", "compare", "reproduce", "floor", "report", "demo", "runtime")
 
 
-def commands() -> list[Command]:
+def find_commands() -> list[Command]:
     """Every command: those a newcomer needs first, then the others by name."""
     package = importlib.import_module("nearcall_lab.cli.commands")
     names = [module.name for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}.")]

@@ -69,13 +69,16 @@ def _print_group(console: Console, group: Sequence[Summary], info: RunInfo) -> N
         console.print(table)
     else:
         console.print(f"{first.result.cell.title()}: no numbers", style="bold", markup=False, highlight=False)
+    reasons: dict[tuple[str, str], list[str]] = {}
     for summary in group:
         if summary.value is None:
             result = summary.result
-            why = f"{result.status}: {result.problem}" if result.problem else result.status
             log = f" (log: {result.log})" if result.log else ""
-            line = Text.assemble(f"  {result.cell.mechanism}: ", (why + log, "dim"))
-            console.print(line, highlight=False, soft_wrap=True)
+            key = (result.status, f"{result.problem}{log}")
+            reasons.setdefault(key, []).append(result.cell.mechanism)
+    for (status, problem), names in reasons.items():
+        line = Text.assemble((f"  {status}: ", "dim"), ", ".join(names), (f": {problem}" if problem else "", "dim"))
+        console.print(line, highlight=False, soft_wrap=True)
 
 
 def _speed(summary: Summary) -> float:
@@ -94,8 +97,8 @@ def _row(summary: Summary, baseline: Summary | None, info: RunInfo) -> list[str]
     cpu = summary.cpu_us_per_call
     against = []
     if baseline is not None:
-        if baseline is summary:
-            against = ["1"]
+        if baseline is summary or result.cell.mechanism == info.floor:
+            against = ["1" if baseline is summary else "–"]
         else:
             comparison = compare(baseline.result, result, paired=True)
             sure = comparison.outcome in ("faster", "slower")

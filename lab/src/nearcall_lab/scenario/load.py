@@ -10,22 +10,17 @@ import fnmatch
 import hashlib
 import itertools
 import re
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
+from nearcall_lab import toml
 from nearcall_lab.registry import Entrant
 from nearcall_lab.scenario.cell import Cell, Mode, PlacementMode, Work
 from nearcall_lab.scenario.keys import CELLS, RUN, TOP, Key, KeyProblem, show, suggest
 from nearcall_lab.scenario.rules import DEFAULT_MODE, contradiction, unsupported
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 MOST_CELLS = 5_000
 """A cross product beyond this is a mistake: at one second each it would take longer than an hour per round."""
@@ -97,7 +92,7 @@ def presets() -> dict[str, str]:
 
 def preset_titles() -> dict[str, str]:
     """Title of every scenario that comes with the lab, by name."""
-    return {name: str(tomllib.loads(text)["title"]) for name, text in presets().items()}
+    return {name: str(toml.loads(text)["title"]) for name, text in presets().items()}
 
 
 def load(name: str, entrants: Sequence[Entrant]) -> Scenario:
@@ -122,8 +117,8 @@ def load(name: str, entrants: Sequence[Entrant]) -> Scenario:
 def parse(name: str, text: str, entrants: Sequence[Entrant]) -> Scenario:
     """A scenario from its text; `name` is what errors call it. Raises `ScenarioError`."""
     try:
-        document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        document = toml.loads(text)
+    except toml.TOMLDecodeError as error:
         raise ScenarioError(f"{name}: not TOML: {error}") from None
     return _Reader(name, text, document, entrants).scenario()
 
@@ -289,7 +284,7 @@ class _Reader:
         )
         key, problem = unsupported(cell, entrant.mechanism)
         if problem and named:
-            raise self.fail(place, key, problem)
+            raise self.fail(place, key, f"{entrant.mechanism.name} {problem}")
         return Planned(cell, entrant, problem or entrant.problem)
 
 

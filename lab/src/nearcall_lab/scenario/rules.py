@@ -105,12 +105,12 @@ def unsupported(cell: Cell, mechanism: Mechanism) -> tuple[str, str]:
     """The key at fault and why this mechanism cannot run the cell; two empty texts where it can."""
     work, mode = cell.work, cell.mode
     if work.operation not in mechanism.operations:
-        return "operation", f"{mechanism.name} has no {work.operation}, only {', '.join(mechanism.operations)}"
+        return "operation", f"has no {work.operation}, only {', '.join(mechanism.operations)}"
     if mode.outstanding > 1 and not mechanism.concurrent_calls:
         return "outstanding", (
-            f"{mechanism.name} takes one call at a time on a connection, so outstanding cannot be {mode.outstanding}; "
+            f"takes one call at a time on a connection, so outstanding cannot be {mode.outstanding}; "
             "give it more connections"
         )
     if mode.client_processes > 1 and (mechanism.same_process or cell.same_process):
-        return "client_processes", f"{mechanism.name} is served in the client's process, of which there is one"
+        return "client_processes", "is served in the client's process, of which there is one"
     return "", ""

@@ -42,7 +42,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
     for name in args.only or []:
         if name not in known:
             raise UserError(f"unknown mechanism {name!r}{suggest(name, known)}; there are: {', '.join(sorted(known))}")
-    entrants = [known[name] for name in args.only or (name for name in known if shown(known[name]))]
+    entrants = [known[name] for name in args.only] if args.only else [e for e in known.values() if shown(e)]
     placement = choose("free" if args.unpinned else "apart")
     plan = Plan(rounds=args.rounds, slice_s=args.slice_ms / 1e3, limit_s=args.limit, seed=args.seed)
     console.print(f"nearcall-lab {__version__} demo: {placement.describe()}; at most {args.limit / 60:.1f} minutes")

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import importlib
-import importlib.util
+from importlib.resources import files
 
 import msgspec
 from rich.console import Console
@@ -36,7 +35,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
     for kind, rows in found.items():
         console.print(f"[bold]{kind}[/]")
         for row in rows:
-            text = f"  {row['name']:22}{row['title']:32}{row.get('state', '')}".rstrip()
+            text = f"  {row['name']:26}{row['title']:32}{row.get('state', '')}".rstrip()
             console.print(text, markup=False, highlight=False, soft_wrap=True)
         if not rows:
             console.print("  none", highlight=False)
@@ -66,8 +65,13 @@ def _scenarios() -> list[dict[str, str]]:
 
 
 def _studies() -> list[dict[str, str]]:
-    """The package `nearcall_lab.studies` tells its studies by ``titles()``: name to title."""
-    if importlib.util.find_spec("nearcall_lab.studies") is None:
-        return []
-    titles: dict[str, str] = importlib.import_module("nearcall_lab.studies").titles()
-    return [{"name": name, "title": title} for name, title in titles.items()]
+    """A study is a folder of `nearcall_lab.studies` with its figures in ``published.toml``."""
+    from nearcall_lab import toml
+
+    found = []
+    for folder in sorted(files("nearcall_lab.studies").iterdir(), key=lambda entry: entry.name):
+        figures = folder / "published.toml"
+        if folder.is_dir() and figures.is_file():
+            title = str(toml.loads(figures.read_text(encoding="utf-8"))["title"])
+            found.append({"name": folder.name.replace("_", "-"), "title": title})
+    return found

@@ -1,0 +1,296 @@
+"""What results mean: quantiles, intervals, checks and verdicts, on samples whose truth is known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from made_up import latencies, launch, result
+from nearcall_lab.analysis.compare import compare, compare_mechanisms, interval_text, judge, note
+from nearcall_lab.analysis.quantiles import quantile
+from nearcall_lab.analysis.same import tally
+from nearcall_lab.analysis.summary import little_problem, summarise
+from nearcall_lab.results.distribution import BrokenHistogram, Distribution, decode, merged
+from nearcall_lab.results.histogram import latencies as stored
+from nearcall_lab.results.kept_up import overload
+from nearcall_lab.results.metric import metric_of
+from nearcall_lab.results.model import CellResult, Latencies
+from nearcall_lab.scenario.cell import Cell, Mode, Work
+from nearcall_lab.stats import Ratio, spread, student_t, unpaired_ratio
+
+
+def _decoded(samples: np.ndarray) -> Distribution:  # type: ignore[type-arg]
+    found = stored(samples.astype(np.int64))
+    assert found is not None
+    return decode(found)
+
+
+def test_what_is_stored_is_read_within_a_bucket() -> None:
+    rng = np.random.default_rng(1)
+    samples = np.exp(rng.uniform(0, np.log(3.5e12), 20_000)).astype(np.int64)
+    found = _decoded(samples)
+    assert found.n == 20_000
+    for p in (0.5, 0.9, 0.99):
+        truth = np.sort(samples)[int(np.ceil(p * 20_000)) - 1]
+        assert found.quantile(p) == pytest.approx(truth, rel=0.001)
+    assert found.mean() == pytest.approx(samples.mean(), rel=0.001)
+    values, counts = found.points()
+    assert counts.sum() == 20_000
+    assert (np.diff(values) > 0).all()
+
+
+def test_short_times_are_exact() -> None:
+    assert decode(latencies([1, 2, 3, 2047])).points()[0].tolist() == [1, 2, 3, 2047]
+
+
+def test_launches_are_merged_and_never_averaged() -> None:
+    """Nine fast launches and a slow one: the mean of ten p99s is far from the p99 of all calls."""
+    parts = [latencies([1000] * 1000) for _ in range(9)] + [latencies([100_000] * 1000)]
+    found = merged(parts)
+    assert found is not None
+    assert found.n == 10_000
+    assert found.quantile(0.99) == pytest.approx(100_000, rel=0.001)
+    assert found.quantile(0.5) == 1000
+    assert merged([None, None]) is None
+
+
+def test_a_quantile_needs_ten_samples_beyond_it() -> None:
+    few = _decoded(np.arange(1, 1000))
+    assert quantile(few, 0.99) is None
+    assert few.quantile(0.99) is None
+    assert quantile(_decoded(np.arange(1, 1001)), 0.99) is not None
+
+
+def test_what_is_not_a_histogram_is_said() -> None:
+    for text in ("", "nonsense", "HISTFAAAABl4nC1V"):
+        with pytest.raises(BrokenHistogram):
+            decode(Latencies(text, 1, 1.0, 1, 1))
+
+
+@pytest.mark.parametrize("p", [0.5, 0.99])
+def test_quantile_intervals_cover_the_truth_as_often_as_they_say(p: float) -> None:
+    rng, hits, trials = np.random.default_rng(2), 0, 300
+    truth = -1e5 * np.log(1 - p)
+    for _ in range(trials):
+        found = quantile(_decoded(rng.exponential(1e5, 2_000) + 1), p)
+        assert found is not None
+        assert found.low <= found.value
+        hits += found.low * 0.999 <= truth and (found.high is None or truth <= found.high * 1.001)
+    assert 0.92 <= hits / trials <= 0.985
+
+
+def test_an_interval_beyond_the_largest_sample_is_open() -> None:
+    found = quantile(_decoded(np.arange(1, 1001)), 0.99)
+    assert found is not None
+    assert found.high is not None
+    found = quantile(_decoded(np.arange(1, 1001)), 0.99, confidence=0.9999)
+    assert found is not None
+    assert found.high is None
+
+
+@pytest.mark.parametrize(
+    ("p", "freedom", "truth"),
+    [(0.975, 1, 12.706), (0.975, 4, 2.776), (0.995, 9, 3.250), (0.995, 18, 2.878), (0.975, 1000, 1.962)],
+)
+def test_student_t_is_the_printed_table(p: float, freedom: int, truth: float) -> None:
+    assert student_t(p, freedom) == pytest.approx(truth, abs=0.001)
+
+
+def test_welch_covers_the_truth_as_often_as_it_says() -> None:
+    rng, hits, trials = np.random.default_rng(3), 0, 1000
+    for _ in range(trials):
+        found = unpaired_ratio(list(2 * rng.lognormal(0, 0.1, 5)), list(rng.lognormal(0, 0.02, 8)), confidence=0.95)
+        assert found.low is not None
+        assert found.high is not None
+        hits += found.low <= 2 <= found.high
+    assert 0.93 <= hits / trials <= 0.985
+
+
+def test_spread_narrows_with_launches() -> None:
+    rng = np.random.default_rng(4)
+    values = list(rng.lognormal(0, 0.05, 100))
+    assert spread(values[:2]) is None
+    wide, narrow = spread(values[:5]), spread(values)
+    assert wide is not None
+    assert narrow is not None
+    assert narrow == pytest.approx(1.984 * 0.05 / 10, rel=0.25)
+    assert wide > 2 * narrow
+
+
+def test_verdicts() -> None:
+    base = result("slow", [3000, 3010, 2990, 3005, 2995])
+    faster = compare(base, result("fast", [1000, 1030, 970, 1010, 990]), paired=True)
+    assert faster.outcome == "faster"
+    assert faster.speed is not None
+    assert faster.sentence() == f"{interval_text(faster.speed)} faster at 15 B echo"
+    assert faster.sentence().startswith("3.00× [")
+    slower = compare(result("fast", [1000, 1030, 970, 1010, 990]), base, paired=False)
+    assert slower.outcome == "slower"
+    assert slower.sentence().startswith("3.00× [")
+    assert slower.sentence().endswith("slower at 15 B echo")
+
+
+def test_no_verdict_where_the_interval_spans_one() -> None:
+    found = compare(result("slow", [1000, 2000, 500, 1500]), result("fast", [1100, 800, 1500, 1000]), paired=True)
+    assert found.outcome == "same"
+    assert found.sentence().startswith("no difference at 15 B echo: ")
+
+
+def test_a_sure_but_small_difference_is_not_called_one() -> None:
+    assert judge(Ratio(1.01, 1.009, 1.011, 10), min_effect=0.02) == "same"
+    assert judge(Ratio(1.03, 1.02, 1.04, 10), min_effect=0.02) == "faster"
+    assert judge(Ratio(0.95, 0.94, 0.96, 10), min_effect=0.02) == "slower"
+    assert judge(Ratio(0.95, 0.90, 1.01, 10), min_effect=0.02) == "same"
+
+
+def test_pairing_takes_out_what_launches_have_in_common() -> None:
+    noise = np.random.default_rng(5).lognormal(0, 0.5, 6)
+    base, candidate = result("slow", list(1100e3 * noise)), result("fast", list(1000e3 * noise))
+    assert compare(base, candidate, paired=True).outcome == "faster"
+    assert compare(base, candidate, paired=False).outcome == "same"
+
+
+def _few() -> CellResult:
+    found = result("slow", [])
+    found.launches = [launch(number, n=19) for number in range(5)]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("base", "candidate", "said"),
+    [
+        (result("slow", [1000.0] * 2), result("fast", [1000.0] * 5), "an interval needs three launches, there are 2"),
+        (_few(), result("fast", [1000.0] * 5), "only 0 of 5 launches have samples enough for a median"),
+        (result("slow", [], "failed"), result("fast", [1000.0] * 5), "slow is failed"),
+        (result("slow", [1.0] * 5), result("fast", [1.0] * 5, "overloaded"), "fast is overloaded"),
+    ],
+)
+def test_what_cannot_be_compared_is_said(base: object, candidate: object, said: str) -> None:
+    found = compare(base, candidate, paired=True)  # type: ignore[arg-type]
+    assert found.outcome == "unusable"
+    assert said in found.sentence()
+
+
+def test_the_metric_follows_the_mode() -> None:
+    def metric(work: Work, mode: Mode) -> str:
+        return metric_of(Cell("x", work, mode)).title
+
+    echo = Work(size=15)
+    assert metric(echo, Mode()) == "round trip, median"
+    assert metric(echo, Mode(connections=2)) == "calls per second"
+    assert metric(echo, Mode(outstanding=2)) == "calls per second"
+    assert metric(echo, Mode("open", rate=5)) == "response, median"
+    assert metric(Work("send", 20), Mode("one-way")) == "messages per second"
+    assert metric(Work("send", 20), Mode("one-way", rate=5)) == "until arrival, median"
+    assert metric_of(Cell("x", Work("count", items=50), Mode("stream"))).of(launch(0, n=40)) == 40 * 50
+
+
+def test_more_is_better_where_it_is() -> None:
+    mode = Mode(connections=4)
+    base, candidate = (result(name, [1000.0] * 4, mode=mode) for name in ("slow", "fast"))
+    for found in candidate.launches:
+        found.wall_s = 0.5 + 0.001 * found.number
+    verdict = compare(base, candidate, paired=True)
+    assert verdict.outcome == "faster"
+    assert verdict.speed is not None
+    assert verdict.speed.value == pytest.approx(2, rel=0.01)
+
+
+def test_overload() -> None:
+    assert overload(launch(0, n=99, due=100)) == ""
+    assert overload(launch(0, n=98, due=100)) == "98.0% of the 100 calls that were due got done"
+    assert overload(launch(0, n=100, due=100, growing=True)) == "calls were answered later and later"
+    assert overload(launch(0, n=10)) == ""
+
+
+def test_a_summary_of_an_overloaded_cell_has_no_quantiles() -> None:
+    cell = result("fast", [1000.0] * 3, "overloaded", Mode("open", rate=100))
+    assert summarise(cell).quantiles == {}
+    cell.status = "ok"
+    assert set(summarise(cell).quantiles) == {0.5, 0.9}  # of 120 samples
+
+
+def test_littles_law() -> None:
+    assert little_problem(None) == little_problem(0.96) == little_problem(1.04) == ""
+    assert "slots were idle 30% of the time" in little_problem(0.7)
+    assert "is broken" in little_problem(1.2)
+
+
+def test_remarks() -> None:
+    cell = result("fast", [1000.0] * 3)
+    cell.launches[0].errors = {"TimeoutError": 40}
+    cell.launches[1].warmed_up = False
+    cell.launches[2].left_behind = ["/dev/shm/x"]
+    cell.busy_polls = True
+    found = summarise(cell, floor_ns=100)
+    assert found.error_share == 40 / 160
+    for said in (
+        "25.00% of the calls failed",
+        "the floor is 10% of it",
+        "not warmed up in 1 of 3",
+        "left 1 things behind",
+        "polls without pause",
+    ):
+        assert any(said in remark for remark in found.remarks), said
+
+
+def test_the_note_says_how_many_would_be_wrong() -> None:
+    found = [compare(result("slow", [1e6] * 4), result("fast", [1e6] * 4), paired=False)] * 100
+    assert "about 1 would find a difference where there is none" in note(found, 0.99, 0.02)
+    assert "not paired" in note(found, 0.99, 0.02)
+
+
+# The lab against itself, on made-up launches: noise as on a good machine, with a drift that launches share. The real
+# thing is `nearcall-lab compare --aa`.
+
+
+def _made_up(pairs: int, slowdown: float, seed: int) -> list[tuple[float, float]]:
+    rng = np.random.default_rng(seed)
+    drift = np.cumsum(rng.normal(0, 0.02, pairs))
+    a, b = (np.exp(drift + rng.normal(0, 0.02, pairs)) * 10_000 for _ in range(2))
+    return list(zip(a.tolist(), (b * (1 + slowdown)).tolist(), strict=True))
+
+
+def test_where_there_is_no_difference_95_of_100_find_none() -> None:
+    found = tally(_made_up(1000, 0.0, 1), launches=10, comparisons=100, seed=1)
+    assert found.own_launches
+    assert found.same >= 95
+    assert found.faster + found.slower + found.same == 100
+
+
+def test_a_slowdown_of_5_percent_is_found() -> None:
+    found = tally(_made_up(1000, 0.05, 2), launches=10, comparisons=100, seed=1, exchange=False)
+    assert found.slower >= 95
+    assert found.faster == 0
+
+
+def test_comparisons_from_a_pool_say_so() -> None:
+    found = tally(_made_up(20, 0.0, 3), launches=10, comparisons=100, seed=1)
+    assert not found.own_launches
+    with pytest.raises(ValueError, match="10 launches on each side need 10 pairs, there are 9"):
+        tally(_made_up(9, 0.0, 3), launches=10, comparisons=1, seed=1)
+
+
+def test_an_interval_of_95_percent_would_call_too_many() -> None:
+    """Why verdicts rest on 99 %: with noise that is large beside the least effect, every twentieth would be wrong."""
+    rng = np.random.default_rng(6)
+    pairs = list(zip(rng.lognormal(0, 0.2, 10_000).tolist(), rng.lognormal(0, 0.2, 10_000).tolist(), strict=True))
+    wrong = {c: 1000 - tally(pairs, 10, 1000, 1, confidence=c).same for c in (0.95, 0.99)}
+    assert 30 <= wrong[0.95] <= 80
+    assert wrong[0.99] <= 25
+
+
+def test_two_mechanisms_of_one_run() -> None:
+    from pathlib import Path
+
+    from nearcall_lab.results.store import Recorded
+
+    cells = [
+        result("slow", [3000.0] * 4),
+        result("fast", [1000.0] * 4),
+        result("fast", [], "unsupported", Mode("open")),
+    ]
+    recorded = Recorded(Path(), None, cells)  # type: ignore[arg-type]
+    found = compare_mechanisms(recorded, "slow", "fast")
+    assert [c.outcome for c in found] == ["faster"]
+    assert found[0].paired

@@ -1,0 +1,226 @@
+"""The commands as a user has them, with real processes where a run is part of it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from made_up import Lab, started
+from nearcall_lab.cli import main
+from nearcall_lab.cli.command import find_commands
+from nearcall_lab.engine.run import Engine
+from nearcall_lab.results.store import read
+
+SMALL = """
+title = "Small"
+baseline = "raw-unix"
+[run]
+launches = 3
+seconds = 0.2
+warmup_s = 0
+[[cells]]
+mechanisms = ["raw-unix", "noop", "nearcall-unix"]
+size = 15
+"""
+
+
+@pytest.fixture(autouse=True)
+def _in_a_directory_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def _made_up_run(directory: str, text: str | None = None, **medians_ns: float) -> None:
+    run, planned = started(Path(directory)) if text is None else started(Path(directory), text)
+    with run:
+        Engine(run, planned, Lab(**medians_ns).measure, lambda progress: None).go()
+
+
+def test_every_command_has_help(capsys: pytest.CaptureFixture[str]) -> None:
+    names = [command.NAME for command in find_commands()]
+    assert {"list", "run", "compare", "reproduce", "floor", "doctor", "report", "demo", "runtime"} <= set(names)
+    for name in names:
+        with pytest.raises(SystemExit) as ended:
+            main([name, "--help"])
+        assert ended.value.code == 0
+    assert "exit status" in capsys.readouterr().out
+
+
+def test_list(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert "noop" in {row["name"] for row in found["mechanisms"]}
+    assert "quick" in {row["name"] for row in found["scenarios"]}
+    assert main(["list", "scenarios"]) == 0
+    out = capsys.readouterr().out
+    assert "open-loop" in out
+    assert "noop" not in out
+
+
+def test_run_report_compare_reproduce(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "small.toml").write_text(SMALL)
+    assert main(["run", "small.toml"]) == 0
+    out = capsys.readouterr().out
+    assert "3 cells of 3 mechanisms, 3 launches each" in out
+    assert "against raw-unix" in out
+    (directory,) = (tmp_path / "out" / "runs").iterdir()
+    recorded = read(directory)
+    assert [len(cell.launches) for cell in recorded.cells] == [3, 3, 3]
+    assert all(launch.response and launch.canary_ns for cell in recorded.cells for launch in cell.launches)
+    assert recorded.info.command[0] == "nearcall-lab"
+    assert main(["report"]) == 0
+    assert "no-op in process (floor)" in capsys.readouterr().out
+    assert main(["compare", "raw-unix", "noop"]) == 0  # a function call is faster than a socket anywhere
+    assert "faster at 15 B echo" in capsys.readouterr().out
+    assert main(["compare", "noop", "raw-unix", "--json"]) == 1
+    (verdict,) = json.loads(capsys.readouterr().out)
+    assert verdict["outcome"] == "slower"
+    assert verdict["paired"] is True
+    digest = recorded.cells[1].digest
+    assert main(["reproduce", digest[:6]]) in (0, 1)  # which of them, is the machine's affair
+    out = capsys.readouterr().out
+    assert "now against then: " in out
+    assert main(["run", "--resume", str(directory)]) == 0
+
+
+def test_plan_runs_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "quick", "--plan", "--only", "noop"]) == 0
+    assert "2 cells, 4 launches each, about" in capsys.readouterr().out
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["run"], "run takes a scenario"),
+        (["run", "quik"], 'no scenario "quik"; did you mean "quick"'),
+        (["run", "quick", "--only", "nope"], '"nope" matches none of its mechanisms'),
+        (["run", "--resume", "nowhere"], "nowhere/run.json: No such file or directory"),
+        (["run", "quick", "--resume", "x"], "--resume goes on with a run as planned"),
+        (["compare", "a"], "compare takes two runs or two mechanisms"),
+        (["compare", "a", "b"], "there is no run in out/runs yet"),
+        (["compare", "--aa", "nope"], "nope: no such mechanism"),
+        (["compare", "--aa", "noop", "--pool", "3"], "--pool must be at least 10"),
+        (["reproduce", "abcd"], "no cell abcd in out/runs"),
+        (["report"], "there is no run in out/runs yet"),
+        (["demo", "--only", "nop"], "unknown mechanism 'nop'; did you mean \"noop\""),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_one_line(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+
+
+def test_numbers_are_checked(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in (["run", "quick", "--launches", "0"], ["compare", "a", "b", "--confidence", "high"]):
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        assert ended.value.code == 2
+    assert "must be above zero, not 0" in capsys.readouterr().err
+
+
+def test_compare_is_a_gate(capsys: pytest.CaptureFixture[str]) -> None:
+    _made_up_run("before")
+    _made_up_run("after", fast=1100.0)
+    assert main(["compare", "before", "before/combined.json"]) == 0
+    assert main(["compare", "before", "after"]) == 1
+    out = capsys.readouterr().out
+    assert "fast: 1.1" in out
+    assert "slower at 15 B echo" in out
+    assert "not paired" in out
+    assert main(["compare", "after", "before"]) == 0
+    assert main(["compare", "before", "after", "--min-effect", "20%"]) == 0
+    _made_up_run("other", text='title = "x"\n[[cells]]\nmechanisms = ["fast"]\nsize = 99')
+    assert main(["compare", "before", "other"]) == 2
+    assert "no cell in common" in capsys.readouterr().err
+    (Path("after") / "run.json").write_text("{")
+    assert main(["compare", "before", "after"]) == 2
+
+
+def test_compare_without_an_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    text = 'title = "x"\n[run]\nlaunches = 2\n[[cells]]\nmechanisms = ["fast"]\nsize = 15'
+    _made_up_run("before", text)
+    _made_up_run("after", text)
+    assert main(["compare", "before", "after"]) == 2
+    assert "no verdict at 15 B echo: an interval needs three launches" in capsys.readouterr().out
+
+
+def test_failures_are_shown_with_their_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from made_up import TWO
+
+    run, planned = started(Path("run"), TWO)
+    lab = Lab()
+    lab.failing["slow"] = "server: no luck"
+    with run:
+        Engine(run, planned, lab.measure, lambda progress: None).go()
+    assert main(["report", "run"]) == 0
+    out = capsys.readouterr().out
+    assert "failed: slow: server: no luck (log: logs/" in out
+
+
+def _start(*arguments: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "nearcall_lab", *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+@pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_keeps_what_is_done(tmp_path: Path, kind: signal.Signals) -> None:
+    (tmp_path / "small.toml").write_text(SMALL)
+    process = _start("run", "small.toml", "--launches", "1000", "--out", "run")
+    end = time.monotonic() + 30
+    cells = tmp_path / "run" / "cells"
+    while time.monotonic() < end and not any('"wall_s"' in path.read_text() for path in cells.glob("*.json")):
+        time.sleep(0.02)
+    process.send_signal(kind)
+    out, error = process.communicate(timeout=30)
+    assert process.returncode == 130, error
+    assert "go on with: nearcall-lab run --resume run" in out
+    recorded = read(tmp_path / "run")
+    assert recorded.info.ended_early == "interrupted"
+    assert sum(len(cell.launches) for cell in recorded.cells) >= 1
+    assert main(["report", "run"]) == 0
+
+
+def test_the_lab_against_itself_with_a_made_up_machine(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from nearcall_lab.cli import runs
+    from nearcall_lab.engine import launch
+
+    lab = Lab(**{"noop": 1000.0, "noop+0ns": 1020.0, "noop+50ns": 1071.0})
+    monkeypatch.setattr(launch, "measure", lab.measure)
+    assert main(["compare", "--aa", "noop"]) == 0
+    out = capsys.readouterr().out
+    assert "noop with itself: " in out
+    assert "comparisons of 10 against 10 launches say no difference" in out
+    assert "noop slowed down by 50 ns, 5.0%: 100 of 100 comparisons" in out
+    assert "drawn from a common pool, so not independent" in out
+    assert len(runs.recorded_runs()) == 2
+    lab.medians_ns["noop+50ns"] = 1020.0  # a slowdown that does not happen is not found
+    assert main(["compare", "--aa", "noop"]) == 1
+
+
+def test_a_slowed_mechanism_is_slower(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The wrapper with real processes: 100 µs on top of a function call cannot be missed."""
+    from nearcall_lab.adapters import slowed
+    from nearcall_lab.engine.launch import measure
+    from nearcall_lab.registry import discover
+    from nearcall_lab.scenario.cell import Cell, Mode, Work
+
+    entrant = next(e for e in discover() if e.mechanism.name == "noop")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(slowed.VARIABLE, slowed.setting(entrant, (0, 100_000)))
+        other = slowed.wrapped(entrant, 100_000)
+        cell = Cell(other.mechanism.name, Work(size=15), Mode(seconds=0.05, warmup_s=0))
+        found = measure(cell, other, 0, 0)
+    assert found.response is not None
+    assert found.response.min >= 50_000
