@@ -19,7 +19,7 @@ from nearcall_lab.workers.worker import START_TIMEOUT_S, LaunchFailed
 SIZES = (0, 1, 15, 1_000, 65_535, 65_536, 1_000_000, 10_000_000, 100_000_000)
 """Bytes. The largest two are left out of a quick check."""
 _AT_ONCE = 8
-_WAIT_S = 0.1
+_WAIT_S = 0.2
 _LITTLE_WITHIN = 0.05
 _DEATH_AFTER_S = 0.3
 _DEATH_NOTICED_S = 10.0
@@ -108,7 +108,7 @@ def connections(subject: Subject) -> str:
 def _overlap(subject: Subject, mode: Mode, where: str) -> str:
     launch = subject.launch(Work("wait", delay_s=_WAIT_S), mode)
     alone = _AT_ONCE * _WAIT_S
-    if launch.wall_s > alone / 2:
+    if launch.wall_s > 0.75 * alone:
         raise Broken(
             f"{_AT_ONCE} calls of {_WAIT_S} s on {where} took {launch.wall_s:.2f} s; one after the other: {alone:.1f} s"
         )
@@ -124,17 +124,16 @@ def connecting(subject: Subject) -> str:
 
 
 def little(subject: Subject) -> str:
-    """Throughput times response is the number of calls under way, within 5 %."""
+    """Throughput times response is not more than the calls that can have been under way, within 5 %."""
     operation = "echo" if "echo" in subject.entrant.mechanism.operations else "wait"
     work = Work("echo", size=15) if operation == "echo" else Work("wait", delay_s=0.001)
     launch = subject.launch(work, Mode(seconds=0.3))
     if launch.little is None:
         raise NotPromised("not measured")
-    # The generator's own work between calls is a part of a loop this short.
-    floor = 200 / max(200.0, launch.wall_s / max(1, launch.calls) * 1e9)
-    if not 1 - _LITTLE_WITHIN - floor <= launch.little <= 1 + _LITTLE_WITHIN:
-        raise Broken(f"calls were under way {launch.little:.0%} of the time")
-    return f"{launch.little:.1%}"
+    if launch.little > 1 + _LITTLE_WITHIN:
+        raise Broken(f"throughput times response is {launch.little:.2f} times the calls under way")
+    # Below 1 is time between calls. It belongs to the generator and the machine, not to the adapter.
+    return f"{launch.little:.1%} of the time a call was under way"
 
 
 def cpu(subject: Subject) -> str:

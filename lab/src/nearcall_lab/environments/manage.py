@@ -72,10 +72,11 @@ def install(name: str) -> Path:
     directory = home(name)
     mark = directory / "complete"
     mark.unlink(missing_ok=True)
-    venv.create(directory, clear=True, with_pip=True)
+    venv.create(directory, clear=True, with_pip=False)
     python = directory / "bin" / "python"
     pinned = [f"{need}=={importlib.metadata.version(need)}" for need in _WORKERS_NEED]
-    command = [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
+    # Our own pip does it: making another one would take as long as all the rest.
+    command = [sys.executable, "-m", "pip", "--python", str(python), "install", "-q", "--disable-pip-version-check"]
     done = subprocess.run([*command, *definition.requirements, *pinned], capture_output=True, text=True)
     if done.returncode:
         lines = done.stderr.strip().splitlines()

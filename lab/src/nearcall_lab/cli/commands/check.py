@@ -38,13 +38,13 @@ def run(args: argparse.Namespace, console: Console) -> int:
         if not found:
             raise UserError(f"no mechanism {pattern!r}{suggest(pattern, known)}; see nearcall-lab list mechanisms")
         chosen.extend(name for name in found if name not in chosen)
-    broken = 0
+    broken = cannot = 0
     for name in chosen:
         entrant = known[name]
         console.print(f"[bold]{name}[/] {entrant.version}", highlight=False)
         if entrant.problem:
             console.print(f"  cannot run here: {entrant.problem}", markup=False, highlight=False, soft_wrap=True)
-            broken += len(chosen) == 1
+            cannot += 1
             continue
         subject = Subject(entrant, args.quick, [])
         for title, promise in PROMISES:
@@ -58,4 +58,4 @@ def run(args: argparse.Namespace, console: Console) -> int:
                     broken += 1
             console.print(f"  {state} {title}: ", end="", highlight=False)
             console.print(seen, markup=False, highlight=False, soft_wrap=True)
-    return 1 if broken else 0
+    return 1 if broken else 2 if cannot == len(chosen) else 0
