@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 from nearcall_lab.contract import Family, Mechanism, Operation
+from nearcall_lab.environments import manage as environments
 
 GROUP = "nearcall_lab.adapters"
 PROGRAMS = "NEARCALL_LAB_ADAPTERS"
@@ -32,13 +33,15 @@ class Entrant:
     """Why it cannot run here; empty if it can be tried."""
     version: str = ""
     program: tuple[str, ...] = ()
-    """What runs it instead of Python, for an adapter in another language."""
+    """What runs it instead of this Python: another environment's, or another language's (`foreign`)."""
     directory: str = ""
     """Where that program is started."""
 
 
 def missing(mechanism: Mechanism) -> str:
     """The import names that are not installed, as a reason; empty when all are there."""
+    if mechanism.environment:
+        return environments.missing(mechanism.environment)
     absent = []
     for name in mechanism.requires:
         try:
@@ -54,6 +57,8 @@ def version_of(mechanism: Mechanism) -> str:
     """The installed version of a mechanism's distribution; empty for the standard library or when unknown."""
     if not mechanism.distribution:
         return ""
+    if mechanism.environment:
+        return environments.version_in(mechanism.environment, mechanism.distribution)
     try:
         return importlib.metadata.version(mechanism.distribution)
     except importlib.metadata.PackageNotFoundError:
@@ -64,7 +69,13 @@ def entrants_of(module_name: str) -> list[Entrant]:
     """The mechanisms of one adapter module, each with its reason if something it needs is missing."""
     module = importlib.import_module(module_name)
     mechanisms: tuple[Mechanism, ...] = module.MECHANISMS
-    return [Entrant(m, module_name, missing(m), version_of(m)) for m in mechanisms]
+    return [Entrant(m, module_name, missing(m), version_of(m), _program(m)) for m in mechanisms]
+
+
+def _program(mechanism: Mechanism) -> tuple[str, ...]:
+    """What runs a mechanism's workers, if not this Python."""
+    python = environments.python_of(mechanism.environment) if mechanism.environment else None
+    return (str(python), "-m", "nearcall_lab.workers") if python else ()
 
 
 def discover() -> list[Entrant]:

@@ -1,1 +1,1 @@
-"""What this machine brings, and what it lacks."""
+"""Environments of their own for mechanisms whose dependencies conflict with the others'."""

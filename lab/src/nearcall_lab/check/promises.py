@@ -1,0 +1,204 @@
+"""One function for each promise. Each drives real launches, and returns what it saw or raises `Broken` with it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+
+from nearcall_lab.engine.launch import crew_of, measure
+from nearcall_lab.registry import Entrant
+from nearcall_lab.results.model import Launch
+from nearcall_lab.scenario.cell import Cell, Mode, Work, format_size
+from nearcall_lab.workers.worker import START_TIMEOUT_S, LaunchFailed
+
+SIZES = (0, 1, 15, 1_000, 65_535, 65_536, 1_000_000, 10_000_000, 100_000_000)
+"""Bytes. The largest two are left out of a quick check."""
+_AT_ONCE = 8
+_WAIT_S = 0.2
+_LITTLE_WITHIN = 0.05
+_DEATH_AFTER_S = 0.3
+_DEATH_NOTICED_S = 10.0
+
+
+class Broken(Exception):
+    """The promise is not kept; the message says what was seen instead."""
+
+
+class NotPromised(Exception):
+    """The adapter does not claim this; the message says what it says."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is checked, and what its launches left behind so far."""
+
+    entrant: Entrant
+    quick: bool
+    left_behind: list[str]
+
+    def launch(self, work: Work, mode: Mode) -> Launch:
+        """One launch of one cell, unpinned so that claimed concurrency has all CPUs."""
+        if work.operation not in self.entrant.mechanism.operations:
+            raise NotPromised(f"has no {work.operation}")
+        cell = Cell(self.entrant.mechanism.name, work, mode, placement="free")
+        try:
+            launch = measure(cell, self.entrant, 0, 0)
+        except LaunchFailed as failure:
+            raise Broken(str(failure)) from failure
+        self.left_behind.extend(launch.left_behind)
+        if launch.errors:
+            raise Broken(f"calls failed: {launch.errors}")
+        return launch
+
+
+def integrity(subject: Subject) -> str:
+    """Every byte of every echo comes back, from none to 100 MB, and the server has handled as many as were made."""
+    sizes = [size for size in SIZES if size <= (1_000_000 if subject.quick else SIZES[-1])]
+    if not subject.entrant.mechanism.empty_messages:
+        sizes.remove(0)
+    for size in sizes:
+        try:
+            subject.launch(Work("echo", size=size), Mode(calls=3, warmup_s=0.0))
+        except Broken as broken:
+            raise Broken(f"{format_size(size)}: {broken}") from broken
+    return f"{format_size(sizes[0])} to {format_size(sizes[-1])}"
+
+
+def typed(subject: Subject) -> str:
+    """The typed call's argument and result arrive with their values."""
+    launch = subject.launch(Work("quote"), Mode(calls=20, warmup_s=0.0))
+    return f"{launch.calls} calls"
+
+
+def stream(subject: Subject) -> str:
+    """A stream has every integer, in order."""
+    launch = subject.launch(Work("count", items=1_000), Mode("stream", calls=3, warmup_s=0.0))
+    return f"{launch.calls} streams of 1000"
+
+
+def one_way(subject: Subject) -> str:
+    """What was sent was delivered, or the mechanism says that it dropped it."""
+    launch = subject.launch(Work("send", size=64), Mode("one-way", calls=2_000, warmup_s=0.0))
+    missing = launch.sent - launch.delivered - launch.dropped
+    if missing:
+        raise Broken(f"of {launch.sent} messages {missing} are missing, and it says that it dropped {launch.dropped}")
+    return f"{launch.delivered} delivered, {launch.dropped} dropped"
+
+
+def overlapping(subject: Subject) -> str:
+    """Calls that are claimed to be under way at once on one connection really overlap."""
+    if not subject.entrant.mechanism.concurrent_calls:
+        raise NotPromised("one call at a time on a connection")
+    return _overlap(subject, Mode("burst", outstanding=_AT_ONCE, calls=_AT_ONCE, warmup_s=0.0), "one connection")
+
+
+def connections(subject: Subject) -> str:
+    """Several connections are served at once."""
+    if subject.entrant.mechanism.variant.startswith("oneshot"):
+        raise NotPromised("one connection in all")
+    mode = Mode("burst", connections=_AT_ONCE, calls=_AT_ONCE, warmup_s=0.0)
+    return _overlap(subject, mode, f"{_AT_ONCE} connections")
+
+
+def _overlap(subject: Subject, mode: Mode, where: str) -> str:
+    launch = subject.launch(Work("wait", delay_s=_WAIT_S), mode)
+    alone = _AT_ONCE * _WAIT_S
+    if launch.wall_s > 0.75 * alone:
+        raise Broken(
+            f"{_AT_ONCE} calls of {_WAIT_S} s on {where} took {launch.wall_s:.2f} s; one after the other: {alone:.1f} s"
+        )
+    return f"{_AT_ONCE} calls of {_WAIT_S} s on {where} in {launch.wall_s:.2f} s"
+
+
+def connecting(subject: Subject) -> str:
+    """Connections can be made, used and closed again and again."""
+    if subject.entrant.mechanism.variant.startswith("oneshot"):
+        raise NotPromised("one connection in all")
+    launch = subject.launch(Work("echo", size=15), Mode("connect", calls=20, warmup_s=0.0))
+    return f"{launch.calls} connections; at the server {launch.connected or 'cannot tell'}"
+
+
+def little(subject: Subject) -> str:
+    """Throughput times response is not more than the calls that can have been under way, within 5 %."""
+    operation = "echo" if "echo" in subject.entrant.mechanism.operations else "wait"
+    work = Work("echo", size=15) if operation == "echo" else Work("wait", delay_s=0.001)
+    launch = subject.launch(work, Mode(seconds=0.3))
+    if launch.little is None:
+        raise NotPromised("not measured")
+    if launch.little > 1 + _LITTLE_WITHIN:
+        raise Broken(f"throughput times response is {launch.little:.2f} times the calls under way")
+    # Below 1 is time between calls. It belongs to the generator and the machine, not to the adapter.
+    return f"{launch.little:.1%} of the time a call was under way"
+
+
+def cpu(subject: Subject) -> str:
+    """The CPU time of both sides is seen, and is not more than there was."""
+    operation = "echo" if "echo" in subject.entrant.mechanism.operations else "wait"
+    work = Work("echo", size=1_000) if operation == "echo" else Work("wait", delay_s=0.001)
+    launch = subject.launch(work, Mode(seconds=0.5))
+    used = launch.client.cpu_s + launch.server.cpu_s
+    available = launch.wall_s * (os.cpu_count() or 1)
+    if used <= 0:
+        raise Broken("no CPU time is seen, so the work is done by processes that the lab does not know")
+    if used > 1.1 * available + 0.05:
+        raise Broken(f"{used:.2f} s of CPU in {launch.wall_s:.2f} s on {os.cpu_count()} CPUs")
+    return (
+        f"client {launch.client.cpu_s / launch.wall_s:.0%}, server {launch.server.cpu_s / launch.wall_s:.0%} of one CPU"
+    )
+
+
+def death(subject: Subject) -> str:
+    """When the server is killed the client fails, instead of waiting for ever; and the next launch works."""
+    mechanism = subject.entrant.mechanism
+    if mechanism.same_process:
+        raise NotPromised("client and server are one process")
+    work = Work("echo", size=15) if "echo" in mechanism.operations else Work("wait", delay_s=0.01)
+    cell = Cell(mechanism.name, work, Mode(seconds=_DEATH_AFTER_S * 4, warmup_s=0.0), placement="free")
+    crew = crew_of(cell, subject.entrant)
+    try:
+        with crew:
+            assert crew.server is not None
+            client = crew.clients[0]
+            prepare = {"do": "prepare", "address": crew.address, "cell": msgspec.to_builtins(cell), "process": 0}
+            client.ask(prepare, START_TIMEOUT_S)
+            client.tell({"do": "go", "begin_ns": time.monotonic_ns()})
+            time.sleep(_DEATH_AFTER_S)
+            os.kill(crew.server.process.pid, signal.SIGKILL)
+            killed = time.monotonic()
+            client.answer(_DEATH_NOTICED_S)
+            noticed = time.monotonic() - killed
+            failures = client.ask({"do": "results"}, _DEATH_NOTICED_S)[0]
+    except LaunchFailed as failure:
+        raise Broken(f"after the server was killed: {failure}") from failure
+    finally:
+        subject.left_behind.extend(crew.left_behind)
+    subject.launch(work, Mode(calls=3, warmup_s=0.0))
+    return f"the client ended {noticed:.1f} s later: {failures.get('first_error') or 'no error'}"
+
+
+def nothing_left(subject: Subject) -> str:
+    """No object in shared memory and no process outlives its launch."""
+    if subject.left_behind:
+        raise Broken(f"left behind: {', '.join(sorted(set(subject.left_behind))[:3])}")
+    return "clean"
+
+
+PROMISES: tuple[tuple[str, Callable[[Subject], str]], ...] = (
+    ("echo integrity", integrity),
+    ("typed call", typed),
+    ("stream", stream),
+    ("one-way messages", one_way),
+    ("calls that overlap", overlapping),
+    ("several connections", connections),
+    ("connecting", connecting),
+    ("Little's law", little),
+    ("CPU of both sides", cpu),
+    ("a killed server", death),
+    ("nothing left behind", nothing_left),
+)
+"""In the order in which they are checked; the last looks at what the others left."""

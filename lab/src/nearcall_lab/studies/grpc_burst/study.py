@@ -1,0 +1,88 @@
+"""A Python gRPC framework against others: what it asked, answered again, and where its own numbers come from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from nearcall_lab.analysis.summary import Summary
+from nearcall_lab.stats import format_time, significant
+from nearcall_lab.studies.model import Flaw, ShownTable, Study, Summaries, Value, spectrum
+from nearcall_lab.studies.replica import Findings
+
+_BURSTS: dict[str, dict[str, object]] = {str(n): {"kind": "burst", "calls": n} for n in (100, 1_000, 10_000)}
+_BARE: dict[str, dict[str, object]] = {
+    "1 under way": {"kind": "closed", "outstanding": 1},
+    "100 under way": {"kind": "closed", "outstanding": 100},
+}
+_FRAMEWORK = ("protobuf", "json", "orjson", "dataclass")
+
+
+def corrected(cells: Summaries) -> list[ShownTable]:
+    """Bursts with their failures, and the same handlers without the wait."""
+    return [
+        cells.table("seconds", "Seconds until the last call of a burst is done, median of launches", _BURSTS, _seconds),
+        cells.table("rate", "The same, calls/s", _BURSTS, lambda s: s.throughput),
+        cells.table("failed", "Share of the calls that failed", _BURSTS, lambda s: f"{s.error_share:.1%}"),
+        cells.table("bare", "Without the wait, calls/s", _BARE, lambda s: s.throughput),
+        cells.table("bare-latency", "Without the wait, p50 / p99", _BARE, spectrum),
+        cells.table("cpu", "Without the wait, CPU of both sides per call, µs", _BARE, lambda s: s.cpu_us_per_call),
+    ]
+
+
+def _seconds(summary: Summary) -> Value:
+    times = sorted(launch.wall_s for launch in summary.result.launches)
+    return times[len(times) // 2] if times else None
+
+
+def _sleep(findings: Findings, cells: Summaries) -> Mapping[str, str]:
+    shown = {}
+    for column, wanted in _BURSTS.items():
+        floor = findings.checks["sleep"][f"{column} sleeps in one process, s"]
+        own = _seconds(cells.one(mechanism="grpc-aio-uvloop-tcp", **wanted))
+        if isinstance(own, float):
+            shown[f"{column} calls: the sleeps alone / grpc.aio + uvloop"] = f"{format_time(floor * 1e9)} / {own:.3f} s"
+    return shown
+
+
+def _one_burst(findings: Findings, cells: Summaries) -> Mapping[str, str]:
+    shown = {}
+    for name in ("grpc-aio-uvloop-tcp", "grpc-framework-protobuf"):
+        summary = cells.one(mechanism=name, kind="burst", calls=1_000)
+        times = sorted(launch.wall_s for launch in summary.result.launches)
+        shown[f"{summary.result.label}, 1000 calls, {len(times)} launches"] = f"{times[0]:.3f} to {times[-1]:.3f} s"
+    return shown
+
+
+def _decoding(findings: Findings, cells: Summaries) -> Mapping[str, str]:
+    shown = {}
+    for codec in _FRAMEWORK:
+        summary = cells.one(mechanism=f"grpc-framework-{codec}", kind="closed", outstanding=100)
+        shown[f"{summary.result.label}, with an argument, no wait"] = f"{significant(summary.throughput or 0)} calls/s"
+    return shown
+
+
+STUDY = Study(
+    "grpc-burst",
+    "nearcall_lab.studies.grpc_burst",
+    corrected,
+    (
+        Flaw(
+            "sleep",
+            "Calls per second are compared.",
+            "Every handler waits 0.1 s: at 100 calls nobody can do more than 1000 a second; most of it is the wait.",
+            _sleep,
+        ),
+        Flaw(
+            "one-burst",
+            "One burst, once, tells 3 % apart.",
+            "Bursts of one program differ by more than its rows do.",
+            _one_burst,
+        ),
+        Flaw(
+            "no-argument",
+            "The codecs of the framework are compared.",
+            "The handler takes no argument: nothing is ever decoded at the server, and the wait hides the rest.",
+            _decoding,
+        ),
+    ),
+)

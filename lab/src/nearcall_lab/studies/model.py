@@ -1,0 +1,178 @@
+"""A study as data: its own tables, the same tables by its method here, the corrected ones, and its flaws in numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import resources
+
+import msgspec
+
+from nearcall_lab.analysis.summary import Summary
+from nearcall_lab.studies.replica import Findings
+
+Value = float | str | None
+
+
+class ShownTable(msgspec.Struct):
+    """One table."""
+
+    id: str
+    title: str
+    columns: list[str]
+    rows: dict[str, list[Value]]
+
+
+class ShownFlaw(msgspec.Struct):
+    """A weakness of the study, shown by numbers measured here."""
+
+    id: str
+    claim: str
+    """What the study says or does."""
+    truth: str
+    """What is wrong with it, in a sentence."""
+    numbers: dict[str, str]
+    """What shows it; empty where this run could not."""
+
+
+class StudyResult(msgspec.Struct):
+    """The content of ``study.json``."""
+
+    id: str
+    title: str
+    machine: str
+    """The study's."""
+    versions: dict[str, str]
+    """The study's."""
+    published: list[ShownTable]
+    replicated: list[ShownTable]
+    corrected: list[ShownTable]
+    flaws: list[ShownFlaw]
+    problems: dict[str, str]
+    """Row to one line, for what could not run here."""
+    run: str
+    """Directory of the corrected tables' run, relative to this file's."""
+    command: list[str]
+    started: str
+    seconds: float
+
+
+class _Published(msgspec.Struct):
+    title: str
+    machine: str
+    table: list[_PublishedTable]
+    versions: dict[str, str] = {}
+
+
+class _PublishedTable(msgspec.Struct):
+    id: str
+    title: str
+    columns: list[str]
+    rows: list[list[float | str]]
+
+
+@dataclass(frozen=True)
+class Flaw:
+    """A weakness of the study."""
+
+    id: str
+    claim: str
+    truth: str
+    numbers: Callable[[Findings, Summaries], Mapping[str, str]]
+    """From the replica and from the corrected run; may raise `LookupError` where a row could not be measured."""
+
+    def shown(self, findings: Findings, summaries: Summaries) -> ShownFlaw:
+        """With its numbers, as far as there are any."""
+        try:
+            numbers = dict(self.numbers(findings, summaries))
+        except LookupError:
+            numbers = {}
+        return ShownFlaw(self.id, self.claim, self.truth, numbers)
+
+
+@dataclass(frozen=True)
+class Study:
+    """What a study's module defines as ``STUDY``."""
+
+    id: str
+    package: str
+    """Import name of the folder with ``published.toml``, ``corrected.toml`` and ``replica.py``."""
+    corrected: Callable[[Summaries], list[ShownTable]]
+    flaws: tuple[Flaw, ...]
+
+    def published(self) -> tuple[str, str, dict[str, str], list[ShownTable]]:
+        """Title, machine, versions and tables as the study gives them."""
+        text = (resources.files(self.package) / "published.toml").read_bytes()
+        found = msgspec.toml.decode(text, type=_Published)
+        tables = [
+            ShownTable(t.id, t.title, t.columns, {str(row[0]): [v or None for v in row[1:]] for row in t.rows})
+            for t in found.table
+        ]
+        return found.title, found.machine, found.versions, tables
+
+    def scenario(self) -> str:
+        """The corrected scenario's text."""
+        return (resources.files(self.package) / "corrected.toml").read_text(encoding="utf-8")
+
+
+class Summaries:
+    """The corrected run's cells, found by what was done."""
+
+    def __init__(self, found: list[Summary]) -> None:
+        self.all = found
+
+    def where(self, **wanted: object) -> list[Summary]:
+        """Cells whose mechanism, work or mode has these values, for example ``mechanism="rpyc", size=15``."""
+        return [summary for summary in self.all if all(_value(summary, key) == want for key, want in wanted.items())]
+
+    def one(self, **wanted: object) -> Summary:
+        """The only such cell with numbers. Raises `LookupError`."""
+        found = [summary for summary in self.where(**wanted) if summary.value is not None]
+        if len(found) != 1:
+            raise LookupError(f"{len(found)} cells are {wanted}")
+        return found[0]
+
+    def mechanisms(self) -> list[tuple[str, str]]:
+        """Name and label of every mechanism, in the scenario's order."""
+        return list(dict.fromkeys((s.result.cell.mechanism, s.result.label) for s in self.all))
+
+    def table(
+        self,
+        id: str,
+        title: str,
+        columns: Mapping[str, Mapping[str, object]],
+        value: Callable[[Summary], Value],
+    ) -> ShownTable:
+        """One row per mechanism; a column is a choice of cells. A cell without numbers says why."""
+        rows: dict[str, list[Value]] = {}
+        for name, label in self.mechanisms():
+            found = [self.where(mechanism=name, **wanted) for wanted in columns.values()]
+            if any(found):
+                rows[label] = [_shown(cells[0], value) if cells else None for cells in found]
+        return ShownTable(id, title, list(columns), rows)
+
+
+def _shown(summary: Summary, value: Callable[[Summary], Value]) -> Value:
+    return value(summary) if summary.value is not None else summary.result.problem or summary.result.status
+
+
+def _value(summary: Summary, key: str) -> object:
+    cell = summary.result.cell
+    for part in (cell, cell.work, cell.mode):
+        if hasattr(part, key):
+            return getattr(part, key)
+    raise AttributeError(f"a cell has no {key!r}")
+
+
+def quantile_us(summary: Summary, p: float) -> float | None:
+    """A quantile in microseconds, where there are samples enough."""
+    found = summary.quantiles.get(p)
+    return found.value / 1e3 if found else None
+
+
+def spectrum(summary: Summary) -> str:
+    """Median and 99th percentile in one cell of a table, with the unit that fits."""
+    from nearcall_lab.stats import format_time
+
+    p50, p99 = (summary.quantiles.get(p) for p in (0.5, 0.99))
+    return f"{format_time(p50.value if p50 else None)} / {format_time(p99.value if p99 else None)}"

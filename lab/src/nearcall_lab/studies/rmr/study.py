@@ -1,0 +1,86 @@
+"""gRPC for one-way messages: what it asked, answered again, and where its own numbers come from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from nearcall_lab.analysis.summary import Summary
+from nearcall_lab.stats import format_time, significant
+from nearcall_lab.studies.model import Flaw, ShownTable, Study, Summaries, spectrum
+from nearcall_lab.studies.replica import Findings
+
+_FAST: dict[str, dict[str, object]] = {
+    "20 B": {"size": 20, "rate": 0.0, "extra_copy": False},
+    "4 KB": {"size": 4_096, "rate": 0.0, "extra_copy": False},
+}
+_COPIED: dict[str, dict[str, object]] = {
+    "20 B, copied": {"size": 20, "rate": 0.0, "extra_copy": True},
+    "4 KB, copied": {"size": 4_096, "rate": 0.0, "extra_copy": True},
+}
+
+
+def _rates(placement: str) -> dict[str, dict[str, object]]:
+    return {f"{rate:,}/s": {"rate": float(rate), "placement": placement} for rate in (100, 850, 4_000, 8_500, 39_000)}
+
+
+def corrected(cells: Summaries) -> list[ShownTable]:
+    """Throughput, and the distribution at each rate."""
+    return [
+        cells.table(
+            "sizes", "As fast as it goes, messages/s at the receiver", {**_FAST, **_COPIED}, lambda s: s.throughput
+        ),
+        cells.table("rates", "From due to arrival, p50 / p99, pinned apart", _rates("apart"), spectrum),
+        cells.table("pinning", "The same, not pinned", _rates("free"), spectrum),
+        cells.table("lost", "Messages sent and not delivered, as fast as it goes", _FAST, lambda s: f"{_lost(s):,}"),
+    ]
+
+
+def _lost(summary: Summary) -> int:
+    launches = summary.result.launches
+    return sum(launch.sent - launch.delivered for launch in launches)
+
+
+def _mixed(findings: Findings, cells: Summaries) -> Mapping[str, str]:
+    shown = {}
+    for label, wanted in {**_FAST, **_COPIED}.items():
+        for name in ("grpc-aio-tcp", "pynng"):
+            summary = cells.one(mechanism=name, **wanted)
+            shown[f"{summary.result.label}, {label}"] = f"{significant(summary.throughput or 0)} messages/s"
+    return shown
+
+
+def _longest(summary: Summary) -> float:
+    return float(max(launch.response.max for launch in summary.result.launches if launch.response is not None))
+
+
+def _tail(findings: Findings, cells: Summaries) -> Mapping[str, str]:
+    shown = {}
+    for placement, words in (("apart", "pinned"), ("free", "not pinned")):
+        summary = cells.one(mechanism="grpc-aio-tcp", rate=8_500.0, placement=placement)
+        if summary.response is not None:
+            shown[f"gRPC at 8,500/s, {words}: p99, maximum"] = (
+                f"{format_time(summary.response.quantile(0.99))}, {format_time(_longest(summary))}"
+            )
+    return shown
+
+
+STUDY = Study(
+    "rmr",
+    "nearcall_lab.studies.rmr",
+    corrected,
+    (
+        Flaw(
+            "mixed-runs",
+            "Four transports are compared by their rates.",
+            "The runs differ in date, number of messages and receivers; size and host of two rows are not given. "
+            "Here all are given the same.",
+            _mixed,
+        ),
+        Flaw(
+            "cut-tail",
+            "The latency distribution is drawn.",
+            "The drawing ends at 1 ms; whatever took longer is one bar.",
+            _tail,
+        ),
+    ),
+)

@@ -1,0 +1,107 @@
+"""RPyC against HTTP: what it asked, answered again, and where its own numbers come from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from nearcall_lab.analysis.summary import Summary
+from nearcall_lab.results.distribution import merged
+from nearcall_lab.stats import format_time
+from nearcall_lab.studies.model import Flaw, ShownTable, Study, Summaries, Value, quantile_us, spectrum
+from nearcall_lab.studies.replica import Findings
+
+_ONE: dict[str, object] = {"operation": "echo", "kind": "closed", "connections": 1}
+_TEN: dict[str, object] = {"operation": "echo", "kind": "closed", "connections": 10}
+_CONNECT: dict[str, object] = {"kind": "connect"}
+_PHASES = ("made", "connected", "first reply")
+
+
+def corrected(cells: Summaries) -> list[ShownTable]:
+    """Set-up in three phases, single calls, and ten clients that are ten clients."""
+    set_up = ShownTable("connection", "Set-up, median of each phase", ["object made", "connected", "first reply"], {})
+    latency = ShownTable("latency", "One call at a time, µs", ["p50", "p90", "p99"], {})
+    for name, label in cells.mechanisms():
+        for summary in cells.where(mechanism=name, **_CONNECT):
+            set_up.rows[label] = _phases(summary)
+        for summary in cells.where(mechanism=name, **_ONE):
+            latency.rows[label] = [quantile_us(summary, p) for p in (0.5, 0.9, 0.99)]
+    return [
+        set_up,
+        latency,
+        cells.table("concurrency", "10 clients in two processes, p50 / p99 of a call", {"p50 / p99": _TEN}, spectrum),
+        cells.table("rate", "10 clients in two processes, calls/s", {"calls/s": _TEN}, lambda s: s.throughput),
+    ]
+
+
+def _phases(summary: Summary) -> list[Value]:
+    if summary.value is None:
+        return [summary.result.problem or summary.result.status]
+    medians: list[Value] = []
+    for phase in _PHASES:
+        found = merged(launch.phases.get(phase) for launch in summary.result.launches)
+        medians.append(format_time(found.quantile(0.5)) if found is not None else None)
+    return medians
+
+
+def _overwritten(findings: Findings, cells: Summaries) -> Mapping[str, str]:
+    numbers = findings.checks["overwritten"]
+    shown = {name: f"{value:.3g} ms" for name, value in numbers.items()}
+    for name, row in findings.tables["latency"].items():
+        mean, duration = row[0], findings.tables["concurrency"][name][2]
+        if mean is not None and duration is not None:
+            shown[f"{name}: mean × 100 / published as duration of the concurrent run"] = (
+                f"{mean / 10:.3g} s / {duration:.3g} s"
+            )
+    return shown
+
+
+def _no_connection(findings: Findings, cells: Summaries) -> Mapping[str, str]:
+    numbers = findings.checks["no connection"]
+    return {
+        "HTTP, object made": f"{numbers['object_made_ms']:.3g} ms",
+        "HTTP, first reply": f"{numbers['first_reply_ms']:.3g} ms",
+    }
+
+
+def _two_trips(findings: Findings, cells: Summaries) -> Mapping[str, str]:
+    return {name: f"{value:.3g}" for name, value in findings.checks["two round trips"].items()}
+
+
+def _development(findings: Findings, cells: Summaries) -> Mapping[str, str]:
+    names = ("flask", "http-uvicorn", "http-granian", "rpyc-tcp")
+    found = [cells.one(mechanism=name, **_ONE) for name in names]
+    return {summary.result.label: format_time(summary.value) for summary in found}
+
+
+STUDY = Study(
+    "rpyc-http",
+    "nearcall_lab.studies.rpyc_http",
+    corrected,
+    (
+        Flaw(
+            "overwritten",
+            "Connection, latency of 1000 requests and concurrency are three results.",
+            "They are stored under one key and overwrite each other: all three tables are the last run, ten threads of "
+            "one process with 100 requests each, which share its interpreter lock.",
+            _overwritten,
+        ),
+        Flaw(
+            "no-connection",
+            "HTTP connects 15 to 20 times faster.",
+            "Its connection time is the making of an object that opens no socket.",
+            _no_connection,
+        ),
+        Flaw(
+            "two-trips",
+            "The latency of RPyC is that of one request.",
+            "It is that of two: the method is looked up at the server before each call.",
+            _two_trips,
+        ),
+        Flaw(
+            "development-server",
+            "Flask's development server stands for HTTP.",
+            "It closes the connection after each reply; servers made for production do not.",
+            _development,
+        ),
+    ),
+)

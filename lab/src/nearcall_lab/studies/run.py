@@ -1,0 +1,155 @@
+"""Carrying a study out: its own method in a process of its own, then the corrected scenario, then both side by side."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from rich.console import Console
+
+from nearcall_lab.analysis.summary import summaries
+from nearcall_lab.cli.runs import carry_out
+from nearcall_lab.engine.run import Options, begin
+from nearcall_lab.registry import discover
+from nearcall_lab.results.store import Recorded
+from nearcall_lab.scenario.load import parse
+from nearcall_lab.studies.model import ShownTable, Study, StudyResult, Summaries, Value
+from nearcall_lab.studies.replica import Findings
+
+REPLICA_LIMIT_S = 300.0
+FILE = "study.json"
+
+
+class ReplicaFailed(Exception):
+    """The study's own method could not be repeated; the message says why."""
+
+
+def replicate(study: Study, scale: float, tell: Callable[[str], None], limit_s: float = REPLICA_LIMIT_S) -> Findings:
+    """Runs the replica in a process group of its own, and leaves nothing of it behind.
+
+    `scale` is the share of the study's own amount of work. Raises `ReplicaFailed`.
+    """
+    with tempfile.TemporaryDirectory(prefix="nearcall-lab-") as directory:
+        out = Path(directory) / "findings.json"
+        command = [sys.executable, "-m", f"{study.package}.replica", "--out", str(out), "--scale", str(scale)]
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        )
+        last = ""
+        watchdog = _Watchdog(process, limit_s)
+        try:
+            assert process.stderr is not None
+            for line in process.stderr:
+                last = line.strip() or last
+                tell(last)
+            process.wait()
+        finally:
+            late = watchdog.end()
+            _end_group(process)
+        if late:
+            raise ReplicaFailed(f"took longer than {limit_s:.0f} s; its last word was: {last}")
+        if process.returncode or not out.exists():
+            raise ReplicaFailed(f"ended with status {process.returncode}: {last}")
+        return Findings(**msgspec.json.decode(out.read_bytes(), type=dict[str, Any]))
+
+
+class _Watchdog:
+    """Ends a process group that takes too long."""
+
+    def __init__(self, process: subprocess.Popen[str], limit_s: float) -> None:
+        self._late = False
+        self._process = process
+        self._timer = threading.Timer(limit_s, self._bite)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def _bite(self) -> None:
+        self._late = True
+        _end_group(self._process)
+
+    def end(self) -> bool:
+        """Whether it had to."""
+        self._timer.cancel()
+        return self._late
+
+
+def _end_group(process: subprocess.Popen[str]) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def carry_out_study(
+    study: Study,
+    directory: Path,
+    console: Console,
+    options: Options,
+    scale: float,
+    only: Sequence[str] = (),
+) -> StudyResult:
+    """All of it, stored in `directory`. Raises `ReplicaFailed`, `ScenarioError` or `StoreError`."""
+    started, begun = datetime.now(timezone.utc).isoformat(timespec="seconds"), time.monotonic()
+    title, machine, versions, published = study.published()
+    scenario = parse(f"study {study.id}", study.scenario(), discover())
+    if only:
+        scenario = scenario.only(only)
+    with console.status("as published"):
+        findings = replicate(study, scale, lambda line: console.log(f"as published: {line}", markup=False))
+    run = begin(directory, scenario, options)
+    recorded = carry_out(run, list(scenario.planned), console)
+    result = StudyResult(
+        id=study.id,
+        title=title,
+        machine=machine,
+        versions=versions,
+        published=published,
+        replicated=[_replicated(table, findings) for table in published if table.id in findings.tables],
+        corrected=[],
+        flaws=[],
+        problems=findings.problems,
+        run=".",
+        command=list(options.command),
+        started=started,
+        seconds=0.0,
+    )
+    fill_in(result, study, findings, recorded)
+    result.seconds = round(time.monotonic() - begun, 1)
+    (directory / "findings.json").write_bytes(msgspec.json.encode(vars(findings)))
+    (directory / FILE).write_bytes(msgspec.json.format(msgspec.json.encode(result), indent=1))
+    return result
+
+
+def fill_in(result: StudyResult, study: Study, findings: Findings, recorded: Recorded) -> None:
+    """The corrected tables and the flaws, from what was recorded."""
+    found = Summaries(summaries(recorded))
+    result.corrected = study.corrected(found)
+    result.flaws = [flaw.shown(findings, found) for flaw in study.flaws]
+
+
+def _replicated(table: ShownTable, findings: Findings) -> ShownTable:
+    """The study's columns, with what its method gives here; rows that only we have come last."""
+    ours = findings.tables[table.id]
+    rows: dict[str, list[Value]] = {}
+    for name in [*table.rows, *(name for name in ours if name not in table.rows)]:
+        if name in ours:
+            rows[name] = list(ours[name])
+        else:
+            rows[name] = [findings.problems.get(name, "not repeated here")]
+    return ShownTable(table.id, table.title, table.columns, rows)

@@ -1,0 +1,84 @@
+"""Shared memory against gRPC: what it asked, answered again, and where its own numbers come from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from nearcall_lab.stats import format_time
+from nearcall_lab.studies.model import Flaw, ShownTable, Study, Summaries, spectrum
+from nearcall_lab.studies.replica import Findings
+
+_SIZES: dict[str, dict[str, object]] = {
+    "15 B": {"size": 15},
+    "1 KB": {"size": 1_000},
+    "10 KB": {"size": 10_000},
+    "60 KB": {"size": 60_000},
+}
+
+
+def corrected(cells: Summaries) -> list[ShownTable]:
+    """The study's two tables."""
+    return [
+        cells.table("latency", "Echo, p50 / p99", _SIZES, spectrum),
+        cells.table(
+            "throughput", "Echo, thousand calls/s", _SIZES, lambda s: s.throughput / 1e3 if s.throughput else None
+        ),
+        cells.table("cpu", "CPU of both sides per call, µs", _SIZES, lambda s: s.cpu_us_per_call),
+    ]
+
+
+def _codec(findings: Findings, cells: Summaries) -> Mapping[str, str]:
+    numbers = findings.checks["codec"]
+    library, grpc = (cells.one(mechanism=name, size=60_000) for name in ("shm-rpc-bridge", "grpcio-uds"))
+    return {
+        "encoding and decoding 60 KB twice: json, as the study's library did": format_time(numbers["json_us"] * 1e3),
+        "orjson, as it does today": format_time(numbers["orjson_us"] * 1e3),
+        "Protobuf": format_time(numbers["protobuf_us"] * 1e3),
+        f"60 KB, {library.result.label} {library.result.version} / {grpc.result.label}": (
+            f"{format_time(library.value)} / {format_time(grpc.value)}"
+        ),
+    }
+
+
+def _mean_only(findings: Findings, cells: Summaries) -> Mapping[str, str]:
+    shown = {}
+    for name in ("shm-rpc-bridge", "grpcio-uds", "grpcio-tcp"):
+        summary = cells.one(mechanism=name, size=15)
+        mean = format_time(summary.response.mean()) if summary.response else "–"
+        shown[f"{summary.result.label}, 15 B: mean; p50 / p99"] = f"{mean}; {spectrum(summary)}"
+    return shown
+
+
+def _threads(findings: Findings, cells: Summaries) -> Mapping[str, str]:
+    numbers = findings.checks["one thread"]
+    return {
+        "gRPC, UDS, 15 B, one server thread": format_time(numbers["one_thread_us"] * 1e3),
+        "ten server threads": format_time(numbers["ten_threads_us"] * 1e3),
+    }
+
+
+STUDY = Study(
+    "shm",
+    "nearcall_lab.studies.shm",
+    corrected,
+    (
+        Flaw(
+            "codec",
+            "Shared memory loses at 60 KB.",
+            "What loses is encoding as JSON with the standard library; the library encodes otherwise today.",
+            _codec,
+        ),
+        Flaw(
+            "mean-only",
+            "A mean of one run in a fixed order tells which is fastest.",
+            "It hides the spread, and what the machine did meanwhile. Replies were not looked at.",
+            _mean_only,
+        ),
+        Flaw(
+            "one-thread",
+            "gRPC is given one server thread.",
+            "With one client it hardly matters; it would with two.",
+            _threads,
+        ),
+    ),
+)

@@ -1,0 +1,71 @@
+"""What `check` says of adapters that keep their promises, and of those that do not."""
+
+from __future__ import annotations
+
+import pytest
+
+from nearcall_lab.check.promises import PROMISES, Broken, NotPromised, Subject
+from nearcall_lab.cli import main
+from nearcall_lab.registry import discover, entrants_of
+
+
+@pytest.fixture
+def subjects() -> dict[str, Subject]:
+    found = {**{e.mechanism.name: e for e in discover()}, **{e.mechanism.name: e for e in entrants_of("liars")}}
+    found |= {e.mechanism.name: e for e in entrants_of("able")}
+    return {name: Subject(entrant, True, []) for name, entrant in found.items()}
+
+
+PROMISE = dict(PROMISES)
+
+
+@pytest.mark.parametrize("title", PROMISE)
+def test_an_able_adapter_keeps_every_promise(subjects: dict[str, Subject], title: str) -> None:
+    # The asynchronous one claims concurrent calls; only the other one's client notices a death.
+    name = "able" if title == "a killed server" else "able-async"
+    assert PROMISE[title](subjects[name])
+
+
+@pytest.mark.parametrize(
+    ("name", "title", "seen"),
+    [
+        ("wrong-content", "echo integrity", "byte"),
+        ("wrong-length", "echo integrity", "bytes instead of"),
+        ("never-asks", "echo integrity", r"the server handled 0"),
+        ("raises", "echo integrity", "ValueError"),
+        ("able-loses", "one-way messages", "lost"),
+        ("able-invents-streams", "stream", "stream"),
+        ("able-async", "a killed server", "did not answer within"),
+    ],
+)
+def test_a_broken_promise_is_found(subjects: dict[str, Subject], name: str, title: str, seen: str) -> None:
+    with pytest.raises(Broken, match=seen):
+        PROMISE[title](subjects[name])
+
+
+def test_what_is_not_claimed_is_not_a_fault(subjects: dict[str, Subject]) -> None:
+    with pytest.raises(NotPromised, match="one call at a time"):
+        PROMISE["calls that overlap"](subjects["multiprocessing"])
+    with pytest.raises(NotPromised, match="has no count"):
+        PROMISE["stream"](subjects["multiprocessing"])
+
+
+def test_left_overs_are_named(subjects: dict[str, Subject]) -> None:
+    subject = subjects["able"]
+    subject.left_behind.append("/dev/shm/nclab-something")
+    with pytest.raises(Broken, match="/dev/shm/nclab-something"):
+        PROMISE["nothing left behind"](subject)
+
+
+def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "raw-pipe", "--quick"]) == 0
+    shown = capsys.readouterr().out
+    assert "kept   echo integrity: 0 B to 1 MB" in shown
+    assert "several connections: has no wait" in shown
+
+
+def test_the_command_knows_no_such_adapter(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "raw-pip"]) == 2
+    said = capsys.readouterr()
+    assert "no mechanism 'raw-pip'" in said.out + said.err
+    assert 'did you mean "raw-pipe"' in said.out + said.err

@@ -1,0 +1,133 @@
+"""The five studies: their figures as data, their methods repeated, and the corrected tables."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pytest
+from rich.console import Console
+
+from nearcall_lab.engine.run import Options
+from nearcall_lab.registry import discover
+from nearcall_lab.scenario.load import parse
+from nearcall_lab.studies import NAMES, study, titles
+from nearcall_lab.studies.model import Flaw, Study, StudyResult
+from nearcall_lab.studies.run import FILE, ReplicaFailed, carry_out_study, replicate
+from nearcall_lab.studies.show import markdown
+
+ENTRANTS = discover()
+
+
+def test_all_five_have_titles() -> None:
+    assert list(titles()) == ["art", "rpyc-http", "grpc-burst", "rmr", "shm"]
+    assert all(titles().values())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_published_rows_fill_their_columns(name: str) -> None:
+    _, machine, _, tables = study(name).published()
+    assert machine
+    for table in tables:
+        assert table.rows
+        assert all(len(row) == len(table.columns) for row in table.rows.values())
+
+
+def test_published_figures_agree_with_each_other() -> None:
+    tables = {table.id: table for table in study("art").published()[3]}
+    for name, (mean, _) in tables["simple"].rows.items():
+        batch = tables["concurrency"].rows[f"{name}, ms"][0]
+        assert float(mean) * 0.2 == pytest.approx(float(batch), rel=1e-3)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_corrected_scenario_can_be_planned(name: str) -> None:
+    scenario = parse(name, study(name).scenario(), ENTRANTS)
+    mechanisms = {planned.cell.mechanism for planned in scenario.planned}
+    assert any(mechanism.startswith("nearcall") for mechanism in mechanisms)
+    assert scenario.baseline in mechanisms
+
+
+@pytest.mark.parametrize("name", ["art", "rpyc-http", "grpc-burst", "rmr"])
+def test_the_published_method_can_be_repeated(name: str) -> None:
+    chosen = study(name)
+    findings = replicate(chosen, 0.01, lambda line: None)
+    published = {table.id: table for table in chosen.published()[3]}
+    assert findings.tables
+    for table, rows in findings.tables.items():
+        for values in rows.values():
+            assert len(values) == len(published[table].columns)
+    assert not {row: why for row, why in findings.problems.items() if "not installed" not in why}
+
+
+def _small() -> Study:
+    """The shortest study, with two cells."""
+
+    class Small(Study):
+        def scenario(self) -> str:
+            return """
+                title = "two cells"
+                baseline = "raw-unix"
+                [run]
+                launches = 1
+                seconds = 0.05
+                warmup_s = 0.0
+                [[cells]]
+                mechanisms = ["raw-unix", "noop"]
+                size = 15
+            """
+
+    whole = study("shm")
+    impossible = Flaw("impossible", "Nobody claims this.", "It cannot be shown.", lambda findings, cells: {}[0])
+    return Small(whole.id, whole.package, whole.corrected, (*whole.flaws, impossible))
+
+
+def test_a_study_from_beginning_to_end(tmp_path: Path) -> None:
+    directory = tmp_path / "shm"
+    options = Options(1, False, ("nearcall-lab", "study", "shm"))
+    carry_out_study(_small(), directory, Console(quiet=True), options, 0.002)
+    result = msgspec.json.decode((directory / FILE).read_bytes(), type=StudyResult)
+    assert {table.id for table in result.published} == {"latency", "throughput"}
+    ours = {table.id: table for table in result.replicated}["latency"].rows
+    assert all(isinstance(value, float) and value > 0 for value in ours["gRPC, UDS"])
+    corrected = {table.id: table for table in result.corrected}["latency"].rows
+    assert set(corrected) == {"raw socket, UDS", "no-op in process"}
+    flaws = {flaw.id: flaw for flaw in result.flaws}
+    assert set(flaws["one-thread"].numbers) == {"gRPC, UDS, 15 B, one server thread", "ten server threads"}
+    text = markdown(result)
+    assert "| as published | 15 B | 1 KB | 10 KB | 60 KB |" in text
+    assert "| shm-rpc-bridge | 55.1 | 69.8 | 194 | 869 |" in text
+    # A flaw that this run could not show says so instead of showing nothing.
+    assert not flaws["impossible"].numbers
+    assert "not shown by this run" in text
+
+
+def test_a_replica_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "hanging_study"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "replica.py").write_text(
+        "import subprocess, sys, time\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+        "print('begun', child.pid, file=sys.stderr, flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    told: list[str] = []
+    with pytest.raises(ReplicaFailed, match=r"longer than 3 s; its last word was: begun \d+"):
+        replicate(replace(_small(), package="hanging_study"), 1.0, told.append, limit_s=3)
+    child = int(told[0].split()[1])
+    # Not even the child of the replica's process is left.
+    state = Path(f"/proc/{child}/stat")
+    assert not state.exists() or state.read_text().split()[2] == "Z"
+
+
+def test_a_replica_that_fails_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "failing_study"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "replica.py").write_text("raise SystemExit('no luck today')\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with pytest.raises(ReplicaFailed, match="ended with status 1: no luck today"):
+        replicate(replace(_small(), package="failing_study"), 1.0, lambda line: None)
