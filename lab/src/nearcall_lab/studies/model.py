@@ -136,6 +136,22 @@ class Summaries:
         """Name and label of every mechanism, in the scenario's order."""
         return list(dict.fromkeys((s.result.cell.mechanism, s.result.label) for s in self.all))
 
+    def fastest_first(self, *columns: Mapping[str, object]) -> list[tuple[str, str]]:
+        """Name and label of every mechanism, by the first of these columns in which it has a number.
+
+        Those with no numbers follow, and the floor, which is no mechanism to choose, is last.
+        """
+
+        def place(mechanism: tuple[str, str]) -> tuple[bool, int, float]:
+            for at, wanted in enumerate(columns):
+                for cell in self.where(mechanism=mechanism[0], **wanted):
+                    floor = cell.result.family == "floor"
+                    if cell.value is not None:
+                        return floor, at, -cell.value if cell.metric.more_is_better else cell.value
+            return any(s.result.family == "floor" for s in self.where(mechanism=mechanism[0])), len(columns), 0.0
+
+        return sorted(self.mechanisms(), key=place)
+
     def table(
         self,
         id: str,
@@ -143,9 +159,9 @@ class Summaries:
         columns: Mapping[str, Mapping[str, object]],
         value: Callable[[Summary], Value],
     ) -> ShownTable:
-        """One row per mechanism; a column is a choice of cells. A cell without numbers says why."""
+        """One row per mechanism, the fastest first; a column is a choice of cells. A cell without numbers says why."""
         rows: dict[str, list[Value]] = {}
-        for name, label in self.mechanisms():
+        for name, label in self.fastest_first(*columns.values()):
             found = [self.where(mechanism=name, **wanted) for wanted in columns.values()]
             if any(found):
                 rows[label] = [_shown(cells[0], value) if cells else None for cells in found]

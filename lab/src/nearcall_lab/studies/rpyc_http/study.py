@@ -20,9 +20,10 @@ def corrected(cells: Summaries) -> list[ShownTable]:
     """Set-up in three phases, single calls, and ten clients that are ten clients."""
     set_up = ShownTable("connection", "Set-up, median of each phase", ["object made", "connected", "first reply"], {})
     latency = ShownTable("latency", "One call at a time, µs", ["p50", "p90", "p99"], {})
-    for name, label in cells.mechanisms():
+    for name, label in cells.fastest_first(_CONNECT):
         for summary in cells.where(mechanism=name, **_CONNECT):
             set_up.rows[label] = _phases(summary)
+    for name, label in cells.fastest_first(_ONE):
         for summary in cells.where(mechanism=name, **_ONE):
             latency.rows[label] = [quantile_us(summary, p) for p in (0.5, 0.9, 0.99)]
     return [
@@ -67,6 +68,22 @@ def _two_trips(findings: Findings, cells: Summaries) -> Mapping[str, str]:
     return {name: f"{value:.3g}" for name, value in findings.checks["two round trips"].items()}
 
 
+def _nodelay(findings: Findings, cells: Summaries) -> Mapping[str, str]:
+    return {name: f"{value:.3g} ms" for name, value in findings.checks["nodelay"].items()}
+
+
+def _pickle(findings: Findings, cells: Summaries) -> Mapping[str, str]:
+    return {name: f"{value:.0f}" for name, value in findings.checks["pickle"].items()}
+
+
+def _wall_clock(findings: Findings, cells: Summaries) -> Mapping[str, str]:
+    numbers = findings.checks["clock"]
+    return {
+        "time.time(), which the study reads, may be set while it is measured": "yes" if numbers["wall"] else "no",
+        "time.perf_counter()": "yes" if numbers["monotonic"] else "no",
+    }
+
+
 def _development(findings: Findings, cells: Summaries) -> Mapping[str, str]:
     names = ("flask", "http-uvicorn", "http-granian", "rpyc-tcp")
     found = [cells.one(mechanism=name, **_ONE) for name in names]
@@ -96,6 +113,24 @@ STUDY = Study(
             "The latency of RPyC is that of one request.",
             "It is that of two: the method is looked up at the server before each call.",
             _two_trips,
+        ),
+        Flaw(
+            "nodelay",
+            "RPyC over TCP is measured as it comes.",
+            "TCP_NODELAY is off as it comes, which holds back what follows a small message until that is acknowledged.",
+            _nodelay,
+        ),
+        Flaw(
+            "pickle",
+            "RPyC uses pickle.",
+            "Not on this path: arguments and results of plain types go by its own codec, and pickle is off by default.",
+            _pickle,
+        ),
+        Flaw(
+            "wall-clock",
+            "The times are differences of two readings of a clock.",
+            "Of the wall clock, which time synchronisation sets and slews; a difference may even be negative.",
+            _wall_clock,
         ),
         Flaw(
             "development-server",
