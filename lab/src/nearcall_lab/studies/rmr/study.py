@@ -54,7 +54,11 @@ def _longest(summary: Summary) -> float:
 
 
 def _tail(findings: Findings, cells: Summaries) -> Mapping[str, str]:
-    shown = {}
+    numbers, shown = findings.checks["cut tail"], {}
+    for rate in (8_500, 39_000):
+        shown[f"the study's way, {rate:,}/s: share beyond 1 ms, longest"] = (
+            f"{numbers[f'{rate}, share']:.1%}, {format_time(numbers[f'{rate}, longest'] * 1e6)}"
+        )
     for placement, words in (("apart", "pinned"), ("free", "not pinned")):
         summary = cells.one(mechanism="grpc-aio-tcp", rate=8_500.0, placement=placement)
         if summary.response is not None:

@@ -57,6 +57,28 @@ def _threads(findings: Findings, cells: Summaries) -> Mapping[str, str]:
     }
 
 
+def _two_clients(findings: Findings, cells: Summaries) -> Mapping[str, str]:
+    numbers = findings.checks["two clients"]
+    return {
+        f"two clients at once, {numbers['calls']:.0f} calls: answered rightly / failed / of these Response ID mismatch": (
+            f"{numbers['right']:.0f} / {numbers['failed']:.0f} / {numbers['mismatch']:.0f}"
+        )
+    }
+
+
+def _after_a_timeout(findings: Findings, cells: Summaries) -> Mapping[str, str]:
+    numbers = findings.checks["after a time-out"]
+    return {f"of {numbers['calls']:.0f} calls after the one that took too long, answered": f"{numbers['right']:.0f}"}
+
+
+def _killed(findings: Findings, cells: Summaries) -> Mapping[str, str]:
+    numbers = findings.checks["killed server"]
+    return {
+        "names in /dev/shm after kill -9": f"{numbers['names']:.0f}",
+        "the server starts again beside them": "yes" if numbers["again"] else "no",
+    }
+
+
 STUDY = Study(
     "shm",
     "nearcall_lab.studies.shm",
@@ -79,6 +101,26 @@ STUDY = Study(
             "gRPC is given one server thread.",
             "With one client it hardly matters; it would with two.",
             _threads,
+        ),
+        Flaw(
+            "one-client",
+            "The library connects clients with a server.",
+            "One of them: a channel has one buffer for requests and one for replies, and two clients at once take each "
+            "other's.",
+            _two_clients,
+        ),
+        Flaw(
+            "after-a-timeout",
+            "Calls have a time limit.",
+            "The late reply stays in the buffer and is taken for the next call's, and so on for ever.",
+            _after_a_timeout,
+        ),
+        Flaw(
+            "killed-server",
+            "A server is started, used and stopped.",
+            "One that is killed leaves its names behind, which keep the next one from starting until somebody removes "
+            "them.",
+            _killed,
         ),
     ),
 )
