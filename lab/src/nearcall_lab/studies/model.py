@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib import resources
+from typing import TypeVar
 
 import msgspec
 
@@ -12,6 +14,7 @@ from nearcall_lab.analysis.summary import Summary
 from nearcall_lab.studies.replica import Findings
 
 Value = float | str | None
+Row = TypeVar("Row")
 
 
 class ShownTable(msgspec.Struct):
@@ -88,6 +91,15 @@ class Flaw:
         except LookupError:
             numbers = {}
         return ShownFlaw(self.id, self.claim, self.truth, numbers)
+
+
+def rows_of(rows: Iterable[Row], show: Callable[[Row], Mapping[str, str]]) -> dict[str, str]:
+    """What `show` says of each row; one that has no numbers is left out and does not take the others with it."""
+    shown: dict[str, str] = {}
+    for row in rows:
+        with contextlib.suppress(LookupError):
+            shown |= show(row)
+    return shown
 
 
 @dataclass(frozen=True)
@@ -169,7 +181,13 @@ class Summaries:
 
 
 def _shown(summary: Summary, value: Callable[[Summary], Value]) -> Value:
-    return value(summary) if summary.value is not None else summary.result.problem or summary.result.status
+    return value(summary) if summary.value is not None else why_no_number(summary)
+
+
+def why_no_number(summary: Summary) -> str:
+    """For a cell of a table."""
+    result = summary.result
+    return result.problem or ("too few calls" if result.launches else result.status)
 
 
 def _value(summary: Summary, key: str) -> object:

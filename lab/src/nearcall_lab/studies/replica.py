@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-Cells = list["float | str | None"]
+Cells = list["float | None"]
 
 
 @dataclass

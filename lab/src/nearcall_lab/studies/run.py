@@ -59,10 +59,11 @@ def replicate(study: Study, scale: float, tell: Callable[[str], None], limit_s: 
             for line in process.stderr:
                 last = line.strip() or last
                 tell(last)
-            process.wait()
+        except BaseException:
+            _end_group(process)
+            raise
         finally:
             late = watchdog.end()
-            _end_group(process)
         if late:
             raise ReplicaFailed(f"took longer than {limit_s:.0f} s; its last word was: {last}")
         if process.returncode or not out.exists():
@@ -71,22 +72,27 @@ def replicate(study: Study, scale: float, tell: Callable[[str], None], limit_s: 
 
 
 class _Watchdog:
-    """Ends a process group that takes too long."""
+    """Ends what is left of a process group when its first process has ended, or takes too long.
+
+    Without it a forked server that outlives the replica would keep its standard error open, and us reading.
+    """
 
     def __init__(self, process: subprocess.Popen[str], limit_s: float) -> None:
         self._late = False
-        self._process = process
-        self._timer = threading.Timer(limit_s, self._bite)
-        self._timer.daemon = True
-        self._timer.start()
+        self._process, self._limit_s = process, limit_s
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
 
-    def _bite(self) -> None:
-        self._late = True
+    def _watch(self) -> None:
+        try:
+            self._process.wait(self._limit_s)
+        except subprocess.TimeoutExpired:
+            self._late = True
         _end_group(self._process)
 
     def end(self) -> bool:
-        """Whether it had to."""
-        self._timer.cancel()
+        """Whether it took too long."""
+        self._thread.join()
         return self._late
 
 

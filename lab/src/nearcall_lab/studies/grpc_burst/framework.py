@@ -48,7 +48,7 @@ def serve(codec: str) -> None:
     }
     kind, make = replies[codec]
 
-    async def Get():  # type: ignore[no-untyped-def]  # noqa: N802 - the framework takes the method's name from it
+    async def Get():  # type: ignore[no-untyped-def]
         await asyncio.sleep(DELAY_S)
         return make(kind)
 

@@ -112,15 +112,17 @@ def run(findings: Findings, scale: float) -> None:
 
     def row(name: str, server: Callable[[], AbstractContextManager[Any]], decode: Callable[[bytes], Any]) -> None:
         seconds: Cells = []
+        rates: Cells = []
         for calls in SIZES:
             with server() as target:
                 took, failed = _run(burst(target, calls, decode), True)
             if sum(failed.values()) == calls:
                 raise RuntimeError(f"all {calls} calls failed: {', '.join(failed)}")
             seconds.append(took)
+            rates.append((calls - sum(failed.values())) / took)
             findings.check("errors", **{f"{name}, {calls} calls, failed": float(sum(failed.values()))})
         findings.put("seconds", name, seconds)
-        findings.put("rate", name, [calls / took for calls, took in zip(SIZES, seconds, strict=True) if took])
+        findings.put("rate", name, rates)
 
     def framework(name: str, codec: str) -> None:
         python = environments.python_of(ENVIRONMENT)

@@ -35,7 +35,7 @@ def serve_rpyc(kind: str, ready: Callable[[Any], None]) -> None:
     make = servers.ForkingServer if kind == "forking" else servers.ThreadedServer
     server = make(Bench, hostname="127.0.0.1", port=0)
     # It listens only once it has started, which does not return.
-    threading.Thread(target=lambda: ready(when_listening(server.port)), daemon=True).start()
+    threading.Thread(target=lambda: ready(when_listening(server)), daemon=True).start()
     server.start()
 
 
@@ -56,14 +56,14 @@ def serve_flask(ready: Callable[[Any], None]) -> None:
     server.serve_forever()
 
 
-def when_listening(port: int) -> int:
-    """Returns the port once somebody accepts there."""
-    while True:
-        try:
-            socket.create_connection(("127.0.0.1", port)).close()
-            return port
-        except ConnectionRefusedError:
-            time.sleep(0.01)
+def when_listening(server: Any) -> int:
+    """Returns the port once the server listens there.
+
+    It looks at the listener, and does not connect: a forked server would inherit both ends, and never end.
+    """
+    while not server.listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+        time.sleep(0.001)
+    return int(server.port)
 
 
 def rpyc_client(port: int) -> tuple[Callable[[], Any], Callable[[Any], object]]:
@@ -159,8 +159,8 @@ def run(findings: Findings, scale: float) -> None:
                         findings.check(
                             "nodelay",
                             **{
-                                f"TCP_NODELAY {word}, one call": single,
-                                f"TCP_NODELAY {word}, a one-way call and a call behind it": twice,
+                                f"client's TCP_NODELAY {word}, one call": single,
+                                f"client's TCP_NODELAY {word}, a call not waited for and one behind it": twice,
                             },
                         )
                     findings.check("pickle", **without_pickle(port))

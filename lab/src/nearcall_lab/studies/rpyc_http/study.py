@@ -7,7 +7,17 @@ from collections.abc import Mapping
 from nearcall_lab.analysis.summary import Summary
 from nearcall_lab.results.distribution import merged
 from nearcall_lab.stats import format_time
-from nearcall_lab.studies.model import Flaw, ShownTable, Study, Summaries, Value, quantile_us, spectrum
+from nearcall_lab.studies.model import (
+    Flaw,
+    ShownTable,
+    Study,
+    Summaries,
+    Value,
+    quantile_us,
+    rows_of,
+    spectrum,
+    why_no_number,
+)
 from nearcall_lab.studies.replica import Findings
 
 _ONE: dict[str, object] = {"operation": "echo", "kind": "closed", "connections": 1}
@@ -36,7 +46,7 @@ def corrected(cells: Summaries) -> list[ShownTable]:
 
 def _phases(summary: Summary) -> list[Value]:
     if summary.value is None:
-        return [summary.result.problem or summary.result.status]
+        return [why_no_number(summary)]
     medians: list[Value] = []
     for phase in _PHASES:
         found = merged(launch.phases.get(phase) for launch in summary.result.launches)
@@ -85,9 +95,11 @@ def _wall_clock(findings: Findings, cells: Summaries) -> Mapping[str, str]:
 
 
 def _development(findings: Findings, cells: Summaries) -> Mapping[str, str]:
-    names = ("flask", "http-uvicorn", "http-granian", "rpyc-tcp")
-    found = [cells.one(mechanism=name, **_ONE) for name in names]
-    return {summary.result.label: format_time(summary.value) for summary in found}
+    def show(name: str) -> Mapping[str, str]:
+        summary = cells.one(mechanism=name, **_ONE)
+        return {summary.result.label: format_time(summary.value)}
+
+    return rows_of(("flask", "http-uvicorn", "http-granian", "rpyc-tcp"), show)
 
 
 STUDY = Study(
@@ -117,7 +129,8 @@ STUDY = Study(
         Flaw(
             "nodelay",
             "RPyC over TCP is measured as it comes.",
-            "TCP_NODELAY is off as it comes, which holds back what follows a small message until that is acknowledged.",
+            "TCP_NODELAY is off, on both sides. One call at a time does not show it; of two messages in a row, one may "
+            "wait 40 ms for an acknowledgement, and setting it on one side only can make that worse.",
             _nodelay,
         ),
         Flaw(

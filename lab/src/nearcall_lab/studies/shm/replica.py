@@ -26,6 +26,12 @@ AFTERWARDS = 20
 """Calls of each demonstration of what the library does when something goes wrong."""
 
 
+def slow(message: str) -> str:
+    """Takes longer than a client of `after_a_timeout` waits."""
+    time.sleep(SLOW_S)
+    return message
+
+
 def serve_shm(channel: str, ready: Callable[[Any], None]) -> None:
     """shm-rpc-bridge with the method the study registered."""
     from shm_rpc_bridge import RPCServer
@@ -33,7 +39,7 @@ def serve_shm(channel: str, ready: Callable[[Any], None]) -> None:
     logging.disable(logging.CRITICAL)
     server = RPCServer(channel, buffer_size=200_000, timeout=10.0)
     server.register("echo", lambda message: message)
-    server.register("slow", lambda message: time.sleep(SLOW_S) or message)
+    server.register("slow", slow)
     ready(os.getpid())
     server.start()
 

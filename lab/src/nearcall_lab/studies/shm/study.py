@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from nearcall_lab.stats import format_time
-from nearcall_lab.studies.model import Flaw, ShownTable, Study, Summaries, spectrum
+from nearcall_lab.studies.model import Flaw, ShownTable, Study, Summaries, rows_of, spectrum
 from nearcall_lab.studies.replica import Findings
 
 _SIZES: dict[str, dict[str, object]] = {
@@ -41,12 +41,12 @@ def _codec(findings: Findings, cells: Summaries) -> Mapping[str, str]:
 
 
 def _mean_only(findings: Findings, cells: Summaries) -> Mapping[str, str]:
-    shown = {}
-    for name in ("shm-rpc-bridge", "grpcio-uds", "grpcio-tcp"):
+    def show(name: str) -> Mapping[str, str]:
         summary = cells.one(mechanism=name, size=15)
         mean = format_time(summary.response.mean()) if summary.response else "–"
-        shown[f"{summary.result.label}, 15 B: mean; p50 / p99"] = f"{mean}; {spectrum(summary)}"
-    return shown
+        return {f"{summary.result.label}, 15 B: mean; p50 / p99": f"{mean}; {spectrum(summary)}"}
+
+    return rows_of(("shm-rpc-bridge", "grpcio-uds", "grpcio-tcp"), show)
 
 
 def _threads(findings: Findings, cells: Summaries) -> Mapping[str, str]:
@@ -60,9 +60,8 @@ def _threads(findings: Findings, cells: Summaries) -> Mapping[str, str]:
 def _two_clients(findings: Findings, cells: Summaries) -> Mapping[str, str]:
     numbers = findings.checks["two clients"]
     return {
-        f"two clients at once, {numbers['calls']:.0f} calls: answered rightly / failed / of these Response ID mismatch": (
-            f"{numbers['right']:.0f} / {numbers['failed']:.0f} / {numbers['mismatch']:.0f}"
-        )
+        f"two clients at once, {numbers['calls']:.0f} calls: answered rightly": f"{numbers['right']:.0f}",
+        "failed, of these with a Response ID mismatch": f"{numbers['failed']:.0f}, {numbers['mismatch']:.0f}",
     }
 
 
