@@ -78,7 +78,8 @@ def application(spec: Spec) -> Application:
 
 
 def serve(spec: Spec, ready: Ready, stop: Stop) -> None:
-    listener = socket.socket()
+    # Given the protocol by name: asyncio sets TCP_NODELAY only then, as it does where it makes the socket itself.
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listener.bind(("127.0.0.1", 0))
     address = f"http://127.0.0.1:{listener.getsockname()[1]}"

@@ -111,6 +111,13 @@ class Study:
     """Import name of the folder with ``published.toml``, ``corrected.toml`` and ``replica.py``."""
     corrected: Callable[[Summaries], list[ShownTable]]
     flaws: tuple[Flaw, ...]
+    replica_s: tuple[float, float] = (0.0, 0.0)
+    """About how long the replica takes: what it takes at any scale, and what comes to it at scale 1."""
+
+    def expected_replica_s(self, scale: float) -> float:
+        """About how long the replica takes on two CPUs that nobody else uses."""
+        fixed, work = self.replica_s
+        return fixed + work * scale
 
     def published(self) -> tuple[str, str, dict[str, str], list[ShownTable]]:
         """Title, machine, versions and tables as the study gives them."""

@@ -169,4 +169,5 @@ STUDY = Study(
             _resources,
         ),
     ),
+    replica_s=(10.0, 75.0),
 )

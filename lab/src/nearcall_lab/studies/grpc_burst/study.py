@@ -99,4 +99,5 @@ STUDY = Study(
             _decoding,
         ),
     ),
+    replica_s=(60.0, 0.0),
 )

@@ -152,4 +152,5 @@ STUDY = Study(
             _development,
         ),
     ),
+    replica_s=(15.0, 10.0),
 )

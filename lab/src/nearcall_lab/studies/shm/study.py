@@ -122,4 +122,5 @@ STUDY = Study(
             _killed,
         ),
     ),
+    replica_s=(10.0, 500.0),
 )
