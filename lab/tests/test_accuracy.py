@@ -240,7 +240,10 @@ def test_a_real_server_with_scripted_stalls(kind: str) -> None:
     assert launch.response is not None
     stalled = int(STALL_S * 1e9)
     service, response = histogram_of(launch.service), histogram_of(launch.response)
-    assert launch.calls == (1000 if kind == "closed" else 600)
+    assert launch.due == (0 if kind == "closed" else 600)
+    if launch.overloaded:
+        pytest.skip("the machine is too busy for 300 calls a second")
+    assert launch.calls == launch.due or kind == "closed"
     slow = service.get_total_count() - _below(service, stalled)
     assert slow >= launch.calls // STALL_EVERY, "every scripted stall is in the result"
     assert service.get_value_at_percentile(100) >= stalled

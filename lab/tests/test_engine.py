@@ -12,8 +12,9 @@ from made_up import ENTRANTS, TWO, Lab, started
 from nearcall_lab.engine.progress import Progress
 from nearcall_lab.engine.run import NARROW, Engine, resume, settle
 from nearcall_lab.registry import Entrant
-from nearcall_lab.results.model import Launch
+from nearcall_lab.results.model import Launch, Observation
 from nearcall_lab.results.store import Recorded, StoreError, read
+from nearcall_lab.scenario.cell import Cell
 from nearcall_lab.stats import spread
 
 THREE = TWO.replace('["fast", "slow"]', '["fast", "slow", "on-a-loop"]')
@@ -174,6 +175,24 @@ def test_full_ends_all_the_same(tmp_path: Path) -> None:
     lab = Lab()
     lab.noise = 0.5
     assert _numbers(_go(tmp_path / "run", lab, full=True)) == [list(range(30))] * 2
+
+
+def test_counts_come_after_all_that_is_timed(tmp_path: Path) -> None:
+    lab, counted = Lab(), list[str]()
+    lab.failing["slow"] = "not today"
+
+    def observe(cell: Cell, entrant: Entrant) -> Observation:
+        assert len(lab.made) == 4 + 2
+        counted.append(cell.mechanism)
+        return Observation(client_syscalls=2.0, server_syscalls=3.0)
+
+    run, planned = started(tmp_path / "run", observe=True)
+    with run:
+        Engine(run, planned, lab.measure, lambda progress: None, observe).go()
+    assert counted == ["fast"]
+    found = read(tmp_path / "run").cells[0].observation
+    assert found is not None
+    assert found.client_syscalls == 2.0
 
 
 def test_overload_is_marked(tmp_path: Path) -> None:

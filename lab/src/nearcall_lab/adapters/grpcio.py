@@ -13,8 +13,8 @@ from nearcall_lab.contract import Mechanism, Operation, Ready, SimpleSession, Sp
 from nearcall_lab.workloads import Order, fill, named
 
 _NEEDS = ("grpc", "google.protobuf")
-_SETTINGS = "sync API, 10 threads, insecure; echo as raw bytes, no Protobuf"
-_TUNED = "sync API, 128 threads, SingleThreadedUnaryStream, insecure; echo as raw bytes, no Protobuf"
+_SETTINGS = "sync API, 10 threads, insecure, own connections; echo as raw bytes, no Protobuf"
+_TUNED = "sync API, 128 threads, SingleThreadedUnaryStream, insecure, own connections; echo as raw bytes, no Protobuf"
 _ALL: tuple[Operation, ...] = ("echo", "quote", "wait", "count", "send")
 MECHANISMS = tuple(
     Mechanism(
@@ -39,7 +39,7 @@ MECHANISMS = tuple(
 
 
 def _options(spec: Spec) -> list[tuple[str, Any]]:
-    options: list[tuple[str, Any]] = list(messages.limits(spec))
+    options: list[tuple[str, Any]] = [*messages.limits(spec), messages.OWN_CONNECTION]
     if spec.mechanism.tuned:
         options.append(("SingleThreadedUnaryStream", 1))
     return options

@@ -121,8 +121,10 @@ def _remarks(summary: Summary, floor_ns: float | None) -> list[str]:
     left = sum(len(launch.left_behind) for launch in result.launches)
     if left:
         found.append(f"left {left} things behind")
-    if result.busy_polls:
+    if result.busy_polls or (result.observation is not None and result.observation.busy_polling):
         found.append("polls without pause")
+    if result.observation is not None and result.observation.problem:
+        found.append(f"not counted: {result.observation.problem}")
     return found
 
 

@@ -69,8 +69,10 @@ def carry_out(run: Run, planned: Sequence[Planned], console: Console, measure: M
         from nearcall_lab.engine.launch import measure as measure_once
 
         measure = measure_once
+    from nearcall_lab.engine.observe import observe
+
     with run, _terminated_like_interrupted(), LiveProgress(console) as progress:
-        Engine(run, planned, measure, progress).go()
+        Engine(run, planned, measure, progress, observe).go()
     return read(run.directory)
 
 

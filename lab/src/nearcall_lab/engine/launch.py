@@ -32,6 +32,8 @@ CELL_GRACE_S = 15.0
 _LEAD_NS = 20_000_000
 """Between the word to begin and the beginning, so that all clients have heard it."""
 _ARRIVAL_LIMIT_S = 10.0
+_FLUSH_LIMIT_S = 60.0
+"""A sender that takes messages faster than it sends them has a queue, and time to empty it."""
 _QUIET_S = 0.25
 """What has not changed for so long is taken to be final: messages that arrive, connections that are closed."""
 
@@ -125,6 +127,7 @@ class CellRun:
             request = {"do": "arm", "size": cell.work.size, "capacity": MOST_MESSAGES // 8}
             self.server_part.ask(request, CELL_GRACE_S)
         limit = worker.START_TIMEOUT_S + 0.05 * mode.connections + ROUNDS * (mode.warmup_s + 2 * cell.work.delay_s)
+        limit += self._flush_limit_s()
         plain = msgspec.to_builtins(cell)
         server = self.crew.server
         before = usage.traces_of_connections(server.process.pid) if server else 0
@@ -145,9 +148,8 @@ class CellRun:
         before = [usage.snapshot([pid for root in roots for pid in usage.tree(root)]) for roots in (clients, servers)]
         begin_ns = time.monotonic_ns() + _LEAD_NS
         length = COUNTED_LIMIT_S if mode.calls else mode.seconds + drain_s(mode.seconds)
-        answers = self.ask_clients(
-            lambda number: {"do": "go", "begin_ns": begin_ns}, length + self.cell.work.delay_s + CELL_GRACE_S
-        )
+        limit = length + self.cell.work.delay_s + self._flush_limit_s() + CELL_GRACE_S
+        answers = self.ask_clients(lambda number: {"do": "go", "begin_ns": begin_ns}, limit)
         after = [usage.snapshot([pid for root in roots for pid in usage.tree(root)]) for roots in (clients, servers)]
         exact = {
             pid: (answer["used"]["voluntary"], answer["used"]["involuntary"])
@@ -213,6 +215,9 @@ class CellRun:
         return seen
 
     # One-way messages
+
+    def _flush_limit_s(self) -> float:
+        return _FLUSH_LIMIT_S if self.cell.mode.kind == "one-way" else 0.0
 
     def _capacity(self) -> int:
         mode = self.cell.mode

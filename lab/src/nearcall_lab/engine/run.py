@@ -22,7 +22,7 @@ from nearcall_lab.placement import choose
 from nearcall_lab.registry import Entrant
 from nearcall_lab.results.kept_up import overload
 from nearcall_lab.results.metric import metric_of
-from nearcall_lab.results.model import CellResult, Failure, Launch, RunInfo
+from nearcall_lab.results.model import CellResult, Failure, Launch, Observation, RunInfo
 from nearcall_lab.results.store import Run, StoreError
 from nearcall_lab.scenario.cell import Cell
 from nearcall_lab.scenario.load import Planned, Scenario
@@ -31,6 +31,9 @@ from nearcall_lab.workers.worker import LaunchFailed, Unsupported
 
 Measure = Callable[[Cell, Entrant, int, int], Launch]
 """One cell, once: ``measure(cell, entrant, number, position)``. Raises `LaunchFailed`."""
+
+Observe = Callable[[Cell, Entrant], Observation]
+"""Counts of one cell, in a run of its own: ``observe(cell, entrant)``. Does not raise."""
 
 GIVE_UP_AFTER = 2
 """Failed launches of one cell, after which it is not tried again in this session."""
@@ -54,6 +57,7 @@ class Options:
     full: bool = False
     command: tuple[str, ...] = ()
     limit_s: float | None = None
+    observe: bool = False
 
 
 def begin(directory: Path, scenario: Scenario, options: Options) -> Run:
@@ -79,6 +83,7 @@ def begin(directory: Path, scenario: Scenario, options: Options) -> Run:
         limit_s=settings.limit_s if options.limit_s is None else options.limit_s,
         full=options.full,
         most_launches=MOST_LAUNCHES,
+        observe=options.observe,
     )
     run = Run.create(directory, info)
     try:
@@ -133,12 +138,15 @@ def revision() -> str:
 class Engine:
     """Makes the launches of a run. What is done is on the disk at any time."""
 
-    def __init__(self, run: Run, planned: Sequence[Planned], measure: Measure, tell: Tell) -> None:
+    def __init__(
+        self, run: Run, planned: Sequence[Planned], measure: Measure, tell: Tell, observe: Observe | None = None
+    ) -> None:
         self.run = run
         self.planned = list(planned)
         self.results = run.cells()
         self._measure = measure
         self._tell = tell
+        self._observe = observe
         self._groups = groups_of([p.cell for p in self.planned])
         earlier = [launch for result in self.results for launch in (*result.launches, *result.disturbed)]
         past = [launch.position for launch in earlier] + [f.position for r in self.results for f in r.failures]
@@ -157,8 +165,11 @@ class Engine:
         info.ended_early = ""
         try:
             order = cast(Order, info.order)
-            if self._all(list(rounds(self._groups, 0, info.launches, order, info.seed))) and info.full:
+            done = self._all(list(rounds(self._groups, 0, info.launches, order, info.seed)))
+            if done and info.full:
                 self._until_narrow(order)
+            if done and info.observe and self._observe is not None:
+                self._count(self._observe)
         except KeyboardInterrupt:
             info.ended_early = "interrupted"
         conclude(info.environment, ticks)
@@ -176,6 +187,17 @@ class Engine:
             if not slots or not self._all(slots):
                 return
             first += step
+
+    def _count(self, observe: Observe) -> None:
+        """System calls and switches of every cell that has numbers, after all that is timed."""
+        todo = [index for index, result in enumerate(self.results) if result.launches and result.observation is None]
+        for at, index in enumerate(todo):
+            planned, result = self.planned[index], self.results[index]
+            left = (len(todo) - at) * (_timed(planned.cell) + _OVERHEAD_S)
+            name = planned.entrant.mechanism.name
+            self._tell(Progress(at, len(todo), left, name, f"{planned.cell.title()}, counting system calls"))
+            result.observation = observe(planned.cell, planned.entrant)
+            self.run.update(result)
 
     def _wide(self, index: int) -> bool:
         result = self.results[index]

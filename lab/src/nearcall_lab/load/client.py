@@ -173,6 +173,7 @@ class Load:
             else:
                 self._closed(self.slots, begin + length)
             elapsed = self._clock.now() - begin
+            self._flush()
             calls = self._count()
             self.warmup_calls += calls
             if not calls:
@@ -230,9 +231,13 @@ class Load:
             self._closed(self.slots, begin_ns + int(COUNTED_LIMIT_S * 1e9), together=mode.calls)
         else:
             self._closed(self.slots, begin_ns + int(mode.seconds * 1e9))
-        if mode.kind == "one-way":
-            self._runner.each([session.flush for session in self._sessions])
+        self._flush()
         self._count()
+
+    def _flush(self) -> None:
+        """Messages may have been taken faster than they are sent: what is queued must not reach into what follows."""
+        if self.cell.mode.kind == "one-way":
+            self._runner.each([session.flush for session in self._sessions])
 
     def _closed(self, slots: list[Slot], end_ns: int, each: int = 0, together: int = 0) -> None:
         """`each` calls per slot, or `together` over all slots of all processes, at most; 0 is as many as there is

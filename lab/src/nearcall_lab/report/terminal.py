@@ -11,7 +11,7 @@ from rich.text import Text
 
 from nearcall_lab.analysis.compare import compare, interval_text
 from nearcall_lab.analysis.summary import Summary, summaries
-from nearcall_lab.results.model import RunInfo
+from nearcall_lab.results.model import CellResult, RunInfo
 from nearcall_lab.results.store import Recorded
 from nearcall_lab.stats import format_time, significant
 
@@ -58,6 +58,9 @@ def _print_group(console: Console, group: Sequence[Summary], info: RunInfo) -> N
         table.add_column("mechanism", no_wrap=True)
         for column in (first.metric.title.rpartition(", ")[2], "±", "p99", "p99.9", "calls/s", "CPU/call"):
             table.add_column(column, justify="right", no_wrap=True)
+        observed = any(s.result.observation is not None for s in measured)
+        if observed:
+            table.add_column("syscalls/call", justify="right", no_wrap=True)
         if baseline is not None:
             table.add_column(f"against {baseline.result.cell.mechanism}", justify="right", no_wrap=True)
         for column in ("samples", "launches"):
@@ -65,7 +68,7 @@ def _print_group(console: Console, group: Sequence[Summary], info: RunInfo) -> N
         table.add_column("cell", no_wrap=True, style="dim")
         table.add_column("beware", style="dim")
         for summary in measured:
-            table.add_row(*_row(summary, baseline, info))
+            table.add_row(*_row(summary, baseline, info, observed))
         console.print(table)
     else:
         console.print(f"{first.result.cell.title()}: no numbers", style="bold", markup=False, highlight=False)
@@ -74,7 +77,10 @@ def _print_group(console: Console, group: Sequence[Summary], info: RunInfo) -> N
         if summary.value is None:
             result = summary.result
             log = f" (log: {result.log})" if result.log else ""
-            key = (result.status, f"{result.problem}{log}")
+            key: tuple[str, str] = (result.status, f"{result.problem}{log}")
+            if result.status in ("ok", "overloaded"):
+                calls = sum(launch.calls for launch in result.launches)
+                key = ("too few samples for a median", f"{calls} in {summary.launches} launches")
             reasons.setdefault(key, []).append(result.cell.mechanism)
     for (status, problem), names in reasons.items():
         line = Text.assemble((f"  {status}: ", "dim"), ", ".join(names), (f": {problem}" if problem else "", "dim"))
@@ -86,7 +92,7 @@ def _speed(summary: Summary) -> float:
     return value if summary.metric.more_is_better else -value
 
 
-def _row(summary: Summary, baseline: Summary | None, info: RunInfo) -> list[str]:
+def _row(summary: Summary, baseline: Summary | None, info: RunInfo, observed: bool) -> list[str]:
     result = summary.result
     value = summary.value
     if result.status == "overloaded" and summary.metric.unit == "ns":
@@ -108,16 +114,25 @@ def _row(summary: Summary, baseline: Summary | None, info: RunInfo) -> list[str]
     return [
         f"{result.label or result.cell.mechanism}{' (floor)' if result.cell.mechanism == info.floor else ''}",
         shown,
-        "–" if summary.spread is None else f"{summary.spread:.1%}",
+        "–" if summary.spread is None else f"{summary.spread:.{1 if summary.spread < 0.1 else 0}%}",
         *(format_time(q.value if q else None) for q in quantiles),
         _rate(summary.throughput),
         "–" if cpu is None else f"{significant(cpu)} µs",
+        *([_syscalls(result)] if observed else []),
         *against,
         f"{summary.response.n if summary.response else sum(launch.calls for launch in result.launches):,}",
         str(summary.launches),
         result.digest[:8],
         "; ".join(summary.remarks),
     ]
+
+
+def _syscalls(result: CellResult) -> str:
+    """Of the client and of the server."""
+    counts = result.observation
+    if counts is None or counts.client_syscalls is None or counts.server_syscalls is None:
+        return "–"
+    return f"{significant(counts.client_syscalls, 2)} + {significant(counts.server_syscalls, 2)}"
 
 
 def _rate(value: float | None) -> str:

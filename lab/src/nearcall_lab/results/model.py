@@ -191,3 +191,5 @@ class RunInfo(msgspec.Struct):
     """Launches went on until the intervals were narrow."""
     most_launches: int = 0
     """With `full`: where it ends all the same."""
+    observe: bool = False
+    """System calls and context switches were counted afterwards, in a pass of its own."""

@@ -42,6 +42,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--full", action="store_true", help="more launches until every interval is within 2 %%, or there are 30"
     )
     parser.add_argument("--limit", type=above_zero(float), metavar="SECONDS", help="start no launch after so long")
+    parser.add_argument(
+        "--observe",
+        action="store_true",
+        help="afterwards count system calls and switches per call (needs strace or perf)",
+    )
     parser.add_argument("--plan", action="store_true", help="say what would be run, and run nothing")
 
 
@@ -60,6 +65,8 @@ def run(args: argparse.Namespace, console: Console) -> int:
         opened, planned = resume(args.resume, entrants)
         if args.full:
             opened.info.full = True
+        if args.observe:
+            opened.info.observe = True
         if args.limit:
             opened.info.limit_s = args.limit
     else:
@@ -74,7 +81,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
         if all(p.problem for p in planned):
             raise UserError(f"nothing of {args.scenario} can run here: {planned[0].problem}")
         command = ("nearcall-lab", *sys.argv[1:])
-        options = Options(args.launches, args.full, command, args.limit)
+        options = Options(args.launches, args.full, command, args.limit, args.observe)
         opened = begin(args.out or new_directory(args.scenario), scenario, options)
     able = [p for p in planned if not p.problem]
     about = expected_seconds([p.cell for p in able], opened.info.launches)
