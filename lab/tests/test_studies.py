@@ -14,7 +14,7 @@ from nearcall_lab.registry import discover
 from nearcall_lab.scenario.load import parse
 from nearcall_lab.studies import NAMES, study, titles
 from nearcall_lab.studies.model import Flaw, Study, StudyResult
-from nearcall_lab.studies.run import FILE, ReplicaFailed, carry_out_study, replicate
+from nearcall_lab.studies.run import ReplicaFailed, carry_out_study, replicate
 from nearcall_lab.studies.show import markdown
 
 ENTRANTS = discover()

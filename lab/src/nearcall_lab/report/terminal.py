@@ -11,6 +11,7 @@ from rich.text import Text
 
 from nearcall_lab.analysis.compare import compare, interval_text
 from nearcall_lab.analysis.summary import Summary, summaries
+from nearcall_lab.report.text import plain, rate
 from nearcall_lab.results.model import CellResult, RunInfo
 from nearcall_lab.results.store import Recorded
 from nearcall_lab.stats import format_time, significant
@@ -54,7 +55,7 @@ def _print_group(console: Console, group: Sequence[Summary], info: RunInfo) -> N
     first = group[0]
     console.print()
     if measured:
-        table = Table(title=f"{first.result.cell.title()}: {first.metric.title}", title_justify="left")
+        table = Table(title=Text(f"{first.result.cell.title()}: {first.metric.title}"), title_justify="left")
         table.add_column("mechanism", no_wrap=True)
         for column in (first.metric.title.rpartition(", ")[2], "±", "p99", "p99.9", "calls/s", "CPU/call"):
             table.add_column(column, justify="right", no_wrap=True)
@@ -68,7 +69,8 @@ def _print_group(console: Console, group: Sequence[Summary], info: RunInfo) -> N
         table.add_column("cell", no_wrap=True, style="dim")
         table.add_column("beware", style="dim")
         for summary in measured:
-            table.add_row(*_row(summary, baseline, info, observed))
+            # As text: what an adapter calls itself is no markup.
+            table.add_row(*(Text(plain(cell)) for cell in _row(summary, baseline, info, observed)))
         console.print(table)
     else:
         console.print(f"{first.result.cell.title()}: no numbers", style="bold", markup=False, highlight=False)
@@ -83,7 +85,7 @@ def _print_group(console: Console, group: Sequence[Summary], info: RunInfo) -> N
                 key = ("too few samples for a median", f"{calls} in {summary.launches} launches")
             reasons.setdefault(key, []).append(result.cell.mechanism)
     for (status, problem), names in reasons.items():
-        line = Text.assemble((f"  {status}: ", "dim"), ", ".join(names), (f": {problem}" if problem else "", "dim"))
+        line = Text.assemble((f"  {status}: ", "dim"), ", ".join(names), (f": {plain(problem)}" if problem else "", "dim"))
         console.print(line, highlight=False, soft_wrap=True)
 
 
@@ -98,7 +100,7 @@ def _row(summary: Summary, baseline: Summary | None, info: RunInfo, observed: bo
     if result.status == "overloaded" and summary.metric.unit == "ns":
         shown = "overloaded"
     else:
-        shown = format_time(value) if summary.metric.unit == "ns" else _rate(value)
+        shown = format_time(value) if summary.metric.unit == "ns" else rate(value)
     quantiles = (summary.quantiles.get(p) for p in (0.99, 0.999))
     cpu = summary.cpu_us_per_call
     against = []
@@ -116,7 +118,7 @@ def _row(summary: Summary, baseline: Summary | None, info: RunInfo, observed: bo
         shown,
         "–" if summary.spread is None else f"{summary.spread:.{1 if summary.spread < 0.1 else 0}%}",
         *(format_time(q.value if q else None) for q in quantiles),
-        _rate(summary.throughput),
+        rate(summary.throughput),
         "–" if cpu is None else f"{significant(cpu)} µs",
         *([_syscalls(result)] if observed else []),
         *against,
@@ -133,12 +135,3 @@ def _syscalls(result: CellResult) -> str:
     if counts is None or counts.client_syscalls is None or counts.server_syscalls is None:
         return "–"
     return f"{significant(counts.client_syscalls, 2)} + {significant(counts.server_syscalls, 2)}"
-
-
-def _rate(value: float | None) -> str:
-    if value is None:
-        return "–"
-    for limit, unit in ((1e6, " M"), (1e3, " K")):
-        if value >= limit:
-            return f"{significant(value / limit)}{unit}"
-    return significant(value)

@@ -26,9 +26,9 @@ from nearcall_lab.results.store import Recorded
 from nearcall_lab.scenario.load import parse
 from nearcall_lab.studies.model import ShownTable, Study, StudyResult, Summaries, Value
 from nearcall_lab.studies.replica import Findings
+from nearcall_lab.studies.stored import FILE
 
 REPLICA_LIMIT_S = 300.0
-FILE = "study.json"
 
 
 class ReplicaFailed(Exception):
