@@ -107,9 +107,13 @@ class Page:
         self.ask("Input.dispatchKeyEvent", type="keyUp", **shared)
 
     def look(self, scheme: str = "light", width: int = 1440, height: int = 900) -> None:
-        """The reader's system: light or dark, and how wide the window is."""
-        self.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
-        self.ask("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600)
+        """The reader's system: light or dark, how wide the window is, and no movement that a test would wait for."""
+        wishes = {"prefers-color-scheme": scheme, "prefers-reduced-motion": "reduce"}
+        features = [{"name": name, "value": value} for name, value in wishes.items()]
+        self.ask("Emulation.setEmulatedMedia", features=features)
+        self.ask(
+            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
+        )
 
     def screenshot(self, path: Path, whole: bool = False) -> bytes:
         """A PNG of what is seen, or of the whole page."""

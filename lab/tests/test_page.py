@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -92,7 +93,9 @@ def test_filters(shown: browser.Page) -> None:
 
 def test_headings_sort(shown: browser.Page) -> None:
     heading = "[...document.querySelectorAll('#cells thead button')].find(b => b.textContent === '{}')"
-    values = "[...document.querySelectorAll('#cells > tbody')].map(b => b.dataset.c{}).map(v => v === undefined ? null : +v)"
+    values = (
+        "[...document.querySelectorAll('#cells > tbody')].map(b => b.dataset.c{}).map(v => v === undefined ? null : +v)"
+    )
     for name, column in (("p50", 4), ("errors", 10), ("result", 2)):
         button = heading.format(name)
         shown.run(f"{button}.click()")
@@ -183,7 +186,7 @@ def test_names_and_roles_for_who_cannot_see_it(shown: browser.Page) -> None:
         ".map(h => +(h.ariaLevel || h.tagName[1]))"
     )
     assert levels[0] == 1
-    assert all(after - before <= 1 for before, after in zip(levels, levels[1:], strict=False))
+    assert all(after - before <= 1 for before, after in itertools.pairwise(levels))
 
 
 def _contrast(first: str, second: str) -> str:
@@ -201,10 +204,22 @@ def test_light_and_dark(shown: browser.Page, scheme: str, file: Path, tmp_path: 
     page_colour = "getComputedStyle(document.body).backgroundColor"
     assert shown.run(_contrast(page_colour, "'rgb(255, 255, 255)'")) > 10 if scheme == "dark" else True
     card = "getComputedStyle(document.querySelector('.card')).backgroundColor"
-    for what in (".card .who", ".card span", ".flags li", ".flags h3", "thead button", ".caveat", "nav a", "td.why", "td"):
+    for what in (
+        ".card .who",
+        ".card span",
+        ".flags li",
+        ".flags h3",
+        "thead button",
+        ".caveat",
+        "nav a",
+        "td.why",
+        "td",
+    ):
         ink = f"getComputedStyle(document.querySelector('{what}')).color"
         assert shown.run(_contrast(card, ink)) >= 4.5, what
-    families = shown.run("[...new Set([...document.querySelectorAll('.series .label')].map(l => getComputedStyle(l).fill))]")
+    families = shown.run(
+        "[...new Set([...document.querySelectorAll('.series .label')].map(l => getComputedStyle(l).fill))]"
+    )
     assert len(families) == 7
     for colour in families:
         assert shown.run(_contrast(card, f"'{colour}'")) >= 4.5, colour

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -9,8 +10,8 @@ from urllib.parse import unquote
 
 import msgspec
 import pytest
-from hdrh.log import HistogramLogReader
 from hdrh.histogram import HdrHistogram
+from hdrh.log import HistogramLogReader
 
 from nearcall_lab.cli import main
 from nearcall_lab.markdown import code, escaped
@@ -262,13 +263,15 @@ def test_crossovers(report: Report) -> None:
 def test_labels_keep_apart() -> None:
     places = apart([(10, "a"), (11, "b"), (12, "c"), (300, "d")], 15, 0, 310)
     ordered = [places[name] for name in "abcd"]
-    assert all(b - a >= 15 for a, b in zip(ordered, ordered[1:], strict=False))
+    assert all(b - a >= 15 for a, b in itertools.pairwise(ordered))
     assert max(ordered) <= 310
     assert Axis(1, 1000, 0, 300)(10) == pytest.approx(100)
     assert Axis(0, 10, 0, 100, log=False).ticks() == [0, 2, 4, 6, 8, 10]
 
 
-def test_command(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
     (whole / FILE).write_bytes(msgspec.json.encode(study()))
     assert main(["report", str(whole), "--out", "deep/report.html"]) == 0
@@ -284,7 +287,9 @@ def test_command(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, c
     assert "quick shm" in Path("report.txt").read_text()
 
 
-def test_what_cannot_be_shown_is_said_in_one_line(whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_shown_is_said_in_one_line(
+    whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     def refused(*arguments: str) -> str:
         assert main(["report", *arguments]) == 2
         error = capsys.readouterr().err

@@ -84,7 +84,9 @@ class Maker:
         launch.little = rate * float(samples.mean()) / 1e9 / slots if not mode.rate else 1.0
         launch.client = Side(cpu_s=0.5e-9 * alone * self.samples, peak_rss_kb=34_000, voluntary_switches=self.samples)
         if name != "noop":
-            launch.server = Side(cpu_s=0.3e-9 * alone * self.samples, peak_rss_kb=36_000, voluntary_switches=self.samples)
+            launch.server = Side(
+                cpu_s=0.3e-9 * alone * self.samples, peak_rss_kb=36_000, voluntary_switches=self.samples
+            )
         launch.first_call_ns = int(40 * alone)
         return launch
 

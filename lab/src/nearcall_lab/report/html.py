@@ -17,7 +17,9 @@ def escape(value: object) -> Markup:
         return value
     text = str(value)
     if not text.isprintable():
-        text = "".join("\ufffd" if unicodedata.category(c) in ("Cc", "Cf", "Cs") and c not in "\n\t" else c for c in text)
+        text = "".join(
+            "\ufffd" if unicodedata.category(c) in ("Cc", "Cf", "Cs") and c not in "\n\t" else c for c in text
+        )
     return _escape(text)
 
 

@@ -64,7 +64,8 @@ def _verdicts(report: Report) -> str:
         if not ranked:
             continue
         best, base = ranked[0], group.baseline
-        line = f"- {escaped(group.full_title)}: **{escaped(best.name)}**, {metric_text(best.summary.metric, best.summary.value)}"
+        value = metric_text(best.summary.metric, best.summary.value)
+        line = f"- {escaped(group.full_title)}: **{escaped(best.name)}**, {value}"
         if best.is_baseline:
             line += ", the baseline itself"
         elif base is not None:

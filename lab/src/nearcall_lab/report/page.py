@@ -12,7 +12,7 @@ from nearcall_lab import __version__
 from nearcall_lab.report import sections, studies, why
 from nearcall_lab.report.charts import concurrency, cpu, dots, load, sizes, spectrum
 from nearcall_lab.report.charts.frame import section as charts
-from nearcall_lab.report.html import element, escape, join
+from nearcall_lab.report.html import element, join
 from nearcall_lab.report.look import FAMILIES, FAMILY_NAMES, classes, css_class, icon, palette
 from nearcall_lab.report.model import Report
 from nearcall_lab.report.table import table
@@ -32,7 +32,9 @@ def render(report: Report) -> str:
         parts.append(("studies", "Published studies", studies.section(report.studies)))
     if not report.groups:
         parts = [part for part in parts if part[0] in ("machine", "studies")]
-        parts.insert(0, ("empty", "Empty", element("p", "No run on this page has a cell: nothing was planned.", class_="empty")))
+        parts.insert(
+            0, ("empty", "Empty", element("p", "No run on this page has a cell: nothing was planned.", class_="empty"))
+        )
     contents = element(
         "nav",
         element("ul", [element("li", element("a", heading, href=f"#{name}")) for name, heading, _ in parts]),
@@ -97,8 +99,8 @@ def _charts(report: Report) -> Markup:
         ),
         charts(
             "dots", "From launch to launch",
-            "One dot for each launch, which is a fresh pair of processes, beside the mean of its row. An interval rests "
-            "on how far these dots lie apart, not on how many calls there were.",
+            "One dot for each launch, which is a fresh pair of processes, beside the mean of its row. An interval "
+            "rests on how far these dots lie apart, not on how many calls there were.",
             dots.figures(report),
             ("A hollow dot is a launch during which the machine was disturbed, and a repetition was no better.",
              "Two groups of dots mean that something is decided anew at each start: where memory lies, which CPU.",
@@ -117,19 +119,26 @@ def _legend(report: Report) -> Markup:
         for family in FAMILIES
         if family in present
     ]
-    return element("ul", shown, class_="legend", aria_label="Colours and marks of the families") if shown else Markup("")
+    return (
+        element("ul", shown, class_="legend", aria_label="Colours and marks of the families") if shown else Markup("")
+    )
 
 
 def _document(report: Report, contents: Markup, main: list[Markup]) -> str:
     script = (files(__package__) / "page.js").read_text(encoding="utf-8")
     # Only this script may run, whatever got into the page; and nothing is ever fetched.
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+    policy = (
+        f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
     style = (files(__package__) / "page.css").read_text(encoding="utf-8")
     style = style.replace("/*LIGHT*/", palette(dark=False)).replace("/*DARK*/", palette(dark=True)) + classes()
     infos = [recorded.info for recorded in report.runs]
     about = " · ".join(
-        dict.fromkeys(f"{i.started[:16].replace('T', ' ')} · {i.environment.cpu} · {i.environment.python}" for i in infos)
+        dict.fromkeys(
+            f"{i.started[:16].replace('T', ' ')} · {i.environment.cpu} · {i.environment.python}" for i in infos
+        )
     )
     head = join(
         element("meta", charset="utf-8"),
@@ -147,7 +156,9 @@ def _document(report: Report, contents: Markup, main: list[Markup]) -> str:
         contents,
         element("button", "Light or dark", type="button", id="scheme", hidden=True),
     )
-    footer = element("footer", f"Written by nearcall-lab {__version__}. This page is one file and asks nothing of the network.")
+    footer = element(
+        "footer", f"Written by nearcall-lab {__version__}. This page is one file and asks nothing of the network."
+    )
     body = join(
         element("a", "To the numbers", href="#numbers", class_="skip"),
         header,
@@ -155,8 +166,4 @@ def _document(report: Report, contents: Markup, main: list[Markup]) -> str:
         footer,
         element("div", id="tip", role="status", aria_live="polite", hidden=True),
     )
-    return (
-        f'<!doctype html>\n<html lang="en"><head>{head}</head><body>{body}<script>{script}</script></body></html>\n'
-    )
-
-
+    return f'<!doctype html>\n<html lang="en"><head>{head}</head><body>{body}<script>{script}</script></body></html>\n'

@@ -156,7 +156,8 @@ def _machine(recorded: Recorded, several: bool) -> Markup:
         if flags
         else paragraph("No red flags: nothing seen on this machine speaks against the numbers.", class_="good"),
         element(
-            "dl", [element("div", element("dt", name), element("dd", value)) for name, value in facts.items()],
+            "dl",
+            [element("div", element("dt", name), element("dd", value)) for name, value in facts.items()],
             class_="facts",
         ),
         element("details", element("summary", "Versions of everything that took part"), paragraph(versions or "none")),
@@ -197,7 +198,7 @@ def floors(report: Report) -> Markup:
                 element("caption", "The floor of each work", class_="hidden"),
                 element("thead", element(
                     "tr",
-                    [element("th", h, scope="col", class_="words" if h in ("floor", "fastest") else None) for h in heads],
+                    [element("th", h, scope="col", class_=h in ("floor", "fastest") and "words") for h in heads],
                 )),
                 element("tbody", rows),
             ),

@@ -48,8 +48,8 @@ def _study(study: StudyResult, only: bool) -> Markup:
             "its numbers with those of the others. “The same method” has the study's flaws on purpose.",
             class_="caveat",
         ),
-        element("p", "Made by ", element("code", shlex.join(study.command)), f", {study.started}, {study.seconds:.0f} s",
-                class_="soft"),
+        element("p", "Made by ", element("code", shlex.join(study.command)),
+                f", {study.started}, {study.seconds:.0f} s", class_="soft"),
         class_="study box", open=only,
     )  # fmt: skip
 

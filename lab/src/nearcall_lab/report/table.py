@@ -87,7 +87,7 @@ def _filters(report: Report) -> Markup:
     rows = report.rows
     families = sorted({row.result.family for row in rows})
     styles = sorted({row.result.style for row in rows if row.result.style})
-    choices = [
+    choices: list[tuple[str, str, list[tuple[str, str]]]] = [
         ("family", "Family", [(name, FAMILY_NAMES.get(name, name) or "none") for name in families]),
         ("work", "Work", [(group.key, group.full_title) for group in report.groups]),
         ("style", "Called by", [(name, name) for name in styles]),
@@ -130,8 +130,8 @@ def _body(group: Group, row: Row, detail: histograms.Detail) -> Markup:
     title = element("td", group.full_title, class_="words")
     name = element(
         "th",
-        element("button", icon(result.family), " ", row.name, type="button", class_=f"unfold {css_class(result.family)}",
-                aria_expanded="true", aria_controls=f"{row.key}-more"),
+        element("button", icon(result.family), " ", row.name, type="button", aria_expanded="true",
+                aria_controls=f"{row.key}-more", class_=f"unfold {css_class(result.family)}"),
         element("small", " · ".join(part for part in (_role(row), result.version, row.cell.mechanism) if part)),
         scope="row",
     )  # fmt: skip

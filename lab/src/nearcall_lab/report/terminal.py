@@ -85,7 +85,9 @@ def _print_group(console: Console, group: Sequence[Summary], info: RunInfo) -> N
                 key = ("too few samples for a median", f"{calls} in {summary.launches} launches")
             reasons.setdefault(key, []).append(result.cell.mechanism)
     for (status, problem), names in reasons.items():
-        line = Text.assemble((f"  {status}: ", "dim"), ", ".join(names), (f": {plain(problem)}" if problem else "", "dim"))
+        line = Text.assemble(
+            (f"  {status}: ", "dim"), ", ".join(names), (f": {plain(problem)}" if problem else "", "dim")
+        )
         console.print(line, highlight=False, soft_wrap=True)
 
 

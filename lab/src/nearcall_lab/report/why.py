@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from nearcall_lab.report.charts.sizes import per_byte
-from nearcall_lab.report.html import element, join, paragraph
+from nearcall_lab.report.html import element, items, join, paragraph
 from nearcall_lab.report.model import Report, Row
 from nearcall_lab.report.text import count
 
@@ -28,8 +28,8 @@ CAVEATS = (
     "on timing, such as whether a side sleeps, can differ from the timed launches.",
     "Switches without such a pass are those of the timed launches; system calls are then unknown. "
     "nearcall-lab run --observe counts them.",
-    "Copies are not counted as such. The time of each further kilobyte, from the two largest payloads of one mechanism, "
-    "tells them: a copy costs some 0.1 ns per byte while it stays in the cache.",
+    "Copies are not counted as such. The time of each further kilobyte, from the two largest payloads of one "
+    "mechanism, tells them: a copy costs some 0.1 ns per byte while it stays in the cache.",
 )
 
 
@@ -100,7 +100,9 @@ def section(report: Report) -> Markup:
         )
         for reason in found
     ]
-    heads = [element("th", head, scope="col", class_="words" if at in (0, 1, 8) else None) for at, head in enumerate(HEADS)]
+    heads = [
+        element("th", head, scope="col", class_="words" if at in (0, 1, 8) else None) for at, head in enumerate(HEADS)
+    ]
     return join(
         element(
             "div",
@@ -113,5 +115,5 @@ def section(report: Report) -> Markup:
             ),
             class_="scroll tall", tabindex="0", role="region", aria_label="Counts per call",
         ),
-        element("div", element("strong", "Beware"), element("ul", [element("li", c) for c in CAVEATS]), class_="caveat"),
+        element("div", element("strong", "Beware"), items(list(CAVEATS)), class_="caveat"),
     )  # fmt: skip

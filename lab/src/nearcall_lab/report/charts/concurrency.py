@@ -89,9 +89,7 @@ def _panel(member: Member, all_: list[Member], x: Axis, y: Axis, first: bool, to
     base = (member.rows[0].summary.throughput or 0) / member.at[0]
     ideal = _within([(n, base * n) for n in member.at], x, y)
     little = [(x(n), y(limit)) for n, r in zip(member.at, member.rows, strict=True) if (limit := little_limit(r))]
-    said = ", ".join(
-        f"{n:g}: {rate(r.summary.throughput)}/s" for n, r in zip(member.at, member.rows, strict=True)
-    )
+    said = ", ".join(f"{n:g}: {rate(r.summary.throughput)}/s" for n, r in zip(member.at, member.rows, strict=True))
     return join(
         grid,
         element("g", ghosts, aria_hidden="true"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,8 +40,8 @@ def families(
     has_value: Callable[[Row], bool],
 ) -> list[Family]:
     """Those with two numbers or more. `without` gives the cell with the number taken out."""
-    found: dict[Hashable, list[Row]] = {}
-    titles: dict[Hashable, str] = {}
+    found: dict[tuple[int, Cell], list[Row]] = {}
+    titles: dict[tuple[int, Cell], str] = {}
     for group in report.groups:
         for row in group.rows:
             # How long a cell lasts does not change what it asks: large payloads get more time.
@@ -50,7 +50,7 @@ def families(
             found.setdefault(key, []).append(row)
             suffix = f" ({row.info.scenario})" if group.several else ""
             titles.setdefault(key, cell.title() + suffix)
-    result = []
+    result: list[Family] = []
     for key, rows in found.items():
         usable = [row for row in rows if has_value(row)]
         by_name: dict[str, list[Row]] = {}

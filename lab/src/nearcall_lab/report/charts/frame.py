@@ -158,7 +158,7 @@ class Curve:
     """In pixels, from left to right."""
     said: str
     marked: bool = True
-    extra: Markup = Markup("")
+    extra: Markup | None = None
 
 
 def curves(found: Sequence[Curve], right: float, top: float, bottom: float) -> Markup:

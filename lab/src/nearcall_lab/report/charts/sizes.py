@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -62,7 +63,10 @@ def _figure(family: Family) -> Figure:
     found = [
         Curve(
             member.rows[0],
-            [(x(max(s, _least(sizes))), y(row.summary.value or 0)) for s, row in zip(member.at, member.rows, strict=True)],
+            [
+                (x(max(s, _least(sizes))), y(row.summary.value or 0))
+                for s, row in zip(member.at, member.rows, strict=True)
+            ],
             _said(member),
         )
         for member in members
@@ -79,7 +83,7 @@ def _figure(family: Family) -> Figure:
         curves(found, _RIGHT, _TOP, bottom),
         element("g", element("title", "overtakes"), rings, aria_hidden="true") if rings else None,
     )  # fmt: skip
-    by_size = [{size: row for size, row in zip(m.at, m.rows, strict=True)} for m in members]
+    by_size = [dict(zip(m.at, m.rows, strict=True)) for m in members]
     table = [
         [m.rows[0].name, *(_value(metric, row.get(size)) for size in sizes)]
         for m, row in zip(members, by_size, strict=True)
@@ -124,7 +128,7 @@ def _crossings(first: Member, second: Member) -> Iterator[Crossover]:
     b = {size: row for size, row in zip(second.at, second.rows, strict=True) if size > 0}
     sizes = sorted(a.keys() & b.keys())
     lower_wins = not first.rows[0].summary.metric.more_is_better
-    for low, high in zip(sizes, sizes[1:], strict=False):
+    for low, high in itertools.pairwise(sizes):
         a_low, a_high, b_low, b_high = (
             math.log(row.summary.value or 1.0) for row in (a[low], a[high], b[low], b[high])
         )
@@ -158,7 +162,7 @@ def _is_best(crossing: Crossover, rivals: list[Member]) -> bool:
 
 def _interpolated(member: Member, size: float) -> float | None:
     points = [(s, row.summary.value) for s, row in zip(member.at, member.rows, strict=True) if s > 0]
-    for (low, a), (high, b) in zip(points, points[1:], strict=False):
+    for (low, a), (high, b) in itertools.pairwise(points):
         if low <= size <= high and a and b:
             part = math.log(size / low) / math.log(high / low)
             return math.exp(math.log(a) + part * math.log(b / a))
