@@ -82,8 +82,18 @@ def _table(name: str, table: ShownTable, label: str, extra: str) -> Markup:
     return element(
         "div", element("table", caption, element("thead", head), element("tbody", rows)),
         class_="scroll", tabindex="0", role="region", aria_label=label,
-        style=f"flex-basis:{11 + 5 * len(table.columns)}rem",
+        style=f"flex-basis:{_width(table):.0f}rem",
     )  # fmt: skip
+
+
+def _width(table: ShownTable) -> float:
+    """About how wide a table wants to be, so that as many as have room stand side by side."""
+    names = max((len(row) for row in table.rows), default=0)
+    columns = [
+        max([len(column), *(min(24, len(shown(values[at]))) for values in table.rows.values() if at < len(values))])
+        for at, column in enumerate(table.columns)
+    ]
+    return 0.5 * (min(28, names) + sum(columns)) + 1.2 * (len(columns) + 1)
 
 
 def _flaw(claim: str, truth: str, numbers: dict[str, str]) -> Markup:
