@@ -164,7 +164,7 @@ def test_every_state_says_what_it_is(report: Report) -> None:
         assert said in words
     assert "1 of 99 cells failed" in words
     assert "5 of 5 launches overloaded" in words
-    assert "1 of 480 launches were disturbed" in words
+    assert "1 of 480 launches disturbed" in words
 
 
 def test_no_factor_where_the_interval_spans_one(tmp_path: Path) -> None:

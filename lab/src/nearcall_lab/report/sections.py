@@ -103,24 +103,20 @@ def flags_of(recorded: Recorded) -> list[str]:
     if info.ended_early:
         found.append(f"the run ended early: {info.ended_early}")
     cells = recorded.cells
-    for status, meaning in (
-        ("failed", "failed"),
-        ("overloaded", "did not keep up with their schedule"),
-        ("not reached", "were not reached"),
-    ):
+    for status in ("failed", "overloaded", "not reached"):
         number = sum(cell.status == status for cell in cells)
         if number:
-            found.append(f"{number} of {len(cells)} cells {meaning}")
+            found.append(f"{number} of {len(cells)} cells {status}")
     disturbed = sum(bool(launch.breach) for cell in cells for launch in cell.launches)
     if disturbed:
         launches = sum(len(cell.launches) for cell in cells)
-        found.append(f"{disturbed} of {launches} launches were disturbed, and a repetition was no better")
+        found.append(f"{disturbed} of {launches} launches disturbed, and a repetition was no better")
     repeated = sum(len(cell.disturbed) for cell in cells)
     if repeated:
-        found.append(f"{repeated} launches were disturbed and made again")
+        found.append(f"launches disturbed and made again: {repeated}")
     few = sum(0 < len(cell.launches) < 3 for cell in cells)
     if few:
-        found.append(f"{few} of {len(cells)} cells have fewer than three launches: no intervals, no verdicts")
+        found.append(f"{few} of {len(cells)} cells with fewer than three launches: no intervals, no verdicts")
     if info.revision.endswith("+"):
         found.append("the lab's source had changes that no revision has")
     return found
