@@ -176,7 +176,8 @@ def curves(found: Sequence[Curve], right: float, top: float, bottom: float) -> M
                 path(curve.points, "curve", pattern[row.cell.mechanism]),
                 [mark(row.result.family, px, py, 3.6) for px, py in (curve.points if curve.marked else [(x, y)])],
                 curve.extra,
-                path([(x + 6, y), (right + 8, at), (right + 14, at)], "lead"),
+                # A line that ends early has a long way to its name: so faint that it is not taken for data.
+                path([(x + 6, y), (right + 8, at), (right + 14, at)], "lead far" if right - x > 40 else "lead"),
                 text(right + 18, at + 4, row.name, class_="label"),
             )
         )
