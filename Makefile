@@ -8,7 +8,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 ARGS ?=
 FUZZ_SECONDS ?= 30
-SOAK_SECONDS ?= 600
+SOAK_SECONDS ?= 1200
 
 VENV := $(CURDIR)/.venv
 PY := $(VENV)/bin/python
@@ -26,7 +26,7 @@ TYPED_CODE := python/nearcall $(wildcard examples tests/typing)
 # The binding's own crate is tested from Python: alone it would have no interpreter to link to.
 RUST_TESTED := --workspace --exclude nearcall-python
 
-.PHONY: help setup demo test test-rust test-python lint fmt bench readme docs browser audit loom miri fuzz soak clean tools-present
+.PHONY: help setup demo test test-rust test-python lint fmt bench readme docs browser audit loom miri fuzz survival soak clean tools-present
 
 help:  ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -99,8 +99,11 @@ fuzz: tools-present  ## fuzz the decoders, each for FUZZ_SECONDS (30)
 	  mkdir -p "fuzz/target/corpus/$$target"; \
 	  cargo +nightly fuzz run "$$target" "fuzz/target/corpus/$$target" "fuzz/corpus/$$target" -- -max_total_time=$(FUZZ_SECONDS) -verbosity=0 -print_final_stats=1; done; fi
 
-soak: setup  ## run the long tests, SOAK_SECONDS (600) each
-	@NEARCALL_SOAK_SECONDS=$(SOAK_SECONDS) $(PY) -m pytest -m soak --timeout $$(($(SOAK_SECONDS) + 120)) $(ARGS)
+survival: setup  ## kill either side at every system call, over every transport; says how soon it was noticed
+	@NEARCALL_SURVIVAL=all $(PY) -m pytest tests/survival --timeout 1800 $(ARGS)
+
+soak: setup  ## run the long tests, SOAK_SECONDS (1200) each
+	@NEARCALL_SOAK_SECONDS=$(SOAK_SECONDS) $(PY) -m pytest -m soak --timeout $$(($(SOAK_SECONDS) + 180)) $(ARGS)
 
 browser:  ## install Chromium, which tests of the lab's page look through (Debian, as root; without it they skip)
 	@if command -v chromium >/dev/null; then echo "browser: $$(command -v chromium) is there"; \

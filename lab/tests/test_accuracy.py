@@ -162,6 +162,7 @@ def test_open_loop_counts_the_wait_of_those_that_were_due_during_a_stall(style: 
     assert _close(_percentile(service, 98.9), FAST), "service time knows nothing of the queue"
     if slots == 1 and arrivals == "fixed":
         assert _percentile(response, 75) > 10 * FAST, "the very thing a closed loop hides"
+        assert np.count_nonzero(response > FAST) == pytest.approx(len(due) / 3, rel=0.02)
     assert (columns["started"] >= columns["intended"]).all()
     assert not grows(columns["intended"], response, 0, 10 * 1000 * MS)
     mean = float(service.mean())

@@ -186,7 +186,7 @@ def test_an_interrupted_run_keeps_what_is_done(tmp_path: Path, kind: signal.Sign
     assert "go on with: nearcall-lab run --resume run" in out
     recorded = read(tmp_path / "run")
     assert recorded.info.ended_early == "interrupted"
-    assert sum(len(cell.launches) for cell in recorded.cells) >= 1
+    assert sum(len(cell.launches) + len(cell.disturbed) for cell in recorded.cells) >= 1
     assert main(["report", "run"]) == 0
 
 
@@ -224,3 +224,27 @@ def test_a_slowed_mechanism_is_slower(tmp_path: Path, capsys: pytest.CaptureFixt
         found = measure(cell, other, 0, 0)
     assert found.response is not None
     assert found.response.min >= 50_000
+
+
+@pytest.mark.parametrize("width", [80, 120, 190])
+def test_a_narrow_terminal_loses_columns_and_no_numbers(width: int) -> None:
+    import io
+
+    from rich.console import Console
+
+    from nearcall_lab.report.terminal import print_run
+
+    _made_up_run("run")
+    console = Console(width=width, file=io.StringIO())
+    print_run(console, read(Path("run")))
+    out = console.file.getvalue()  # type: ignore[attr-defined]
+    table = [line for line in out.splitlines() if line.startswith("│")]
+    assert len(table) == 2
+    for line, name, time_ in zip(table, ("Fast", "Slow"), (1.0, 3.0), strict=True):
+        assert name in line
+        shown = line.split("│")[2].split()
+        assert shown[1] == "µs"
+        assert float(shown[0]) == pytest.approx(time_, rel=0.05)
+        assert "…" not in line
+        assert len(line) <= width
+    assert ("p99.9" in out) is (width > 100)

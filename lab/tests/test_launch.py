@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from conftest import children
+from family import children
 from nearcall_lab.engine import launch as launch_module
 from nearcall_lab.engine.launch import measure
 from nearcall_lab.registry import Entrant, entrants_of
@@ -263,6 +263,8 @@ def test_what_it_does_not_claim_is_not_asked_of_it() -> None:
         _measure("able", ECHO, _mode(outstanding=2))
     with pytest.raises(Unsupported, match="no operation 'wait'"):
         _measure("honest", Work("wait", delay_s=0.1), _mode())
+    with pytest.raises(Unsupported, match="a connection for each of 2 client processes"):
+        _measure("able", ECHO, _mode(client_processes=2))
     with pytest.raises(Unsupported, match="16 bytes"):
         _measure("able", Work("send", size=15), _mode("one-way"))
 

@@ -10,7 +10,9 @@ import pytest
 
 from nearcall_lab.placement import choose
 from nearcall_lab.runtime_bench import floor
-from nearcall_lab.runtime_bench.measure import PING_PONGS, Collected
+from nearcall_lab.runtime_bench.load_tasks import CURVE, DIRECTIONS
+from nearcall_lab.runtime_bench.measure import PING_PONGS
+from nearcall_lab.runtime_bench.results import Collected
 from nearcall_lab.runtime_bench.targets import TARGETS, judge, markdown
 
 
@@ -26,6 +28,18 @@ def _collected(ours_ns: float) -> Collected:
             collected.add(key, turn, ours_ns)
         for key in ("stream", "one-way 20", "one-way 4096"):
             collected.add(key, turn, 1e12 / ours_ns)
+        for key in ("asyncio client", "asyncio both"):
+            collected.add(key, turn, ours_ns)
+        collected.add("grpc.aio", turn, 1e6)
+        for kind in ("tasks", "threads"):
+            collected.add(f"pipelined {kind}", turn, 1e9 / ours_ns)
+        for count in CURVE:
+            collected.add(f"clients {count}", turn, 1e12 / ours_ns if count > 1 else 1e6)
+        collected.add("naps", turn, ours_ns / 1e4)
+        collected.add("naps alone", turn, 0.2)
+        for direction in DIRECTIONS:
+            collected.add(f"streamed {direction}", turn, ours_ns / 1e3)
+        collected.samples.setdefault("beside", []).append(np.full(1000, int(ours_ns)))
         collected.add("ring", turn, 700)
         collected.add("idle", turn, ours_ns / 1e9)
         collected.add("memory private", turn, ours_ns / 1e3)

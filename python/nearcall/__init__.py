@@ -42,7 +42,8 @@ from .errors import (
     make_error,
 )
 from .interceptors import CallInfo, ClientCall, ClientInterceptor, Proceed, ServerCall, ServerInterceptor
-from .server import Server, serve
+from .serve import serve
+from .server import Server
 from .service import idempotent, oneway, service
 from .status import StatusCode
 from .tls import TLS
@@ -52,15 +53,20 @@ __version__ = _core.VERSION
 _core.install(make_error, describe_error)
 
 if TYPE_CHECKING:
-    from . import aio, auth
+    from . import aio, auth, introspection, observe
+    from .workers import WorkerFailed, Workers
 else:  # hidden from type checkers, to which it would mean that the module has every attribute there is
 
     def __getattr__(name: str) -> Any:
-        # asyncio takes longer to import than all the rest, and many programs have no event loop, or no tokens.
-        if name in ("aio", "auth"):
+        # asyncio takes longer to import than all the rest, and many programs need none of these.
+        if name in ("aio", "auth", "introspection", "observe"):
             from importlib import import_module
 
             return import_module(f".{name}", __name__)
+        if name in ("WorkerFailed", "Workers"):
+            from . import workers
+
+            return getattr(workers, name)
         raise AttributeError(f"module 'nearcall' has no attribute '{name}'")
 
 
@@ -94,13 +100,17 @@ __all__ = [
     "Unavailable",
     "Unimplemented",
     "Unknown",
+    "WorkerFailed",
+    "Workers",
     "__version__",
     "aio",
     "auth",
     "connect",
     "context",
     "idempotent",
+    "introspection",
     "metadata",
+    "observe",
     "oneway",
     "serve",
     "service",

@@ -12,6 +12,7 @@ __all__ = [
     "AsyncUnary",
     "Call",
     "Connection",
+    "Listeners",
     "LoopRequest",
     "Method",
     "Oneway",
@@ -25,7 +26,7 @@ __all__ = [
     "count_blocks",
     "current_call",
     "dev_certs",
-    "forked",
+    "end_with",
     "install",
     "set_call_variables",
 ]
@@ -62,8 +63,11 @@ def dev_certs(names: Sequence[str], days: int) -> tuple[str, str, str, str, str]
     They end ``days`` days from now, or have ended if that is negative.
     """
 
-def forked() -> None:
-    """To be called in the child after a fork."""
+def end_with(socket: int, patience: float) -> None:
+    """Ends this process when the other end of a socket is closed: ``SIGTERM``, by force after ``patience`` seconds.
+
+    The descriptor belongs to this function from now on. If ``patience`` is infinite there is no force.
+    """
 
 @type_check_only
 class _Notified(Protocol):
@@ -95,6 +99,15 @@ class Call:
     @property
     def metadata(self) -> list[tuple[str, bytes]]:
         """What the caller sent beside the arguments."""
+
+    def watch(self) -> dict[str, Any]:
+        """What the server measures, as plain data.
+
+        From now on it does, until the caller is gone or :meth:`stop_watching`.
+        """
+
+    def stop_watching(self) -> None:
+        """The caller does not look at the statistics any more."""
 
     def send_initial(self, pairs: Sequence[tuple[str, bytes]]) -> None:
         """Sends metadata ahead of the result or the first item."""
@@ -135,11 +148,17 @@ class Connection:
         handshake_timeout: float,
         allow_plaintext: bool,
         tls: Tls | None,
+        allow_users: Sequence[int],
+        allow_groups: Sequence[int],
         timeout: float | None,
         wait_for_ready: bool,
+        oneway: Literal["block", "error", "drop"],
+        on_drop: Callable[[dict[str, int]], object],
         on_change: Callable[[str], Mapping[str, int]],
     ) -> Connection:
         """Connects; blocks for at most ``handshake_timeout`` seconds.
+
+        ``on_drop`` is called once in a while with the numbers of one-way calls that were dropped, by method.
 
         ``on_change`` is called with the description of a later server that describes itself differently; it returns
         the numbers of the methods by name, or raises.
@@ -170,6 +189,10 @@ class Connection:
         """Whether there is a connection now. A lost one is renewed by the next call."""
 
     @property
+    def dropped(self) -> dict[str, int]:
+        """Numbers of one-way calls that were dropped, by method."""
+
+    @property
     def in_flight(self) -> int:
         """Calls under way."""
 
@@ -185,15 +208,20 @@ class Connection:
     def sent(self) -> None:
         """To be called by the event loop when it has sent a one-way call."""
 
+    def check_loop(self) -> None:
+        """Raises ``RuntimeError`` unless the running event loop is the one that the connection was given to."""
+
     def use_loop(
         self,
+        running: object,
         call_soon: Callable[..., object],
         on_idle: Callable[[], object],
         call_again: Callable[..., Coroutine[Any, Any, Any]],
     ) -> None:
         """Gives the connection to an event loop.
 
-        ``call_soon`` is the loop's, ``on_idle`` calls the method of that name, and ``call_again`` takes a method's
+        ``running`` is the loop, ``call_soon`` is its method,
+        ``on_idle`` calls the method of that name, and ``call_again`` takes a method's
         callable with its arguments and returns a coroutine that connects and calls it.
         """
 
@@ -231,6 +259,14 @@ class Oneway:
     """A method that sends no reply, bound to a connection."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> None: ...
+    def attempt(self, *args: Any, **kwargs: Any) -> bool:
+        """For an event loop: calls if there is room. Whether there was."""
+
+    def time_left(self) -> float | None:
+        """For an event loop: seconds that a call made now may wait."""
+
+    def late(self) -> BaseException:
+        """For an event loop: the exception for a call that found no room until its deadline."""
 
 @final
 class AsyncUnary:
@@ -296,6 +332,33 @@ class Stream:
         """Gives the call up. Harmless when it has ended."""
 
 @final
+class Listeners:
+    """Sockets that clients connect to: bound before a fork, used after it."""
+
+    def __new__(
+        cls, *, allow_plaintext: bool, tls: Tls | None, allow_users: Sequence[int], allow_groups: Sequence[int]
+    ) -> Listeners: ...
+    def bind(self, url: str) -> str:
+        """Listens at one more URL; returns it with the port the system chose."""
+
+    def filenos(self) -> list[int]:
+        """The descriptors to poll for clients, in the order in which they were bound."""
+
+    def accept(self, index: int) -> int | None:
+        """The socket of the next client of one of them, for another process to serve; it belongs to the caller."""
+
+    def use_channels(self, channels: Sequence[int], returned: int) -> None:
+        """For a process that gets its clients from another one: takes those that come through these channels.
+
+        There is one for each listener, whose own socket is closed here. A client comes as a descriptor beside one
+        byte. ``returned`` is an eventfd that counts those that are through. All these descriptors belong to the
+        listeners from now on.
+        """
+
+    def close(self) -> None:
+        """Closes what is left. What this process itself bound, others can serve from now on."""
+
+@final
 class Server:
     """A server of some methods, at any number of URLs."""
 
@@ -304,25 +367,25 @@ class Server:
         methods: Sequence[tuple[Method, Callable[..., Any]]],
         description: str,
         *,
+        introspective: int,
         spin: float | Literal["auto"],
         ring_size: int,
         max_message_size: int,
         handshake_timeout: float,
-        allow_plaintext: bool,
-        tls: Tls | None,
-        allow_users: Sequence[int],
-        allow_groups: Sequence[int],
         max_concurrency: int,
         max_pending: int,
     ) -> Server:
-        """Methods with their handlers, in the order of the description; a handler takes every parameter by position."""
+        """Methods with their handlers, in the order of the description; a handler takes every parameter by position.
+
+        The last ``introspective`` of them look at the server itself.
+        """
 
     @property
     def workers(self) -> int:
         """Worker threads alive."""
 
-    def listen(self, url: str) -> str:
-        """Listens at one more URL; returns it with the port the system chose."""
+    def listen(self, listeners: Listeners) -> None:
+        """Takes in the clients of these listeners, which belong to the server from now on."""
 
     def work(self, spawn: Callable[[], object], log: Callable[[bool, str], object]) -> None:
         """Serves on the calling thread until the server stops or needs this thread no more.
@@ -339,8 +402,16 @@ class Server:
     def loop_fileno(self) -> int:
         """The descriptor that the event loop of the asynchronous handlers polls for reading."""
 
-    def drain(self) -> tuple[list[LoopRequest], list[int]]:
-        """Requests that have come for that loop, and keys of those for which something has changed."""
+    def poll_fileno(self) -> int:
+        """The descriptor that it polls while ``next_for_loop`` says so."""
+
+    def changed(self) -> list[int]:
+        """Keys of that loop's requests for which something has changed; when the first descriptor is readable."""
+
+    def next_for_loop(self, may_spin: bool) -> LoopRequest | bool:
+        """The next request of that loop. ``True``: ask again when ``poll_fileno`` is readable; ``False``: when
+        ``loop_fileno`` is. With ``may_spin``, for when nothing else is under way, it may take 100 µs.
+        """
 
 @final
 class Tls:
@@ -377,7 +448,7 @@ class LoopRequest:
 
     @property
     def key(self) -> int:
-        """What ``Server.drain`` calls this request; 0 if nothing can change for it."""
+        """What ``Server.changed`` calls this request; 0 if nothing can change for it."""
 
     @property
     def time_left(self) -> float | None:
@@ -401,6 +472,10 @@ class LoopRequest:
         """The next item of the client's stream if it is here, else ``default``; raises ``StopAsyncIteration`` at the
         end.
         """
+
+    @property
+    def owes_credit(self) -> bool:
+        """Whether to ask for the next item again soon, even if nothing has changed."""
 
     def try_send(self, item: Any) -> bool | None:
         """Sends an item: ``True``; ``False`` if the client gave the call up, ``None`` if there is no room now."""

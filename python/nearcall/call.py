@@ -26,8 +26,8 @@ _deadline: ContextVar[float | None] = ContextVar("nearcall.deadline", default=No
 _metadata: ContextVar[metadata | None] = ContextVar("nearcall.metadata", default=None)
 _core.set_call_variables(_deadline, _metadata)
 
-current_call: ContextVar[_core.Call | None] = ContextVar("nearcall.call", default=None)
-"""The call that a task of the server's event loop serves; threads keep theirs in the core."""
+current_request: ContextVar[_core.LoopRequest | None] = ContextVar("nearcall.request", default=None)
+"""The request that a task of the server's event loop serves; threads keep theirs in the core."""
 
 
 class timeout:  # noqa: N801 - reads as a word: with nearcall.timeout(0.5)
@@ -211,7 +211,8 @@ def context() -> Context:
     Raises:
         RuntimeError: no handler is running here. A thread that a handler started is not the handler's own.
     """
-    call = current_call.get() or _core.current_call()
+    request = current_request.get()
+    call = _core.current_call() if request is None else request.call()
     if call is None:
         raise RuntimeError("nearcall.context() is for handlers: no call is being served here")
     return Context(call)

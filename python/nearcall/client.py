@@ -11,8 +11,10 @@ import msgspec
 
 from . import _core
 from .checked import check_seconds, check_whole
+from .dropping import OnewayPolicy, check_oneway, drop_reporter
 from .errors import InvalidArgument, make_error
 from .interceptors import ClientInterceptor, check_interceptors, intercept_client
+from .listening import check_users
 from .plan import BIDI_STREAM, CLIENT_STREAM, ONEWAY, SERVER_STREAM, MethodPlan
 from .proxy import make_proxy, renumberer
 from .service import plan_of
@@ -81,6 +83,13 @@ class Client(Generic[T]):
         return self._connection.connected
 
     @property
+    def dropped(self) -> dict[str, int]:
+        """Numbers of one-way calls that were dropped because there was no room to send them, by ``"Service.method"``:
+        with ``connect(..., oneway="drop")``. A warning in the log names them, every few seconds at most.
+        """
+        return self._connection.dropped
+
+    @property
     def peer(self) -> dict[str, Any]:
         """Who the server is, as the kernel vouches: ``pid``, ``uid``, ``gid`` on one machine, else ``address``. Over
         ``tls://`` also ``subject`` and ``names``, which its certificate is for.
@@ -113,9 +122,12 @@ def connect(
     ring_size: int = DEFAULT_RING_SIZE,
     handshake_timeout: float = 5.0,
     wait_for_ready: bool = False,
+    oneway: OnewayPolicy = "block",
     interceptors: Sequence[ClientInterceptor] = (),
     allow_plaintext: bool = False,
     tls: TLS | None = None,
+    allow_users: Sequence[str | int] = (),
+    allow_groups: Sequence[str | int] = (),
 ) -> Client[T]: ...
 @overload
 def connect(
@@ -128,9 +140,12 @@ def connect(
     ring_size: int = DEFAULT_RING_SIZE,
     handshake_timeout: float = 5.0,
     wait_for_ready: bool = False,
+    oneway: OnewayPolicy = "block",
     interceptors: Sequence[ClientInterceptor] = (),
     allow_plaintext: bool = False,
     tls: TLS | None = None,
+    allow_users: Sequence[str | int] = (),
+    allow_groups: Sequence[str | int] = (),
 ) -> Client[Any]: ...
 def connect(  # noqa: PLR0913 - options have names
     url: str,
@@ -142,9 +157,12 @@ def connect(  # noqa: PLR0913 - options have names
     ring_size: int = DEFAULT_RING_SIZE,
     handshake_timeout: float = 5.0,
     wait_for_ready: bool = False,
+    oneway: OnewayPolicy = "block",
     interceptors: Sequence[ClientInterceptor] = (),
     allow_plaintext: bool = False,
     tls: TLS | None = None,
+    allow_users: Sequence[str | int] = (),
+    allow_groups: Sequence[str | int] = (),
 ) -> Client[Any]:
     """Connects to a server and makes sure that it serves what the class says.
 
@@ -160,11 +178,16 @@ def connect(  # noqa: PLR0913 - options have names
         handshake_timeout: Seconds that connecting may take.
         wait_for_ready: Where there is no server, wait for one: here for at most ``handshake_timeout``, and in a call
             until its deadline. Otherwise that is :class:`~nearcall.Unavailable` at once.
+        oneway: What a one-way call does when the ring or the socket is full: ``"block"`` waits for room, until the
+            call's deadline; ``"error"`` raises :class:`~nearcall.ResourceExhausted`; ``"drop"`` drops the call and
+            counts it in :attr:`Client.dropped`. The last two never wait.
         interceptors: Functions around every call, each ``f(call, proceed)`` with a :class:`~nearcall.ClientCall`; the
             first is the outermost.
         allow_plaintext: Whether ``tcp://`` may lead to another machine: anybody on the way can read along, and
             pretend to be the server.
         tls: For ``tls://``: whom to trust if not the system's authorities, and the client's own certificate.
+        allow_users: Users, by name or id, whose servers at ``unix://`` may be used besides the own user's and root's.
+        allow_groups: Groups, by name or id, whose members' servers may be used, too.
 
     A connection that is lost is renewed by the next call. A call that was under way when it was lost fails with
     :class:`~nearcall.Unavailable`, unless its method is marked :func:`~nearcall.idempotent`: then it is repeated.
@@ -172,7 +195,7 @@ def connect(  # noqa: PLR0913 - options have names
     Raises:
         Unavailable: nobody listens there; says whether the name was never served or its server died.
         FailedPrecondition: the server's service differs; says which method and parameter, and both types.
-        PermissionDenied: the server does not want this user.
+        PermissionDenied: the server does not want this user, or is another user's.
         Unauthenticated: a certificate does not satisfy the other side; says what mends it.
         InvalidArgument: the URL or an option is malformed.
     """
@@ -181,9 +204,10 @@ def connect(  # noqa: PLR0913 - options have names
     connection = _core.Connection(
         url,
         **check_options(timeout, spin, max_message_size, ring_size, handshake_timeout, wait_for_ready),
-        allow_plaintext=bool(allow_plaintext),
-        tls=client_side(tls),
-        on_change=renumberer(cls),
+        **check_trust(url, allow_plaintext, tls, allow_users, allow_groups),
+        oneway=check_oneway(oneway),
+        on_drop=drop_reporter(url),
+        on_change=renumberer(url, cls),
     )
     try:
         proxy: Any = make_proxy(connection, cls, partial(_make_method, chain, error_maker(cls)))
@@ -227,6 +251,28 @@ def check_options(
         "ring_size": _check_ring_size(ring_size),
         "handshake_timeout": check_seconds("handshake_timeout", handshake_timeout),
         "wait_for_ready": bool(wait_for_ready),
+    }
+
+
+def check_trust(
+    url: str,
+    allow_plaintext: bool,
+    tls: TLS | None,
+    allow_users: Sequence[str | int],
+    allow_groups: Sequence[str | int],
+) -> dict[str, Any]:
+    """What a client's options say of whom it trusts, for the core.
+
+    Raises:
+        InvalidArgument: one is malformed.
+        TypeError, ValueError: one does not fit the URL.
+    """
+    users, groups = check_users([url], allow_users, allow_groups)
+    return {
+        "allow_plaintext": bool(allow_plaintext),
+        "tls": client_side(tls),
+        "allow_users": users,
+        "allow_groups": groups,
     }
 
 

@@ -17,6 +17,7 @@ import msgspec
 from .arguments import Argument, arguments_plan
 from .binding import Binder, make_adapter
 from .codec.checks import outer_type
+from .defaults import filler
 from .errors import FailedPrecondition
 from .plan import (
     BIDI_STREAM,
@@ -110,26 +111,33 @@ class Description(msgspec.Struct, frozen=True):
 
     nearcall: int
     services: list[ServiceInfo]
+    introspection: ServiceInfo | msgspec.UnsetType = msgspec.UNSET
+    """The server's own service, numbered after the others; left out if it is switched off."""
 
-    def numbered(self) -> Iterator[tuple[int, ServiceInfo, MethodInfo]]:
-        """All methods with their numbers."""
+    def numbered(self, *, introspection: bool = False) -> Iterator[tuple[int, ServiceInfo, MethodInfo]]:
+        """All methods with their numbers, those of the server's own service only if asked for."""
         number = 0
-        for service in self.services:
+        services = list(self.services)
+        if introspection and self.introspection is not msgspec.UNSET:
+            services.append(self.introspection)
+        for service in services:
             for method in service.methods:
                 yield number, service, method
                 number += 1
 
 
-def describe(plans: Sequence[ServicePlan]) -> dict[str, Any]:
+def describe(plans: Sequence[ServicePlan], introspection: ServicePlan | None = None) -> dict[str, Any]:
     """The description of a server that serves these services, as plain data ready for JSON."""
-    services = [
-        ServiceInfo(
-            name=plan.name, methods=[method_info(method) for method in plan.methods], doc=plan.doc, types=plan.types
-        )
-        for plan in plans
-    ]
-    description: dict[str, Any] = msgspec.to_builtins(Description(VERSION, services))
+    own = msgspec.UNSET if introspection is None else _service_info(introspection)
+    description: dict[str, Any] = msgspec.to_builtins(
+        Description(VERSION, [_service_info(plan) for plan in plans], own)
+    )
     return description
+
+
+def _service_info(plan: ServicePlan) -> ServiceInfo:
+    methods = [method_info(method) for method in plan.methods]
+    return ServiceInfo(name=plan.name, methods=methods, doc=plan.doc, types=plan.types)
 
 
 def read_description(data: Mapping[str, Any] | bytes) -> Description:
@@ -266,7 +274,7 @@ def plans_from(description: Mapping[str, Any] | bytes) -> list[ServicePlan]:
     return [
         ServicePlan(
             name=service.name,
-            methods=tuple(_dynamic_method(service.name, method) for method in service.methods),
+            methods=tuple(_dynamic_method(service.name, method, service.types) for method in service.methods),
             doc=service.doc,
             types=service.types,
         )
@@ -274,7 +282,7 @@ def plans_from(description: Mapping[str, Any] | bytes) -> list[ServicePlan]:
     ]
 
 
-def _dynamic_method(service: str, method: MethodInfo) -> MethodPlan:
+def _dynamic_method(service: str, method: MethodInfo, types: Mapping[str, Any]) -> MethodPlan:
     full_name = f"{service}.{method.name}"
     slots = [
         Slot(parameter.name, parameter.by_position, parameter.by_name, parameter.required)
@@ -298,7 +306,11 @@ def _dynamic_method(service: str, method: MethodInfo) -> MethodPlan:
         request_item=request_item,
         slots=tuple(slots),
         stream_position=position,
-        reply=_dynamic_value(method.returns, value_roles(full_name, items=method.kind in (SERVER_STREAM, BIDI_STREAM))),
+        reply=_with_defaults(
+            _dynamic_value(method.returns, value_roles(full_name, items=method.kind in (SERVER_STREAM, BIDI_STREAM))),
+            method.returns.schema,
+            types,
+        ),
         handler_is_async=False,
         split=binder.split,
         adapt=make_adapter(slots),
@@ -321,8 +333,26 @@ def _dynamic_value(value: ValueInfo | StreamInfo, roles: Any) -> ValuePlan:
     return value_plan(_dynamic_crossing(value), roles)
 
 
+def _with_defaults(plan: ValuePlan, schema: Any, types: Mapping[str, Any]) -> ValuePlan:
+    """The plan of values in which no field is missing."""
+    decode = plan.decode
+    try:
+        fill = filler(schema, types)
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
+        raise FailedPrecondition("the server's description of its types is malformed") from None
+    if fill is None or decode is None:
+        return plan
+
+    def decode_and_fill(*encoded: Any) -> Any:
+        value = decode(*encoded)
+        fill(value)
+        return value
+
+    return msgspec.structs.replace(plan, decode=decode_and_fill)
+
+
 def _of_service(client: ServicePlan, description: Description) -> list[tuple[int, ServiceInfo, MethodInfo]]:
-    found = [entry for entry in description.numbered() if entry[1].name == client.name]
+    found = [entry for entry in description.numbered(introspection=True) if entry[1].name == client.name]
     if not found:
         names = _listed(service.name for service in description.services)
         raise FailedPrecondition(

@@ -142,7 +142,7 @@ def intercept_client(
     def intercepted(*args: Any, **kwargs: Any) -> Any:
         return chain(ClientCall(plan.full_name, plan.kind, args, kwargs))
 
-    intercepted.__name__ = plan.name
+    intercepted.__name__, intercepted.__qualname__ = plan.name, plan.full_name
     return intercepted
 
 

@@ -9,7 +9,8 @@ import msgspec
 
 from . import _core
 from .description import compare, plans_from, read_description
-from .plan import MethodPlan
+from .errors import FailedPrecondition
+from .plan import MethodPlan, ServicePlan
 from .service import plan_of
 
 __all__ = ["Proxy", "make_proxy", "renumberer"]
@@ -53,7 +54,7 @@ def make_proxy(connection: _core.Connection, cls: type | None, make_method: Make
     description = connection.description.encode()
     if cls is not None:
         plan = plan_of(cls)
-        numbers = compare(plan, description)
+        numbers = _compare(connection.url, plan, description)
         methods = ((_named(method, numbers[method.name][1]), numbers[method.name][0]) for method in plan.methods)
         return _proxy(connection, plan.name, methods, make_method)
     plans = plans_from(description)
@@ -75,7 +76,7 @@ def make_proxy(connection: _core.Connection, cls: type | None, make_method: Make
     return together
 
 
-def renumberer(cls: type | None) -> Callable[[str], dict[str, int]]:
+def renumberer(url: str, cls: type | None) -> Callable[[str], dict[str, int]]:
     """What a connection asks when it was renewed and the server describes itself differently: the new numbers of the
     methods by full name. Raises :class:`~nearcall.FailedPrecondition` if the client no longer fits.
     """
@@ -85,9 +86,17 @@ def renumberer(cls: type | None) -> Callable[[str], dict[str, int]]:
             numbered = read_description(description.encode()).numbered()
             return {f"{service.name}.{method.name}": number for number, service, method in numbered}
         plan = plan_of(cls)
-        return {f"{plan.name}.{name}": number for name, (number, _) in compare(plan, description.encode()).items()}
+        numbers = _compare(url, plan, description.encode())
+        return {f"{plan.name}.{name}": number for name, (number, _) in numbers.items()}
 
     return renumber
+
+
+def _compare(url: str, plan: ServicePlan, description: bytes) -> dict[str, tuple[int, bool]]:
+    try:
+        return compare(plan, description)
+    except FailedPrecondition as error:
+        raise FailedPrecondition(f"{url}: {error.message}") from None
 
 
 def _named(method: MethodPlan, always: bool) -> MethodPlan:

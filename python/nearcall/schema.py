@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
 
+import msgspec
 from msgspec import inspect as shapes
 
 from .hints import type_name
@@ -86,12 +87,32 @@ class SchemaBuilder:
             {"name": field.encode_name, "required": field.required, "type": self.schema(field.type)}
             for field in shape.fields
         ]
+        if not is_array and _omits_defaults(shape.cls):
+            for field, described in zip(shape.fields, fields, strict=True):
+                described.update(_default(field))
         self.types[name] = {"layout": "array" if is_array else "map", "fields": fields}
         if getattr(shape, "tag", None) is not None:
             self.types[name]["tag"] = [shape.tag_field, shape.tag]
         if getattr(shape, "forbid_unknown_fields", False):
             self.types[name]["closed"] = True
         return name
+
+
+def _omits_defaults(cls: type) -> bool:
+    config = getattr(cls, "__struct_config__", None)
+    return config is not None and bool(config.omit_defaults)
+
+
+def _default(field: shapes.Field) -> dict[str, Any]:
+    """The value that a field has if it is not sent, as plain data: for clients that do not have the class."""
+    try:
+        if field.default is not msgspec.NODEFAULT:
+            return {"default": msgspec.to_builtins(field.default)}
+        if field.default_factory in (list, dict, set, frozenset, tuple):
+            return {"default": {} if field.default_factory is dict else []}
+    except (TypeError, ValueError, OverflowError):
+        pass  # not plain data: then the field stays out, as it was sent
+    return {}
 
 
 class Mismatch(NamedTuple):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import itertools
 import logging
+import math
 import os
 import threading
 import weakref
@@ -19,15 +20,19 @@ from . import _core
 from .checked import check_seconds, check_whole
 from .client import DEFAULT_MAX_MESSAGE_SIZE, check_spin
 from .description import describe
-from .errors import InvalidArgument, describe_error
+from .errors import describe_error
 from .interceptors import ServerInterceptor, check_interceptors, intercept_handler
+from .listening import make_listeners
+from .plan import ServicePlan
 from .service import plan_of
-from .tls import TLS, server_side
+from .tls import TLS
 
 if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
+
     from .aio.handlers import LoopThread
 
-__all__ = ["Server", "serve"]
+__all__ = ["Server"]
 
 _log = logging.getLogger("nearcall")
 
@@ -50,6 +55,7 @@ class Server:
         max_concurrency: Handlers that may run at once in threads; further calls wait. Coroutine handlers are not
             counted.
         max_pending: Calls that may be under way or waiting at once; further ones fail with ``RESOURCE_EXHAUSTED``.
+            One-way calls wait at their client instead: the server reads no more from it.
         spin: How long to spin for a request before sleeping: ``"auto"`` measures and adapts, ``0`` sleeps at once,
             seconds set a fixed bound.
         max_message_size: Longest message received, bytes.
@@ -59,9 +65,12 @@ class Server:
         tracebacks: Whether clients see the traceback of an exception. It shows paths and code to every client.
         allow_plaintext: Whether ``tcp://`` may be served where other machines can reach it: whoever does can call every
             method, and anybody on the way can read along.
+        introspection: Whether whoever may call methods may also watch what calls there are, with ``nearcall top``.
         tls: For ``tls://``: the server's certificate and key, and whether clients must have one, too.
         allow_users: Users, by name or id, that may connect to ``unix://`` besides the server's own.
         allow_groups: Groups, by name or id, whose members may connect to ``unix://``.
+        loop_factory: Makes the event loop that coroutine handlers run on, such as ``uvloop.new_event_loop``; by default
+            ``asyncio.new_event_loop``, which asks the policy.
 
     Raises:
         TypeError: an object is no service, or two serve under one name.
@@ -79,9 +88,11 @@ class Server:
         interceptors: Sequence[ServerInterceptor] = (),
         tracebacks: bool = False,
         allow_plaintext: bool = False,
+        introspection: bool = True,
         tls: TLS | None = None,
         allow_users: Sequence[str | int] = (),
         allow_groups: Sequence[str | int] = (),
+        loop_factory: Callable[[], AbstractEventLoop] | None = None,
     ) -> None:
         services = [item for item in services_and_urls if not isinstance(item, str)]
         self._asked = [item for item in services_and_urls if isinstance(item, str)]
@@ -90,11 +101,6 @@ class Server:
         for item in services:
             if isinstance(item, type):
                 raise TypeError(f"serve an object, not the class: write {item.__name__}()")
-        for option, given in (("allow_users", allow_users), ("allow_groups", allow_groups)):
-            if isinstance(given, str):
-                raise TypeError(f"{option} takes a list: write {option}=[{given!r}]")
-            if given and not any(url.startswith("unix://") for url in self._asked):
-                raise ValueError(f"{option} is for unix:// URLs, and there is none; shm:// is for the own user only")
         plans = [plan_of(type(item)) for item in services]
         names = [plan.name for plan in plans]
         for name in names:
@@ -102,9 +108,17 @@ class Server:
                 raise TypeError(f"two of the objects serve under the name '{name}': name one with service(name=...)")
         ordinary = [method.full_name for plan in plans for method in plan.methods if not method.handler_is_async]
         chain = check_interceptors(interceptors, f"{ordinary[0]} is not" if ordinary else None)
+        own: list[ServicePlan] = []
+        if introspection:
+            from .introspection import NAME, introspection_of
+
+            if NAME in names:
+                raise TypeError(f"{NAME} is the server's own service: name yours otherwise")
+            services.append(introspection_of(plans, _core.VERSION, in_loop=bool(chain) and not ordinary))
+            own = [plan_of(type(services[-1]))]
         methods: list[tuple[_core.Method, Any]] = []
         self._handlers: list[tuple[Any, Any]] = []
-        for item, plan in zip(services, plans, strict=True):
+        for item, plan in zip(services, [*plans, *own], strict=True):
             describer = None
             if plan.errors or tracebacks:
                 describer = partial(describe_error, declared=frozenset(plan.errors), tracebacks=tracebacks)
@@ -112,31 +126,65 @@ class Server:
                 handler = intercept_handler(chain, method, getattr(item, method.name))
                 methods.append((_core.Method(method, describe_error=describer), handler))
                 self._handlers.append((method, handler))
-        self._core = _core.Server(
+        self._listeners = make_listeners(
+            self._asked, allow_plaintext=allow_plaintext, tls=tls, allow_users=allow_users, allow_groups=allow_groups
+        )
+        # Made by the process that serves: it has descriptors that must not be shared with others.
+        self._make_core = partial(
+            _core.Server,
             methods,
-            msgspec.json.encode(describe(plans)).decode(),
+            msgspec.json.encode(describe(plans, *own)).decode(),
+            introspective=sum(len(plan.methods) for plan in own),
             spin=check_spin(spin),
             ring_size=1 << 18,
             max_message_size=check_whole("max_message_size", max_message_size, "bytes"),
             handshake_timeout=check_seconds("handshake_timeout", handshake_timeout),
-            allow_plaintext=bool(allow_plaintext),
-            tls=server_side(tls),
-            allow_users=[_user(user) for user in allow_users],
-            allow_groups=[_group(group) for group in allow_groups],
             max_concurrency=check_whole("max_concurrency", max_concurrency),
             max_pending=check_whole("max_pending", max_pending),
         )
+        self._core: _core.Server | None = None
+        self._process = os.getpid()
+        self._loop_factory = loop_factory
         self._urls: list[str] = []
         self._threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
         self._numbers = itertools.count(1)
         self._loop: LoopThread | None = None
-        self._state: Literal["new", "running", "stopped"] = "new"
+        self._state: Literal["new", "bound", "running", "stopping", "stopped"] = "new"
+        self._change = threading.Lock()
         self._stopped = threading.Event()
+        self._finished = True
 
     @property
     def urls(self) -> list[str]:
         """Where it listens; a TCP port of 0 has become the one that the system chose."""
         return list(self._urls)
+
+    def bind(self) -> Server:
+        """Listens at every URL without serving yet: clients wait. :meth:`start` does it, too.
+
+        For programs that fork: bind in the parent, then start the same server in each child. The children share the
+        sockets, and a client is served by whichever takes it first.
+
+        Raises:
+            AlreadyExists: a URL is served already; the message says by whom.
+            InvalidArgument: a URL is malformed, or an option does not allow it.
+            OSError: the system refuses, for another reason.
+        """
+        if self._state == "bound":
+            return self
+        if self._state != "new":
+            raise RuntimeError(f"this server is {self._state}; make a new one to serve again")
+        if not self._asked:
+            raise ValueError("there is nowhere to serve: give a URL such as shm://name or tcp://127.0.0.1:7000")
+        try:
+            for url in self._asked:
+                self._urls.append(self._listeners.bind(url))
+        except BaseException:
+            self._listeners.close()
+            raise
+        self._state = "bound"
+        _open.add(self)
+        return self
 
     def start(self) -> Server:
         """Listens at every URL, and serves from now on.
@@ -146,25 +194,32 @@ class Server:
             InvalidArgument: a URL is malformed, or an option does not allow it.
             OSError: the system refuses, for another reason.
         """
-        if self._state != "new":
-            raise RuntimeError(f"this server is {self._state}; make a new one to serve again")
-        if not self._asked:
-            raise ValueError("there is nowhere to serve: give a URL such as shm://name or tcp://127.0.0.1:7000")
+        self.bind()
+        return self._begin(self._listeners)
+
+    def _begin(self, listeners: _core.Listeners) -> Server:
         try:
-            for url in self._asked:
-                self._urls.append(self._core.listen(url))
+            core = self._core = self._make_core()
+            core.listen(listeners)
         except BaseException:
-            self._core.close()
+            listeners.close()
             raise
+        self._process = os.getpid()
         self._state = "running"
         if any(plan.handler_is_async for plan, _ in self._handlers):
             from .aio.handlers import LoopThread  # asyncio only where it is needed
 
-            self._loop = LoopThread(self._core, self._handlers)
+            self._loop = LoopThread(core, self._handlers, self._loop_factory)
             self._loop.start()
-        _running.add(self)
+        _open.add(self)
         self._spawn()
+        _log.info("serving at %s", ", ".join(self._urls))
         return self
+
+    def serve_at(self, listeners: _core.Listeners, urls: list[str]) -> None:
+        """Serves the clients of these listeners, not at its own URLs. Only for :func:`serve` with workers."""
+        self._urls = urls
+        self._begin(listeners)
 
     def _spawn(self) -> None:
         thread = threading.Thread(target=self._work, name=f"nearcall-worker-{next(self._numbers)}", daemon=True)
@@ -172,6 +227,7 @@ class Server:
         thread.start()
 
     def _work(self) -> None:
+        assert self._core is not None
         try:
             self._core.work(self._spawn, _tell)
         except BaseException:
@@ -184,24 +240,34 @@ class Server:
             Whether every call was finished. Harmless when repeated.
         """
         grace = check_seconds("grace", grace, endless=True)
-        if self._state != "running":
-            self._state = "stopped"
-            self._core.close()
-            self._stopped.set()
-            return True
+        with self._change:
+            before, self._state = self._state, "stopped" if self._state in ("new", "bound", "stopped") else "stopping"
+        core = self._core
+        if before == "stopping":
+            # Somebody else stops it already, perhaps with more patience.
+            self._stopped.wait(None if math.isinf(grace) else grace)
+            return self._stopped.is_set() and self._finished
+        if before == "running" and core is not None and self._process == os.getpid():
+            self._finished = core.stop(grace)
+            if self._loop is not None:
+                self._loop.stop()
+            core.close()
+            self._join()
+            what = "every call was finished" if self._finished else f"calls of more than {grace:g} s were cut off"
+            _log.info("stopped serving at %s; %s", ", ".join(self._urls), what)
+        # Of a server that a forked child has inherited only the sockets' descriptors go.
+        self._listeners.close()
         self._state = "stopped"
-        finished = self._core.stop(grace)
-        if self._loop is not None:
-            self._loop.stop()
-        self._core.close()
+        _open.discard(self)
+        self._stopped.set()
+        return self._finished
+
+    def _join(self) -> None:
         for thread in list(self._threads):
             # One that is being started just now finds that there is nothing left to do.
             if thread is not threading.current_thread() and thread.is_alive():
                 # A handler that does not return cannot be ended; it is a daemon, and holds nobody up.
-                thread.join(0.5 if finished else 0.05)
-        _running.discard(self)
-        self._stopped.set()
-        return finished
+                thread.join(0.5 if self._finished else 0.05)
 
     def wait(self, timeout: float | None = None) -> bool:
         """Blocks until :meth:`stop` was called, for at most ``timeout`` seconds. Whether it was."""
@@ -219,93 +285,15 @@ class Server:
         return f"<{self._state} nearcall server at {', '.join(self._urls or self._asked) or 'no URL'}>"
 
 
-def serve(
-    *services_and_urls: object, grace: float = 5.0, on_ready: Callable[[Server], object] | None = None, **options: Any
-) -> None:
-    """Serves objects at URLs until interrupted (Ctrl-C) or told to end (``SIGTERM``).
-
-    Args:
-        services_and_urls: As for :class:`Server`.
-        grace: Seconds that calls under way have to finish when it ends.
-        on_ready: Called with the server once it listens everywhere; ``server.urls`` has the ports by then.
-        options: As for :class:`Server`.
-    """
-    server = Server(*services_and_urls, **options).start()
-    restore: Callable[[], object] = _nothing
-    try:
-        restore = _raise_on_sigterm()
-        if on_ready is not None:
-            on_ready(server)
-        server.wait()
-    except (KeyboardInterrupt, _Terminated):
-        pass
-    finally:
-        restore()
-        server.stop(grace)
-
-
-class _Terminated(BaseException):
-    """``SIGTERM`` arrived. Raised as Ctrl-C is: the handler may have interrupted the very lock it would need."""
-
-
-def _raise_on_sigterm() -> Callable[[], object]:
-    """Lets ``SIGTERM`` raise in the main thread; returns what undoes it."""
-    import signal
-
-    if threading.current_thread() is not threading.main_thread():
-        return _nothing
-
-    def stop(number: int, frame: object) -> None:
-        raise _Terminated
-
-    before = signal.signal(signal.SIGTERM, stop)
-    return lambda: signal.signal(signal.SIGTERM, before)
-
-
-def _nothing() -> None:
-    pass
-
-
-def _user(user: str | int) -> int:
-    if isinstance(user, int):
-        return user
-    import pwd
-
-    try:
-        return pwd.getpwnam(user).pw_uid
-    except KeyError:
-        raise InvalidArgument(f"allow_users: there is no user '{user}' on this machine") from None
-
-
-def _group(group: str | int) -> int:
-    if isinstance(group, int):
-        return group
-    import grp
-
-    try:
-        return grp.getgrnam(group).gr_gid
-    except KeyError:
-        raise InvalidArgument(f"allow_groups: there is no group '{group}' on this machine") from None
-
-
 def _tell(serious: bool, text: str) -> None:
     _log.log(logging.WARNING if serious else logging.INFO, text)
 
 
-_running: weakref.WeakSet[Server] = weakref.WeakSet()
+_open: weakref.WeakSet[Server] = weakref.WeakSet()
 
 
 @atexit.register
 def _stop_all() -> None:
     # Worker threads must not meet an interpreter that is being taken down.
-    for server in list(_running):
+    for server in list(_open):
         server.stop(grace=0)
-
-
-def _after_fork_in_child() -> None:
-    # The servers are the parent's: this process has none of their threads, and must not stop them.
-    _running.clear()
-    _core.forked()
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)

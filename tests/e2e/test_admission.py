@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import grp
 import os
 import pwd
@@ -115,3 +117,82 @@ def test_names_and_uses_are_checked(place: Path) -> None:
         nearcall.Server(Basics(), "shm://x", allow_users=["root"])
     with nearcall.Server(Basics(), url, allow_users=[pwd.getpwuid(os.getuid()).pw_name]) as server:
         nearcall.connect(server.urls[0], Basics).close()
+
+
+SERVER = """
+import os, sys
+import nearcall
+os.environ.pop("NEARCALL_TEST_CERTIFICATES", None)  # whose key that user may not read
+from tests.e2e.services import Basics
+uid, gid = map(int, sys.argv[2:])
+os.setgroups([])
+os.setgid(gid)
+os.setuid(uid)
+with nearcall.Server(Basics(), sys.argv[1], allow_users=[0, 1]) as server:
+    print("serving", flush=True)
+    sys.stdin.read()
+"""
+
+
+@contextlib.contextmanager
+def served_by_other(url: str) -> Iterator[None]:
+    """A server of another user."""
+    command = [sys.executable, "-c", SERVER, url, str(OTHER), str(GROUP)]
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "serving\n"
+        yield
+        process.communicate("", timeout=20)
+
+
+@needs_root
+def test_a_client_checks_whose_server_it_is(place: Path) -> None:
+    place.chmod(0o777)
+    url = f"unix://{place}/s"
+    refusal = (
+        f"its server is user {OTHER}, not you \\(user 0\\) or root; if you trust it, say allow_users=\\[{OTHER}\\]"
+    )
+    with served_by_other(url):
+        with pytest.raises(nearcall.PermissionDenied, match=refusal):
+            nearcall.connect(url, Basics)
+        with pytest.raises(nearcall.PermissionDenied, match="nor of those that you name"):
+            nearcall.connect(url, Basics, allow_users=[1], allow_groups=[1])
+        for options in (
+            {"allow_users": [OTHER]},
+            {"allow_users": [pwd.getpwuid(OTHER).pw_name]},
+            {"allow_groups": [GROUP]},
+        ):
+            with nearcall.connect(url, Basics, **options) as basics:  # type: ignore[arg-type]
+                assert basics.add(1) == 6
+
+        async def main() -> None:
+            with pytest.raises(nearcall.PermissionDenied, match=refusal):
+                await nearcall.aio.connect(url, Basics)
+            async with nearcall.aio.connect(url, Basics, allow_users=[OTHER]) as basics:
+                assert await basics.add(1) == 6
+
+        asyncio.run(main())
+        # A third user is no better off, and root's servers are for everybody whom they let in.
+        assert "PermissionDenied" in as_other(url, uid=1)
+
+
+@needs_root
+def test_a_client_of_a_lost_server_is_not_taken_over_by_another_users(place: Path) -> None:
+    place.chmod(0o777)
+    url = f"unix://{place}/s"
+    with nearcall.Server(Basics(), url):
+        client = nearcall.connect(url, Basics)
+    with served_by_other(url), client as basics, pytest.raises(nearcall.PermissionDenied, match=f"user {OTHER}"):
+        basics.add(1)
+
+
+def test_clients_options_are_checked(place: Path) -> None:
+    url = f"unix://{place}/s"
+    with pytest.raises(nearcall.InvalidArgument, match="there is no user 'no such user'"):
+        nearcall.connect(url, Basics, allow_users=["no such user"])
+    with pytest.raises(TypeError, match=r"write allow_users=\[0\]"):
+        nearcall.connect(url, Basics, allow_users=0)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="for unix:// URLs"):
+        nearcall.connect("shm://x", Basics, allow_groups=["root"])
+    with pytest.raises(nearcall.InvalidArgument, match="an id is a whole number"):
+        nearcall.connect(url, Basics, allow_users=[-1])

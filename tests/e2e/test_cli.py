@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -152,6 +153,85 @@ def test_mistakes_are_one_line(
     assert done.stderr.count("\n") == 1
     for word in words:
         assert word in done.stderr
+
+
+@contextlib.contextmanager
+def serving(directory: Path, *arguments: str) -> Iterator[str]:
+    """``nearcall serve`` with these arguments; where it serves. It must end in good order."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "nearcall", "serve", "calculator:Calculator", *arguments],
+        cwd=directory,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        try:
+            assert process.stderr is not None
+            said = process.stderr.readline()
+            found = re.match(r"serving calculator:Calculator at (\S+)", said)
+            assert found, said
+            yield found[1]
+            process.send_signal(signal.SIGINT)
+            assert process.wait(20) == 0
+            assert process.stderr.read() == ""
+        finally:
+            process.kill()
+
+
+def test_serve_with_workers(directory: Path, command: Any) -> None:
+    with serving(directory, f"shm://cliw{os.getpid()}", "--workers", "2", "--grace", "10") as url:
+        for _ in range(3):
+            done = command("call", url, "add", "[1]")
+            assert (done.returncode, done.stdout, done.stderr) == (0, "3\n", "")
+
+
+def test_workers_that_cannot_begin_are_one_line(command: Any) -> None:
+    done = command("serve", "missing:Calculator", f"shm://clim{os.getpid()}", "--workers", "2")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert re.fullmatch(
+        r"nearcall: worker \d could not begin to serve: there is no module 'missing' here: .*\n", done.stderr
+    )
+
+
+def test_tls_and_tokens(directory: Path, command: Any, certificates: Path, tmp_path: Path) -> None:
+    tokens, wrong = tmp_path / "tokens", tmp_path / "wrong"
+    tokens.write_text("good\nolder\n")
+    wrong.write_text("bad\n")
+    server = ["--tls-cert", f"{certificates}/server.pem", "--tls-key", f"{certificates}/server.key"]
+    server += ["--tls-client-ca", f"{certificates}/ca.pem", "--token-file", str(tokens)]
+    trust = ["--tls-ca", f"{certificates}/ca.pem"]
+    own = ["--tls-cert", f"{certificates}/client.pem", "--tls-key", f"{certificates}/client.key"]
+    with serving(directory, "tls://127.0.0.1:0", *server) as url:
+        done = command("call", url, "add", "[1]", *trust, *own, "--token-file", str(tokens))
+        assert (done.returncode, done.stdout, done.stderr) == (0, "3\n", "")
+        assert command("ping", url, "-n", "1", *trust, *own).returncode == 0
+        assert command("list", url, *trust, *own).returncode == 0
+        for flags, words in [
+            ([*trust, *own, "--token-file", str(wrong)], ["UNAUTHENTICATED", "the token is not valid"]),
+            ([*trust, *own], ["UNAUTHENTICATED", "needs a token", "(as a flag: --token-file)"]),
+            ([*trust], ["UNAUTHENTICATED", "certificate", "(as a flag: --tls-cert, --tls-key)"]),
+        ]:
+            done = command("call", url, "add", "[1]", *flags)
+            assert done.returncode == 1
+            assert done.stderr.count("\n") == 1
+            for word in words:
+                assert word in done.stderr
+
+
+def test_flags_for_limits_and_permissions(directory: Path, command: Any, runtime_dir: Path) -> None:
+    done = command("serve", "calculator:Calculator", "tcp://0.0.0.0:0")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "(as a flag: --allow-plaintext)" in done.stderr
+    with serving(directory, "tcp://0.0.0.0:0", "--allow-plaintext"):
+        pass
+    path = f"unix://{runtime_dir}/clil{os.getpid()}"
+    with serving(directory, path, "--max-message-size", "100", "--allow-group", "0") as url:
+        assert Path(url.removeprefix("unix://")).stat().st_mode & 0o777 == 0o666
+        done = command("call", url, "echo", json.dumps(["x" * 200]), "--allow-user", "0")
+        assert (done.returncode, done.stdout) == (1, "")
+        assert "RESOURCE_EXHAUSTED" in done.stderr
+        done = command("call", url, "add", "[1]", "--allow-user", "nobody-of-that-name")
+        assert "there is no user 'nobody-of-that-name'" in done.stderr
 
 
 def test_ping(command: Any, urls: list[str]) -> None:

@@ -292,6 +292,99 @@ def test_serve(run: Any, monkeypatch: pytest.MonkeyPatch, module: str, name: str
     assert getattr(served[0], "size", None) == size
 
 
+def test_the_flags_of_serve(run: Any, monkeypatch: pytest.MonkeyPatch, module: str, tmp_path: Path) -> None:
+    chosen: dict[str, Any] = {}
+
+    def serve(*things: Any, **options: Any) -> None:
+        chosen.update(options, things=things)
+        del chosen["on_ready"]
+
+    monkeypatch.setattr(nearcall, "serve", serve)
+    tokens = tmp_path / "tokens"
+    tokens.write_text("new\n\nold\n")
+    flags = "--allow-plaintext --allow-user ada --allow-user 1001 --allow-group staff --max-message-size 1000"
+    flags += f" --grace 0.5 --tls-cert c.pem --tls-key k.pem --tls-client-ca a.pem --token-file {tokens}"
+    assert run("serve", f"{module}:Good", *flags.split(), "unix:///x") == (0, "", "")
+    (guard,) = chosen.pop("interceptors")
+    assert callable(guard)
+    assert [type(thing).__name__ for thing in chosen.pop("things")] == ["Good", "str"]
+    assert chosen == {
+        "allow_plaintext": True,
+        "allow_users": ["ada", 1001],
+        "allow_groups": ["staff"],
+        "max_message_size": 1000,
+        "grace": 0.5,
+        "tls": nearcall.TLS(cert="c.pem", key="k.pem", client_ca="a.pem"),
+    }
+
+
+def test_with_workers_each_makes_its_objects(run: Any, monkeypatch: pytest.MonkeyPatch, module: str) -> None:
+    served: list[Any] = []
+
+    def serve(*things: Any, workers: int, on_ready: Callable[[Any], object]) -> None:
+        served.extend([workers, *things])
+        on_ready(SimpleNamespace(urls=["shm://a"]))
+
+    monkeypatch.setattr(nearcall, "serve", serve)
+    status, _, err = run("serve", f"{module}:make", "shm://a", "--workers", "3")
+    assert (status, err) == (0, f"serving {module}:make at shm://a with 3 workers\n")
+    workers, make, url = served
+    assert (workers, url) == (3, "shm://a")
+    first, second = make(), make()
+    assert first is not second
+    assert first.size == 3
+
+
+def test_the_flags_of_clients(run: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    chosen: list[dict[str, Any]] = []
+
+    def connect(url: str, **options: Any) -> FakeClient:
+        chosen.append(options)
+        return FakeClient()
+
+    monkeypatch.setattr(nearcall, "connect", connect)
+    token = tmp_path / "token"
+    token.write_text("secret\n")
+    flags = "--allow-plaintext --allow-user ada --allow-group 5 --max-message-size 1000 --tls-ca a.pem"
+    flags += f" --tls-cert c.pem --tls-key k.pem --tls-server-name calc --token-file {token}"
+    for command in (["call", "shm://calc", "add", "[1]"], ["list", "shm://calc"], ["ping", "shm://calc", "-n", "1"]):
+        status, _, err = run(*command, *flags.split())
+        assert (status, err) == (0, "")
+        assert callable(chosen[-1].pop("interceptors")[0])
+        assert chosen[-1] == {
+            "allow_plaintext": True,
+            "allow_users": ["ada"],
+            "allow_groups": [5],
+            "max_message_size": 1000,
+            "tls": nearcall.TLS(ca="a.pem", cert="c.pem", key="k.pem", server_name="calc"),
+        }
+        status, _, err = run(*command)
+        assert (status, err, chosen[-1]) == (0, "", {})
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["--tls-cert", "c.pem"], "--tls-cert and --tls-key belong together: give both or neither"),
+        (["--token-file", "/no/such"], "--token-file /no/such cannot be read: No such file or directory; it is a file"),
+        (["--token-file", "/dev/null"], "--token-file /dev/null is empty: write a token into it, one per line"),
+    ],
+)
+def test_flags_that_make_no_sense(run: Any, argv: list[str], message: str) -> None:
+    status, out, err = run("list", "shm://calc", *argv)
+    assert (status, out) == (2, "")
+    assert err.startswith(f"nearcall: {message}")
+
+
+def test_an_error_that_names_an_option_names_the_flag(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def connect(url: str, **options: Any) -> FakeClient:
+        raise nearcall.InvalidArgument("say allow_plaintext=True, give TLS(ca=...) or TLS(client_ca=...)")
+
+    monkeypatch.setattr(nearcall, "connect", connect)
+    _, _, err = run("list", "shm://calc")
+    assert err.endswith(" (as a flag: --allow-plaintext, --tls-ca)\n"), "--tls-client-ca is for servers"
+
+
 @pytest.mark.parametrize(
     ("target", "message"),
     [

@@ -19,7 +19,18 @@ SUBPROCESS = pytest.param(
 
 @pytest.mark.parametrize(
     "unwanted",
-    ["numpy", "argparse", "asyncio", "difflib", "importlib.metadata", "nearcall.cli", "pickle", "ssl", SUBPROCESS],
+    [
+        "numpy",
+        "argparse",
+        "asyncio",
+        "difflib",
+        "importlib.metadata",
+        "nearcall.cli",
+        "nearcall.testing",
+        "pickle",
+        "ssl",
+        SUBPROCESS,
+    ],
 )
 def test_import_leaves_out(unwanted: str) -> None:
     assert run(f"import nearcall, sys; print({unwanted!r} in sys.modules)") == "False\n"

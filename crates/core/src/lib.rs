@@ -13,10 +13,9 @@ pub mod server;
 
 pub use event::{Event, Payload};
 pub use nearcall_ring::SpinPolicy;
-pub use nearcall_transport::fork::forked;
 pub use nearcall_transport::{
-    Admission, BadUrl, ConnectError, Credentials, DevCerts, Incoming, Lease, LinkError, Options, Peer, Pem, Url,
-    dev_certs,
+    Admission, BadUrl, ConnectError, Credentials, DevCerts, Incoming, Lease, LinkError, Listener, Options, Peer, Pem,
+    Url, dev_certs, end_with,
 };
 pub use nearcall_wire::{Failure, Kind, Metadata};
 pub use outgoing::{Body, Outgoing};

@@ -1,21 +1,39 @@
 //! A frame about to be sent.
 
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use nearcall_transport::{Link, LinkError};
 use nearcall_wire::{FrameHead, Kind, Metadata, PartsTable, flags};
 
 use crate::AroundWait;
 
-/// Waits until no other thread is in the middle of sending.
+/// Waits until no other thread is in the middle of sending, at most until then.
 ///
 /// To be called before sending: a sender that waits for room lets go of what the caller holds (see [`AroundWait`]) and
 /// takes it again before it goes on, so nobody may hold that while waiting for such a sender. Between this and sending
 /// only threads that do not hold it can begin to send, and they do not wait for it.
-pub(crate) fn await_turn(link: &dyn Link, around_wait: &AroundWait) {
+pub(crate) fn await_turn(link: &dyn Link, around_wait: &AroundWait, until: Option<Instant>) {
     const SLICE: Duration = Duration::from_millis(100);
     while link.is_sending() {
-        (around_wait)(&mut || link.wait_turn(SLICE));
+        let left = until.map_or(SLICE, |until| until.saturating_duration_since(Instant::now()));
+        if left.is_zero() {
+            return;
+        }
+        (around_wait)(&mut || link.wait_turn(left.min(SLICE)));
+    }
+}
+
+/// Sends the rest of a frame in a thread of its own: whoever sent the beginning does not wait, and may never send again.
+pub(crate) fn finish_aside(link: &Arc<dyn Link>) {
+    const SLICE: Duration = Duration::from_millis(100);
+    let finish = |link: &dyn Link| {
+        // If it fails, the link is closed, which every user of the connection notices.
+        let _ = link.finish(&mut || link.wait_room(false, SLICE));
+    };
+    let aside = Arc::clone(link);
+    if std::thread::Builder::new().name("nearcall-rest".into()).spawn(move || finish(&*aside)).is_err() {
+        finish(&**link);
     }
 }
 
@@ -78,8 +96,23 @@ impl<'a> Outgoing<'a> {
         link: &dyn Link,
         blocked: &mut dyn FnMut() -> Result<(), LinkError>,
     ) -> Result<(), LinkError> {
+        self.framed(call, |head, payload| link.send(head, payload, blocked))
+    }
+
+    /// Sends it if that needs no waiting; else [`LinkError::Full`].
+    pub(crate) fn try_send(&self, call: u32, link: &dyn Link) -> Result<(), LinkError> {
+        self.framed(call, |head, payload| link.try_send(head, payload))
+    }
+
+    /// Head and payload, to be sent later.
+    pub(crate) fn to_bytes(&self, call: u32) -> (Vec<u8>, Vec<u8>) {
+        self.framed(call, |head, payload| (head.to_vec(), payload.concat()))
+    }
+
+    #[inline]
+    fn framed<T>(&self, call: u32, send: impl FnOnce(&[u8], &[&[u8]]) -> T) -> T {
         if let (Body::Whole(bytes), None, None) = (self.body, self.deadline_us, &self.metadata) {
-            return link.send(&FrameHead::plain(self.kind, self.flags, self.method, call), &[bytes], blocked);
+            return send(&FrameHead::plain(self.kind, self.flags, self.method, call), &[bytes]);
         }
         let mut head = FrameHead::new(self.kind, call);
         head.flags = self.flags;
@@ -101,6 +134,6 @@ impl<'a> Outgoing<'a> {
         }
         let mut encoded = Vec::with_capacity(64);
         head.encode(&mut encoded);
-        link.send(&encoded, &pieces, blocked)
+        send(&encoded, &pieces)
     }
 }

@@ -3,177 +3,26 @@
 //! An awaited call first gives the reply the same bounded spin that a thread would, and completes without suspending if it
 //! came. Otherwise the loop sleeps on the connection's one descriptor, and each wake-up delivers everything that is there.
 
-use std::collections::HashMap;
+use std::ffi::CString;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Instant;
 
 use nearcall_core::client::{CallId, Connection as Core};
 use nearcall_core::{Event, Failure, Kind, Outgoing};
 use parking_lot::Mutex;
-use pyo3::exceptions::{PyRuntimeError, PyStopIteration};
+use pyo3::exceptions::{PyRuntimeError, PyRuntimeWarning, PyStopIteration};
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple};
 use pyo3::{PyTraverseError, PyVisit, intern};
-use smallvec::SmallVec;
 
-use crate::connection::Calling;
+use crate::calling::Calling;
 use crate::deadline::Surroundings;
 use crate::errors::{raise, raise_for};
+use crate::outcome::{late, name_failure, outcome};
 use crate::payload::Encoded;
 use crate::plan::Method;
-use crate::unary::{self, name_failure, outcome};
-
-/// `asyncio.get_running_loop`.
-static RUNNING_LOOP: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-
-/// The futures of an event loop that wait for something to come for a call.
-///
-/// A task that suspends does not put the connection to sleep: others may be about to send. When the loop has run all
-/// that was ready, it comes by [`Waiting::on_idle`], which receives, spins while that pays, and only then sleeps.
-pub(crate) struct Waiting {
-    /// Two may wait for one call: the reader of its replies, and the sender of its stream.
-    futures: Mutex<HashMap<CallId, SmallVec<[Py<PyAny>; 1]>>>,
-    /// `call_soon` of the loop and the callback for it, once a connection was given to a loop.
-    schedule: PyOnceLock<Schedule>,
-    scheduled: AtomicBool,
-}
-
-/// Callables of the event loop that owns a connection.
-struct Schedule {
-    call_soon: Py<PyAny>,
-    on_idle: Py<PyAny>,
-    /// Takes a method's callable and its arguments; returns a coroutine that connects and calls it.
-    call_again: Py<PyAny>,
-}
-
-impl Default for Waiting {
-    fn default() -> Self {
-        Self { futures: Mutex::default(), schedule: PyOnceLock::new(), scheduled: AtomicBool::new(false) }
-    }
-}
-
-impl Waiting {
-    /// Names the loop's `call_soon` and what it is to call when it is idle.
-    pub(crate) fn use_loop(&self, py: Python<'_>, call_soon: Py<PyAny>, on_idle: Py<PyAny>, call_again: Py<PyAny>) {
-        // A connection belongs to one loop for life.
-        let _ = self.schedule.set(py, Schedule { call_soon, on_idle, call_again });
-    }
-
-    fn schedule(&self, py: Python<'_>) -> PyResult<&Schedule> {
-        self.schedule.get(py).ok_or_else(|| PyRuntimeError::new_err("this connection was not opened by an event loop"))
-    }
-
-    /// Sets `future`'s result when something has come for the call.
-    pub(crate) fn register(&self, py: Python<'_>, core: &Core, id: CallId, future: Py<PyAny>) -> PyResult<()> {
-        if core.has_arrived(id) {
-            return wake(future.bind(py));
-        }
-        self.sleep(py, id, future)
-    }
-
-    /// The same for a sender: it may send if there is room, not if items wait to be read.
-    pub(crate) fn register_sender(&self, py: Python<'_>, core: &Core, id: CallId, future: Py<PyAny>) -> PyResult<()> {
-        if core.has_room(id) {
-            return wake(future.bind(py));
-        }
-        self.sleep(py, id, future)
-    }
-
-    fn sleep(&self, py: Python<'_>, id: CallId, future: Py<PyAny>) -> PyResult<()> {
-        self.futures.lock().entry(id).or_default().push(future);
-        self.call_when_idle(py)
-    }
-
-    /// To be called when the loop has sent something: if it had to wait for room, it has received meanwhile, and is no
-    /// longer said to sleep, so that nobody would wake it.
-    pub(crate) fn sent(&self, py: Python<'_>) -> PyResult<()> {
-        if self.schedule.get(py).is_some() { self.call_when_idle(py) } else { Ok(()) }
-    }
-
-    fn call_when_idle(&self, py: Python<'_>) -> PyResult<()> {
-        // Relaxed: only the loop's thread comes here.
-        if self.scheduled.swap(true, Ordering::Relaxed) {
-            return Ok(());
-        }
-        let Schedule { call_soon, on_idle, .. } = self.schedule(py)?;
-        call_soon.bind(py).call1((on_idle,))?;
-        Ok(())
-    }
-
-    /// Forgets the future of a call that is given up.
-    fn forget(&self, id: CallId) {
-        let futures = self.futures.lock().remove(&id);
-        drop(futures);
-    }
-
-    /// Wakes whoever waits for a call that is given up.
-    pub(crate) fn give_up(&self, py: Python<'_>, id: CallId) -> PyResult<()> {
-        let future = self.futures.lock().remove(&id);
-        future.into_iter().flatten().try_for_each(|future| wake(future.bind(py)))
-    }
-
-    pub(crate) fn on_readable(&self, py: Python<'_>, core: &Core) -> PyResult<()> {
-        core.link().disarm();
-        if core.link().readable().is_err() {
-            // What is in the ring comes first; the loss itself is found by receiving.
-            self.deliver(py, core)?;
-            core.notice_loss();
-        }
-        self.deliver(py, core)?;
-        self.call_when_idle(py)
-    }
-
-    /// The loop has run all that was ready.
-    pub(crate) fn on_idle(&self, py: Python<'_>, core: &Core) -> PyResult<()> {
-        // Relaxed: as in `call_when_idle`.
-        self.scheduled.store(false, Ordering::Relaxed);
-        core.link().disarm();
-        let mut delivered = self.deliver(py, core)?;
-        if !delivered && !self.futures.lock().is_empty() && py.detach(|| core.spin()) {
-            delivered = self.deliver(py, core)?;
-        }
-        while !delivered {
-            if core.link().arm() {
-                return Ok(());
-            }
-            // Something came just now; if it was not for us, the next look finds nothing.
-            delivered = self.deliver(py, core)?;
-        }
-        // Who was woken may send again before we sleep.
-        self.call_when_idle(py)
-    }
-
-    /// Receives what is here. Whether a future was woken.
-    fn deliver(&self, py: Python<'_>, core: &Core) -> PyResult<bool> {
-        let ready = core.pump();
-        let mut any = false;
-        for id in ready {
-            let futures = self.futures.lock().remove(&id);
-            for future in futures.into_iter().flatten() {
-                wake(future.bind(py))?;
-                any = true;
-            }
-        }
-        Ok(any)
-    }
-
-    /// The connection has ended: everybody looks.
-    pub(crate) fn wake_all(&self, py: Python<'_>, core: &Core) -> PyResult<()> {
-        core.pump();
-        let all = std::mem::take(&mut *self.futures.lock());
-        all.into_values().flatten().try_for_each(|future| wake(future.bind(py)))
-    }
-}
-
-fn wake(future: &Bound<'_, PyAny>) -> PyResult<()> {
-    let py = future.py();
-    if !future.call_method0(intern!(py, "done"))?.is_truthy()? {
-        future.call_method1(intern!(py, "set_result"), (py.None(),))?;
-    }
-    Ok(())
-}
+use crate::waiting::{Owner, Waiting, wake};
 
 /// A method without streams, bound to an event loop's connection.
 #[pyclass(frozen, module = "nearcall._core")]
@@ -251,6 +100,7 @@ impl PendingCall {
     fn begin<'py>(&self, py: Python<'py>, arguments: CallArguments) -> PyResult<Bound<'py, PyAny>> {
         let call = self.call.get();
         let method = call.method.get();
+        call.waiting.check_loop(py)?;
         let core = call.calling.channel.current();
         if !core.is_usable() {
             return self.delegate(py, &arguments);
@@ -295,7 +145,7 @@ impl PendingCall {
             event = self.take_metadata(py, first, &sent)?;
         }
         let Some(event) = event else {
-            let late = sent.until.is_some_and(|until| Instant::now() >= until);
+            let is_late = sent.until.is_some_and(|until| Instant::now() >= until);
             let live = sent.core.is_live(sent.id);
             let (core, id, until) = (Arc::clone(&sent.core), sent.id, sent.until);
             *self.stage.lock() = Stage::Sent(sent);
@@ -303,9 +153,9 @@ impl PendingCall {
                 *self.stage.lock() = Stage::Done;
                 return Err(raise(py, &Failure::new(Failure::CANCELLED, "the call was given up")));
             }
-            if late {
+            if is_late {
                 self.close(py)?;
-                return Err(raise(py, &unary::late(&call.method.get().name, core.url())));
+                return Err(raise(py, &late(&call.method.get().name, core.url())));
             }
             return self.suspend(py, &core, id, until);
         };
@@ -333,7 +183,14 @@ impl PendingCall {
         let call = self.call.get();
         let (args, kwargs) = arguments;
         let kwargs = kwargs.as_ref().map_or_else(|| PyDict::new(py), |kwargs| kwargs.bind(py).clone());
-        let again = call.waiting.schedule(py)?.call_again.bind(py).call1((&self.call, args, kwargs))?;
+        let Owner::Loop(schedule) = call.waiting.owner() else {
+            // Closed: there is a failure that says so.
+            return call
+                .calling
+                .usable(py, None)
+                .and_then(|_| Err(PyRuntimeError::new_err("its event loop let go of it")));
+        };
+        let again = schedule.call_again.bind(py).call1((&self.call, args, kwargs))?;
         *self.stage.lock() = Stage::Delegated(again.clone().unbind());
         again.call_method1(intern!(py, "send"), (py.None(),))
     }
@@ -347,9 +204,7 @@ impl PendingCall {
         id: CallId,
         until: Option<Instant>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let get_loop = RUNNING_LOOP
-            .get_or_try_init(py, || Ok::<_, PyErr>(py.import("asyncio")?.getattr("get_running_loop")?.unbind()))?;
-        let running = get_loop.bind(py).call0()?;
+        let running = self.call.get().waiting.check_loop(py)?;
         let future = running.call_method0(intern!(py, "create_future"))?;
         if let Some(until) = until {
             let left = until.saturating_duration_since(Instant::now()).as_secs_f64();
@@ -462,8 +317,31 @@ impl PendingCall {
     }
 }
 
+impl PendingCall {
+    /// As the interpreter does for a coroutine: the call was written, and never made.
+    #[cold]
+    fn warn_of_no_await(&self) {
+        Python::attach(|py| {
+            // This may run while an exception is on its way.
+            let on_its_way = PyErr::take(py);
+            let text =
+                format!("coroutine '{}' was never awaited: nothing was called", self.call.get().method.get().name);
+            let text = CString::new(text).unwrap_or_default();
+            if let Err(error) = PyErr::warn(py, &py.get_type::<PyRuntimeWarning>(), &text, 1) {
+                error.write_unraisable(py, None);
+            }
+            if let Some(error) = on_its_way {
+                error.restore(py);
+            }
+        });
+    }
+}
+
 impl Drop for PendingCall {
     fn drop(&mut self) {
+        if matches!(self.stage.get_mut(), Stage::Fresh(_)) {
+            self.warn_of_no_await();
+        }
         self.give_up();
     }
 }

@@ -10,15 +10,21 @@ use nearcall_core::{AroundWait, Failure, Kind, Outgoing, Peer, Url};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use pyo3::{PyTraverseError, PyVisit};
 
-use crate::aio::{AsyncUnary, Waiting};
+use crate::aio::AsyncUnary;
+use crate::calling::Calling;
 use crate::deadline::Surroundings;
 use crate::errors::{describe, invalid, raise, raise_connect};
-use crate::options::options;
+use crate::oneway::Oneway;
+use crate::options::{options, trust};
+use crate::outcome::{late, name_failure};
 use crate::plan::Method;
 use crate::stream::Stream;
 use crate::tls::Tls;
-use crate::unary::{Oneway, Unary, late, name_failure};
+use crate::unary::Unary;
+use crate::waiting::Waiting;
+use crate::when_full::WhenFull;
 
 /// The numbers of methods by name; a number changes when a new server numbers its methods differently.
 type Numbers = Arc<Mutex<HashMap<String, Arc<AtomicU16>>>>;
@@ -29,49 +35,6 @@ pub(crate) struct Connection {
     calling: Calling,
     pub(crate) waiting: Arc<Waiting>,
     numbers: Numbers,
-}
-
-/// What every callable needs of its connection.
-#[derive(Clone)]
-pub(crate) struct Calling {
-    pub(crate) channel: Arc<Channel>,
-    pub(crate) timeout: Option<Duration>,
-    wait_for_ready: bool,
-}
-
-impl Calling {
-    /// A usable connection for a call that ends by then; made now if need be.
-    #[cold]
-    pub(crate) fn usable(&self, py: Python<'_>, until: Option<Instant>) -> PyResult<Arc<Core>> {
-        let patience = if self.wait_for_ready { Patience::Until(until) } else { Patience::FailFast };
-        self.connect(py, patience)
-    }
-
-    /// The same, waiting until then for a server to appear.
-    pub(crate) fn usable_until(&self, py: Python<'_>, until: Option<Instant>) -> PyResult<Arc<Core>> {
-        self.connect(py, Patience::Until(until))
-    }
-
-    fn connect(&self, py: Python<'_>, patience: Patience) -> PyResult<Arc<Core>> {
-        let Patience::Until(until) = patience else {
-            return py.detach(|| self.channel.usable(patience)).map_err(|failure| raise(py, &failure));
-        };
-        // In slices, so that Ctrl-C is heard.
-        loop {
-            let slice = Instant::now() + Duration::from_millis(100);
-            let this_time = until.map_or(slice, |until| until.min(slice));
-            match py.detach(|| self.channel.usable(Patience::Until(Some(this_time)))) {
-                Ok(core) => return Ok(core),
-                Err(failure) => {
-                    py.check_signals()?;
-                    let over = until.is_some_and(|until| Instant::now() >= until);
-                    if over || failure.code != Failure::UNAVAILABLE {
-                        return Err(raise(py, &failure));
-                    }
-                }
-            }
-        }
-    }
 }
 
 /// Lets other Python threads run while this one waits in the core.
@@ -87,13 +50,28 @@ pub(crate) fn around_wait() -> AroundWait {
     })
 }
 
+/// Sleeps, and hears Ctrl-C meanwhile.
+#[expect(clippy::redundant_closure_for_method_calls, reason = "the method has one lifetime, the closure is for any")]
+fn pause(length: Duration) -> PyResult<()> {
+    const SLICE: Duration = Duration::from_millis(50);
+    let end = Instant::now() + length;
+    while let left = end.saturating_duration_since(Instant::now())
+        && !left.is_zero()
+    {
+        std::thread::sleep(left.min(SLICE));
+        Python::attach(|py| py.check_signals())?;
+    }
+    Ok(())
+}
+
 #[pymethods]
 impl Connection {
     /// Connects; blocks for at most `handshake_timeout` seconds. `on_change` is called with the description of a later
-    /// server that describes itself differently; it returns the numbers of the methods by name, or raises.
+    /// server that describes itself differently; it returns the numbers of the methods by name, or raises. `on_drop` is
+    /// called once in a while with the numbers of one-way calls that were dropped.
     #[new]
     #[expect(clippy::too_many_arguments, reason = "they are keyword arguments in Python")]
-    #[pyo3(signature = (url, *, spin, ring_size, max_message_size, handshake_timeout, allow_plaintext, tls, timeout, wait_for_ready, on_change))]
+    #[pyo3(signature = (url, *, spin, ring_size, max_message_size, handshake_timeout, allow_plaintext, tls, allow_users, allow_groups, timeout, wait_for_ready, oneway, on_drop, on_change))]
     fn new(
         py: Python<'_>,
         url: &str,
@@ -103,12 +81,17 @@ impl Connection {
         handshake_timeout: f64,
         allow_plaintext: bool,
         tls: Option<Py<Tls>>,
+        allow_users: Vec<u32>,
+        allow_groups: Vec<u32>,
         timeout: Option<f64>,
         wait_for_ready: bool,
+        oneway: &str,
+        on_drop: Py<PyAny>,
         on_change: Py<PyAny>,
     ) -> PyResult<Self> {
         let url: Url = url.parse().map_err(|bad: nearcall_core::BadUrl| invalid(py, bad.to_string()))?;
-        let options = options(py, spin, ring_size, max_message_size, handshake_timeout, allow_plaintext, tls)?;
+        let mut options = options(py, spin, ring_size, max_message_size, handshake_timeout)?;
+        trust(&mut options, allow_plaintext, tls, allow_users, allow_groups);
         let timeout = timeout
             .map(|seconds| {
                 Duration::try_from_secs_f64(seconds)
@@ -122,9 +105,16 @@ impl Connection {
         };
         let patience =
             if wait_for_ready { Patience::Until(Some(Instant::now() + options.handshake)) } else { Patience::FailFast };
-        let opened = py.detach(|| Channel::open(&url, &options, around_wait(), patience, Box::new(renumber)));
-        let channel = Arc::new(opened.map_err(|error| raise_connect(py, &error))?);
-        let calling = Calling { channel, timeout, wait_for_ready };
+        let mut interrupted = None;
+        let mut pause = |length| {
+            interrupted = pause(length).err();
+            interrupted.is_none()
+        };
+        let opened =
+            py.detach(|| Channel::open(&url, &options, around_wait(), patience, &mut pause, Box::new(renumber)));
+        let channel = Arc::new(opened.map_err(|error| interrupted.unwrap_or_else(|| raise_connect(py, &error)))?);
+        let when_full = Arc::new(WhenFull::new(py, oneway, on_drop)?);
+        let calling = Calling { channel, timeout, wait_for_ready, when_full };
         Ok(Self { calling, waiting: Arc::default(), numbers })
     }
 
@@ -164,6 +154,12 @@ impl Connection {
         self.core().is_usable()
     }
 
+    /// Numbers of one-way calls that were dropped, by method.
+    #[getter]
+    fn dropped(&self) -> HashMap<String, u64> {
+        self.calling.when_full.dropped()
+    }
+
     /// Calls under way.
     #[getter]
     fn in_flight(&self) -> usize {
@@ -191,10 +187,15 @@ impl Connection {
         self.waiting.sent(py)
     }
 
-    /// Gives the connection to an event loop: its `call_soon`, a callable that calls `on_idle`, and one that takes a
-    /// method's callable and its arguments and returns a coroutine that connects and calls it.
-    fn use_loop(&self, py: Python<'_>, call_soon: Py<PyAny>, on_idle: Py<PyAny>, call_again: Py<PyAny>) {
-        self.waiting.use_loop(py, call_soon, on_idle, call_again);
+    /// Gives the connection to an event loop: the loop, its `call_soon`, a callable that calls `on_idle`, and one that takes
+    /// a method's callable and its arguments and returns a coroutine that connects and calls it.
+    fn use_loop(&self, running: Py<PyAny>, call_soon: Py<PyAny>, on_idle: Py<PyAny>, call_again: Py<PyAny>) {
+        self.waiting.use_loop(running, call_soon, on_idle, call_again);
+    }
+
+    /// Raises unless the running event loop is the one that the connection was given to.
+    fn check_loop(&self, py: Python<'_>) -> PyResult<()> {
+        self.waiting.check_loop(py).map(|_| ())
     }
 
     /// Connects anew if the connection was lost. Blocks while connecting.
@@ -203,8 +204,19 @@ impl Connection {
     }
 
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        py.detach(|| self.calling.channel.close());
-        self.waiting.wake_all(py, &self.core())
+        let complete = py.detach(|| self.calling.channel.close());
+        self.calling.when_full.close(py, complete)?;
+        let woken = self.waiting.wake_all(py, &self.core());
+        self.waiting.leave_loop();
+        woken
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.waiting.traverse(&visit)
+    }
+
+    fn __clear__(&self) {
+        self.waiting.leave_loop();
     }
 
     /// Seconds a round trip takes that no handler sees.

@@ -11,6 +11,7 @@ use pyo3::types::{PyBytes, PyDict};
 use crate::connection::peer;
 use crate::deadline::{metadata_from, metadata_to};
 use crate::plan::Method;
+use crate::statistics;
 
 thread_local! {
     /// The request whose handler this thread runs: the pointer is valid while it is here, see [`Current::enter`].
@@ -98,6 +99,16 @@ impl Call {
     #[getter]
     fn metadata<'py>(&self, py: Python<'py>) -> Vec<(String, Bound<'py, PyBytes>)> {
         metadata_to(py, &self.context.metadata)
+    }
+
+    /// What the server measures; from now on it does, until the caller is gone or `stop_watching`.
+    fn watch<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        statistics::to_python(py, &self.context.watch(&self.core))
+    }
+
+    /// The caller does not look at the statistics any more.
+    fn stop_watching(&self) {
+        self.context.stop_watching();
     }
 
     /// Sends metadata ahead of the result or the first item.

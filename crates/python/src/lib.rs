@@ -5,19 +5,27 @@
 //! waiting ([`aio`], [`loop_server`]).
 
 mod aio;
+mod calling;
 mod connection;
 mod context;
 mod deadline;
 mod errors;
+mod listeners;
 mod loop_server;
+mod oneway;
 mod options;
+mod outcome;
 mod payload;
 mod plan;
+mod served;
 mod server;
+mod statistics;
 mod stream;
 mod tls;
 mod unary;
 mod view;
+mod waiting;
+mod when_full;
 
 use pyo3::prelude::*;
 
@@ -35,7 +43,11 @@ mod _core {
     #[pymodule_export]
     use super::errors::install;
     #[pymodule_export]
+    use super::listeners::{Listeners, end_with};
+    #[pymodule_export]
     use super::loop_server::LoopRequest;
+    #[pymodule_export]
+    use super::oneway::Oneway;
     #[pymodule_export]
     use super::plan::Method;
     #[pymodule_export]
@@ -45,17 +57,11 @@ mod _core {
     #[pymodule_export]
     use super::tls::{Tls, dev_certs};
     #[pymodule_export]
-    use super::unary::{Oneway, Unary};
+    use super::unary::Unary;
     #[pymodule_export]
     use super::view::View;
 
     use pyo3::prelude::*;
-
-    /// To be called in the child after a fork.
-    #[pyfunction]
-    fn forked() {
-        nearcall_core::forked();
-    }
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

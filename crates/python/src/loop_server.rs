@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use nearcall_core::server::{ItemOutcome, NextItem, Request, Server as Core};
-use nearcall_core::{Kind, Outgoing};
+use nearcall_core::{Kind, LinkError, Outgoing};
 use parking_lot::Mutex;
 use pyo3::exceptions::PyStopAsyncIteration;
 use pyo3::prelude::*;
@@ -13,7 +13,7 @@ use pyo3::types::PyTuple;
 use crate::context::Call;
 use crate::errors::describe_for;
 use crate::plan::Method;
-use crate::server::{Served, decode_arguments, decode_item, late, send_reply, too_long, tracked};
+use crate::served::{Served, decode_arguments, decode_item, late, send_reply, too_long, tracked};
 
 /// One request for a coroutine handler.
 #[pyclass(frozen, module = "nearcall._core")]
@@ -43,7 +43,7 @@ impl LoopRequest {
         self.index
     }
 
-    /// What `Server.drain` calls this request when something has changed for it.
+    /// What `Server.changed` calls this request when something has changed for it.
     #[getter]
     fn key(&self) -> usize {
         self.request.lock().call.as_ref().map_or(0, |call| Arc::as_ptr(call).addr())
@@ -74,12 +74,7 @@ impl LoopRequest {
 
     /// Ends the call because its deadline has passed. `False` if there is no room for that now.
     fn fail_late(&self) -> bool {
-        let request = self.request.lock();
-        let room = request.has_room(0);
-        if room {
-            request.fail(&self.core, &late(&self.served().name));
-        }
-        room
+        self.request.lock().fail(&self.core, &late(&self.served().name))
     }
 
     /// The arguments, every parameter in order but the stream. To be asked once.
@@ -96,18 +91,23 @@ impl LoopRequest {
         }
     }
 
+    /// Whether to ask for the next item again soon, even if nothing has changed: there was no room to grant credit.
+    #[getter]
+    fn owes_credit(&self) -> bool {
+        self.request.lock().call.as_ref().is_some_and(|call| call.owes_credit())
+    }
+
     /// Sends an item of the server's stream: `True`; `False` if the client gave the call up, `None` if it must take
     /// earlier items first, or there is no room between the two.
     fn try_send(&self, py: Python<'_>, item: Bound<'_, PyAny>) -> PyResult<Option<bool>> {
         let call = tracked(&self.request.lock())?;
         let encoded = self.served().reply.encode(item)?;
-        if !self.request.lock().has_room(encoded.len()) {
-            return Ok(if call.is_cancelled() { Some(false) } else { None });
-        }
         let sent = encoded.with(|body| call.try_send_item(&self.core, &Outgoing::new(Kind::Item, body)));
         Ok(match sent.map_err(|error| too_long(py, &self.served().name, &error))? {
             ItemOutcome::Sent => Some(true),
             ItemOutcome::Cancelled | ItemOutcome::Late => Some(false),
+            // It may be room that there is none of, and a client that is gone makes none.
+            ItemOutcome::NoCredit if call.is_cancelled() => Some(false),
             ItemOutcome::NoCredit => None,
         })
     }
@@ -116,36 +116,23 @@ impl LoopRequest {
     fn reply(&self, py: Python<'_>, result: Bound<'_, PyAny>) -> PyResult<bool> {
         let request = self.request.lock();
         if request.is_oneway() {
+            request.end_oneway();
             return Ok(true);
         }
         let encoded = self.served().reply.encode(result)?;
-        if !request.has_room(encoded.len()) {
-            return Ok(false);
-        }
-        send_reply(py, &self.core, self.served(), &request, &encoded)?;
-        Ok(true)
+        send_reply(py, &self.core, self.served(), &request, &encoded)
     }
 
     /// Ends the call well after its items. `False` if there is no room for that now.
     fn end(&self) -> bool {
-        let request = self.request.lock();
-        let room = request.has_room(0);
-        if room {
-            // The client being gone by now changes nothing.
-            let _ = request.end_stream(&self.core);
-        }
-        room
+        // The client being gone by now changes nothing.
+        self.request.lock().end_stream(&self.core) != Err(LinkError::Full)
     }
 
     /// Ends the call with an exception. `False` if there is no room for it now.
     fn fail(&self, py: Python<'_>, exception: Bound<'_, PyAny>) -> bool {
         let failure = describe_for(py, self.served(), &PyErr::from_value(exception));
-        let request = self.request.lock();
-        let room = request.has_room(failure.message.len() + failure.details.len());
-        if room {
-            request.fail(&self.core, &failure);
-        }
-        room
+        self.request.lock().fail(&self.core, &failure)
     }
 
     /// The handler is through: nothing more comes for the call, nor is it counted. Without a word, if it was not ended.

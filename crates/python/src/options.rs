@@ -8,15 +8,13 @@ use pyo3::prelude::*;
 use crate::errors::invalid;
 use crate::tls::Tls;
 
-/// Reads the options that clients and servers share.
+/// Reads the options that clients and servers share, but whom they [trust].
 pub(crate) fn options(
     py: Python<'_>,
     spin: &Bound<'_, PyAny>,
     ring_size: usize,
     max_message_size: u64,
     handshake_timeout: f64,
-    allow_plaintext: bool,
-    tls: Option<Py<Tls>>,
 ) -> PyResult<Options> {
     let seconds = |name: &str, value: f64| {
         Duration::try_from_secs_f64(value)
@@ -40,8 +38,19 @@ pub(crate) fn options(
         ring_size,
         max_message: max_message_size,
         handshake: seconds("handshake_timeout", handshake_timeout)?,
-        allow_plaintext,
-        tls: tls.map(|tls| tls.get().0.clone()),
-        admission: Admission::default(),
+        ..Options::default()
     })
+}
+
+/// Says in the options whom they trust: beyond this machine, and of its users.
+pub(crate) fn trust(
+    options: &mut Options,
+    allow_plaintext: bool,
+    tls: Option<Py<Tls>>,
+    allow_users: Vec<u32>,
+    allow_groups: Vec<u32>,
+) {
+    options.allow_plaintext = allow_plaintext;
+    options.tls = tls.map(|tls| tls.get().0.clone());
+    options.admission = Admission { users: allow_users, groups: allow_groups };
 }

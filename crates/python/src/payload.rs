@@ -76,12 +76,6 @@ impl<'py> Encoded<'py> {
         }
     }
 
-    /// Bytes of payload.
-    pub(crate) fn len(&self) -> usize {
-        let buffers = self.buffers.iter().flatten();
-        self.body.iter().chain(buffers).map(|held| held.as_slice().len()).sum()
-    }
-
     /// The flags of the frame that carries it.
     pub(crate) fn flags(&self) -> u8 {
         if self.named { Outgoing::NAMED } else { 0 }

@@ -212,8 +212,8 @@ impl Method {
 
 impl Method {
     /// What the routing of frames must know.
-    pub(crate) fn routing(&self) -> MethodKind {
+    pub(crate) fn routing(&self, introspective: bool) -> MethodKind {
         let tracked = self.in_loop || self.kind.client_streams() || self.kind.server_streams();
-        MethodKind { tracked, in_loop: self.in_loop }
+        MethodKind { tracked, in_loop: self.in_loop, introspective }
     }
 }

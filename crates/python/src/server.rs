@@ -2,32 +2,53 @@
 
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use nearcall_core::server::{
-    ItemOutcome, Next, NextItem, Notice, Request, Server as Core, ServerCall, WorkLimits, Worker,
+    ForLoop, ItemOutcome, Next, Notice, Request, Server as Core, ServerCall, WorkLimits, Worker,
 };
-use nearcall_core::{Admission, Body, Failure, Kind, LinkError, Outgoing, Url};
+use nearcall_core::{Kind, Outgoing};
 use parking_lot::Mutex;
-use pyo3::exceptions::PyOSError;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyTuple};
+use pyo3::types::PyTuple;
 
 use crate::connection::around_wait;
 use crate::context::Current;
 use crate::deadline::Inherited;
-use crate::errors::{describe_for, invalid, raise};
+use crate::errors::{describe_for, raise};
+use crate::listeners::Listeners;
 use crate::loop_server::LoopRequest;
 use crate::options::options;
-use crate::payload::{Encoded, buffer};
+use crate::payload::buffer;
 use crate::plan::Method;
-use crate::tls::Tls;
+use crate::served::{Served, decode_arguments, decode_item, late, reply, too_long, tracked};
 
-/// A method and what runs it.
-pub(crate) struct Served {
-    pub(crate) method: Py<Method>,
-    handler: Py<PyAny>,
+/// What the operator should know, until a worker tells it.
+#[derive(Default)]
+struct Notices {
+    any: AtomicBool,
+    list: Mutex<Vec<Notice>>,
+}
+
+impl Notices {
+    fn push(&self, notice: Notice) {
+        let mut list = self.list.lock();
+        list.push(notice);
+        // Relaxed: a hint. Whoever pushes from another thread wakes a worker, which brings the rest in order.
+        self.any.store(true, Ordering::Relaxed);
+    }
+
+    fn take(&self) -> Vec<Notice> {
+        // Relaxed: as above. Looked at around every call, so it costs no lock.
+        if !self.any.load(Ordering::Relaxed) {
+            return Vec::new();
+        }
+        let mut list = self.list.lock();
+        self.any.store(false, Ordering::Relaxed);
+        std::mem::take(&mut *list)
+    }
 }
 
 /// A server of some methods, at any number of URLs.
@@ -35,55 +56,47 @@ pub(crate) struct Served {
 pub(crate) struct Server {
     core: Arc<Core>,
     methods: Arc<Vec<Served>>,
-    notices: Arc<Mutex<Vec<Notice>>>,
+    notices: Arc<Notices>,
 }
 
 #[pymethods]
 impl Server {
     /// `methods` are pairs of a method and its handler, in the order of `description`; a handler takes every parameter by
-    /// position.
+    /// position. The last `introspective` of them look at the server itself.
     #[new]
     #[expect(clippy::too_many_arguments, reason = "they are keyword arguments in Python")]
-    #[pyo3(signature = (methods, description, *, spin, ring_size, max_message_size, handshake_timeout, allow_plaintext, tls, allow_users, allow_groups, max_concurrency, max_pending))]
+    #[pyo3(signature = (methods, description, *, introspective, spin, ring_size, max_message_size, handshake_timeout, max_concurrency, max_pending))]
     fn new(
         py: Python<'_>,
         methods: Vec<(Py<Method>, Py<PyAny>)>,
         description: String,
+        introspective: usize,
         spin: &Bound<'_, PyAny>,
         ring_size: usize,
         max_message_size: u64,
         handshake_timeout: f64,
-        allow_plaintext: bool,
-        tls: Option<Py<Tls>>,
-        allow_users: Vec<u32>,
-        allow_groups: Vec<u32>,
         max_concurrency: usize,
         max_pending: usize,
     ) -> PyResult<Self> {
-        let mut options = options(py, spin, ring_size, max_message_size, handshake_timeout, allow_plaintext, tls)?;
-        options.admission = Admission { users: allow_users, groups: allow_groups };
+        let options = options(py, spin, ring_size, max_message_size, handshake_timeout)?;
         let methods: Vec<Served> = methods.into_iter().map(|(method, handler)| Served { method, handler }).collect();
-        let kinds = methods.iter().map(|served| served.method.get().routing()).collect();
-        let notices = Arc::new(Mutex::new(Vec::new()));
+        let own = methods.len().saturating_sub(introspective);
+        let kinds = methods.iter().enumerate();
+        let kinds = kinds.map(|(index, served)| served.method.get().routing(index >= own)).collect();
+        let notices = Arc::new(Notices::default());
         let log = Arc::clone(&notices);
         // A thread that only moves bytes must not wait for the interpreter: a worker tells Python later.
-        let on_notice = Box::new(move |notice| log.lock().push(notice));
+        let on_notice = Box::new(move |notice| log.push(notice));
         let limits = WorkLimits { max_concurrency, max_pending };
         let core = Core::new(kinds, description, options, limits, on_notice, around_wait())?;
         Ok(Self { core: Arc::new(core), methods: Arc::new(methods), notices })
     }
 
-    /// Listens at one more URL; returns it with the port the system chose.
-    fn listen(&self, py: Python<'_>, url: &str) -> PyResult<String> {
-        let url: Url = url.parse().map_err(|bad: nearcall_core::BadUrl| invalid(py, bad.to_string()))?;
-        match py.detach(|| self.core.listen(&url)) {
-            Ok(url) => Ok(url.to_string()),
-            Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
-                Err(raise(py, &Failure::new(ALREADY_EXISTS, error.to_string())))
-            }
-            Err(error) if error.kind() == std::io::ErrorKind::InvalidInput => Err(invalid(py, error.to_string())),
-            Err(error) => Err(PyOSError::new_err(error.to_string())),
-        }
+    /// Takes in the clients of these listeners, which belong to the server from now on.
+    fn listen(&self, py: Python<'_>, listeners: &Bound<'_, Listeners>) -> PyResult<()> {
+        let listeners = listeners.get();
+        py.detach(|| listeners.take().into_iter().try_for_each(|listener| self.core.listen(listener)))?;
+        Ok(())
     }
 
     /// Serves on the calling thread until the server stops or needs this thread no more. `spawn` starts another thread that
@@ -103,6 +116,10 @@ impl Server {
             while let Some(request) = worker.try_next() {
                 self.handle_all(py, &mut worker, request);
             }
+            // Before it sleeps: what the operator should know may be from this very moment.
+            for notice in self.notices.take() {
+                log.call1((notice.serious, notice.text))?;
+            }
             let goes_on = match py.detach(|| worker.wait(&spawn)) {
                 Next::Request(request) => {
                     self.handle_all(py, &mut worker, request);
@@ -115,11 +132,10 @@ impl Server {
                 // Without a spare thread one slow handler holds up the rest; the operator should know why.
                 log.call1((true, format!("cannot start another worker thread: {error}")))?;
             }
-            let notices = std::mem::take(&mut *self.notices.lock());
-            for notice in notices {
-                log.call1((notice.serious, notice.text))?;
-            }
             if !goes_on {
+                for notice in self.notices.take() {
+                    log.call1((notice.serious, notice.text))?;
+                }
                 return Ok(());
             }
         }
@@ -147,20 +163,34 @@ impl Server {
         Ok(self.core.use_event_loop()?.fd().as_raw_fd())
     }
 
-    /// For that loop: the requests that have come, and the keys of the requests for which something has changed.
-    fn drain<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyList>, Vec<usize>)> {
-        let (requests, changed) = self.core.use_event_loop()?.drain();
-        let out = PyList::empty(py);
-        for request in requests {
-            let request = LoopRequest::new(Arc::clone(&self.core), Arc::clone(&self.methods), request);
-            out.append(Bound::new(py, request)?)?;
+    /// The descriptor it polls while `next_for_loop` says so.
+    fn poll_fileno(&self) -> i32 {
+        self.core.poll_fd().as_raw_fd()
+    }
+
+    /// For that loop, when the first descriptor is readable: the keys of the requests for which something has changed.
+    fn changed(&self) -> PyResult<Vec<usize>> {
+        let changed = self.core.use_event_loop()?.take_changed();
+        Ok(changed.iter().map(|call| Arc::as_ptr(call).addr()).collect())
+    }
+
+    /// For that loop: its next request. `True` if there is none and the loop is to ask again when the descriptor of
+    /// `poll_fileno` is readable, `False` if when that of `loop_fileno` is. `may_spin`: nothing else is under way.
+    fn next_for_loop<'py>(&self, py: Python<'py>, may_spin: bool) -> PyResult<Bound<'py, PyAny>> {
+        let mut next = self.core.next_for_loop(may_spin);
+        loop {
+            next = match next {
+                ForLoop::Request(request) => {
+                    let request = LoopRequest::new(Arc::clone(&self.core), Arc::clone(&self.methods), request);
+                    return Ok(Bound::new(py, request)?.into_any());
+                }
+                ForLoop::Listen => return Ok(true.into_pyobject(py)?.to_owned().into_any()),
+                ForLoop::Elsewhere => return Ok(false.into_pyobject(py)?.to_owned().into_any()),
+                ForLoop::Spin => py.detach(|| self.core.spin_for_loop()),
+            }
         }
-        let changed = changed.iter().map(|call| Arc::as_ptr(call).addr()).collect();
-        Ok((out, changed))
     }
 }
-
-const ALREADY_EXISTS: u8 = 6;
 
 impl Server {
     /// Handles a request, and the one-way requests that waited for it.
@@ -180,10 +210,11 @@ impl Server {
         let method = served.method.get();
         if let Err(error) = self.run(py, served, request) {
             // There is no reply to put it into; the operator's log is all there is.
-            self.notices.lock().push(Notice {
-                serious: true,
-                text: format!("{} raised {error}; it is one-way, so no client learns of it", method.name),
-            });
+            let mut text = format!("{} raised {error}; it is one-way, so no client learns of it", method.name);
+            if let Some(trace) = error.traceback(py).and_then(|trace| trace.format().ok()) {
+                text = format!("{text}\n{trace}{error}");
+            }
+            self.notices.push(Notice { serious: true, text });
         }
     }
 
@@ -209,7 +240,10 @@ impl Server {
         drop(inherited);
         match outcome {
             Ok(()) => Ok(()),
-            Err(error) if request.is_oneway() => Err(error),
+            Err(error) if request.is_oneway() => {
+                request.fail(&self.core, &describe_for(py, method, &error));
+                Err(error)
+            }
             Err(error) => {
                 request.fail(&self.core, &describe_for(py, method, &error));
                 Ok(())
@@ -279,59 +313,6 @@ impl Server {
     }
 }
 
-/// The call's state shared with the receiving worker.
-pub(crate) fn tracked(request: &Request) -> PyResult<Arc<ServerCall>> {
-    request.call.clone().ok_or_else(|| PyOSError::new_err("the call has no stream"))
-}
-
-/// Decodes the arguments out of a request.
-pub(crate) fn decode_arguments<'py>(
-    py: Python<'py>,
-    method: &Method,
-    request: &mut Request,
-) -> PyResult<Bound<'py, PyTuple>> {
-    let named = request.is_named();
-    let event = request.take_event();
-    method.arguments.decode(py, event, named)
-}
-
-/// Encodes a result and ends the call with it.
-pub(crate) fn reply(
-    py: Python<'_>,
-    core: &Core,
-    method: &Method,
-    request: &Request,
-    result: Bound<'_, PyAny>,
-) -> PyResult<()> {
-    if request.is_oneway() {
-        return Ok(());
-    }
-    send_reply(py, core, method, request, &method.reply.encode(result)?)
-}
-
-/// Ends a call with an encoded result.
-pub(crate) fn send_reply(
-    py: Python<'_>,
-    core: &Core,
-    method: &Method,
-    request: &Request,
-    encoded: &Encoded<'_>,
-) -> PyResult<()> {
-    match encoded.with(|body: Body<'_>| request.reply(core, body)) {
-        Err(error @ LinkError::TooLong { .. }) => Err(too_long(py, &method.name, &error)),
-        // The client is gone, and with it everybody who could be told.
-        Ok(()) | Err(_) => Ok(()),
-    }
-}
-
-pub(crate) fn late(name: &str) -> Failure {
-    Failure::new(Failure::DEADLINE_EXCEEDED, format!("the deadline of {name} passed before it was done"))
-}
-
-pub(crate) fn too_long(py: Python<'_>, name: &str, error: &LinkError) -> PyErr {
-    raise(py, &Failure::new(Failure::RESOURCE_EXHAUSTED, format!("the reply of {name}: {error}")))
-}
-
 /// The client's stream, as the handler sees it: an iterator.
 #[pyclass(frozen, module = "nearcall._core")]
 pub(crate) struct RequestStream {
@@ -350,21 +331,5 @@ impl RequestStream {
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
         let next = self.call.next_item(&self.core, self.until);
         decode_item(py, self.method.get(), next)
-    }
-}
-
-/// An item for the handler, `None` at the end of the stream.
-pub(crate) fn decode_item(py: Python<'_>, method: &Method, next: NextItem) -> PyResult<Option<Py<PyAny>>> {
-    match next {
-        NextItem::Item(item) => {
-            let value = method.request_item.as_ref().expect("a method with a client stream has an item");
-            value.decode(py, item).map(Some)
-        }
-        NextItem::End | NextItem::Pending => Ok(None),
-        NextItem::Late => Err(raise(py, &late(&method.name))),
-        NextItem::Cancelled => {
-            let failure = Failure::new(Failure::CANCELLED, format!("the caller of {} gave it up", method.name));
-            Err(raise(py, &failure))
-        }
     }
 }

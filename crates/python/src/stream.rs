@@ -10,11 +10,11 @@ use pyo3::exceptions::{PyStopIteration, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use crate::aio::Waiting;
 use crate::deadline::Surroundings;
 use crate::errors::raise;
+use crate::outcome::{late, name_failure, outcome, wait_on};
 use crate::plan::Method;
-use crate::unary::{late, name_failure, outcome, wait_on};
+use crate::waiting::Waiting;
 
 /// A call under way whose arguments, result or both are streams.
 #[pyclass(frozen, weakref, module = "nearcall._core")]

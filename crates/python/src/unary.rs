@@ -4,20 +4,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
-use nearcall_core::client::{CallId, Connection as Core, NoEvent};
-use nearcall_core::{Event, Failure, Kind, Metadata, Outgoing, Url};
+use nearcall_core::client::{CallId, Connection as Core};
+use nearcall_core::{Event, Failure, Kind, Outgoing};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
-use crate::connection::Calling;
+use crate::calling::Calling;
 use crate::deadline::Surroundings;
-use crate::errors::{raise, raise_for};
+use crate::errors::raise;
+use crate::outcome::{name_failure, outcome, wait_on};
 use crate::payload::Encoded;
 use crate::plan::Method;
 
 /// How often a call is sent at the most.
 const ATTEMPTS: u32 = 3;
-/// How long a repeated call waits for the server to come back.
+/// How long a repeated call waits for the successor of a server that said goodbye, or a call that may be repeated for any.
 const COMEBACK: Duration = Duration::from_secs(1);
 
 /// A method without streams, bound to a connection.
@@ -58,16 +59,12 @@ impl Unary {
         let surroundings = Surroundings::look(py, self.calling.timeout)?;
         let until = surroundings.until();
         let core = self.calling.channel.current();
-        let first = if core.is_usable() {
-            self.attempt(py, &core, &encoded, &surroundings, until)?
-        } else {
-            let core = self.calling.usable(py, until)?;
-            self.attempt(py, &core, &encoded, &surroundings, until)?
-        };
+        let core = if core.is_usable() { core } else { self.calling.usable(py, until)? };
+        let first = self.attempt(py, &core, &encoded, &surroundings, until)?;
         let event = match first {
             Attempt::Answered(event) => event,
             Attempt::Failed(error) => return Err(error),
-            Attempt::Repeat(failure) => self.repeat(py, &encoded, &surroundings, until, failure)?,
+            Attempt::Repeat(failure) => self.repeat(py, &core, &encoded, &surroundings, until, failure)?,
         };
         match event.head.kind {
             Kind::Reply => method.reply.decode(py, event),
@@ -134,15 +131,18 @@ impl Unary {
     fn repeat(
         &self,
         py: Python<'_>,
+        failed: &Core,
         encoded: &Encoded<'_>,
         surroundings: &Surroundings,
         until: Option<Instant>,
         mut failure: Failure,
     ) -> PyResult<Event> {
+        // A server that died without a word is no reason to hope for a successor.
+        let hopeful = failed.is_going_away() || self.method.get().idempotent;
         for _ in 1..ATTEMPTS {
-            let comeback = Instant::now() + COMEBACK;
-            let patience = Some(until.map_or(comeback, |until| until.min(comeback)));
-            let core = match self.calling.usable_until(py, patience) {
+            let again =
+                if hopeful { self.calling.usable_again(py, COMEBACK, until) } else { self.calling.usable(py, until) };
+            let core = match again {
                 Ok(core) => core,
                 // What happened to the call says more than that nobody is there now.
                 Err(_) if self.method.get().idempotent => break,
@@ -178,120 +178,4 @@ impl Unary {
         surroundings.received(py, false, event.head.metadata())?;
         Ok(event)
     }
-}
-
-/// The wait for an event did not bring one: handles signals, waits on, or gives the call up.
-#[cold]
-pub(crate) fn wait_on(
-    py: Python<'_>,
-    core: &Core,
-    id: CallId,
-    until: Option<Instant>,
-    mut why: NoEvent,
-    name: &str,
-) -> PyResult<Event> {
-    loop {
-        match why {
-            NoEvent::Interrupted => {
-                if let Err(error) = py.check_signals() {
-                    core.cancel(id);
-                    return Err(error);
-                }
-            }
-            NoEvent::DeadlinePassed => {
-                core.cancel(id);
-                return Err(raise(py, &late(name, core.url())));
-            }
-            NoEvent::Ended => {
-                let failure = Failure::new(Failure::CANCELLED, format!("{name}: the call was given up"));
-                return Err(raise(py, &failure));
-            }
-        }
-        match py.detach(|| core.next_event(id, until)) {
-            Ok(event) => return Ok(event),
-            Err(no_event) => why = no_event,
-        }
-    }
-}
-
-pub(crate) fn late(name: &str, url: &Url) -> Failure {
-    Failure::new(Failure::DEADLINE_EXCEEDED, format!("{name} at {url} did not answer before the deadline"))
-}
-
-/// The exception for an event that is not the awaited one.
-#[cold]
-pub(crate) fn outcome(py: Python<'_>, event: &Event, method: &Method) -> PyErr {
-    match event.head.kind {
-        Kind::Error => raise_for(py, method, &event.failure().unwrap_or_else(Failure::from)),
-        kind => raise(
-            py,
-            &Failure::new(
-                Failure::INTERNAL,
-                format!("{}: the server sent {kind:?} where no such thing can come", method.name),
-            ),
-        ),
-    }
-}
-
-/// The exception for a call that could not be sent.
-#[cold]
-pub(crate) fn name_failure(py: Python<'_>, failure: &Failure, name: &str) -> PyErr {
-    if failure.code == Failure::RESOURCE_EXHAUSTED {
-        return raise(py, &Failure::new(failure.code, format!("{name}: {}", failure.message)));
-    }
-    raise(py, failure)
-}
-
-/// A method that sends no reply, bound to a connection.
-#[pyclass(frozen, module = "nearcall._core")]
-pub(crate) struct Oneway {
-    calling: Calling,
-    method: Py<Method>,
-    index: Arc<AtomicU16>,
-}
-
-impl Oneway {
-    pub(crate) fn new(calling: Calling, method: Py<Method>, index: Arc<AtomicU16>) -> Self {
-        Self { calling, method, index }
-    }
-}
-
-#[pymethods]
-impl Oneway {
-    #[pyo3(signature = (*args, **kwargs))]
-    fn __call__(&self, py: Python<'_>, args: &Bound<'_, PyTuple>, kwargs: Option<&Bound<'_, PyDict>>) -> PyResult<()> {
-        let method = self.method.get();
-        let encoded = method.encode_call(args, kwargs)?;
-        let surroundings = Surroundings::look(py, None)?;
-        let metadata = surroundings.metadata(py)?;
-        let core = self.calling.channel.current();
-        let core = if core.is_usable() { core } else { self.calling.usable(py, surroundings.until())? };
-        // Relaxed: as for `Unary`.
-        let index = self.index.load(Ordering::Relaxed);
-        match send_oneway(&core, &encoded, index, metadata.clone()) {
-            Ok(()) => Ok(()),
-            // It was not sent, so it can be sent again.
-            Err(failure) if !core.is_usable() && failure.code == Failure::UNAVAILABLE => {
-                let core = self.calling.usable(py, surroundings.until())?;
-                let index = self.index.load(Ordering::Relaxed);
-                send_oneway(&core, &encoded, index, metadata)
-                    .map_err(|failure| name_failure(py, &failure, &method.name))
-            }
-            Err(failure) => Err(name_failure(py, &failure, &method.name)),
-        }
-    }
-
-    fn __repr__(&self) -> String {
-        format!("<one-way {} at {}>", self.method.get().name, self.calling.channel.url())
-    }
-}
-
-fn send_oneway(core: &Core, encoded: &Encoded<'_>, index: u16, metadata: Option<Metadata>) -> Result<(), Failure> {
-    encoded.with(|body| {
-        let mut request = Outgoing::new(Kind::Call, body);
-        request.method = index;
-        request.flags = encoded.flags() | Outgoing::ONEWAY;
-        request.metadata = metadata;
-        core.send_oneway(&request)
-    })
 }

@@ -8,11 +8,12 @@ use std::time::Instant;
 use nearcall_ring::Segment;
 use nearcall_wire::{Hello, Limits, Preamble, Welcome};
 use rustix::event::PollFlags;
+use rustix::net::sockopt;
 use rustls::pki_types::ServerName;
 
 use crate::credentials::{ClientSide, Credentials, names_in};
-use crate::link::{ConnectError, Link, LinkError, Options};
-use crate::peer::Peer;
+use crate::link::{ConnectError, LONGEST_SLEEP, Link, LinkError, Options};
+use crate::peer::{Admission, Peer};
 use crate::rendezvous;
 use crate::shm::ShmLink;
 use crate::stream::{Plain, StreamLink, Wire};
@@ -53,7 +54,11 @@ pub fn connect(url: &Url, version: &str, options: &Options) -> Result<Connected,
                 .map_err(|error| ConnectError::Options(format!("cannot connect to {url}: {error}")))?;
             return connect_encrypted(url, wire, &hello, options, deadline);
         }
-        Url::Shm(_) | Url::Unix(_) | Url::Inproc(_) => rendezvous::dial(url, deadline)?,
+        Url::Shm(_) | Url::Unix(_) | Url::Inproc(_) => {
+            let socket = rendezvous::dial(url, deadline)?;
+            check_server(url, &peer_of(socket.as_fd()), socket.as_fd(), options)?;
+            socket
+        }
     };
     let segment = match url {
         Url::Shm(_) | Url::Inproc(_) => {
@@ -68,12 +73,33 @@ pub fn connect(url: &Url, version: &str, options: &Options) -> Result<Connected,
     let wire = Plain(socket);
     let welcome = shake_hands(url, &wire, &hello, &fds, deadline)?;
     let peer = peer_of(wire.fd());
+    limit_sleep(wire.fd());
     let limit = welcome.limits.max_message;
     let link: Arc<dyn Link> = match segment {
         Some((segment, _)) => Arc::new(ShmLink::new(wire.0, segment, peer, limit, options)),
         None => Arc::new(StreamLink::new(wire, peer, limit, options)),
     };
     Ok(Connected { link, welcome })
+}
+
+/// Makes sure that the server of a Unix socket is of this user, of root, or of somebody whom the options name: whoever
+/// may write into a directory can put a socket of his own there.
+fn check_server(url: &Url, peer: &Peer, socket: BorrowedFd<'_>, options: &Options) -> Result<(), ConnectError> {
+    let Peer::Local { uid, .. } = peer else { return Ok(()) };
+    let admission = if matches!(url, Url::Unix(_)) { &options.admission } else { &Admission::default() };
+    if *uid == 0 || admission.admits(peer, socket) {
+        return Ok(());
+    }
+    let (own, named) = (sys::own_uid(), if admission.is_closed() { "" } else { ", nor of those that you name" });
+    Err(ConnectError::Refused(format!(
+        "cannot connect to {url}: its server is user {uid}, not you (user {own}) or root{named}; if you trust it, say allow_users=[{uid}]"
+    )))
+}
+
+/// Lets the socket itself end a sleep, so that reading from it needs no second system call.
+fn limit_sleep(socket: BorrowedFd<'_>) {
+    // A system that cannot do it lets Ctrl-C wait for the next thing that arrives.
+    let _ = sockopt::set_socket_timeout(socket, sockopt::Timeout::Recv, Some(LONGEST_SLEEP));
 }
 
 /// What the options say of TLS; without a word, the system's authorities are trusted.
@@ -103,6 +129,7 @@ fn connect_encrypted(
         }
     })?;
     let peer = identify(peer_of(wire.fd()), &wire);
+    limit_sleep(wire.fd());
     let limit = welcome.limits.max_message;
     Ok(Connected { link: Arc::new(StreamLink::new(wire, peer, limit, options)), welcome })
 }

@@ -1,16 +1,29 @@
 //! What a process inherits by `fork` is its parent's: a child must not speak on its connections, nor end them.
 
+use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 static GENERATION: AtomicU32 = AtomicU32::new(0);
+static WATCH: Once = Once::new();
 
-/// To be called in the child after a fork, before anything else of nearcall.
-pub fn forked() {
+extern "C" fn in_child() {
     // Relaxed: the child has one thread here.
     GENERATION.fetch_add(1, Ordering::Relaxed);
 }
 
-/// How many forks lie between this process and the first: what was made under another number is not ours.
+/// The number to remember with something that belongs to this process; see [`generation`]. From the first call on every
+/// fork is noticed, also one that a C library makes.
+#[must_use]
+pub fn mark() -> u32 {
+    WATCH.call_once(|| {
+        // SAFETY: the handler is an `extern "C" fn` that lives as long as the program, and only adds to an atomic.
+        let result = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+        assert_eq!(result, 0, "no memory to watch for forks");
+    });
+    generation()
+}
+
+/// How many forks lie between this process and the first: what was [marked](mark) with another number is not ours.
 #[inline]
 #[must_use]
 pub fn generation() -> u32 {

@@ -21,8 +21,11 @@ pub trait Link: Send + Sync + Debug {
     /// on when it returns.
     ///
     /// # Errors
-    /// [`LinkError::TooLong`] before anything is sent; [`LinkError::Closed`] or [`LinkError::Broken`] when the connection
-    /// is gone; whatever `blocked` returns, and then the connection is unusable, for the frame may be sent in part.
+    /// One that [spares the connection](LinkError::spares_connection) before anything is sent; [`LinkError::Closed`] or
+    /// [`LinkError::Broken`] when the connection is gone; whatever `blocked` returns. If that is [`LinkError::Full`],
+    /// nothing of the frame was sent and the connection goes on; a frame that was sent in part by then counts as sent, and
+    /// its [rest](Link::has_rest) is kept. After any other error of `blocked` the connection is unusable if a part of the
+    /// frame was out; it is [`LinkError::Closed`] if `blocked` then returned [`LinkError::DeadlinePassed`].
     fn send(
         &self,
         head: &[u8],
@@ -30,12 +33,27 @@ pub trait Link: Send + Sync + Debug {
         blocked: &mut dyn FnMut() -> Result<(), LinkError>,
     ) -> Result<(), LinkError>;
 
+    /// Sends one frame if that can be done without waiting, neither for room nor for another thread that sends.
+    ///
+    /// # Errors
+    /// As [`Link::send`]; [`LinkError::Full`] if there is no room, or another thread is [sending](Link::is_sending).
+    fn try_send(&self, head: &[u8], payload: &[&[u8]]) -> Result<(), LinkError>;
+
+    /// Whether the rest of a frame waits to be sent: by [`Link::finish`], or before the next frame.
+    fn has_rest(&self) -> bool {
+        false
+    }
+
+    /// Sends the rest of a frame, if there is one.
+    ///
+    /// # Errors
+    /// As [`Link::send`].
+    fn finish(&self, _blocked: &mut dyn FnMut() -> Result<(), LinkError>) -> Result<(), LinkError> {
+        Ok(())
+    }
+
     /// Whether a thread is in the middle of [`Link::send`].
     fn is_sending(&self) -> bool;
-
-    /// Whether a frame with a payload of `len` bytes can go out now without waiting, as far as can be said: for a thread that
-    /// must not wait. On a socket a frame longer than the system's buffer may wait all the same.
-    fn has_room(&self, len: usize) -> bool;
 
     /// Waits until no thread is, or `timeout` passed.
     fn wait_turn(&self, timeout: Duration);
@@ -47,7 +65,7 @@ pub trait Link: Send + Sync + Debug {
     fn try_receive(&self) -> Result<Option<Incoming>, LinkError>;
 
     /// The next frame; waits for one if none is here: spins as long as that pays, then sleeps. `None` when it woke for
-    /// another reason: the deadline passed, or room to send was made.
+    /// another reason: the deadline passed, room to send was made, or, at a client, [`LONGEST_SLEEP`] was over.
     ///
     /// # Errors
     /// As [`Link::try_receive`]; [`LinkError::Interrupted`] when a signal arrived.
@@ -96,6 +114,10 @@ pub trait Link: Send + Sync + Debug {
     fn close(&self);
 }
 
+/// How long a client sleeps in one go. A signal that arrives just before it falls asleep wakes nobody: it is looked for
+/// afterwards.
+pub const LONGEST_SLEEP: Duration = Duration::from_millis(500);
+
 /// What a frame may have besides its payload, metadata and tables, on top of the longest message.
 pub(crate) const HEAD_ROOM: u64 = 1 << 20;
 
@@ -116,9 +138,56 @@ pub enum LinkError {
         /// The receiver's limit, bytes.
         limit: u64,
     },
+    /// What goes beside the payload is more than a frame can carry. The connection goes on.
+    #[error(
+        "the metadata and the lengths of buffers beside the message take {len} bytes, {limit} is the most; \
+         send less metadata, or pass it as an argument"
+    )]
+    HeadTooLong {
+        /// The frame's head, bytes.
+        len: usize,
+        /// What a head may have on this connection, bytes.
+        limit: u64,
+    },
+    /// There is no room to send, and nobody waits for it.
+    #[error("there is no room to send")]
+    Full,
+    /// The system has no descriptors or memory left for this message. To a sender nothing has happened, and the connection
+    /// goes on; to a receiver the message is lost, and the connection with it.
+    #[error("{0}")]
+    Exhausted(String),
+    /// There was no room to send until the deadline; nothing was sent, and the connection goes on.
+    #[error("the deadline passed before there was room to send: the peer reads nothing")]
+    DeadlinePassed,
     /// A signal arrived while waiting.
     #[error("interrupted by a signal")]
     Interrupted,
+}
+
+impl LinkError {
+    /// Whether a send failed with it before anything was sent, so that only its own call is lost.
+    #[must_use]
+    pub fn spares_connection(&self) -> bool {
+        matches!(
+            self,
+            Self::TooLong { .. } | Self::HeadTooLong { .. } | Self::Full | Self::Exhausted(_) | Self::DeadlinePassed
+        )
+    }
+
+    /// What it is once a part of the frame is out.
+    pub(crate) fn in_the_middle(self) -> Self {
+        if self == Self::DeadlinePassed { Self::Closed } else { self }
+    }
+}
+
+/// Why a descriptor that a peer sent did not arrive, if that was not the peer's fault.
+pub(crate) const NO_DESCRIPTOR: &str =
+    "this process has no descriptor left to receive shared memory with; raise its limit (ulimit -n)";
+
+/// Whether the system has no descriptors or memory left. Files in memory fall under the limit for the size of files, too.
+pub(crate) fn is_exhaustion(error: &io::Error) -> bool {
+    let number = error.raw_os_error();
+    [libc::EMFILE, libc::ENFILE, libc::ENOMEM, libc::ENOSPC, libc::EFBIG].iter().any(|&one| number == Some(one))
 }
 
 impl From<io::Error> for LinkError {
@@ -186,7 +255,7 @@ pub struct Options {
     pub allow_plaintext: bool,
     /// What `tls://` needs.
     pub tls: Option<Credentials>,
-    /// Whom a `unix://` server lets in besides its own user.
+    /// Whom a `unix://` server lets in besides its own user; whose servers a client uses.
     pub admission: Admission,
 }
 

@@ -4,20 +4,20 @@ use std::io;
 use std::net::TcpListener;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use nearcall_ring::Segment;
 use nearcall_wire::{Hello, MAGIC, Preamble, Welcome};
 use rustix::net::{RecvFlags, SocketFlags};
 use rustls::ServerConfig;
 
-use crate::connect::{identify, peer_of, send_all};
-use crate::link::{Link, LinkError, Options};
+use crate::connect::{identify, peer_of};
+use crate::handed::{Handed, Seat};
+use crate::link::{Link, LinkError, NO_DESCRIPTOR, Options};
 use crate::peer::{Admission, Peer};
 use crate::rendezvous::Bound;
 use crate::shm::ShmLink;
 use crate::stream::{Plain, StreamLink, Wire};
-use crate::sys::{self, own_uid};
+use crate::sys::{self, Received, own_uid};
 use crate::tcp;
 use crate::tls::TlsWire;
 use crate::url::Url;
@@ -40,6 +40,7 @@ pub struct Listener {
 enum Socket {
     Unix(Bound),
     Tcp(TcpListener),
+    Handed(Handed),
 }
 
 impl Listener {
@@ -70,6 +71,19 @@ impl Listener {
         Ok(Self { url, socket, tls, admission })
     }
 
+    /// What serves the same URL in another process: the clients that this listener [accepts](Listener::accept_socket) are
+    /// to come through `channel`, each as a descriptor beside one byte. What is through with is counted in the eventfd
+    /// `returned`.
+    #[must_use]
+    pub fn through(&self, channel: OwnedFd, returned: Arc<OwnedFd>) -> Self {
+        Self {
+            url: self.url.clone(),
+            socket: Socket::Handed(Handed { channel, returned }),
+            tls: self.tls.clone(),
+            admission: self.admission.clone(),
+        }
+    }
+
     /// Where this listens; a port of 0 has become the real one.
     #[must_use]
     pub fn url(&self) -> &Url {
@@ -82,6 +96,7 @@ impl Listener {
         match &self.socket {
             Socket::Unix(bound) => bound.socket.as_fd(),
             Socket::Tcp(listener) => listener.as_fd(),
+            Socket::Handed(handed) => handed.channel.as_fd(),
         }
     }
 
@@ -97,36 +112,54 @@ impl Listener {
     /// The next client, if one is there.
     ///
     /// # Errors
-    /// What the system says; out of descriptors is the one to expect.
+    /// What the system says; out of descriptors is the one to expect. [`is_end_of_clients`](crate::is_end_of_clients) tells
+    /// whether none will come any more.
     pub fn accept(&self) -> io::Result<Option<Arrival>> {
+        let Some((socket, seat)) = self.next_socket()? else { return Ok(None) };
+        if matches!(self.url, Url::Tcp { .. } | Url::Tls { .. }) {
+            // It fails only for a client that is gone already, which its handshake will show.
+            let _ = tcp::prepare(&socket);
+        }
+        let peer = peer_of(socket.as_fd());
+        let stranger = (!self.admission.admits(&peer, socket.as_fd())).then(|| self.refusal(&peer));
+        let shared = matches!(self.url, Url::Shm(_) | Url::Inproc(_));
+        let stage = if self.tls.is_some() { Stage::Unknown } else { Stage::Ready };
+        let carrier = match &self.tls {
+            Some(config) => {
+                let wire = TlsWire::server(socket, Arc::clone(config)).map_err(io::Error::other)?;
+                Carrier::Tls(Box::new(wire))
+            }
+            None => Carrier::Plain(Plain(socket)),
+        };
+        Ok(Some(Arrival {
+            carrier,
+            stage,
+            peer,
+            stranger,
+            shared,
+            received: Vec::new(),
+            fds: Vec::new(),
+            seat,
+            welcomed: None,
+        }))
+    }
+
+    /// The next client's bare socket, if one is there, for another process to serve.
+    ///
+    /// # Errors
+    /// As [`Listener::accept`].
+    pub fn accept_socket(&self) -> io::Result<Option<OwnedFd>> {
+        Ok(self.next_socket()?.map(|(socket, _)| socket))
+    }
+
+    fn next_socket(&self) -> io::Result<Option<(OwnedFd, Option<Arc<Seat>>)>> {
         loop {
-            match rustix::net::accept_with(self.fd(), SocketFlags::CLOEXEC) {
-                Ok(socket) => {
-                    if matches!(self.socket, Socket::Tcp(_)) {
-                        // It fails only for a client that is gone already, which its handshake will show.
-                        let _ = tcp::prepare(&socket);
-                    }
-                    let peer = peer_of(socket.as_fd());
-                    let stranger = (!self.admission.admits(&peer, socket.as_fd())).then(|| self.refusal(&peer));
-                    let shared = matches!(self.url, Url::Shm(_) | Url::Inproc(_));
-                    let stage = if self.tls.is_some() { Stage::Unknown } else { Stage::Ready };
-                    let carrier = match &self.tls {
-                        Some(config) => {
-                            let wire = TlsWire::server(socket, Arc::clone(config)).map_err(io::Error::other)?;
-                            Carrier::Tls(Box::new(wire))
-                        }
-                        None => Carrier::Plain(Plain(socket)),
-                    };
-                    return Ok(Some(Arrival {
-                        carrier,
-                        stage,
-                        peer,
-                        stranger,
-                        shared,
-                        received: Vec::new(),
-                        fds: Vec::new(),
-                    }));
-                }
+            let next = match &self.socket {
+                Socket::Handed(handed) => handed.accept().map(|(socket, seat)| (socket, Some(seat))),
+                _ => rustix::net::accept_with(self.fd(), SocketFlags::CLOEXEC).map(|socket| (socket, None)),
+            };
+            match next {
+                Ok(client) => return Ok(Some(client)),
                 Err(rustix::io::Errno::AGAIN) => return Ok(None),
                 Err(rustix::io::Errno::INTR | rustix::io::Errno::CONNABORTED) => {}
                 Err(error) => return Err(error.into()),
@@ -153,6 +186,18 @@ pub struct Arrival {
     shared: bool,
     received: Vec<u8>,
     fds: Vec<OwnedFd>,
+    seat: Option<Arc<Seat>>,
+    welcomed: Option<Welcomed>,
+}
+
+/// What is known of a client that is being welcomed.
+#[derive(Debug)]
+struct Welcomed {
+    /// What it has not taken of its welcome.
+    unsent: Vec<u8>,
+    segment: Option<Segment>,
+    /// Longest message it takes.
+    limit: u64,
 }
 
 #[derive(Debug)]
@@ -187,10 +232,23 @@ impl Arrival {
     /// Whether it has to be polled for writing, too.
     #[must_use]
     pub fn wants_room(&self) -> bool {
-        match &self.carrier {
-            Carrier::Plain(_) => false,
-            Carrier::Tls(wire) => wire.wants_room(),
-        }
+        self.is_welcomed()
+            || match &self.carrier {
+                Carrier::Plain(_) => false,
+                Carrier::Tls(wire) => wire.wants_room(),
+            }
+    }
+
+    /// Whether its hello was answered: from then on it has nothing to say until it has read the answer.
+    #[must_use]
+    pub fn is_welcomed(&self) -> bool {
+        self.welcomed.is_some()
+    }
+
+    /// What counts this client, to be kept as long as its connection, if another process handed it over.
+    #[must_use]
+    pub fn seat(&self) -> Option<Arc<Seat>> {
+        self.seat.clone()
     }
 
     /// Who connected.
@@ -224,6 +282,7 @@ impl Arrival {
                         Ok(Some(got)) => self.received.extend_from_slice(&into[..got]),
                         Ok(None) => return Ok(None),
                         Err(LinkError::Interrupted) => {}
+                        Err(error @ LinkError::Exhausted(_)) => return Err(Some(format!("of the server: {error}"))),
                         Err(_) => return Err(self.trouble()),
                     }
                 }
@@ -236,7 +295,10 @@ impl Arrival {
         match &self.carrier {
             Carrier::Tls(wire) => wire.read(into, false),
             Carrier::Plain(wire) => match sys::receive_with_fds(wire.fd(), into, &mut self.fds, RecvFlags::DONTWAIT) {
-                Ok(got) => Ok(Some(got)),
+                Ok(Received { lost_fds: true, .. }) if self.fds.is_empty() => {
+                    Err(LinkError::Exhausted(NO_DESCRIPTOR.into()))
+                }
+                Ok(Received { bytes, .. }) => Ok(Some(bytes)),
                 Err(rustix::io::Errno::AGAIN) => Ok(None),
                 Err(error) => Err(error.into()),
             },
@@ -300,26 +362,49 @@ impl Arrival {
         }
     }
 
-    /// Takes the client in.
+    /// Answers the client's hello. [`Arrival::send_welcome`] sends the answer.
     ///
     /// # Errors
-    /// A sentence to tell the client: its shared memory cannot be used.
-    pub fn welcome(self, hello: &Hello, welcome: &Welcome, options: &Options) -> Result<Arc<dyn Link>, String> {
+    /// A sentence to [reject](Arrival::reject) the client with: its shared memory cannot be used.
+    pub fn welcome(&mut self, hello: &Hello, welcome: &Welcome) -> Result<(), String> {
         let limit = hello.limits.max_message;
         let segment = if self.shared {
             let fd = self.fds.first().map(AsFd::as_fd);
             let made = usize::try_from(hello.ring).ok().zip(fd).map(|(ring, fd)| Segment::open(fd, ring));
             match made {
                 Some(Ok(segment)) => Some(segment),
-                Some(Err(error)) => return Err(self.reject(&error.to_string())),
-                None => return Err(self.reject("the client sent no shared memory; connect with shm:// to this server")),
+                Some(Err(error)) => return Err(error.to_string()),
+                None => return Err("the client sent no shared memory; connect with shm:// to this server".into()),
             }
         } else {
             None
         };
         let body = welcome.encode();
-        self.send(Preamble::Welcome(body.len()), &body)?;
-        Ok(match (self.carrier, segment) {
+        let mut unsent = Preamble::Welcome(body.len()).encode().to_vec();
+        unsent.extend_from_slice(&body);
+        self.welcomed = Some(Welcomed { unsent, segment, limit });
+        Ok(())
+    }
+
+    /// Sends as much of the welcome as there is room for. Whether all of it is out: then the client is
+    /// [taken in](Arrival::into_link).
+    ///
+    /// # Errors
+    /// A sentence for the server's log: the client is gone.
+    pub fn send_welcome(&mut self) -> Result<bool, String> {
+        let Some(Welcomed { unsent, .. }) = &mut self.welcomed else { return Ok(false) };
+        let sent = match &self.carrier {
+            Carrier::Plain(wire) => send_some(wire, unsent),
+            Carrier::Tls(wire) => send_some(&**wire, unsent),
+        };
+        sent.map_err(|error| error.to_string())
+    }
+
+    /// The connection to a client that was welcomed; `None` if it was not.
+    #[must_use]
+    pub fn into_link(self, options: &Options) -> Option<Arc<dyn Link>> {
+        let Welcomed { segment, limit, .. } = self.welcomed?;
+        Some(match (self.carrier, segment) {
             (Carrier::Plain(wire), Some(segment)) => Arc::new(ShmLink::new(wire.0, segment, self.peer, limit, options)),
             (Carrier::Plain(wire), None) => Arc::new(StreamLink::new(wire, self.peer, limit, options)),
             (Carrier::Tls(wire), _) => Arc::new(StreamLink::new(*wire, self.peer, limit, options)),
@@ -328,8 +413,10 @@ impl Arrival {
 
     /// Sends the client away with a sentence, which is returned for the server's own log.
     pub fn reject(self, why: &str) -> String {
-        // It may have hung up already; then there is nobody to tell.
-        let _ = self.send(Preamble::Reject(why.len()), why.as_bytes());
+        // In the middle of a welcome there is nothing else to say.
+        if !self.is_welcomed() {
+            self.send_rejection(why);
+        }
         // Closing a socket with something unread in it resets the connection, and the sentence may be lost by that.
         let _ = rustix::net::shutdown(self.fd(), rustix::net::Shutdown::Write);
         let mut unread = [0; 4096];
@@ -342,21 +429,29 @@ impl Arrival {
         why.to_owned()
     }
 
-    fn send(&self, preamble: Preamble, body: &[u8]) -> Result<(), String> {
-        let mut message = preamble.encode().to_vec();
-        message.extend_from_slice(body);
-        // A fresh socket has room for any sane description; a client that does not read its welcome is not waited for.
-        let deadline = Instant::now() + Duration::from_millis(20);
-        let sent = match (&self.carrier, self.stage) {
-            (Carrier::Plain(wire), _) => send_all(wire, &message, &[], deadline),
-            (Carrier::Tls(wire), Stage::Ready) => send_all(&**wire, &message, &[], deadline),
+    fn send_rejection(&self, why: &str) {
+        let mut message = Preamble::Reject(why.len()).encode().to_vec();
+        message.extend_from_slice(why.as_bytes());
+        // A few words, for which a fresh socket has room. It may have hung up already; then there is nobody to tell.
+        let _ = match (&self.carrier, self.stage) {
+            (Carrier::Plain(wire), _) => send_some(wire, &mut message),
+            (Carrier::Tls(wire), Stage::Ready) => send_some(&**wire, &mut message),
             (Carrier::Tls(wire), Stage::Plaintext) => {
-                // A few words, for which a fresh socket has room.
                 let _ = sys::send_with_fds(wire.fd(), &message, &[]);
-                Ok(())
+                Ok(true)
             }
-            (Carrier::Tls(_), Stage::Unknown | Stage::Shaking) => Ok(()),
+            (Carrier::Tls(_), Stage::Unknown | Stage::Shaking) => Ok(true),
         };
-        sent.map_err(|error| error.map_or_else(|| "it does not read its welcome".into(), |error| error.to_string()))
     }
+}
+
+/// Sends what there is room for, and takes it out of `bytes`. Whether all of it is out. Never waits.
+fn send_some(wire: &impl Wire, bytes: &mut Vec<u8>) -> Result<bool, LinkError> {
+    while !bytes.is_empty() {
+        match wire.write(&[io::IoSlice::new(bytes)])? {
+            Some(sent) => drop(bytes.drain(..sent)),
+            None => return Ok(false),
+        }
+    }
+    wire.flush()
 }

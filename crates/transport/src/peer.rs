@@ -30,12 +30,12 @@ pub enum Peer {
     },
 }
 
-/// Whom a `unix://` server lets in besides its own user.
+/// Whom a `unix://` server lets in besides its own user; or whose servers a client uses besides its own and root's.
 #[derive(Debug, Clone, Default)]
 pub struct Admission {
     /// User ids.
     pub users: Vec<u32>,
-    /// Ids of groups, any of whose members may connect.
+    /// Ids of groups; any of their members will do.
     pub groups: Vec<u32>,
 }
 
@@ -45,7 +45,7 @@ impl Admission {
         self.users.is_empty() && self.groups.is_empty()
     }
 
-    /// Whether the process at the other end of a socket may connect.
+    /// Whether the process at the other end of a socket is the own user's or one of those named.
     pub(crate) fn admits(&self, peer: &Peer, socket: BorrowedFd<'_>) -> bool {
         let Peer::Local { uid, gid, .. } = peer else { return true };
         if *uid == own_uid() || self.users.contains(uid) || self.groups.contains(gid) {

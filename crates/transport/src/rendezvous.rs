@@ -87,17 +87,17 @@ fn runtime_dir() -> io::Result<PathBuf> {
 #[derive(Debug)]
 pub(crate) struct Bound {
     pub(crate) socket: UnixListener,
-    place: Place,
-    lock: Option<File>,
-    generation: u32,
+    /// The lock beside the socket's file.
+    _lock: Option<Lock>,
 }
 
 impl Bound {
     /// Listens at a place, which all users may try if it is `open`. A socket file whose server is dead is replaced, a living server keeps its own.
     pub(crate) fn bind(url: &Url, open: bool) -> io::Result<Self> {
-        let place = Place::of(url)?;
-        let lock = match &place {
-            Place::File(path) => Some(lock(path, url)?),
+        let cannot = |error: io::Error| io::Error::new(error.kind(), format!("cannot serve {url}: {error}"));
+        let place = Place::of(url).map_err(cannot)?;
+        let mut lock = match &place {
+            Place::File(path) => Some(Lock::take(path, url)?),
             Place::Abstract(_) => None,
         };
         if let Place::File(path) = &place {
@@ -115,7 +115,7 @@ impl Bound {
                         format!("cannot serve {url}: another program listens there"),
                     ));
                 }
-                Ok(_) => fs::remove_file(path)?,
+                Ok(_) => fs::remove_file(path).map_err(cannot)?,
                 Err(_) => {}
             }
         }
@@ -127,32 +127,15 @@ impl Bound {
             };
             io::Error::new(error.kind(), format!("cannot serve {url}: {why}"))
         })?;
-        if let Place::File(path) = &place {
+        if let (Place::File(path), Some(lock)) = (&place, &mut lock) {
+            lock.guards_socket = true;
             // Who may connect is decided when he does; the mode only spares the others the trouble.
-            fs::set_permissions(path, fs::Permissions::from_mode(if open { 0o666 } else { 0o600 }))?;
+            fs::set_permissions(path, fs::Permissions::from_mode(if open { 0o666 } else { 0o600 })).map_err(cannot)?;
         }
         // The kernel queues what we have not accepted yet; a burst of clients must not be refused.
-        rustix::net::listen(&socket, 1024)?;
-        socket.set_nonblocking(true)?;
-        Ok(Self { socket, place, lock, generation: fork::generation() })
-    }
-}
-
-impl Drop for Bound {
-    fn drop(&mut self) {
-        if self.generation != fork::generation() {
-            // Our parent serves there.
-            return;
-        }
-        if let (Place::File(path), Some(lock)) = (&self.place, &self.lock) {
-            let lock_path = lock_path(path);
-            // A server whose files were cleaned away may have a successor, who needs its own.
-            if is_still(lock, &lock_path) {
-                // Errors: somebody else removed it already.
-                let _ = fs::remove_file(path);
-                let _ = fs::remove_file(lock_path);
-            }
-        }
+        rustix::net::listen(&socket, 1024).map_err(|error| cannot(error.into()))?;
+        socket.set_nonblocking(true).map_err(cannot)?;
+        Ok(Self { socket, _lock: lock })
     }
 }
 
@@ -166,7 +149,44 @@ fn lock_path(path: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Takes the lock of a socket's path, or says who has it. The kernel lets go of it when the server dies, however it dies.
+/// The lock of a socket's path. The kernel lets go of it when the server dies, however it dies; a server that lives on
+/// takes the files away with it.
+#[derive(Debug)]
+struct Lock {
+    file: File,
+    path: PathBuf,
+    /// The socket's file is this server's.
+    guards_socket: bool,
+    generation: u32,
+}
+
+impl Lock {
+    /// Takes the lock, or says who has it.
+    fn take(path: &Path, url: &Url) -> io::Result<Self> {
+        let file = lock(path, url)?;
+        Ok(Self { file, path: path.to_owned(), guards_socket: false, generation: fork::mark() })
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        if self.generation != fork::generation() {
+            // Our parent serves there.
+            return;
+        }
+        let lock_path = lock_path(&self.path);
+        // A server whose files were cleaned away may have a successor, who needs its own.
+        if is_still(&self.file, &lock_path) {
+            // Errors: somebody else removed it already.
+            if self.guards_socket {
+                let _ = fs::remove_file(&self.path);
+            }
+            let _ = fs::remove_file(lock_path);
+        }
+    }
+}
+
+/// Opens and locks the lock file of a socket's path.
 fn lock(path: &Path, url: &Url) -> io::Result<File> {
     let lock_path = lock_path(path);
     let refuse = |error: io::Error| {
@@ -188,8 +208,9 @@ fn lock(path: &Path, url: &Url) -> io::Result<File> {
         }
         // The file may have been removed by its last owner between our opening and locking it: then it guards nothing.
         if is_still(&file, &lock_path) {
-            file.set_len(0)?;
-            io::Write::write_all(&mut file, std::process::id().to_string().as_bytes())?;
+            // Only a courtesy to who finds it locked: a disk that is full must not keep us from serving.
+            let _ = file.set_len(0);
+            let _ = io::Write::write_all(&mut file, std::process::id().to_string().as_bytes());
             return Ok(file);
         }
     }

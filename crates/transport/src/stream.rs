@@ -113,7 +113,8 @@ impl Wire for Plain {
 pub(crate) struct StreamLink<W> {
     wire: W,
     peer: Peer,
-    sending: Mutex<()>,
+    /// Held while a frame is sent; the rest of one whose sender did not wait for room.
+    sending: Mutex<Option<Vec<u8>>>,
     /// When `is_stale` was last asked, nanoseconds on the monotonic clock.
     asked: AtomicU64,
     receiver: Mutex<Receiver>,
@@ -153,7 +154,7 @@ impl<W: Wire> StreamLink<W> {
         Self {
             wire,
             peer,
-            sending: Mutex::new(()),
+            sending: Mutex::new(None),
             asked: AtomicU64::new(cpu::monotonic_ns()),
             receiver: Mutex::new(Receiver {
                 buffer: Vec::new(),
@@ -165,13 +166,112 @@ impl<W: Wire> StreamLink<W> {
             peer_limit,
             limit: options.max_message,
             closed: AtomicBool::new(false),
-            generation: fork::generation(),
+            generation: fork::mark(),
         }
     }
 
     fn is_closed(&self) -> bool {
         // Acquire: whoever sees the flag sees the shutdown that came before it.
         self.closed.load(Ordering::Acquire)
+    }
+
+    /// Sends pieces to their end, and counts in `taken` the bytes that are out of our hands.
+    fn push(
+        &self,
+        mut pieces: &mut [IoSlice<'_>],
+        taken: &mut usize,
+        blocked: &mut dyn FnMut() -> Result<(), LinkError>,
+    ) -> Result<(), LinkError> {
+        loop {
+            let complete = pieces.is_empty();
+            let step = if complete {
+                self.wire.flush().map(|all| all.then_some(0))
+            } else {
+                // The kernel takes 1024 pieces at most.
+                self.wire.write(&pieces[..pieces.len().min(1024)])
+            };
+            match step? {
+                Some(_) if complete => return Ok(()),
+                Some(sent) => {
+                    *taken += sent;
+                    IoSlice::advance_slices(&mut pieces, sent);
+                }
+                None => blocked()?,
+            }
+        }
+    }
+
+    /// Sends what a frame's sender left behind.
+    fn push_rest(
+        &self,
+        rest: &mut Option<Vec<u8>>,
+        blocked: &mut dyn FnMut() -> Result<(), LinkError>,
+    ) -> Result<(), LinkError> {
+        let Some(mut bytes) = rest.take() else { return Ok(()) };
+        let mut taken = 0;
+        let sent = self.push(&mut [IoSlice::new(&bytes)], &mut taken, blocked);
+        match &sent {
+            Ok(()) => {}
+            // Nothing of the frame that waits behind it is out.
+            Err(LinkError::Full | LinkError::DeadlinePassed) => {
+                bytes.drain(..taken);
+                *rest = Some(bytes);
+            }
+            // Half a frame is out.
+            Err(_) => self.close(),
+        }
+        sent
+    }
+
+    fn send_as(
+        &self,
+        rest: &mut Option<Vec<u8>>,
+        head: &[u8],
+        payload: &[&[u8]],
+        blocked: &mut dyn FnMut() -> Result<(), LinkError>,
+    ) -> Result<(), LinkError> {
+        let payload_len: usize = payload.iter().map(|piece| piece.len()).sum();
+        if payload_len as u64 > self.peer_limit {
+            return Err(LinkError::TooLong { len: payload_len, limit: self.peer_limit });
+        }
+        if self.is_closed() {
+            return Err(LinkError::Closed);
+        }
+        if head.len() as u64 > HEAD_ROOM {
+            return Err(LinkError::HeadTooLong { len: head.len(), limit: HEAD_ROOM });
+        }
+        let len = u32::try_from(head.len() + payload_len)
+            .map_err(|_| LinkError::TooLong { len: payload_len, limit: u64::from(u32::MAX) })?;
+        let prefix = len.to_le_bytes();
+        let mut pieces: SmallVec<[IoSlice<'_>; 8]> = SmallVec::new();
+        pieces.push(IoSlice::new(&prefix));
+        pieces.push(IoSlice::new(head));
+        pieces.extend(payload.iter().map(|piece| IoSlice::new(piece)));
+        self.push_rest(rest, blocked)?;
+        let mut taken = 0;
+        match self.push(&mut pieces, &mut taken, blocked) {
+            Err(LinkError::Full) if taken > 0 => {
+                // It has begun, so it has to end.
+                let whole = [&prefix, head].into_iter().chain(payload.iter().copied());
+                let mut bytes = Vec::with_capacity(PREFIX + len as usize - taken);
+                for piece in whole {
+                    let skip = taken.min(piece.len());
+                    bytes.extend_from_slice(&piece[skip..]);
+                    taken -= skip;
+                }
+                *rest = Some(bytes);
+                Ok(())
+            }
+            Err(error) => {
+                if taken == 0 {
+                    return Err(error);
+                }
+                // Half a frame is out: whatever came after it would be read as its rest.
+                self.close();
+                Err(error.in_the_middle())
+            }
+            Ok(()) => Ok(()),
+        }
     }
 }
 
@@ -274,64 +374,25 @@ impl<W: Wire> Link for StreamLink<W> {
         payload: &[&[u8]],
         blocked: &mut dyn FnMut() -> Result<(), LinkError>,
     ) -> Result<(), LinkError> {
-        let payload_len: usize = payload.iter().map(|piece| piece.len()).sum();
-        if payload_len as u64 > self.peer_limit {
-            return Err(LinkError::TooLong { len: payload_len, limit: self.peer_limit });
-        }
-        if self.is_closed() {
-            return Err(LinkError::Closed);
-        }
-        if head.len() as u64 > HEAD_ROOM {
-            return Err(LinkError::TooLong { len: head.len(), limit: HEAD_ROOM });
-        }
-        let len = u32::try_from(head.len() + payload_len)
-            .map_err(|_| LinkError::TooLong { len: payload_len, limit: u64::from(u32::MAX) })?;
-        let prefix = len.to_le_bytes();
-        let mut pieces: SmallVec<[IoSlice<'_>; 8]> = SmallVec::new();
-        pieces.push(IoSlice::new(&prefix));
-        pieces.push(IoSlice::new(head));
-        pieces.extend(payload.iter().map(|piece| IoSlice::new(piece)));
-        let _sending = self.sending.lock();
-        let mut rest = &mut pieces[..];
-        let mut begun = false;
-        let sent = loop {
-            let complete = rest.is_empty();
-            let step = if complete {
-                self.wire.flush().map(|all| all.then_some(0))
-            } else {
-                // The kernel takes 1024 pieces at most.
-                self.wire.write(&rest[..rest.len().min(1024)])
-            };
-            match step {
-                Ok(Some(_)) if complete => return Ok(()),
-                Ok(Some(sent)) => {
-                    begun |= sent > 0;
-                    IoSlice::advance_slices(&mut rest, sent);
-                }
-                Ok(None) => {
-                    if let Err(error) = blocked() {
-                        break Err(error);
-                    }
-                }
-                Err(error) => break Err(error),
-            }
-        };
-        if begun {
-            // Half a frame is out: whatever came after it would be read as its rest.
-            self.close();
-        }
-        sent
+        self.send_as(&mut self.sending.lock(), head, payload, blocked)
+    }
+
+    fn try_send(&self, head: &[u8], payload: &[&[u8]]) -> Result<(), LinkError> {
+        let mut rest = self.sending.try_lock().ok_or(LinkError::Full)?;
+        self.send_as(&mut rest, head, payload, &mut || Err(LinkError::Full))
+    }
+
+    fn has_rest(&self) -> bool {
+        // Whoever has the lock sends the rest first.
+        self.sending.try_lock().is_some_and(|rest| rest.is_some())
+    }
+
+    fn finish(&self, blocked: &mut dyn FnMut() -> Result<(), LinkError>) -> Result<(), LinkError> {
+        self.push_rest(&mut self.sending.lock(), blocked)
     }
 
     fn is_sending(&self) -> bool {
         self.sending.is_locked()
-    }
-
-    fn has_room(&self, _len: usize) -> bool {
-        // The system calls a socket writable when a good part of its buffer is free.
-        let now = Some(Instant::now());
-        self.is_closed()
-            || self.sending.try_lock().is_some() && sys::wait_for(self.fd(), PollFlags::OUT, now).unwrap_or(true)
     }
 
     fn wait_turn(&self, timeout: Duration) {

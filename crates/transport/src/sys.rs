@@ -7,19 +7,27 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags,
 };
 
 /// Most descriptors taken from one message; more are closed.
 const MOST_FDS: usize = 4;
 
-/// Reads bytes and any descriptors that came with them. `Ok(0)` is the end.
+/// What came of a read: bytes (0 is the end), and whether descriptors came that this process had no room for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Received {
+    pub(crate) bytes: usize,
+    pub(crate) lost_fds: bool,
+}
+
+/// Reads bytes and any descriptors that came with them.
 pub(crate) fn receive_with_fds(
     socket: BorrowedFd<'_>,
     into: &mut [u8],
     fds: &mut Vec<OwnedFd>,
     flags: RecvFlags,
-) -> rustix::io::Result<usize> {
+) -> rustix::io::Result<Received> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_FDS))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let got =
@@ -29,7 +37,7 @@ pub(crate) fn receive_with_fds(
             fds.extend(received);
         }
     }
-    Ok(got.bytes)
+    Ok(Received { bytes: got.bytes, lost_fds: got.flags.contains(ReturnFlags::CTRUNC) })
 }
 
 /// Sends as much of `bytes` as there is room for, with `fds` beside the first of them. Never waits, and raises no signal.

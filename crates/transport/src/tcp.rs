@@ -3,6 +3,8 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::mpsc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::net::sockopt;
@@ -37,6 +39,32 @@ fn may_use(url: &Url, address: IpAddr, options: &Options) -> bool {
     options.allow_plaintext || !matches!(url, Url::Tcp { .. }) || address.to_canonical().is_loopback()
 }
 
+/// Asks the system for the addresses of a host. There is no telling how long that takes.
+fn lookup(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+    Ok((host, port).to_socket_addrs()?.collect())
+}
+
+/// The addresses of a host, by then: else `TimedOut`.
+fn resolve(
+    host: &str,
+    port: u16,
+    deadline: Instant,
+    lookup: fn(&str, u16) -> io::Result<Vec<SocketAddr>>,
+) -> io::Result<Vec<SocketAddr>> {
+    if let Ok(address) = host.parse::<IpAddr>() {
+        return Ok(vec![SocketAddr::new(address, port)]);
+    }
+    let (answer, answers) = mpsc::sync_channel(1);
+    let name = host.to_owned();
+    // The system's resolver cannot be interrupted. If it takes too long, its thread is left to end by itself.
+    thread::Builder::new().name("nearcall-resolver".into()).spawn(move || {
+        // Nobody listens any more if it was too late.
+        let _ = answer.send(lookup(&name, port));
+    })?;
+    let left = deadline.saturating_duration_since(Instant::now());
+    answers.recv_timeout(left).unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+}
+
 pub(crate) fn dial(
     url: &Url,
     host: &str,
@@ -45,7 +73,15 @@ pub(crate) fn dial(
     deadline: Instant,
 ) -> Result<OwnedFd, ConnectError> {
     let unavailable = |error: io::Error| ConnectError::Unavailable(format!("cannot connect to {url}: {error}"));
-    let addresses: Vec<SocketAddr> = (host, port).to_socket_addrs().map_err(unavailable)?.collect();
+    let addresses = match resolve(host, port, deadline, lookup) {
+        Ok(addresses) => addresses,
+        Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+            return Err(ConnectError::TimedOut(format!(
+                "cannot connect to {url}: no address for {host} came in time; is the name right, and the resolver there?"
+            )));
+        }
+        Err(error) => return Err(unavailable(error)),
+    };
     if let Some(far) = addresses.iter().find(|address| !may_use(url, address.ip(), options)) {
         return Err(ConnectError::Options(format!(
             "cannot connect to {url}: {} is not this machine, and tcp:// is not encrypted; say allow_plaintext=True if that network can be trusted",
@@ -87,4 +123,33 @@ pub(crate) fn listen(url: &Url, host: &str, port: u16, options: &Options) -> io:
     let listener = TcpListener::bind(&addresses[..]).map_err(refuse)?;
     listener.set_nonblocking(true)?;
     Ok(listener)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_resolver_that_does_not_answer_is_not_waited_for() {
+        fn stuck(_: &str, _: u16) -> io::Result<Vec<SocketAddr>> {
+            loop {
+                thread::park();
+            }
+        }
+        let soon = Instant::now() + Duration::from_millis(20);
+        let error = resolve("example.org", 1, soon, stuck).expect_err("no answer");
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        // An address needs no resolver.
+        let found = resolve("::1", 1, soon, stuck).expect("an address");
+        assert_eq!(found, ["[::1]:1".parse().expect("an address")]);
+    }
+
+    #[test]
+    fn what_the_resolver_says_arrives() {
+        let late = Instant::now() + Duration::from_secs(20);
+        let found = resolve("localhost", 7, late, lookup).expect("every machine knows it");
+        assert!(found.iter().all(|address| address.ip().is_loopback() && address.port() == 7) && !found.is_empty());
+        let failed: fn(&str, u16) -> _ = |_, _| Err(io::ErrorKind::NotFound.into());
+        assert_eq!(resolve("nowhere", 7, late, failed).expect_err("as said").kind(), io::ErrorKind::NotFound);
+    }
 }

@@ -6,6 +6,7 @@ use std::fmt;
 use std::io::{self, BufRead as _, IoSlice, Write as _};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::time::Instant;
 
 use parking_lot::Mutex;
 use rustix::event::PollFlags;
@@ -13,7 +14,7 @@ use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags};
 use rustls::pki_types::ServerName;
 use rustls::{AlertDescription, CertificateError, ClientConfig, ClientConnection, ServerConfig, ServerConnection};
 
-use crate::link::LinkError;
+use crate::link::{LONGEST_SLEEP, LinkError};
 use crate::stream::Wire;
 use crate::sys;
 
@@ -117,7 +118,7 @@ impl TlsWire {
                 Found::Nothing => {}
             }
             drop(state);
-            sys::wait_for(self.socket.as_fd(), PollFlags::IN, None)?;
+            sys::wait_for(self.socket.as_fd(), PollFlags::IN, Some(Instant::now() + LONGEST_SLEEP))?;
             waited = true;
         }
     }

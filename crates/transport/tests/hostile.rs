@@ -405,3 +405,34 @@ fn a_frame_announced_and_not_sent_costs_nothing() {
     socket.write_all(&u32::MAX.to_le_bytes()).expect("sent");
     is_broken(&end_of(&*link), "the limit is 10");
 }
+
+#[test]
+fn a_welcome_that_is_not_read_is_not_waited_for() {
+    let listener = Listener::bind(&fresh("unix"), &Options::default()).expect("bind");
+    let mut socket = dial(listener.url());
+    send_raw(&socket, &hello_message(&hello(0)), &[]).expect("sent");
+    let options = Options::default();
+    assert!(readable(listener.fd(), PATIENCE));
+    let mut arrival = listener.accept().expect("accept").expect("a client");
+    let hello = arrival.hello().expect("a client").expect("all of its hello");
+    let mut welcome = common::welcome(&options);
+    welcome.description = " ".repeat(8 << 20);
+    arrival.welcome(&hello, &welcome).expect("a good hello");
+    assert_eq!(arrival.send_welcome(), Ok(false), "it does not fit into the socket");
+    assert!(arrival.wants_room() && arrival.is_welcomed());
+    let reader = std::thread::spawn(move || {
+        let mut preamble = [0; Preamble::LEN];
+        socket.read_exact(&mut preamble).expect("a preamble");
+        let Ok(Preamble::Welcome(len)) = Preamble::decode(&preamble) else { panic!("no welcome") };
+        let mut body = vec![0; len];
+        socket.read_exact(&mut body).expect("a welcome");
+        body
+    });
+    let end = Instant::now() + PATIENCE;
+    while !arrival.send_welcome().expect("the client is there") {
+        assert!(Instant::now() < end, "the client reads, but its welcome is not sent");
+        std::thread::yield_now();
+    }
+    assert_eq!(reader.join().expect("read"), welcome.encode());
+    assert!(arrival.into_link(&options).is_some());
+}

@@ -167,7 +167,6 @@ fn forked(child: impl FnOnce()) {
     // SAFETY: the child only drops what it has, which allocates nothing, and leaves at once.
     match unsafe { libc::fork() } {
         0 => {
-            nearcall_transport::fork::forked();
             child();
             // SAFETY: no preconditions; no destructor or exit handler of the parent runs.
             unsafe { libc::_exit(0) }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, Callable, Generator, Iterable, Sequence
+from collections.abc import AsyncIterable, Callable, Coroutine, Generator, Iterable, Sequence
 from contextvars import ContextVar
 from functools import partial
 from types import TracebackType
@@ -12,12 +12,14 @@ from typing import Any, Literal, cast
 import msgspec
 
 from .. import _core
-from ..client import DEFAULT_MAX_MESSAGE_SIZE, DEFAULT_RING_SIZE, check_options, check_service, error_maker
+from ..client import DEFAULT_MAX_MESSAGE_SIZE, DEFAULT_RING_SIZE, check_options, check_service, check_trust, error_maker
+from ..dropping import OnewayPolicy, check_oneway, drop_reporter
 from ..errors import Unavailable
 from ..interceptors import ClientInterceptor, check_interceptors, intercept_client
 from ..plan import BIDI_STREAM, CLIENT_STREAM, ONEWAY, SERVER_STREAM, MethodPlan
 from ..proxy import make_proxy, renumberer
-from ..tls import TLS, client_side
+from ..tls import TLS
+from .room import RoomQueue
 from .streams import AsyncReplies, call_client_stream
 
 __all__ = ["AsyncClient", "connect"]
@@ -46,17 +48,19 @@ class AsyncClient:
         self._service: Any = None
         self._watched: int | None = None
         self._renewing = asyncio.Lock()
+        self._room = RoomQueue()
 
     async def _open(self) -> AsyncClient:
         if self._connection is not None:
+            self._connection.check_loop()
             return self
         self._loop = asyncio.get_running_loop()
-        make = partial(_core.Connection, self._url, on_change=renumberer(self._cls), **self._options)
+        make = partial(_core.Connection, self._url, on_change=renumberer(self._url, self._cls), **self._options)
         connection = await self._loop.run_in_executor(None, make)
         try:
             self._service = make_proxy(connection, self._cls, self._make_method)
             self._connection = connection
-            connection.use_loop(self._loop.call_soon, connection.on_idle, self._call_again)
+            connection.use_loop(self._loop, self._loop.call_soon, connection.on_idle, self._call_again)
             self._watch()
         except BaseException:
             connection.close()
@@ -79,6 +83,7 @@ class AsyncClient:
         connection = self._opened()
         try:
             connection.on_readable()
+            self._room.look()
         finally:
             if not connection.connected:
                 # A lost connection stays readable for ever.
@@ -108,6 +113,7 @@ class AsyncClient:
 
     def _open_stream(self, method: _core.Method, number: int, arguments: Any) -> _core.Stream:
         connection = self._opened()
+        connection.check_loop()
         stream = connection.open(method, number, arguments, for_loop=True)
         if self._watched != connection.fileno():
             # Opening it has renewed a connection that was lost.
@@ -165,6 +171,11 @@ class AsyncClient:
         return self._opened().connected
 
     @property
+    def dropped(self) -> dict[str, int]:
+        """Numbers of one-way calls that were dropped, by ``"Service.method"``; see :attr:`nearcall.Client.dropped`."""
+        return self._opened().dropped
+
+    @property
     def description(self) -> dict[str, Any]:
         """What the server serves, as it describes itself."""
         return cast("dict[str, Any]", msgspec.json.decode(self._opened().description))
@@ -188,13 +199,20 @@ class AsyncClient:
         if plan.kind == ONEWAY:
             send = connection.oneway(method, number)
 
+            def ready() -> Coroutine[Any, Any, None] | None:
+                return None if connection.connected else self._renew()
+
             async def oneway(*args: Any, **kwargs: Any) -> None:
-                if not connection.connected:
-                    await self._renew()
-                send(*args, **kwargs)
+                connection.check_loop()
+                if self._options["oneway"] == "block":
+                    await self._room.send(send, args, kwargs, ready)
+                else:
+                    if (connecting := ready()) is not None:
+                        await connecting
+                    send(*args, **kwargs)
                 connection.sent()
 
-            return oneway
+            return _named(oneway, plan)
         if plan.kind == SERVER_STREAM:
             bind = plan.arguments.bind
 
@@ -206,12 +224,13 @@ class AsyncClient:
 
             async def client_stream(*args: Any, **kwargs: Any) -> Any:
                 arguments, items = plan.split(args, kwargs)
+                connection.check_loop()
                 if not connection.connected:
                     await self._renew()
                 stream = self._open_stream(method, number, arguments)
                 return await call_client_stream(stream, cast("AsyncIterable[Any] | Iterable[Any]", items))
 
-            return client_stream
+            return _named(client_stream, plan)
         if plan.kind == BIDI_STREAM:
 
             def bidi_stream(*args: Any, **kwargs: Any) -> AsyncReplies:
@@ -221,6 +240,12 @@ class AsyncClient:
 
             return bidi_stream
         return connection.async_unary(method, number)
+
+
+def _named(function: Callable[..., Any], plan: MethodPlan) -> Callable[..., Any]:
+    """Lets the warning about a coroutine that was never awaited name the method."""
+    function.__name__, function.__qualname__ = plan.name, plan.full_name
+    return function
 
 
 def connect(  # noqa: PLR0913 - options have names
@@ -233,9 +258,12 @@ def connect(  # noqa: PLR0913 - options have names
     ring_size: int = DEFAULT_RING_SIZE,
     handshake_timeout: float = 5.0,
     wait_for_ready: bool = False,
+    oneway: OnewayPolicy = "block",
     interceptors: Sequence[ClientInterceptor] = (),
     allow_plaintext: bool = False,
     tls: TLS | None = None,
+    allow_users: Sequence[str | int] = (),
+    allow_groups: Sequence[str | int] = (),
 ) -> AsyncClient:
     """Connects to a server from an event loop. Arguments and errors as for :func:`nearcall.connect`::
 
@@ -248,5 +276,6 @@ def connect(  # noqa: PLR0913 - options have names
     Interceptors may be ``async def``; what ``proceed`` returns is awaited, or for a stream iterated with ``async for``.
     """
     options = check_options(timeout, spin, max_message_size, ring_size, handshake_timeout, wait_for_ready)
-    options |= {"allow_plaintext": bool(allow_plaintext), "tls": client_side(tls)}
+    options |= check_trust(url, allow_plaintext, tls, allow_users, allow_groups)
+    options |= {"oneway": check_oneway(oneway), "on_drop": drop_reporter(url)}
     return AsyncClient(url, check_service(service), options, check_interceptors(interceptors, None))

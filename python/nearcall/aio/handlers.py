@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 from typing import Any
 
 from .. import _core
-from ..call import current_call, timeout
+from ..call import current_request, timeout
 from ..errors import Unavailable
-from ..plan import BIDI_STREAM, CLIENT_STREAM, SERVER_STREAM, MethodPlan
+from ..plan import BIDI_STREAM, CLIENT_STREAM, ONEWAY, SERVER_STREAM, UNARY, MethodPlan
+from .starting import starter
 
 __all__ = ["LoopThread"]
 
@@ -27,7 +29,7 @@ class _Running:
 
     def __init__(self, request: _core.LoopRequest) -> None:
         self.request = request
-        self.changed = asyncio.Event()
+        self.changed: asyncio.Event | None = None
         self.task: asyncio.Task[None] | None = None
         self.late = False
 
@@ -39,7 +41,8 @@ class _Running:
 
     def notice(self) -> None:
         """Something has changed: an item or room for one has come, or the client gave the call up."""
-        self.changed.set()
+        if self.changed is not None:
+            self.changed.set()
         if self.request.cancelled and self.task is not None:
             self.task.cancel()
 
@@ -47,19 +50,26 @@ class _Running:
 class LoopThread:
     """An event loop that takes the requests of a server's coroutine handlers."""
 
-    def __init__(self, core: _core.Server, handlers: Sequence[tuple[MethodPlan, Any]]) -> None:
+    def __init__(
+        self,
+        core: _core.Server,
+        handlers: Sequence[tuple[MethodPlan, Any]],
+        loop_factory: Callable[[], asyncio.AbstractEventLoop] | None,
+    ) -> None:
         self._core = core
         self._handlers = handlers
         self._running: dict[int, _Running] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._loop = asyncio.new_event_loop()
+        self._loop = (loop_factory or asyncio.new_event_loop)()
+        self._start = starter(self._loop)
+        self._listens = False
+        self._comes_back = False
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="nearcall-loop", daemon=True)
 
     def start(self) -> None:
         """Starts the thread; requests are taken from now on."""
-        descriptor = self._core.loop_fileno()
-        self._loop.add_reader(descriptor, self._drain)
+        self._loop.add_reader(self._core.loop_fileno(), self._on_queue)
         self._thread.start()
 
     def stop(self) -> None:
@@ -88,33 +98,71 @@ class LoopThread:
         finally:
             self._loop.close()
 
-    def _drain(self) -> None:
-        requests, changed = self._core.drain()
-        for key in changed:
+    def _on_queue(self) -> None:
+        """A worker has queued requests, or something has changed for some that run."""
+        for key in self._core.changed():
             running = self._running.get(key)
             if running is not None:
                 running.notice()
-        for request in requests:
-            if request.cancelled:
-                request.forget()
-                continue
-            running = _Running(request)
-            running.task = self._loop.create_task(self._handle(running))
-            if request.key:
-                self._running[request.key] = running
-            self._tasks.add(running.task)
-            running.task.add_done_callback(partial(self._finished, running))
+        self._serve()
+
+    def _serve(self) -> None:
+        """Takes the requests that are here. While all handlers are done at once, it stays for the next for a while."""
+        until = time.monotonic() + _TURN
+        while True:
+            request = self._core.next_for_loop(not self._tasks)
+            if isinstance(request, bool):
+                self._listen(request)
+                return
+            self._begin(request)
+            if time.monotonic() > until:
+                break
+        if not self._comes_back:
+            self._comes_back = True
+            self._loop.call_soon(self._come_back)
+
+    def _come_back(self) -> None:
+        self._comes_back = False
+        self._serve()
+
+    def _listen(self, listen: bool) -> None:
+        """Watches the connections, or leaves that to a worker."""
+        if listen == self._listens:
+            return
+        self._listens = listen
+        if listen:
+            self._loop.add_reader(self._core.poll_fileno(), self._serve)
+        else:
+            self._loop.remove_reader(self._core.poll_fileno())
+
+    def _begin(self, request: _core.LoopRequest) -> None:
+        if request.cancelled:
+            request.forget()
+            return
+        running = _Running(request)
+        task = self._start(self._loop, self._handle(running))
+        if task.done():
+            request.forget()
+            return
+        running.task = task
+        if request.key:
+            self._running[request.key] = running
+        self._tasks.add(task)
+        task.add_done_callback(partial(self._finished, running))
 
     def _finished(self, running: _Running, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         self._running.pop(running.request.key, None)
         # Whatever still holds the request, such as the traceback of an exception that somebody keeps.
         running.request.forget()
+        if not self._tasks:
+            # Nothing else is under way: it may pay to spin for the next.
+            self._serve()
 
     async def _handle(self, running: _Running) -> None:
         request = running.request
         plan, handler = self._handlers[request.index]
-        current_call.set(request.call())
+        current_request.set(request)
         left = request.time_left
         inherited = timer = None
         if left is not None:
@@ -123,7 +171,13 @@ class LoopThread:
             inherited.__enter__()
             timer = self._loop.call_later(left, running.expire)
         try:
-            await self._call(plan, handler, request, running.changed)
+            if plan.kind in (UNARY, ONEWAY):
+                result = await handler(*request.arguments())
+                if not request.reply(result):
+                    await _until_sent(partial(request.reply, result))
+            else:
+                running.changed = asyncio.Event()
+                await self._stream(plan, handler, request, running.changed)
         except asyncio.CancelledError as error:
             if running.late:
                 await _until_sent(request.fail_late)
@@ -136,7 +190,9 @@ class LoopThread:
         except BaseException as error:
             # SystemExit and KeyboardInterrupt, too: a handler does not end the server.
             if request.oneway:
-                _log.exception("%s is one-way, so no client learns that it raised", plan.full_name)
+                text = "%s raised %s; it is one-way, so no client learns of it"
+                _log.warning(text, plan.full_name, type(error).__name__, exc_info=True)
+                request.fail(error)  # nothing is sent
             else:
                 await _until_sent(partial(request.fail, error))
         finally:
@@ -145,7 +201,7 @@ class LoopThread:
             if inherited is not None:
                 inherited.__exit__(None, None, None)
 
-    async def _call(self, plan: MethodPlan, handler: Any, request: _core.LoopRequest, changed: asyncio.Event) -> None:
+    async def _stream(self, plan: MethodPlan, handler: Any, request: _core.LoopRequest, changed: asyncio.Event) -> None:
         arguments = list(request.arguments())
         if plan.kind in (CLIENT_STREAM, BIDI_STREAM):
             arguments.insert(plan.stream_position, _items(request, changed))
@@ -174,15 +230,17 @@ async def _items(request: _core.LoopRequest, changed: asyncio.Event) -> AsyncIte
             item = request.try_next(_NOTHING_YET)
         except StopAsyncIteration:
             return
-        if item is _NOTHING_YET:
-            await changed.wait()
-        else:
+        if item is not _NOTHING_YET:
             yield item
+        elif request.owes_credit:
+            # The client may be waiting for it, and there was no room to grant it.
+            await _wait(changed, _SOON)
+        else:
+            await changed.wait()
 
 
 async def _send(request: _core.LoopRequest, item: Any, changed: asyncio.Event) -> bool:
     """Sends an item once the client has room for it. ``False`` if the client gave the call up."""
-    loop = asyncio.get_running_loop()
     delay = _SHORTEST
     while True:
         changed.clear()
@@ -190,12 +248,16 @@ async def _send(request: _core.LoopRequest, item: Any, changed: asyncio.Event) -
         if sent is not None:
             return sent
         # Credit is announced; room in the ring or the socket is not, so look again after a while.
-        timer = loop.call_later(delay, changed.set)
-        try:
-            await changed.wait()
-        finally:
-            timer.cancel()
+        await _wait(changed, delay)
         delay = min(delay * 2, _LONGEST)
+
+
+async def _wait(changed: asyncio.Event, at_most: float) -> None:
+    timer = asyncio.get_running_loop().call_later(at_most, changed.set)
+    try:
+        await changed.wait()
+    finally:
+        timer.cancel()
 
 
 async def _until_sent(send: Callable[[], bool]) -> None:
@@ -206,5 +268,8 @@ async def _until_sent(send: Callable[[], bool]) -> None:
         delay = min(delay * 2, _LONGEST)
 
 
+_TURN = 0.0001
+"""Seconds after which the loop looks at its other work, even if one request comes after the other."""
 _SHORTEST = 0.001
 _LONGEST = 0.05
+_SOON = 0.005

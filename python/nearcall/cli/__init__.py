@@ -1,4 +1,4 @@
-"""The ``nearcall`` command: serve a class, look at a server, call its methods, measure its distance.
+"""The ``nearcall`` command: serve a class, look at a server, call its methods, measure its distance, watch it.
 
 argparse does the parsing: it is part of Python, so the library gains no dependency from its command.
 """
@@ -45,10 +45,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader of our output, such as head, has gone. Python must not try to flush to it again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
-    except (UsageError, RpcError, OSError, TypeError, ValueError) as error:
+    except (UsageError, RpcError, OSError, TypeError, ValueError, RuntimeError) as error:
         if options.debug:
             raise
-        print("nearcall: " + " ".join(_message(error).split()), file=sys.stderr)
+        from .flags import flags_named
+
+        message = " ".join(_message(error).split())
+        if flags := flags_named(message, options):
+            message += f" (as a flag: {', '.join(flags)})"
+        print(f"nearcall: {message}", file=sys.stderr)
         return WRONG_USAGE if isinstance(error, UsageError) else FAILED
 
 
@@ -60,7 +65,7 @@ def _message(error: Exception) -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
-    from . import call, dev_certs, listing, ping, serve
+    from . import call, dev_certs, listing, ping, serve, top
 
     parser = argparse.ArgumentParser(
         prog="nearcall",
@@ -69,7 +74,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"nearcall {_version()}")
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=_Intermixed)
-    for module in (serve, listing, call, ping, dev_certs):
+    for module in (serve, listing, call, ping, top, dev_certs):
         module.add_to(commands)
     return parser
 

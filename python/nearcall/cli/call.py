@@ -15,6 +15,7 @@ import nearcall
 from ..description import MethodInfo, ServiceInfo, StreamInfo
 from ..plan import BIDI_STREAM, NOTHING, ONEWAY, SERVER_STREAM
 from . import UsageError
+from .flags import add_client_options
 from .remote import connected, find_method, remote_method
 from .values import from_json, is_dict, is_list, to_json
 
@@ -40,6 +41,7 @@ def add_to(commands: Any) -> None:
     )
     parser.add_argument("-t", "--timeout", type=float, metavar="S", help="give up after so many seconds")
     parser.add_argument("--raw", action="store_true", help="write bytes as they are, not as JSON")
+    add_client_options(parser)
     parser.set_defaults(run=run)
 
 
@@ -48,7 +50,7 @@ def run(options: argparse.Namespace) -> None:
     arguments = read_arguments(options.arguments)
     if options.timeout is not None and options.timeout <= 0:
         raise UsageError(f"--timeout {options.timeout}: it must be more than 0 seconds")
-    with connected(options.url) as (client, description):
+    with connected(options) as (client, description):
         service, method = find_method(description, options.method)
         args, kwargs = _convert(arguments, service, method)
         function = remote_method(client, service, method)

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from ..description import Description
+from .flags import add_client_options
 from .remote import connected
 
 __all__ = ["add_to", "listing", "run"]
@@ -23,12 +24,13 @@ def add_to(commands: Any) -> None:
     )
     parser.add_argument("url", metavar="URL", help="where the server is")
     parser.add_argument("--json", action="store_true", help="print the server's whole description as JSON")
+    add_client_options(parser)
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> None:
     """Prints what the server serves."""
-    with connected(options.url) as (_, description):
+    with connected(options) as (_, description):
         if options.json:
             print(msgspec.json.format(msgspec.json.encode(description)).decode())
         else:

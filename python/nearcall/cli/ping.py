@@ -10,6 +10,7 @@ from typing import Any, cast
 import nearcall
 
 from . import UsageError
+from .flags import add_client_options, client_options
 
 __all__ = ["add_to", "run"]
 
@@ -27,6 +28,7 @@ def add_to(commands: Any) -> None:
     parser.add_argument(
         "-i", "--interval", type=float, default=0.2, metavar="S", help="seconds between two (default: 0.2)"
     )
+    add_client_options(parser)
     parser.set_defaults(run=run)
 
 
@@ -37,7 +39,7 @@ def run(options: argparse.Namespace) -> None:
     if options.interval < 0:
         raise UsageError(f"-i {options.interval}: the interval cannot be negative")
     times: list[float] = []
-    client = cast(Any, nearcall).connect(options.url)
+    client = cast(Any, nearcall).connect(options.url, **client_options(options))
     with client:
         for number in range(options.count):
             if number:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import difflib
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -11,14 +12,15 @@ import nearcall
 
 from ..description import Description, MethodInfo, ServiceInfo, read_description
 from . import UsageError
+from .flags import client_options
 
 __all__ = ["connected", "find_method", "remote_method"]
 
 
 @contextmanager
-def connected(url: str) -> Generator[tuple[Any, Description], None, None]:
-    """A dynamic client and the description of the server it is connected to; closed at the end."""
-    client = cast(Any, nearcall).connect(url)
+def connected(options: argparse.Namespace) -> Generator[tuple[Any, Description], None, None]:
+    """A dynamic client of ``options.url`` and the description of its server; closed at the end."""
+    client = cast(Any, nearcall).connect(options.url, **client_options(options))
     with client:
         yield client, read_description(client.description)
 

@@ -6,12 +6,14 @@ import argparse
 import importlib
 import inspect
 import sys
+from functools import partial
 from typing import Any
 
 import nearcall
 
 from ..service import is_service
 from . import UsageError
+from .flags import add_server_options, server_options
 
 __all__ = ["add_to", "load", "run"]
 
@@ -30,6 +32,7 @@ def add_to(commands: Any) -> None:
         metavar="MODULE:CLASS | URL",
         help="the classes to serve (or objects, or functions that make them), then the URLs to serve them at",
     )
+    add_server_options(parser)
     parser.set_defaults(run=run)
 
 
@@ -41,13 +44,17 @@ def run(options: argparse.Namespace) -> None:
         raise UsageError("what is to be served? write MODULE:CLASS before the URLs")
     if not urls:
         raise UsageError("where is it to be served? write a URL such as shm://name or tcp://127.0.0.1:7000")
-    services = [load(target) for target in targets]
+    chosen = server_options(options)
+    # Each worker imports and makes for itself: what a module starts when it is imported would not survive a fork.
+    makers = [partial(load, target) for target in targets]
+    services = makers if options.workers is not None else [make() for make in makers]
+    crew = "" if options.workers is None else f" with {options.workers} workers"
 
-    def tell(server: nearcall.Server) -> None:
+    def tell(server: nearcall.Server | nearcall.Workers) -> None:
         for url in server.urls:
-            print(f"serving {', '.join(targets)} at {url}", file=sys.stderr, flush=True)
+            print(f"serving {', '.join(targets)} at {url}{crew}", file=sys.stderr, flush=True)
 
-    nearcall.serve(*services, *urls, on_ready=tell)
+    nearcall.serve(*services, *urls, on_ready=tell, **chosen)
 
 
 def load(target: str) -> object:

@@ -56,7 +56,8 @@ impl std::fmt::Debug for Channel {
 }
 
 impl Channel {
-    /// Connects for the first time.
+    /// Connects for the first time. Between two attempts `pause` sleeps for as long as it is told, and says whether to go
+    /// on.
     ///
     /// # Errors
     /// [`ConnectError`], with a sentence for the user.
@@ -65,6 +66,7 @@ impl Channel {
         options: &Options,
         around_wait: AroundWait,
         patience: Patience,
+        pause_for: &mut dyn FnMut(Duration) -> bool,
         on_change: OnChange,
     ) -> Result<Self, ConnectError> {
         let mut pause = SHORTEST;
@@ -73,10 +75,9 @@ impl Channel {
                 Ok(connection) => break connection,
                 Err(error @ ConnectError::Unavailable(_)) => {
                     let Patience::Until(until) = patience else { return Err(error) };
-                    if until.is_some_and(|until| Instant::now() + pause >= until) {
+                    if until.is_some_and(|until| Instant::now() + pause >= until) || !pause_for(vary(pause)) {
                         return Err(error);
                     }
-                    std::thread::sleep(vary(pause));
                     pause = longer(pause);
                 }
                 Err(error) => return Err(error),
@@ -166,10 +167,10 @@ impl Channel {
         Ok(connection)
     }
 
-    /// Ends the connection for good.
-    pub fn close(&self) {
+    /// Ends the connection for good. Whether all that was accepted was sent.
+    pub fn close(&self) -> bool {
         self.renewal.lock().closed = true;
-        self.current().close();
+        self.current().close()
     }
 
     /// Whether [`Channel::close`] was called.

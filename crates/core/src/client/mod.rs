@@ -1,6 +1,8 @@
 //! The client's end of a connection.
 
+mod aside;
 mod channel;
+mod oneway;
 mod receiving;
 mod table;
 
@@ -16,7 +18,9 @@ use crate::AroundWait;
 use crate::event::Event;
 use crate::flow::{Taken, cost};
 use crate::outgoing::{Body, Outgoing, await_turn};
+use aside::Aside;
 pub use channel::{Channel, OnChange, Patience, connect_failure};
+pub use oneway::Passed;
 pub use table::CallId;
 use table::{Table, Waker};
 
@@ -43,6 +47,13 @@ pub struct Connection {
     going_away: AtomicBool,
     generation: u32,
     around_wait: AroundWait,
+    /// An event loop uses it: sending must not wait.
+    in_loop: AtomicBool,
+    aside: Arc<Aside>,
+    /// Threads that wait for room in the middle of sending.
+    short_of_room: Arc<AtomicU32>,
+    /// Threads that send the rest of a long one-way message.
+    finishing: Arc<AtomicU32>,
 }
 
 impl std::fmt::Debug for Connection {
@@ -50,6 +61,9 @@ impl std::fmt::Debug for Connection {
         f.debug_struct("Connection").field("url", &self.url).field("link", &self.link).finish_non_exhaustive()
     }
 }
+
+/// How long a cancellation waits for room.
+const CANCEL_PATIENCE: Duration = Duration::from_millis(20);
 
 /// Why a wait ended without an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -81,8 +95,12 @@ impl Connection {
             has_pongs: AtomicBool::new(false),
             lost: AtomicBool::new(false),
             going_away: AtomicBool::new(false),
-            generation: fork::generation(),
+            generation: fork::mark(),
             around_wait,
+            in_loop: AtomicBool::new(false),
+            aside: Arc::default(),
+            short_of_room: Arc::default(),
+            finishing: Arc::default(),
         })
     }
 
@@ -144,15 +162,18 @@ impl Connection {
         self.generation == fork::generation()
     }
 
-    /// Ends the connection; calls under way fail with `CANCELLED`.
-    pub fn close(&self) {
+    /// Ends the connection; calls under way fail with `CANCELLED`. Whether all that was accepted was sent: the rest of a
+    /// long one-way message gets a moment.
+    pub fn close(&self) -> bool {
         if !self.is_ours() {
-            return;
+            return true;
         }
+        let complete = self.await_rest();
         let failure = Failure::new(Failure::CANCELLED, format!("this client of {} was closed", self.url));
         self.table.lock().die(&failure);
         self.lost.store(true, Ordering::Release);
         self.link.close();
+        complete
     }
 
     /// Sends a call. Replies reach [`Connection::next_event`], or, for a call of an event loop, [`Connection::pump`].
@@ -162,24 +183,16 @@ impl Connection {
     pub fn begin(&self, request: &Outgoing<'_>, for_loop: bool) -> Result<CallId, Failure> {
         self.listen_first()?;
         let waker = if for_loop { Waker::Loop } else { Waker::None };
+        if for_loop {
+            // Relaxed: the loop's own thread sends next.
+            self.in_loop.store(true, Ordering::Relaxed);
+        }
         let id = self.table.lock().begin(waker)?;
         if let Err(error) = self.send(id.number(), request) {
             self.table.lock().end(id);
             return Err(error);
         }
         Ok(id)
-    }
-
-    /// Sends a call that nobody waits for. On return it is in the transport's hands.
-    ///
-    /// # Errors
-    /// The failure, if it could not be sent.
-    pub fn send_oneway(&self, request: &Outgoing<'_>) -> Result<(), Failure> {
-        self.listen_first()?;
-        if let Some(failure) = &self.table.lock().dead {
-            return Err(failure.clone());
-        }
-        self.send(u32::MAX, request)
     }
 
     /// Hears a goodbye that came while nobody listened, rather than sending a call into the void.
@@ -219,7 +232,7 @@ impl Connection {
             })
         });
         match paid {
-            Ok(true) => self.send(id.number(), item).map(|()| true).map_err(Err),
+            Ok(true) => self.send_until(id.number(), item, deadline).map(|()| true).map_err(Err),
             Ok(false) => Ok(false),
             Err(no_event) => Err(Ok(no_event)),
         }
@@ -261,11 +274,13 @@ impl Connection {
             known
         };
         if known {
-            // If it cannot be sent the connection is lost, which cancels as well.
-            let _ = self.send(id.number(), &Outgoing::new(Kind::Cancel, Body::Whole(&[])));
+            // If it cannot be sent the connection is lost, which cancels as well. A server that takes nothing is not waited
+            // for: it may go on with the call.
+            let soon = Some(Instant::now() + CANCEL_PATIENCE);
+            let _ = self.send_until(id.number(), &Outgoing::new(Kind::Cancel, Body::Whole(&[])), soon);
             if self.receiving.is_locked() {
                 // The thread that receives may be the one that waits for this call: the answer wakes it.
-                let _ = self.send(u32::MAX, &Outgoing::new(Kind::Ping, Body::Whole(&[])));
+                let _ = self.send_until(u32::MAX, &Outgoing::new(Kind::Ping, Body::Whole(&[])), soon);
             }
         }
     }
@@ -295,41 +310,83 @@ impl Connection {
     }
 
     fn send(&self, call: u32, frame: &Outgoing<'_>) -> Result<(), Failure> {
+        self.send_until(call, frame, None)
+    }
+
+    /// Sends, waiting for room until then, or as long as the frame itself says.
+    fn send_until(&self, call: u32, frame: &Outgoing<'_>, mut until: Option<Instant>) -> Result<(), Failure> {
         // Acquire: pairs with the release in `deliver`.
         if self.has_pongs.load(Ordering::Acquire) {
             self.answer_pings();
         }
-        await_turn(&*self.link, &self.around_wait);
-        match frame.send(call, &*self.link, &mut || self.blocked()) {
-            Ok(()) => Ok(()),
-            Err(error @ LinkError::TooLong { .. }) => Err(Failure::new(Failure::RESOURCE_EXHAUSTED, error.to_string())),
-            Err(error) => {
-                self.lost(&error);
-                Err(self.table.lock().dead.clone().expect("just lost"))
-            }
+        if self.in_loop.load(Ordering::Relaxed) {
+            return self.send_without_waiting(call, frame);
         }
+        // The clock is read only when there is something to wait for.
+        let mut blocked = |wait: &dyn Fn(Option<Instant>) -> Result<(), LinkError>| {
+            if until.is_none() {
+                until = frame.deadline_us.and_then(|us| Instant::now().checked_add(Duration::from_micros(us)));
+            }
+            if is_past(until) { Err(LinkError::DeadlinePassed) } else { wait(until) }
+        };
+        let mut sent = Ok(());
+        while sent.is_ok() && self.link.is_sending() {
+            sent = blocked(&|until| {
+                await_turn(&*self.link, &self.around_wait, until);
+                Ok(())
+            });
+        }
+        match sent.and_then(|()| frame.send(call, &*self.link, &mut || blocked(&|until| self.blocked(until)))) {
+            Ok(()) => Ok(()),
+            Err(error) => Err(self.cannot_send(&error, until)),
+        }
+    }
+
+    /// The failure of a call that could not be sent, whose time was up at `until`.
+    fn cannot_send(&self, error: &LinkError, until: Option<Instant>) -> Failure {
+        if *error == LinkError::DeadlinePassed {
+            return Failure::new(Failure::DEADLINE_EXCEEDED, error.to_string());
+        }
+        if error.spares_connection() {
+            return Failure::new(Failure::RESOURCE_EXHAUSTED, error.to_string());
+        }
+        self.lost(error);
+        if *error == LinkError::Closed && is_past(until) {
+            // Half of it is out, and the server reads nothing: there is no other way to keep the deadline.
+            let what = format!("the deadline passed while {} was taking in the message", self.url);
+            return Failure::new(Failure::DEADLINE_EXCEEDED, what);
+        }
+        self.table.lock().dead.clone().expect("just lost")
     }
 
     fn answer_pings(&self) {
         // Relaxed: a ping that comes now sets it again.
         self.has_pongs.store(false, Ordering::Relaxed);
         for payload in std::mem::take(&mut *self.pongs.lock()) {
+            if self.in_loop.load(Ordering::Relaxed) {
+                let _ = self.send_without_waiting(u32::MAX, &Outgoing::new(Kind::Pong, Body::Whole(&payload)));
+                continue;
+            }
             let pong = FrameHead::plain(Kind::Pong, 0, 0, u32::MAX);
             // If it cannot be sent, the next send finds out why.
-            await_turn(&*self.link, &self.around_wait);
-            let _ = self.link.send(&pong, &[&payload], &mut || self.blocked());
+            await_turn(&*self.link, &self.around_wait, None);
+            let _ = self.link.send(&pong, &[&payload], &mut || self.blocked(None));
         }
     }
 
     /// Makes room while a send waits: the server may be waiting for us to take its replies.
-    fn blocked(&self) -> Result<(), LinkError> {
+    fn blocked(&self, until: Option<Instant>) -> Result<(), LinkError> {
+        const SLICE: Duration = Duration::from_millis(100);
+        let slice = until.map_or(SLICE, |until| until.saturating_duration_since(Instant::now()).min(SLICE));
         let mut result = Ok(());
-        (self.around_wait)(&mut || result = self.make_room());
+        // Relaxed, both: a hint for `try_send`.
+        self.short_of_room.fetch_add(1, Ordering::Relaxed);
+        (self.around_wait)(&mut || result = self.make_room(slice));
+        self.short_of_room.fetch_sub(1, Ordering::Relaxed);
         result
     }
 
-    fn make_room(&self) -> Result<(), LinkError> {
-        const SLICE: Duration = Duration::from_millis(100);
+    fn make_room(&self, slice: Duration) -> Result<(), LinkError> {
         match self.receiving.try_lock() {
             Some(guard) => {
                 let mut took = false;
@@ -337,15 +394,19 @@ impl Connection {
                     self.deliver(incoming, None);
                     took = true;
                 }
-                let waited = if took { Ok(()) } else { self.link.wait_room(true, SLICE) };
+                let waited = if took { Ok(()) } else { self.link.wait_room(true, slice) };
                 drop(guard);
                 self.hand_on();
                 // A signal is handled when the send is through.
                 waited.or_else(|error| if error == LinkError::Interrupted { Ok(()) } else { Err(error) })
             }
-            None => self.link.wait_room(false, SLICE),
+            None => self.link.wait_room(false, slice),
         }
     }
+}
+
+fn is_past(until: Option<Instant>) -> bool {
+    until.is_some_and(|until| Instant::now() >= until)
 }
 
 impl Drop for Connection {

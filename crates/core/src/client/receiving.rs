@@ -4,7 +4,7 @@
 use std::sync::atomic::{Ordering, fence};
 use std::time::{Duration, Instant};
 
-use nearcall_transport::{Incoming, LinkError};
+use nearcall_transport::{Incoming, LONGEST_SLEEP, LinkError};
 use nearcall_wire::{Failure, Kind};
 
 use super::table::{CallId, Table, Waker};
@@ -53,15 +53,17 @@ impl Connection {
             };
             let event = match arrived {
                 Some(event) => Ok(Some(event)),
-                None => match self.link.receive(deadline) {
-                    Ok(Some(incoming)) => Ok(self.deliver(incoming, Some(id))),
-                    Ok(None) => Ok(None),
-                    Err(LinkError::Interrupted) => Err(NoEvent::Interrupted),
-                    Err(error) => {
-                        self.lost(&error);
-                        Ok(None)
+                None => {
+                    match self.link.receive(deadline.map(|deadline| deadline.min(Instant::now() + LONGEST_SLEEP))) {
+                        Ok(Some(incoming)) => Ok(self.deliver(incoming, Some(id))),
+                        Ok(None) => Ok(None),
+                        Err(LinkError::Interrupted) => Err(NoEvent::Interrupted),
+                        Err(error) => {
+                            self.lost(&error);
+                            Ok(None)
+                        }
                     }
-                },
+                }
             };
             drop(guard);
             self.hand_on();
@@ -169,6 +171,10 @@ impl Connection {
                 Failure::UNAVAILABLE,
                 format!("the connection to {} was lost: the server stopped or died", self.url),
             ),
+            LinkError::Exhausted(what) => Failure::new(
+                Failure::RESOURCE_EXHAUSTED,
+                format!("the connection to {} was given up: {what}", self.url),
+            ),
             error => Failure::new(Failure::INTERNAL, format!("the connection to {} is broken: {error}", self.url)),
         };
         self.table.lock().die(&failure);
@@ -201,6 +207,7 @@ impl Connection {
         deadline: Option<Instant>,
         check: &mut impl FnMut(&mut Table) -> Option<T>,
     ) -> Result<T, NoEvent> {
+        let begun = Instant::now();
         loop {
             self.receive(None);
             if let Some(found) = check(&mut self.table.lock()) {
@@ -209,10 +216,14 @@ impl Connection {
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 return Err(NoEvent::DeadlinePassed);
             }
-            match self.link.receive(deadline) {
+            // Without a deadline the link wakes by itself after `LONGEST_SLEEP`.
+            let slice = deadline.map(|deadline| deadline.min(Instant::now() + LONGEST_SLEEP));
+            match self.link.receive(slice) {
                 Ok(Some(incoming)) => {
                     self.deliver(incoming, None);
                 }
+                // A signal may have come just before we went to sleep: it interrupts nothing then.
+                Ok(None) if begun.elapsed() >= SIGNAL_CHECK => return Err(NoEvent::Interrupted),
                 Ok(None) => {}
                 Err(LinkError::Interrupted) => return Err(NoEvent::Interrupted),
                 Err(error) => self.lost(&error),

@@ -1,5 +1,6 @@
 //! Who receives. The worker that received a request runs its handler at once, still holding the baton; if the handler
-//! takes long, the baton is taken from it, so that a slow handler never keeps others waiting.
+//! takes long, the baton is taken from it, so that a slow handler never keeps others waiting. The thread of the event
+//! loop may hold it, too: it is offered to the loop when the work is the loop's, and taken from a loop that is blocked.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,11 +9,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Debug, Default)]
 pub(super) struct Baton(AtomicU64);
 
-const MODE: u64 = 3;
+const MODE: u64 = 7;
 const VACANT: u64 = 0;
+/// The holder looks at the connections, or sleeps in the system's poller.
 const RECEIVING: u64 = 1;
+/// The holder runs a handler.
 const BUSY: u64 = 2;
-const STEP: u64 = 4;
+/// A worker has left it to the event loop, which has not taken it yet.
+const OFFERED: u64 = 3;
+/// The event loop has it, and comes back to it when the connections have something and the loop's other work allows.
+const LISTENING: u64 = 4;
+const STEP: u64 = 8;
 
 thread_local! {
     /// The word this thread last put into the baton it holds, and which baton; zeros if it holds none.
@@ -38,7 +45,7 @@ impl Baton {
         let next = Self::next(word, mode);
         // AcqRel: what the last holder did with the reception happens before what the next one does.
         let moved = self.0.compare_exchange(word, next, Ordering::AcqRel, Ordering::Relaxed).is_ok();
-        if moved && mode != VACANT {
+        if moved && mode != VACANT && mode != OFFERED {
             self.remember(next);
         } else {
             HELD.set((0, 0));
@@ -55,6 +62,32 @@ impl Baton {
     pub(super) fn try_take(&self) -> bool {
         let word = self.0.load(Ordering::Acquire);
         word & MODE == VACANT && self.swap(word, RECEIVING)
+    }
+
+    /// The holder leaves it to the event loop.
+    pub(super) fn offer(&self) {
+        if let Some(word) = self.held() {
+            self.swap(word, OFFERED);
+        }
+    }
+
+    /// The event loop takes it, if it was offered.
+    pub(super) fn take_offered(&self) -> bool {
+        // Acquire: as in `try_take`.
+        let word = self.0.load(Ordering::Acquire);
+        word & MODE == OFFERED && self.swap(word, RECEIVING)
+    }
+
+    /// The event loop keeps it while it does other work or sleeps.
+    pub(super) fn listen(&self) {
+        if let Some(word) = self.held() {
+            self.swap(word, LISTENING);
+        }
+    }
+
+    /// Whether the event loop holds it and does not receive at the moment.
+    pub(super) fn is_listening(word: u64) -> bool {
+        word & MODE == LISTENING
     }
 
     /// The holder begins to run a handler.
@@ -88,10 +121,12 @@ impl Baton {
         self.look() & MODE == VACANT
     }
 
-    /// Takes the baton away from a holder that has run one handler since the watcher saw `word`.
+    /// Takes the baton away from a holder that has run one handler since the watcher saw `word`, or from a loop that has
+    /// not come for it.
     pub(super) fn steal(&self, word: u64) -> bool {
         let next = Self::next(word, VACANT);
-        word & MODE == BUSY && self.0.compare_exchange(word, next, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        matches!(word & MODE, BUSY | OFFERED | LISTENING)
+            && self.0.compare_exchange(word, next, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 }
 
@@ -112,6 +147,25 @@ mod tests {
         );
         assert!(!baton.back());
         assert!(!baton.is_held());
+    }
+
+    #[test]
+    fn an_offer_is_taken_once_and_a_listener_can_lose_it() {
+        let baton = Baton::default();
+        assert!(!baton.take_offered(), "nobody has offered it");
+        assert!(baton.try_take());
+        baton.offer();
+        assert!(!baton.is_held());
+        assert!(!baton.try_take(), "it is the loop's");
+        assert!(baton.take_offered());
+        assert!(!baton.take_offered());
+        assert!(!baton.steal(baton.look()), "a holder that receives keeps it");
+        baton.listen();
+        assert!(Baton::is_listening(baton.look()));
+        assert!(baton.back());
+        baton.listen();
+        assert!(baton.steal(baton.look()));
+        assert!(!baton.back());
     }
 
     #[test]

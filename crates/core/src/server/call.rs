@@ -13,6 +13,7 @@ use rustix::event::EventfdFlags;
 
 use super::Server;
 use super::connection::{Request, ServerConnection};
+use super::statistics::Measured;
 use crate::event::Event;
 use crate::flow::{Taken, WINDOW, cost, granted};
 use crate::outgoing::{Body, Outgoing};
@@ -29,6 +30,8 @@ pub struct ServerCall {
     changed: Condvar,
     /// The event loop that handles the call, if one does.
     queue: Option<Arc<AsyncQueue>>,
+    /// Present while somebody watches.
+    measured: Option<Arc<Measured>>,
 }
 
 #[derive(Debug)]
@@ -72,7 +75,12 @@ pub enum ItemOutcome {
 }
 
 impl ServerCall {
-    pub(super) fn new(connection: Arc<ServerConnection>, id: u32, queue: Option<Arc<AsyncQueue>>) -> Self {
+    pub(super) fn new(
+        connection: Arc<ServerConnection>,
+        id: u32,
+        queue: Option<Arc<AsyncQueue>>,
+        measured: Option<Arc<Measured>>,
+    ) -> Self {
         let state = State {
             items: VecDeque::new(),
             ended: false,
@@ -81,7 +89,7 @@ impl ServerCall {
             taken: Taken::default(),
             changes: 0,
         };
-        Self { connection, id, state: Mutex::new(state), changed: Condvar::new(), queue }
+        Self { connection, id, state: Mutex::new(state), changed: Condvar::new(), queue, measured }
     }
 
     /// The client's number of the call.
@@ -113,6 +121,9 @@ impl ServerCall {
                 Kind::Item => {
                     if state.ended || state.items.len() >= MOST_QUEUED {
                         return Err(LinkError::Broken("the client sent more items than it may".into()));
+                    }
+                    if let Some(measured) = &self.measured {
+                        measured.item_in(event.payload.len());
                     }
                     state.items.push_back(event);
                 }
@@ -147,15 +158,38 @@ impl ServerCall {
                     (NextItem::Item(item), credit)
                 }
                 Some(next) => (next, None),
-                None => (NextItem::Pending, None),
+                None => (NextItem::Pending, state.taken.overdue()),
             }
         };
         if let Some(credit) = credit {
-            let credit = credit.to_le_bytes();
+            let bytes = credit.to_le_bytes();
+            let frame = Outgoing::new(Kind::Credit, Body::Whole(&bytes));
             // If it cannot be sent the client is gone, which the next item reports.
-            let _ = self.connection.send(server, self.id, &Outgoing::new(Kind::Credit, Body::Whole(&credit)));
+            if let Err(LinkError::Full) = self.send(server, &frame) {
+                self.state.lock().taken.put_back(credit);
+            }
         }
         next
+    }
+
+    /// Whether an event loop has credit to grant for which there was no room: it is to ask for the next item again soon,
+    /// even if none comes.
+    #[must_use]
+    pub fn owes_credit(&self) -> bool {
+        self.state.lock().taken.is_overdue()
+    }
+
+    /// Whether an event loop handles the call.
+    pub(super) fn is_in_loop(&self) -> bool {
+        self.queue.is_some()
+    }
+
+    /// Sends a frame of the call; for an event loop without waiting.
+    fn send(&self, server: &Server, frame: &Outgoing<'_>) -> Result<(), LinkError> {
+        if self.is_in_loop() {
+            return self.connection.send_at_once(server, self.id, frame);
+        }
+        self.connection.send(server, self.id, frame)
     }
 
     fn next(state: &mut State) -> Option<NextItem> {
@@ -200,9 +234,18 @@ impl ServerCall {
             }
             state.credit -= cost(item.len());
         }
-        match self.connection.send(server, self.id, item) {
-            Ok(()) => Ok(ItemOutcome::Sent),
-            Err(error @ LinkError::TooLong { .. }) => Err(error),
+        match self.send(server, item) {
+            Ok(()) => {
+                if let Some(measured) = &self.measured {
+                    measured.item_out(item.len());
+                }
+                Ok(ItemOutcome::Sent)
+            }
+            Err(LinkError::Full) => {
+                self.state.lock().credit += cost(item.len());
+                Ok(ItemOutcome::NoCredit)
+            }
+            Err(error) if error.spares_connection() => Err(error),
             Err(_) => Ok(ItemOutcome::Cancelled),
         }
     }
@@ -255,7 +298,7 @@ pub struct AsyncQueue {
 
 #[derive(Debug, Default)]
 struct Waiting {
-    requests: Vec<Request>,
+    requests: VecDeque<Request>,
     changed: Vec<Arc<ServerCall>>,
 }
 
@@ -271,41 +314,40 @@ impl AsyncQueue {
         self.event.as_fd()
     }
 
-    /// Hands a request to the event loop.
-    pub fn push(&self, request: Request) {
+    /// Puts in a request. Whether none was there: then it is to be [rung](Self::ring) for. Requests and changes are taken
+    /// apart from each other, and so each rings for its own first.
+    pub(super) fn push(&self, request: Request) -> bool {
         let mut waiting = self.waiting.lock();
-        let first = waiting.is_empty();
-        waiting.requests.push(request);
-        drop(waiting);
-        self.ring(first);
+        let first = waiting.requests.is_empty();
+        waiting.requests.push_back(request);
+        first
     }
 
     fn push_changed(&self, call: Arc<ServerCall>) {
         let mut waiting = self.waiting.lock();
-        let first = waiting.is_empty();
+        let first = waiting.changed.is_empty();
         waiting.changed.push(call);
         drop(waiting);
-        self.ring(first);
-    }
-
-    fn ring(&self, first: bool) {
         if first {
-            // It fails only when the counter is full, and then the loop is awake.
-            let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
+            self.ring();
         }
     }
 
-    /// Takes all that waits.
-    pub fn drain(&self) -> (Vec<Request>, Vec<Arc<ServerCall>>) {
+    /// Wakes the loop.
+    pub(super) fn ring(&self) {
+        // It fails only when the counter is full, and then the loop is awake.
+        let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
+    }
+
+    /// Silences the bell, and takes the calls for which something has changed.
+    pub fn take_changed(&self) -> Vec<Arc<ServerCall>> {
         let mut count = [0; 8];
         let _ = rustix::io::read(&self.event, &mut count);
-        let waiting = std::mem::take(&mut *self.waiting.lock());
-        (waiting.requests, waiting.changed)
+        std::mem::take(&mut self.waiting.lock().changed)
     }
-}
 
-impl Waiting {
-    fn is_empty(&self) -> bool {
-        self.requests.is_empty() && self.changed.is_empty()
+    /// Takes the request that has waited longest.
+    pub(super) fn pop(&self) -> Option<Request> {
+        self.waiting.lock().requests.pop_front()
     }
 }

@@ -1,19 +1,21 @@
 //! One client, as the server sees it.
 
 use std::collections::VecDeque;
+use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use nearcall_transport::{Incoming, Link, LinkError, Peer};
+use nearcall_transport::{Incoming, Link, LinkError, Peer, Seat};
 use nearcall_wire::{Failure, FrameHead, Kind};
 use parking_lot::Mutex;
 
 use super::call::ServerCall;
 use super::context::CallContext;
+use super::statistics::{Measured, Statistics};
 use super::{Calls, Server};
 use crate::event::{Event, Payload};
-use crate::outgoing::{Body, Outgoing, await_turn};
+use crate::outgoing::{Body, Outgoing, await_turn, finish_aside};
 
 /// A connection to one client.
 #[derive(Debug)]
@@ -26,11 +28,23 @@ pub struct ServerConnection {
     /// It is in the list of connections that the reception looks at.
     pub(super) listed: AtomicBool,
     dead: AtomicBool,
+    /// Why it ended is in the log.
+    told: AtomicBool,
     /// The server's count of requests received and not finished.
     in_flight: Arc<AtomicUsize>,
     /// Cancelled calls that nothing here was registered for: their handlers may ask.
     cancelled: Mutex<VecDeque<u32>>,
     oneway: Mutex<OnewayLane>,
+    statistics: Arc<Statistics>,
+    /// It watches the server's statistics.
+    watches: Mutex<bool>,
+    /// Counts the client for as long as a handler may be at work for it.
+    _seat: Option<Arc<Seat>>,
+    /// One-way requests received and not finished.
+    oneway_pending: AtomicUsize,
+    /// A one-way request that came when the server had all it takes. Nothing more is read from this client until it can
+    /// be taken on.
+    held: Mutex<Option<Request>>,
 }
 
 /// One-way calls of a client are handled one after the other, in the order they were sent: nothing else could tell the
@@ -41,6 +55,8 @@ struct OnewayLane {
     waiting: VecDeque<Request>,
 }
 
+/// How a call ends that ends well; the other codes are failures'.
+const OK: u8 = 0;
 /// Cancellations remembered for handlers that may ask; older ones are of calls long over.
 const MOST_CANCELLED: usize = 1024;
 
@@ -59,6 +75,8 @@ pub struct Request {
     pub deadline: Option<Instant>,
     context: OnceLock<Arc<CallContext>>,
     finished: AtomicBool,
+    /// Present while somebody watches.
+    measured: Option<Arc<Measured>>,
 }
 
 impl Drop for Request {
@@ -102,12 +120,6 @@ impl Request {
         self.head.flags & Outgoing::NAMED != 0
     }
 
-    /// Whether a frame of the call with a payload of `len` bytes can be sent now without waiting; for an event loop.
-    #[must_use]
-    pub fn has_room(&self, len: usize) -> bool {
-        self.is_oneway() || self.connection.link.has_room(len)
-    }
-
     /// Takes the arguments out: payload, and how it divides.
     pub fn take_event(&mut self) -> Event {
         let mut head = FrameHead::new(Kind::Call, self.head.call);
@@ -120,9 +132,10 @@ impl Request {
     /// Ends the call with a result.
     ///
     /// # Errors
-    /// [`LinkError::TooLong`] (nothing was sent, the call still waits), or the connection is gone.
+    /// One that [spares the connection](LinkError::spares_connection) (nothing was sent, the call still waits), or the
+    /// connection is gone.
     pub fn reply(&self, server: &Server, body: Body<'_>) -> Result<(), LinkError> {
-        self.end(server, Outgoing::new(Kind::Reply, body))
+        self.end(server, Outgoing::new(Kind::Reply, body), OK)
     }
 
     /// Ends the call well after its stream of items.
@@ -130,35 +143,66 @@ impl Request {
     /// # Errors
     /// The connection is gone.
     pub fn end_stream(&self, server: &Server) -> Result<(), LinkError> {
-        self.end(server, Outgoing::new(Kind::End, Body::Whole(&[])))
+        self.end(server, Outgoing::new(Kind::End, Body::Whole(&[])), OK)
     }
 
-    /// Ends the call with a failure. If that cannot be sent, there is nobody left to tell.
-    pub fn fail(&self, server: &Server, failure: &Failure) {
+    /// Ends the call with a failure. If that cannot be sent, there is nobody left to tell. `false` for an event loop if
+    /// there is no room.
+    pub fn fail(&self, server: &Server, failure: &Failure) -> bool {
         let mut failure = failure.clone();
         // A message of any length may be an exception's text; the client must not refuse the frame for it.
         if failure.message.len() > 16_384 {
             let cut = (0..=16_384).rev().find(|&at| failure.message.is_char_boundary(at)).unwrap_or(0);
             failure.message.truncate(cut);
         }
-        let sent = self.end(server, Outgoing::new(Kind::Error, Body::Whole(&failure.encode())));
-        if matches!(sent, Err(LinkError::TooLong { .. })) {
+        let mut sent = self.end(server, Outgoing::new(Kind::Error, Body::Whole(&failure.encode())), failure.code);
+        // A lack of room is not mended by saying less.
+        if sent.as_ref().is_err_and(|error| *error != LinkError::Full && error.spares_connection()) {
             // The client waits for its end all the same.
             failure.details.clear();
-            let _ = self.end(server, Outgoing::new(Kind::Error, Body::Whole(&failure.encode())));
+            if let Some(context) = self.context.get() {
+                drop(std::mem::take(&mut *context.trailing.lock()));
+            }
+            sent = self.end(server, Outgoing::new(Kind::Error, Body::Whole(&failure.encode())), failure.code);
+        }
+        sent != Err(LinkError::Full)
+    }
+
+    /// Ends a one-way call well: nothing is sent.
+    pub fn end_oneway(&self) {
+        self.note_end(0, 0);
+    }
+
+    fn note_end(&self, code: u8, bytes: usize) {
+        if let Some(measured) = &self.measured {
+            measured.end(code, bytes);
         }
     }
 
-    fn end(&self, server: &Server, mut frame: Outgoing<'_>) -> Result<(), LinkError> {
+    /// Sends the call's last frame, if it is not one-way; `code` is how it ends.
+    fn end(&self, server: &Server, mut frame: Outgoing<'_>, code: u8) -> Result<(), LinkError> {
         if self.is_oneway() {
+            self.note_end(code, 0);
             return Ok(());
         }
         if let Some(context) = self.context.get() {
             let trailing = context.trailing.lock();
             frame.metadata = (!trailing.is_empty()).then(|| trailing.clone());
         }
-        let sent = self.connection.send(server, self.head.call, &frame);
-        if !matches!(sent, Err(LinkError::TooLong { .. })) {
+        let sent = if server.is_introspective(self.head.method) {
+            self.connection.send_to_watcher(server, self.head.call, &frame)
+        } else if self.call.as_ref().is_some_and(|call| call.is_in_loop()) {
+            self.connection.send_at_once(server, self.head.call, &frame)
+        } else {
+            self.connection.send(server, self.head.call, &frame)
+        };
+        match &sent {
+            Ok(()) => self.note_end(code, frame.len()),
+            Err(error) if error.spares_connection() => {}
+            // The client is gone: nobody has got the result.
+            Err(_) => self.note_end(Failure::CANCELLED, 0),
+        }
+        if !sent.as_ref().is_err_and(LinkError::spares_connection) {
             self.forget();
         }
         sent
@@ -176,12 +220,25 @@ impl Request {
         if !self.finished.swap(true, Ordering::Relaxed) {
             // Release: `stop` sees the reply sent once it sees the count.
             self.connection.in_flight.fetch_sub(1, Ordering::Release);
+            if let Some(measured) = &self.measured {
+                measured.finish();
+            }
+            if self.is_oneway() {
+                // Relaxed: as for `max_pending`, see `begin`.
+                self.connection.oneway_pending.fetch_sub(1, Ordering::Relaxed);
+            }
         }
     }
 }
 
 impl ServerConnection {
-    pub(super) fn new(token: u64, link: Arc<dyn Link>, in_flight: Arc<AtomicUsize>) -> Arc<Self> {
+    pub(super) fn new(
+        token: u64,
+        link: Arc<dyn Link>,
+        in_flight: Arc<AtomicUsize>,
+        statistics: Arc<Statistics>,
+        seat: Option<Arc<Seat>>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             token,
             link,
@@ -189,9 +246,15 @@ impl ServerConnection {
             hung_up: AtomicBool::new(false),
             listed: AtomicBool::new(false),
             dead: AtomicBool::new(false),
+            told: AtomicBool::new(false),
             in_flight,
             cancelled: Mutex::default(),
             oneway: Mutex::default(),
+            statistics,
+            watches: Mutex::default(),
+            _seat: seat,
+            oneway_pending: AtomicUsize::new(0),
+            held: Mutex::default(),
         })
     }
 
@@ -208,12 +271,41 @@ impl ServerConnection {
         self.dead.load(Ordering::Acquire)
     }
 
+    /// Tells the log why the connection ends, once, unless the client just hung up.
+    pub(super) fn tell_end(&self, server: &Server, error: &LinkError) {
+        // Relaxed: nothing else hangs on it.
+        if *error != LinkError::Closed && !self.told.swap(true, Ordering::Relaxed) {
+            // A lack of descriptors or memory is this server's own trouble.
+            let serious = matches!(error, LinkError::Exhausted(_));
+            server.notify(serious, format!("dropped the connection to {}: {error}", self.peer()));
+        }
+    }
+
     /// The client is gone: its calls are cancelled.
     pub(super) fn die(&self) {
         self.dead.store(true, Ordering::Release);
         self.link.close();
+        self.unwatch();
         for (_, call) in self.calls.lock().drain() {
             call.cancel();
+        }
+    }
+
+    /// The client looks at the server's statistics: calls are measured until it is gone, or says that it is through.
+    pub(super) fn watch(&self, server: &Server) {
+        let mut watches = self.watches.lock();
+        // A connection that dies now waits for the lock, and takes this back.
+        if !*watches && !self.is_dead() {
+            *watches = true;
+            self.statistics.add_watcher(server.measured);
+        }
+    }
+
+    /// The client looks no more. Harmless when repeated.
+    pub(super) fn unwatch(&self) {
+        let mut watches = self.watches.lock();
+        if std::mem::take(&mut *watches) {
+            self.statistics.remove_watcher();
         }
     }
 
@@ -241,6 +333,21 @@ impl ServerConnection {
     pub(super) fn clear_oneway(&self) {
         let waiting = std::mem::take(&mut self.oneway.lock().waiting);
         drop(waiting);
+        drop(self.held.lock().take());
+    }
+
+    /// Whether a one-way request is held back, and with it all that the client sent after it.
+    pub(super) fn is_held(&self) -> bool {
+        self.held.lock().is_some()
+    }
+
+    /// The request that was held back, if it can be taken on now.
+    pub(super) fn take_held(&self, server: &Server) -> Option<Request> {
+        // The held request counts itself, in both.
+        let room = server.in_flight.load(Ordering::Relaxed) <= server.limits.max_pending;
+        // One at least is always under way, so that a client's messages move on whatever others do.
+        let alone = self.oneway_pending.load(Ordering::Relaxed) <= 1;
+        if room || alone { self.held.lock().take() } else { None }
     }
 
     pub(super) fn was_cancelled(&self, call: u32) -> bool {
@@ -292,6 +399,7 @@ impl ServerConnection {
         let pending = self.in_flight.fetch_add(1, Ordering::Relaxed);
         let deadline = head.deadline_us().and_then(|us| Instant::now().checked_add(Duration::from_micros(us)));
         let context = OnceLock::new();
+        let measured = server.statistics.begin(head.method, payload.len());
         let mut request = Request {
             connection: Arc::clone(self),
             head,
@@ -300,40 +408,56 @@ impl ServerConnection {
             deadline,
             context,
             finished: AtomicBool::new(false),
+            measured,
         };
+        let oneway = request.is_oneway();
+        // Relaxed: as above.
+        let alone = !oneway || self.oneway_pending.fetch_add(1, Ordering::Relaxed) == 0;
         let refusal = match kind {
             None => {
                 let what = format!("the server has no method number {}", request.head.method);
                 Some(Failure::new(Failure::UNIMPLEMENTED, what))
             }
             Some(_) if server.is_stopping() => Some(Failure::new(Failure::UNAVAILABLE, "the server is stopping")),
-            Some(_) if pending >= server.limits.max_pending => Some(server.too_many_pending()),
+            Some(_) if pending >= server.limits.max_pending && !oneway => Some(server.too_many_pending()),
+            Some(_) if pending >= server.limits.max_pending && !alone => {
+                *self.held.lock() = Some(request);
+                return Ok(None);
+            }
             Some(_) => None,
         };
         if let Some(refusal) = refusal {
-            if !request.is_oneway() {
+            request.note_end(refusal.code, 0);
+            if !oneway {
+                if server.is_stopping() {
+                    // The goodbye to all may not be sent yet; without it the client would not know that it may try again.
+                    self.send_in_passing(server, 0, &Outgoing::new(Kind::GoAway, Body::Whole(&[])))?;
+                }
                 let body = refusal.encode();
                 self.send_in_passing(server, request.head.call, &Outgoing::new(Kind::Error, Body::Whole(&body)))?;
-            } else if refusal.code == Failure::RESOURCE_EXHAUSTED {
-                server.notify(true, format!("dropped a one-way call: {}", refusal.message));
+            } else if refusal.code == Failure::UNAVAILABLE {
+                server.came_too_late.fetch_add(1, Ordering::Relaxed);
             }
             return Ok(None);
         }
         if let Some(kind) = kind
             && kind.tracked
-            && !request.is_oneway()
+            && !oneway
         {
             let queue = server.async_queue(kind.in_loop);
-            let call = Arc::new(ServerCall::new(Arc::clone(self), request.head.call, queue));
-            if self.calls.lock().insert(request.head.call, Arc::clone(&call)).is_some() {
+            let mut calls = self.calls.lock();
+            // The one that is there stays: the end of the connection must reach it.
+            let Entry::Vacant(place) = calls.entry(request.head.call) else {
                 return Err(LinkError::Broken("the client used the number of a call that is under way".into()));
-            }
-            request.call = Some(call);
+            };
+            let call = ServerCall::new(Arc::clone(self), request.head.call, queue, request.measured.clone());
+            let call = Arc::new(call);
+            request.call = Some(Arc::clone(place.insert(call)));
         }
         Ok(Some(request))
     }
 
-    /// Sends a frame from the receiving worker itself, which must not wait long for a client that does not read.
+    /// Sends a frame from what may be the receiving worker itself, which must not wait long for a client that does not read.
     pub(super) fn send_in_passing(&self, server: &Server, call: u32, frame: &Outgoing<'_>) -> Result<(), LinkError> {
         const SLICE: Duration = Duration::from_millis(1);
         let mut patience = 20;
@@ -356,11 +480,40 @@ impl ServerConnection {
         frame.send(call, &*self.link, &mut || wait(&mut || self.link.wait_room(false, SLICE)))
     }
 
+    /// Sends the last frame of an introspective call, maybe from the receiving worker itself. Whoever only watches must not
+    /// keep those who work: a client that asks and does not read is dropped.
+    #[cold]
+    fn send_to_watcher(&self, server: &Server, call: u32, frame: &Outgoing<'_>) -> Result<(), LinkError> {
+        let sent = self.send_in_passing(server, call, frame);
+        if let Err(error @ LinkError::Broken(_)) = &sent {
+            server.notify(false, format!("dropped the connection to {}: {error}", self.peer()));
+            self.link.close();
+        }
+        sent
+    }
+
+    /// Sends a frame for an event loop, which does not wait: [`LinkError::Full`] if there is no room. What a socket has no
+    /// room for after the beginning is sent aside.
+    pub(super) fn send_at_once(&self, server: &Server, call: u32, frame: &Outgoing<'_>) -> Result<(), LinkError> {
+        let sent = frame.try_send(call, &*self.link);
+        match &sent {
+            Ok(()) if self.link.has_rest() => finish_aside(&self.link),
+            Ok(()) => {}
+            Err(error) if error.spares_connection() => {}
+            // As in `send`.
+            Err(error) => {
+                self.tell_end(server, error);
+                self.link.close();
+            }
+        }
+        sent
+    }
+
     /// Sends a frame; a worker that must wait for room lets another one receive.
     pub(super) fn send(&self, server: &Server, call: u32, frame: &Outgoing<'_>) -> Result<(), LinkError> {
         if self.link.is_sending() {
             server.release();
-            await_turn(&*self.link, &server.around_wait);
+            await_turn(&*self.link, &server.around_wait, None);
         }
         let sent = frame.send(call, &*self.link, &mut || {
             server.release();
@@ -368,10 +521,14 @@ impl ServerConnection {
             (server.around_wait)(&mut || result = self.link.wait_room(false, Duration::from_millis(100)));
             if self.is_dead() { Err(LinkError::Closed) } else { result }
         });
-        match sent {
-            Ok(()) | Err(LinkError::TooLong { .. } | LinkError::Interrupted) => {}
-            // The reception notices the end by itself, and drops the connection.
-            Err(_) => self.link.close(),
+        match &sent {
+            Ok(()) | Err(LinkError::Interrupted) => {}
+            Err(error) if error.spares_connection() => {}
+            // The reception notices the end by itself, and drops the connection; but not why.
+            Err(error) => {
+                self.tell_end(server, error);
+                self.link.close();
+            }
         }
         sent
     }

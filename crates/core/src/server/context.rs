@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use super::Server;
 use super::call::ServerCall;
 use super::connection::ServerConnection;
+use super::statistics::Snapshot;
 use crate::outgoing::{Body, Outgoing};
 
 /// The circumstances of one call. Made only when a handler asks for them.
@@ -45,6 +46,19 @@ impl CallContext {
         let mut frame = Outgoing::new(Kind::Head, Body::Whole(&[]));
         frame.metadata = Some(metadata);
         self.connection.send(server, self.id, &frame)
+    }
+
+    /// What the server measures. From the first look of a client on it measures, until the client is gone or says that it
+    /// is through ([`CallContext::stop_watching`]).
+    #[must_use]
+    pub fn watch(&self, server: &Server) -> Snapshot {
+        self.connection.watch(server);
+        server.snapshot()
+    }
+
+    /// The client looks no more.
+    pub fn stop_watching(&self) {
+        self.connection.unwatch();
     }
 
     /// Whether the caller gave the call up, or is gone.

@@ -4,7 +4,9 @@ mod baton;
 mod call;
 mod connection;
 mod context;
+mod event_loop;
 mod reception;
+mod statistics;
 mod worker;
 
 use std::collections::{HashMap, VecDeque};
@@ -14,17 +16,20 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use nearcall_transport::{Listener, Options, Url};
+use nearcall_transport::{Listener, Options};
 use nearcall_wire::{Failure, Limits, Welcome};
 use parking_lot::{Condvar, Mutex};
 
 pub use call::{AsyncQueue, ItemOutcome, NextItem, ServerCall};
 pub use connection::{Request, ServerConnection};
 pub use context::CallContext;
+pub use event_loop::ForLoop;
+pub use statistics::{CODES, Counts, Histogram, Snapshot};
 pub use worker::{Next, Worker};
 
 use baton::Baton;
 use reception::Reception;
+use statistics::Statistics;
 use worker::Watch;
 
 use crate::AroundWait;
@@ -36,6 +41,8 @@ pub struct MethodKind {
     pub tracked: bool,
     /// It is handled by the event loop.
     pub in_loop: bool,
+    /// It looks at the server itself: it is handled even while as many handlers run as may, and is not measured.
+    pub introspective: bool,
 }
 
 /// Something the operator should know.
@@ -53,7 +60,6 @@ pub type OnNotice = Box<dyn Fn(Notice) + Send + Sync>;
 /// Receives requests from any number of connections, over any number of URLs.
 pub struct Server {
     welcome: Welcome,
-    options: Options,
     methods: Vec<MethodKind>,
     notice: OnNotice,
     baton: Baton,
@@ -63,10 +69,21 @@ pub struct Server {
     stopped: AtomicBool,
     /// Requests received and not finished.
     in_flight: Arc<AtomicUsize>,
+    /// Connections open.
+    connections: AtomicUsize,
+    statistics: Arc<Statistics>,
+    /// So many methods are measured: those that are not introspective, which come last.
+    measured: usize,
+    /// The system's poller of the reception.
+    poller: Arc<OwnedFd>,
     /// Wakes the receiving worker out of the system's poller.
     wake: Arc<OwnedFd>,
     /// The event loop that takes requests, if there is one.
     async_queue: OnceLock<Arc<AsyncQueue>>,
+    /// Requests for the loop that a worker has received since the last one for a worker.
+    loop_run: AtomicUsize,
+    /// Wakes the standby worker that watches the poller while the event loop receives.
+    watcher_bell: OwnedFd,
     around_wait: AroundWait,
     /// Standby workers sleep here until the baton is free.
     vacancy: (Mutex<Watch>, Condvar),
@@ -78,6 +95,8 @@ pub struct Server {
     /// Requests that wait for a worker, because as many handlers run as may.
     queue: Mutex<VecDeque<Request>>,
     queued: AtomicUsize,
+    /// One-way calls that came while the server was stopping: nobody else could be told.
+    came_too_late: AtomicUsize,
 }
 
 /// How much a server takes on at once.
@@ -96,7 +115,7 @@ impl std::fmt::Debug for Server {
 }
 
 impl Server {
-    /// A server that listens nowhere yet. `methods` are in the order of `description`.
+    /// A server that listens nowhere yet. `methods` are in the order of `description`, the introspective ones last.
     ///
     /// # Errors
     /// What the system says.
@@ -110,38 +129,42 @@ impl Server {
     ) -> io::Result<Self> {
         let limits = Limits { max_message: options.max_message };
         let wake = Arc::new(Reception::new_wake()?);
+        let poller = Arc::new(Reception::new_poller()?);
         Ok(Self {
-            reception: Mutex::new(Reception::new(options.clone(), Arc::clone(&wake))?),
+            reception: Mutex::new(Reception::new(options, Arc::clone(&poller), Arc::clone(&wake))?),
             welcome: Welcome { version: crate::VERSION.to_owned(), limits, description },
-            options,
+            poller,
             wake,
             async_queue: OnceLock::new(),
+            loop_run: AtomicUsize::new(0),
+            watcher_bell: Reception::new_wake()?,
             around_wait,
             watcher_sleeps: AtomicBool::new(false),
+            measured: methods.iter().take_while(|method| !method.introspective).count(),
             methods,
             notice,
             baton: Baton::default(),
             stopping: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
             in_flight: Arc::default(),
+            connections: AtomicUsize::new(0),
+            statistics: Arc::default(),
             vacancy: Default::default(),
             workers: AtomicUsize::new(0),
             standby: AtomicUsize::new(0),
             limits: work_limits,
             queue: Mutex::default(),
             queued: AtomicUsize::new(0),
+            came_too_late: AtomicUsize::new(0),
         })
     }
 
-    /// Listens at one more URL, and returns it with the port that the system chose if it was 0.
+    /// Takes in the clients of one more listener.
     ///
     /// # Errors
-    /// With a sentence that names the URL.
-    pub fn listen(&self, url: &Url) -> io::Result<Url> {
-        let listener = Listener::bind(url, &self.options)?;
-        let url = listener.url().clone();
-        self.reception.lock().listen(listener)?;
-        Ok(url)
+    /// What the system says.
+    pub fn listen(&self, listener: Listener) -> io::Result<()> {
+        self.reception.lock().listen(listener)
     }
 
     /// Ends: no new clients, no new calls; waits until the calls under way are finished, `grace` at most; then closes all
@@ -156,12 +179,15 @@ impl Server {
             std::thread::sleep(Duration::from_millis(1));
             finished = self.is_idle();
         }
+        // Relaxed: what comes at this very moment goes down with the connection. Told before the workers return, who pass
+        // it on.
+        let too_late = self.came_too_late.swap(0, Ordering::Relaxed);
+        if too_late > 0 {
+            self.notify(true, format!("dropped {too_late} one-way calls that came while the server stopped"));
+        }
         self.stopped.store(true, Ordering::Release);
         self.wake_reception();
-        {
-            let _guard = self.vacancy.0.lock();
-            self.vacancy.1.notify_all();
-        }
+        self.announce_vacancy();
         finished
     }
 
@@ -173,6 +199,11 @@ impl Server {
 
     fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Acquire)
+    }
+
+    /// Whether the method looks at the server itself.
+    fn is_introspective(&self, method: u16) -> bool {
+        usize::from(method) >= self.measured
     }
 
     fn is_idle(&self) -> bool {
@@ -197,27 +228,21 @@ impl Server {
         Ok(Arc::clone(self.async_queue.get_or_init(|| queue)))
     }
 
-    /// Hands a request to the event loop.
-    ///
-    /// # Errors
-    /// What the system says, if the loop's queue cannot be made.
-    fn hand_to_loop(&self, request: Request) -> io::Result<()> {
-        self.use_event_loop()?.push(request);
-        if let Some(mut reception) = self.reception.try_lock() {
-            reception.note_loop_active();
-        }
-        Ok(())
-    }
-
     fn async_queue(&self, tracked_by_loop: bool) -> Option<Arc<AsyncQueue>> {
         if tracked_by_loop { self.async_queue.get().cloned() } else { None }
     }
 
-    /// Connections open.
-    #[must_use]
-    pub fn connections(&self) -> usize {
-        // The receiving worker holds the reception for as long as it sleeps.
-        self.reception.try_lock().map_or(0, |reception| reception.connections())
+    /// What is measured of the calls, and how busy the server is.
+    fn snapshot(&self) -> Snapshot {
+        // Relaxed: each number is true by itself, and old a moment later.
+        Snapshot {
+            connections: self.connections.load(Ordering::Relaxed),
+            workers: self.workers.load(Ordering::Relaxed),
+            idle_workers: self.standby.load(Ordering::Relaxed),
+            queued: self.queued.load(Ordering::Relaxed),
+            in_flight: self.in_flight.load(Ordering::Relaxed),
+            ..self.statistics.snapshot()
+        }
     }
 
     /// Closes everything that is left, after the workers have returned.
@@ -240,6 +265,8 @@ impl Server {
 
     fn notify(&self, serious: bool, text: String) {
         (self.notice)(Notice { serious, text });
+        // The worker that receives tells it on, and may be about to sleep.
+        self.wake_reception();
     }
 }
 

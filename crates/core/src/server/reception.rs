@@ -9,11 +9,11 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use nearcall_ring::{SpinBudget, cpu};
-use nearcall_transport::{Arrival, LinkError, Listener, Options};
+use nearcall_transport::{Arrival, Link, LinkError, Listener, Options, Seat, is_end_of_clients};
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
-use rustix::event::{EventfdFlags, Timespec};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
 
-use nearcall_wire::Kind;
+use nearcall_wire::{Kind, Welcome};
 
 use super::Server;
 use super::connection::{Request, ServerConnection};
@@ -28,6 +28,9 @@ const ROUNDS_PER_POLL: u32 = 512;
 /// Handshakes under way at most; beyond it the oldest is dropped.
 const MOST_ARRIVALS: usize = 1024;
 
+/// How long the server sleeps while clients are held back, or are to be told that it goes away.
+const HELD_LOOK: Duration = Duration::from_millis(1);
+
 /// Events taken from the poller at once.
 const EVENTS: usize = 64;
 
@@ -36,7 +39,7 @@ const WAKE: u64 = 0;
 
 /// Everything the receiving worker looks at. Used by one worker at a time.
 pub(super) struct Reception {
-    poller: OwnedFd,
+    poller: Arc<OwnedFd>,
     wake: Arc<OwnedFd>,
     options: Options,
     next_token: u64,
@@ -53,8 +56,14 @@ pub(super) struct Reception {
     sockets_active: bool,
     /// The event loop was handed a request since the last sleep.
     loop_active: bool,
+    /// When the event loop that receives went to sleep, nanoseconds on the monotonic clock.
+    asleep_since: Option<u64>,
     /// Requests received by a worker that could not run them.
     backlog: VecDeque<Request>,
+    /// Clients that are not read from, because they sent more one-way calls than the server takes.
+    held: Vec<Arc<ServerConnection>>,
+    /// Clients that do not know yet that the server goes away, because there is no room to tell them.
+    untold: Vec<Arc<ServerConnection>>,
     budget: SpinBudget,
     /// Frames routed to calls that a handler may be waiting on: it looks after each.
     routed: u64,
@@ -64,14 +73,13 @@ pub(super) struct Reception {
 struct Pending {
     arrival: Arrival,
     deadline: Instant,
-    /// The poller watches for room, too.
-    wants_room: bool,
+    /// What the poller watches for.
+    polled: EventFlags,
 }
 
 impl Reception {
-    pub(super) fn new(options: Options, wake: Arc<OwnedFd>) -> io::Result<Self> {
-        let poller = epoll::create(CreateFlags::CLOEXEC)?;
-        epoll::add(&poller, &*wake, EventData::new_u64(WAKE), EventFlags::IN)?;
+    pub(super) fn new(options: Options, poller: Arc<OwnedFd>, wake: Arc<OwnedFd>) -> io::Result<Self> {
+        epoll::add(&*poller, &*wake, EventData::new_u64(WAKE), EventFlags::IN)?;
         Ok(Self {
             poller,
             wake,
@@ -87,9 +95,16 @@ impl Reception {
             readable: VecDeque::new(),
             sockets_active: false,
             loop_active: false,
+            asleep_since: None,
             backlog: VecDeque::new(),
+            held: Vec::new(),
+            untold: Vec::new(),
             routed: 0,
         })
+    }
+
+    pub(super) fn new_poller() -> io::Result<OwnedFd> {
+        Ok(epoll::create(CreateFlags::CLOEXEC)?)
     }
 
     pub(super) fn new_wake() -> io::Result<OwnedFd> {
@@ -103,14 +118,9 @@ impl Reception {
 
     pub(super) fn listen(&mut self, listener: Listener) -> io::Result<()> {
         let token = self.token();
-        epoll::add(&self.poller, listener.fd(), EventData::new_u64(token), EventFlags::IN)?;
+        epoll::add(&*self.poller, listener.fd(), EventData::new_u64(token), EventFlags::IN)?;
         self.listeners.insert(token, listener);
         Ok(())
-    }
-
-    /// Connections open.
-    pub(super) fn connections(&self) -> usize {
-        self.connections.len()
     }
 
     /// No new clients; their socket files go.
@@ -121,11 +131,21 @@ impl Reception {
 
     /// Tells every client that no new calls are taken here.
     fn say_goodbye(&mut self, server: &Server) {
+        self.untold.extend(self.connections.values().cloned());
+        self.go_on_saying_goodbye(server);
+    }
+
+    /// Tells those that there is room for; the others are told when they have read what is theirs, or end with the server.
+    fn go_on_saying_goodbye(&mut self, server: &Server) {
         let goodbye = Outgoing::new(Kind::GoAway, Body::Whole(&[]));
-        let connections: Vec<_> = self.connections.values().cloned().collect();
-        for connection in connections {
-            if let Err(error) = connection.send_in_passing(server, 0, &goodbye) {
-                self.drop_connection(server, &connection, &error);
+        for connection in std::mem::take(&mut self.untold) {
+            let link = &*connection.link;
+            let told =
+                if link.has_rest() { link.finish(&mut || Err(LinkError::Full)) } else { goodbye.try_send(0, link) };
+            match told {
+                Ok(()) if !link.has_rest() => {}
+                Ok(()) | Err(LinkError::Full) => self.untold.push(connection),
+                Err(error) => self.drop_connection(server, &connection, &error),
             }
         }
     }
@@ -135,6 +155,8 @@ impl Reception {
         self.backlog.clear();
         self.memory.clear();
         self.readable.clear();
+        self.held.clear();
+        self.untold.clear();
         for (_, connection) in self.connections.drain() {
             connection.die();
             connection.clear_oneway();
@@ -171,6 +193,11 @@ impl Reception {
     }
 
     fn receive(&mut self, server: &Server) -> Option<Request> {
+        if !self.held.is_empty()
+            && let Some(request) = self.resume(server)
+        {
+            return Some(request);
+        }
         let mut quiet = 0;
         while quiet < self.memory.len() {
             if self.cursor >= self.memory.len() {
@@ -185,6 +212,10 @@ impl Reception {
                             // The next look starts with the next connection: a busy client does not starve the others.
                             self.cursor += 1;
                             return Some(request);
+                        }
+                        Ok(None) if connection.is_held() => {
+                            let connection = self.memory.swap_remove(self.cursor);
+                            self.held.push(connection);
                         }
                         Ok(None) => self.routed += 1,
                         Err(error) => self.drop_memory(server, &error),
@@ -210,6 +241,10 @@ impl Reception {
                     self.readable.rotate_left(1);
                     return Some(request);
                 }
+                Ok(Some(None)) if connection.is_held() => {
+                    let connection = self.readable.pop_front().expect("looked at just now");
+                    self.held.push(connection);
+                }
                 Ok(Some(None)) => self.routed += 1,
                 Ok(None) if connection.hung_up.load(Ordering::Relaxed) => {
                     let connection = self.readable.pop_front().expect("looked at just now");
@@ -228,6 +263,20 @@ impl Reception {
         None
     }
 
+    /// A request that was held back and can be taken on now; its client is read from again.
+    #[cold]
+    fn resume(&mut self, server: &Server) -> Option<Request> {
+        let (at, request) = (0..self.held.len()).find_map(|at| Some((at, self.held[at].take_held(server)?)))?;
+        let connection = self.held.remove(at);
+        if connection.link.is_memory() {
+            self.memory.push(connection);
+        } else {
+            self.sockets_active = true;
+            self.readable.push_back(connection);
+        }
+        Some(request)
+    }
+
     fn drop_memory(&mut self, server: &Server, error: &LinkError) {
         let connection = self.memory.swap_remove(self.cursor);
         self.drop_connection(server, &connection, error);
@@ -236,11 +285,10 @@ impl Reception {
     fn drop_connection(&mut self, server: &Server, connection: &Arc<ServerConnection>, error: &LinkError) {
         if self.connections.remove(&connection.token).is_some() {
             // It may be gone from the poller already, with its socket.
-            let _ = epoll::delete(&self.poller, connection.link.fd());
+            let _ = epoll::delete(&*self.poller, connection.link.fd());
+            server.connections.store(self.connections.len(), Ordering::Relaxed);
         }
-        if *error != LinkError::Closed {
-            server.notify(false, format!("dropped the connection to {}: {error}", connection.peer()));
-        }
+        connection.tell_end(server, error);
         connection.die();
     }
 
@@ -255,6 +303,7 @@ impl Reception {
         if !self.backlog.is_empty() {
             return None;
         }
+        self.asleep_since = None;
         let routed = self.routed;
         let (spun, found) = self.spin(server);
         if let Some(waited) = spun {
@@ -266,7 +315,63 @@ impl Reception {
             return None;
         }
         let begun = cpu::monotonic_ns();
-        // From here on every client must ring the bell.
+        if !self.arm() {
+            return None;
+        }
+        // Whoever finishes a call does not know of those held back.
+        let look = (!self.held.is_empty() || !self.untold.is_empty()).then_some(HELD_LOOK);
+        let timeout = self.next_timer().into_iter().chain(at_most).chain(look).min();
+        let happened = self.poll_events(server, timeout);
+        if !self.untold.is_empty() {
+            self.go_on_saying_goodbye(server);
+        }
+        if happened {
+            self.budget.learn(cpu::monotonic_ns() - begun);
+        }
+        None
+    }
+
+    /// For an event loop that receives: spins while that pays. Whether to look again, and a request it met.
+    pub(super) fn spin_for_loop(&mut self, server: &Server) -> (bool, Option<Request>) {
+        let (spun, found) = self.spin(server);
+        if let Some(waited) = spun {
+            self.budget.learn(waited);
+        }
+        (spun.is_some(), found)
+    }
+
+    /// For an event loop that is going to watch the poller's descriptor: `false` if something is here already.
+    pub(super) fn fall_asleep(&mut self) -> bool {
+        let quiet = self.backlog.is_empty() && self.arm();
+        if quiet {
+            self.asleep_since = Some(cpu::monotonic_ns());
+        }
+        quiet
+    }
+
+    /// Whether an event loop fell asleep here and has not come back.
+    pub(super) fn is_asleep(&self) -> bool {
+        self.asleep_since.is_some()
+    }
+
+    /// For an event loop that comes back: takes in what the poller has seen meanwhile.
+    pub(super) fn wake_up(&mut self, server: &Server) {
+        let happened = self.poll_events(server, Some(Duration::ZERO));
+        if let Some(since) = self.asleep_since.take()
+            && happened
+        {
+            self.budget.learn(cpu::monotonic_ns() - since);
+        }
+        self.loop_active = false;
+    }
+
+    /// Whether somebody must be here at a certain time, even if nothing comes.
+    pub(super) fn has_timer(&self) -> bool {
+        !self.arrivals.is_empty() || self.accept_again.is_some() || !self.held.is_empty() || !self.untold.is_empty()
+    }
+
+    /// From here on every client must ring the bell. `false`, and they need not, if something is here already.
+    fn arm(&mut self) -> bool {
         let mut all_quiet = true;
         for connection in &self.memory {
             all_quiet &= connection.link.arm();
@@ -275,7 +380,7 @@ impl Reception {
             for connection in &self.memory {
                 connection.link.disarm();
             }
-            return None;
+            return false;
         }
         for connection in self.memory.drain(..) {
             connection.listed.store(false, Ordering::Relaxed);
@@ -285,15 +390,11 @@ impl Reception {
             }
         }
         if !self.readable.is_empty() {
-            return None;
+            return false;
         }
         self.sockets_active = false;
         self.loop_active = false;
-        let timeout = self.next_timer().into_iter().chain(at_most).min();
-        if self.poll_events(server, timeout) {
-            self.budget.learn(cpu::monotonic_ns() - begun);
-        }
-        None
+        true
     }
 
     /// Spins for a request or an event. How long it took if there is something, and the request.
@@ -353,7 +454,7 @@ impl Reception {
             .map(|timeout| Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: i64::from(timeout.subsec_nanos()) });
         let mut space = [MaybeUninit::<Event>::uninit(); EVENTS];
         // An error is a signal; the caller looks again.
-        let events = epoll::wait(&self.poller, &mut space[..], timeout.as_ref()).map_or(&[][..], |(events, _)| events);
+        let events = epoll::wait(&*self.poller, &mut space[..], timeout.as_ref()).map_or(&[][..], |(events, _)| events);
         let happened = !events.is_empty();
         for event in events {
             self.handle(server, event.data.u64());
@@ -370,7 +471,14 @@ impl Reception {
                 match connection.link.readable() {
                     Ok(Some(wake_cost)) => self.budget.learn_wake_cost(wake_cost),
                     Ok(None) => {}
-                    Err(_) => connection.hung_up.store(true, Ordering::Relaxed),
+                    Err(error) => {
+                        connection.tell_end(server, &error);
+                        connection.hung_up.store(true, Ordering::Relaxed);
+                        if self.held.iter().any(|held| held.token == token) {
+                            // What it sent before is still handled, but there is no more news of it.
+                            let _ = epoll::delete(&*self.poller, connection.link.fd());
+                        }
+                    }
                 }
                 connection.link.disarm();
                 if !connection.listed.swap(true, Ordering::Relaxed) {
@@ -402,7 +510,7 @@ impl Reception {
                 Ok(Some(arrival)) => {
                     let token = self.token();
                     let deadline = Instant::now() + self.options.handshake;
-                    if epoll::add(&self.poller, arrival.fd(), EventData::new_u64(token), EventFlags::IN).is_err() {
+                    if epoll::add(&*self.poller, arrival.fd(), EventData::new_u64(token), EventFlags::IN).is_err() {
                         continue;
                     }
                     if self.arrivals.len() >= MOST_ARRIVALS {
@@ -410,16 +518,22 @@ impl Reception {
                         let oldest = oldest.map(|(&token, _)| token);
                         oldest.and_then(|token| self.arrivals.remove(&token));
                     }
-                    self.arrivals.insert(token, Pending { arrival, deadline, wants_room: false });
+                    self.arrivals.insert(token, Pending { arrival, deadline, polled: EventFlags::IN });
                     // Its hello is most likely here already.
                     self.greet(server, token);
                 }
                 Ok(None) => return,
+                Err(error) if is_end_of_clients(&error) => {
+                    if let Some(listener) = self.listeners.remove(&listener) {
+                        let _ = epoll::delete(&self.poller, listener.fd());
+                    }
+                    return;
+                }
                 Err(error) => {
                     server.notify(true, format!("cannot accept a client: {error}; trying again in a moment"));
                     // The listener stays readable: without a pause this would be a busy loop.
                     for listener in self.listeners.values() {
-                        let _ = epoll::delete(&self.poller, listener.fd());
+                        let _ = epoll::delete(&*self.poller, listener.fd());
                     }
                     self.accept_again = Some(Instant::now() + ACCEPT_PAUSE);
                     return;
@@ -429,44 +543,48 @@ impl Reception {
     }
 
     fn greet(&mut self, server: &Server, token: u64) {
-        let Some(Pending { arrival, wants_room, .. }) = self.arrivals.get_mut(&token) else { return };
-        let hello = match arrival.hello() {
-            Ok(None) => {
-                if arrival.wants_room() != *wants_room {
-                    *wants_room = !*wants_room;
-                    let events = if *wants_room { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
-                    // If it fails, the client runs out of time.
-                    let _ = epoll::modify(&self.poller, arrival.fd(), EventData::new_u64(token), events);
-                }
-                return;
+        let Some(Pending { arrival, polled, .. }) = self.arrivals.get_mut(&token) else { return };
+        let greeted = greet(arrival, &server.welcome);
+        if let Ok(false) = greeted {
+            let events = match (arrival.is_welcomed(), arrival.wants_room()) {
+                // It has nothing to say now: what it says all the same must not keep us awake.
+                (true, _) => EventFlags::OUT,
+                (false, true) => EventFlags::IN | EventFlags::OUT,
+                (false, false) => EventFlags::IN,
+            };
+            if *polled != events {
+                *polled = events;
+                // If it fails, the client runs out of time.
+                let _ = epoll::modify(&*self.poller, arrival.fd(), EventData::new_u64(token), events);
             }
-            other => other,
-        };
+            return;
+        }
         let Some(Pending { arrival, .. }) = self.arrivals.remove(&token) else { return };
         let peer = arrival.peer().clone();
-        match hello {
-            Ok(Some(hello)) => {
-                let _ = epoll::delete(&self.poller, arrival.fd());
-                match arrival.welcome(&hello, &server.welcome, &self.options) {
-                    Ok(link) => self.add_connection(server, token, link),
-                    Err(why) => server.notify(false, format!("turned away {peer}: {why}")),
+        let seat = arrival.seat();
+        match greeted {
+            Ok(_) => {
+                let _ = epoll::delete(&*self.poller, arrival.fd());
+                if let Some(link) = arrival.into_link(&self.options) {
+                    self.add_connection(server, token, link, seat);
                 }
             }
             Err(Some(why)) => {
                 let why = arrival.reject(&why);
                 server.notify(false, format!("turned away {peer}: {why}"));
             }
-            Err(None) | Ok(None) => {}
+            Err(None) => {}
         }
     }
 
-    fn add_connection(&mut self, server: &Server, token: u64, link: Arc<dyn nearcall_transport::Link>) {
+    fn add_connection(&mut self, server: &Server, token: u64, link: Arc<dyn Link>, seat: Option<Arc<Seat>>) {
         let flags = if link.is_memory() { EventFlags::IN } else { EventFlags::IN | EventFlags::RDHUP | EventFlags::ET };
-        if let Err(error) = epoll::add(&self.poller, link.fd(), EventData::new_u64(token), flags) {
+        if let Err(error) = epoll::add(&*self.poller, link.fd(), EventData::new_u64(token), flags) {
             server.notify(true, format!("cannot take in a client: {error}"));
             return;
         }
-        let connection = ServerConnection::new(token, link, Arc::clone(&server.in_flight));
+        let (in_flight, statistics) = (Arc::clone(&server.in_flight), Arc::clone(&server.statistics));
+        let connection = ServerConnection::new(token, link, in_flight, statistics, seat);
         connection.listed.store(true, Ordering::Relaxed);
         if connection.link.is_memory() {
             self.memory.push(Arc::clone(&connection));
@@ -475,6 +593,8 @@ impl Reception {
             self.readable.push_back(Arc::clone(&connection));
         }
         self.connections.insert(token, connection);
+        // Relaxed: only ever shown.
+        server.connections.store(self.connections.len(), Ordering::Relaxed);
     }
 
     fn run_timers(&mut self, server: &Server) {
@@ -482,7 +602,7 @@ impl Reception {
         if self.accept_again.is_some_and(|at| at <= now) {
             self.accept_again = None;
             for (&token, listener) in &self.listeners {
-                let _ = epoll::add(&self.poller, listener.fd(), EventData::new_u64(token), EventFlags::IN);
+                let _ = epoll::add(&*self.poller, listener.fd(), EventData::new_u64(token), EventFlags::IN);
             }
         }
         let late: Vec<u64> =
@@ -497,6 +617,15 @@ impl Reception {
     }
 }
 
+/// Goes on with a handshake. Whether it is complete.
+fn greet(arrival: &mut Arrival, welcome: &Welcome) -> Result<bool, Option<String>> {
+    if !arrival.is_welcomed() {
+        let Some(hello) = arrival.hello()? else { return Ok(false) };
+        arrival.welcome(&hello, welcome).map_err(Some)?;
+    }
+    arrival.send_welcome().map_err(Some)
+}
+
 /// Nanoseconds since then; none if the clock was not even read.
 fn since(begun: Option<u64>) -> u64 {
     begun.map_or(0, |begun| cpu::monotonic_ns() - begun)
@@ -506,4 +635,18 @@ fn since(begun: Option<u64>) -> u64 {
 pub(super) fn wake(wake: &OwnedFd) {
     // It fails only when the counter is full, and then the worker is awake.
     let _ = rustix::io::write(wake.as_fd(), &1_u64.to_ne_bytes());
+}
+
+/// Sleeps until the poller has seen something, or the bell has rung, and silences the bell.
+pub(super) fn wait_for_either(poller: &OwnedFd, bell: &OwnedFd) {
+    let mut both = [PollFd::new(poller, PollFlags::IN), PollFd::new(bell, PollFlags::IN)];
+    // An error is a signal; the caller looks again.
+    let _ = rustix::event::poll(&mut both, None);
+    let _ = rustix::io::read(bell, &mut [0; 8]);
+}
+
+/// Whether the poller has seen something.
+pub(super) fn is_readable(poller: &OwnedFd) -> bool {
+    let mut one = [PollFd::new(poller, PollFlags::IN)];
+    rustix::event::poll(&mut one, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
 }

@@ -4,9 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 use std::time::{Duration, Instant};
 
-use super::Server;
+use parking_lot::MutexGuard;
+
+use super::baton::Baton;
 use super::call::ServerCall;
 use super::connection::{Request, ServerConnection};
+use super::{Server, reception};
 
 /// How long a handler may run before another worker receives in its stead.
 const PATIENCE: Duration = Duration::from_millis(1);
@@ -113,6 +116,8 @@ impl Drop for Worker {
 pub(super) struct Watch {
     /// One of them watches the receiving worker.
     watched: bool,
+    /// It does so in the system's poller.
+    polls: bool,
 }
 
 impl Server {
@@ -121,16 +126,17 @@ impl Server {
     fn accept(&self, request: Request) -> Option<Request> {
         if self.methods[usize::from(request.head.method)].in_loop {
             // While this worker still receives: the loop gets them in the order in which they came.
-            if let Err(error) = self.hand_to_loop(request) {
-                self.notify(true, format!("cannot reach the event loop of the coroutine handlers: {error}"));
-            }
+            self.hand_to_loop(request);
             return None;
         }
+        // Relaxed: a hint where the work is.
+        self.loop_run.store(0, Ordering::Relaxed);
         let mut request = request;
         if request.is_oneway() {
             request = ServerConnection::begin_oneway(request)?;
         }
-        if self.others_busy() >= self.limits.max_concurrency {
+        // Somebody who looks at a server that is stuck must see that.
+        if self.others_busy() >= self.limits.max_concurrency && !self.is_introspective(request.head.method) {
             let mut queue = self.queue.lock();
             queue.push_back(request);
             // Release: whoever sees the count finds the request.
@@ -173,8 +179,13 @@ impl Server {
         request
     }
 
-    fn begin_handler(&self) {
+    pub(super) fn begin_handler(&self) {
         self.baton.busy();
+        self.let_watch();
+    }
+
+    /// To be called when the baton's word has become one that must be watched.
+    pub(super) fn let_watch(&self) {
         // SeqCst: after the baton's word; see `Baton::busy`.
         if self.watcher_sleeps.load(Ordering::SeqCst) {
             self.wake_watcher();
@@ -183,9 +194,9 @@ impl Server {
 
     #[cold]
     fn wake_watcher(&self) {
-        let _watch = self.vacancy.0.lock();
+        let watch = self.vacancy.0.lock();
         self.watcher_sleeps.store(false, Ordering::SeqCst);
-        self.vacancy.1.notify_all();
+        self.wake_standby(&watch);
     }
 
     /// Lets another worker receive: the caller is going to wait for something else.
@@ -195,9 +206,16 @@ impl Server {
         }
     }
 
-    fn announce_vacancy(&self) {
-        let _watch = self.vacancy.0.lock();
+    pub(super) fn announce_vacancy(&self) {
+        let watch = self.vacancy.0.lock();
+        self.wake_standby(&watch);
+    }
+
+    fn wake_standby(&self, watch: &Watch) {
         self.vacancy.1.notify_all();
+        if watch.polls {
+            reception::wake(&self.watcher_bell);
+        }
     }
 
     /// Sleeps until the baton is free (or everything is over). One of the sleepers watches the holder meanwhile.
@@ -209,6 +227,13 @@ impl Server {
             if !watching && !watch.watched {
                 watch.watched = true;
                 watching = true;
+            }
+            if watching && Baton::is_listening(self.baton.look()) {
+                if self.watch_loop(&mut watch) {
+                    break;
+                }
+                (seen, quiet) = (self.baton.look(), 0);
+                continue;
             }
             if !watching || self.watcher_sleeps.load(Ordering::SeqCst) {
                 self.vacancy.1.wait(&mut watch);
@@ -238,6 +263,26 @@ impl Server {
             self.watcher_sleeps.store(false, Ordering::SeqCst);
             self.vacancy.1.notify_all();
         }
+    }
+
+    /// The event loop is to receive when something comes, and may sleep for long: sleeps beside it in the same poller. If
+    /// something is there, and the loop has not come for it a moment later, takes the baton from it: whether it did.
+    fn watch_loop(&self, watch: &mut MutexGuard<'_, Watch>) -> bool {
+        // SeqCst, and one more look: see `Baton::busy`.
+        self.watcher_sleeps.store(true, Ordering::SeqCst);
+        let seen = self.baton.look();
+        watch.polls = true;
+        if Baton::is_listening(seen) {
+            MutexGuard::unlocked(watch, || reception::wait_for_either(&self.poller, &self.watcher_bell));
+        }
+        watch.polls = false;
+        self.watcher_sleeps.store(false, Ordering::SeqCst);
+        if self.baton.look() != seen || self.is_stopped() {
+            return false;
+        }
+        self.vacancy.1.wait_for(watch, PATIENCE);
+        // A loop that has come and gone again meanwhile has changed the word.
+        self.baton.look() == seen && reception::is_readable(&self.poller) && self.baton.steal(seen)
     }
 
     /// A handler waits for frames of its call: it receives by itself, unless another worker does. Returns when `ready`, at

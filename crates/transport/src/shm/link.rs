@@ -9,7 +9,7 @@ use parking_lot::{Condvar, Mutex};
 use rustix::event::PollFlags;
 use smallvec::SmallVec;
 
-use super::regions::{Fresh, Mapped, Note, Outgoing};
+use super::regions::{Fresh, Mapped, Note, Outgoing, no_memory};
 use super::socket::{Inbox, announce, ring_bell};
 use crate::fork;
 use crate::link::{HEAD_ROOM, Link, LinkError, Options};
@@ -74,7 +74,7 @@ impl ShmLink {
             peer_limit,
             limit: options.max_message,
             closed: AtomicBool::new(false),
-            generation: fork::generation(),
+            generation: fork::mark(),
             room_waiters: AtomicU32::new(0),
             room: (Mutex::new(()), Condvar::new()),
             bells_heard: AtomicU32::new(0),
@@ -128,8 +128,11 @@ impl ShmLink {
             self.bells_seen.store(self.bells_heard.load(Ordering::SeqCst), Ordering::Relaxed);
             producer.declare_starved();
             starving = true;
-            if !ready(producer)? {
-                blocked()?;
+            if !ready(producer)?
+                && let Err(error) = blocked()
+            {
+                producer.declare_sated();
+                return Err(error);
             }
         }
         if starving {
@@ -140,7 +143,7 @@ impl ShmLink {
 
     /// Announces a region, waiting for room in the socket through `blocked`: a reader that never sleeps leaves bells there.
     fn announce(&self, fresh: &Fresh, blocked: &mut dyn FnMut() -> Result<(), LinkError>) -> Result<(), LinkError> {
-        while !announce(&self.socket, fresh)? {
+        while !announce(&self.socket, fresh.id, fresh.size, &fresh.fd)? {
             if self.is_closed() {
                 return Err(LinkError::Closed);
             }
@@ -252,9 +255,10 @@ impl ShmLink {
     }
 }
 
-impl Link for ShmLink {
-    fn send(
+impl ShmLink {
+    fn send_as(
         &self,
+        sender: &mut Sender,
         head: &[u8],
         payload: &[&[u8]],
         blocked: &mut dyn FnMut() -> Result<(), LinkError>,
@@ -267,8 +271,7 @@ impl Link for ShmLink {
             return Err(LinkError::Closed);
         }
         self.segment.own_side().publish_cpu();
-        let mut sender = self.sender.lock();
-        let Sender { producer, regions } = &mut *sender;
+        let Sender { producer, regions } = sender;
         // Half the longest record: so that a reader can take one while the next is written.
         if head.len() + len <= producer.longest() / 2 {
             match payload {
@@ -282,21 +285,50 @@ impl Link for ShmLink {
         } else {
             if Note::LEN + head.len() > producer.longest() {
                 let limit = producer.longest() - Note::LEN;
-                return Err(LinkError::TooLong { len: head.len(), limit: limit as u64 });
+                return Err(LinkError::HeadTooLong { len: head.len(), limit: limit as u64 });
             }
             // Memory that the reader has not even looked at must not pile up.
             while let Some(position) = regions.must_wait(len, producer.consumed()?) {
                 self.await_reader(producer, |producer| Ok(producer.consumed()? >= position), blocked)?;
             }
-            let (note, fresh) = regions.place(payload, len)?;
+            // Before a region is taken: a sender that gives up leaves nothing behind.
+            self.await_reader(producer, |producer| producer.fits(Note::LEN + head.len()), blocked)?;
+            let (note, fresh) = regions.place(payload, len).map_err(|error| no_memory(len, error))?;
             if let Some(fresh) = &fresh {
-                self.announce(fresh, blocked)?;
+                let announced = self.announce(fresh, &mut || match blocked() {
+                    // The reader will soon have read the few bells that fill the socket.
+                    Err(LinkError::Full) => self.wait_room(false, ROOM_LOOK),
+                    other => other,
+                });
+                if let Err(error) = announced {
+                    self.close();
+                    return Err(error.in_the_middle());
+                }
             }
             self.write(producer, &[&note.encode(), head], Note::LEN + head.len(), true, blocked)?;
             if let Some(fresh) = &fresh {
                 regions.sent(fresh, producer.written());
             }
         }
+        Ok(())
+    }
+}
+
+impl Link for ShmLink {
+    fn send(
+        &self,
+        head: &[u8],
+        payload: &[&[u8]],
+        blocked: &mut dyn FnMut() -> Result<(), LinkError>,
+    ) -> Result<(), LinkError> {
+        self.send_as(&mut self.sender.lock(), head, payload, blocked)?;
+        self.wake_peer();
+        Ok(())
+    }
+
+    fn try_send(&self, head: &[u8], payload: &[&[u8]]) -> Result<(), LinkError> {
+        let mut sender = self.sender.try_lock().ok_or(LinkError::Full)?;
+        self.send_as(&mut sender, head, payload, &mut || Err(LinkError::Full))?;
         drop(sender);
         self.wake_peer();
         Ok(())
@@ -304,23 +336,6 @@ impl Link for ShmLink {
 
     fn is_sending(&self) -> bool {
         self.sender.is_locked()
-    }
-
-    fn has_room(&self, len: usize) -> bool {
-        /// More than any head without metadata.
-        const HEAD: usize = 256;
-        if self.is_closed() {
-            // Sending fails, and does not wait.
-            return true;
-        }
-        let Some(mut sender) = self.sender.try_lock() else { return false };
-        let Sender { producer, regions } = &mut *sender;
-        // A broken counter is for the send to report.
-        if len + HEAD <= producer.longest() / 2 {
-            return producer.fits(len + HEAD).unwrap_or(true);
-        }
-        let waits = producer.consumed().map(|consumed| regions.must_wait(len, consumed).is_some());
-        !waits.unwrap_or(false) && producer.fits(Note::LEN + HEAD).unwrap_or(true)
     }
 
     fn wait_turn(&self, timeout: Duration) {

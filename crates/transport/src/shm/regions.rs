@@ -8,7 +8,7 @@ use std::sync::Arc;
 use nearcall_ring::Mapping;
 
 use super::socket::{Announced, Inbox};
-use crate::link::LinkError;
+use crate::link::{LinkError, is_exhaustion};
 use crate::message::{Lease, REGION_HEAD, RegionHead};
 
 /// Memory kept mapped for the next long payloads, bytes per direction; beyond it a region serves one message only.
@@ -132,6 +132,14 @@ impl Outgoing {
     }
 }
 
+/// The error of a message of `len` bytes for which the system gives no memory.
+pub(super) fn no_memory(len: usize, error: io::Error) -> LinkError {
+    if is_exhaustion(&error) {
+        return LinkError::Exhausted(format!("no shared memory for a message of {len} bytes: {error}"));
+    }
+    error.into()
+}
+
 fn fill(mapping: &Mapping, pieces: &[&[u8]]) {
     RegionHead::of(mapping).take();
     let mut at = REGION_HEAD;
@@ -183,7 +191,8 @@ impl Mapped {
         if size <= REGION_HEAD || self.bytes.saturating_add(announced.size) > most {
             return Err(LinkError::Broken("the peer sent more shared memory than it may".into()));
         }
-        let mapping = Arc::new(Mapping::open(announced.fd.as_fd(), size, true)?);
+        let mapping = Mapping::open(announced.fd.as_fd(), size, true).map_err(|error| no_memory(size, error))?;
+        let mapping = Arc::new(mapping);
         self.bytes += size as u64;
         self.regions.insert(announced.id, Arc::clone(&mapping));
         Ok(mapping)

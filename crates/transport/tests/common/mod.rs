@@ -56,7 +56,13 @@ pub fn accept(listener: &Listener, options: &Options) -> Result<Arc<dyn Link>, O
     let end = Instant::now() + PATIENCE;
     loop {
         match arrival.hello() {
-            Ok(Some(hello)) => return arrival.welcome(&hello, &welcome(options), options).map_err(Some),
+            Ok(Some(hello)) => {
+                if let Err(why) = arrival.welcome(&hello, &welcome(options)) {
+                    return Err(Some(arrival.reject(&why)));
+                }
+                assert!(arrival.send_welcome().map_err(Some)?, "there is room for a short welcome");
+                return Ok(arrival.into_link(options).expect("welcomed"));
+            }
             Ok(None) => assert!(readable(arrival.fd(), end - Instant::now()), "no hello comes"),
             Err(Some(why)) => return Err(Some(arrival.reject(&why))),
             Err(None) => return Err(None),

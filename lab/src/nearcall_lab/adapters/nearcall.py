@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import socket
+import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
@@ -135,6 +136,22 @@ def connect(spec: Spec) -> SimpleSession | _AsyncSession:
     return _session(spec)
 
 
+_here = threading.Lock()
+_servers: dict[str, Any] = {}
+"""Servers in this process by URL: one for all its connections, until the process ends."""
+
+
+def _served_here(spec: Spec, service: Any) -> str:
+    import nearcall
+
+    url = _url(spec)
+    with _here:
+        if url not in _servers:
+            _servers[url] = nearcall.Server(service(), url)
+            _servers[url].start()
+    return url
+
+
 def _session(spec: Spec) -> SimpleSession:
     import nearcall
 
@@ -144,10 +161,7 @@ def _session(spec: Spec) -> SimpleSession:
 
     def open_() -> None:
         nonlocal client
-        url = spec.address
-        if spec.mechanism.same_process and not url:
-            url = _url(spec)
-            stack.enter_context(nearcall.Server(service(), url))
+        url = _served_here(spec, service) if spec.mechanism.same_process and not spec.address else spec.address
         client = stack.enter_context(nearcall.connect(url, service))
         session.provide(
             echo=client.echo_view if spec.mechanism.variant.endswith("-view") else client.echo,

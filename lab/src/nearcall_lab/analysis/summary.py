@@ -116,7 +116,7 @@ def _remarks(summary: Summary, floor_ns: float | None) -> list[str]:
     if floor_ns and summary.value and summary.metric.unit == "ns" and floor_ns > FLOOR_SHARE * summary.value:
         found.append(f"the floor is {floor_ns / summary.value:.0%} of it")
     cold = sum(not launch.warmed_up for launch in result.launches)
-    if cold:
+    if cold and result.cell.mode.warmup_s:
         found.append(f"not warmed up in {cold} of {summary.launches} launches")
     left = sum(len(launch.left_behind) for launch in result.launches)
     if left:

@@ -55,7 +55,9 @@ def against_itself(args: argparse.Namespace, console: Console, measure: Measure 
         pairs = [(a[n], b[n]) for a, b in zip(plain, slower, strict=True) for n in sorted(a.keys() & b.keys())]
         verdicts.append(_tell(console, f"slowed down by {ns} ns, {args.slowdown:.1%}", pairs, args, False))
         whole = speed_of([b for _, b in pairs], [a for a, _ in pairs], False, True, args.confidence).inverse()
-        console.print(f"  all pairs together: {interval_text(whole)} as slow", style="dim", highlight=False)
+        console.print(
+            f"  all pairs together: the time per call is {interval_text(whole)}", style="dim", highlight=False
+        )
     return int(not all(verdicts))
 
 

@@ -32,6 +32,8 @@ CELL_GRACE_S = 15.0
 _LEAD_NS = 20_000_000
 """Between the word to begin and the beginning, so that all clients have heard it."""
 _ARRIVAL_LIMIT_S = 10.0
+_SLOWEST = 5_000_000
+"""Bytes per second: no mechanism is so slow that a long message needs more time."""
 _FLUSH_LIMIT_S = 60.0
 """A sender that takes messages faster than it sends them has a queue, and time to empty it."""
 _QUIET_S = 0.25
@@ -66,7 +68,7 @@ def crew_of(cell: Cell, entrant: Entrant) -> Crew:
     return Crew(
         entrant,
         choose(cell.placement),
-        clients=min(cell.mode.client_processes, cell.mode.connections),
+        clients=cell.mode.client_processes,
         same_process=cell.same_process,
         max_message=max(DEFAULT_MAX_MESSAGE, largest + largest // 8 + 65_536),
         keep_logs=True,
@@ -126,7 +128,7 @@ class CellRun:
         if mode.kind == "one-way":
             request = {"do": "arm", "size": cell.work.size, "capacity": MOST_MESSAGES // 8}
             self.server_part.ask(request, CELL_GRACE_S)
-        limit = worker.START_TIMEOUT_S + 0.05 * mode.connections + ROUNDS * (mode.warmup_s + 2 * cell.work.delay_s)
+        limit = worker.START_TIMEOUT_S + 0.05 * mode.connections + (ROUNDS + 2) * (mode.warmup_s + self._slow_call_s())
         limit += self._flush_limit_s()
         plain = msgspec.to_builtins(cell)
         server = self.crew.server
@@ -148,7 +150,9 @@ class CellRun:
         before = [usage.snapshot([pid for root in roots for pid in usage.tree(root)]) for roots in (clients, servers)]
         begin_ns = time.monotonic_ns() + _LEAD_NS
         length = COUNTED_LIMIT_S if mode.calls else mode.seconds + drain_s(mode.seconds)
-        limit = length + self.cell.work.delay_s + self._flush_limit_s() + CELL_GRACE_S
+        if mode.calls and mode.rate:
+            length += 2 * mode.calls / mode.rate
+        limit = length + self._slow_call_s() + self._flush_limit_s() + CELL_GRACE_S
         answers = self.ask_clients(lambda number: {"do": "go", "begin_ns": begin_ns}, limit)
         after = [usage.snapshot([pid for root in roots for pid in usage.tree(root)]) for roots in (clients, servers)]
         exact = {
@@ -164,6 +168,11 @@ class CellRun:
             for roots, first, last in zip((clients, servers), before, after, strict=True)
         ]
         return begin_ns, (sides[0], sides[1])
+
+    def _slow_call_s(self) -> float:
+        """What one call may take before something must be wrong with it."""
+        work = self.cell.work
+        return work.delay_s + 2 * (work.size + sum(work.sizes)) / _SLOWEST
 
     def _switches_of_server(self) -> tuple[int, ...]:
         if self.crew.server is None:

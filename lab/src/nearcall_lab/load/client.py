@@ -59,6 +59,8 @@ def refuse(cell: Cell, adapter_operations: Sequence[str], concurrent_calls: bool
         raise Unsupported(f"one-way messages carry number and time, {SMALLEST} bytes: {cell.work.size} are too few")
     if cell.mode.connections < 1 or cell.mode.outstanding < 1:
         raise Unsupported("needs at least one connection and one call under way")
+    if not 1 <= cell.mode.client_processes <= cell.mode.connections:
+        raise Unsupported(f"needs a connection for each of {cell.mode.client_processes} client processes")
 
 
 @dataclass
@@ -102,6 +104,8 @@ class Load:
         self._extra: Any = None
         self._rate = 0.0
         self._dropped_before = 0
+        self._due = 0
+        self._bursts: list[int] = []
         self.slots: list[Slot] = []
         self.warmup_calls = 0
         self.requests = 0
@@ -217,8 +221,7 @@ class Load:
     def timed(self, begin_ns: int) -> None:
         """Everything between the first stamp and the last; `outcome` tells what it gave."""
         mode = self.cell.mode
-        self._due = 0
-        self._bursts: list[int] = []
+        self._due, self._bursts = 0, []
         self._dropped_before = sum(session.dropped() for session in self._sessions) if mode.kind == "one-way" else 0
         self._restart(TIMED, self._expected(mode.seconds))
         gc.collect()

@@ -55,23 +55,23 @@ def _print_group(console: Console, group: Sequence[Summary], info: RunInfo) -> N
     first = group[0]
     console.print()
     if measured:
+        rows = [_row(summary, baseline, info) for summary in measured]
         table = Table(title=Text(f"{first.result.cell.title()}: {first.metric.title}"), title_justify="left")
-        table.add_column("mechanism", no_wrap=True)
-        for column in (first.metric.title.rpartition(", ")[2], "±", "p99", "p99.9", "calls/s", "CPU/call"):
-            table.add_column(column, justify="right", no_wrap=True)
-        observed = any(s.result.observation is not None for s in measured)
-        if observed:
-            table.add_column("syscalls/call", justify="right", no_wrap=True)
-        if baseline is not None:
-            table.add_column(f"against {baseline.result.cell.mechanism}", justify="right", no_wrap=True)
-        for column in ("samples", "launches"):
-            table.add_column(column, justify="right", no_wrap=True)
-        table.add_column("cell", no_wrap=True, style="dim")
-        table.add_column("beware", style="dim")
-        for summary in measured:
+        columns = _fitting(rows, console.width)
+        for column in columns:
+            left = column in ("mechanism", "cell")
             # As text: what an adapter calls itself is no markup.
-            table.add_row(*(Text(plain(cell)) for cell in _row(summary, baseline, info, observed)))
+            head = Text(plain(column))
+            table.add_column(head, justify="left" if left else "right", style="dim" if column == "cell" else "")
+        for row in rows:
+            table.add_row(*(Text(plain(row[column])) for column in columns))
         console.print(table)
+        for summary in measured:
+            if summary.remarks:
+                remarks = (plain("; ".join(summary.remarks)), "dim")
+                console.print(
+                    Text.assemble(f"  {plain(_name(summary, info))}: ", remarks), highlight=False, soft_wrap=True
+                )
     else:
         console.print(f"{first.result.cell.title()}: no numbers", style="bold", markup=False, highlight=False)
     reasons: dict[tuple[str, str], list[str]] = {}
@@ -96,39 +96,64 @@ def _speed(summary: Summary) -> float:
     return value if summary.metric.more_is_better else -value
 
 
-def _row(summary: Summary, baseline: Summary | None, info: RunInfo, observed: bool) -> list[str]:
+def _name(summary: Summary, info: RunInfo) -> str:
     result = summary.result
-    value = summary.value
+    floor = " (floor)" if result.cell.mechanism == info.floor else ""
+    return f"{result.label or result.cell.mechanism}{floor}"
+
+
+def _row(summary: Summary, baseline: Summary | None, info: RunInfo) -> dict[str, str]:
+    """The cells of one line, by their column's title."""
+    result, value = summary.result, summary.value
     if result.status == "overloaded" and summary.metric.unit == "ns":
         shown = "overloaded"
     else:
         shown = format_time(value) if summary.metric.unit == "ns" else rate(value)
-    quantiles = (summary.quantiles.get(p) for p in (0.99, 0.999))
+    p99, p999 = (summary.quantiles.get(p) for p in (0.99, 0.999))
     cpu = summary.cpu_us_per_call
-    against = []
+    row = {
+        "mechanism": _name(summary, info),
+        summary.metric.title.rpartition(", ")[2]: shown,
+        "±": "–" if summary.spread is None else f"{summary.spread:.{1 if summary.spread < 0.1 else 0}%}",
+        "p99": format_time(p99.value if p99 else None),
+        "p99.9": format_time(p999.value if p999 else None),
+        "calls/s": rate(summary.throughput),
+        "CPU/call": "–" if cpu is None else f"{significant(cpu)} µs",
+        "syscalls/call": _syscalls(result),
+    }
     if baseline is not None:
-        if baseline is summary or result.cell.mechanism == info.floor:
-            against = ["1" if baseline is summary else "–"]
-        else:
-            comparison = compare(baseline.result, result, paired=True)
-            sure = comparison.outcome in ("faster", "slower")
-            against = [interval_text(comparison.speed) if comparison.speed and sure else "–"]
-            if comparison.outcome == "same":
-                against = ["no difference"]
-    return [
-        f"{result.label or result.cell.mechanism}{' (floor)' if result.cell.mechanism == info.floor else ''}",
-        shown,
-        "–" if summary.spread is None else f"{summary.spread:.{1 if summary.spread < 0.1 else 0}%}",
-        *(format_time(q.value if q else None) for q in quantiles),
-        rate(summary.throughput),
-        "–" if cpu is None else f"{significant(cpu)} µs",
-        *([_syscalls(result)] if observed else []),
-        *against,
-        f"{summary.response.n if summary.response else sum(launch.calls for launch in result.launches):,}",
-        str(summary.launches),
-        result.digest[:8],
-        "; ".join(summary.remarks),
-    ]
+        row[f"against {baseline.result.cell.mechanism}"] = _against(summary, baseline, info)
+    calls = summary.response.n if summary.response else sum(launch.calls for launch in result.launches)
+    row |= {"samples": f"{calls:,}", "launches": str(summary.launches), "cell": result.digest[:8]}
+    return row
+
+
+def _against(summary: Summary, baseline: Summary, info: RunInfo) -> str:
+    if summary is baseline:
+        return "1"
+    if summary.result.cell.mechanism == info.floor:
+        return "–"
+    comparison = compare(baseline.result, summary.result, paired=True)
+    if comparison.speed is None or comparison.outcome == "unusable":
+        return "–"
+    return "no difference" if comparison.outcome == "same" else interval_text(comparison.speed)
+
+
+_DROPPED_FIRST = ("p99.9", "samples", "launches", "CPU/call", "calls/s", "cell", "p99", "syscalls/call")
+"""Columns that a narrow terminal goes without, in this order; the files have everything."""
+
+
+def _fitting(rows: Sequence[dict[str, str]], width: int) -> list[str]:
+    """The columns that fit; those that would be empty are left out."""
+    columns = [c for c in rows[0] if c != "syscalls/call" or any(row[c] != "–" for row in rows)]
+
+    def needed() -> int:
+        return 1 + sum(3 + max(len(column), *(len(row[column]) for row in rows)) for column in columns)
+
+    for column in _DROPPED_FIRST:
+        if needed() > width and column in columns:
+            columns.remove(column)
+    return columns
 
 
 def _syscalls(result: CellResult) -> str:

@@ -11,7 +11,8 @@ from rich.console import Console
 
 from nearcall_lab import __version__
 from nearcall_lab.environment import capture, conclude, cpu_ticks
-from nearcall_lab.runtime_bench.measure import QUICK, Amounts, Collected, RuntimeRun
+from nearcall_lab.runtime_bench.measure import RuntimeRun
+from nearcall_lab.runtime_bench.results import QUICK, Amounts, Collected
 from nearcall_lab.runtime_bench.targets import judge, markdown
 from nearcall_lab.stats import format_time, quantile
 

@@ -9,35 +9,21 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nearcall_lab.placement import Mode, choose
 from nearcall_lab.registry import Entrant, discover, entrants_of
 from nearcall_lab.runtime_bench import floor
+from nearcall_lab.runtime_bench.load_tasks import GRPC, LoadTasks
 from nearcall_lab.runtime_bench.probes import resident_kb
+from nearcall_lab.runtime_bench.results import Amounts, Collected
 from nearcall_lab.workers.pair import LaunchFailed, Pair
 from nearcall_lab.workloads import BY_KEY
 
 PROBES = "nearcall_lab.runtime_bench.probes"
 IDLE_CLIENTS = 100
-
-
-@dataclass(frozen=True)
-class Amounts:
-    """How much of everything; the quick ones are for trying the command out."""
-
-    slice_s: float = 0.5
-    stream_items: int = 1_000_000
-    one_way_small: int = 1_000_000
-    one_way_large: int = 300_000
-    idle_s: float = 4.0
-    imports: int = 5
-
-
-QUICK = Amounts(0.1, 100_000, 50_000, 20_000, 1.0, 2)
 
 
 @dataclass(frozen=True)
@@ -72,29 +58,6 @@ PING_PONGS = (
     PingPong("nearcall-shm", "echo-15", "free"),
     PingPong("nearcall-shm", "echo-15", "same"),
 )
-
-
-@dataclass
-class Collected:
-    """Everything measured: one number per round and series, and why a series has none."""
-
-    values: dict[str, dict[int, float]] = field(default_factory=dict)
-    samples: dict[str, list[NDArray[np.int64]]] = field(default_factory=dict)
-    problems: dict[str, str] = field(default_factory=dict)
-
-    def add(self, key: str, turn: int, value: float) -> None:
-        """Keep one round's number."""
-        self.values.setdefault(key, {})[turn] = value
-
-    def median(self, key: str) -> float | None:
-        """Median over rounds, or None."""
-        found = self.values.get(key)
-        return statistics.median(found.values()) if found else None
-
-    def pooled(self, key: str) -> NDArray[np.int64]:
-        """All samples of all rounds in nanoseconds."""
-        found = self.samples.get(key, [])
-        return np.concatenate(found) if found else np.empty(0, dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -140,6 +103,8 @@ class RuntimeRun:
             "idle": self._idle,
             "import": self._import,
         }
+        grpc = self._entrants.get(GRPC)
+        probes |= LoadTasks(self._service, grpc, self._apart, self.amounts, self.collected).tasks()
         for name, run in probes.items():
             if self._service.problem:
                 self.collected.problems[name] = self._service.problem

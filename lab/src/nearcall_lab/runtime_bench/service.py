@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from nearcall_lab.contract import Mechanism, Ready, SimpleSession, Spec, Stop
@@ -39,6 +40,34 @@ def service() -> Any:
             """Small reply to a large argument; depends on its length and its last byte."""
             return len(data) + data[-1]
 
+        def add(self, a: int, b: int) -> int:
+            return a + b
+
+        async def echo_in_loop(self, data: bytes) -> bytes:
+            return data
+
+        async def nap(self, seconds: float) -> float:
+            await asyncio.sleep(seconds)
+            return seconds
+
+        def block(self, seconds: float) -> float:
+            """Keeps its thread, and lets other threads run."""
+            time.sleep(seconds)
+            return seconds
+
+        def flow(self, items: int, size: int) -> Iterator[bytes]:
+            """As fast as it is taken."""
+            item = bytes(size)
+            for _ in range(items):
+                yield item
+
+        def swallow(self, data: Iterator[bytes], pause_s: float, every: int) -> int:
+            """Takes a stream slowly: a pause after so many items. Octets taken."""
+            return sum(len(item) for item in slowly(data, pause_s, every))
+
+        def through(self, data: Iterator[bytes]) -> Iterator[bytes]:
+            yield from data
+
         def countdown(self, n: int) -> Iterator[int]:
             yield from range(n, 0, -1)
 
@@ -59,6 +88,14 @@ def service() -> Any:
             return self._left, self._octets, max(0, self._end_ns - self._begin_ns)
 
     return nearcall.service(Runtime)
+
+
+def slowly(items: Iterable[Any], pause_s: float, every: int) -> Iterator[Any]:
+    """The same items, with a pause of `pause_s` seconds after each `every` of them."""
+    for number, item in enumerate(items, 1):
+        if number % every == 0:
+            time.sleep(pause_s)
+        yield item
 
 
 def serve(spec: Spec, ready: Ready, stop: Stop) -> None:

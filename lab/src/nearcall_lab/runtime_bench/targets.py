@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from nearcall_lab.runtime_bench.measure import Collected
+from nearcall_lab.runtime_bench.load_tasks import CURVE, DIRECTIONS
+from nearcall_lab.runtime_bench.results import Collected
 from nearcall_lab.stats import Ratio, format_ratio, format_time, paired_ratio, quantile, significant
 
 SHM = "nearcall-shm echo-15"
@@ -93,6 +95,76 @@ def _rate(unit: str) -> Callable[[float], str]:
     )
 
 
+def _fastest(what: str, target: str, source: str, ways: tuple[str, ...], limit: float) -> Target:
+    """The best of several ways to do the same, all of them shown."""
+
+    def judge(collected: Collected) -> Verdict:
+        rates = {way: rate for way in ways if (rate := collected.median(f"{source} {way}")) is not None}
+        if not rates:
+            return _nothing(what, target, collected, source)
+        text = ", ".join(f"{_rate('calls')(rate)} ({way})" for way, rate in rates.items())
+        best = max(rates.values())
+        return Verdict(what, target, text, best >= limit, best)
+
+    return Target(what, target, judge)
+
+
+def _curve(what: str, target: str, limit: float) -> Target:
+    """Throughput by the number of clients: that of the most against that of one, and all of them shown."""
+
+    def judge(collected: Collected) -> Verdict:
+        least, most = CURVE[0], CURVE[-1]
+        one, many = (collected.values.get(f"clients {count}", {}) for count in (least, most))
+        both = sorted(one.keys() & many.keys())
+        if not both:
+            return _nothing(what, target, collected, "clients")
+        ratio = paired_ratio([many[t] for t in both], [one[t] for t in both])
+        rates = [(count, collected.median(f"clients {count}")) for count in CURVE]
+        curve = ", ".join(f"{count}: {_rate('calls')(rate)}" for count, rate in rates if rate is not None)
+        return Verdict(what, target, f"{format_ratio(ratio)}; {curve}", ratio.value >= limit, ratio.value, ratio)
+
+    return Target(what, target, judge)
+
+
+def _why(collected: Collected, key: str) -> str:
+    """Why a series is absent; of a long report by gRPC its status."""
+    problem = " ".join(collected.problems.get(key, "not reached").split())
+    status = re.search(r"StatusCode\.(\w+)", problem)
+    return f"fails with {status[1]}" if status else problem[:80]
+
+
+def _naps(what: str, target: str, limit: float) -> Target:
+    """Concurrent sleeps of handlers against the same sleeps without calls; and what grpc.aio does."""
+
+    def judge(collected: Collected) -> Verdict:
+        called, alone = collected.values.get("naps", {}), collected.values.get("naps alone", {})
+        both = sorted(called.keys() & alone.keys())
+        if not both:
+            return _nothing(what, target, collected, "naps")
+        ratio = paired_ratio([called[t] for t in both], [alone[t] for t in both])
+        theirs = collected.median("grpc.aio naps")
+        took = f"{collected.median('naps') or 0:.2f} s"
+        other = _why(collected, "grpc.aio naps") if theirs is None else f"{theirs:.2f} s"
+        text = f"{format_ratio(ratio)}; {took}, grpc.aio: {other}"
+        return Verdict(what, target, text, ratio.value <= limit, ratio.value, ratio)
+
+    return Target(what, target, judge)
+
+
+def _streamed(what: str, target: str, limit_mb: float) -> Target:
+    """The most memory that any direction took, all of them shown."""
+
+    def judge(collected: Collected) -> Verdict:
+        grown = {way: kb * 1.024e-3 for way in DIRECTIONS if (kb := collected.median(f"streamed {way}")) is not None}
+        if not grown:
+            return _nothing(what, target, collected, "streamed")
+        text = ", ".join(f"{mb:.1f} MB {way}" for way, mb in grown.items())
+        worst = max(grown.values())
+        return Verdict(what, target, text, worst < limit_mb and len(grown) == len(DIRECTIONS), worst)
+
+    return Target(what, target, judge)
+
+
 TARGETS = (
     _value("15 B echo over shm, p50", "≤ 2.5 µs", SHM, 2500, format_time),
     _ratio("15 B echo over shm, against the ring alone in Rust", "≤ 3×", SHM, "ring", 3, least=False),
@@ -113,6 +185,14 @@ TARGETS = (
     _ratio("15 B echo over tcp, against a raw socket", "≤ 1.3×", "nearcall-tcp echo-15", "raw-tcp echo-15", 1.3, False),
     _p99("15 B echo over shm, not pinned, p99", "< 200 µs", f"{SHM} free", 200_000),
     _p99("15 B echo over shm, both on one CPU, p99", "< 200 µs", f"{SHM} same", 200_000),
+    _value("asyncio client, 15 B echo over shm, p50", "≤ 6 µs", "asyncio client", 6000, format_time, source="asyncio"),
+    _value("asyncio on both sides, 15 B, p50", "≤ 15 µs", "asyncio both", 15_000, format_time, source="asyncio"),
+    _ratio("asyncio on both sides, against grpc.aio TCP", "≥ 20× faster", "grpc.aio", "asyncio both", 20, least=True),
+    _fastest("64 calls at once on one connection", "≥ 500 K calls/s", "pipelined", ("tasks", "threads"), 5e5),
+    _curve("100 clients at once, against one", "≥ 1×", 1),
+    _naps("10,000 coroutine handlers at once that wait 0.1 s, against the waits alone", "≤ 2×", 2),
+    _streamed("10 GB streamed to a slow consumer, memory of both sides", "< 50 MB", 50),
+    _p99("other calls while a handler blocks for 1 s, p99", "< 5 ms", "beside", 5e6),
     _value("CPU of an idle server with 100 idle clients", "< 0.5 %", "idle", 0.005, lambda v: f"{v:.3%}"),
     _value(
         "memory of an idle connection, both sides, without ring pages",

@@ -1,0 +1,125 @@
+//! The event loop that runs coroutine handlers, as a receiver: while the work is its own, it holds the baton.
+//!
+//! A worker that receives requests for the loop puts them into the loop's queue. After some of them in a row it offers the
+//! baton: the loop then looks at the connections by itself whenever it has run all that was ready, spins while that pays,
+//! and keeps the baton while it sleeps, for which it watches the poller's descriptor. A request for a worker that it meets
+//! goes to a worker, and the baton with it.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::Ordering;
+
+use super::Server;
+use super::connection::Request;
+
+/// So many requests in a row are for the loop before it is offered the baton: where both kinds of handlers are called in
+/// turn, a worker goes on receiving.
+const RUN: usize = 8;
+
+/// What an event loop is to do next.
+#[derive(Debug)]
+pub enum ForLoop {
+    /// Handle this, and ask again.
+    Request(Request),
+    /// Ask again when [`Server::poll_fd`] is readable.
+    Listen,
+    /// A worker receives: ask again when [the queue](Server::use_event_loop) is readable.
+    Elsewhere,
+    /// Nothing is here, and spinning may pay: ask for that, with what others need released.
+    Spin,
+}
+
+impl Server {
+    /// Hands a request to the event loop, and the baton with it if the work seems to be there.
+    pub(super) fn hand_to_loop(&self, request: Request) {
+        let Some(queue) = self.async_queue.get() else {
+            return self.notify(true, "a request for a coroutine handler, but no event loop, was dropped".into());
+        };
+        let first = queue.push(request);
+        if !first {
+            // The loop has not come for the last one yet: it is not asked to do more.
+            return;
+        }
+        // Relaxed: a hint where the work is.
+        if self.loop_run.fetch_add(1, Ordering::Relaxed) >= RUN {
+            // Before the loop is woken, or it would come too early.
+            self.baton.offer();
+            self.let_watch();
+        } else if let Some(mut reception) = self.reception.try_lock() {
+            reception.note_loop_active();
+        }
+        queue.ring();
+    }
+
+    /// The descriptor that the event loop watches while it holds the baton and sleeps.
+    #[must_use]
+    pub fn poll_fd(&self) -> BorrowedFd<'_> {
+        self.poller.as_fd()
+    }
+
+    /// The event loop's next request. Never waits. `may_spin`: whether nothing else is under way in the loop.
+    pub fn next_for_loop(&self, may_spin: bool) -> ForLoop {
+        let receives = self.baton.back() || self.baton.take_offered();
+        // After the baton was taken: who offered it has queued everything before.
+        if let Some(request) = self.async_queue.get().and_then(|queue| queue.pop()) {
+            if receives {
+                self.begin_handler();
+            }
+            return ForLoop::Request(request);
+        }
+        if !receives {
+            return ForLoop::Elsewhere;
+        }
+        let mut reception = self.reception.lock();
+        let mut request = reception.poll(self);
+        if request.is_none() && reception.is_asleep() {
+            reception.wake_up(self);
+            request = reception.poll(self);
+        }
+        if let Some(request) = request {
+            drop(reception);
+            return self.take_for_loop(request);
+        }
+        if may_spin {
+            return ForLoop::Spin;
+        }
+        if reception.has_timer() || self.is_stopped() {
+            // A worker knows how to sleep until a certain time.
+            drop(reception);
+            self.release();
+            return ForLoop::Elsewhere;
+        }
+        while !reception.fall_asleep() {
+            if let Some(request) = reception.poll(self) {
+                drop(reception);
+                return self.take_for_loop(request);
+            }
+        }
+        drop(reception);
+        self.baton.listen();
+        self.let_watch();
+        ForLoop::Listen
+    }
+
+    /// Spins for the event loop's next request, after [`ForLoop::Spin`].
+    pub fn spin_for_loop(&self) -> ForLoop {
+        let mut reception = self.reception.lock();
+        let (again, request) = reception.spin_for_loop(self);
+        drop(reception);
+        match request {
+            Some(request) => self.take_for_loop(request),
+            None => self.next_for_loop(again),
+        }
+    }
+
+    fn take_for_loop(&self, request: Request) -> ForLoop {
+        if self.methods[usize::from(request.head.method)].in_loop {
+            self.begin_handler();
+            return ForLoop::Request(request);
+        }
+        // Relaxed: as above.
+        self.loop_run.store(0, Ordering::Relaxed);
+        self.reception.lock().keep(request);
+        self.release();
+        ForLoop::Elsewhere
+    }
+}

@@ -1,0 +1,302 @@
+//! What a server measures of its calls, while somebody watches.
+//!
+//! While nobody does, a call costs one look at a flag when it arrives, and one at its own empty slot when it ends.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+
+use nearcall_ring::cpu;
+use nearcall_wire::Failure;
+use parking_lot::Mutex;
+
+/// Status codes there are: gRPC's, `OK` among them.
+pub const CODES: usize = 17;
+/// The code of a call that has not ended.
+const NOT_ENDED: u8 = u8::MAX;
+
+/// Whether calls are measured, and what was measured so far.
+#[derive(Debug, Default)]
+pub(super) struct Statistics {
+    measuring: AtomicBool,
+    watch: Mutex<Watch>,
+}
+
+#[derive(Debug, Default)]
+struct Watch {
+    watchers: usize,
+    /// Present while there are watchers. Each time the first of them comes it is a new one, from zero.
+    measurement: Option<Arc<Measurement>>,
+}
+
+/// From when the first watcher came until the last one has gone.
+#[derive(Debug)]
+struct Measurement {
+    /// When it began, nanoseconds.
+    since: u64,
+    methods: Box<[Mutex<Counts>]>,
+}
+
+/// What is counted of one method.
+#[derive(Debug, Clone, Default)]
+pub struct Counts {
+    /// Calls that have arrived.
+    pub started: u64,
+    /// Calls that have ended, by status code.
+    pub ended: [u64; CODES],
+    /// Items of streams that have arrived.
+    pub items_in: u64,
+    /// Items of streams that were sent.
+    pub items_out: u64,
+    /// Bytes of payload that have arrived.
+    pub bytes_in: u64,
+    /// Bytes of payload that were sent.
+    pub bytes_out: u64,
+    /// Of the calls that have ended: from when a call was received until its end was sent.
+    pub latency: Histogram,
+}
+
+/// What a watcher sees.
+#[derive(Debug, Clone, Default)]
+pub struct Snapshot {
+    /// The time, nanoseconds on the system's monotonic clock.
+    pub at: u64,
+    /// When measuring began, on the same clock.
+    pub since: u64,
+    /// Connections that want to see this.
+    pub watchers: usize,
+    /// Connections open.
+    pub connections: usize,
+    /// Worker threads alive.
+    pub workers: usize,
+    /// Of those, the ones that wait for something to do.
+    pub idle_workers: usize,
+    /// Calls that wait for a worker, because as many handlers run as may.
+    pub queued: usize,
+    /// Calls received and not finished, those that were there before measuring began included.
+    pub in_flight: usize,
+    /// Per method.
+    pub methods: Vec<Counts>,
+}
+
+impl Statistics {
+    /// One more connection watches. The first one switches measuring on, for so many methods.
+    pub(super) fn add_watcher(&self, methods: usize) {
+        let mut watch = self.watch.lock();
+        watch.watchers += 1;
+        if watch.measurement.is_none() {
+            let methods = (0..methods).map(|_| Mutex::default()).collect();
+            watch.measurement = Some(Arc::new(Measurement { since: cpu::monotonic_ns(), methods }));
+            // Relaxed: a call that misses it is one that arrived a moment earlier.
+            self.measuring.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// One connection watches no longer. The last one switches measuring off.
+    pub(super) fn remove_watcher(&self) {
+        let mut watch = self.watch.lock();
+        watch.watchers = watch.watchers.saturating_sub(1);
+        if watch.watchers == 0 {
+            self.measuring.store(false, Ordering::Relaxed);
+            watch.measurement = None;
+        }
+    }
+
+    /// A call has arrived: its measure, if it is to be measured.
+    #[inline]
+    pub(super) fn begin(&self, method: u16, bytes: usize) -> Option<Arc<Measured>> {
+        // Relaxed: see `add_watcher`; what is measured is behind the lock.
+        if self.measuring.load(Ordering::Relaxed) { self.begin_measured(usize::from(method), bytes) } else { None }
+    }
+
+    #[cold]
+    fn begin_measured(&self, method: usize, bytes: usize) -> Option<Arc<Measured>> {
+        let measurement = self.watch.lock().measurement.clone()?;
+        let mut counts = measurement.methods.get(method)?.lock();
+        counts.started += 1;
+        counts.bytes_in += bytes as u64;
+        drop(counts);
+        Some(Arc::new(Measured { measurement, method, begun: cpu::monotonic_ns(), code: AtomicU8::new(NOT_ENDED) }))
+    }
+
+    /// What was counted so far; what the server knows besides is not filled in.
+    pub(super) fn snapshot(&self) -> Snapshot {
+        let watch = self.watch.lock();
+        let at = cpu::monotonic_ns();
+        let (since, methods) = watch.measurement.as_ref().map_or((at, Vec::new()), |measurement| {
+            (measurement.since, measurement.methods.iter().map(|counts| counts.lock().clone()).collect())
+        });
+        Snapshot { at, since, watchers: watch.watchers, methods, ..Snapshot::default() }
+    }
+}
+
+/// A call that is measured. Its counts go where it began, even if measuring has ended, or begun anew, meanwhile.
+#[derive(Debug)]
+pub(super) struct Measured {
+    measurement: Arc<Measurement>,
+    method: usize,
+    begun: u64,
+    code: AtomicU8,
+}
+
+impl Measured {
+    fn counts(&self) -> parking_lot::MutexGuard<'_, Counts> {
+        self.measurement.methods[self.method].lock()
+    }
+
+    /// An item of the client's stream has arrived.
+    pub(super) fn item_in(&self, bytes: usize) {
+        let mut counts = self.counts();
+        counts.items_in += 1;
+        counts.bytes_in += bytes as u64;
+    }
+
+    /// An item of the server's stream was sent.
+    pub(super) fn item_out(&self, bytes: usize) {
+        let mut counts = self.counts();
+        counts.items_out += 1;
+        counts.bytes_out += bytes as u64;
+    }
+
+    /// How the call ends, and the bytes it was ended with.
+    pub(super) fn end(&self, code: u8, bytes: usize) {
+        // Relaxed: read by whoever finishes the request, which this thread hands on by other means if it is another.
+        self.code.store(code, Ordering::Relaxed);
+        if bytes > 0 {
+            self.counts().bytes_out += bytes as u64;
+        }
+    }
+
+    /// The call is over. One that nobody has ended was given up, or its client is gone.
+    pub(super) fn finish(&self) {
+        let code = match self.code.load(Ordering::Relaxed) {
+            NOT_ENDED => Failure::CANCELLED,
+            code if usize::from(code) < CODES => code,
+            _ => Failure::UNKNOWN,
+        };
+        let took = cpu::monotonic_ns().saturating_sub(self.begun);
+        let mut counts = self.counts();
+        counts.ended[usize::from(code)] += 1;
+        counts.latency.record(took);
+    }
+}
+
+/// Counts of durations in buckets, each at most 1/32 wider than the least value in it; below 64 ns they are exact.
+///
+/// Fixed buckets and not a histogram library's: this is all there is to it, and a reader needs to know nothing of it to
+/// use [`Histogram::buckets`].
+#[derive(Debug, Clone, Default)]
+pub struct Histogram {
+    /// Up to the longest duration seen.
+    counts: Vec<u64>,
+    sum: u64,
+}
+
+const SUB_BITS: u32 = 5;
+const SUB: usize = 1 << SUB_BITS;
+
+impl Histogram {
+    fn record(&mut self, ns: u64) {
+        let index = Self::index(ns);
+        if index >= self.counts.len() {
+            self.counts.resize(index + 1, 0);
+        }
+        self.counts[index] += 1;
+        self.sum = self.sum.saturating_add(ns);
+    }
+
+    fn index(ns: u64) -> usize {
+        let Some(shift) = (ns | 1).ilog2().checked_sub(SUB_BITS) else { return ns as usize };
+        SUB * (shift as usize + 1) + ((ns >> shift) as usize & (SUB - 1))
+    }
+
+    /// The greatest value of a bucket.
+    fn upper(index: usize) -> u64 {
+        let Some(shift) = (index / SUB).checked_sub(1) else { return index as u64 };
+        let first = ((index % SUB + SUB) as u64) << shift;
+        first + ((1 << shift) - 1)
+    }
+
+    /// The sum of all durations, nanoseconds.
+    #[must_use]
+    pub fn sum(&self) -> u64 {
+        self.sum
+    }
+
+    /// Every bucket that is not empty: the longest duration it can hold, nanoseconds, and how many it holds; ascending.
+    pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.counts
+            .iter()
+            .enumerate()
+            .filter(|&(_, &count)| count > 0)
+            .map(|(index, &count)| (Self::upper(index), count))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bucket_is_at_most_a_32nd_too_long() {
+        let mut last = None;
+        for ns in
+            (0..5000).chain((6..64).flat_map(|bits| [(1 << bits) - 1, 1 << bits, (1 << bits) + 1])).chain([u64::MAX])
+        {
+            let index = Histogram::index(ns);
+            let upper = Histogram::upper(index);
+            assert!(upper >= ns, "{ns} is in a bucket up to {upper}");
+            assert!(upper - ns <= ns / 32, "{ns} would be shown as {upper}");
+            assert!(index == 0 || Histogram::upper(index - 1) < ns, "{ns} belongs into an earlier bucket");
+            if ns < 5000 {
+                assert!(last.is_none_or(|last| index == last || index == last + 1), "{ns} leaves a bucket out");
+                last = Some(index);
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_is_measured_while_nobody_watches() {
+        let statistics = Statistics::default();
+        assert!(statistics.begin(0, 10).is_none());
+        statistics.add_watcher(1);
+        statistics.add_watcher(1);
+        assert!(statistics.begin(1, 10).is_none(), "there is no such method");
+        let measured = statistics.begin(0, 10).expect("two watch");
+        statistics.remove_watcher();
+        measured.end(0, 5);
+        measured.finish();
+        let seen = statistics.snapshot();
+        assert_eq!((seen.watchers, seen.methods[0].started, seen.methods[0].ended[0]), (1, 1, 1));
+        assert_eq!((seen.methods[0].bytes_in, seen.methods[0].bytes_out), (10, 5));
+        assert_eq!(seen.methods[0].latency.buckets().map(|(_, count)| count).sum::<u64>(), 1);
+        statistics.remove_watcher();
+        assert!(statistics.begin(0, 10).is_none());
+        assert!(statistics.snapshot().methods.is_empty());
+    }
+
+    #[test]
+    fn a_call_counts_in_the_measurement_in_which_it_began() {
+        let statistics = Statistics::default();
+        statistics.add_watcher(1);
+        let measured = statistics.begin(0, 10).expect("one watches");
+        statistics.remove_watcher();
+        statistics.add_watcher(1);
+        measured.item_in(1);
+        measured.finish();
+        let seen = statistics.snapshot();
+        assert_eq!((seen.methods[0].started, seen.methods[0].items_in, seen.methods[0].ended), (0, 0, [0; CODES]));
+    }
+
+    #[test]
+    fn a_call_that_nobody_ended_was_cancelled() {
+        let statistics = Statistics::default();
+        statistics.add_watcher(1);
+        let measured = statistics.begin(0, 0).expect("one watches");
+        measured.finish();
+        let measured = statistics.begin(0, 0).expect("one watches");
+        measured.end(200, 0);
+        measured.finish();
+        let ended = statistics.snapshot().methods[0].ended;
+        assert_eq!((ended[1], ended[2]), (1, 1));
+    }
+}

@@ -1,0 +1,63 @@
+//! What every callable needs of its connection: where to send, and how to get a new connection when it was lost.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use nearcall_core::Failure;
+use nearcall_core::client::{Channel, Connection as Core, Patience};
+use pyo3::prelude::*;
+
+use crate::errors::raise;
+use crate::when_full::WhenFull;
+
+/// What every callable needs of its connection.
+#[derive(Clone)]
+pub(crate) struct Calling {
+    pub(crate) channel: Arc<Channel>,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) wait_for_ready: bool,
+    pub(crate) when_full: Arc<WhenFull>,
+}
+
+impl Calling {
+    /// A usable connection for a call that ends by then; made now if need be.
+    #[cold]
+    pub(crate) fn usable(&self, py: Python<'_>, until: Option<Instant>) -> PyResult<Arc<Core>> {
+        let patience = if self.wait_for_ready { Patience::Until(until) } else { Patience::FailFast };
+        self.connect(py, patience)
+    }
+
+    /// The same for a call that met a server's end: its successor is waited for, `comeback` at most unless the client
+    /// waits for servers.
+    pub(crate) fn usable_again(
+        &self,
+        py: Python<'_>,
+        comeback: Duration,
+        until: Option<Instant>,
+    ) -> PyResult<Arc<Core>> {
+        let soon = Instant::now() + comeback;
+        let soon = if self.wait_for_ready { until } else { Some(until.map_or(soon, |until| until.min(soon))) };
+        self.connect(py, Patience::Until(soon))
+    }
+
+    fn connect(&self, py: Python<'_>, patience: Patience) -> PyResult<Arc<Core>> {
+        let Patience::Until(until) = patience else {
+            return py.detach(|| self.channel.usable(patience)).map_err(|failure| raise(py, &failure));
+        };
+        // In slices, so that Ctrl-C is heard.
+        loop {
+            let slice = Instant::now() + Duration::from_millis(100);
+            let this_time = until.map_or(slice, |until| until.min(slice));
+            match py.detach(|| self.channel.usable(Patience::Until(Some(this_time)))) {
+                Ok(core) => return Ok(core),
+                Err(failure) => {
+                    py.check_signals()?;
+                    let over = until.is_some_and(|until| Instant::now() >= until);
+                    if over || failure.code != Failure::UNAVAILABLE {
+                        return Err(raise(py, &failure));
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Calls without a reply, and what becomes of them when there is no room to send.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::Instant;
+
+use nearcall_core::client::{Connection as Core, Passed};
+use nearcall_core::{Failure, Kind, Metadata, Outgoing};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+
+use crate::calling::Calling;
+use crate::deadline::Surroundings;
+use crate::errors::raise;
+use crate::outcome::name_failure;
+use crate::plan::Method;
+use crate::when_full::Policy;
+
+/// A method that sends no reply, bound to a connection.
+#[pyclass(frozen, module = "nearcall._core")]
+pub(crate) struct Oneway {
+    calling: Calling,
+    method: Py<Method>,
+    index: Arc<AtomicU16>,
+}
+
+/// Whether to wait for room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wait {
+    /// Until the deadline.
+    ForRoom,
+    Never,
+}
+
+#[pymethods]
+impl Oneway {
+    #[pyo3(signature = (*args, **kwargs))]
+    fn __call__(&self, py: Python<'_>, args: &Bound<'_, PyTuple>, kwargs: Option<&Bound<'_, PyDict>>) -> PyResult<()> {
+        let when_full = &self.calling.when_full;
+        let wait = if when_full.policy == Policy::Block { Wait::ForRoom } else { Wait::Never };
+        let surroundings = Surroundings::look(py, self.calling.timeout)?;
+        if self.pass(py, args, kwargs, wait, &surroundings)? {
+            return Ok(());
+        }
+        let name = &self.method.get().name;
+        match when_full.policy {
+            Policy::Block => Err(raise(py, &self.too_late())),
+            Policy::Error => Err(raise(py, &self.no_room())),
+            Policy::Drop => when_full.count(py, name),
+        }
+    }
+
+    /// For an event loop: calls if there is room. Whether there was.
+    #[pyo3(signature = (*args, **kwargs))]
+    fn attempt(&self, py: Python<'_>, args: &Bound<'_, PyTuple>, kwargs: Option<&Bound<'_, PyDict>>) -> PyResult<bool> {
+        let surroundings = Surroundings::look(py, self.calling.timeout)?;
+        self.pass(py, args, kwargs, Wait::Never, &surroundings)
+    }
+
+    /// For an event loop: seconds that a call made now may wait.
+    fn time_left(&self, py: Python<'_>) -> PyResult<Option<f64>> {
+        let until = Surroundings::look(py, self.calling.timeout)?.until();
+        Ok(until.map(|until| until.saturating_duration_since(Instant::now()).as_secs_f64()))
+    }
+
+    /// For an event loop: the exception for a call that found no room until its deadline.
+    fn late(&self, py: Python<'_>) -> Py<PyAny> {
+        raise(py, &self.too_late()).into_value(py).into_any()
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<one-way {} at {}>", self.method.get().name, self.calling.channel.url())
+    }
+}
+
+impl Oneway {
+    pub(crate) fn new(calling: Calling, method: Py<Method>, index: Arc<AtomicU16>) -> Self {
+        Self { calling, method, index }
+    }
+
+    /// Sends the call. Whether it is in the transport's hands: `false` if there was no room.
+    fn pass(
+        &self,
+        py: Python<'_>,
+        args: &Bound<'_, PyTuple>,
+        kwargs: Option<&Bound<'_, PyDict>>,
+        wait: Wait,
+        surroundings: &Surroundings,
+    ) -> PyResult<bool> {
+        let method = self.method.get();
+        let encoded = method.encode_call(args, kwargs)?;
+        let metadata = surroundings.metadata(py)?;
+        let until = surroundings.until();
+        let mut stopped: Option<PyErr> = None;
+        // The interpreter is held: nobody has let go of it around this.
+        let mut go_on = || match py.check_signals() {
+            Ok(()) => until.is_none_or(|until| Instant::now() < until),
+            Err(error) => {
+                stopped = Some(error);
+                false
+            }
+        };
+        let mut send = |core: &Core, metadata: Option<Metadata>| -> Result<Passed, Failure> {
+            encoded.with(|body| {
+                let mut request = Outgoing::new(Kind::Call, body);
+                // Relaxed: as for `Unary`.
+                request.method = self.index.load(Ordering::Relaxed);
+                request.flags = encoded.flags() | Outgoing::ONEWAY;
+                request.metadata = metadata;
+                core.send_oneway(&request, if wait == Wait::Never { None } else { Some(&mut go_on) })
+            })
+        };
+        let core = self.calling.channel.current();
+        let core = if core.is_usable() { core } else { self.calling.usable(py, until)? };
+        let passed = match send(&core, metadata.clone()) {
+            // It was not sent, so it can be sent again.
+            Err(failure) if !core.is_usable() && failure.code == Failure::UNAVAILABLE => {
+                let core = self.calling.usable(py, until)?;
+                send(&core, metadata)
+            }
+            other => other,
+        };
+        match passed.map_err(|failure| name_failure(py, &failure, &method.name))? {
+            Passed::Sent => Ok(true),
+            Passed::Begun => {
+                self.calling.when_full.begin(&method.name);
+                stopped.map_or(Ok(true), Err)
+            }
+            Passed::NoRoom => stopped.map_or(Ok(false), Err),
+        }
+    }
+
+    fn what_is_full(&self) -> &'static str {
+        if self.calling.channel.current().link().is_memory() { "the ring" } else { "the socket" }
+    }
+
+    #[cold]
+    fn no_room(&self) -> Failure {
+        let (name, full, url) = (&self.method.get().name, self.what_is_full(), self.calling.channel.url());
+        let text = format!(
+            "{name}: {full} to {url} is full, because the server handles one-way calls more slowly than they are sent; \
+             nothing was sent: try again later, send less, or connect with oneway=\"block\" to wait for room or \
+             oneway=\"drop\" to drop and count"
+        );
+        Failure::new(Failure::RESOURCE_EXHAUSTED, text)
+    }
+
+    #[cold]
+    fn too_late(&self) -> Failure {
+        let (name, full, url) = (&self.method.get().name, self.what_is_full(), self.calling.channel.url());
+        let text = format!("{name}: {full} to {url} was full until the deadline; nothing was sent");
+        Failure::new(Failure::DEADLINE_EXCEEDED, text)
+    }
+}

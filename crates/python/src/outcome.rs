@@ -1,0 +1,72 @@
+//! How a call ends for its caller when no reply comes: exceptions, for threads and event loops alike.
+
+use std::time::Instant;
+
+use nearcall_core::client::{CallId, Connection as Core, NoEvent};
+use nearcall_core::{Event, Failure, Kind, Url};
+use pyo3::prelude::*;
+
+use crate::errors::{raise, raise_for};
+use crate::plan::Method;
+
+/// The wait for an event did not bring one: handles signals, waits on, or gives the call up.
+#[cold]
+pub(crate) fn wait_on(
+    py: Python<'_>,
+    core: &Core,
+    id: CallId,
+    until: Option<Instant>,
+    mut why: NoEvent,
+    name: &str,
+) -> PyResult<Event> {
+    loop {
+        match why {
+            NoEvent::Interrupted => {
+                if let Err(error) = py.check_signals() {
+                    core.cancel(id);
+                    return Err(error);
+                }
+            }
+            NoEvent::DeadlinePassed => {
+                core.cancel(id);
+                return Err(raise(py, &late(name, core.url())));
+            }
+            NoEvent::Ended => {
+                let failure = Failure::new(Failure::CANCELLED, format!("{name}: the call was given up"));
+                return Err(raise(py, &failure));
+            }
+        }
+        match py.detach(|| core.next_event(id, until)) {
+            Ok(event) => return Ok(event),
+            Err(no_event) => why = no_event,
+        }
+    }
+}
+
+pub(crate) fn late(name: &str, url: &Url) -> Failure {
+    Failure::new(Failure::DEADLINE_EXCEEDED, format!("{name} at {url} did not answer before the deadline"))
+}
+
+/// The exception for an event that is not the awaited one.
+#[cold]
+pub(crate) fn outcome(py: Python<'_>, event: &Event, method: &Method) -> PyErr {
+    match event.head.kind {
+        Kind::Error => raise_for(py, method, &event.failure().unwrap_or_else(Failure::from)),
+        kind => raise(
+            py,
+            &Failure::new(
+                Failure::INTERNAL,
+                format!("{}: the server sent {kind:?} where no such thing can come", method.name),
+            ),
+        ),
+    }
+}
+
+/// The exception for a call that could not be sent.
+#[cold]
+pub(crate) fn name_failure(py: Python<'_>, failure: &Failure, name: &str) -> PyErr {
+    if failure.code == Failure::RESOURCE_EXHAUSTED {
+        return raise(py, &Failure::new(failure.code, format!("{name}: {}", failure.message)));
+    }
+    raise(py, failure)
+}

@@ -1,0 +1,90 @@
+//! What a served method is, and the steps of serving it that threads and event loops share.
+
+use std::sync::Arc;
+
+use nearcall_core::server::{NextItem, Request, Server as Core, ServerCall};
+use nearcall_core::{Body, Failure, LinkError};
+use pyo3::exceptions::PyOSError;
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+use crate::errors::raise;
+use crate::payload::Encoded;
+use crate::plan::Method;
+
+/// A method and what runs it.
+pub(crate) struct Served {
+    pub(crate) method: Py<Method>,
+    pub(crate) handler: Py<PyAny>,
+}
+
+/// The call's state shared with the receiving worker.
+pub(crate) fn tracked(request: &Request) -> PyResult<Arc<ServerCall>> {
+    request.call.clone().ok_or_else(|| PyOSError::new_err("the call has no stream"))
+}
+
+/// Decodes the arguments out of a request.
+pub(crate) fn decode_arguments<'py>(
+    py: Python<'py>,
+    method: &Method,
+    request: &mut Request,
+) -> PyResult<Bound<'py, PyTuple>> {
+    let named = request.is_named();
+    let event = request.take_event();
+    method.arguments.decode(py, event, named)
+}
+
+/// Encodes a result and ends the call with it.
+pub(crate) fn reply(
+    py: Python<'_>,
+    core: &Core,
+    method: &Method,
+    request: &Request,
+    result: Bound<'_, PyAny>,
+) -> PyResult<()> {
+    if request.is_oneway() {
+        request.end_oneway();
+        return Ok(());
+    }
+    send_reply(py, core, method, request, &method.reply.encode(result)?).map(|_| ())
+}
+
+/// Ends a call with an encoded result. `false` for an event loop if there is no room.
+pub(crate) fn send_reply(
+    py: Python<'_>,
+    core: &Core,
+    method: &Method,
+    request: &Request,
+    encoded: &Encoded<'_>,
+) -> PyResult<bool> {
+    match encoded.with(|body: Body<'_>| request.reply(core, body)) {
+        Err(LinkError::Full) => Ok(false),
+        Err(error) if error.spares_connection() => Err(too_long(py, &method.name, &error)),
+        // The client is gone, and with it everybody who could be told.
+        Ok(()) | Err(_) => Ok(true),
+    }
+}
+
+pub(crate) fn late(name: &str) -> Failure {
+    Failure::new(Failure::DEADLINE_EXCEEDED, format!("the deadline of {name} passed before it was done"))
+}
+
+pub(crate) fn too_long(py: Python<'_>, name: &str, error: &LinkError) -> PyErr {
+    raise(py, &Failure::new(Failure::RESOURCE_EXHAUSTED, format!("the reply of {name}: {error}")))
+}
+
+/// An item for the handler, `None` at the end of the stream.
+pub(crate) fn decode_item(py: Python<'_>, method: &Method, next: NextItem) -> PyResult<Option<Py<PyAny>>> {
+    match next {
+        NextItem::Item(item) => {
+            let value = method.request_item.as_ref().expect("a method with a client stream has an item");
+            value.decode(py, item).map(Some)
+        }
+        NextItem::End | NextItem::Pending => Ok(None),
+        NextItem::Late => Err(raise(py, &late(&method.name))),
+        NextItem::Cancelled => {
+            let failure = Failure::new(Failure::CANCELLED, format!("the caller of {} gave it up", method.name));
+            Err(raise(py, &failure))
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! The futures of an event loop that wait for something to come on a connection.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use nearcall_core::client::{CallId, Connection as Core};
+use parking_lot::Mutex;
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::{PyTraverseError, PyVisit, intern};
+use smallvec::SmallVec;
+
+/// `asyncio.get_running_loop`.
+static RUNNING_LOOP: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+
+/// The futures of an event loop that wait for something to come for a call.
+///
+/// A task that suspends does not put the connection to sleep: others may be about to send. When the loop has run all
+/// that was ready, it comes by [`Waiting::on_idle`], which receives, spins while that pays, and only then sleeps.
+pub(crate) struct Waiting {
+    /// Two may wait for one call: the reader of its replies, and the sender of its stream.
+    futures: Mutex<HashMap<CallId, SmallVec<[Py<PyAny>; 1]>>>,
+    owner: Mutex<Owner>,
+    scheduled: AtomicBool,
+}
+
+/// Whose a connection is.
+#[derive(Clone)]
+pub(crate) enum Owner {
+    Threads,
+    Loop(Arc<Schedule>),
+    /// It was an event loop's, and is closed.
+    Nobody,
+}
+
+/// The event loop that owns a connection, and callables of it. They know the connection: closing it lets go of them.
+pub(crate) struct Schedule {
+    running: Py<PyAny>,
+    call_soon: Py<PyAny>,
+    on_idle: Py<PyAny>,
+    /// Takes a method's callable and its arguments; returns a coroutine that connects and calls it.
+    pub(crate) call_again: Py<PyAny>,
+}
+
+impl Default for Waiting {
+    fn default() -> Self {
+        Self { futures: Mutex::default(), owner: Mutex::new(Owner::Threads), scheduled: AtomicBool::new(false) }
+    }
+}
+
+impl Waiting {
+    /// Names the loop, its `call_soon`, and what it is to call when it is idle.
+    pub(crate) fn use_loop(&self, running: Py<PyAny>, call_soon: Py<PyAny>, on_idle: Py<PyAny>, call_again: Py<PyAny>) {
+        let mut owner = self.owner.lock();
+        // A connection belongs to one loop for life.
+        if matches!(*owner, Owner::Threads) {
+            *owner = Owner::Loop(Arc::new(Schedule { running, call_soon, on_idle, call_again }));
+        }
+    }
+
+    pub(crate) fn owner(&self) -> Owner {
+        self.owner.lock().clone()
+    }
+
+    /// Lets go of the loop, for good. It and the connection refer to each other.
+    pub(crate) fn leave_loop(&self) {
+        let mut owner = self.owner.lock();
+        let left =
+            if matches!(*owner, Owner::Loop(_)) { std::mem::replace(&mut *owner, Owner::Nobody) } else { return };
+        drop(owner);
+        // Outside the lock: what Python runs now may come here.
+        drop(left);
+    }
+
+    /// Shows the collector of cycles what is held here, on behalf of the connection.
+    pub(crate) fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        if let Some(owner) = self.owner.try_lock()
+            && let Owner::Loop(schedule) = &*owner
+        {
+            visit.call(&schedule.running)?;
+            visit.call(&schedule.call_soon)?;
+            visit.call(&schedule.on_idle)?;
+            visit.call(&schedule.call_again)?;
+        }
+        Ok(())
+    }
+
+    /// The running loop, if it is the one that the connection belongs to.
+    pub(crate) fn check_loop<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let get_loop = RUNNING_LOOP
+            .get_or_try_init(py, || Ok::<_, PyErr>(py.import("asyncio")?.getattr("get_running_loop")?.unbind()))?;
+        let Ok(running) = get_loop.bind(py).call0() else {
+            return Err(PyRuntimeError::new_err(
+                "a client of nearcall.aio is used from coroutines of asyncio, and no event loop of it runs in this thread",
+            ));
+        };
+        match &*self.owner.lock() {
+            // Of a closed one the call itself says what is wrong.
+            Owner::Loop(schedule) if !running.is(&schedule.running) => {}
+            Owner::Loop(_) | Owner::Nobody => return Ok(running),
+            Owner::Threads => return Err(not_a_loops()),
+        }
+        Err(PyRuntimeError::new_err(
+            "this client belongs to another event loop, in which it was connected: make one for each loop with \
+             nearcall.aio.connect, or share a client of nearcall.connect between threads",
+        ))
+    }
+
+    /// Sets `future`'s result when something has come for the call.
+    pub(crate) fn register(&self, py: Python<'_>, core: &Core, id: CallId, future: Py<PyAny>) -> PyResult<()> {
+        if core.has_arrived(id) {
+            return wake(future.bind(py));
+        }
+        self.sleep(py, id, future)
+    }
+
+    /// The same for a sender: it may send if there is room, not if items wait to be read.
+    pub(crate) fn register_sender(&self, py: Python<'_>, core: &Core, id: CallId, future: Py<PyAny>) -> PyResult<()> {
+        if core.has_room(id) {
+            return wake(future.bind(py));
+        }
+        self.sleep(py, id, future)
+    }
+
+    fn sleep(&self, py: Python<'_>, id: CallId, future: Py<PyAny>) -> PyResult<()> {
+        self.futures.lock().entry(id).or_default().push(future);
+        self.call_when_idle(py)
+    }
+
+    /// To be called when the loop has sent something: if it had to wait for room, it has received meanwhile, and is no
+    /// longer said to sleep, so that nobody would wake it.
+    pub(crate) fn sent(&self, py: Python<'_>) -> PyResult<()> {
+        if matches!(*self.owner.lock(), Owner::Threads) { Ok(()) } else { self.call_when_idle(py) }
+    }
+
+    fn call_when_idle(&self, py: Python<'_>) -> PyResult<()> {
+        // Relaxed: only the loop's thread comes here.
+        if self.scheduled.swap(true, Ordering::Relaxed) {
+            return Ok(());
+        }
+        match self.owner() {
+            Owner::Loop(schedule) => schedule.call_soon.bind(py).call1((&schedule.on_idle,)).map(drop),
+            Owner::Nobody => Ok(()),
+            Owner::Threads => Err(not_a_loops()),
+        }
+    }
+
+    /// Forgets the future of a call that is given up.
+    pub(crate) fn forget(&self, id: CallId) {
+        let futures = self.futures.lock().remove(&id);
+        drop(futures);
+    }
+
+    /// Wakes whoever waits for a call that is given up.
+    pub(crate) fn give_up(&self, py: Python<'_>, id: CallId) -> PyResult<()> {
+        let future = self.futures.lock().remove(&id);
+        future.into_iter().flatten().try_for_each(|future| wake(future.bind(py)))
+    }
+
+    pub(crate) fn on_readable(&self, py: Python<'_>, core: &Core) -> PyResult<()> {
+        core.link().disarm();
+        if core.link().readable().is_err() {
+            // What is in the ring comes first; the loss itself is found by receiving.
+            self.deliver(py, core)?;
+            core.notice_loss();
+        }
+        self.deliver(py, core)?;
+        self.call_when_idle(py)
+    }
+
+    /// The loop has run all that was ready.
+    pub(crate) fn on_idle(&self, py: Python<'_>, core: &Core) -> PyResult<()> {
+        // Relaxed: as in `call_when_idle`.
+        self.scheduled.store(false, Ordering::Relaxed);
+        core.link().disarm();
+        let mut delivered = self.deliver(py, core)?;
+        if !delivered && !self.futures.lock().is_empty() && py.detach(|| core.spin()) {
+            delivered = self.deliver(py, core)?;
+        }
+        while !delivered {
+            if core.link().arm() {
+                return Ok(());
+            }
+            // Something came just now; if it was not for us, the next look finds nothing.
+            delivered = self.deliver(py, core)?;
+        }
+        // Who was woken may send again before we sleep.
+        self.call_when_idle(py)
+    }
+
+    /// Receives what is here. Whether a future was woken.
+    pub(crate) fn deliver(&self, py: Python<'_>, core: &Core) -> PyResult<bool> {
+        let ready = core.pump();
+        let mut any = false;
+        for id in ready {
+            let futures = self.futures.lock().remove(&id);
+            for future in futures.into_iter().flatten() {
+                wake(future.bind(py))?;
+                any = true;
+            }
+        }
+        Ok(any)
+    }
+
+    /// The connection has ended: everybody looks.
+    pub(crate) fn wake_all(&self, py: Python<'_>, core: &Core) -> PyResult<()> {
+        core.pump();
+        let all = std::mem::take(&mut *self.futures.lock());
+        all.into_values().flatten().try_for_each(|future| wake(future.bind(py)))
+    }
+}
+
+fn not_a_loops() -> PyErr {
+    PyRuntimeError::new_err("this connection was not opened by an event loop")
+}
+
+pub(crate) fn wake(future: &Bound<'_, PyAny>) -> PyResult<()> {
+    let py = future.py();
+    if !future.call_method0(intern!(py, "done"))?.is_truthy()? {
+        future.call_method1(intern!(py, "set_result"), (py.None(),))?;
+    }
+    Ok(())
+}

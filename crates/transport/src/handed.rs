@@ -1,0 +1,64 @@
+//! Clients that another process has accepted and hands over, one by one, through a socket.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::net::RecvFlags;
+
+use crate::{fork, sys};
+
+/// The receiving end: every client comes as one descriptor beside one byte.
+#[derive(Debug)]
+pub(crate) struct Handed {
+    pub(crate) channel: OwnedFd,
+    /// An eventfd that counts the clients that are through, for the process that hands out more of them.
+    pub(crate) returned: Arc<OwnedFd>,
+}
+
+impl Handed {
+    /// The next client, if one is there.
+    pub(crate) fn accept(&self) -> rustix::io::Result<(OwnedFd, Arc<Seat>)> {
+        let mut fds = Vec::new();
+        loop {
+            match sys::receive_with_fds(self.channel.as_fd(), &mut [0], &mut fds, RecvFlags::DONTWAIT) {
+                Ok(received) if received.bytes == 0 => return Err(ENDED),
+                Ok(_) => {
+                    if let Some(client) = fds.pop() {
+                        let seat = Seat { returned: Arc::clone(&self.returned), generation: fork::mark() };
+                        return Ok((client, Arc::new(seat)));
+                    }
+                    // The descriptor was lost on the way: this process has as many as it may. The client sees a hang-up.
+                    return Err(rustix::io::Errno::MFILE);
+                }
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+/// What [`Handed::accept`] says when the other process has gone or hands out no more.
+const ENDED: rustix::io::Errno = rustix::io::Errno::PIPE;
+
+/// Whether an error of accepting means that no client will come any more.
+#[must_use]
+pub fn is_end_of_clients(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(ENDED.raw_os_error())
+}
+
+/// One client's place in the count of those that this process was handed; given back when the last owner drops it.
+#[derive(Debug)]
+pub struct Seat {
+    returned: Arc<OwnedFd>,
+    generation: u32,
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        if self.generation == fork::generation() {
+            // It fails only when the counter is full, at 2^64.
+            let _ = rustix::io::write(&*self.returned, &1_u64.to_ne_bytes());
+        }
+    }
+}

@@ -1,0 +1,49 @@
+"""What is measured: how much of it, and what was found."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Amounts:
+    """How much of everything; the quick ones are for trying the command out."""
+
+    slice_s: float = 0.5
+    stream_items: int = 1_000_000
+    one_way_small: int = 1_000_000
+    one_way_large: int = 300_000
+    idle_s: float = 4.0
+    imports: int = 5
+    naps: int = 10_000
+    streamed_bytes: int = 10_000_000_000
+
+
+QUICK = Amounts(0.1, 100_000, 50_000, 20_000, 1.0, 2, 1000, 500_000_000)
+
+
+@dataclass
+class Collected:
+    """Everything measured: one number per round and series, and why a series has none."""
+
+    values: dict[str, dict[int, float]] = field(default_factory=dict)
+    samples: dict[str, list[NDArray[np.int64]]] = field(default_factory=dict)
+    problems: dict[str, str] = field(default_factory=dict)
+
+    def add(self, key: str, turn: int, value: float) -> None:
+        """Keep one round's number."""
+        self.values.setdefault(key, {})[turn] = value
+
+    def median(self, key: str) -> float | None:
+        """Median over rounds, or None."""
+        found = self.values.get(key)
+        return statistics.median(found.values()) if found else None
+
+    def pooled(self, key: str) -> NDArray[np.int64]:
+        """All samples of all rounds in nanoseconds."""
+        found = self.samples.get(key, [])
+        return np.concatenate(found) if found else np.empty(0, dtype=np.int64)

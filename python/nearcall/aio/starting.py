@@ -1,0 +1,43 @@
+"""How a handler's task begins: at once, so that one that never waits costs no turn of the loop."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeAlias
+
+__all__ = ["starter"]
+
+Starter: TypeAlias = "Callable[[asyncio.AbstractEventLoop, Coroutine[Any, Any, None]], asyncio.Task[None]]"
+
+
+def starter(loop: asyncio.AbstractEventLoop) -> Starter:
+    """What makes a task of a coroutine and runs its first step, to be called outside of all tasks. The task is a real
+    one from the beginning: it is ``asyncio.current_task()``, can be cancelled, and has a context of its own.
+
+    Where that cannot be had, the first step comes with the loop's next turn.
+    """
+    if sys.version_info >= (3, 12):
+        return _start_eagerly
+    if isinstance(loop, asyncio.BaseEventLoop) and hasattr(loop, "_ready"):
+        return _start_first
+    return _start_later
+
+
+def _start_eagerly(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    if loop.get_task_factory() is not None:
+        return _start_later(loop, coroutine)
+    return asyncio.Task(coroutine, loop=loop, eager_start=True)  # type: ignore[call-arg,unused-ignore]
+
+
+def _start_first(loop: Any, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    """For Python 3.10 and 3.11, which do not change any more: takes the step that the new task has just queued."""
+    task: asyncio.Task[None] = loop.create_task(coroutine)
+    if loop.get_task_factory() is None:
+        loop._ready.pop()._run()
+    return task
+
+
+def _start_later(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    return loop.create_task(coroutine)

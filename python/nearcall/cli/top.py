@@ -1,0 +1,132 @@
+"""``nearcall top URL``"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from typing import Any, cast
+
+import msgspec
+
+import nearcall
+
+from ..errors import FailedPrecondition, ResourceExhausted, Unavailable
+from ..introspection import Introspection
+from . import UsageError
+from .flags import add_client_options, client_options
+from .remote import connected
+from .top_table import plain_lines, rich_table
+from .top_view import View, compare
+
+__all__ = ["add_to", "run"]
+
+
+def add_to(commands: Any) -> None:
+    """Adds the command to the parser."""
+    parser = commands.add_parser(
+        "top",
+        help="watch what a server is doing",
+        description="Watch the calls of a server, method by method: how many, how long they take, how they end. The "
+        "server measures only while somebody watches.",
+        epilog="example: nearcall top shm://calc",
+    )
+    parser.add_argument("url", metavar="URL", help="where the server is")
+    parser.add_argument(
+        "-i", "--interval", type=float, default=1.0, metavar="S", help="seconds between two looks (default: 1)"
+    )
+    parser.add_argument("--once", action="store_true", help="look for one interval, print that, and end")
+    parser.add_argument("--json", action="store_true", help="print a line of JSON for each look")
+    add_client_options(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Prints what the server is doing, until interrupted."""
+    if not 0.05 <= options.interval <= 86_400:
+        raise UsageError(f"-i {options.interval}: it must be from 0.05 to 86400 seconds")
+    with _client(options) as server:
+        looks = _looks(options.url, server, options.interval, give_up=options.once)
+        if options.once:
+            view = cast(View, next(looks))
+            print(msgspec.json.encode(view).decode() if options.json else "\n".join(plain_lines(view)))
+        elif options.json:
+            _print_all(looks, lambda view: msgspec.json.encode(view).decode())
+        else:
+            live = _rich_console() if sys.stdout.isatty() else None
+            if live is None:
+                _print_all(looks, lambda view: "\n".join(plain_lines(view)) + "\n")
+            else:
+                _show_all(looks, live)
+
+
+@contextmanager
+def _client(options: argparse.Namespace) -> Generator[Introspection, None, None]:
+    try:
+        client = nearcall.connect(options.url, Introspection, **client_options(options))
+    except FailedPrecondition:
+        with connected(options) as (_, description):
+            if description.introspection is not msgspec.UNSET:
+                raise
+        raise FailedPrecondition(
+            f"the server at {options.url} cannot be watched: it is made with introspection=False, or an older nearcall"
+        ) from None
+    with client as server:
+        yield server
+
+
+def _looks(url: str, server: Introspection, interval: float, *, give_up: bool) -> Iterator[View | str]:
+    """One view after each interval; or a sentence, while the server is gone or has too many calls under way."""
+    last = server.read()
+    due = time.monotonic() + interval
+    while True:
+        time.sleep(max(due - time.monotonic(), 0))
+        due = max(due + interval, time.monotonic())
+        try:
+            now = server.read()
+        except (ResourceExhausted, Unavailable) as gone:
+            if give_up:
+                raise
+            yield f"{url}: {gone.message}"
+            continue
+        yield compare(url, last, now)
+        last = now
+
+
+def _print_all(looks: Iterator[View | str], write: Callable[[View], str]) -> None:
+    for view in looks:
+        if isinstance(view, str):
+            print(f"nearcall: {view}; trying again", file=sys.stderr, flush=True)
+        else:
+            print(write(view), flush=True)
+
+
+def _rich_console() -> Any:
+    try:
+        from rich.console import Console
+    except ImportError:
+        print("nearcall: printing plain lines; for a live table: pip install nearcall[top]", file=sys.stderr)
+        return None
+    return Console()
+
+
+def _show_all(looks: Iterator[View | str], console: Any) -> None:
+    from rich.live import Live
+    from rich.text import Text
+
+    last: View | None = None
+    try:
+        with Live(Text("measuring …"), console=console, screen=True, auto_refresh=False) as live:
+            for view in looks:
+                if isinstance(view, str):
+                    live.update(Text(f"{view}; trying again", style="red"), refresh=True)
+                else:
+                    last = view
+                    live.update(rich_table(view, height=os.get_terminal_size().lines), refresh=True)
+    finally:
+        # The screen is as it was before; the last table stays below the command.
+        if last is not None:
+            console.print(rich_table(last))

@@ -1,0 +1,94 @@
+"""How ``nearcall top`` looks: as plain text, and as a table in a terminal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .ping import duration
+from .top_view import Row, View
+
+__all__ = ["plain_lines", "rich_table"]
+
+COLUMNS = ("method", "calls/s", "in flight", "p50", "p99", "in/s", "out/s", "calls", "errors")
+NOTHING = "-"
+
+
+def plain_lines(view: View) -> list[str]:
+    """The table as lines of text."""
+    rows = [COLUMNS, *(_cells(row) for row in _ordered(view))]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(COLUMNS))]
+    lines = [" · ".join(_summary(view))]
+    for row in rows:
+        cells = [
+            row[0].ljust(widths[0]),
+            *(cell.rjust(width) for cell, width in zip(row[1:-1], widths[1:-1], strict=True)),
+        ]
+        lines.append("  ".join([*cells, row[-1]]).rstrip())
+    return lines
+
+
+def rich_table(view: View, height: int | None = None) -> Any:
+    """The table for a terminal of so many lines."""
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, expand=True, padding=(0, 1), header_style="bold reverse")
+    for number, name in enumerate(COLUMNS):
+        text = number in (0, len(COLUMNS) - 1)
+        table.add_column(name, justify="left" if text else "right", no_wrap=number != len(COLUMNS) - 1)
+    rows = _ordered(view)
+    shown = rows if height is None else rows[: max(height - 5, 1)]
+    for row in shown:
+        cells: list[Any] = list(_cells(row))
+        if row.errors_per_second > 0:
+            cells[-1] = Text(cells[-1], style="red")
+        table.add_row(*cells, style="" if row.calls_per_second or row.in_flight else "dim")
+    first, *rest = _summary(view)
+    parts: list[Any] = [Text(first, style="bold"), Text(" · ".join(rest)), "", table]
+    if len(shown) < len(rows):
+        parts.append(Text(f"and {len(rows) - len(shown)} more", style="dim"))
+    return Group(*parts)
+
+
+def _ordered(view: View) -> list[Row]:
+    """The busiest method first; those without a call last."""
+    return sorted(view.methods, key=lambda row: (-row.calls_per_second, -row.in_flight, -row.started, row.method))
+
+
+def _summary(view: View) -> list[str]:
+    calls = sum(row.calls_per_second for row in view.methods)
+    unmeasured = view.in_flight - sum(row.in_flight for row in view.methods)
+    return [
+        f"{view.url}, process {view.pid}, nearcall {view.version}",
+        f"{calls:,.0f} calls/s",
+        f"{view.in_flight:,} in flight" + (f" ({unmeasured:,} since before measuring)" if unmeasured > 0 else ""),
+        f"{view.queued:,} waiting",
+        f"{view.connections:,} connections",
+        f"{view.workers:,} workers, {view.idle_workers:,} idle",
+        f"measured for {view.measured_seconds:.0f} s",
+    ]
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    failed = {code: count for code, count in row.ended.items() if code != "OK"}
+    return (
+        row.method,
+        f"{row.calls_per_second:,.0f}",
+        f"{row.in_flight:,}",
+        NOTHING if row.p50_seconds is None else duration(row.p50_seconds),
+        NOTHING if row.p99_seconds is None else duration(row.p99_seconds),
+        _size(row.bytes_in_per_second),
+        _size(row.bytes_out_per_second),
+        f"{sum(row.ended.values()):,}",
+        " ".join(f"{code}:{count:,}" for code, count in failed.items()) or NOTHING,
+    )
+
+
+def _size(size: float) -> str:
+    """Bytes for people: ``4.2 kB``."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 999.5 or unit == "GB":
+            return f"{size:.0f} {unit}" if unit == "B" or size >= 99.95 else f"{size:.1f} {unit}"
+        size /= 1000
+    raise AssertionError

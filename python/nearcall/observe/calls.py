@@ -1,0 +1,185 @@
+"""Following a call from its beginning to its end: any kind, either side, in threads and in event loops."""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from types import TracebackType
+from typing import Any, TypeAlias
+
+from ..errors import RpcError
+from ..interceptors import CallInfo, Proceed, ServerCall
+from ..plan import BIDI_STREAM, SERVER_STREAM
+from ..status import StatusCode
+
+__all__ = ["BUCKETS", "Followed", "Interceptor", "follow"]
+
+Interceptor: TypeAlias = "Callable[[Any, Proceed], Any]"
+"""Works at clients and at servers."""
+
+BUCKETS = (
+    *(1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3),
+    *(0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
+)
+"""Bounds for histograms, seconds: from where calls over shared memory are to where people stop waiting."""
+
+_NOTHING = nullcontext()
+
+
+class Followed:
+    """A call that is followed. A subclass says what to do when it ends."""
+
+    def __init__(self, call: CallInfo) -> None:
+        self.call = call
+        self._begun: float | None = time.perf_counter()
+
+    def step(self) -> AbstractContextManager[object]:
+        """What surrounds each part of the call: the handler, and the making of each item of a stream."""
+        return _NOTHING
+
+    def ended(self, code: StatusCode, seconds: float, error: BaseException | None) -> None:
+        """Called once, when the call has ended."""
+        raise NotImplementedError
+
+    def end(self, error: BaseException | None = None) -> None:
+        """The call has ended, well or with an error. Harmless when repeated."""
+        begun, self._begun = self._begun, None
+        if begun is not None:
+            self.ended(_code_of(self.call, error), time.perf_counter() - begun, error)
+
+
+def follow(begin: Callable[[CallInfo], Followed]) -> Interceptor:
+    """An interceptor that follows every call; ``begin`` is called with each."""
+
+    def intercept(call: CallInfo, proceed: Proceed) -> Any:
+        followed = begin(call)
+        try:
+            with followed.step():
+                result = proceed(call)
+            if call.kind in (SERVER_STREAM, BIDI_STREAM):
+                if hasattr(result, "__aiter__"):
+                    return _AsyncItems(result, followed)
+                return _Items(result, followed)
+        except BaseException as error:
+            followed.end(error)
+            raise
+        if inspect.isawaitable(result):
+            return _awaited(result, followed)
+        followed.end()
+        return result
+
+    return intercept
+
+
+def _code_of(call: CallInfo, error: BaseException | None) -> StatusCode:
+    if error is None:
+        return StatusCode.OK
+    if isinstance(error, RpcError):
+        return error.code
+    if isinstance(error, Exception):
+        return StatusCode.UNKNOWN
+    # A task was cancelled, or a stream left before its end.
+    if isinstance(call, ServerCall):
+        if isinstance(error, (SystemExit, KeyboardInterrupt)):
+            return StatusCode.UNKNOWN  # which the server outlives
+        left = call.context.time_left
+        if left is not None and left <= 0:
+            return StatusCode.DEADLINE_EXCEEDED
+    return StatusCode.CANCELLED
+
+
+async def _awaited(result: Awaitable[Any], followed: Followed) -> Any:
+    try:
+        with followed.step():
+            value = await result
+    except BaseException as error:
+        followed.end(error)
+        raise
+    followed.end()
+    return value
+
+
+class _Items:
+    """A stream in a thread, until it has ended or is left."""
+
+    def __init__(self, items: Any, followed: Followed) -> None:
+        self._given = items
+        self._items: Iterator[Any] = iter(items)
+        self._followed = followed
+
+    def __iter__(self) -> _Items:
+        return self
+
+    def __next__(self) -> Any:
+        followed = self._followed
+        try:
+            with followed.step():
+                return next(self._items)
+        except StopIteration:
+            followed.end()
+            raise
+        except BaseException as error:
+            followed.end(error)
+            raise
+
+    def close(self) -> None:
+        """Gives the call up. Harmless when it has ended."""
+        try:
+            close = getattr(self._given, "close", None)
+            if close is not None:
+                with self._followed.step():
+                    close()
+        finally:
+            self._followed.end(GeneratorExit())
+
+    def __enter__(self) -> _Items:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_followed"):
+            self._followed.end(GeneratorExit())
+
+
+class _AsyncItems:
+    """A stream in an event loop, until it has ended or is left."""
+
+    def __init__(self, items: Any, followed: Followed) -> None:
+        self._given = items
+        self._items: AsyncIterator[Any] = items.__aiter__()
+        self._followed = followed
+
+    def __aiter__(self) -> _AsyncItems:
+        return self
+
+    async def __anext__(self) -> Any:
+        followed = self._followed
+        try:
+            with followed.step():
+                return await self._items.__anext__()
+        except StopAsyncIteration:
+            followed.end()
+            raise
+        except BaseException as error:
+            followed.end(error)
+            raise
+
+    async def aclose(self) -> None:
+        """Gives the call up. Harmless when it has ended."""
+        try:
+            close = getattr(self._given, "aclose", None)
+            if close is not None:
+                with self._followed.step():
+                    await close()
+        finally:
+            self._followed.end(GeneratorExit())
+
+    def __del__(self) -> None:
+        if hasattr(self, "_followed"):
+            self._followed.end(GeneratorExit())

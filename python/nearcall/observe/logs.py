@@ -1,0 +1,50 @@
+"""A log with a line for each call."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from ..interceptors import CallInfo, ServerCall
+from ..status import StatusCode
+from .calls import Followed, Interceptor, follow
+
+__all__ = ["access_log"]
+
+
+def access_log(
+    logger: logging.Logger | str = "nearcall.access", *, level: int = logging.INFO, failed: int = logging.WARNING
+) -> Interceptor:
+    """An interceptor that logs each call when it has ended, at a client or at a server::
+
+        server Calculator.add OK 0.041 ms pid=4711 uid=1000
+
+    The record has the parts as attributes, too: ``side``, ``method``, ``kind``, ``code``, ``seconds`` and, at a server,
+    ``peer``. Arguments, results and messages are not logged: they may be long, and secret.
+
+    Args:
+        logger: Where to.
+        level: Of a call that ended well.
+        failed: Of one that did not.
+    """
+    to = logging.getLogger(logger) if isinstance(logger, str) else logger
+
+    class _Logged(Followed):
+        def ended(self, code: StatusCode, seconds: float, error: BaseException | None) -> None:
+            chosen = level if code == StatusCode.OK else failed
+            if to.isEnabledFor(chosen):
+                _write(to, chosen, self.call, code, seconds)
+
+    return follow(_Logged)
+
+
+def _write(to: logging.Logger, level: int, call: CallInfo, code: StatusCode, seconds: float) -> None:
+    parts: dict[str, Any] = {"method": call.method, "kind": call.kind, "code": code.name, "seconds": seconds}
+    if isinstance(call, ServerCall):
+        peer = call.context.peer
+        known = " ".join(f"{key}={peer[key]}" for key in ("pid", "uid", "address", "subject") if key in peer)
+        parts |= {"side": "server", "peer": peer}
+        to.log(level, "server %s %s %.3f ms %s", call.method, code.name, seconds * 1e3, known, extra=parts)
+    else:
+        parts["side"] = "client"
+        to.log(level, "client %s %s %.3f ms", call.method, code.name, seconds * 1e3, extra=parts)

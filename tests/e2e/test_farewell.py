@@ -1,0 +1,128 @@
+"""A server that stops while a client is slow to read, and one whose welcome is not read."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+import nearcall
+
+PATIENCE = 30
+ITEM = b"x" * 1000
+
+
+@nearcall.service
+class Spring:
+    def __init__(self) -> None:
+        self.given = 0
+
+    def flow(self, items: int) -> Iterator[bytes]:
+        for _ in range(items):
+            self.given += 1
+            yield ITEM
+
+    def echo(self, text: str) -> str:
+        return text
+
+
+SLOW = """
+import sys, nearcall
+from {module} import Spring
+stream = nearcall.connect(sys.argv[1], Spring, ring_size=4096).service.flow({items})
+print(len(next(stream)), flush=True)
+sys.stdin.readline()
+print(1 + sum(1 for _ in stream), flush=True)
+"""
+
+
+def takes_clients(url: str) -> bool:
+    try:
+        nearcall.connect(url, Spring).close()
+    except nearcall.Unavailable:
+        return False
+    return True
+
+
+def test_a_slow_reader_is_not_cut_off_within_the_grace(new_url: str, transport: str) -> None:
+    """It stands still when the server begins to stop, with its ring full, and then reads to the end."""
+    if transport == "inproc":
+        pytest.skip("the reader is a process of its own")
+    items, service = 900, Spring()
+    server = nearcall.Server(service, new_url).start()
+    code = SLOW.format(module=__name__, items=items)
+    root = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
+    with subprocess.Popen(
+        [sys.executable, "-c", code, server.urls[0]], cwd=root, stdin=-1, stdout=-1, text=True
+    ) as reader:
+        assert reader.stdin is not None
+        assert reader.stdout is not None
+        try:
+            assert reader.stdout.readline() == "1000\n"
+            os.kill(reader.pid, signal.SIGSTOP)
+            stopped: list[bool] = []
+            stopper = threading.Thread(target=lambda: stopped.append(server.stop(grace=PATIENCE)))
+            stopper.start()
+            while takes_clients(server.urls[0]):
+                pass
+            # Longer than the server would once have had patience with a reader.
+            threading.Event().wait(0.1)
+            os.kill(reader.pid, signal.SIGCONT)
+            reader.stdin.write("\n")
+            reader.stdin.flush()
+            assert reader.stdout.readline() == f"{items}\n"
+            stopper.join(PATIENCE)
+            assert stopped == [True]
+        finally:
+            reader.kill()
+
+
+def test_metadata_that_is_too_long_is_told_from_a_message(new_url: str) -> None:
+    with nearcall.Server(Spring(), new_url) as server, nearcall.connect(server.urls[0], Spring) as spring:
+        with (
+            nearcall.metadata({"much": "x" * 2_000_000}),
+            pytest.raises(nearcall.ResourceExhausted, match="send less metadata") as caught,
+        ):
+            spring.echo("x")
+        assert "max_message_size" not in caught.value.message
+        assert "Spring.echo" in caught.value.message
+        assert spring.echo("y") == "y"
+
+
+def test_trailing_metadata_that_is_too_long_ends_the_call(new_url: str) -> None:
+    @nearcall.service(name="Verbose")
+    class Verbose:
+        def talk(self) -> str:
+            nearcall.context().add_trailing_metadata({"much": "x" * 2_000_000})
+            return "x"
+
+        def fail(self) -> str:
+            nearcall.context().add_trailing_metadata({"much": "x" * 2_000_000})
+            raise nearcall.NotFound("nothing")
+
+    with nearcall.Server(Verbose(), new_url) as server, nearcall.connect(server.urls[0], Verbose) as verbose:
+        with nearcall.timeout(PATIENCE), pytest.raises(nearcall.ResourceExhausted, match="send less metadata"):
+            verbose.talk()
+        with nearcall.timeout(PATIENCE), pytest.raises(nearcall.NotFound):
+            verbose.fail()
+
+
+def test_a_mismatch_names_the_url(new_url: str) -> None:
+    @nearcall.service(name="Spring")
+    class Other:
+        def echo(self, text: int) -> str: ...
+
+    @nearcall.service
+    class Stranger:
+        def echo(self, text: str) -> str: ...
+
+    with nearcall.Server(Spring(), new_url) as server:
+        for cls in (Other, Stranger):
+            with pytest.raises(nearcall.FailedPrecondition) as caught:
+                nearcall.connect(server.urls[0], cls)
+            assert caught.value.message.startswith(f"{server.urls[0]}: ")

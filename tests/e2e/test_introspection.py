@@ -1,0 +1,323 @@
+"""What a server tells about its calls while somebody watches, over every transport."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+import nearcall
+from nearcall.description import read_description
+from nearcall.introspection import Introspection, MethodStatistics, Statistics
+
+from ..test_protocol import CALL, shake_hands
+from .process import ROOT, ServerProcess
+from .services import PATIENCE, Basics, Errors, Lines, Streams, Waiting
+
+OWN = "nearcall.Introspection"
+
+
+def until(look: Callable[[], Any]) -> Any:
+    """What the function returns, once that is true."""
+    deadline = time.monotonic() + PATIENCE
+    while not (seen := look()):
+        assert time.monotonic() < deadline, "it did not come about"
+        time.sleep(0.005)
+    return seen
+
+
+def counted(now: Statistics, name: str) -> MethodStatistics:
+    return next(method for method in now.methods if method.method == name)
+
+
+def ended(watcher: Introspection, name: str, count: int) -> MethodStatistics:
+    """The method's counts once so many calls have ended: a server counts just after it has replied."""
+
+    def look() -> MethodStatistics | None:
+        found = counted(watcher.read(), name)
+        assert found.calls <= count
+        return found if found.calls == count else None
+
+    found: MethodStatistics = until(look)
+    assert found.started == count
+    assert sum(number for _, number in found.latency) == count
+    return found
+
+
+@pytest.fixture
+def own_url(new_url: str, transport: str) -> Iterator[str]:
+    """A server that nobody else watches; in another process if the transport reaches one."""
+    with ExitStack() as stack:
+        server: ServerProcess | nearcall.Server
+        if transport == "inproc":
+            from .services import everything
+
+            server = stack.enter_context(nearcall.Server(*everything(), new_url))
+        else:
+            server = stack.enter_context(ServerProcess(new_url))
+        yield server.urls[0]
+
+
+@pytest.fixture
+def watcher(own_url: str) -> Iterator[Introspection]:
+    with nearcall.connect(own_url, Introspection) as watcher:
+        watcher.read()
+        yield watcher
+
+
+def test_unary_calls_and_bytes(own_url: str, watcher: Introspection) -> None:
+    with nearcall.connect(own_url, Basics) as basics:
+        for size in range(50):
+            assert basics.echo(b"x" * size) == b"x" * size
+        basics.add_in_loop(1, 2)
+    with nearcall.connect(own_url) as untyped, pytest.raises(nearcall.InvalidArgument):
+        untyped.Basics.add("1", 2)
+    echo = ended(watcher, "Basics.echo", 50)
+    assert (echo.kind, echo.ended, echo.in_flight) == ("unary", {"OK": 50}, 0)
+    assert (echo.bytes_in, echo.bytes_out, echo.items_in, echo.items_out) == (1225, 1225, 0, 0)
+    assert 0 < echo.latency[0][0] <= echo.latency[-1][0]
+    assert sum(upper * number for upper, number in echo.latency) * 32 / 33 <= echo.latency_sum
+    assert echo.latency_sum <= sum(upper * number for upper, number in echo.latency)
+    assert ended(watcher, "Basics.add_in_loop", 1).ended == {"OK": 1}
+    # What goes wrong before the handler counts, too.
+    assert ended(watcher, "Basics.add", 1).ended == {"INVALID_ARGUMENT": 1}
+
+
+def test_streams(own_url: str, watcher: Introspection) -> None:
+    with nearcall.connect(own_url, Streams) as streams:
+        assert list(streams.blocks(7, 10)) == [bytes([number]) * 10 for number in range(7)]
+        assert list(streams.count_in_loop(5)) == list(range(5))
+        assert streams.total(iter(range(4))) == 6
+        assert streams.total_in_loop(iter(range(4))) == 6
+        assert list(streams.scaled(iter([1.0, 2.0]), 2.0)) == [2.0, 4.0]
+        with pytest.raises(nearcall.OutOfRange):
+            list(streams.fail_after(3))
+        with pytest.raises(nearcall.OutOfRange):
+            list(streams.fail_after_in_loop(3))
+    blocks = ended(watcher, "Streams.blocks", 1)
+    assert (blocks.items_out, blocks.bytes_out, blocks.ended) == (7, 70, {"OK": 1})
+    assert ended(watcher, "Streams.count_in_loop", 1).items_out == 5
+    assert ended(watcher, "Streams.total", 1).items_in == 4
+    assert ended(watcher, "Streams.total_in_loop", 1).items_in == 4
+    scaled = ended(watcher, "Streams.scaled", 1)
+    assert (scaled.items_in, scaled.items_out) == (2, 2)
+    for name in ("Streams.fail_after", "Streams.fail_after_in_loop"):
+        failed = ended(watcher, name, 1)
+        assert (failed.items_out, failed.ended) == (3, {"OUT_OF_RANGE": 1})
+
+
+@pytest.mark.parametrize("method", ["endless", "endless_in_loop"])
+def test_streams_that_are_left(own_url: str, watcher: Introspection, method: str, key: str) -> None:
+    with nearcall.connect(own_url, Streams) as streams:
+        replies = getattr(streams, method)(key)
+        assert [next(replies) for _ in range(3)] == [0, 1, 2]
+        assert counted(watcher.read(), f"Streams.{method}").in_flight == 1
+        replies.close()
+        assert streams.how_it_closed(key) == "closed"
+        assert ended(watcher, f"Streams.{method}", 1).ended == {"CANCELLED": 1}
+
+
+@pytest.mark.parametrize("method", ["endless", "endless_in_loop"])
+def test_deadlines(own_url: str, watcher: Introspection, method: str, key: str) -> None:
+    with nearcall.connect(own_url, Streams) as streams:
+        with pytest.raises(nearcall.DeadlineExceeded), nearcall.timeout(0.05):
+            for _ in getattr(streams, method)(key):
+                pass
+        counts = ended(watcher, f"Streams.{method}", 1)
+        # Which comes first, the server's clock or the client's word, is open.
+        assert counts.ended in ({"DEADLINE_EXCEEDED": 1}, {"CANCELLED": 1})
+
+
+def test_failures_and_one_way_calls(own_url: str, watcher: Introspection) -> None:
+    with nearcall.connect(own_url, Errors) as errors, nearcall.connect(own_url, Lines) as lines:
+        for code in range(1, 17):
+            with pytest.raises(nearcall.RpcError):
+                errors.status(code, "no", None)
+        with pytest.raises(nearcall.RpcError):
+            errors.wrong_result()
+        for number in range(20):
+            lines.log("k", number)
+            lines.log_in_loop("l", number)
+        errors.raised_one_way("value")
+        errors.raised_one_way_in_loop("value")
+    failed = ended(watcher, "Errors.status", 16).ended
+    assert failed == {code.name: 1 for code in nearcall.StatusCode if code}
+    assert set(ended(watcher, "Errors.wrong_result", 1).ended) == {"INTERNAL"}
+    assert ended(watcher, "Lines.log", 20).ended == {"OK": 20}
+    assert ended(watcher, "Lines.log_in_loop", 20).ended == {"OK": 20}
+    assert ended(watcher, "Errors.raised_one_way", 1).ended == {"UNKNOWN": 1}
+    assert ended(watcher, "Errors.raised_one_way_in_loop", 1).ended == {"UNKNOWN": 1}
+
+
+def test_many_threads_are_counted_exactly(own_url: str, watcher: Introspection) -> None:
+    with nearcall.connect(own_url, Basics) as basics:
+
+        def work() -> None:
+            for number in range(200):
+                assert basics.add(number, 1) == number + 1
+
+        threads = [threading.Thread(target=work) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(PATIENCE)
+    assert ended(watcher, "Basics.add", 1600).ended == {"OK": 1600}
+
+
+def test_calls_under_way(own_url: str, key: str) -> None:
+    with nearcall.connect(own_url, Waiting) as waiting, nearcall.connect(own_url, Introspection) as watcher:
+        threads = [threading.Thread(target=waiting.hold, args=(f"{key}-{number}",)) for number in range(3)]
+        threads[0].start()
+        assert waiting.entered(f"{key}-0")
+        assert watcher.read().in_flight == 1
+        for thread in threads[1:]:
+            thread.start()
+        assert waiting.entered(f"{key}-1")
+        assert waiting.entered(f"{key}-2")
+        now = watcher.read()
+        # The first began before anybody watched: it is under way all the same, but is not measured.
+        assert (now.in_flight, counted(now, "Waiting.hold").in_flight) == (3, 2)
+        assert now.workers - now.idle_workers >= 3
+        for number in range(3):
+            waiting.release(f"{key}-{number}")
+        for thread in threads:
+            thread.join(PATIENCE)
+        ended(watcher, "Waiting.hold", 2)
+        assert until(lambda: watcher.read().in_flight == 0)
+
+
+def test_measuring_begins_anew(own_url: str) -> None:
+    with nearcall.connect(own_url, Introspection) as watcher, nearcall.connect(own_url, Basics) as basics:
+        first = watcher.read()
+        basics.add(1, 2)
+        ended(watcher, "Basics.add", 1)
+        watcher.stop()
+        watcher.stop()
+        basics.add(1, 2)
+        second = watcher.read()
+        assert second.measurement > first.measurement
+        assert counted(second, "Basics.add").started == 0
+        assert (second.watchers, second.connections) == (1, 2)
+
+
+def test_a_hundred_watchers(own_url: str) -> None:
+    with ExitStack() as stack:
+        watchers = [stack.enter_context(nearcall.connect(own_url, Introspection)) for _ in range(100)]
+        first = [watcher.read() for watcher in watchers]
+        assert len({now.measurement for now in first}) == 1
+        assert [now.watchers for now in first] == list(range(1, 101))
+        with nearcall.connect(own_url, Basics) as basics:
+            basics.add(1, 2)
+        for watcher in watchers:
+            ended(watcher, "Basics.add", 1)
+        watchers[0].stop()
+        assert watchers[1].read().watchers == 99
+        assert len(watchers[1].read().methods) == len(first[0].methods)
+
+
+def test_from_an_event_loop(own_url: str) -> None:
+    async def main() -> None:
+        async with nearcall.aio.connect(own_url, Introspection) as watcher:
+            assert (await watcher.read()).watchers == 1
+
+    asyncio.run(main())
+
+
+WATCH = """
+import sys, nearcall
+from nearcall.introspection import Introspection
+client = nearcall.connect(sys.argv[1], Introspection)
+client.read()
+print("watching", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.crash
+def test_a_killed_watcher_watches_no_more(outside_url: str) -> None:
+    with ServerProcess(outside_url) as server:
+        other = subprocess.Popen(
+            [sys.executable, "-c", WATCH, server.url],
+            cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        with other, nearcall.connect(server.url, Introspection) as watcher:
+            assert other.stdout is not None
+            assert other.stdout.readline() == "watching\n"
+            before = watcher.read()
+            assert before.watchers == 2
+            watcher.stop()
+            os.kill(other.pid, signal.SIGKILL)
+            other.wait(10)
+            # With nobody watching, the next look begins a measurement of its own.
+
+            def begun_anew() -> bool:
+                now = watcher.read()
+                watcher.stop()
+                return now.watchers == 1 and now.measurement != before.measurement
+
+            assert until(begun_anew)
+
+
+def test_a_server_that_is_stuck_can_be_watched(key: str) -> None:
+    with (
+        nearcall.Server(Waiting(), f"shm://stuck{key}", max_concurrency=1) as server,
+        nearcall.connect(server.urls[0], Waiting) as waiting,
+        nearcall.connect(server.urls[0], Introspection) as watcher,
+    ):
+        watcher.read()
+        threads = [threading.Thread(target=waiting.hold, args=(key,)) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        with nearcall.timeout(PATIENCE):
+            assert until(lambda: watcher.read().queued == 2)
+        now = watcher.read()
+        assert (now.in_flight, counted(now, "Waiting.hold").in_flight) == (3, 3)
+        # The server is in this process, so it can be let go without a call.
+        service: Any = server._handlers[0][1].__self__
+        service._released[key].set()
+        for thread in threads:
+            thread.join(PATIENCE)
+
+
+def test_a_watcher_that_does_not_read_is_dropped(runtime_dir: Path, key: str) -> None:
+    path = str(runtime_dir / f"deaf{key}")
+    with (
+        ServerProcess(f"unix://{path}", max_concurrency=2) as server,
+        nearcall.connect(server.url, Introspection) as watcher,
+        nearcall.connect(server.url, Basics) as basics,
+        socket.socket(socket.AF_UNIX) as deaf,
+    ):
+        watcher.read()
+        deaf.settimeout(PATIENCE)
+        deaf.connect(path)
+        shake_hands(deaf)
+        with contextlib.closing(nearcall.connect(server.url)) as other:
+            described = read_description(other.description)
+        number = next(at for at, service, _ in described.numbered(introspection=True) if service.name == OWN)
+        frame = struct.pack("<BBHI", CALL, 0, number, 1) + msgspec.msgpack.encode([])
+
+        def ask_until_dropped() -> None:
+            for asked in range(1_000_000):
+                deaf.sendall(struct.pack("<I", len(frame)) + frame)
+                if asked % 100 == 0:
+                    with nearcall.timeout(PATIENCE):
+                        assert basics.add(1, 2) == 3
+
+        with pytest.raises((BrokenPipeError, ConnectionResetError)):
+            ask_until_dropped()
+        assert until(lambda: watcher.read().watchers == 1)
+        assert watcher.read().connections == 2

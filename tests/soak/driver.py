@@ -1,0 +1,262 @@
+"""The soak: ``python -m tests.soak.driver SECONDS CLIENTS SEED DIRECTORY``.
+
+One server, over every transport between processes at once, and many clients that come and go, are killed, and see the
+server killed. Every call is accounted for in a journal that outlives its client. Now and then all clients go: then the
+server must hold what it held at the beginning. Ends with a summary, and with 0 if all was well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import signal
+import socket
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..e2e.process import ServerProcess
+from ..survival.observing import Holdings, comes_back_to, resident
+from . import client as soaking
+from .client import Soaker
+from .journal import FIELDS, SERVER_FIELDS, Journal
+from .services import JOURNAL, ROWS
+
+MOST_CLIENTS = 20_000
+CONCURRENCY = 6
+"""Threads or tasks of a client at most: so many of its calls can be under way when it is killed."""
+GROWTH, SLACK = 1.25, 64 << 20
+"""What the server's memory may become from its first rest to its last: allocators keep what threads once needed."""
+
+
+@dataclass
+class Living:
+    """A client that runs."""
+
+    row: int
+    url: str
+    face: str
+    servers: int
+    doomed_at: float | None
+    killed: bool = False
+
+
+class Soak:
+    """Everything that the driver knows."""
+
+    def __init__(self, seconds: float, clients: int, seed: int, directory: Path) -> None:
+        self.random = random.Random(seed)
+        self.seconds = seconds
+        self.clients = clients
+        self.directory = directory
+        os.environ[JOURNAL] = str(directory / "delivered")
+        os.environ[ROWS] = str(MOST_CLIENTS)
+        self.journal = Journal(directory / "journal", MOST_CLIENTS)
+        self.delivered = Journal(directory / "delivered", MOST_CLIENTS)
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        self.urls = [f"shm://soak-{os.getpid()}", f"unix://{directory}/soak", f"tcp://127.0.0.1:{port}"]
+        self.living: dict[int, Living] = {}
+        self.rows = 0
+        self.servers = 0
+        self.sums = dict.fromkeys(
+            (*FIELDS, *SERVER_FIELDS, "unknown", "killed clients", "killed servers", "lost by a death"), 0
+        )
+        self.faces: dict[str, int] = {}
+        self.complaints: list[str] = []
+        self.begun = time.monotonic()
+        self.rests: list[tuple[int, int, Holdings]] = []
+        self.server = self.start_server()
+
+    def start_server(self) -> ServerProcess:
+        self.servers += 1
+        return ServerProcess(*self.urls, services="tests.soak.services:served")
+
+    def start_client(self) -> None:
+        row = self.rows
+        self.rows += 1
+        url = self.random.choice(self.urls)
+        face = self.random.choice(["threads", "tasks"])
+        life = self.random.uniform(0.2, 4.0)
+        concurrency = self.random.randrange(1, CONCURRENCY + 1)
+        doomed = self.random.uniform(0.1, life) if self.random.random() < 0.3 else None
+        seed = self.random.randrange(1 << 60)
+        pid = os.fork()
+        if pid == 0:
+            self.be_client(row, seed, url, face, time.monotonic() + life, concurrency)
+        kind = f"{url.partition(':')[0]}, {face}"
+        self.faces[kind] = self.faces.get(kind, 0) + 1
+        at = None if doomed is None else time.monotonic() + doomed
+        self.living[pid] = Living(row, url, face, self.servers, at)
+
+    def be_client(self, row: int, seed: int, url: str, face: str, until: float, concurrency: int) -> None:
+        status = 1
+        try:
+            soaker = Soaker(row, seed, self.journal, self.directory / "large")
+            if face == "threads":
+                soaking.soak_in_threads(soaker, url, until, concurrency)
+            else:
+                asyncio.run(soaking.soak_in_tasks(soaker, url, until, concurrency))
+            self.journal.add(row, soaking.DONE)
+            status = 0
+        except BaseException as error:
+            print(f"client {row} over {url}, {face}: {type(error).__name__}: {error}", flush=True)
+        finally:
+            os._exit(status)
+
+    def kill_server(self) -> None:
+        self.server.kill()
+        self.server.__exit__(None, None, None)
+        self.sums["killed servers"] += 1
+        self.server = self.start_server()
+
+    def reap(self) -> None:
+        """Judges the clients that have ended since."""
+        for pid, client in list(self.living.items()):
+            if client.doomed_at is not None and time.monotonic() >= client.doomed_at and not client.killed:
+                client.killed = True
+                os.kill(pid, signal.SIGKILL)
+            gone, status = os.waitpid(pid, os.WNOHANG)
+            if gone:
+                del self.living[pid]
+                self.judge(client, os.waitstatus_to_exitcode(status))
+
+    def judge(self, client: Living, status: int) -> None:
+        calls = self.journal.row(client.row, FIELDS)
+        server = self.delivered.row(client.row, SERVER_FIELDS)
+        ended = calls["replied"] + calls["failed"] + calls["cancelled"] + calls["late"]
+        unknown = calls["begun"] - ended
+        killed = client.killed and status == -signal.SIGKILL
+        saw_death = client.servers != self.servers
+        missing = calls["oneway_begun"] - server["delivered"]
+        who = f"client {client.row} over {client.url}, {client.face}"
+        complain = self.complaints.append
+        if killed:
+            self.sums["killed clients"] += 1
+            # Between an outcome and its count there is a moment, too.
+            if not 0 <= unknown <= CONCURRENCY:
+                complain(f"{who}: {unknown} calls have no outcome")
+        else:
+            if status != 0:
+                complain(f"{who} ended with {status}")
+            if unknown:
+                complain(f"{who}: {unknown} calls have no outcome")
+        if calls["failed"] and not saw_death:
+            complain(f"{who}: {calls['failed']} calls failed, and no server had died")
+        if missing < 0 or server["disordered"]:
+            complain(f"{who}: one-way calls came twice or out of order: {calls} {server}")
+        if missing and not killed and not saw_death:
+            complain(f"{who}: {missing} one-way calls were lost, and nobody had died")
+        if calls["wrong"]:
+            complain(f"{who}: {calls['wrong']} wrong answers")
+        self.sums["lost by a death"] += max(missing, 0)
+        self.sums["unknown"] += unknown
+        for names in (calls, server):
+            for name, count in names.items():
+                self.sums[name] += count
+
+    def round(self, seconds: float, deadly: bool) -> None:
+        """Clients come and go for a while; then all go, and the server rests."""
+        now = time.monotonic()
+        end, shown = now + seconds, now
+        server_dies = now + self.random.uniform(0.2, 0.8) * seconds if deadly else None
+        while time.monotonic() < end and self.rows < MOST_CLIENTS:
+            while len(self.living) < self.clients and time.monotonic() < end:
+                self.start_client()
+            self.reap()
+            if server_dies is not None and time.monotonic() >= server_dies:
+                server_dies = None
+                self.kill_server()
+            if time.monotonic() >= shown + 1:
+                shown = time.monotonic()
+                self.show()
+            time.sleep(0.005)
+        patience = time.monotonic() + 90
+        while self.living and time.monotonic() < patience:
+            self.reap()
+            if time.monotonic() >= shown + 1:
+                shown = time.monotonic()
+                self.show()
+            time.sleep(0.005)
+        for pid, client in list(self.living.items()):
+            self.complaints.append(f"client {client.row} over {client.url}, {client.face} does not end")
+            # Shows where it hangs, with -X faulthandler.
+            os.kill(pid, signal.SIGABRT)
+        self.rest()
+
+    def rest(self) -> None:
+        """Nobody is there: what does the server hold?"""
+        pid = self.server.pid
+        earlier = [held for server, _, held in self.rests if server == pid]
+        if earlier:
+            try:
+                comes_back_to(pid, earlier[0], threads=4)
+            except AssertionError as error:
+                self.complaints.append(f"the server holds more and more: {error}")
+        self.rests.append((pid, resident(pid), Holdings.of(pid)))
+
+    def show(self) -> None:
+        totals = dict.fromkeys(("begun", "replied"), 0)
+        for client in self.living.values():
+            for name in totals:
+                totals[name] += self.journal.get(client.row, FIELDS.index(name))
+        print(
+            f"{time.monotonic() - self.begun:6.0f} s  clients {len(self.living):3} of {self.rows:5}  "
+            f"calls {self.sums['begun'] + totals['begun']:9,}  replied {self.sums['replied'] + totals['replied']:9,}  "
+            f"killed {self.sums['killed clients']:5} clients {self.sums['killed servers']:3} servers  "
+            f"server {resident(self.server.pid) >> 20:4} MiB  complaints {len(self.complaints)}",
+            flush=True,
+        )
+
+    def run(self) -> int:
+        # Enough rounds to see the server rest several times after its last death.
+        rounds = 6 if self.seconds < 60 else max(12, round(self.seconds / 30))
+        for number in range(rounds):
+            left = self.begun + self.seconds - time.monotonic()
+            self.round(left / (rounds - number), deadly=number < rounds // 2 and number % 2 == 0)
+        mine = [memory for server, memory, _ in self.rests if server == self.server.pid]
+        # The first rest may be short after the start.
+        first, last = mine[min(1, len(mine) - 1)], mine[-1]
+        if last > first * GROWTH + SLACK:
+            self.complaints.append(f"the server's memory grew from {first >> 20} to {last >> 20} MiB")
+        before, after = self.rests[-len(mine)][2], self.rests[-1][2]
+        self.server.__exit__(None, None, None)
+        self.summary(first, last, before, after)
+        return 1 if self.complaints else 0
+
+    def summary(self, first: int, last: int, before: Holdings, after: Holdings) -> None:
+        sums = self.sums
+        print(f"\nsoak of {time.monotonic() - self.begun:.0f} s, {self.rows} clients: {json.dumps(self.faces)}")
+        print(
+            f"calls begun {sums['begun']:,} = replied {sums['replied']:,} + failed {sums['failed']:,} + cancelled "
+            f"{sums['cancelled']:,} + late {sums['late']:,} + unknown {sums['unknown']:,} (their client was killed)"
+        )
+        print(
+            f"one-way begun {sums['oneway_begun']:,} = delivered {sums['delivered']:,} + lost by a death "
+            f"{sums['lost by a death']:,}; twice or out of order {sums['disordered']:,}"
+        )
+        print(
+            f"wrong answers {sums['wrong']}; killed {sums['killed clients']} clients, {sums['killed servers']} servers"
+        )
+        print(
+            f"server at its rests: memory {first >> 20} MiB, at the end {last >> 20} MiB; descriptors "
+            f"{before.descriptors}, {after.descriptors}; threads {before.threads}, {after.threads}; "
+            f"shared memory {before.regions}, {after.regions}"
+        )
+        for complaint in self.complaints:
+            print(f"COMPLAINT {complaint}")
+        print(
+            "soak:", "all is accounted for" if not self.complaints else f"{len(self.complaints)} complaints", flush=True
+        )
+
+
+def main() -> None:
+    seconds, clients, seed, directory = sys.argv[1:]
+    sys.exit(Soak(float(seconds), int(clients), int(seed), Path(directory)).run())
+
+
+if __name__ == "__main__":
+    main()

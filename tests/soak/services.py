@@ -1,0 +1,95 @@
+"""What the soak's server does: it answers with what only the right answer can contain."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+import zlib
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import nearcall
+
+from .journal import SERVER_FIELDS, Journal
+
+JOURNAL = "NEARCALL_SOAK_JOURNAL"
+ROWS = "NEARCALL_SOAK_ROWS"
+DELIVERED, DISORDERED = range(len(SERVER_FIELDS))
+
+
+def answer(client: int, nonce: int, data: bytes | memoryview) -> tuple[int, int, int]:
+    """What the server must say to this client's question."""
+    return (client, nonce, zlib.crc32(data))
+
+
+@nearcall.service
+class Soaked:
+    def __init__(self) -> None:
+        self._journal = Journal(Path(os.environ[JOURNAL]), int(os.environ[ROWS]))
+        self._lock = threading.Lock()
+        self._last: dict[int, int] = {}
+
+    def pid(self) -> int:
+        return os.getpid()
+
+    def check(self, client: int, nonce: int, data: memoryview) -> tuple[int, int, int]:
+        return answer(client, nonce, data)
+
+    async def check_in_loop(self, client: int, nonce: int, data: bytes) -> tuple[int, int, int]:
+        await asyncio.sleep(0)
+        return answer(client, nonce, data)
+
+    def echo(self, client: int, nonce: int, data: bytes) -> bytes:
+        return data
+
+    def refuse(self, client: int, nonce: int) -> None:
+        raise nearcall.NotFound(f"{client} {nonce}")
+
+    def nap(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    async def nap_in_loop(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    def count(self, client: int, nonce: int, n: int) -> Iterator[int]:
+        for number in range(n):
+            yield client * 1_000_003 + nonce + number
+
+    async def count_in_loop(self, client: int, nonce: int, n: int) -> AsyncIterator[int]:
+        for number in range(n):
+            yield client * 1_000_003 + nonce + number
+            if number % 64 == 0:
+                await asyncio.sleep(0)
+
+    def total(self, client: int, nonce: int, blocks: Iterator[bytes]) -> tuple[int, int, int]:
+        check = 0
+        for block in blocks:
+            check = zlib.crc32(block, check)
+        return (client, nonce, check)
+
+    def mirrored(self, client: int, nonce: int, blocks: Iterator[bytes]) -> Iterator[bytes]:
+        yield from blocks
+
+    async def mirrored_in_loop(self, client: int, nonce: int, blocks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        async for block in blocks:
+            yield block
+
+    @nearcall.oneway
+    def note(self, client: int, number: int, data: bytes) -> None:
+        """One-way calls of one client come once each and in order; after a lost connection some may be missing."""
+        with self._lock:
+            self._journal.add(client, DELIVERED)
+            if number <= self._last.get(client, 0):
+                self._journal.add(client, DISORDERED)
+            self._last[client] = number
+
+    def noted(self, client: int) -> int:
+        """How many of the client's one-way calls came, to this server and those before it."""
+        with self._lock:
+            return self._journal.get(client, DELIVERED)
+
+
+def served() -> list[object]:
+    return [Soaked()]

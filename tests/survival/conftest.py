@@ -1,0 +1,74 @@
+"""Every test that asks for ``url`` runs over each transport between processes."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import statistics
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ..e2e.process import ServerProcess
+from .victims import Victims
+
+TRANSPORTS: dict[str, Callable[[str, Path], str]] = {
+    "shm": lambda name, directory: f"shm://{name}",
+    "unix": lambda name, directory: f"unix://{directory}/{name}.unix",
+    "tcp": lambda name, directory: "tcp://127.0.0.1:0",
+}
+SERVICES = "tests.survival.services:served"
+
+_numbers = itertools.count(1)
+_noticed = pytest.StashKey[dict[str, list[float]]]()
+
+
+@pytest.fixture(params=TRANSPORTS)
+def transport(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def new_url(transport: str, runtime_dir: Path) -> str:
+    """A URL that nobody serves yet."""
+    return TRANSPORTS[transport](f"v{os.getpid()}-{next(_numbers)}", runtime_dir)
+
+
+@pytest.fixture
+def server(new_url: str) -> Iterator[ServerProcess]:
+    """A server that is to survive; all that dies are its clients."""
+    with ServerProcess(new_url, services=SERVICES) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def victims() -> Iterator[Victims]:
+    with Victims() as victims:
+        yield victims
+
+
+@pytest.fixture(scope="session")
+def steps() -> int | None:
+    """How many of the places to kill at are tried: a sample of that size, or all (``make survival``)."""
+    return None if os.environ.get("NEARCALL_SURVIVAL") == "all" else 8
+
+
+@pytest.fixture(scope="session")
+def noticed(request: pytest.FixtureRequest) -> dict[str, list[float]]:
+    """Seconds from a death to the moment it was noticed, by who noticed it; told at the end of the run."""
+    return request.config.stash.setdefault(_noticed, {})
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    noticed = config.stash.get(_noticed, {})
+    if noticed:
+        terminalreporter.section("how soon a death was noticed")
+    for who, seconds in sorted((who, seconds) for who, seconds in noticed.items() if seconds):
+        took = sorted(1000 * one for one in seconds)
+        late = took[int(0.99 * (len(took) - 1))]
+        terminalreporter.line(
+            f"{who:<24} {len(took):>5} deaths, median {statistics.median(took):.2f} ms, "
+            f"p99 {late:.2f} ms, longest {took[-1]:.2f} ms"
+        )

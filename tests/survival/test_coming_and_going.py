@@ -1,0 +1,59 @@
+"""A thousand clients, one after the other: nobody holds more at the end than at the beginning."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+
+import pytest
+
+import nearcall
+
+from ..e2e.process import ServerProcess
+from .observing import Holdings, comes_back_to, resident
+from .services import SMALL, Target
+
+TIMES = 1000
+LEEWAY = 8 << 20
+"""Bytes of memory that may come and go for other reasons; a leak of 10 KB for each client would be more."""
+
+
+def once(url: str, large: bytes | None = None) -> None:
+    with nearcall.connect(url, Target) as target:
+        assert target.echo(SMALL) == SMALL
+        if large is not None:
+            assert target.length(memoryview(large)) == len(large)
+
+
+@pytest.mark.parametrize("face", ["threads", "asyncio"])
+def test_a_thousand_times(server: ServerProcess, face: str) -> None:
+    large = bytes(200_000)
+
+    async def once_in_loop(with_large: bool) -> None:
+        async with nearcall.aio.connect(server.url, Target) as target:
+            assert await target.echo(SMALL) == SMALL
+            if with_large:
+                assert await target.length(memoryview(large)) == len(large)
+
+    async def all_in_loop(times: int) -> None:
+        for number in range(times):
+            await once_in_loop(number % 10 == 0)
+
+    def many(times: int) -> None:
+        if face == "asyncio":
+            asyncio.run(all_in_loop(times))
+        else:
+            for number in range(times):
+                once(server.url, large if number % 10 == 0 else None)
+
+    many(100)
+    gc.collect()
+    own, other = Holdings.of(os.getpid()), Holdings.of(server.pid)
+    own_memory, other_memory = resident(os.getpid()), resident(server.pid)
+    many(TIMES)
+    gc.collect()
+    comes_back_to(os.getpid(), own, threads=0)
+    comes_back_to(server.pid, other)
+    assert resident(os.getpid()) - own_memory < LEEWAY
+    assert resident(server.pid) - other_memory < LEEWAY
