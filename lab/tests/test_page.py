@@ -12,8 +12,7 @@ import browser
 from nearcall_lab.report import page
 from nearcall_lab.report.model import prepare
 from nearcall_lab.results.store import read
-from test_report import study
-from whole_run import everything, write
+from whole_run import everything, study, write
 
 _PROGRAM = browser.find()
 

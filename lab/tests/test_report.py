@@ -26,9 +26,8 @@ from nearcall_lab.report.table import against_text
 from nearcall_lab.results.model import CellResult
 from nearcall_lab.results.store import read
 from nearcall_lab.scenario.cell import Cell, Mode, Work
-from nearcall_lab.studies.model import ShownFlaw, ShownTable, StudyResult
 from nearcall_lab.studies.stored import FILE
-from whole_run import HOSTILE, Maker, every_state, everything, ping_pong, write
+from whole_run import HOSTILE, Maker, every_state, everything, ping_pong, study, write
 
 _VOID = {"meta", "br", "input", "col"}
 
@@ -82,21 +81,6 @@ def report(whole: Path) -> Report:
 @pytest.fixture(scope="module")
 def text(report: Report) -> str:
     return page.render(report)
-
-
-def study(**more: object) -> StudyResult:
-    """A study with a flaw that is shown, one that is not, and hostile words."""
-    table = ShownTable("t", "Echo, µs", ["15 B", "1 KB"], {"proxy": [12.0, 14.5], HOSTILE: [1.0, None]})
-    corrected = ShownTable("t", "Echo, p50 / p99", ["15 B"], {"proxy": ["1.2 µs / –"], "other": [HOSTILE]})
-    extra = ShownTable("u", "CPU", ["µs"], {"proxy": [4.0]})
-    flaws = [ShownFlaw("a", "It is fast.", "It is not.", {"proxy": "3 µs"}), ShownFlaw("b", "So.", "No.", {})]
-    found = StudyResult(
-        *("x", "A made-up study", "a desk"), {"proxy": "1"}, [table], [table], [corrected, extra], flaws,
-        {"gone": HOSTILE}, ".", ["nearcall-lab", "study", "x"], "2026-01-01T00:00:00+00:00", 3.0,
-    )  # fmt: skip
-    for name, value in more.items():
-        setattr(found, name, value)
-    return found
 
 
 def test_the_page_is_whole_and_asks_nothing_of_the_network(text: str) -> None:

@@ -12,6 +12,7 @@ from nearcall_lab.results.histogram import latencies
 from nearcall_lab.results.model import CellResult, Launch, Observation, RunInfo, Side
 from nearcall_lab.results.store import Run
 from nearcall_lab.scenario.cell import Cell, Mode, Work
+from nearcall_lab.studies.model import ShownFlaw, ShownTable, StudyResult
 
 HOSTILE = """<script>window.hurt = 1</script>"><img src=x onerror="window.hurt = 2">|`*x*` & [a](javascript:alert(1))"""
 """What an adapter might say that wishes the reader ill."""
@@ -165,3 +166,25 @@ def write(directory: Path, cells: Sequence[CellResult], title: str = "A made-up 
             run.add(cell)
         run.combine()
     return directory
+
+
+def study() -> StudyResult:
+    """A study with a flaw that is shown, one that is not, and hostile words."""
+    table = ShownTable("t", "Echo, µs", ["15 B", "1 KB"], {"proxy": [12.0, 14.5], HOSTILE: [1.0, None]})
+    corrected = ShownTable("t", "Echo, p50 / p99", ["15 B"], {"proxy": ["1.2 µs / –"], "other": [HOSTILE]})
+    extra = ShownTable("u", "CPU", ["µs"], {"proxy": [4.0]})
+    return StudyResult(
+        id="x",
+        title="A made-up study",
+        machine="a desk",
+        versions={"proxy": "1"},
+        published=[table],
+        replicated=[table],
+        corrected=[corrected, extra],
+        flaws=[ShownFlaw("a", "It is fast.", "It is not.", {"proxy": "3 µs"}), ShownFlaw("b", "So.", "No.", {})],
+        problems={"gone": HOSTILE},
+        run=".",
+        command=["nearcall-lab", "study", "x"],
+        started="2026-01-01T00:00:00+00:00",
+        seconds=3.0,
+    )

@@ -77,7 +77,7 @@ def _table(name: str, table: ShownTable, label: str, extra: str) -> Markup:
                 for value in padded
             ]
         rows.append(element("tr", element("th", row, scope="row"), cells))
-    head = element("tr", element("th", ""), [element("th", column, scope="col") for column in table.columns])
+    head = element("tr", element("td"), [element("th", column, scope="col") for column in table.columns])
     caption = element("caption", element("strong", name), element("small", extra) if extra else None)
     return element(
         "div", element("table", caption, element("thead", head), element("tbody", rows)),
