@@ -13,6 +13,7 @@ import pytest
 from hdrh.histogram import HdrHistogram
 from hdrh.log import HistogramLogReader
 
+from made_up import started
 from nearcall_lab.cli import main
 from nearcall_lab.markdown import code, escaped
 from nearcall_lab.report import histograms, markdown, page
@@ -195,6 +196,7 @@ def test_the_histograms_can_be_read_by_their_library(report: Report, tmp_path: P
     reader, total = HistogramLogReader(str(file), reference), 0
     while (histogram := reader.get_next_interval_histogram()) is not None:
         total += histogram.get_total_count()
+    reader.close()
     assert total == row.n
     merged = histograms.log(row, histograms.Detail.MERGED).splitlines()[-1].rpartition(",")[2]
     assert HdrHistogram.decode(merged).get_total_count() == row.n
@@ -221,6 +223,42 @@ def test_several_runs_on_one_page(whole: Path, tmp_path: Path) -> None:
     reader = Reader(page.render(found))  # the same cell of two runs has two ids
     assert len(reader.ids) == len(set(reader.ids))
     assert "A made-up run of everything; Another one" in reader.words
+
+
+def test_every_kind_of_work_is_drawn(tmp_path: Path) -> None:
+    maker, cells = Maker(launches=3, samples=400), []
+    for name in ("quick-shm", "ring", "base-tcp"):
+        for size in (20, 4_000, 100_000):
+            cells.append(maker.cell(name, Work("send", size), Mode("one-way")))
+            cells.append(maker.cell(name, Work("send", size), Mode("one-way", rate=1_000.0)))
+        cells.append(maker.cell(name, Work("count", items=1_000), Mode("stream")))
+        cells.append(maker.cell(name, Work(size=15), Mode("connect")))
+        cells.append(maker.cell(name, Work("wait", delay_s=0.1), Mode("burst", calls=100, outstanding=100)))
+        cells.append(maker.cell(name, Work(sizes=(1_000, 10_000)), Mode("mixed")))
+        for outstanding in (1, 8):
+            cells.append(maker.cell(name, Work(size=15), Mode(outstanding=outstanding)))
+    found = prepare([read(write(tmp_path / "run", cells))])
+    text = page.render(found)
+    words = Reader(text).words
+    for said in (
+        "1000 integers streamed",
+        "connection set-up",
+        "burst of 100",
+        "20 B one-way",
+        "outstanding × N",
+        "/s",
+    ):
+        assert said in words
+    assert "one-way, rising size" in words
+    assert markdown.render(found).count("\n### ") == len(found.groups)
+
+
+def test_a_run_keeps_what_the_filters_need(tmp_path: Path) -> None:
+    text = 'title = "x"\n[[cells]]\nmechanisms = ["fast", "on-a-loop"]\nsize = 15'
+    run, _ = started(tmp_path / "run", text)
+    run.close()
+    assert [cell.style for cell in read(tmp_path / "run").cells] == ["threads", "asyncio"]
+    assert not any(cell.same_process for cell in read(tmp_path / "run").cells)
 
 
 def test_knee() -> None:
