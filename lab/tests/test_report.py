@@ -17,6 +17,7 @@ from made_up import started
 from nearcall_lab.cli import main
 from nearcall_lab.markdown import code, escaped
 from nearcall_lab.report import histograms, markdown, page
+from nearcall_lab.report.charts import load
 from nearcall_lab.report.charts.families import Member
 from nearcall_lab.report.charts.frame import Axis, apart
 from nearcall_lab.report.charts.load import knee
@@ -259,6 +260,21 @@ def test_a_run_keeps_what_the_filters_need(tmp_path: Path) -> None:
     run.close()
     assert [cell.style for cell in read(tmp_path / "run").cells] == ["threads", "asyncio"]
     assert not any(cell.same_process for cell in read(tmp_path / "run").cells)
+
+
+def test_what_is_overloaded_at_every_rate_is_not_forgotten(tmp_path: Path) -> None:
+    cells = []
+    for rate in (1_000.0, 4_000.0):
+        cells.append(Maker().cell("quick-shm", Work(size=15), Mode("open", rate=rate)))
+        cells.append(Maker().cell("web", Work(size=15), Mode("open", rate=rate), status="overloaded"))
+    cells.append(Maker().cell("proxy", Work(size=15), Mode("open", rate=1_000.0)))
+    cells.append(Maker().cell("proxy", Work(size=15), Mode("open", rate=4_000.0), status="overloaded"))
+    found = prepare([read(write(tmp_path / "run", cells))])
+    (figure,) = load.figures(found)
+    assert figure.remarks == ["web server has no point: overloaded at 1000/s, 4000/s."]
+    assert [row[0] for row in figure.rows if row[5] == "overloaded"] == ["web server", "web server", "object proxy"]
+    assert figure.drawing.count('class="over"') == 1
+    assert "web server has no point" in page.render(found)
 
 
 def test_knee() -> None:

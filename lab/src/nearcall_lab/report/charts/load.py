@@ -76,19 +76,25 @@ def knee(places: list[tuple[float, float]]) -> int | None:
 
 def _figure(family: Family, what: str) -> Figure | None:
     lines = {member.name: _places(member) for member in family.members}
-    members = [member for member in family.members if len(lines[member.name]) > 1]
-    if not members:
+    members = [member for member in family.members if len(member.rows) > 1]
+    drawn = [member for member in members if lines[member.name]]
+    if not drawn:
         return None
     over = {m.name: [row for row in m.rows if row.result.status == "overloaded"] for m in members}
-    places = [place for member in members for place in lines[member.name]]
+    places = [place for member in drawn for place in lines[member.name]]
     reached = [p.throughput for p in places] + [r.summary.throughput or 0 for rows in over.values() for r in rows]
-    bottom = _TOP + height_for(len(members))
+    bottom = _TOP + height_for(len(drawn))
     x = around(reached, _LEFT, _RIGHT, 1.2)
     y = around((place.median_ns for place in places), bottom, _TOP, 1.5)
     found = []
     table = []
+    remarks = []
     for member in members:
         mine = lines[member.name]
+        if not mine:
+            remarks.append(f"{member.rows[0].name} has no point: {_states(member)}.")
+            table += [_numbers(row, what, False) for row in member.rows]
+            continue
         turning = knee([(place.throughput, place.median_ns) for place in mine])
         extra = join(
             element("circle", cx=x(mine[turning].throughput), cy=y(mine[turning].median_ns), r=8, class_="ring")
@@ -100,7 +106,7 @@ def _figure(family: Family, what: str) -> Figure | None:
         found.append(Curve(member.rows[0], points, _said(member, mine, turning, over[member.name]), extra=extra))
         table += [_numbers(row, what, turning is not None and row is mine[turning].row) for row in member.rows]
     title = f"{family.title}, " + ("rising rate" if what == "rate" else f"{what} × N")
-    about = f"Median response time against calls per second reached, one line for each of {len(members)} mechanisms."
+    about = f"Median response time against calls per second reached, one line for each of {len(drawn)} mechanisms."
     drawing = canvas(
         _WIDTH, bottom + 46, about,
         grid_y(y, _LEFT, _RIGHT, "time", "response, median"),
@@ -108,7 +114,12 @@ def _figure(family: Family, what: str) -> Figure | None:
         curves(found, _RIGHT, _TOP, bottom),
     )  # fmt: skip
     head = ["mechanism", what, "calls/s", "p50", "p99", "state"]
-    return Figure(family.key, title, drawing, about, head, table)
+    return Figure(family.key, title, drawing, about, head, table, remarks)
+
+
+def _states(member: Member) -> str:
+    over = [f"{row.cell.mode.rate:g}/s" for row in member.rows if row.result.status == "overloaded"]
+    return f"overloaded at {', '.join(over)}" if over else "too few samples for a median"
 
 
 def _ticks(x: Axis) -> list[tuple[float, str]]:
