@@ -63,6 +63,8 @@ def replicate(study: Study, scale: float, tell: Callable[[str], None], limit_s: 
         finally:
             late = watchdog.end()
             _end_group(process)
+            if process.stderr is not None:
+                process.stderr.close()
         if late:
             raise ReplicaFailed(f"took longer than {limit_s:.0f} s; its last word was: {last}")
         if process.returncode or not out.exists():
