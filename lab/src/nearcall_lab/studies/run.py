@@ -27,11 +27,11 @@ from nearcall_lab.results.store import Recorded
 from nearcall_lab.scenario.load import Scenario, parse
 from nearcall_lab.studies.model import ShownTable, Study, StudyResult, Summaries, Value
 from nearcall_lab.studies.replica import Findings
+from nearcall_lab.studies.stored import FILE
 
 _PATIENCE = 4.0
 """How many times its expected time a replica may take, on top of a minute."""
 _PATIENCE_S = 60.0
-FILE = "study.json"
 
 
 @dataclass(frozen=True)
@@ -90,6 +90,8 @@ def replicate(study: Study, scale: float, tell: Callable[[str], None], limit_s: 
             raise
         finally:
             late = watchdog.end()
+            if process.stderr is not None:
+                process.stderr.close()
         if late:
             raise ReplicaFailed(f"took longer than {limit_s:.0f} s; its last word was: {last}")
         if process.returncode or not out.exists():
