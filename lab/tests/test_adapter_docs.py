@@ -9,6 +9,7 @@ import pytest
 
 from nearcall_lab.cli import main
 from nearcall_lab.registry import PROGRAMS, at, discover
+from nearcall_lab.results.store import read
 
 PAGE = Path(__file__).parent.parent / "docs" / "adapters.md"
 
@@ -35,19 +36,16 @@ def test_it_keeps_its_promises(adapter: Path, capsys: pytest.CaptureFixture[str]
     assert "kept   nothing left behind" in shown
 
 
-def test_it_is_a_row_like_any_other(
-    adapter: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_it_is_a_row_like_any_other(adapter: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(PROGRAMS, str(adapter))
     scenario = tmp_path / "two.toml"
     scenario.write_text(
         'title = "two"\n[run]\nlaunches = 1\nseconds = 0.05\nwarmup_s = 0.0\n'
         '[[cells]]\nmechanisms = ["my-xmlrpc", "noop"]\nsize = 15\n'
     )
-    status = main(["run", str(scenario), "--out", str(tmp_path / "run")])
-    shown = capsys.readouterr().out
-    assert status == 0, shown
-    assert "xmlrpc, standard library" in shown
+    assert main(["run", str(scenario), "--out", str(tmp_path / "run")]) == 0
+    row = next(cell for cell in read(tmp_path / "run").cells if cell.cell.mechanism == "my-xmlrpc")
+    assert (row.label, row.status, len(row.launches)) == ("xmlrpc, standard library", "ok", 1)
 
 
 def test_a_file_does_not_hide_what_it_is_named_after(adapter: Path) -> None:
