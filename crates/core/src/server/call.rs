@@ -12,7 +12,8 @@ use parking_lot::{Condvar, Mutex};
 use rustix::event::EventfdFlags;
 
 use super::Server;
-use super::connection::{Request, ServerConnection};
+use super::connection::ServerConnection;
+use super::request::Request;
 use super::statistics::Measured;
 use crate::event::Event;
 use crate::flow::{Taken, WINDOW, cost, granted};
