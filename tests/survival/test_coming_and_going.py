@@ -57,3 +57,26 @@ def test_a_thousand_times(server: ServerProcess, face: str) -> None:
     comes_back_to(server.pid, other)
     assert resident(os.getpid()) - own_memory < LEEWAY
     assert resident(server.pid) - other_memory < LEEWAY
+
+
+@nearcall.service
+class Loop:
+    async def pause(self) -> None:
+        await asyncio.sleep(0)
+
+
+def loop_services() -> list[object]:
+    return [Loop()]
+
+
+def test_calls_of_coroutines_with_a_distant_deadline(new_url: str) -> None:
+    """The server's loop remembers when such a call would have been late; its client may go all the same."""
+    with ServerProcess(new_url, services="tests.survival.test_coming_and_going:loop_services") as server:
+        with nearcall.connect(server.url, Loop, timeout=1000) as loop:
+            loop.pause()
+        before = Holdings.of(server.pid)
+        others = [nearcall.connect(server.url, Loop, timeout=1000) for _ in range(10)]
+        for other in others:
+            other.service.pause()
+            other.close()
+        comes_back_to(server.pid, before)

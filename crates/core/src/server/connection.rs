@@ -42,9 +42,25 @@ pub struct ServerConnection {
     _seat: Option<Arc<Seat>>,
     /// One-way requests received and not finished.
     pub(super) oneway_pending: AtomicUsize,
-    /// A one-way request that came when the server had all it takes. Nothing more is read from this client until it can
-    /// be taken on.
-    held: Mutex<Option<Request>>,
+    held: Mutex<Held>,
+}
+
+/// Why nothing is read from a client for now: it sends faster than this server takes on, or than it reads itself.
+#[derive(Debug, Default)]
+struct Held {
+    /// A one-way request that came when the server had all it takes.
+    request: Option<Request>,
+    /// Frames that the receiving worker had no room for, head and payload. There are never more than one frame of the
+    /// client asks for.
+    owed: VecDeque<(Vec<u8>, Vec<u8>)>,
+    /// The end of such a frame is not sent.
+    has_rest: bool,
+}
+
+impl Held {
+    fn is_empty(&self) -> bool {
+        self.request.is_none() && self.owed.is_empty() && !self.has_rest
+    }
 }
 
 /// One-way calls of a client are handled one after the other, in the order they were sent: nothing else could tell the
@@ -160,21 +176,55 @@ impl ServerConnection {
     pub(super) fn clear_oneway(&self) {
         let waiting = std::mem::take(&mut self.oneway.lock().waiting);
         drop(waiting);
-        drop(self.held.lock().take());
+        drop(std::mem::take(&mut *self.held.lock()));
     }
 
-    /// Whether a one-way request is held back, and with it all that the client sent after it.
+    /// Whether nothing is to be read from this client for now.
     pub(super) fn is_held(&self) -> bool {
-        self.held.lock().is_some()
+        !self.held.lock().is_empty()
     }
 
-    /// The request that was held back, if it can be taken on now.
-    pub(super) fn take_held(&self, server: &Server) -> Option<Request> {
-        // The held request counts itself, in both.
-        let room = server.in_flight.load(Ordering::Relaxed) <= server.limits.max_pending;
-        // One at least is always under way, so that a client's messages move on whatever others do.
-        let alone = self.oneway_pending.load(Ordering::Relaxed) <= 1;
-        if room || alone { self.held.lock().take() } else { None }
+    /// Sends what is owed to a client that is held back, and takes on what it asked for, as far as that is possible now.
+    /// `None` if the client must wait on.
+    pub(super) fn let_go(&self, server: &Server) -> Option<Option<Request>> {
+        let mut held = self.held.lock();
+        match self.pay(&mut held) {
+            Ok(()) => {}
+            // Relaxed: set and read by whoever holds the reception.
+            Err(LinkError::Full) if !self.hung_up.load(Ordering::Relaxed) => return None,
+            Err(_) => {
+                // It is gone, as whoever reads from it next finds out.
+                held.owed.clear();
+                held.has_rest = false;
+            }
+        }
+        if held.request.is_some() {
+            // The held request counts itself, in both. Relaxed: as in `begin`.
+            let room = self.in_flight.load(Ordering::Relaxed) <= server.limits.max_pending;
+            // One at least is always under way, so that a client's messages move on whatever others do.
+            let alone = self.oneway_pending.load(Ordering::Relaxed) <= 1;
+            if !room && !alone {
+                return None;
+            }
+        }
+        Some(held.request.take())
+    }
+
+    /// Sends what is owed.
+    fn pay(&self, held: &mut Held) -> Result<(), LinkError> {
+        loop {
+            if held.has_rest {
+                self.link.finish(&mut || Err(LinkError::Full))?;
+                held.has_rest = self.link.has_rest();
+                if held.has_rest {
+                    return Err(LinkError::Full);
+                }
+            }
+            let Some((head, payload)) = held.owed.front() else { return Ok(()) };
+            self.link.try_send(head, &[payload])?;
+            held.owed.pop_front();
+            held.has_rest = self.link.has_rest();
+        }
     }
 
     pub(super) fn was_cancelled(&self, call: u32) -> bool {
@@ -192,7 +242,7 @@ impl ServerConnection {
             Kind::Call => return self.begin(server, head, payload),
             Kind::Ping => {
                 let payload = payload.inline().unwrap_or_default();
-                self.send_in_passing(server, head.call, &Outgoing::new(Kind::Pong, Body::Whole(payload)))?;
+                self.send_in_passing(head.call, &Outgoing::new(Kind::Pong, Body::Whole(payload)))?;
             }
             Kind::Item | Kind::End | Kind::Cancel | Kind::Credit => {
                 // Of a call that has ended here: the client could not know yet.
@@ -248,7 +298,7 @@ impl ServerConnection {
             Some(_) if server.is_stopping() => Some(Failure::new(Failure::UNAVAILABLE, "the server is stopping")),
             Some(_) if pending >= server.limits.max_pending && !oneway => Some(server.too_many_pending()),
             Some(_) if pending >= server.limits.max_pending && !alone => {
-                *self.held.lock() = Some(request);
+                self.held.lock().request = Some(request);
                 return Ok(None);
             }
             Some(_) => None,
@@ -258,10 +308,10 @@ impl ServerConnection {
             if !oneway {
                 if server.is_stopping() {
                     // The goodbye to all may not be sent yet; without it the client would not know that it may try again.
-                    self.send_in_passing(server, 0, &Outgoing::new(Kind::GoAway, Body::Whole(&[])))?;
+                    self.send_in_passing(0, &Outgoing::new(Kind::GoAway, Body::Whole(&[])))?;
                 }
                 let body = refusal.encode();
-                self.send_in_passing(server, request.head.call, &Outgoing::new(Kind::Error, Body::Whole(&body)))?;
+                self.send_in_passing(request.head.call, &Outgoing::new(Kind::Error, Body::Whole(&body)))?;
             } else if refusal.code == Failure::UNAVAILABLE {
                 server.came_too_late.fetch_add(1, Ordering::Relaxed);
             }
@@ -284,34 +334,52 @@ impl ServerConnection {
         Ok(Some(request))
     }
 
-    /// Sends a frame from what may be the receiving worker itself, which must not wait long for a client that does not read.
-    pub(super) fn send_in_passing(&self, server: &Server, call: u32, frame: &Outgoing<'_>) -> Result<(), LinkError> {
-        const SLICE: Duration = Duration::from_millis(1);
-        let mut patience = 20;
-        let mut wait = |wait: &mut (dyn FnMut() -> Result<(), LinkError> + Send)| {
-            patience -= 1;
-            if patience == 0 {
-                return Err(LinkError::Broken("the client does not read what it asks for".into()));
+    /// Sends a frame from the receiving worker, which must not wait for a client that does not read: it reads no more from
+    /// that client until there is room for the frame.
+    fn send_in_passing(&self, call: u32, frame: &Outgoing<'_>) -> Result<(), LinkError> {
+        let mut held = self.held.lock();
+        if held.owed.is_empty() {
+            match frame.try_send(call, &*self.link) {
+                Ok(()) => {
+                    held.has_rest = self.link.has_rest();
+                    return Ok(());
+                }
+                Err(LinkError::Full) => {}
+                Err(error) => return Err(error),
             }
-            let mut result = Ok(());
-            (server.around_wait)(&mut || result = wait());
-            result
-        };
-        // See `await_turn`; a worker that replies to this client may have to wait for it much longer than we may.
-        while self.link.is_sending() {
-            wait(&mut || {
-                self.link.wait_turn(SLICE);
-                Ok(())
-            })?;
         }
-        frame.send(call, &*self.link, &mut || wait(&mut || self.link.wait_room(false, SLICE)))
+        held.owed.push_back(frame.to_bytes(call));
+        Ok(())
     }
 
     /// Sends the last frame of an introspective call, maybe from the receiving worker itself. Whoever only watches must not
     /// keep those who work: a client that asks and does not read is dropped.
     #[cold]
     pub(super) fn send_to_watcher(&self, server: &Server, call: u32, frame: &Outgoing<'_>) -> Result<(), LinkError> {
-        let sent = self.send_in_passing(server, call, frame);
+        const SLICE: Duration = Duration::from_millis(1);
+        let mut patience = 200;
+        let mut wait = |wait: &mut (dyn FnMut() -> Result<(), LinkError> + Send)| {
+            patience -= 1;
+            if patience == 0 {
+                return Err(LinkError::Broken("the client does not read what it asks for".into()));
+            }
+            // There may be nobody else to receive, if as many handlers run as may.
+            server.release();
+            let mut result = Ok(());
+            (server.around_wait)(&mut || result = wait());
+            result
+        };
+        let mut send = || {
+            // See `await_turn`; a worker that replies to this client may have to wait for it much longer than we may.
+            while self.link.is_sending() {
+                wait(&mut || {
+                    self.link.wait_turn(SLICE);
+                    Ok(())
+                })?;
+            }
+            frame.send(call, &*self.link, &mut || wait(&mut || self.link.wait_room(false, SLICE)))
+        };
+        let sent = send();
         if let Err(error @ LinkError::Broken(_)) = &sent {
             server.notify(false, format!("dropped the connection to {}: {error}", self.peer()));
             self.link.close();

@@ -52,7 +52,7 @@ pub(super) struct Reception {
     asleep_since: Option<u64>,
     /// Requests received by a worker that could not run them.
     backlog: VecDeque<Request>,
-    /// Clients that are not read from, because they sent more one-way calls than the server takes.
+    /// Clients that are not read from, because they sent more one-way calls than the server takes, or read nothing.
     held: Vec<Arc<ServerConnection>>,
     /// Clients that do not know yet that the server goes away, because there is no room to tell them.
     untold: Vec<Arc<ServerConnection>>,
@@ -221,18 +221,27 @@ impl Reception {
         None
     }
 
-    /// A request that was held back and can be taken on now; its client is read from again.
+    /// Reads again from clients that need not be held back any longer; a request of one of them that can be taken on now.
     #[cold]
     fn resume(&mut self, server: &Server) -> Option<Request> {
-        let (at, request) = (0..self.held.len()).find_map(|at| Some((at, self.held[at].take_held(server)?)))?;
-        let connection = self.held.remove(at);
-        if connection.link.is_memory() {
-            self.memory.push(connection);
-        } else {
-            self.sockets_active = true;
-            self.readable.push_back(connection);
+        let mut at = 0;
+        while at < self.held.len() {
+            let Some(request) = self.held[at].let_go(server) else {
+                at += 1;
+                continue;
+            };
+            let connection = self.held.remove(at);
+            if connection.link.is_memory() {
+                self.memory.push(connection);
+            } else {
+                self.sockets_active = true;
+                self.readable.push_back(connection);
+            }
+            if request.is_some() {
+                return request;
+            }
         }
-        Some(request)
+        None
     }
 
     fn drop_memory(&mut self, server: &Server, error: &LinkError) {
