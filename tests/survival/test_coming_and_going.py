@@ -11,7 +11,7 @@ import pytest
 import nearcall
 
 from ..e2e.process import ServerProcess
-from .observing import Holdings, comes_back_to, resident
+from .observing import Holdings, comes_back_to, eventually, resident
 from .services import SMALL, Target
 
 TIMES = 1000
@@ -80,3 +80,17 @@ def test_calls_of_coroutines_with_a_distant_deadline(new_url: str) -> None:
             other.service.pause()
             other.close()
         comes_back_to(server.pid, before)
+
+
+def test_a_stream_left_by_a_client_that_calls_no_more(server: ServerProcess) -> None:
+    """Nobody reads what was on the way, and the server is in the middle of sending more: it gives the stream up."""
+    with nearcall.connect(server.url, Target) as leaver, nearcall.connect(server.url, Target) as other:
+        for number in range(3):
+            key = f"left-{number}"
+            stream = leaver.endless(key)
+            assert [next(stream) for _ in range(10)] == list(range(10))
+            full = Holdings.of(server.pid)
+            stream.close()  # type: ignore[attr-defined]
+            eventually(lambda key=key: other.closed_at(key) is not None, "the handler has ended")  # type: ignore[misc]
+        assert [leaver.echo(SMALL) for _ in range(10)] == [SMALL] * 10
+        comes_back_to(server.pid, full)

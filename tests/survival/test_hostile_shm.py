@@ -73,8 +73,15 @@ class Echo:
     def total(self, xs: Iterator[int]) -> int:
         return sum(xs)
 
+    async def refuse(self) -> None:
+        self.refused = True
+        raise nearcall.NotFound("nothing")
 
-ECHO, COUNT, TOTAL = range(3)
+    def has_refused(self) -> bool:
+        return getattr(self, "refused", False)
+
+
+ECHO, COUNT, TOTAL, REFUSE = range(4)
 
 
 def served() -> list[object]:
@@ -106,6 +113,9 @@ class Target:
         for data in (b"small", bytes(range(256)) * 400):
             assert self._bystander.service.echo(data) == data
         assert self._bystander.connected
+
+    def has_refused(self) -> bool:
+        return self._bystander.service.has_refused()
 
     def _held(self) -> tuple[int, list[str]]:
         """The server's descriptors, and the sizes of the shared memory that it has mapped."""
@@ -340,6 +350,15 @@ def test_calls_that_make_no_sense_are_answered(target: Target) -> None:
             attacker.send(frame(kind, call=77, payload=payload))  # of a call that may have ended
         greet(attacker)
     assert target.news == ""
+
+
+def test_a_client_that_leaves_before_there_is_room_for_an_error(target: Target) -> None:
+    with attack(target.url) as attacker:
+        for number in range(20):  # more answers than fit
+            attacker.send(call(number, bytes(4000)))
+            until(lambda: attacker.get(TO_SERVER + TAIL) == attacker.head, "the server reads")
+        attacker.send(frame(CALL, REFUSE, 100, b"\x90"))
+        until(target.has_refused, "the coroutine ran")
 
 
 def test_pings_of_a_client_that_is_slow_to_read(target: Target) -> None:

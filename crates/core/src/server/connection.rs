@@ -406,17 +406,38 @@ impl ServerConnection {
 
     /// Sends a frame; a worker that must wait for room lets another one receive.
     pub(super) fn send(&self, server: &Server, call: u32, frame: &Outgoing<'_>) -> Result<(), LinkError> {
-        if self.link.is_sending() {
+        self.send_while(server, call, frame, &|| true)
+    }
+
+    /// Sends a frame as long as it is `wanted`: [`LinkError::Full`] if there was no room until then.
+    pub(super) fn send_while(
+        &self,
+        server: &Server,
+        call: u32,
+        frame: &Outgoing<'_>,
+        wanted: &(dyn Fn() -> bool + Sync),
+    ) -> Result<(), LinkError> {
+        const SLICE: Duration = Duration::from_millis(100);
+        while self.link.is_sending() {
+            if !wanted() {
+                return Err(LinkError::Full);
+            }
             server.release();
-            await_turn(&*self.link, &server.around_wait, None);
+            await_turn(&*self.link, &server.around_wait, Instant::now().checked_add(SLICE));
         }
         let sent = frame.send(call, &*self.link, &mut || {
             server.release();
             let mut result = Ok(());
-            (server.around_wait)(&mut || result = self.link.wait_room(false, Duration::from_millis(100)));
-            if self.is_dead() { Err(LinkError::Closed) } else { result }
+            (server.around_wait)(&mut || result = self.link.wait_room(false, SLICE));
+            match result {
+                _ if self.is_dead() => Err(LinkError::Closed),
+                Ok(()) if !wanted() => Err(LinkError::Full),
+                result => result,
+            }
         });
         match &sent {
+            // The beginning of a frame that is no longer wanted is out.
+            Ok(()) if self.link.has_rest() => finish_aside(&self.link),
             Ok(()) | Err(LinkError::Interrupted) => {}
             Err(error) if error.spares_connection() => {}
             // The reception notices the end by itself, and drops the connection; but not why.
