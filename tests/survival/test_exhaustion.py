@@ -134,7 +134,7 @@ def test_a_server_without_descriptors(cramped: tuple[ServerProcess, Path], trans
         assert first.length(memoryview(bytes(LARGE))) == LARGE
         for other in others:
             other.close()
-        del others
+        others.clear()
         comes_back_to(server.pid, before)
         with nearcall.connect(server.url, Target) as next_one:
             assert next_one.echo(bytes(LARGE)) == bytes(LARGE)

@@ -158,8 +158,8 @@ class LoopThread:
         self._running.pop(running.request.key, None)
         # Whatever still holds the request, such as the traceback of an exception that somebody keeps.
         running.request.forget()
-        # A task that was cancelled keeps the exception, that the frame, and the frame `running`. Nobody collects cycles in a
-        # server at rest, and the connection would stay open.
+        # A task that was cancelled keeps the exception, that the frame, and the frame `running`. Nobody collects cycles
+        # in a server at rest, and the connection would stay open.
         running.task = None
         if not self._tasks:
             # Nothing else is under way: it may pay to spin for the next.

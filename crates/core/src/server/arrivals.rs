@@ -46,14 +46,7 @@ pub(super) struct Guest {
 impl Arrivals {
     /// `last_token` is the last of the poller's words that mean something else.
     pub(super) fn new(options: Options, poller: Arc<OwnedFd>, last_token: u64) -> Self {
-        Self {
-            poller,
-            options,
-            last_token,
-            listeners: HashMap::new(),
-            accept_again: None,
-            handshakes: HashMap::new(),
-        }
+        Self { poller, options, last_token, listeners: HashMap::new(), accept_again: None, handshakes: HashMap::new() }
     }
 
     fn token(&mut self) -> u64 {
