@@ -26,7 +26,7 @@ TYPED_CODE := python/nearcall $(wildcard examples tests/typing)
 # The binding's own crate is tested from Python: alone it would have no interpreter to link to.
 RUST_TESTED := --workspace --exclude nearcall-python
 
-.PHONY: help setup demo test test-rust test-python lint fmt bench readme docs audit loom miri fuzz survival soak clean tools-present
+.PHONY: help setup demo test test-rust test-python lint fmt bench readme docs browser audit loom miri fuzz survival soak clean tools-present
 
 help:  ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -104,6 +104,13 @@ survival: setup  ## kill either side at every system call, over every transport;
 
 soak: setup  ## run the long tests, SOAK_SECONDS (1200) each
 	@NEARCALL_SOAK_SECONDS=$(SOAK_SECONDS) $(PY) -m pytest -m soak --timeout $$(($(SOAK_SECONDS) + 180)) $(ARGS)
+
+browser:  ## install Chromium, which tests of the lab's page look through (Debian, as root; without it they skip)
+	@if command -v chromium >/dev/null; then echo "browser: $$(command -v chromium) is there"; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends chromium; } >/dev/null 2>&1 \
+	    && echo "browser: installed" || echo "browser: skipped, apt-get cannot install chromium"; \
+	else echo "browser: skipped, it needs root and apt-get; elsewhere set NEARCALL_LAB_BROWSER to a Chromium"; fi
 
 clean:  ## remove everything that was built, .venv included
 	@rm -rf .venv target fuzz/target out dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

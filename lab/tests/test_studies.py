@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-import msgspec
 import pytest
 from rich.console import Console
 
@@ -13,9 +12,10 @@ from nearcall_lab.engine.run import Options
 from nearcall_lab.registry import discover
 from nearcall_lab.scenario.load import parse
 from nearcall_lab.studies import NAMES, study, titles
-from nearcall_lab.studies.model import Flaw, Study, StudyResult
-from nearcall_lab.studies.run import FILE, ReplicaFailed, carry_out_study, replicate
+from nearcall_lab.studies.model import Flaw, Study
+from nearcall_lab.studies.run import ReplicaFailed, carry_out_study, replicate
 from nearcall_lab.studies.show import markdown
+from nearcall_lab.studies.stored import read_study
 
 ENTRANTS = discover()
 
@@ -87,7 +87,7 @@ def test_a_study_from_beginning_to_end(tmp_path: Path) -> None:
     directory = tmp_path / "shm"
     options = Options(1, False, ("nearcall-lab", "study", "shm"))
     carry_out_study(_small(), directory, Console(quiet=True), options, 0.002)
-    result = msgspec.json.decode((directory / FILE).read_bytes(), type=StudyResult)
+    result = read_study(directory)
     assert {table.id for table in result.published} == {"latency", "throughput"}
     ours = {table.id: table for table in result.replicated}["latency"].rows
     assert all(isinstance(value, float) and value > 0 for value in ours["gRPC, UDS"])

@@ -42,7 +42,8 @@ from .errors import (
     make_error,
 )
 from .interceptors import CallInfo, ClientCall, ClientInterceptor, Proceed, ServerCall, ServerInterceptor
-from .server import Server, serve
+from .serve import serve
+from .server import Server
 from .service import idempotent, oneway, service
 from .status import StatusCode
 from .tls import TLS

@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -31,9 +31,8 @@ if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
 
     from .aio.handlers import LoopThread
-    from .workers import Workers
 
-__all__ = ["Server", "serve"]
+__all__ = ["Server"]
 
 _log = logging.getLogger("nearcall")
 
@@ -284,90 +283,6 @@ class Server:
 
     def __repr__(self) -> str:
         return f"<{self._state} nearcall server at {', '.join(self._urls or self._asked) or 'no URL'}>"
-
-
-@overload
-def serve(
-    *services_and_urls: object,
-    workers: None = None,
-    grace: float = 5.0,
-    on_ready: Callable[[Server], object] | None = None,
-    **options: Any,
-) -> None: ...
-@overload
-def serve(
-    *services_and_urls: object,
-    workers: int,
-    grace: float = 5.0,
-    on_ready: Callable[[Workers], object] | None = None,
-    **options: Any,
-) -> None: ...
-def serve(
-    *services_and_urls: object,
-    workers: int | None = None,
-    grace: float = 5.0,
-    on_ready: Callable[[Any], object] | None = None,
-    **options: Any,
-) -> None:
-    """Serves objects at URLs until interrupted (Ctrl-C) or told to end (``SIGTERM``).
-
-    Args:
-        services_and_urls: As for :class:`Server`. With ``workers``, classes or functions without arguments in place of
-            the objects: each worker process makes objects of its own.
-        workers: Serve with so many processes. This one accepts the clients, hands them to the workers in turn, and
-            starts another worker when one dies.
-        grace: Seconds that calls under way have to finish when it ends.
-        on_ready: Called with the server once it listens everywhere; ``server.urls`` has the ports by then. With
-            ``workers`` it is called with the :class:`~nearcall.Workers`, once all of them serve.
-        options: As for :class:`Server`.
-
-    Raises:
-        WorkerFailed: a worker could not begin to serve, or workers die at once again and again.
-    """
-    if workers is not None:
-        from .workers import Workers  # only where they are wanted
-
-        Workers(services_and_urls, workers, check_seconds("grace", grace, endless=True), options).run(on_ready)
-        return
-    server = Server(*services_and_urls, **options).start()
-    restore: Callable[[], object] = nothing
-    try:
-        restore = raise_on_sigterm()
-        if on_ready is not None:
-            on_ready(server)
-        server.wait()
-    except (KeyboardInterrupt, Terminated):
-        pass
-    finally:
-        restore()
-        server.stop(grace)
-
-
-class Terminated(BaseException):
-    """``SIGTERM`` arrived. Raised as Ctrl-C is: the handler may have interrupted the very lock it would need."""
-
-
-def raise_on_sigterm() -> Callable[[], object]:
-    """Lets ``SIGTERM`` raise in the main thread; returns what undoes it."""
-    import signal
-
-    if threading.current_thread() is not threading.main_thread():
-        return nothing
-
-    told = False
-
-    def stop(number: int, frame: object) -> None:
-        nonlocal told
-        if not told:  # a second one must not interrupt what the first has begun
-            told = True
-            raise Terminated
-
-    before = signal.signal(signal.SIGTERM, stop)
-    return lambda: signal.signal(signal.SIGTERM, before)
-
-
-def nothing() -> None:
-    pass
 
 
 def _tell(serious: bool, text: str) -> None:

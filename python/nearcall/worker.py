@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from . import _core
-from .server import Server, Terminated, raise_on_sigterm
+from .server import Server
+from .signals import Terminated, raise_on_sigterm
 
 if TYPE_CHECKING:
     from multiprocessing.context import ForkContext, ForkProcess

@@ -8,7 +8,7 @@ use nearcall_core::client::{Channel, Connection as Core, Patience};
 use pyo3::prelude::*;
 
 use crate::errors::raise;
-use crate::oneway::WhenFull;
+use crate::when_full::WhenFull;
 
 /// What every callable needs of its connection.
 #[derive(Clone)]

@@ -16,7 +16,7 @@ use crate::aio::AsyncUnary;
 use crate::calling::Calling;
 use crate::deadline::Surroundings;
 use crate::errors::{describe, invalid, raise, raise_connect};
-use crate::oneway::{Oneway, WhenFull};
+use crate::oneway::Oneway;
 use crate::options::{options, trust};
 use crate::outcome::{late, name_failure};
 use crate::plan::Method;
@@ -24,6 +24,7 @@ use crate::stream::Stream;
 use crate::tls::Tls;
 use crate::unary::Unary;
 use crate::waiting::Waiting;
+use crate::when_full::WhenFull;
 
 /// The numbers of methods by name; a number changes when a new server numbers its methods differently.
 type Numbers = Arc<Mutex<HashMap<String, Arc<AtomicU16>>>>;

@@ -25,6 +25,7 @@ mod tls;
 mod unary;
 mod view;
 mod waiting;
+mod when_full;
 
 use pyo3::prelude::*;
 

@@ -1,108 +1,20 @@
 //! Calls without a reply, and what becomes of them when there is no room to send.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use nearcall_core::client::{Connection as Core, Passed};
 use nearcall_core::{Failure, Kind, Metadata, Outgoing};
-use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use crate::calling::Calling;
 use crate::deadline::Surroundings;
-use crate::errors::{invalid, raise};
+use crate::errors::raise;
 use crate::outcome::name_failure;
 use crate::plan::Method;
-
-/// How often dropped calls are reported, at most.
-const REPORT_EVERY: Duration = Duration::from_secs(5);
-
-/// What the user wants when there is no room for a one-way call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Policy {
-    Block,
-    Error,
-    Drop,
-}
-
-/// The policy of a client, and what it has dropped by it.
-pub(crate) struct WhenFull {
-    policy: Policy,
-    /// Called with the numbers by method.
-    on_drop: Py<PyAny>,
-    drops: Mutex<Drops>,
-}
-
-#[derive(Default)]
-struct Drops {
-    by_method: HashMap<String, u64>,
-    /// Some have not been reported yet.
-    unreported: bool,
-    reported: Option<Instant>,
-    /// Whose message was last sent in part.
-    begun: Option<String>,
-}
-
-impl WhenFull {
-    pub(crate) fn new(py: Python<'_>, policy: &str, on_drop: Py<PyAny>) -> PyResult<Self> {
-        let policy = match policy {
-            "block" => Policy::Block,
-            "error" => Policy::Error,
-            "drop" => Policy::Drop,
-            other => {
-                let what = format!("oneway must be \"block\", \"error\" or \"drop\", not {other:?}");
-                return Err(invalid(py, what));
-            }
-        };
-        Ok(Self { policy, on_drop, drops: Mutex::default() })
-    }
-
-    pub(crate) fn dropped(&self) -> HashMap<String, u64> {
-        self.drops.lock().by_method.clone()
-    }
-
-    /// Counts a call that is dropped, and reports it if the last report was long ago.
-    #[cold]
-    fn count(&self, py: Python<'_>, method: &str) -> PyResult<()> {
-        {
-            let mut drops = self.drops.lock();
-            match drops.by_method.get_mut(method) {
-                Some(number) => *number += 1,
-                None => {
-                    drops.by_method.insert(method.to_owned(), 1);
-                }
-            }
-            drops.unreported = true;
-            if drops.reported.is_some_and(|at| at.elapsed() < REPORT_EVERY) {
-                return Ok(());
-            }
-        }
-        self.report(py)
-    }
-
-    fn report(&self, py: Python<'_>) -> PyResult<()> {
-        let by_method = {
-            let mut drops = self.drops.lock();
-            drops.unreported = false;
-            drops.reported = Some(Instant::now());
-            drops.by_method.clone()
-        };
-        self.on_drop.bind(py).call1((by_method,)).map(|_| ())
-    }
-
-    /// The client is closed; `complete`: all that was accepted was sent.
-    pub(crate) fn close(&self, py: Python<'_>, complete: bool) -> PyResult<()> {
-        let begun = self.drops.lock().begun.take();
-        if !complete && let Some(method) = begun {
-            self.count(py, &method)?;
-        }
-        let unreported = self.drops.lock().unreported;
-        if unreported { self.report(py) } else { Ok(()) }
-    }
-}
+use crate::when_full::Policy;
 
 /// A method that sends no reply, bound to a connection.
 #[pyclass(frozen, module = "nearcall._core")]
@@ -211,7 +123,7 @@ impl Oneway {
         match passed.map_err(|failure| name_failure(py, &failure, &method.name))? {
             Passed::Sent => Ok(true),
             Passed::Begun => {
-                self.calling.when_full.drops.lock().begun = Some(method.name.clone());
+                self.calling.when_full.begin(&method.name);
                 stopped.map_or(Ok(true), Err)
             }
             Passed::NoRoom => stopped.map_or(Ok(false), Err),

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .ping import duration
-
-if TYPE_CHECKING:
-    from .top import Row, View
+from .top_view import Row, View
 
 __all__ = ["plain_lines", "rich_table"]
 

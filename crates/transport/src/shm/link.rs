@@ -143,7 +143,7 @@ impl ShmLink {
 
     /// Announces a region, waiting for room in the socket through `blocked`: a reader that never sleeps leaves bells there.
     fn announce(&self, fresh: &Fresh, blocked: &mut dyn FnMut() -> Result<(), LinkError>) -> Result<(), LinkError> {
-        while !announce(&self.socket, fresh)? {
+        while !announce(&self.socket, fresh.id, fresh.size, &fresh.fd)? {
             if self.is_closed() {
                 return Err(LinkError::Closed);
             }

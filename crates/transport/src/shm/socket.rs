@@ -10,7 +10,6 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::net::{RecvFlags, SendFlags};
 
-use super::regions::Fresh;
 use crate::link::{LinkError, NO_DESCRIPTOR};
 use crate::sys::{self, Received};
 
@@ -126,13 +125,13 @@ pub(super) fn ring_bell(socket: &OwnedFd) {
     let _ = rustix::net::send(socket, &[BELL], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
 }
 
-/// Sends a region's descriptor to the peer. `false` if the socket is full.
-pub(super) fn announce(socket: &OwnedFd, fresh: &Fresh) -> Result<bool, LinkError> {
+/// Sends the descriptor of a region of `size` bytes to the peer. `false` if the socket is full.
+pub(super) fn announce(socket: &OwnedFd, id: u32, size: u64, region: &OwnedFd) -> Result<bool, LinkError> {
     let mut note = [0; REGION_LEN];
     note[0] = REGION;
-    note[1..5].copy_from_slice(&fresh.id.to_le_bytes());
-    note[5..].copy_from_slice(&fresh.size.to_le_bytes());
-    match sys::send_with_fds(socket.as_fd(), &note, &[fresh.fd.as_fd()]) {
+    note[1..5].copy_from_slice(&id.to_le_bytes());
+    note[5..].copy_from_slice(&size.to_le_bytes());
+    match sys::send_with_fds(socket.as_fd(), &note, &[region.as_fd()]) {
         Ok(REGION_LEN) => Ok(true),
         Ok(_) => Err(LinkError::Broken("the system sent a part of a few bytes".into())),
         // Also when too many descriptors of this user are under way in sockets: its readers will take them.

@@ -353,6 +353,8 @@ def _empty(planned: Planned) -> CellResult:
         tuned=mechanism.tuned,
         typed=mechanism.typed,
         busy_polls=mechanism.busy_polls,
+        same_process=mechanism.same_process,
+        style=mechanism.style,
     )
 
 

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from nearcall_lab.analysis.compare import compare, interval_text
 from nearcall_lab.analysis.summary import Summary, summaries
+from nearcall_lab.report.text import plain, rate
 from nearcall_lab.results.model import CellResult, RunInfo
 from nearcall_lab.results.store import Recorded
 from nearcall_lab.stats import format_time, significant
@@ -55,18 +56,22 @@ def _print_group(console: Console, group: Sequence[Summary], info: RunInfo) -> N
     console.print()
     if measured:
         rows = [_row(summary, baseline, info) for summary in measured]
-        table = Table(title=f"{first.result.cell.title()}: {first.metric.title}", title_justify="left")
+        table = Table(title=Text(f"{first.result.cell.title()}: {first.metric.title}"), title_justify="left")
         columns = _fitting(rows, console.width)
         for column in columns:
             left = column in ("mechanism", "cell")
-            table.add_column(column, justify="left" if left else "right", style="dim" if column == "cell" else "")
+            # As text: what an adapter calls itself is no markup.
+            head = Text(plain(column))
+            table.add_column(head, justify="left" if left else "right", style="dim" if column == "cell" else "")
         for row in rows:
-            table.add_row(*(row[column] for column in columns))
+            table.add_row(*(Text(plain(row[column])) for column in columns))
         console.print(table)
         for summary in measured:
             if summary.remarks:
-                remarks = ("; ".join(summary.remarks), "dim")
-                console.print(Text.assemble(f"  {_name(summary, info)}: ", remarks), highlight=False, soft_wrap=True)
+                remarks = (plain("; ".join(summary.remarks)), "dim")
+                console.print(
+                    Text.assemble(f"  {plain(_name(summary, info))}: ", remarks), highlight=False, soft_wrap=True
+                )
     else:
         console.print(f"{first.result.cell.title()}: no numbers", style="bold", markup=False, highlight=False)
     reasons: dict[tuple[str, str], list[str]] = {}
@@ -80,7 +85,9 @@ def _print_group(console: Console, group: Sequence[Summary], info: RunInfo) -> N
                 key = ("too few samples for a median", f"{calls} in {summary.launches} launches")
             reasons.setdefault(key, []).append(result.cell.mechanism)
     for (status, problem), names in reasons.items():
-        line = Text.assemble((f"  {status}: ", "dim"), ", ".join(names), (f": {problem}" if problem else "", "dim"))
+        line = Text.assemble(
+            (f"  {status}: ", "dim"), ", ".join(names), (f": {plain(problem)}" if problem else "", "dim")
+        )
         console.print(line, highlight=False, soft_wrap=True)
 
 
@@ -101,7 +108,7 @@ def _row(summary: Summary, baseline: Summary | None, info: RunInfo) -> dict[str,
     if result.status == "overloaded" and summary.metric.unit == "ns":
         shown = "overloaded"
     else:
-        shown = format_time(value) if summary.metric.unit == "ns" else _rate(value)
+        shown = format_time(value) if summary.metric.unit == "ns" else rate(value)
     p99, p999 = (summary.quantiles.get(p) for p in (0.99, 0.999))
     cpu = summary.cpu_us_per_call
     row = {
@@ -110,7 +117,7 @@ def _row(summary: Summary, baseline: Summary | None, info: RunInfo) -> dict[str,
         "±": "–" if summary.spread is None else f"{summary.spread:.{1 if summary.spread < 0.1 else 0}%}",
         "p99": format_time(p99.value if p99 else None),
         "p99.9": format_time(p999.value if p999 else None),
-        "calls/s": _rate(summary.throughput),
+        "calls/s": rate(summary.throughput),
         "CPU/call": "–" if cpu is None else f"{significant(cpu)} µs",
         "syscalls/call": _syscalls(result),
     }
@@ -155,12 +162,3 @@ def _syscalls(result: CellResult) -> str:
     if counts is None or counts.client_syscalls is None or counts.server_syscalls is None:
         return "–"
     return f"{significant(counts.client_syscalls, 2)} + {significant(counts.server_syscalls, 2)}"
-
-
-def _rate(value: float | None) -> str:
-    if value is None:
-        return "–"
-    for limit, unit in ((1e6, " M"), (1e3, " K")):
-        if value >= limit:
-            return f"{significant(value / limit)}{unit}"
-    return significant(value)

@@ -156,6 +156,10 @@ class CellResult(msgspec.Struct):
     tuned: bool = False
     typed: str = ""
     busy_polls: bool = False
+    same_process: bool = False
+    """The client is also the server: no two processes meet, so that no other row competes with it."""
+    style: str = ""
+    """``threads`` or ``asyncio``; empty in runs of an older lab."""
 
 
 class RunInfo(msgspec.Struct):

@@ -26,9 +26,9 @@ from nearcall_lab.results.store import Recorded
 from nearcall_lab.scenario.load import parse
 from nearcall_lab.studies.model import ShownTable, Study, StudyResult, Summaries, Value
 from nearcall_lab.studies.replica import Findings
+from nearcall_lab.studies.stored import FILE
 
 REPLICA_LIMIT_S = 300.0
-FILE = "study.json"
 
 
 class ReplicaFailed(Exception):
@@ -63,6 +63,8 @@ def replicate(study: Study, scale: float, tell: Callable[[str], None], limit_s: 
         finally:
             late = watchdog.end()
             _end_group(process)
+            if process.stderr is not None:
+                process.stderr.close()
         if late:
             raise ReplicaFailed(f"took longer than {limit_s:.0f} s; its last word was: {last}")
         if process.returncode or not out.exists():

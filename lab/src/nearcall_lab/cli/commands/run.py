@@ -95,6 +95,8 @@ def run(args: argparse.Namespace, console: Console) -> int:
     )
     recorded = carry_out(opened, planned, console)
     print_run(console, recorded)
+    page = f"as a page: nearcall-lab report {recorded.path} --out report.html"
+    console.print(page, markup=False, highlight=False, soft_wrap=True)
     if recorded.info.ended_early:
         console.print(f"go on with: nearcall-lab run --resume {recorded.path}", highlight=False, soft_wrap=True)
     if recorded.info.ended_early == "interrupted":

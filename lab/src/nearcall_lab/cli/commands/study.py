@@ -56,4 +56,6 @@ def run(args: argparse.Namespace, console: Console) -> int:
     (directory / "study.md").write_text(text, encoding="utf-8")
     console.print(Markdown(text) if console.is_terminal else text, markup=False, highlight=False, soft_wrap=True)
     console.print(f"wrote {directory / 'study.md'} and {directory / 'study.json'}", highlight=False, soft_wrap=True)
+    page = f"as a page: nearcall-lab report --study {directory} --out report.html"
+    console.print(page, markup=False, highlight=False, soft_wrap=True)
     return 0

@@ -1,0 +1,152 @@
+"""Response time against the throughput that was reached, and the knee where more load only means more waiting."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from nearcall_lab.report.charts.families import Family, Member, changed, families
+from nearcall_lab.report.charts.frame import (
+    Axis,
+    Curve,
+    Figure,
+    around,
+    canvas,
+    curves,
+    grid_x,
+    grid_y,
+    height_for,
+    short_number,
+)
+from nearcall_lab.report.html import element, join
+from nearcall_lab.report.model import Report, Row
+from nearcall_lab.report.text import rate
+from nearcall_lab.stats import format_time
+
+_LEFT, _RIGHT, _WIDTH, _TOP = 76, 770, 1000, 34
+
+
+@dataclass(frozen=True)
+class _Place:
+    row: Row
+    throughput: float
+    median_ns: float
+
+
+def figures(report: Report) -> list[Figure]:
+    """One for each work that was offered at several rates, or with several calls under way."""
+    found = []
+    for prefix, what in (("rate", "rate"), ("loadc", "connections"), ("loado", "outstanding")):
+        kinds = ("open",) if what == "rate" else ("closed",)
+        for family in families(
+            report,
+            prefix,
+            lambda cell, what=what: float(getattr(cell.mode, what)),  # type: ignore[misc]
+            lambda cell, what=what: changed(cell, "mode", **{what: 0 if what == "rate" else 1}),  # type: ignore[misc]
+            lambda row, kinds=kinds: row.cell.mode.kind in kinds and bool(row.summary.throughput),  # type: ignore[misc]
+        ):
+            if figure := _figure(family, what):
+                found.append(figure)
+    return found
+
+
+def _places(member: Member) -> list[_Place]:
+    found = []
+    for row in member.rows:
+        median = row.summary.quantiles.get(0.5)
+        if median is not None and row.summary.throughput:
+            found.append(_Place(row, row.summary.throughput, median.value))
+    return found
+
+
+def knee(places: list[tuple[float, float]]) -> int | None:
+    """Which (throughput, response) has the most throughput for its response.
+
+    None of fewer than three, and where the last has: the knee then lies beyond what was offered.
+
+    That ratio is called power: L. Kleinrock, "Power and Deterministic Rules of Thumb for Probabilistic Problems in
+    Computer Communications", ICC 1979.
+    """
+    if len(places) < 3:
+        return None
+    best = max(range(len(places)), key=lambda at: places[at][0] / places[at][1])
+    return best if best < len(places) - 1 else None
+
+
+def _figure(family: Family, what: str) -> Figure | None:
+    lines = {member.name: _places(member) for member in family.members}
+    members = [member for member in family.members if len(member.rows) > 1]
+    drawn = [member for member in members if lines[member.name]]
+    if not drawn:
+        return None
+    over = {m.name: [row for row in m.rows if row.result.status == "overloaded"] for m in members}
+    places = [place for member in drawn for place in lines[member.name]]
+    reached = [p.throughput for p in places] + [r.summary.throughput or 0 for rows in over.values() for r in rows]
+    bottom = _TOP + height_for(len(drawn))
+    x = around(reached, _LEFT, _RIGHT, 1.2)
+    y = around((place.median_ns for place in places), bottom, _TOP, 1.5)
+    found = []
+    table = []
+    remarks = []
+    for member in members:
+        mine = lines[member.name]
+        if not mine:
+            remarks.append(f"{member.rows[0].name} has no point: {_states(member)}.")
+            table += [_numbers(row, what, False) for row in member.rows]
+            continue
+        turning = knee([(place.throughput, place.median_ns) for place in mine])
+        extra = join(
+            element("circle", cx=x(mine[turning].throughput), cy=y(mine[turning].median_ns), r=8, class_="ring")
+            if turning is not None
+            else None,
+            [_cross(x(row.summary.throughput or 0), _TOP + 6) for row in over[member.name]],
+        )
+        points = [(x(place.throughput), y(place.median_ns)) for place in mine]
+        found.append(Curve(member.rows[0], points, _said(member, mine, turning, over[member.name]), extra=extra))
+        table += [_numbers(row, what, turning is not None and row is mine[turning].row) for row in member.rows]
+    title = f"{family.title}, " + ("rising rate" if what == "rate" else f"{what} × N")
+    about = f"Median response time against calls per second reached, one line for each of {len(drawn)} mechanisms."
+    drawing = canvas(
+        _WIDTH, bottom + 46, about,
+        grid_y(y, _LEFT, _RIGHT, "time", "response, median"),
+        grid_x(x, _TOP, bottom, _ticks(x), "calls per second, reached"),
+        curves(found, _RIGHT, _TOP, bottom),
+    )  # fmt: skip
+    head = ["mechanism", what, "calls/s", "p50", "p99", "state"]
+    return Figure(family.key, title, drawing, about, head, table, remarks)
+
+
+def _states(member: Member) -> str:
+    over = [f"{row.cell.mode.rate:g}/s" for row in member.rows if row.result.status == "overloaded"]
+    return f"overloaded at {', '.join(over)}" if over else "too few samples for a median"
+
+
+def _ticks(x: Axis) -> list[tuple[float, str]]:
+    return [(tick, short_number(tick)) for tick in x.ticks()]
+
+
+def _cross(x: float, y: float) -> Markup:
+    return element("path", d=f"M{x - 4:.1f} {y - 4:.1f}l8 8m0 -8l-8 8", class_="over")
+
+
+def _numbers(row: Row, what: str, is_knee: bool) -> list[str]:
+    p50, p99 = (row.summary.quantiles.get(p) for p in (0.5, 0.99))
+    state = "the knee" if is_knee else "" if row.result.status == "ok" else row.result.status
+    return [
+        row.name,
+        f"{getattr(row.cell.mode, what):g}",
+        rate(row.summary.throughput),
+        format_time(p50.value if p50 else None),
+        format_time(p99.value if p99 else None),
+        state,
+    ]
+
+
+def _said(member: Member, places: list[_Place], turning: int | None, over: list[Row]) -> str:
+    parts = [f"{rate(place.throughput)}/s {format_time(place.median_ns)}" for place in places]
+    if turning is not None:
+        parts.append(f"knee at {rate(places[turning].throughput)}/s")
+    if over:
+        parts.append(f"overloaded at {', '.join(f'{row.cell.mode.rate:g}/s' for row in over)}")
+    return f"{member.rows[0].name}: {', '.join(parts)}"

@@ -1,0 +1,216 @@
+"""The page's first parts: verdicts, machine, floor."""
+
+from __future__ import annotations
+
+from markupsafe import Markup
+
+from nearcall_lab.analysis.compare import CONFIDENCE, MIN_EFFECT, Comparison, compare, interval_text
+from nearcall_lab.report.html import element, escape, items, join, paragraph
+from nearcall_lab.report.look import css_class, icon
+from nearcall_lab.report.model import Group, Report, Row, command_text
+from nearcall_lab.report.text import metric_text, spread_text
+from nearcall_lab.results.store import Recorded
+from nearcall_lab.stats import format_time, significant
+
+_CARDS_SHOWN = 10
+
+
+def verdict(comparison: Comparison | None, other: str) -> str:
+    """A comparison as a phrase. No factor is said where its interval spans 1, or where there is none."""
+    if comparison is None:
+        return ""
+    if comparison.outcome == "unusable":
+        return f"no verdict against {other}: {comparison.problem}"
+    if comparison.outcome == "same" or comparison.speed is None:
+        return f"no difference shown from {other}"
+    shown = comparison.speed if comparison.outcome == "faster" else comparison.speed.inverse()
+    return f"{interval_text(shown)} {comparison.outcome} than {other}"
+
+
+def cards(report: Report) -> Markup:
+    """For each work who was fastest, and how sure that is."""
+    made = [card for group in report.groups if (card := _card(group))]
+    if not made:
+        return paragraph("No cell has a number that could be compared.", class_="empty")
+    shown, rest = made[:_CARDS_SHOWN], made[_CARDS_SHOWN:]
+    more = (
+        element(
+            "details",
+            element("summary", f"{len(rest)} more"),
+            element("div", rest, class_="cards"),
+            class_="more",
+        )
+        if rest
+        else None
+    )
+    caveat = paragraph(
+        f"Intervals of {100 * CONFIDENCE:g} % over launches, paired by launch; a difference is named from "
+        f"{100 * MIN_EFFECT:g} % on. The fastest was chosen by looking, so its lead is on the high side. What runs in "
+        "one process, and what is overloaded or failed, does not compete.",
+        class_="caveat",
+    )
+    return join(element("div", shown, class_="cards"), more, caveat)
+
+
+def _card(group: Group) -> Markup | None:
+    ranked = group.ranked()
+    if not ranked:
+        return None
+    best, base = ranked[0], group.baseline
+    metric = best.summary.metric
+    lines: list[Markup] = []
+    factor: Markup | None = None
+    if base is None:
+        lines.append(element("span", "no baseline was measured on this work"))
+    elif best is base:
+        lines.append(element("span", "the baseline itself"))
+    elif best.against is not None and best.against.outcome in ("faster", "slower") and best.against.speed is not None:
+        speed = best.against.speed if best.against.outcome == "faster" else best.against.speed.inverse()
+        factor = join(
+            element("b", f"{significant(speed.value)}×"),
+            element("i", f"[{significant(speed.low or 0)}–{significant(speed.high or 0)}]"),
+        )
+        lines.append(element("span", f"{best.against.outcome} than {base.name}"))
+        both = f"{metric_text(metric, best.summary.value)} against {metric_text(metric, base.summary.value)}"
+        lines.append(element("span", both))
+    else:
+        lines.append(element("span", verdict(best.against, base.name)))
+    second = next((row for row in ranked[1:] if row is not base), None)
+    if second is not None:
+        ahead = verdict(compare(second.result, best.result, paired=True), f"the next, {second.name}")
+        lines.append(element("span", ahead, class_="next"))
+    value = metric_text(metric, best.summary.value)
+    return element(
+        "article",
+        element("h3", group.full_title, element("small", f" · {metric.title.rpartition(', ')[0] or metric.title}")),
+        element("p", icon(best.result.family), " ", best.name, class_=f"who {css_class(best.result.family)}"),
+        element("p", factor or element("b", value), class_="factor"),
+        lines,
+        element("span", "polls without pause: a whole CPU is its price") if best.result.busy_polls else None,
+        class_="card",
+    )
+
+
+def machines(report: Report) -> Markup:
+    """What is known of the machine of each run, the red flags first."""
+    return join([_machine(recorded, len(report.runs) > 1) for recorded in report.runs])
+
+
+def flags_of(recorded: Recorded) -> list[str]:
+    """What speaks against these numbers: the machine's state, and how the run went."""
+    info = recorded.info
+    found = list(info.environment.flags())
+    if info.ended_early:
+        found.append(f"the run ended early: {info.ended_early}")
+    cells = recorded.cells
+    for status in ("failed", "overloaded", "not reached"):
+        number = sum(cell.status == status for cell in cells)
+        if number:
+            found.append(f"{number} of {len(cells)} cells {status}")
+    disturbed = sum(bool(launch.breach) for cell in cells for launch in cell.launches)
+    if disturbed:
+        launches = sum(len(cell.launches) for cell in cells)
+        found.append(f"{disturbed} of {launches} launches disturbed, and a repetition was no better")
+    repeated = sum(len(cell.disturbed) for cell in cells)
+    if repeated:
+        found.append(f"launches disturbed and made again: {repeated}")
+    few = sum(0 < len(cell.launches) < 3 for cell in cells)
+    if few:
+        found.append(f"{few} of {len(cells)} cells with fewer than three launches: no intervals, no verdicts")
+    if info.revision.endswith("+"):
+        found.append("the lab's source had changes that no revision has")
+    return found
+
+
+def _machine(recorded: Recorded, several: bool) -> Markup:
+    info, machine = recorded.info, recorded.info.environment
+    load = f"{machine.load_1min_at_start:.2f}"
+    if machine.load_1min_at_end is not None:
+        load += f" → {machine.load_1min_at_end:.2f}"
+    facts = {
+        "CPU": f"{machine.cpu}, {machine.cpus_usable} usable",
+        "Kernel": machine.kernel + (", virtual machine" if machine.virtual else ""),
+        "Python": machine.python,
+        "Clock": f"{machine.clock}, resolution {format_time(machine.clock_resolution_ns)}",
+        "Governor": machine.governor or "not visible",
+        "Load, 1 min": load,
+        "Stolen CPU time": "not known" if machine.steal_share is None else f"{100 * machine.steal_share:.2f} %",
+        "Placement": info.placement,
+        "Launches": f"{info.launches} per cell, "
+        + ("random blocks forwards and backwards" if info.order == "abba" else "random rounds")
+        + f", seed {info.seed}",
+        "Time": f"{info.started} – {info.finished or 'not finished'}",
+        "Lab": f"{info.lab_version}, revision {info.revision or 'unknown'}",
+        "Scenario": f"{info.scenario}, SHA-256 {info.scenario_digest[:16]}…" if info.scenario_digest else info.scenario,
+    }
+    versions = ", ".join(f"{name} {version}" for name, version in info.versions.items())
+    flags = flags_of(recorded)
+    return element(
+        "div",
+        element("h3", f"{info.title} ({recorded.path.name or info.scenario})") if several else None,
+        element("div", element("h3", "Red flags"), items(flags), class_="flags", role="note")
+        if flags
+        else paragraph("No red flags: nothing seen on this machine speaks against the numbers.", class_="good"),
+        element(
+            "dl",
+            [element("div", element("dt", name), element("dd", value)) for name, value in facts.items()],
+            class_="facts",
+        ),
+        element("details", element("summary", "Versions of everything that took part"), paragraph(versions or "none")),
+        element("p", "Made by ", element("code", command_text(info)), class_="soft") if info.command else None,
+        class_="box",
+    )
+
+
+def floors(report: Report) -> Markup:
+    """The floor of each work, and how far above it the best stands."""
+    rows = []
+    for group in report.groups:
+        floor = group.floor
+        if floor is None:
+            continue
+        ranked = group.ranked()
+        best = ranked[0] if ranked else None
+        rows.append(
+            element(
+                "tr",
+                element("th", group.full_title, scope="row"),
+                element("td", floor.name, class_="words"),
+                element("td", element("b", metric_text(floor.summary.metric, floor.summary.value))),
+                element("td", spread_text(floor.summary.spread) or "–"),
+                element("td", f"{floor.n:,}"),
+                element("td", best.name if best else "–", class_="words"),
+                element("td", _times_floor(floor, best)),
+            )
+        )
+    if not rows:
+        return paragraph("No floor was measured in this run: add the mechanism “noop” to its scenario.", class_="empty")
+    heads = ("work", "floor", "value", "±", "samples", "fastest", "from the floor")
+    return join(
+        element(
+            "div",
+            element(
+                "table",
+                element("caption", "The floor of each work", class_="hidden"),
+                element("thead", element(
+                    "tr",
+                    [element("th", h, scope="col", class_=h in ("floor", "fastest") and "words") for h in heads],
+                )),
+                element("tbody", rows),
+            ),
+            class_="scroll", tabindex="0", role="region", aria_label="Floor of each work",
+        ),
+        paragraph(
+            "The floor is a plain function call in one process, timed, verified and recorded like any other. It is "
+            "contained in every other number; a row says so where it is more than 5 % of it.",
+            class_="caveat",
+        ),
+    )  # fmt: skip
+
+
+def _times_floor(floor: Row, best: Row | None) -> Markup:
+    low, high = floor.summary.value, best.summary.value if best else None
+    if not low or not high:
+        return escape("–")
+    times = low / high if floor.summary.metric.more_is_better else high / low
+    return escape(f"{significant(times)}×")

@@ -1,0 +1,373 @@
+"""The report: its page, its Markdown, what it says of every state, and that hostile text stays text."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote
+
+import msgspec
+import pytest
+from hdrh.histogram import HdrHistogram
+from hdrh.log import HistogramLogReader
+
+from made_up import started
+from nearcall_lab.cli import main
+from nearcall_lab.markdown import code, escaped
+from nearcall_lab.report import histograms, markdown, page
+from nearcall_lab.report.charts import load
+from nearcall_lab.report.charts.families import Member
+from nearcall_lab.report.charts.frame import Axis, apart
+from nearcall_lab.report.charts.load import knee
+from nearcall_lab.report.charts.sizes import crossovers
+from nearcall_lab.report.html import element, escape
+from nearcall_lab.report.model import Report, prepare
+from nearcall_lab.report.table import against_text
+from nearcall_lab.results.model import CellResult
+from nearcall_lab.results.store import read
+from nearcall_lab.scenario.cell import Cell, Mode, Work
+from nearcall_lab.studies.stored import FILE
+from whole_run import HOSTILE, Maker, every_state, everything, ping_pong, study, write
+
+_VOID = {"meta", "br", "input", "col"}
+
+
+class Reader(HTMLParser):
+    """Checks that every element is closed, and keeps what a test asks for."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.ids: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.words = ""
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = dict(attrs)
+        assert len(found) == len(attrs), f"an attribute of {tag} twice: {attrs}"
+        self.tags.append((tag, found))
+        if "id" in found:
+            self.ids.append(str(found["id"]))
+        if tag not in _VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open[-1:] not in (["script"], ["style"]):
+            self.words += data
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.tags if name == tag]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(tmp_path_factory.mktemp("runs") / "whole", everything())
+
+
+@pytest.fixture(scope="module")
+def report(whole: Path) -> Report:
+    return prepare([read(whole)], [study()])
+
+
+@pytest.fixture(scope="module")
+def text(report: Report) -> str:
+    return page.render(report)
+
+
+def test_the_page_is_whole_and_asks_nothing_of_the_network(text: str) -> None:
+    reader = Reader(text)
+    assert len(reader.ids) == len(set(reader.ids))
+    for tag, attributes in reader.tags:
+        assert tag not in ("link", "iframe", "img", "object", "base")
+        assert not [name for name in attributes if name.startswith("on")]
+        for name in ("href", "src"):
+            assert (attributes.get(name) or "#").startswith(("#", "data:text/plain"))
+    targets = {str(a["href"])[1:] for a in reader.all("a") if str(a["href"]).startswith("#")}
+    assert targets <= set(reader.ids)
+    assert {a["aria-controls"] for a in reader.all("button") if "aria-controls" in a} <= set(reader.ids)
+
+
+def test_the_parts_stand_in_their_order(text: str) -> None:
+    parts = re.findall(r'<section id="([a-z]+)" class="part"', text)
+    assert parts == ["verdicts", "machine", "floor", "numbers", "pictures", "why", "studies"]
+    charts = re.findall(r'<section id="([a-z]+)" class="charts"', text)
+    assert charts == ["spectrum", "load", "scaling", "sizes", "cpu", "dots"]
+    assert text.count('<aside class="caveat"') == len(charts)
+
+
+def test_hostile_text_stays_text(text: str, report: Report) -> None:
+    assert HOSTILE not in text
+    assert "<script>window" not in text
+    assert "<img" not in text
+    assert HOSTILE in Reader(text).words
+    found = markdown.render(report)
+    assert "<script>" not in found
+    assert "<img" not in found
+    assert "[a](javascript" not in found
+    assert escape("a\x00b\u202ec\u2066") == "a\ufffdb\ufffdc\ufffd"
+    assert element("td", "<b>", title='"') == '<td title="&#34;">&lt;b&gt;</td>'
+    assert escaped("a|b\nc<d>") == "a\\|b c&lt;d&gt;"
+    assert code("a`b") == "`a'b`"
+
+
+def test_hostile_text_in_a_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cell = Maker().cell("socket", Work(size=15), Mode(), label="[/nope]\x1b[31mred", problem="[red]\x1b]0;x\x07")
+    failed = CellResult(other := Cell("proxy", Work(size=15), Mode()), other.digest(), "failed", "\x1b[2Jgone [/x]")
+    assert main(["report", str(write(tmp_path / "run", [cell, failed]))]) == 0
+    out = capsys.readouterr().out
+    assert "\x1b" not in out
+    assert "[/nope]" in out
+    assert "gone [/x]" in out
+
+
+def test_only_the_page_s_own_script_may_run(text: str) -> None:
+    policy = next(str(meta["content"]) for meta in Reader(text).all("meta") if "http-equiv" in meta)
+    assert "default-src 'none'" in policy
+    assert "script-src 'sha256-" in policy
+    assert text.count("<script") == 1
+
+
+def test_every_state_says_what_it_is(report: Report) -> None:
+    by_name = {(row.cell.mechanism, row.cell.work.operation): row for row in report.rows}
+    assert against_text(by_name["quick-shm", "quote"]) == "no difference shown"
+    assert against_text(by_name["base-tcp", "quote"]) == "baseline"
+    assert "×" in against_text(by_name["socket", "quote"])
+    assert by_name["queue", "quote"].errors["timeout"] == 4
+    assert by_name["queue", "quote"].summary.error_share > 0
+    words = Reader(page.render(report)).words
+    for said in ("failed: ", "unsupported: has no quote", "not reached", "overloaded"):
+        assert said in words
+    assert "1 of 99 cells failed" in words
+    assert "5 of 5 launches overloaded" in words
+    assert "1 of 480 launches disturbed" in words
+
+
+def test_no_factor_where_the_interval_spans_one(tmp_path: Path) -> None:
+    found = prepare([read(write(tmp_path / "run", list(every_state(Maker()))))])
+    wide = next(row for row in found.rows if row.cell.mechanism == "quick-shm")
+    assert wide.against is not None
+    assert wide.against.speed is not None
+    assert wide.against.speed.low is not None
+    assert wide.against.speed.low < 1 < (wide.against.speed.high or 0)
+    shown = f"{wide.against.speed.value:.2f}×"
+    assert shown not in page.render(found)
+    assert shown not in markdown.render(found)
+
+
+def test_what_runs_in_one_process_is_not_called_fastest(report: Report) -> None:
+    for group in report.groups:
+        assert "noop" not in [row.cell.mechanism for row in group.ranked()]
+        assert all(row.result.status == "ok" for row in group.ranked())
+
+
+def test_markdown_and_page_have_the_same_numbers(report: Report, text: str) -> None:
+    words, found = Reader(text).words, markdown.render(report)
+    for row in report.rows:
+        if row.summary.value is not None and row.result.status == "ok":
+            for p in (0.5, 0.99):
+                if (quantile := row.summary.quantiles.get(p)) is not None:
+                    from nearcall_lab.stats import format_time
+
+                    assert format_time(quantile.value) in found
+                    assert format_time(quantile.value) in words
+    for heading in ("## Verdicts", "## Machine", "## Floor", "## All numbers", "## Why", "## A made-up study"):
+        assert f"\n{heading}\n" in found
+    assert "| quick shm `" in found
+    assert "faster than baseline, TCP" in found
+
+
+def test_the_histograms_can_be_read_by_their_library(report: Report, tmp_path: Path) -> None:
+    row = report.rows[0]
+    address = histograms.data_uri(histograms.log(row, histograms.Detail.LAUNCHES))
+    assert address in page.render(report)
+    file = tmp_path / "cell.hlog"
+    file.write_text(unquote(address.partition(",")[2]))
+    reference = HdrHistogram(1, 3_600_000_000_000, 3)
+    reader, total = HistogramLogReader(str(file), reference), 0
+    while (histogram := reader.get_next_interval_histogram()) is not None:
+        total += histogram.get_total_count()
+    reader.close()
+    assert total == row.n
+    merged = histograms.log(row, histograms.Detail.MERGED).splitlines()[-1].rpartition(",")[2]
+    assert HdrHistogram.decode(merged).get_total_count() == row.n
+    assert histograms.log(row, histograms.Detail.NONE) == ""
+
+
+def test_two_hundred_cells_stay_below_five_megabytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    maker = Maker(launches=6, samples=800)
+    cells = list(ping_pong(maker, sizes=[15 * 2**power for power in range(20)]))
+    assert len(cells) == 200
+    found = prepare([read(write(tmp_path / "run", cells))])
+    assert len(page.render(found).encode()) < 5_000_000
+    total = sum(len(launch.response.histogram) for cell in cells for launch in cell.launches if launch.response)
+    monkeypatch.setattr(histograms, "MOST_CHARACTERS", total - 1)
+    assert histograms.detail_for(found.rows) is histograms.Detail.MERGED
+    monkeypatch.setattr(histograms, "MOST_CHARACTERS", 1_000)
+    assert histograms.detail_for(found.rows) is histograms.Detail.NONE
+    assert "left out, to keep this page small" in page.render(found)
+
+
+def test_several_runs_on_one_page(whole: Path, tmp_path: Path) -> None:
+    other = write(tmp_path / "other", list(ping_pong(Maker(), sizes=[1_000])), title="Another one")
+    found = prepare([read(whole), read(other)])
+    reader = Reader(page.render(found))  # the same cell of two runs has two ids
+    assert len(reader.ids) == len(set(reader.ids))
+    assert "A made-up run of everything; Another one" in reader.words
+
+
+def test_every_kind_of_work_is_drawn(tmp_path: Path) -> None:
+    maker, cells = Maker(launches=3, samples=400), []
+    for name in ("quick-shm", "ring", "base-tcp"):
+        for size in (20, 4_000, 100_000):
+            cells.append(maker.cell(name, Work("send", size), Mode("one-way")))
+            cells.append(maker.cell(name, Work("send", size), Mode("one-way", rate=1_000.0)))
+        cells.append(maker.cell(name, Work("count", items=1_000), Mode("stream")))
+        cells.append(maker.cell(name, Work(size=15), Mode("connect")))
+        cells.append(maker.cell(name, Work("wait", delay_s=0.1), Mode("burst", calls=100, outstanding=100)))
+        cells.append(maker.cell(name, Work(sizes=(1_000, 10_000)), Mode("mixed")))
+        for outstanding in (1, 8):
+            cells.append(maker.cell(name, Work(size=15), Mode(outstanding=outstanding)))
+    found = prepare([read(write(tmp_path / "run", cells))])
+    text = page.render(found)
+    words = Reader(text).words
+    for said in (
+        "1000 integers streamed",
+        "connection set-up",
+        "burst of 100",
+        "20 B one-way",
+        "outstanding × N",
+        "/s",
+    ):
+        assert said in words
+    assert "one-way, rising size" in words
+    assert markdown.render(found).count("\n### ") == len(found.groups)
+
+
+def test_a_run_keeps_what_the_filters_need(tmp_path: Path) -> None:
+    text = 'title = "x"\n[[cells]]\nmechanisms = ["fast", "on-a-loop"]\nsize = 15'
+    run, _ = started(tmp_path / "run", text)
+    run.close()
+    assert [cell.style for cell in read(tmp_path / "run").cells] == ["threads", "asyncio"]
+    assert not any(cell.same_process for cell in read(tmp_path / "run").cells)
+
+
+def test_what_is_overloaded_at_every_rate_is_not_forgotten(tmp_path: Path) -> None:
+    cells = []
+    for rate in (1_000.0, 4_000.0):
+        cells.append(Maker().cell("quick-shm", Work(size=15), Mode("open", rate=rate)))
+        cells.append(Maker().cell("web", Work(size=15), Mode("open", rate=rate), status="overloaded"))
+    cells.append(Maker().cell("proxy", Work(size=15), Mode("open", rate=1_000.0)))
+    cells.append(Maker().cell("proxy", Work(size=15), Mode("open", rate=4_000.0), status="overloaded"))
+    found = prepare([read(write(tmp_path / "run", cells))])
+    (figure,) = load.figures(found)
+    assert figure.remarks == ["web server has no point: overloaded at 1000/s, 4000/s."]
+    assert [row[0] for row in figure.rows if row[5] == "overloaded"] == ["web server", "web server", "object proxy"]
+    assert figure.drawing.count('class="over"') == 1
+    assert "web server has no point" in page.render(found)
+
+
+def test_knee() -> None:
+    assert knee([(100, 1.0), (200, 1.1), (400, 1.3), (500, 5.0)]) == 2
+    assert knee([(100, 1.0), (200, 1.0), (400, 1.0)]) is None
+    assert knee([(100, 1.0), (200, 9.0)]) is None
+
+
+def test_crossovers(report: Report) -> None:
+    by_name: dict[str, Member] = {}
+    for row in report.rows:
+        cell = row.cell
+        if cell.work.operation == "echo" and cell.mode.kind == "closed" and cell.mode.seconds == 0.3:
+            member = by_name.setdefault(cell.mechanism, Member(cell.mechanism, [], []))
+            member.rows.append(row)
+            member.at.append(float(cell.work.size))
+    found = crossovers([by_name["quick-shm"], by_name["ring"], by_name["noop"]], "", "noop")
+    assert [(c.smaller, c.larger) for c in found] == [("quick shm", "ring buffer")]
+    assert 15_000 < found[0].size < 1_000_000
+    assert found[0].sentence().startswith("quick shm is ahead below about ")
+    assert crossovers([by_name["base-tcp"], by_name["base-aio"]], "base-tcp", "noop") == []  # not sure enough
+
+
+def test_labels_keep_apart() -> None:
+    places = apart([(10, "a"), (11, "b"), (12, "c"), (300, "d")], 15, 0, 310)
+    ordered = [places[name] for name in "abcd"]
+    assert all(b - a >= 15 for a, b in itertools.pairwise(ordered))
+    assert max(ordered) <= 310
+    assert Axis(1, 1000, 0, 300)(10) == pytest.approx(100)
+    assert Axis(0, 10, 0, 100, log=False).ticks() == [0, 2, 4, 6, 8, 10]
+
+
+def test_command(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (whole / FILE).write_bytes(msgspec.json.encode(study()))
+    assert main(["report", str(whole), "--out", "deep/report.html"]) == 0
+    assert "wrote deep/report.html" in capsys.readouterr().out
+    assert "A made-up study" in Reader(Path("deep/report.html").read_text()).words
+    assert main(["report", "--study", str(whole), "--format", "markdown"]) == 0
+    assert capsys.readouterr().out.startswith("# A made-up run of everything\n")
+    assert main(["report", str(whole / "combined.json"), "--out", "report.md"]) == 0
+    assert "A made-up study" not in Path("report.md").read_text()
+    assert main(["report", str(whole)]) == 0
+    assert "quick shm" in capsys.readouterr().out
+    assert main(["report", str(whole), "--format", "terminal", "--out", "report.txt"]) == 0
+    assert "quick shm" in Path("report.txt").read_text()
+
+
+def test_what_cannot_be_shown_is_said_in_one_line(
+    whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refused(*arguments: str) -> str:
+        assert main(["report", *arguments]) == 2
+        error = capsys.readouterr().err
+        assert error.count("\n") == 1
+        return error
+
+    (tmp_path / "none").mkdir()
+    assert "is it the directory of a run?" in refused(str(tmp_path / "none"), "--out", "x.html")
+    assert "nearcall-lab study makes such a directory" in refused("--study", str(tmp_path / "none"))
+    assert "its ending does not say which format" in refused(str(whole), "--out", "x.pdf")
+    assert "cannot be written: Is a directory" in refused(str(whole), "--out", str(tmp_path), "--format", "html")
+    broken = write(tmp_path / "broken", list(every_state(Maker())))
+    file = next((broken / "cells").iterdir())
+    whole_text = file.read_text()
+    file.write_text(whole_text[:100])
+    assert f"{file}: broken: " in refused(str(broken), "--out", "x.html")
+    file.unlink()
+    assert "No such file or directory" in refused(str(broken), "--out", "x.html")
+    text = next(path for path in (broken / "cells").iterdir() if "HIST" in path.read_text())
+    text.write_text(re.sub(r'"HIST[^"]+"', '"HISTnonsense"', text.read_text()))
+    file.write_text(whole_text)
+    assert "not a histogram" in refused(str(broken), "--out", "x.html")
+    (tmp_path / "none" / FILE).write_text("{")
+    assert "study.json: broken: " in refused("--study", str(tmp_path / "none"))
+
+
+def test_an_empty_run_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    empty = write(tmp_path / "empty", [])
+    assert main(["report", str(empty)]) == 0
+    assert "This run has no cell" in capsys.readouterr().out
+    found = prepare([read(empty)])
+    assert "No run on this page has a cell" in Reader(page.render(found)).words
+    assert "This run has no cell" in markdown.render(found)
+
+
+def test_a_run_without_numbers_says_so(tmp_path: Path) -> None:
+    cells = [cell for cell in every_state(Maker()) if not cell.launches]
+    found = prepare([read(write(tmp_path / "run", cells))])
+    words = Reader(page.render(found)).words
+    assert "No cell has a number that could be compared." in words
+    assert "Nothing to draw: no cell has numbers." in words
+    assert "No floor was measured in this run" in words
+    assert "## All numbers" in markdown.render(found)
