@@ -50,8 +50,8 @@ pub struct ServerConnection {
 struct Held {
     /// A one-way request that came when the server had all it takes.
     request: Option<Request>,
-    /// Frames that the receiving worker had no room for, head and payload. There are never more than one frame of the
-    /// client asks for.
+    /// Frames that the receiving worker had no room for, head and payload. There are never more than one
+    /// frame of the client asks for.
     owed: VecDeque<(Vec<u8>, Vec<u8>)>,
     /// The end of such a frame is not sent.
     has_rest: bool,
@@ -185,13 +185,15 @@ impl ServerConnection {
     }
 
     /// Sends what is owed to a client that is held back, and takes on what it asked for, as far as that is possible now.
-    /// `None` if the client must wait on.
-    pub(super) fn let_go(&self, server: &Server) -> Option<Option<Request>> {
+    ///
+    /// # Errors
+    /// [`LinkError::Full`] if the client must wait on.
+    pub(super) fn let_go(&self, server: &Server) -> Result<Option<Request>, LinkError> {
         let mut held = self.held.lock();
         match self.pay(&mut held) {
             Ok(()) => {}
             // Relaxed: set and read by whoever holds the reception.
-            Err(LinkError::Full) if !self.hung_up.load(Ordering::Relaxed) => return None,
+            Err(LinkError::Full) if !self.hung_up.load(Ordering::Relaxed) => return Err(LinkError::Full),
             Err(_) => {
                 // It is gone, as whoever reads from it next finds out.
                 held.owed.clear();
@@ -204,10 +206,10 @@ impl ServerConnection {
             // One at least is always under way, so that a client's messages move on whatever others do.
             let alone = self.oneway_pending.load(Ordering::Relaxed) <= 1;
             if !room && !alone {
-                return None;
+                return Err(LinkError::Full);
             }
         }
-        Some(held.request.take())
+        Ok(held.request.take())
     }
 
     /// Sends what is owed.

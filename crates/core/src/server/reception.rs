@@ -226,7 +226,7 @@ impl Reception {
     fn resume(&mut self, server: &Server) -> Option<Request> {
         let mut at = 0;
         while at < self.held.len() {
-            let Some(request) = self.held[at].let_go(server) else {
+            let Ok(request) = self.held[at].let_go(server) else {
                 at += 1;
                 continue;
             };
