@@ -29,6 +29,7 @@ TO_SERVER, TO_CLIENT = 256, 640
 TAIL, STARVED = 128, 256
 
 CALL, ITEM, END, REPLY, ERROR = range(1, 6)
+PING, PONG = 8, 9
 
 
 def place_of(url: str) -> str:

@@ -11,7 +11,7 @@ import pytest
 import nearcall
 
 from ..e2e.process import ServerProcess
-from .observing import Holdings, comes_back_to, resident
+from .observing import Holdings, comes_back_to, eventually, resident
 from .services import SMALL, Target
 
 TIMES = 1000
@@ -57,3 +57,40 @@ def test_a_thousand_times(server: ServerProcess, face: str) -> None:
     comes_back_to(server.pid, other)
     assert resident(os.getpid()) - own_memory < LEEWAY
     assert resident(server.pid) - other_memory < LEEWAY
+
+
+@nearcall.service
+class Loop:
+    async def pause(self) -> None:
+        await asyncio.sleep(0)
+
+
+def loop_services() -> list[object]:
+    return [Loop()]
+
+
+def test_calls_of_coroutines_with_a_distant_deadline(new_url: str) -> None:
+    """The server's loop remembers when such a call would have been late; its client may go all the same."""
+    with ServerProcess(new_url, services="tests.survival.test_coming_and_going:loop_services") as server:
+        with nearcall.connect(server.url, Loop, timeout=1000) as loop:
+            loop.pause()
+        before = Holdings.of(server.pid)
+        others = [nearcall.connect(server.url, Loop, timeout=1000) for _ in range(10)]
+        for other in others:
+            other.service.pause()
+            other.close()
+        comes_back_to(server.pid, before)
+
+
+def test_a_stream_left_by_a_client_that_calls_no_more(server: ServerProcess) -> None:
+    """Nobody reads what was on the way, and the server is in the middle of sending more: it gives the stream up."""
+    with nearcall.connect(server.url, Target) as leaver, nearcall.connect(server.url, Target) as other:
+        for number in range(3):
+            key = f"left-{number}"
+            stream = leaver.endless(key)
+            assert [next(stream) for _ in range(10)] == list(range(10))
+            full = Holdings.of(server.pid)
+            stream.close()  # type: ignore[attr-defined]
+            eventually(lambda key=key: other.closed_at(key) is not None, "the handler has ended")  # type: ignore[misc]
+        assert [leaver.echo(SMALL) for _ in range(10)] == [SMALL] * 10
+        comes_back_to(server.pid, full)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -118,22 +119,23 @@ def test_a_server_without_descriptors(cramped: tuple[ServerProcess, Path], trans
         assert first.echo(bytes(LARGE)) == bytes(LARGE)
         before = Holdings.of(server.pid)
         others = []
-        refused: nearcall.RpcError | None = None
-        while refused is None:
+
+        def one_more_is_refused() -> bool:
             assert len(others) < 30
-            try:
+            # A handshake that a busy machine made too slow is no proof: the server must have said why.
+            with contextlib.suppress(nearcall.RpcError):
                 others.append(nearcall.connect(server.url, Target, handshake_timeout=0.5))
-            except nearcall.RpcError as error:
-                refused = error
+            return "descriptor" in log.read_text() or "open files" in log.read_text()
+
+        eventually(one_more_is_refused, "nothing in the log")
         # Those who are in are served on; over shared memory also with what needs no new descriptor.
         assert first.echo(SMALL) == SMALL
         assert [other.service.echo(SMALL) for other in others] == [SMALL] * len(others)
         assert first.length(memoryview(bytes(LARGE))) == LARGE
         for other in others:
             other.close()
-        del others
+        others.clear()
         comes_back_to(server.pid, before)
-        eventually(lambda: "descriptor" in log.read_text() or "open files" in log.read_text(), "nothing in the log")
         with nearcall.connect(server.url, Target) as next_one:
             assert next_one.echo(bytes(LARGE)) == bytes(LARGE)
     assert "Traceback" not in log.read_text()

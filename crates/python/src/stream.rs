@@ -155,6 +155,8 @@ impl Stream {
         if self.state.lock().over {
             return Ok(None);
         }
+        // `sum` and its like run no line of Python between two items, and nothing else looks while items are here.
+        py.check_signals()?;
         match self.wait(py) {
             Ok(event) => self.item(py, event),
             // Closed by another thread meanwhile: that is the end, and no error.

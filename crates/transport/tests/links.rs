@@ -207,7 +207,7 @@ fn a_head_over_the_limit_leaves_the_link_usable(scheme: &str) {
     for round in 0..3 {
         // Too long for a record of a small ring, and for a head on a stream.
         let sent = send(&*client, &vec![1; 3 << 20], &[&[2; 100]]);
-        assert!(matches!(sent, Err(LinkError::TooLong { .. })), "{sent:?}");
+        assert!(matches!(sent, Err(LinkError::HeadTooLong { .. })), "{sent:?}");
         let bytes = pattern(round, 200_000);
         send(&*client, b"headhead", &[&bytes]).expect("the link goes on");
         assert_eq!(receive(&*client).expect("a frame"), [b"headhead", &bytes[..]].concat());

@@ -79,8 +79,18 @@ class AsyncClient:
             self._running().remove_reader(self._watched)
         self._watched = None
 
+    def _follow(self) -> None:
+        """Watches the connection of the moment, should that be another one by now."""
+        if self._watched != self._opened().fileno():
+            self._unwatch()
+            self._watch()
+
     def _on_readable(self) -> None:
         connection = self._opened()
+        if self._watched != connection.fileno():
+            # It was the end of the one before.
+            self._follow()
+            return
         try:
             connection.on_readable()
             self._room.look()
@@ -96,8 +106,7 @@ class AsyncClient:
             if not connection.connected:
                 self._unwatch()
                 await self._running().run_in_executor(None, connection.renew)
-            if self._watched is None:
-                self._watch()
+            self._follow()
 
     async def _call_again(self, method: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Calls on a new connection, because the last one was lost before or while the method was called."""
@@ -114,12 +123,12 @@ class AsyncClient:
     def _open_stream(self, method: _core.Method, number: int, arguments: Any) -> _core.Stream:
         connection = self._opened()
         connection.check_loop()
-        stream = connection.open(method, number, arguments, for_loop=True)
-        if self._watched != connection.fileno():
-            # Opening it has renewed a connection that was lost.
-            self._unwatch()
-            self._watch()
-        return stream
+        try:
+            return connection.open(method, number, arguments, for_loop=True)
+        finally:
+            # It may have renewed a connection that was lost, even if it failed in the end.
+            if connection.connected:
+                self._follow()
 
     def _running(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:
@@ -204,12 +213,17 @@ class AsyncClient:
 
             async def oneway(*args: Any, **kwargs: Any) -> None:
                 connection.check_loop()
-                if self._options["oneway"] == "block":
-                    await self._room.send(send, args, kwargs, ready)
-                else:
-                    if (connecting := ready()) is not None:
-                        await connecting
-                    send(*args, **kwargs)
+                try:
+                    if self._options["oneway"] == "block":
+                        await self._room.send(send, args, kwargs, ready)
+                    else:
+                        if (connecting := ready()) is not None:
+                            await connecting
+                        send(*args, **kwargs)
+                finally:
+                    # As in `_open_stream`.
+                    if connection.connected:
+                        self._follow()
                 connection.sent()
 
             return _named(oneway, plan)

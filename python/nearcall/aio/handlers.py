@@ -7,6 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextvars import Context
 from functools import partial
 from typing import Any
 
@@ -62,6 +63,8 @@ class LoopThread:
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop = (loop_factory or asyncio.new_event_loop)()
         self._start = starter(self._loop)
+        # A loop keeps cancelled timers until their time comes. They must not know the request, and so the connection.
+        self._nobodys = Context()
         self._listens = False
         self._comes_back = False
         self._stopping = False
@@ -155,6 +158,9 @@ class LoopThread:
         self._running.pop(running.request.key, None)
         # Whatever still holds the request, such as the traceback of an exception that somebody keeps.
         running.request.forget()
+        # A task that was cancelled keeps the exception, that the frame, and the frame `running`. Nobody collects cycles
+        # in a server at rest, and the connection would stay open.
+        running.task = None
         if not self._tasks:
             # Nothing else is under way: it may pay to spin for the next.
             self._serve()
@@ -169,7 +175,7 @@ class LoopThread:
             # The handler's own calls inherit the deadline, and the handler itself is cancelled when it has passed.
             inherited = timeout(left)
             inherited.__enter__()
-            timer = self._loop.call_later(left, running.expire)
+            timer = self._loop.call_later(left, running.expire, context=self._nobodys)
         try:
             if plan.kind in (UNARY, ONEWAY):
                 result = await handler(*request.arguments())

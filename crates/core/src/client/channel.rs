@@ -19,6 +19,9 @@ const GROWTH: f64 = 1.6;
 /// Pauses vary by a fifth either way, so that the clients of a restarted server do not come all at once.
 const JITTER: f64 = 0.2;
 
+/// Less time than this is not worth one more attempt.
+const LEAST: Duration = Duration::from_millis(5);
+
 /// Told when a new connection's server describes itself differently; refuses it with a failure.
 pub type OnChange = Box<dyn Fn(&str) -> Result<(), Failure> + Send + Sync>;
 
@@ -75,7 +78,8 @@ impl Channel {
                 Ok(connection) => break connection,
                 Err(error @ ConnectError::Unavailable(_)) => {
                     let Patience::Until(until) = patience else { return Err(error) };
-                    if until.is_some_and(|until| Instant::now() + pause >= until) || !pause_for(vary(pause)) {
+                    let Some(next) = within(vary(pause), until) else { return Err(error) };
+                    if !pause_for(next) {
                         return Err(error);
                     }
                     pause = longer(pause);
@@ -141,8 +145,7 @@ impl Channel {
             let failure = failure.unwrap_or_else(|| Failure::new(Failure::UNAVAILABLE, "there is no server"));
             match patience {
                 Patience::FailFast => return Err(failure),
-                Patience::Until(Some(until)) if Instant::now() + next >= until => return Err(failure),
-                Patience::Until(_) => std::thread::sleep(next),
+                Patience::Until(until) => std::thread::sleep(within(next, until).ok_or(failure)?),
             }
         }
     }
@@ -196,6 +199,13 @@ pub fn connect_failure(error: &ConnectError) -> Failure {
 
 fn longer(pause: Duration) -> Duration {
     pause.mul_f64(GROWTH).min(LONGEST)
+}
+
+/// The pause before the next attempt, shorter towards the end of the time there is; `None` when that is over.
+fn within(pause: Duration, until: Option<Instant>) -> Option<Duration> {
+    let Some(until) = until else { return Some(pause) };
+    let left = until.saturating_duration_since(Instant::now());
+    (left > LEAST).then(|| pause.min(left / 2))
 }
 
 fn vary(pause: Duration) -> Duration {

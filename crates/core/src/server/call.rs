@@ -12,7 +12,8 @@ use parking_lot::{Condvar, Mutex};
 use rustix::event::EventfdFlags;
 
 use super::Server;
-use super::connection::{Request, ServerConnection};
+use super::connection::ServerConnection;
+use super::request::Request;
 use super::statistics::Measured;
 use crate::event::Event;
 use crate::flow::{Taken, WINDOW, cost, granted};
@@ -184,12 +185,13 @@ impl ServerCall {
         self.queue.is_some()
     }
 
-    /// Sends a frame of the call; for an event loop without waiting.
+    /// Sends a frame of the call; for an event loop without waiting. [`LinkError::Full`] if the client gave the call up while
+    /// there was no room: perhaps nobody reads there any more.
     fn send(&self, server: &Server, frame: &Outgoing<'_>) -> Result<(), LinkError> {
         if self.is_in_loop() {
             return self.connection.send_at_once(server, self.id, frame);
         }
-        self.connection.send(server, self.id, frame)
+        self.connection.send_while(server, self.id, frame, &|| !self.is_cancelled())
     }
 
     fn next(state: &mut State) -> Option<NextItem> {

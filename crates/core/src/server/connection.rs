@@ -11,8 +11,8 @@ use nearcall_wire::{Failure, FrameHead, Kind};
 use parking_lot::Mutex;
 
 use super::call::ServerCall;
-use super::context::CallContext;
-use super::statistics::{Measured, Statistics};
+use super::request::Request;
+use super::statistics::Statistics;
 use super::{Calls, Server};
 use crate::event::{Event, Payload};
 use crate::outgoing::{Body, Outgoing, await_turn, finish_aside};
@@ -31,7 +31,7 @@ pub struct ServerConnection {
     /// Why it ended is in the log.
     told: AtomicBool,
     /// The server's count of requests received and not finished.
-    in_flight: Arc<AtomicUsize>,
+    pub(super) in_flight: Arc<AtomicUsize>,
     /// Cancelled calls that nothing here was registered for: their handlers may ask.
     cancelled: Mutex<VecDeque<u32>>,
     oneway: Mutex<OnewayLane>,
@@ -41,10 +41,26 @@ pub struct ServerConnection {
     /// Counts the client for as long as a handler may be at work for it.
     _seat: Option<Arc<Seat>>,
     /// One-way requests received and not finished.
-    oneway_pending: AtomicUsize,
-    /// A one-way request that came when the server had all it takes. Nothing more is read from this client until it can
-    /// be taken on.
-    held: Mutex<Option<Request>>,
+    pub(super) oneway_pending: AtomicUsize,
+    held: Mutex<Held>,
+}
+
+/// Why nothing is read from a client for now: it sends faster than this server takes on, or than it reads itself.
+#[derive(Debug, Default)]
+struct Held {
+    /// A one-way request that came when the server had all it takes.
+    request: Option<Request>,
+    /// Frames that the receiving worker had no room for, head and payload. There are never more than one
+    /// frame of the client asks for.
+    owed: VecDeque<(Vec<u8>, Vec<u8>)>,
+    /// The end of such a frame is not sent.
+    has_rest: bool,
+}
+
+impl Held {
+    fn is_empty(&self) -> bool {
+        self.request.is_none() && self.owed.is_empty() && !self.has_rest
+    }
 }
 
 /// One-way calls of a client are handled one after the other, in the order they were sent: nothing else could tell the
@@ -55,181 +71,8 @@ struct OnewayLane {
     waiting: VecDeque<Request>,
 }
 
-/// How a call ends that ends well; the other codes are failures'.
-const OK: u8 = 0;
 /// Cancellations remembered for handlers that may ask; older ones are of calls long over.
 const MOST_CANCELLED: usize = 1024;
-
-/// A call that has arrived and waits to be handled.
-#[derive(Debug)]
-pub struct Request {
-    /// Who called.
-    pub connection: Arc<ServerConnection>,
-    /// Method, flags, deadline, metadata.
-    pub head: FrameHead,
-    /// The arguments.
-    pub payload: Payload,
-    /// Present if more frames may come for it.
-    pub call: Option<Arc<ServerCall>>,
-    /// When the caller stops waiting.
-    pub deadline: Option<Instant>,
-    context: OnceLock<Arc<CallContext>>,
-    finished: AtomicBool,
-    /// Present while somebody watches.
-    measured: Option<Arc<Measured>>,
-}
-
-impl Drop for Request {
-    fn drop(&mut self) {
-        self.finish();
-    }
-}
-
-impl Request {
-    /// Whether the client waits for no reply.
-    #[must_use]
-    pub fn is_oneway(&self) -> bool {
-        self.head.flags & Outgoing::ONEWAY != 0
-    }
-
-    /// The circumstances of the call, for its handler.
-    pub fn context(&self) -> Arc<CallContext> {
-        let context = self.context.get_or_init(|| {
-            Arc::new(CallContext {
-                connection: Arc::clone(&self.connection),
-                id: self.head.call,
-                call: self.call.clone(),
-                oneway: self.is_oneway(),
-                deadline: self.deadline,
-                metadata: self.head.extras().and_then(|extras| extras.metadata.clone()).unwrap_or_default(),
-                trailing: Mutex::default(),
-            })
-        });
-        Arc::clone(context)
-    }
-
-    /// Whether the caller has stopped waiting.
-    #[must_use]
-    pub fn is_late(&self) -> bool {
-        self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
-    }
-
-    /// Whether the arguments are a map by name.
-    #[must_use]
-    pub fn is_named(&self) -> bool {
-        self.head.flags & Outgoing::NAMED != 0
-    }
-
-    /// Takes the arguments out: payload, and how it divides.
-    pub fn take_event(&mut self) -> Event {
-        let mut head = FrameHead::new(Kind::Call, self.head.call);
-        if self.head.extras().is_some() {
-            head.extras_mut().parts = self.head.extras_mut().parts.take();
-        }
-        Event { head, payload: std::mem::replace(&mut self.payload, Payload::empty()) }
-    }
-
-    /// Ends the call with a result.
-    ///
-    /// # Errors
-    /// One that [spares the connection](LinkError::spares_connection) (nothing was sent, the call still waits), or the
-    /// connection is gone.
-    pub fn reply(&self, server: &Server, body: Body<'_>) -> Result<(), LinkError> {
-        self.end(server, Outgoing::new(Kind::Reply, body), OK)
-    }
-
-    /// Ends the call well after its stream of items.
-    ///
-    /// # Errors
-    /// The connection is gone.
-    pub fn end_stream(&self, server: &Server) -> Result<(), LinkError> {
-        self.end(server, Outgoing::new(Kind::End, Body::Whole(&[])), OK)
-    }
-
-    /// Ends the call with a failure. If that cannot be sent, there is nobody left to tell. `false` for an event loop if
-    /// there is no room.
-    pub fn fail(&self, server: &Server, failure: &Failure) -> bool {
-        let mut failure = failure.clone();
-        // A message of any length may be an exception's text; the client must not refuse the frame for it.
-        if failure.message.len() > 16_384 {
-            let cut = (0..=16_384).rev().find(|&at| failure.message.is_char_boundary(at)).unwrap_or(0);
-            failure.message.truncate(cut);
-        }
-        let mut sent = self.end(server, Outgoing::new(Kind::Error, Body::Whole(&failure.encode())), failure.code);
-        // A lack of room is not mended by saying less.
-        if sent.as_ref().is_err_and(|error| *error != LinkError::Full && error.spares_connection()) {
-            // The client waits for its end all the same.
-            failure.details.clear();
-            if let Some(context) = self.context.get() {
-                drop(std::mem::take(&mut *context.trailing.lock()));
-            }
-            sent = self.end(server, Outgoing::new(Kind::Error, Body::Whole(&failure.encode())), failure.code);
-        }
-        sent != Err(LinkError::Full)
-    }
-
-    /// Ends a one-way call well: nothing is sent.
-    pub fn end_oneway(&self) {
-        self.note_end(0, 0);
-    }
-
-    fn note_end(&self, code: u8, bytes: usize) {
-        if let Some(measured) = &self.measured {
-            measured.end(code, bytes);
-        }
-    }
-
-    /// Sends the call's last frame, if it is not one-way; `code` is how it ends.
-    fn end(&self, server: &Server, mut frame: Outgoing<'_>, code: u8) -> Result<(), LinkError> {
-        if self.is_oneway() {
-            self.note_end(code, 0);
-            return Ok(());
-        }
-        if let Some(context) = self.context.get() {
-            let trailing = context.trailing.lock();
-            frame.metadata = (!trailing.is_empty()).then(|| trailing.clone());
-        }
-        let sent = if server.is_introspective(self.head.method) {
-            self.connection.send_to_watcher(server, self.head.call, &frame)
-        } else if self.call.as_ref().is_some_and(|call| call.is_in_loop()) {
-            self.connection.send_at_once(server, self.head.call, &frame)
-        } else {
-            self.connection.send(server, self.head.call, &frame)
-        };
-        match &sent {
-            Ok(()) => self.note_end(code, frame.len()),
-            Err(error) if error.spares_connection() => {}
-            // The client is gone: nobody has got the result.
-            Err(_) => self.note_end(Failure::CANCELLED, 0),
-        }
-        if !sent.as_ref().is_err_and(LinkError::spares_connection) {
-            self.forget();
-        }
-        sent
-    }
-
-    /// Takes the call off its connection: no frame reaches it any more.
-    pub fn forget(&self) {
-        if self.call.is_some() {
-            self.connection.forget(self.head.call);
-        }
-    }
-
-    /// The handler is through: the call is no longer under way, even if something still holds this request.
-    pub fn finish(&self) {
-        if !self.finished.swap(true, Ordering::Relaxed) {
-            // Release: `stop` sees the reply sent once it sees the count.
-            self.connection.in_flight.fetch_sub(1, Ordering::Release);
-            if let Some(measured) = &self.measured {
-                measured.finish();
-            }
-            if self.is_oneway() {
-                // Relaxed: as for `max_pending`, see `begin`.
-                self.connection.oneway_pending.fetch_sub(1, Ordering::Relaxed);
-            }
-        }
-    }
-}
 
 impl ServerConnection {
     pub(super) fn new(
@@ -333,28 +176,64 @@ impl ServerConnection {
     pub(super) fn clear_oneway(&self) {
         let waiting = std::mem::take(&mut self.oneway.lock().waiting);
         drop(waiting);
-        drop(self.held.lock().take());
+        drop(std::mem::take(&mut *self.held.lock()));
     }
 
-    /// Whether a one-way request is held back, and with it all that the client sent after it.
+    /// Whether nothing is to be read from this client for now.
     pub(super) fn is_held(&self) -> bool {
-        self.held.lock().is_some()
+        !self.held.lock().is_empty()
     }
 
-    /// The request that was held back, if it can be taken on now.
-    pub(super) fn take_held(&self, server: &Server) -> Option<Request> {
-        // The held request counts itself, in both.
-        let room = server.in_flight.load(Ordering::Relaxed) <= server.limits.max_pending;
-        // One at least is always under way, so that a client's messages move on whatever others do.
-        let alone = self.oneway_pending.load(Ordering::Relaxed) <= 1;
-        if room || alone { self.held.lock().take() } else { None }
+    /// Sends what is owed to a client that is held back, and takes on what it asked for, as far as that is possible now.
+    ///
+    /// # Errors
+    /// [`LinkError::Full`] if the client must wait on.
+    pub(super) fn let_go(&self, server: &Server) -> Result<Option<Request>, LinkError> {
+        let mut held = self.held.lock();
+        match self.pay(&mut held) {
+            Ok(()) => {}
+            // Relaxed: set and read by whoever holds the reception.
+            Err(LinkError::Full) if !self.hung_up.load(Ordering::Relaxed) => return Err(LinkError::Full),
+            Err(_) => {
+                // It is gone, as whoever reads from it next finds out.
+                held.owed.clear();
+                held.has_rest = false;
+            }
+        }
+        if held.request.is_some() {
+            // The held request counts itself, in both. Relaxed: as in `begin`.
+            let room = self.in_flight.load(Ordering::Relaxed) <= server.limits.max_pending;
+            // One at least is always under way, so that a client's messages move on whatever others do.
+            let alone = self.oneway_pending.load(Ordering::Relaxed) <= 1;
+            if !room && !alone {
+                return Err(LinkError::Full);
+            }
+        }
+        Ok(held.request.take())
+    }
+
+    /// Sends what is owed.
+    fn pay(&self, held: &mut Held) -> Result<(), LinkError> {
+        loop {
+            if held.has_rest {
+                self.link.finish(&mut || Err(LinkError::Full))?;
+                held.has_rest = self.link.has_rest();
+                if held.has_rest {
+                    return Err(LinkError::Full);
+                }
+            }
+            let Some((head, payload)) = held.owed.front() else { return Ok(()) };
+            self.link.try_send(head, &[payload])?;
+            held.owed.pop_front();
+            held.has_rest = self.link.has_rest();
+        }
     }
 
     pub(super) fn was_cancelled(&self, call: u32) -> bool {
         self.cancelled.lock().contains(&call)
     }
 
-    fn forget(&self, call: u32) {
+    pub(super) fn forget(&self, call: u32) {
         self.calls.lock().remove(&call);
     }
 
@@ -365,7 +244,7 @@ impl ServerConnection {
             Kind::Call => return self.begin(server, head, payload),
             Kind::Ping => {
                 let payload = payload.inline().unwrap_or_default();
-                self.send_in_passing(server, head.call, &Outgoing::new(Kind::Pong, Body::Whole(payload)))?;
+                self.send_in_passing(head.call, &Outgoing::new(Kind::Pong, Body::Whole(payload)))?;
             }
             Kind::Item | Kind::End | Kind::Cancel | Kind::Credit => {
                 // Of a call that has ended here: the client could not know yet.
@@ -421,7 +300,7 @@ impl ServerConnection {
             Some(_) if server.is_stopping() => Some(Failure::new(Failure::UNAVAILABLE, "the server is stopping")),
             Some(_) if pending >= server.limits.max_pending && !oneway => Some(server.too_many_pending()),
             Some(_) if pending >= server.limits.max_pending && !alone => {
-                *self.held.lock() = Some(request);
+                self.held.lock().request = Some(request);
                 return Ok(None);
             }
             Some(_) => None,
@@ -431,10 +310,10 @@ impl ServerConnection {
             if !oneway {
                 if server.is_stopping() {
                     // The goodbye to all may not be sent yet; without it the client would not know that it may try again.
-                    self.send_in_passing(server, 0, &Outgoing::new(Kind::GoAway, Body::Whole(&[])))?;
+                    self.send_in_passing(0, &Outgoing::new(Kind::GoAway, Body::Whole(&[])))?;
                 }
                 let body = refusal.encode();
-                self.send_in_passing(server, request.head.call, &Outgoing::new(Kind::Error, Body::Whole(&body)))?;
+                self.send_in_passing(request.head.call, &Outgoing::new(Kind::Error, Body::Whole(&body)))?;
             } else if refusal.code == Failure::UNAVAILABLE {
                 server.came_too_late.fetch_add(1, Ordering::Relaxed);
             }
@@ -457,34 +336,52 @@ impl ServerConnection {
         Ok(Some(request))
     }
 
-    /// Sends a frame from what may be the receiving worker itself, which must not wait long for a client that does not read.
-    pub(super) fn send_in_passing(&self, server: &Server, call: u32, frame: &Outgoing<'_>) -> Result<(), LinkError> {
-        const SLICE: Duration = Duration::from_millis(1);
-        let mut patience = 20;
-        let mut wait = |wait: &mut (dyn FnMut() -> Result<(), LinkError> + Send)| {
-            patience -= 1;
-            if patience == 0 {
-                return Err(LinkError::Broken("the client does not read what it asks for".into()));
+    /// Sends a frame from the receiving worker, which must not wait for a client that does not read: it reads no more from
+    /// that client until there is room for the frame.
+    fn send_in_passing(&self, call: u32, frame: &Outgoing<'_>) -> Result<(), LinkError> {
+        let mut held = self.held.lock();
+        if held.owed.is_empty() {
+            match frame.try_send(call, &*self.link) {
+                Ok(()) => {
+                    held.has_rest = self.link.has_rest();
+                    return Ok(());
+                }
+                Err(LinkError::Full) => {}
+                Err(error) => return Err(error),
             }
-            let mut result = Ok(());
-            (server.around_wait)(&mut || result = wait());
-            result
-        };
-        // See `await_turn`; a worker that replies to this client may have to wait for it much longer than we may.
-        while self.link.is_sending() {
-            wait(&mut || {
-                self.link.wait_turn(SLICE);
-                Ok(())
-            })?;
         }
-        frame.send(call, &*self.link, &mut || wait(&mut || self.link.wait_room(false, SLICE)))
+        held.owed.push_back(frame.to_bytes(call));
+        Ok(())
     }
 
     /// Sends the last frame of an introspective call, maybe from the receiving worker itself. Whoever only watches must not
     /// keep those who work: a client that asks and does not read is dropped.
     #[cold]
-    fn send_to_watcher(&self, server: &Server, call: u32, frame: &Outgoing<'_>) -> Result<(), LinkError> {
-        let sent = self.send_in_passing(server, call, frame);
+    pub(super) fn send_to_watcher(&self, server: &Server, call: u32, frame: &Outgoing<'_>) -> Result<(), LinkError> {
+        const SLICE: Duration = Duration::from_millis(1);
+        let mut patience = 200;
+        let mut wait = |wait: &mut (dyn FnMut() -> Result<(), LinkError> + Send)| {
+            patience -= 1;
+            if patience == 0 {
+                return Err(LinkError::Broken("the client does not read what it asks for".into()));
+            }
+            // There may be nobody else to receive, if as many handlers run as may.
+            server.release();
+            let mut result = Ok(());
+            (server.around_wait)(&mut || result = wait());
+            result
+        };
+        let mut send = || {
+            // See `await_turn`; a worker that replies to this client may have to wait for it much longer than we may.
+            while self.link.is_sending() {
+                wait(&mut || {
+                    self.link.wait_turn(SLICE);
+                    Ok(())
+                })?;
+            }
+            frame.send(call, &*self.link, &mut || wait(&mut || self.link.wait_room(false, SLICE)))
+        };
+        let sent = send();
         if let Err(error @ LinkError::Broken(_)) = &sent {
             server.notify(false, format!("dropped the connection to {}: {error}", self.peer()));
             self.link.close();
@@ -511,17 +408,38 @@ impl ServerConnection {
 
     /// Sends a frame; a worker that must wait for room lets another one receive.
     pub(super) fn send(&self, server: &Server, call: u32, frame: &Outgoing<'_>) -> Result<(), LinkError> {
-        if self.link.is_sending() {
+        self.send_while(server, call, frame, &|| true)
+    }
+
+    /// Sends a frame as long as it is `wanted`: [`LinkError::Full`] if there was no room until then.
+    pub(super) fn send_while(
+        &self,
+        server: &Server,
+        call: u32,
+        frame: &Outgoing<'_>,
+        wanted: &(dyn Fn() -> bool + Sync),
+    ) -> Result<(), LinkError> {
+        const SLICE: Duration = Duration::from_millis(100);
+        while self.link.is_sending() {
+            if !wanted() {
+                return Err(LinkError::Full);
+            }
             server.release();
-            await_turn(&*self.link, &server.around_wait, None);
+            await_turn(&*self.link, &server.around_wait, Instant::now().checked_add(SLICE));
         }
         let sent = frame.send(call, &*self.link, &mut || {
             server.release();
             let mut result = Ok(());
-            (server.around_wait)(&mut || result = self.link.wait_room(false, Duration::from_millis(100)));
-            if self.is_dead() { Err(LinkError::Closed) } else { result }
+            (server.around_wait)(&mut || result = self.link.wait_room(false, SLICE));
+            match result {
+                _ if self.is_dead() => Err(LinkError::Closed),
+                Ok(()) if !wanted() => Err(LinkError::Full),
+                result => result,
+            }
         });
         match &sent {
+            // The beginning of a frame that is no longer wanted is out.
+            Ok(()) if self.link.has_rest() => finish_aside(&self.link),
             Ok(()) | Err(LinkError::Interrupted) => {}
             Err(error) if error.spares_connection() => {}
             // The reception notices the end by itself, and drops the connection; but not why.

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::Ordering;
 
 use super::Server;
-use super::connection::Request;
+use super::request::Request;
 
 /// So many requests in a row are for the loop before it is offered the baton: where both kinds of handlers are called in
 /// turn, a worker goes on receiving.

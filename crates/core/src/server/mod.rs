@@ -1,11 +1,14 @@
 //! The server: listeners, connections, and the workers that take turns at receiving from them.
 
+mod arrivals;
 mod baton;
+mod bells;
 mod call;
 mod connection;
 mod context;
 mod event_loop;
 mod reception;
+mod request;
 mod statistics;
 mod worker;
 
@@ -21,9 +24,10 @@ use nearcall_wire::{Failure, Limits, Welcome};
 use parking_lot::{Condvar, Mutex};
 
 pub use call::{AsyncQueue, ItemOutcome, NextItem, ServerCall};
-pub use connection::{Request, ServerConnection};
+pub use connection::ServerConnection;
 pub use context::CallContext;
 pub use event_loop::ForLoop;
+pub use request::Request;
 pub use statistics::{CODES, Counts, Histogram, Snapshot};
 pub use worker::{Next, Worker};
 
@@ -128,8 +132,8 @@ impl Server {
         around_wait: AroundWait,
     ) -> io::Result<Self> {
         let limits = Limits { max_message: options.max_message };
-        let wake = Arc::new(Reception::new_wake()?);
-        let poller = Arc::new(Reception::new_poller()?);
+        let wake = Arc::new(bells::new_bell()?);
+        let poller = Arc::new(bells::new_poller()?);
         Ok(Self {
             reception: Mutex::new(Reception::new(options, Arc::clone(&poller), Arc::clone(&wake))?),
             welcome: Welcome { version: crate::VERSION.to_owned(), limits, description },
@@ -137,7 +141,7 @@ impl Server {
             wake,
             async_queue: OnceLock::new(),
             loop_run: AtomicUsize::new(0),
-            watcher_bell: Reception::new_wake()?,
+            watcher_bell: bells::new_bell()?,
             around_wait,
             watcher_sleeps: AtomicBool::new(false),
             measured: methods.iter().take_while(|method| !method.introspective).count(),
@@ -260,7 +264,7 @@ impl Server {
     }
 
     fn wake_reception(&self) {
-        reception::wake(&self.wake);
+        bells::ring(&self.wake);
     }
 
     fn notify(&self, serious: bool, text: String) {

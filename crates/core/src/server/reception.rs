@@ -1,33 +1,29 @@
-//! Receiving from everywhere at once: listeners, handshakes, and connections of every transport.
+//! Receiving from everywhere at once: connections of every transport, and who is on the way in.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nearcall_ring::{SpinBudget, cpu};
-use nearcall_transport::{Arrival, Link, LinkError, Listener, Options, Seat, is_end_of_clients};
-use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
+use nearcall_transport::{LinkError, Listener, Options};
+use nearcall_wire::Kind;
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, Event, EventData, EventFlags};
 
-use nearcall_wire::{Kind, Welcome};
-
-use super::Server;
-use super::connection::{Request, ServerConnection};
+use super::arrivals::{Arrivals, Guest};
+use super::connection::ServerConnection;
+use super::request::Request;
+use super::{Server, bells};
 use crate::outgoing::{Body, Outgoing};
 
-/// How long no client is accepted after the system ran out of descriptors.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Spinning rounds between two looks at the clock, while only shared memory is active.
 const ROUNDS_PER_CLOCK: u32 = 64;
 /// Spinning rounds between two looks at the system's poller, while only shared memory is active.
 const ROUNDS_PER_POLL: u32 = 512;
-/// Handshakes under way at most; beyond it the oldest is dropped.
-const MOST_ARRIVALS: usize = 1024;
-
 /// How long the server sleeps while clients are held back, or are to be told that it goes away.
 const HELD_LOOK: Duration = Duration::from_millis(1);
 
@@ -41,11 +37,7 @@ const WAKE: u64 = 0;
 pub(super) struct Reception {
     poller: Arc<OwnedFd>,
     wake: Arc<OwnedFd>,
-    options: Options,
-    next_token: u64,
-    listeners: HashMap<u64, Listener>,
-    accept_again: Option<Instant>,
-    arrivals: HashMap<u64, Pending>,
+    arrivals: Arrivals,
     connections: HashMap<u64, Arc<ServerConnection>>,
     /// Shared memory connections that were active since the last sleep: their rings are looked at in a loop.
     memory: Vec<Arc<ServerConnection>>,
@@ -60,7 +52,7 @@ pub(super) struct Reception {
     asleep_since: Option<u64>,
     /// Requests received by a worker that could not run them.
     backlog: VecDeque<Request>,
-    /// Clients that are not read from, because they sent more one-way calls than the server takes.
+    /// Clients that are not read from, because they sent more one-way calls than the server takes, or read nothing.
     held: Vec<Arc<ServerConnection>>,
     /// Clients that do not know yet that the server goes away, because there is no room to tell them.
     untold: Vec<Arc<ServerConnection>>,
@@ -69,26 +61,14 @@ pub(super) struct Reception {
     routed: u64,
 }
 
-/// A client that shakes hands.
-struct Pending {
-    arrival: Arrival,
-    deadline: Instant,
-    /// What the poller watches for.
-    polled: EventFlags,
-}
-
 impl Reception {
     pub(super) fn new(options: Options, poller: Arc<OwnedFd>, wake: Arc<OwnedFd>) -> io::Result<Self> {
         epoll::add(&*poller, &*wake, EventData::new_u64(WAKE), EventFlags::IN)?;
         Ok(Self {
-            poller,
+            poller: Arc::clone(&poller),
             wake,
             budget: SpinBudget::new(options.spin),
-            options,
-            next_token: WAKE + 1,
-            listeners: HashMap::new(),
-            accept_again: None,
-            arrivals: HashMap::new(),
+            arrivals: Arrivals::new(options, poller, WAKE),
             connections: HashMap::new(),
             memory: Vec::new(),
             cursor: 0,
@@ -103,30 +83,8 @@ impl Reception {
         })
     }
 
-    pub(super) fn new_poller() -> io::Result<OwnedFd> {
-        Ok(epoll::create(CreateFlags::CLOEXEC)?)
-    }
-
-    pub(super) fn new_wake() -> io::Result<OwnedFd> {
-        Ok(rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)
-    }
-
-    fn token(&mut self) -> u64 {
-        self.next_token += 1;
-        self.next_token
-    }
-
     pub(super) fn listen(&mut self, listener: Listener) -> io::Result<()> {
-        let token = self.token();
-        epoll::add(&*self.poller, listener.fd(), EventData::new_u64(token), EventFlags::IN)?;
-        self.listeners.insert(token, listener);
-        Ok(())
-    }
-
-    /// No new clients; their socket files go.
-    pub(super) fn stop_listening(&mut self) {
-        self.listeners.clear();
-        self.arrivals.clear();
+        self.arrivals.listen(listener)
     }
 
     /// Tells every client that no new calls are taken here.
@@ -151,7 +109,7 @@ impl Reception {
     }
 
     pub(super) fn close(&mut self) {
-        self.stop_listening();
+        self.arrivals.stop();
         self.backlog.clear();
         self.memory.clear();
         self.readable.clear();
@@ -263,18 +221,27 @@ impl Reception {
         None
     }
 
-    /// A request that was held back and can be taken on now; its client is read from again.
+    /// Reads again from clients that need not be held back any longer; a request of one of them that can be taken on now.
     #[cold]
     fn resume(&mut self, server: &Server) -> Option<Request> {
-        let (at, request) = (0..self.held.len()).find_map(|at| Some((at, self.held[at].take_held(server)?)))?;
-        let connection = self.held.remove(at);
-        if connection.link.is_memory() {
-            self.memory.push(connection);
-        } else {
-            self.sockets_active = true;
-            self.readable.push_back(connection);
+        let mut at = 0;
+        while at < self.held.len() {
+            let Ok(request) = self.held[at].let_go(server) else {
+                at += 1;
+                continue;
+            };
+            let connection = self.held.remove(at);
+            if connection.link.is_memory() {
+                self.memory.push(connection);
+            } else {
+                self.sockets_active = true;
+                self.readable.push_back(connection);
+            }
+            if request.is_some() {
+                return request;
+            }
         }
-        Some(request)
+        None
     }
 
     fn drop_memory(&mut self, server: &Server, error: &LinkError) {
@@ -320,7 +287,7 @@ impl Reception {
         }
         // Whoever finishes a call does not know of those held back.
         let look = (!self.held.is_empty() || !self.untold.is_empty()).then_some(HELD_LOOK);
-        let timeout = self.next_timer().into_iter().chain(at_most).chain(look).min();
+        let timeout = self.arrivals.next_timer().into_iter().chain(at_most).chain(look).min();
         let happened = self.poll_events(server, timeout);
         if !self.untold.is_empty() {
             self.go_on_saying_goodbye(server);
@@ -367,7 +334,7 @@ impl Reception {
 
     /// Whether somebody must be here at a certain time, even if nothing comes.
     pub(super) fn has_timer(&self) -> bool {
-        !self.arrivals.is_empty() || self.accept_again.is_some() || !self.held.is_empty() || !self.untold.is_empty()
+        self.arrivals.has_timer() || !self.held.is_empty() || !self.untold.is_empty()
     }
 
     /// From here on every client must ring the bell. `false`, and they need not, if something is here already.
@@ -442,12 +409,6 @@ impl Reception {
         self.sockets_active || self.memory.iter().any(|connection| connection.link.spinning_pays())
     }
 
-    fn next_timer(&self) -> Option<Duration> {
-        let arrivals = self.arrivals.values().map(|pending| pending.deadline);
-        let next = arrivals.chain(self.accept_again).min()?;
-        Some(next.saturating_duration_since(Instant::now()))
-    }
-
     /// Asks the system's poller. Whether anything happened.
     fn poll_events(&mut self, server: &Server, timeout: Option<Duration>) -> bool {
         let timeout = timeout
@@ -459,8 +420,8 @@ impl Reception {
         for event in events {
             self.handle(server, event.data.u64());
         }
-        if !self.arrivals.is_empty() || self.accept_again.is_some() {
-            self.run_timers(server);
+        if self.arrivals.has_timer() {
+            self.arrivals.run_timers(server);
         }
         happened
     }
@@ -490,94 +451,21 @@ impl Reception {
                     self.readable.push_back(Arc::clone(connection));
                 }
             }
-        } else if self.listeners.contains_key(&token) {
-            self.accept(server, token);
-        } else if self.arrivals.contains_key(&token) {
-            self.greet(server, token);
         } else if token == WAKE {
-            let mut count = [0; 8];
-            let _ = rustix::io::read(&*self.wake, &mut count);
+            bells::silence(&self.wake);
             if server.is_stopping() {
-                self.stop_listening();
+                self.arrivals.stop();
                 self.say_goodbye(server);
             }
-        }
-    }
-
-    fn accept(&mut self, server: &Server, listener: u64) {
-        loop {
-            match self.listeners[&listener].accept() {
-                Ok(Some(arrival)) => {
-                    let token = self.token();
-                    let deadline = Instant::now() + self.options.handshake;
-                    if epoll::add(&*self.poller, arrival.fd(), EventData::new_u64(token), EventFlags::IN).is_err() {
-                        continue;
-                    }
-                    if self.arrivals.len() >= MOST_ARRIVALS {
-                        let oldest = self.arrivals.iter().min_by_key(|(_, pending)| pending.deadline);
-                        let oldest = oldest.map(|(&token, _)| token);
-                        oldest.and_then(|token| self.arrivals.remove(&token));
-                    }
-                    self.arrivals.insert(token, Pending { arrival, deadline, polled: EventFlags::IN });
-                    // Its hello is most likely here already.
-                    self.greet(server, token);
-                }
-                Ok(None) => return,
-                Err(error) if is_end_of_clients(&error) => {
-                    if let Some(listener) = self.listeners.remove(&listener) {
-                        let _ = epoll::delete(&self.poller, listener.fd());
-                    }
-                    return;
-                }
-                Err(error) => {
-                    server.notify(true, format!("cannot accept a client: {error}; trying again in a moment"));
-                    // The listener stays readable: without a pause this would be a busy loop.
-                    for listener in self.listeners.values() {
-                        let _ = epoll::delete(&*self.poller, listener.fd());
-                    }
-                    self.accept_again = Some(Instant::now() + ACCEPT_PAUSE);
-                    return;
-                }
+        } else {
+            for guest in self.arrivals.handle(server, token) {
+                self.add_connection(server, guest);
             }
         }
     }
 
-    fn greet(&mut self, server: &Server, token: u64) {
-        let Some(Pending { arrival, polled, .. }) = self.arrivals.get_mut(&token) else { return };
-        let greeted = greet(arrival, &server.welcome);
-        if let Ok(false) = greeted {
-            let events = match (arrival.is_welcomed(), arrival.wants_room()) {
-                // It has nothing to say now: what it says all the same must not keep us awake.
-                (true, _) => EventFlags::OUT,
-                (false, true) => EventFlags::IN | EventFlags::OUT,
-                (false, false) => EventFlags::IN,
-            };
-            if *polled != events {
-                *polled = events;
-                // If it fails, the client runs out of time.
-                let _ = epoll::modify(&*self.poller, arrival.fd(), EventData::new_u64(token), events);
-            }
-            return;
-        }
-        let Some(Pending { arrival, .. }) = self.arrivals.remove(&token) else { return };
-        let peer = arrival.peer().clone();
-        let seat = arrival.seat();
-        match greeted {
-            Ok(_) => {
-                let _ = epoll::delete(&*self.poller, arrival.fd());
-                if let Some(link) = arrival.into_link(&self.options) {
-                    self.add_connection(server, token, link, seat);
-                }
-            }
-            Err(Some(why)) => {
-                let why = arrival.reject(&why);
-                server.notify(false, format!("turned away {peer}: {why}"));
-            }
-            Err(None) => {}
-        }
-    }
-
-    fn add_connection(&mut self, server: &Server, token: u64, link: Arc<dyn Link>, seat: Option<Arc<Seat>>) {
+    fn add_connection(&mut self, server: &Server, guest: Guest) {
+        let Guest { token, link, seat } = guest;
         let flags = if link.is_memory() { EventFlags::IN } else { EventFlags::IN | EventFlags::RDHUP | EventFlags::ET };
         if let Err(error) = epoll::add(&*self.poller, link.fd(), EventData::new_u64(token), flags) {
             server.notify(true, format!("cannot take in a client: {error}"));
@@ -596,57 +484,9 @@ impl Reception {
         // Relaxed: only ever shown.
         server.connections.store(self.connections.len(), Ordering::Relaxed);
     }
-
-    fn run_timers(&mut self, server: &Server) {
-        let now = Instant::now();
-        if self.accept_again.is_some_and(|at| at <= now) {
-            self.accept_again = None;
-            for (&token, listener) in &self.listeners {
-                let _ = epoll::add(&*self.poller, listener.fd(), EventData::new_u64(token), EventFlags::IN);
-            }
-        }
-        let late: Vec<u64> =
-            self.arrivals.iter().filter(|(_, pending)| pending.deadline <= now).map(|(&token, _)| token).collect();
-        for token in late {
-            if let Some(Pending { arrival, .. }) = self.arrivals.remove(&token) {
-                let peer = arrival.peer().clone();
-                let why = arrival.reject("the handshake took too long");
-                server.notify(false, format!("turned away {peer}: {why}"));
-            }
-        }
-    }
-}
-
-/// Goes on with a handshake. Whether it is complete.
-fn greet(arrival: &mut Arrival, welcome: &Welcome) -> Result<bool, Option<String>> {
-    if !arrival.is_welcomed() {
-        let Some(hello) = arrival.hello()? else { return Ok(false) };
-        arrival.welcome(&hello, welcome).map_err(Some)?;
-    }
-    arrival.send_welcome().map_err(Some)
 }
 
 /// Nanoseconds since then; none if the clock was not even read.
 fn since(begun: Option<u64>) -> u64 {
     begun.map_or(0, |begun| cpu::monotonic_ns() - begun)
-}
-
-/// Wakes the receiving worker.
-pub(super) fn wake(wake: &OwnedFd) {
-    // It fails only when the counter is full, and then the worker is awake.
-    let _ = rustix::io::write(wake.as_fd(), &1_u64.to_ne_bytes());
-}
-
-/// Sleeps until the poller has seen something, or the bell has rung, and silences the bell.
-pub(super) fn wait_for_either(poller: &OwnedFd, bell: &OwnedFd) {
-    let mut both = [PollFd::new(poller, PollFlags::IN), PollFd::new(bell, PollFlags::IN)];
-    // An error is a signal; the caller looks again.
-    let _ = rustix::event::poll(&mut both, None);
-    let _ = rustix::io::read(bell, &mut [0; 8]);
-}
-
-/// Whether the poller has seen something.
-pub(super) fn is_readable(poller: &OwnedFd) -> bool {
-    let mut one = [PollFd::new(poller, PollFlags::IN)];
-    rustix::event::poll(&mut one, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
 }

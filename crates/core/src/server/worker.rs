@@ -8,8 +8,9 @@ use parking_lot::MutexGuard;
 
 use super::baton::Baton;
 use super::call::ServerCall;
-use super::connection::{Request, ServerConnection};
-use super::{Server, reception};
+use super::connection::ServerConnection;
+use super::request::Request;
+use super::{Server, bells};
 
 /// How long a handler may run before another worker receives in its stead.
 const PATIENCE: Duration = Duration::from_millis(1);
@@ -214,7 +215,7 @@ impl Server {
     fn wake_standby(&self, watch: &Watch) {
         self.vacancy.1.notify_all();
         if watch.polls {
-            reception::wake(&self.watcher_bell);
+            bells::ring(&self.watcher_bell);
         }
     }
 
@@ -273,7 +274,7 @@ impl Server {
         let seen = self.baton.look();
         watch.polls = true;
         if Baton::is_listening(seen) {
-            MutexGuard::unlocked(watch, || reception::wait_for_either(&self.poller, &self.watcher_bell));
+            MutexGuard::unlocked(watch, || bells::wait_for_either(&self.poller, &self.watcher_bell));
         }
         watch.polls = false;
         self.watcher_sleeps.store(false, Ordering::SeqCst);
@@ -282,7 +283,7 @@ impl Server {
         }
         self.vacancy.1.wait_for(watch, PATIENCE);
         // A loop that has come and gone again meanwhile has changed the word.
-        self.baton.look() == seen && reception::is_readable(&self.poller) && self.baton.steal(seen)
+        self.baton.look() == seen && bells::is_readable(&self.poller) && self.baton.steal(seen)
     }
 
     /// A handler waits for frames of its call: it receives by itself, unless another worker does. Returns when `ready`, at

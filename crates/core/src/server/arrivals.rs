@@ -1,0 +1,192 @@
+//! Clients on their way in: listeners, and handshakes.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use nearcall_transport::{Arrival, Link, Listener, Options, Seat, is_end_of_clients};
+use nearcall_wire::Welcome;
+use rustix::event::epoll::{self, EventData, EventFlags};
+
+use super::Server;
+
+/// How long no client is accepted after the system ran out of descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Handshakes under way at most; beyond it the oldest is dropped.
+const MOST_HANDSHAKES: usize = 1024;
+
+/// Everybody who is not yet a connection.
+pub(super) struct Arrivals {
+    poller: Arc<OwnedFd>,
+    options: Options,
+    last_token: u64,
+    listeners: HashMap<u64, Listener>,
+    accept_again: Option<Instant>,
+    handshakes: HashMap<u64, Pending>,
+}
+
+/// A client that shakes hands.
+struct Pending {
+    arrival: Arrival,
+    deadline: Instant,
+    /// What the poller watches for.
+    polled: EventFlags,
+}
+
+/// A client that has shaken hands.
+pub(super) struct Guest {
+    /// The poller's word for it, from its arrival on.
+    pub(super) token: u64,
+    pub(super) link: Arc<dyn Link>,
+    pub(super) seat: Option<Arc<Seat>>,
+}
+
+impl Arrivals {
+    /// `last_token` is the last of the poller's words that mean something else.
+    pub(super) fn new(options: Options, poller: Arc<OwnedFd>, last_token: u64) -> Self {
+        Self { poller, options, last_token, listeners: HashMap::new(), accept_again: None, handshakes: HashMap::new() }
+    }
+
+    fn token(&mut self) -> u64 {
+        self.last_token += 1;
+        self.last_token
+    }
+
+    pub(super) fn listen(&mut self, listener: Listener) -> io::Result<()> {
+        let token = self.token();
+        epoll::add(&*self.poller, listener.fd(), EventData::new_u64(token), EventFlags::IN)?;
+        self.listeners.insert(token, listener);
+        Ok(())
+    }
+
+    /// No new clients; their socket files go.
+    pub(super) fn stop(&mut self) {
+        self.listeners.clear();
+        self.handshakes.clear();
+    }
+
+    /// Whether something is to be done at a certain time, even if nothing comes.
+    pub(super) fn has_timer(&self) -> bool {
+        !self.handshakes.is_empty() || self.accept_again.is_some()
+    }
+
+    pub(super) fn next_timer(&self) -> Option<Duration> {
+        let deadlines = self.handshakes.values().map(|pending| pending.deadline);
+        let next = deadlines.chain(self.accept_again).min()?;
+        Some(next.saturating_duration_since(Instant::now()))
+    }
+
+    /// Goes on with what the poller has seen; the clients that are in now come out.
+    pub(super) fn handle(&mut self, server: &Server, token: u64) -> Vec<Guest> {
+        let mut guests = Vec::new();
+        if self.listeners.contains_key(&token) {
+            self.accept(server, token, &mut guests);
+        } else {
+            guests.extend(self.greet(server, token));
+        }
+        guests
+    }
+
+    fn accept(&mut self, server: &Server, listener: u64, guests: &mut Vec<Guest>) {
+        loop {
+            match self.listeners[&listener].accept() {
+                Ok(Some(arrival)) => {
+                    let token = self.token();
+                    let deadline = Instant::now() + self.options.handshake;
+                    if epoll::add(&*self.poller, arrival.fd(), EventData::new_u64(token), EventFlags::IN).is_err() {
+                        continue;
+                    }
+                    if self.handshakes.len() >= MOST_HANDSHAKES {
+                        let oldest = self.handshakes.iter().min_by_key(|(_, pending)| pending.deadline);
+                        let oldest = oldest.map(|(&token, _)| token);
+                        oldest.and_then(|token| self.handshakes.remove(&token));
+                    }
+                    self.handshakes.insert(token, Pending { arrival, deadline, polled: EventFlags::IN });
+                    // Its hello is most likely here already.
+                    guests.extend(self.greet(server, token));
+                }
+                Ok(None) => return,
+                Err(error) if is_end_of_clients(&error) => {
+                    if let Some(listener) = self.listeners.remove(&listener) {
+                        let _ = epoll::delete(&self.poller, listener.fd());
+                    }
+                    return;
+                }
+                Err(error) => {
+                    server.notify(true, format!("cannot accept a client: {error}; trying again in a moment"));
+                    // The listener stays readable: without a pause this would be a busy loop.
+                    for listener in self.listeners.values() {
+                        let _ = epoll::delete(&*self.poller, listener.fd());
+                    }
+                    self.accept_again = Some(Instant::now() + ACCEPT_PAUSE);
+                    return;
+                }
+            }
+        }
+    }
+
+    fn greet(&mut self, server: &Server, token: u64) -> Option<Guest> {
+        let Pending { arrival, polled, .. } = self.handshakes.get_mut(&token)?;
+        let greeted = greet(arrival, &server.welcome);
+        if let Ok(false) = greeted {
+            let events = match (arrival.is_welcomed(), arrival.wants_room()) {
+                // It has nothing to say now: what it says all the same must not keep us awake.
+                (true, _) => EventFlags::OUT,
+                (false, true) => EventFlags::IN | EventFlags::OUT,
+                (false, false) => EventFlags::IN,
+            };
+            if *polled != events {
+                *polled = events;
+                // If it fails, the client runs out of time.
+                let _ = epoll::modify(&*self.poller, arrival.fd(), EventData::new_u64(token), events);
+            }
+            return None;
+        }
+        let Pending { arrival, .. } = self.handshakes.remove(&token)?;
+        let peer = arrival.peer().clone();
+        let seat = arrival.seat();
+        match greeted {
+            Ok(_) => {
+                let _ = epoll::delete(&*self.poller, arrival.fd());
+                return arrival.into_link(&self.options).map(|link| Guest { token, link, seat });
+            }
+            Err(Some(why)) => {
+                let why = arrival.reject(&why);
+                server.notify(false, format!("turned away {peer}: {why}"));
+            }
+            Err(None) => {}
+        }
+        None
+    }
+
+    /// Does what is due: listens again, turns away those whose handshake takes too long.
+    pub(super) fn run_timers(&mut self, server: &Server) {
+        let now = Instant::now();
+        if self.accept_again.is_some_and(|at| at <= now) {
+            self.accept_again = None;
+            for (&token, listener) in &self.listeners {
+                let _ = epoll::add(&*self.poller, listener.fd(), EventData::new_u64(token), EventFlags::IN);
+            }
+        }
+        let late: Vec<u64> =
+            self.handshakes.iter().filter(|(_, pending)| pending.deadline <= now).map(|(&token, _)| token).collect();
+        for token in late {
+            if let Some(Pending { arrival, .. }) = self.handshakes.remove(&token) {
+                let peer = arrival.peer().clone();
+                let why = arrival.reject("the handshake took too long");
+                server.notify(false, format!("turned away {peer}: {why}"));
+            }
+        }
+    }
+}
+
+/// Goes on with a handshake. Whether it is complete.
+fn greet(arrival: &mut Arrival, welcome: &Welcome) -> Result<bool, Option<String>> {
+    if !arrival.is_welcomed() {
+        let Some(hello) = arrival.hello()? else { return Ok(false) };
+        arrival.welcome(&hello, welcome).map_err(Some)?;
+    }
+    arrival.send_welcome().map_err(Some)
+}

@@ -1,0 +1,191 @@
+//! A call on the server, from its arrival to its last frame.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+
+use nearcall_transport::LinkError;
+use nearcall_wire::{Failure, FrameHead, Kind};
+use parking_lot::Mutex;
+
+use super::Server;
+use super::call::ServerCall;
+use super::connection::ServerConnection;
+use super::context::CallContext;
+use super::statistics::Measured;
+use crate::event::{Event, Payload};
+use crate::outgoing::{Body, Outgoing};
+
+/// How a call ends that ends well; the other codes are failures'.
+const OK: u8 = 0;
+
+/// A call that has arrived and waits to be handled.
+#[derive(Debug)]
+pub struct Request {
+    /// Who called.
+    pub connection: Arc<ServerConnection>,
+    /// Method, flags, deadline, metadata.
+    pub head: FrameHead,
+    /// The arguments.
+    pub payload: Payload,
+    /// Present if more frames may come for it.
+    pub call: Option<Arc<ServerCall>>,
+    /// When the caller stops waiting.
+    pub deadline: Option<Instant>,
+    pub(super) context: OnceLock<Arc<CallContext>>,
+    pub(super) finished: AtomicBool,
+    /// Present while somebody watches.
+    pub(super) measured: Option<Arc<Measured>>,
+}
+
+impl Drop for Request {
+    fn drop(&mut self) {
+        self.finish();
+    }
+}
+
+impl Request {
+    /// Whether the client waits for no reply.
+    #[must_use]
+    pub fn is_oneway(&self) -> bool {
+        self.head.flags & Outgoing::ONEWAY != 0
+    }
+
+    /// The circumstances of the call, for its handler.
+    pub fn context(&self) -> Arc<CallContext> {
+        let context = self.context.get_or_init(|| {
+            Arc::new(CallContext {
+                connection: Arc::clone(&self.connection),
+                id: self.head.call,
+                call: self.call.clone(),
+                oneway: self.is_oneway(),
+                deadline: self.deadline,
+                metadata: self.head.extras().and_then(|extras| extras.metadata.clone()).unwrap_or_default(),
+                trailing: Mutex::default(),
+            })
+        });
+        Arc::clone(context)
+    }
+
+    /// Whether the caller has stopped waiting.
+    #[must_use]
+    pub fn is_late(&self) -> bool {
+        self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
+    }
+
+    /// Whether the arguments are a map by name.
+    #[must_use]
+    pub fn is_named(&self) -> bool {
+        self.head.flags & Outgoing::NAMED != 0
+    }
+
+    /// Takes the arguments out: payload, and how it divides.
+    pub fn take_event(&mut self) -> Event {
+        let mut head = FrameHead::new(Kind::Call, self.head.call);
+        if self.head.extras().is_some() {
+            head.extras_mut().parts = self.head.extras_mut().parts.take();
+        }
+        Event { head, payload: std::mem::replace(&mut self.payload, Payload::empty()) }
+    }
+
+    /// Ends the call with a result.
+    ///
+    /// # Errors
+    /// One that [spares the connection](LinkError::spares_connection) (nothing was sent, the call still waits), or the
+    /// connection is gone.
+    pub fn reply(&self, server: &Server, body: Body<'_>) -> Result<(), LinkError> {
+        self.end(server, Outgoing::new(Kind::Reply, body), OK)
+    }
+
+    /// Ends the call well after its stream of items.
+    ///
+    /// # Errors
+    /// The connection is gone.
+    pub fn end_stream(&self, server: &Server) -> Result<(), LinkError> {
+        self.end(server, Outgoing::new(Kind::End, Body::Whole(&[])), OK)
+    }
+
+    /// Ends the call with a failure. If that cannot be sent, there is nobody left to tell. `false` for an event loop if
+    /// there is no room.
+    pub fn fail(&self, server: &Server, failure: &Failure) -> bool {
+        let mut failure = failure.clone();
+        // A message of any length may be an exception's text; the client must not refuse the frame for it.
+        if failure.message.len() > 16_384 {
+            let cut = (0..=16_384).rev().find(|&at| failure.message.is_char_boundary(at)).unwrap_or(0);
+            failure.message.truncate(cut);
+        }
+        let mut sent = self.end(server, Outgoing::new(Kind::Error, Body::Whole(&failure.encode())), failure.code);
+        // A lack of room is not mended by saying less.
+        if sent.as_ref().is_err_and(|error| *error != LinkError::Full && error.spares_connection()) {
+            // The client waits for its end all the same.
+            failure.details.clear();
+            if let Some(context) = self.context.get() {
+                drop(std::mem::take(&mut *context.trailing.lock()));
+            }
+            sent = self.end(server, Outgoing::new(Kind::Error, Body::Whole(&failure.encode())), failure.code);
+        }
+        sent != Err(LinkError::Full)
+    }
+
+    /// Ends a one-way call well: nothing is sent.
+    pub fn end_oneway(&self) {
+        self.note_end(0, 0);
+    }
+
+    pub(super) fn note_end(&self, code: u8, bytes: usize) {
+        if let Some(measured) = &self.measured {
+            measured.end(code, bytes);
+        }
+    }
+
+    /// Sends the call's last frame, if it is not one-way; `code` is how it ends.
+    fn end(&self, server: &Server, mut frame: Outgoing<'_>, code: u8) -> Result<(), LinkError> {
+        if self.is_oneway() {
+            self.note_end(code, 0);
+            return Ok(());
+        }
+        if let Some(context) = self.context.get() {
+            let trailing = context.trailing.lock();
+            frame.metadata = (!trailing.is_empty()).then(|| trailing.clone());
+        }
+        let sent = if server.is_introspective(self.head.method) {
+            self.connection.send_to_watcher(server, self.head.call, &frame)
+        } else if self.call.as_ref().is_some_and(|call| call.is_in_loop()) {
+            self.connection.send_at_once(server, self.head.call, &frame)
+        } else {
+            self.connection.send(server, self.head.call, &frame)
+        };
+        match &sent {
+            Ok(()) => self.note_end(code, frame.len()),
+            Err(error) if error.spares_connection() => {}
+            // The client is gone: nobody has got the result.
+            Err(_) => self.note_end(Failure::CANCELLED, 0),
+        }
+        if !sent.as_ref().is_err_and(LinkError::spares_connection) {
+            self.forget();
+        }
+        sent
+    }
+
+    /// Takes the call off its connection: no frame reaches it any more.
+    pub fn forget(&self) {
+        if self.call.is_some() {
+            self.connection.forget(self.head.call);
+        }
+    }
+
+    /// The handler is through: the call is no longer under way, even if something still holds this request.
+    pub fn finish(&self) {
+        if !self.finished.swap(true, Ordering::Relaxed) {
+            // Release: `stop` sees the reply sent once it sees the count.
+            self.connection.in_flight.fetch_sub(1, Ordering::Release);
+            if let Some(measured) = &self.measured {
+                measured.finish();
+            }
+            if self.is_oneway() {
+                // Relaxed: as for `max_pending`, see `begin`.
+                self.connection.oneway_pending.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+    }
+}
