@@ -1,5 +1,7 @@
 """What the documentation shows is executed and type-checked: the Python in its pages, the examples, the command line.
 
+So are the lab's TOML files, as far as that needs no measuring; and what pages name (files, commands) must exist.
+
 A page's Python blocks are joined under each second-level heading into one program, which runs in a process of its own.
 The word after ``python`` on the fence changes that:
 
@@ -33,7 +35,15 @@ import nearcall
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = ROOT / "examples"
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+LAB_PAGES = [ROOT / "lab/README.md", *sorted((ROOT / "lab/docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *LAB_PAGES]
+ALL_PAGES = [
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "CHANGELOG.md",
+    *EXAMPLES.glob("*.md"),
+    *PAGES,
+    *sorted((ROOT / "docs/adr").glob("*.md")),
+]
 BIN = Path(sys.executable).parent
 
 FENCE = re.compile(r"^```(\w*) ?(.*)$")
@@ -73,7 +83,8 @@ def programs(path: Path) -> Iterator[Program]:
         words = fence[2].split()
         if fence[1] == "python" and words != ["wrong"]:
             if found is None:
-                found = Program(path.stem.lower().replace("-", "_"), number, {}, [], run=words != ["no-run"])
+                page = re.sub(r"\W", "_", str(path.relative_to(ROOT).with_suffix("")).lower())
+                found = Program(page, number, {}, [], run=words != ["no-run"])
             name = words[0] if words and words[0].endswith(".py") else f"{found.name}.py"
             before = found.files.get(name, "")
             blank = "\n" * (number - before.count("\n"))
@@ -251,23 +262,65 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize(
-    "page",
-    [
-        ROOT / "CONTRIBUTING.md",
-        ROOT / "CHANGELOG.md",
-        *EXAMPLES.glob("*.md"),
-        *PAGES,
-        *(ROOT / "docs/adr").glob("*.md"),
-    ],
-    ids=lambda page: str(page.relative_to(ROOT)),
-)
+every_page = pytest.mark.parametrize("page", ALL_PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+
+
+@every_page
 def test_links_lead_somewhere(page: Path) -> None:
     for link in re.findall(r"\]\((?!https?:)([^)\s]+)\)", page.read_text(encoding="utf-8")):
         path, _, anchor = link.partition("#")
         target = page.parent / path if path else page
         assert target.exists(), link
         assert not anchor or anchor in anchors(target), link
+
+
+@every_page
+def test_what_a_page_names_exists(page: Path) -> None:
+    """Files of the repository, a page of the lab's counted from the lab; and make's commands."""
+    text = page.read_text(encoding="utf-8")
+    for path in re.findall(r"`((?:crates|docs|fuzz|lab|python|src|tests|tools)/[\w./-]*)`", text):
+        assert (ROOT / path).exists() or (page in LAB_PAGES and (ROOT / "lab" / path).exists()), path
+    commands = set(re.findall(r"^([a-z-]+):.*## ", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    for command in re.findall(r"(?:`|^\$ |&& )make\s([a-z-]+)", text, re.MULTILINE):
+        assert command in commands, command
+
+
+# The lab's pages.
+
+
+def of_the_lab(*arguments: str, cwd: Path) -> str:
+    return output_of([sys.executable, "-m", "nearcall_lab", *arguments], cwd)
+
+
+def toml_of(page: str) -> str:
+    """The first TOML file that a page of the lab shows."""
+    found = re.search(r"^```toml\n(.*?)^```$", (ROOT / page).read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    assert found, page
+    return found[1]
+
+
+def test_the_labs_commands_are_all_named_and_exist() -> None:
+    cli = pytest.importorskip("nearcall_lab.cli.command")
+    named = {
+        command for page in ALL_PAGES for command in re.findall(r"nearcall-lab ([a-z]+)\b", page.read_text("utf-8"))
+    }
+    assert named == {command.NAME for command in cli.find_commands()}
+
+
+def test_the_lab_takes_the_scenario_of_its_page(tmp_path: Path) -> None:
+    pytest.importorskip("nearcall_lab")
+    (tmp_path / "own.toml").write_text(toml_of("lab/docs/scenarios.md"), encoding="utf-8")
+    plan = of_the_lab("run", "own.toml", "--plan", cwd=tmp_path)
+    assert "10 launches each" in plan
+    assert len(re.findall(r" nearcall-unix .* echo", plan)) == 4
+
+
+def test_the_lab_takes_the_adapter_of_its_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("nearcall_lab")
+    (tmp_path / "adapter.toml").write_text(toml_of("lab/docs/adapters.md"), encoding="utf-8")
+    monkeypatch.setenv("NEARCALL_LAB_ADAPTERS", str(tmp_path))
+    (listed,) = re.findall(r"^ *my-rpc-c .*$", of_the_lab("list", "mechanisms", cwd=tmp_path), re.MULTILINE)
+    assert "there is no program './bench'" in listed
 
 
 def test_the_readme_takes_the_numbers_in(tmp_path: Path) -> None:

@@ -248,3 +248,30 @@ def test_a_narrow_terminal_loses_columns_and_no_numbers(width: int) -> None:
         assert "…" not in line
         assert len(line) <= width
     assert ("p99.9" in out) is (width > 100)
+
+
+_TINY = """
+set -e
+mount -t tmpfs -o size=24k none "$1"
+cd "$1"
+"$2" -m nearcall_lab run "$3" --out run && exit 9
+mount -o remount,size=10m "$1"
+"$2" -m nearcall_lab run --resume run
+"""
+
+
+def test_a_disk_that_is_really_full(tmp_path: Path) -> None:
+    """A file system of 24 KB, in a mount namespace of its own; then it grows, and the run goes on."""
+    if subprocess.run(["unshare", "-Urm", "true"], capture_output=True).returncode:
+        pytest.skip("no mount namespace can be made here")
+    scenario, place = tmp_path / "two.toml", tmp_path / "tiny"
+    scenario.write_text(
+        'title = "two"\n[run]\nlaunches = 4\nseconds = 0.02\nwarmup_s = 0.0\n'
+        '[[cells]]\nmechanisms = ["raw-unix", "noop"]\nsize = 15\n'
+    )
+    place.mkdir()
+    command = ["unshare", "-Urm", "sh", "-c", _TINY, "sh", str(place), sys.executable, str(scenario)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "nearcall-lab: disk full: run/cells/" in done.stderr
+    assert "raw socket, UDS" in done.stdout

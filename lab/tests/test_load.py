@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -182,3 +183,14 @@ def test_long_payloads_are_quickly_made_and_all_different() -> None:
     assert first[:1_000_000] != second[:1_000_000]
     assert first[:1_000_000] != first[1_000_000:2_000_000]
     assert set(first[:100_000]) <= set(range(128))
+
+
+def test_ten_thousand_slots_that_have_not_called_yet_take_little_room() -> None:
+    tracemalloc.start()
+    try:
+        kept = [Recorder(intended=True) for _ in range(1_000)]
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(kept) == 1_000
+    assert taken < 5_000_000

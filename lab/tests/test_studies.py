@@ -8,12 +8,15 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from nearcall_lab.analysis.summary import Summary
 from nearcall_lab.engine.run import Options
 from nearcall_lab.registry import discover
-from nearcall_lab.scenario.load import parse
+from nearcall_lab.results.metric import metric_of
+from nearcall_lab.results.model import CellResult
+from nearcall_lab.scenario.load import Planned, parse
 from nearcall_lab.studies import NAMES, study, titles
-from nearcall_lab.studies.model import Flaw, Study
-from nearcall_lab.studies.run import ReplicaFailed, carry_out_study, replicate
+from nearcall_lab.studies.model import Flaw, Study, Summaries, rows_of
+from nearcall_lab.studies.run import QUICK, USUAL, ReplicaFailed, carry_out_study, replicate
 from nearcall_lab.studies.show import markdown
 from nearcall_lab.studies.stored import read_study
 
@@ -59,6 +62,43 @@ def test_the_published_method_can_be_repeated(name: str) -> None:
         for values in rows.values():
             assert len(values) == len(published[table].columns)
     assert not {row: why for row, why in findings.problems.items() if "not installed" not in why}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_study_is_expected_to_end_soon(name: str) -> None:
+    chosen = study(name)
+    scenario = parse(name, chosen.scenario(), ENTRANTS)
+    everything = replace(scenario, planned=tuple(Planned(p.cell, p.entrant) for p in scenario.planned))  # all installed
+    assert 10 < QUICK.expected_s(chosen, everything) < 3 * 60
+    assert QUICK.expected_s(chosen, everything) < USUAL.expected_s(chosen, everything) < 15 * 60
+
+
+def test_rows_are_ordered_the_fastest_first_and_the_floor_last() -> None:
+    text = """
+        title = "three"
+        [run]
+        launches = 1
+        [[cells]]
+        mechanisms = ["noop", "raw-unix", "raw-tcp", "raw-pipe"]
+        size = 15
+    """
+    found = []
+    for planned in parse("three", text, ENTRANTS).planned:
+        mechanism = planned.entrant.mechanism
+        result = CellResult(
+            cell=planned.cell, digest="", status="ok", problem="", label=mechanism.label, family=mechanism.family,
+            version="", settings="", tuned=False, typed="", busy_polls=False,
+        )  # fmt: skip
+        value = {"noop": 1.0, "raw-unix": 30.0, "raw-tcp": 20.0, "raw-pipe": None}[mechanism.name]
+        found.append(Summary(result, metric_of(planned.cell), 1, [], value, None, None))
+    table = Summaries(found).table("t", "t", {"15 B": {"size": 15}}, lambda summary: summary.value)
+    labels = {entrant.mechanism.name: entrant.mechanism.label for entrant in ENTRANTS}
+    assert list(table.rows) == [labels[name] for name in ("raw-tcp", "raw-unix", "raw-pipe", "noop")]
+    assert table.rows[labels["raw-pipe"]] == ["ok"]
+
+
+def test_what_one_row_lacks_does_not_hide_the_others() -> None:
+    assert rows_of(("a", "b"), lambda name: {name: {"b": "2"}[name]}) == {"b": "2"}
 
 
 def _small() -> Study:
@@ -120,6 +160,25 @@ def test_a_replica_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.Monke
     child = int(told[0].split()[1])
     # Not even the child of the replica's process is left.
     state = Path(f"/proc/{child}/stat")
+    assert not state.exists() or state.read_text().split()[2] == "Z"
+
+
+def test_a_server_that_outlives_its_replica_is_ended_and_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "outlived_study"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "replica.py").write_text(
+        "import subprocess, sys\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"  # with our standard error
+        "print(child.pid, file=sys.stderr, flush=True)\n"
+        "open(sys.argv[2], 'w').write('{}')\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    told: list[str] = []
+    replicate(replace(_small(), package="outlived_study"), 1.0, told.append, limit_s=60)
+    state = Path(f"/proc/{told[0]}/stat")
     assert not state.exists() or state.read_text().split()[2] == "Z"
 
 

@@ -47,7 +47,7 @@ class Calculator:
 
 with nearcall.Server(Calculator(), "inproc://import"), nearcall.connect("inproc://import", Calculator) as calc:
     assert calc.add(1, 2) == 3
-print([name for name in ("asyncio", "numpy") if name in sys.modules])
+print([name for name in ("asyncio", "numpy", "pickle") if name in sys.modules])
 """
     assert run(code) == "[]\n"
 

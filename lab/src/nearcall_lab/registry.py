@@ -1,11 +1,11 @@
 """Finding adapters, and saying in one line why one cannot run here.
 
-Those in Python are found by entry point, those in other languages by an ``adapter.toml``: see ``docs/adapters.md``.
+Those in Python are found by entry point or in a file, those in other languages by an ``adapter.toml``: see
+``docs/adapters.md``.
 """
 
 from __future__ import annotations
 
-import importlib
 import importlib.metadata
 import importlib.util
 import os
@@ -17,10 +17,12 @@ import msgspec
 
 from nearcall_lab.contract import Family, Mechanism, Operation
 from nearcall_lab.environments import manage as environments
+from nearcall_lab.modules import load
 
 GROUP = "nearcall_lab.adapters"
 PROGRAMS = "NEARCALL_LAB_ADAPTERS"
-"""Environment variable with directories, separated as in ``PATH``: adapters, or directories of adapters."""
+"""Environment variable with places, separated as in ``PATH``: a Python file, an adapter's directory, or a directory of
+such directories."""
 
 
 @dataclass(frozen=True)
@@ -66,9 +68,11 @@ def version_of(mechanism: Mechanism) -> str:
 
 
 def entrants_of(module_name: str) -> list[Entrant]:
-    """The mechanisms of one adapter module, each with its reason if something it needs is missing."""
-    module = importlib.import_module(module_name)
-    mechanisms: tuple[Mechanism, ...] = module.MECHANISMS
+    """The mechanisms of one adapter module, each with its reason if something it needs is missing.
+
+    `module_name` is an import name, or the path of a ``.py`` file.
+    """
+    mechanisms: tuple[Mechanism, ...] = load(module_name).MECHANISMS
     return [Entrant(m, module_name, missing(m), version_of(m), _program(m)) for m in mechanisms]
 
 
@@ -79,39 +83,54 @@ def _program(mechanism: Mechanism) -> tuple[str, ...]:
 
 
 def discover() -> list[Entrant]:
-    """Every adapter that is installed, in the order of its first row's name. A broken adapter becomes a failed row."""
+    """Every adapter that is installed or that `PROGRAMS` names. A broken adapter becomes a failed row."""
     found: list[Entrant] = []
-    names: dict[str, str] = {}
     for entry in sorted(importlib.metadata.entry_points(group=GROUP), key=lambda e: e.name):
-        try:
-            batch = entrants_of(entry.value)
-        except Exception as error:  # an adapter of someone else's must not stop the run
-            reason = f"adapter does not load: {type(error).__name__}: {error}"
-            batch = [Entrant(Mechanism(entry.name, entry.name, "rpc"), entry.value, reason)]
-        for entrant in batch:
-            name = entrant.mechanism.name
-            if name in names:
-                raise ValueError(f"two adapters call a mechanism {name!r}: {names[name]} and {entrant.module}")
-            names[name] = entrant.module
-            found.append(entrant)
-    for entrant in programs():
-        name = entrant.mechanism.name
+        found += _loaded(entry.value, entry.name)
+    found += named_places()
+    names: dict[str, str] = {}
+    for entrant in found:
+        name, origin = entrant.mechanism.name, entrant.module or entrant.directory
         if name in names:
-            raise ValueError(f"two adapters call a mechanism {name!r}: {names[name]} and {entrant.directory}")
-        names[name] = entrant.directory
-        found.append(entrant)
+            raise ValueError(f"two adapters call a mechanism {name!r}: {names[name]} and {origin}")
+        names[name] = origin
     return found
 
 
-def programs() -> list[Entrant]:
-    """The adapters in other languages, from the directories that `PROGRAMS` names."""
+def _loaded(module: str, name: str) -> list[Entrant]:
+    """An adapter's mechanisms; one row with the reason where it does not load, which must not stop the others."""
+    try:
+        return entrants_of(module)
+    except Exception as error:
+        reason = f"adapter does not load: {type(error).__name__}: {error}"
+        return [Entrant(Mechanism(name, name, "rpc"), module, reason)]
+
+
+def named_places() -> list[Entrant]:
+    """The adapters in the files and directories that `PROGRAMS` names."""
     found = []
     for place in filter(None, os.environ.get(PROGRAMS, "").split(os.pathsep)):
-        files = sorted({*Path(place).glob("adapter.toml"), *Path(place).glob("*/adapter.toml")})
-        if not files:
-            raise ValueError(f"{PROGRAMS} names {place!r}, but there is no adapter.toml in it or in a directory of it")
-        found += [program_of(file) for file in files]
+        try:
+            found += at(place)
+        except FileNotFoundError as error:
+            raise ValueError(f"{PROGRAMS} names {place!r}, but {error}") from None
     return found
+
+
+def at(place: str) -> list[Entrant]:
+    """The adapters of one place: a Python file, a directory with an ``adapter.toml``, or a directory of such.
+
+    Raises `FileNotFoundError` if there is none; the message goes on after "but".
+    """
+    path = Path(place)
+    if path.suffix == ".py":
+        if not path.is_file():
+            raise FileNotFoundError("there is no such file")
+        return _loaded(str(path.absolute()), path.stem)
+    files = sorted({*path.glob("adapter.toml"), *path.glob("*/adapter.toml")})
+    if not files:
+        raise FileNotFoundError("there is no adapter.toml in it or in a directory of it")
+    return [program_of(file) for file in files]
 
 
 class _Program(msgspec.Struct, forbid_unknown_fields=True):

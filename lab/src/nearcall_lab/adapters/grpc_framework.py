@@ -53,7 +53,8 @@ class Answer:
     name: str
 
 
-def _codec(name: str) -> dict[str, Any]:
+def codec_of(name: str) -> dict[str, Any]:
+    """The framework's configuration for ``protobuf``, ``json``, ``orjson`` or ``dataclass``."""
     from grpc_framework.core.serialization import codec_impls as codecs
     from grpc_framework.core.serialization import converter_impls as converters
 
@@ -92,7 +93,7 @@ def serve(spec: Spec, ready: Ready, stop: Stop) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    config = GRPCFrameworkConfig(package="lab", host="127.0.0.1", port=port, workers=1, **_codec(codec))
+    config = GRPCFrameworkConfig(package="lab", host="127.0.0.1", port=port, workers=1, **codec_of(codec))
     app = GRPCFramework(config=config)
     service = Service("Lab")
 

@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 from nearcall_lab.adapters.event_loops import until_stopped
-from nearcall_lab.contract import Mechanism, Ready, SimpleSession, Spec, Stop
+from nearcall_lab.contract import Mechanism, Operation, Ready, SimpleSession, Spec, Stop
 from nearcall_lab.workloads import Fill, Named, Order, fill, named
 
-_CLIENT = "keep-alive client (urllib3), raw ASGI application, no framework"
+_CLIENT = "keep-alive client (urllib3), connects by an OPTIONS request; raw ASGI application, no framework"
 MECHANISMS = tuple(
     Mechanism(
         name,
@@ -52,6 +52,10 @@ def application(spec: Spec) -> Application:
         if scope["type"] != "http":
             raise RuntimeError(f"no {scope['type']} here")
         body = await body_of(receive)
+        if scope["method"] == "OPTIONS":  # a client that connects, and asks for nothing
+            await send({"type": "http.response.start", "status": 204, "headers": []})
+            await send({"type": "http.response.body"})
+            return
         count_call()
         path = scope["path"]
         if path == "/count":
@@ -74,7 +78,8 @@ def application(spec: Spec) -> Application:
 
 
 def serve(spec: Spec, ready: Ready, stop: Stop) -> None:
-    listener = socket.socket()
+    # Given the protocol by name: asyncio sets TCP_NODELAY only then, as it does where it makes the socket itself.
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listener.bind(("127.0.0.1", 0))
     address = f"http://127.0.0.1:{listener.getsockname()[1]}"
@@ -143,7 +148,15 @@ def connect(spec: Spec) -> SimpleSession:
     def wait(seconds: float) -> Named:
         return Named(**json.loads(post("/wait", json.dumps(seconds).encode())))
 
-    # The pool connects with the first request, as every HTTP client does.
-    return SimpleSession(
-        {"echo": lambda data: post("/echo", data), "quote": quote, "wait": wait}, pool.close, on_stream=count
-    )
+    def open_() -> None:
+        # A pool connects with its first request; this one lets a connection be open before a call is made on it.
+        response = pool.urlopen("OPTIONS", "/")
+        if response.status != 204:
+            raise RuntimeError(f"HTTP status {response.status}")
+
+    calls: dict[Operation, Callable[[Any], Any]] = {
+        "echo": lambda data: post("/echo", data),
+        "quote": quote,
+        "wait": wait,
+    }
+    return SimpleSession(calls, pool.close, open_, count)

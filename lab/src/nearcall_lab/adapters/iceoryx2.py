@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from pathlib import Path
 from typing import Any
 
 from nearcall_lab.contract import Mechanism, Ready, SimpleSession, Spec, Stop
@@ -24,6 +25,8 @@ MECHANISMS = (
 
 _FIRST_SLICE = 2_000_000
 """Bytes reserved per sample at start, so that no call pays for growing."""
+_PATIENCE = 10_000_000
+"""Empty polls, which are some seconds, after which a reply is not expected any more: nothing tells of a dead server."""
 _LOOK_AROUND = 256
 """Empty polls of the service used last before the other one is looked at."""
 
@@ -107,6 +110,18 @@ def serve(spec: Spec, ready: Ready, stop: Stop) -> None:
     echo.delete()
     quote.delete()
     del node
+    # One small file per prefix is meant to stay, which is one per machine; the prefix of its own is the lab's doing.
+    for path in Path("/dev/shm").glob(f"{spec.token}_*.global_mgmt"):
+        path.unlink(missing_ok=True)
+
+
+def _poll(pending: Any) -> Any:
+    receive = pending.receive
+    for _ in range(_PATIENCE):
+        response = receive()
+        if response is not None:
+            return response
+    raise TimeoutError(f"no reply after {_PATIENCE:,} polls")
 
 
 def connect(spec: Spec) -> SimpleSession:
@@ -124,8 +139,7 @@ def connect(spec: Spec) -> SimpleSession:
         request = echo_client.loan_slice_uninit(size)
         ctypes.memmove(request.payload().as_ptr(), data, size)
         pending = request.assume_init().send()
-        while (response := pending.receive()) is None:
-            pass
+        response = _poll(pending)
         payload = response.payload()
         reply = ctypes.string_at(payload.as_ptr(), payload.len())
         response.delete()
@@ -134,8 +148,7 @@ def connect(spec: Spec) -> SimpleSession:
 
     def quote(order: Order) -> Fill:
         pending = quote_client.send_copy(OrderC(order.symbol.encode(), order.quantity, order.price, order.urgent))
-        while (response := pending.receive()) is None:
-            pass
+        response = _poll(pending)
         result = response.payload().contents
         reply = Fill(result.symbol.decode(), result.cost, result.lots, result.accepted)
         response.delete()

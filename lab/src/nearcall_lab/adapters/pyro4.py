@@ -17,11 +17,15 @@ MECHANISMS = (
         "rpc",
         requires=("Pyro4",),
         distribution="Pyro4",
-        settings="UDS, SERIALIZER=marshal; streams by remote generator, a trip per item; ONEWAY_THREADED off",
+        settings="UDS, SERIALIZER=marshal, THREADPOOL_SIZE=1000; streams by remote generator, a trip per item; "
+        "ONEWAY_THREADED off",
         typed="dict by marshal, dataclass rebuilt on both sides",
         operations=("echo", "quote", "wait", "count", "send"),
     ),
 )
+
+_THREADS = 1_000
+"""At most, one per connection. The default is 40 (Pyro4) or 80 (Pyro5), and refuses connections beyond that."""
 
 
 def serve(spec: Spec, ready: Ready, stop: Stop) -> None:
@@ -53,6 +57,7 @@ def serve(spec: Spec, ready: Ready, stop: Stop) -> None:
 
     Pyro4.config.SERIALIZERS_ACCEPTED = {"marshal"}
     Pyro4.config.ONEWAY_THREADED = False
+    Pyro4.config.THREADPOOL_SIZE = _THREADS
     daemon = Pyro4.Daemon(unixsocket=os.path.join(spec.directory, "pyro.sock"))
     uri = daemon.register(Pyro4.expose(Lab)(), "lab")
     stop.on(daemon.shutdown)

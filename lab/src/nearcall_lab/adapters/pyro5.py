@@ -17,11 +17,15 @@ MECHANISMS = (
         "rpc",
         requires=("Pyro5",),
         distribution="Pyro5",
-        settings="UDS, SERIALIZER=marshal; streams by remote generator, a trip per item; a thread per one-way call",
+        settings="UDS, SERIALIZER=marshal, THREADPOOL_SIZE=1000; streams by remote generator, a trip per item; "
+        "a thread per one-way call",
         typed="dict by marshal, dataclass rebuilt on both sides",
         operations=("echo", "quote", "wait", "count", "send"),
     ),
 )
+
+_THREADS = 1_000
+"""At most, one per connection. The default is 40 (Pyro4) or 80 (Pyro5), and refuses connections beyond that."""
 
 
 def serve(spec: Spec, ready: Ready, stop: Stop) -> None:
@@ -51,6 +55,7 @@ def serve(spec: Spec, ready: Ready, stop: Stop) -> None:
         def send(self, data: bytes) -> None:
             receive(data)
 
+    Pyro5.api.config.THREADPOOL_SIZE = _THREADS
     daemon = Pyro5.api.Daemon(unixsocket=os.path.join(spec.directory, "pyro.sock"))
     uri = daemon.register(Pyro5.api.expose(Lab)(), "lab")
     stop.on(daemon.shutdown)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 import socket
@@ -15,7 +16,9 @@ from nearcall_lab.workloads import Fill, Named, Order, fill, named
 
 _TYPED = "tuple by value, dataclass rebuilt on both sides"
 _OPERATIONS: tuple[Operation, ...] = ("echo", "quote", "wait", "count", "send")
-_COMMON = "zlib above 3 KB (its default); method looked up once"
+_UNREAD = 64
+"""Calls that are not waited for, after which their replies are read."""
+_COMMON = f"zlib above 3 KB (its default); method looked up once; replies of one-way calls read after every {_UNREAD}"
 _TCP = f"TCP, nodelay; {_COMMON}"
 
 
@@ -111,7 +114,16 @@ def connect(spec: Spec) -> SimpleSession:
         def wait(seconds: float) -> Named:
             return Named(*remote_wait(seconds))
 
-        session.provide(echo=root.echo, quote=quote, wait=wait, send=rpyc.async_(root.send))
+        remote_send, counter = rpyc.async_(root.send), itertools.count(1)
+
+        def send(data: bytes) -> None:
+            # Each such call has a reply, and somebody must read it: a server that cannot write stops reading, too.
+            remote_send(data)
+            if not next(counter) % _UNREAD:
+                while connection.poll():
+                    pass
+
+        session.provide(echo=root.echo, quote=quote, wait=wait, send=send)
 
     def flush() -> None:
         connection.ping()  # handled in order, behind everything sent before

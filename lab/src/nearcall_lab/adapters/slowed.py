@@ -8,7 +8,6 @@ same wrapping with nothing added, so that the wrapping's own cost is on both sid
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import json
 import os
 import time
@@ -16,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
 from nearcall_lab.contract import Adapter, Mechanism, Operation, Ready, Session, Spec, Stop
+from nearcall_lab.modules import load
 from nearcall_lab.registry import Entrant
 
 VARIABLE = "NEARCALL_LAB_SLOWED"
@@ -41,7 +41,7 @@ def _row(mechanism: Mechanism, ns: int) -> Mechanism:
 def _configured() -> dict[str, tuple[Adapter, Mechanism, int]]:
     found = {}
     for one in json.loads(os.environ.get(VARIABLE, "[]")):
-        adapter = cast(Adapter, importlib.import_module(one["module"]))
+        adapter = cast(Adapter, load(one["module"]))
         mechanism = next(m for m in adapter.MECHANISMS if m.name == one["mechanism"])
         found[_row(mechanism, one["ns"]).name] = (adapter, mechanism, int(one["ns"]))
     return found

@@ -129,7 +129,7 @@ class CellRun:
             request = {"do": "arm", "size": cell.work.size, "capacity": MOST_MESSAGES // 8}
             self.server_part.ask(request, CELL_GRACE_S)
         limit = worker.START_TIMEOUT_S + 0.05 * mode.connections + (ROUNDS + 2) * (mode.warmup_s + self._slow_call_s())
-        limit += self._flush_limit_s()
+        limit += self._flush_limit_s() + 0.002 * mode.connections * mode.outstanding
         plain = msgspec.to_builtins(cell)
         server = self.crew.server
         before = usage.traces_of_connections(server.process.pid) if server else 0

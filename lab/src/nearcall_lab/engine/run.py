@@ -43,6 +43,8 @@ MOST_LAUNCHES = 30
 """With ``--full``: where it ends all the same."""
 _OVERHEAD_S = 1.0
 """A launch's time beyond its slice, until the run knows better."""
+_BURST_CALL_S = 0.0005
+"""Of a call in a large burst, for the slower half of the mechanisms."""
 _LOG_CHARACTERS = 100_000
 """Kept of each worker's log."""
 _REPEATED_SHARE = 0.25
@@ -336,7 +338,12 @@ def expected_seconds(cells: Sequence[Cell], launches: int) -> float:
 
 
 def _timed(cell: Cell) -> float:
-    return cell.mode.seconds + cell.mode.warmup_s
+    mode = cell.mode
+    if mode.calls and mode.rate:
+        return mode.calls / mode.rate + mode.warmup_s
+    if mode.kind == "burst":  # its calls are made however long they take
+        return max(mode.seconds, cell.work.delay_s + mode.calls * _BURST_CALL_S) + mode.warmup_s
+    return mode.seconds + mode.warmup_s
 
 
 def _empty(planned: Planned) -> CellResult:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from nearcall_lab.load.record import BLOCK
 from nearcall_lab.load.slot import Slot, WrongReply
 
 _RUN_NS = 250_000
@@ -28,7 +27,7 @@ def closed(slot: Slot, now: Callable[[], int], end_ns: int, at_most: int) -> Non
         block = slot.recorder.room()
         started, done = block.started, block.done
         first = at = block.used
-        last = min(BLOCK, first + left, first + run)
+        last = min(block.room, first + left, first + run)
         begun_run = finished
         ask = not slot.replies_are_bytes
         reply = None
@@ -62,7 +61,7 @@ async def closed_async(slot: Slot, now: Callable[[], int], end_ns: int, at_most:
         block = slot.recorder.room()
         started, done = block.started, block.done
         first = at = block.used
-        last = min(BLOCK, first + left, first + run)
+        last = min(block.room, first + left, first + run)
         begun_run = finished
         ask = not slot.replies_are_bytes
         reply = None

@@ -6,20 +6,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 BLOCK = 16_384
-"""Calls per block. A further block, when the guess was too low, is made between two calls, never inside one."""
+"""Calls per block at most. A further block, when the guess was too low, is made between two calls, never inside one."""
+_FIRST = 64
+"""Calls of a first block of which nothing is known: a burst has ten thousand slots with one call each."""
 _MOST_RESERVED = 256
 
 
 class Block:
-    """Room for `BLOCK` calls, in lists: the clock makes its integers anyway, and keeping one costs 5 ns. An array has
+    """Places for `room` calls, in lists: the clock makes its integers anyway, and keeping one costs 5 ns. An array has
     to take it apart, which costs ten times that."""
 
-    __slots__ = ("done", "intended", "started", "used")
+    __slots__ = ("done", "intended", "room", "started", "used")
 
-    def __init__(self, intended: bool) -> None:
-        self.started = [0] * BLOCK
-        self.done = [0] * BLOCK
-        self.intended = [0] * (BLOCK if intended else 0)
+    def __init__(self, intended: bool, room: int) -> None:
+        self.room = room
+        self.started = [0] * room
+        self.done = [0] * room
+        self.intended = [0] * (room if intended else 0)
         self.used = 0
 
 
@@ -29,13 +32,16 @@ class Recorder:
     def __init__(self, expected: int = 0, intended: bool = False) -> None:
         self._intended = intended
         blocks = min(expected // BLOCK + 1, _MOST_RESERVED)
-        self._spare = [Block(intended) for _ in range(blocks)]
+        room = BLOCK if blocks > 1 else min(BLOCK, max(_FIRST, expected))
+        self._spare = [Block(intended, room) for _ in range(blocks)]
         self._blocks = [self._spare.pop()]
 
     def room(self) -> Block:
         """A block that is not full."""
-        if self._blocks[-1].used == BLOCK:
-            self._blocks.append(self._spare.pop() if self._spare else Block(self._intended))
+        last = self._blocks[-1]
+        if last.used < last.room:
+            return last
+        self._blocks.append(self._spare.pop() if self._spare else Block(self._intended, min(BLOCK, 4 * last.room)))
         return self._blocks[-1]
 
     def add(self, intended: int, started: int, done: int) -> None:

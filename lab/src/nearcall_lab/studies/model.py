@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib import resources
+from typing import TypeVar
 
 import msgspec
 
@@ -12,6 +14,7 @@ from nearcall_lab.analysis.summary import Summary
 from nearcall_lab.studies.replica import Findings
 
 Value = float | str | None
+Row = TypeVar("Row")
 
 
 class ShownTable(msgspec.Struct):
@@ -90,6 +93,15 @@ class Flaw:
         return ShownFlaw(self.id, self.claim, self.truth, numbers)
 
 
+def rows_of(rows: Iterable[Row], show: Callable[[Row], Mapping[str, str]]) -> dict[str, str]:
+    """What `show` says of each row; one that has no numbers is left out and does not take the others with it."""
+    shown: dict[str, str] = {}
+    for row in rows:
+        with contextlib.suppress(LookupError):
+            shown |= show(row)
+    return shown
+
+
 @dataclass(frozen=True)
 class Study:
     """What a study's module defines as ``STUDY``."""
@@ -99,6 +111,13 @@ class Study:
     """Import name of the folder with ``published.toml``, ``corrected.toml`` and ``replica.py``."""
     corrected: Callable[[Summaries], list[ShownTable]]
     flaws: tuple[Flaw, ...]
+    replica_s: tuple[float, float] = (0.0, 0.0)
+    """About how long the replica takes: what it takes at any scale, and what comes to it at scale 1."""
+
+    def expected_replica_s(self, scale: float) -> float:
+        """About how long the replica takes on two CPUs that nobody else uses."""
+        fixed, work = self.replica_s
+        return fixed + work * scale
 
     def published(self) -> tuple[str, str, dict[str, str], list[ShownTable]]:
         """Title, machine, versions and tables as the study gives them."""
@@ -136,6 +155,22 @@ class Summaries:
         """Name and label of every mechanism, in the scenario's order."""
         return list(dict.fromkeys((s.result.cell.mechanism, s.result.label) for s in self.all))
 
+    def fastest_first(self, *columns: Mapping[str, object]) -> list[tuple[str, str]]:
+        """Name and label of every mechanism, by the first of these columns in which it has a number.
+
+        Those with no numbers follow, and the floor, which is no mechanism to choose, is last.
+        """
+
+        def place(mechanism: tuple[str, str]) -> tuple[bool, int, float]:
+            for at, wanted in enumerate(columns):
+                for cell in self.where(mechanism=mechanism[0], **wanted):
+                    floor = cell.result.family == "floor"
+                    if cell.value is not None:
+                        return floor, at, -cell.value if cell.metric.more_is_better else cell.value
+            return any(s.result.family == "floor" for s in self.where(mechanism=mechanism[0])), len(columns), 0.0
+
+        return sorted(self.mechanisms(), key=place)
+
     def table(
         self,
         id: str,
@@ -143,9 +178,9 @@ class Summaries:
         columns: Mapping[str, Mapping[str, object]],
         value: Callable[[Summary], Value],
     ) -> ShownTable:
-        """One row per mechanism; a column is a choice of cells. A cell without numbers says why."""
+        """One row per mechanism, the fastest first; a column is a choice of cells. A cell without numbers says why."""
         rows: dict[str, list[Value]] = {}
-        for name, label in self.mechanisms():
+        for name, label in self.fastest_first(*columns.values()):
             found = [self.where(mechanism=name, **wanted) for wanted in columns.values()]
             if any(found):
                 rows[label] = [_shown(cells[0], value) if cells else None for cells in found]
@@ -153,7 +188,13 @@ class Summaries:
 
 
 def _shown(summary: Summary, value: Callable[[Summary], Value]) -> Value:
-    return value(summary) if summary.value is not None else summary.result.problem or summary.result.status
+    return value(summary) if summary.value is not None else why_no_number(summary)
+
+
+def why_no_number(summary: Summary) -> str:
+    """For a cell of a table."""
+    result = summary.result
+    return result.problem or ("too few calls" if result.launches else result.status)
 
 
 def _value(summary: Summary, key: str) -> object:

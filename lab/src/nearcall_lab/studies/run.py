@@ -11,6 +11,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -20,26 +21,51 @@ from rich.console import Console
 
 from nearcall_lab.analysis.summary import summaries
 from nearcall_lab.cli.runs import carry_out
-from nearcall_lab.engine.run import Options, begin
+from nearcall_lab.engine.run import Options, begin, expected_seconds
 from nearcall_lab.registry import discover
 from nearcall_lab.results.store import Recorded
-from nearcall_lab.scenario.load import parse
+from nearcall_lab.scenario.load import Scenario, parse
 from nearcall_lab.studies.model import ShownTable, Study, StudyResult, Summaries, Value
 from nearcall_lab.studies.replica import Findings
 from nearcall_lab.studies.stored import FILE
 
-REPLICA_LIMIT_S = 300.0
+_PATIENCE = 4.0
+"""How many times its expected time a replica may take, on top of a minute."""
+_PATIENCE_S = 60.0
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much of a study is done."""
+
+    scale: float
+    """Share of the study's own amount of work."""
+    launches: int | None = None
+    """Fresh processes per corrected cell; None is the scenario's own number."""
+
+    def expected_s(self, study: Study, scenario: Scenario) -> float:
+        """About how long all of it takes on two CPUs that nobody else uses."""
+        cells = [planned.cell for planned in scenario.planned if not planned.problem]
+        launches = self.launches or scenario.settings.launches
+        return study.expected_replica_s(self.scale) + expected_seconds(cells, launches)
+
+
+QUICK = Effort(0.02, 1)
+USUAL = Effort(0.2)
+FULL = Effort(1.0)
 
 
 class ReplicaFailed(Exception):
     """The study's own method could not be repeated; the message says why."""
 
 
-def replicate(study: Study, scale: float, tell: Callable[[str], None], limit_s: float = REPLICA_LIMIT_S) -> Findings:
+def replicate(study: Study, scale: float, tell: Callable[[str], None], limit_s: float = 0.0) -> Findings:
     """Runs the replica in a process group of its own, and leaves nothing of it behind.
 
-    `scale` is the share of the study's own amount of work. Raises `ReplicaFailed`.
+    `scale` is the share of the study's own amount of work; `limit_s` is by default several times what that is expected
+    to take. Raises `ReplicaFailed`.
     """
+    limit_s = limit_s or _PATIENCE_S + _PATIENCE * study.expected_replica_s(scale)
     with tempfile.TemporaryDirectory(prefix="nearcall-lab-") as directory:
         out = Path(directory) / "findings.json"
         command = [sys.executable, "-m", f"{study.package}.replica", "--out", str(out), "--scale", str(scale)]
@@ -59,10 +85,11 @@ def replicate(study: Study, scale: float, tell: Callable[[str], None], limit_s: 
             for line in process.stderr:
                 last = line.strip() or last
                 tell(last)
-            process.wait()
+        except BaseException:
+            _end_group(process)
+            raise
         finally:
             late = watchdog.end()
-            _end_group(process)
             if process.stderr is not None:
                 process.stderr.close()
         if late:
@@ -73,22 +100,27 @@ def replicate(study: Study, scale: float, tell: Callable[[str], None], limit_s: 
 
 
 class _Watchdog:
-    """Ends a process group that takes too long."""
+    """Ends what is left of a process group when its first process has ended, or takes too long.
+
+    Without it a forked server that outlives the replica would keep its standard error open, and us reading.
+    """
 
     def __init__(self, process: subprocess.Popen[str], limit_s: float) -> None:
         self._late = False
-        self._process = process
-        self._timer = threading.Timer(limit_s, self._bite)
-        self._timer.daemon = True
-        self._timer.start()
+        self._process, self._limit_s = process, limit_s
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
 
-    def _bite(self) -> None:
-        self._late = True
+    def _watch(self) -> None:
+        try:
+            self._process.wait(self._limit_s)
+        except subprocess.TimeoutExpired:
+            self._late = True
         _end_group(self._process)
 
     def end(self) -> bool:
-        """Whether it had to."""
-        self._timer.cancel()
+        """Whether it took too long."""
+        self._thread.join()
         return self._late
 
 

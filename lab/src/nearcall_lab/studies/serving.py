@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import multiprocessing
+import selectors
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 _START_LIMIT_S = 15.0
@@ -40,3 +43,31 @@ def server_process(serve: Callable[..., None], *arguments: Any) -> Iterator[Any]
 
 def _run(serve: Callable[..., None], arguments: tuple[Any, ...], pipe: Any) -> None:
     serve(*arguments, pipe.send)
+
+
+@contextmanager
+def foreign_server(python: Path, module: str, *arguments: str) -> Iterator[str]:
+    """The same with another environment's Python: yields the first line that ``python -m module`` prints.
+
+    It is told to end by the end of its standard input. Raises `RuntimeError` as `server_process` does.
+    """
+    command = [str(python), "-m", module, *arguments]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    try:
+        with selectors.DefaultSelector() as selector:
+            selector.register(process.stdout, selectors.EVENT_READ)
+            if not selector.select(_START_LIMIT_S):
+                raise RuntimeError(f"{module} was not ready within {_START_LIMIT_S:.0f} s")
+        address = process.stdout.readline().decode().strip()
+        if not address:
+            last = process.stderr.read().decode(errors="replace").strip().splitlines()
+            raise RuntimeError(f"{module} ended before it was ready: {last[-1] if last else 'no message'}")
+        yield address
+    finally:
+        try:
+            process.communicate(timeout=2)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()

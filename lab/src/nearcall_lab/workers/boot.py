@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import signal
@@ -11,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from nearcall_lab.contract import Adapter, Mechanism, Spec
+from nearcall_lab.modules import load
 from nearcall_lab.workers.duties import Duties
 from nearcall_lab.workers.lifeline import die_with
 from nearcall_lab.workers.protocol import Channel
@@ -42,7 +42,7 @@ def boot() -> Boot:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C belongs to the parent, which stops its workers in order
     os.sched_setaffinity(0, config["cpus"])  # before any thread starts, so that all of them inherit it
     os.environ["XDG_RUNTIME_DIR"] = config["directory"]  # whatever a mechanism puts there goes with the launch
-    adapter = cast(Adapter, importlib.import_module(config["module"]))
+    adapter = cast(Adapter, load(config["module"]))
     mechanism = next(m for m in adapter.MECHANISMS if m.name == config["mechanism"])
     channel = Channel(config["read_fd"], config["write_fd"])
     return Boot(channel, adapter, mechanism, config["directory"], config["token"], config["max_message"])

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from nearcall_lab.cli.command import UserError
+
+if TYPE_CHECKING:
+    from nearcall_lab.registry import Entrant
 
 NAME = "check"
 HELP = "whether an adapter keeps its promises; it must before its numbers mean anything"
@@ -14,33 +18,24 @@ EPILOG = """\
 examples:
   nearcall-lab check nearcall-shm
   nearcall-lab check 'rpyc*' pynng --quick     messages up to 1 MB only
+  nearcall-lab check ./my_adapter.py           an adapter of your own, from its file
+  nearcall-lab check ./my-rpc-c                one in another language, from its directory
 
 exit status: 0 all promises kept, 1 some broken, 2 nothing to check.
 """
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("adapters", nargs="+", metavar="ADAPTER", help="mechanisms by name; * stands for anything")
+    parser.add_argument("adapters", nargs="+", metavar="ADAPTER", help="mechanisms by name (* is anything), or a path")
     parser.add_argument("--quick", action="store_true", help="messages up to 1 MB, not 100 MB")
 
 
 def run(args: argparse.Namespace, console: Console) -> int:
-    import fnmatch
-
     from nearcall_lab.check.promises import PROMISES, Broken, NotPromised, Subject
-    from nearcall_lab.registry import discover
-    from nearcall_lab.scenario.keys import suggest
 
-    known = {entrant.mechanism.name: entrant for entrant in discover()}
-    chosen: list[str] = []
-    for pattern in args.adapters:
-        found = fnmatch.filter(known, pattern)
-        if not found:
-            raise UserError(f"no mechanism {pattern!r}{suggest(pattern, known)}; see nearcall-lab list mechanisms")
-        chosen.extend(name for name in found if name not in chosen)
+    chosen = _chosen(args.adapters)
     broken = cannot = 0
-    for name in chosen:
-        entrant = known[name]
+    for name, entrant in chosen.items():
         console.print(f"[bold]{name}[/] {entrant.version}", highlight=False)
         if entrant.problem:
             console.print(f"  cannot run here: {entrant.problem}", markup=False, highlight=False, soft_wrap=True)
@@ -59,3 +54,28 @@ def run(args: argparse.Namespace, console: Console) -> int:
             console.print(f"  {state} {title}: ", end="", highlight=False)
             console.print(seen, markup=False, highlight=False, soft_wrap=True)
     return 1 if broken else 2 if cannot == len(chosen) else 0
+
+
+def _chosen(wanted: list[str]) -> dict[str, Entrant]:
+    """The mechanisms of these paths and patterns, by name. Raises `UserError`."""
+    import fnmatch
+    import os
+
+    from nearcall_lab.registry import at, discover
+    from nearcall_lab.scenario.keys import suggest
+
+    known: dict[str, Entrant] = {}
+    chosen: dict[str, Entrant] = {}
+    for one in wanted:
+        if os.sep in one or one.endswith(".py"):
+            try:
+                chosen |= {entrant.mechanism.name: entrant for entrant in at(one)}
+            except FileNotFoundError as error:
+                raise UserError(f"{one}: {error}") from None
+            continue
+        known = known or {entrant.mechanism.name: entrant for entrant in discover()}
+        found = fnmatch.filter(known, one)
+        if not found:
+            raise UserError(f"no mechanism {one!r}{suggest(one, known)}; see nearcall-lab list mechanisms")
+        chosen |= {name: known[name] for name in found}
+    return chosen

@@ -16,7 +16,7 @@ HELP = "a published study: its figures, its method repeated here, and the correc
 EPILOG = """\
 examples:
   nearcall-lab study art                 under fifteen minutes on two CPUs
-  nearcall-lab study shm --quick         a tenth of the work, to see what it does
+  nearcall-lab study shm --quick         under three minutes, to see what it does
   nearcall-lab study shm --full          until the intervals are narrow
 
 Writes a run's directory with study.json and study.md in it, by default in out/studies.
@@ -29,7 +29,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("study", choices=tuple(NAMES), help="which one")
     parser.add_argument("--only", metavar="NAME,…", type=names, help="corrected tables: only these mechanisms")
     parser.add_argument("--launches", type=above_zero(int), metavar="N", help="fresh processes per cell")
-    parser.add_argument("--quick", action="store_true", help="two launches, and a tenth of the study's own work")
+    parser.add_argument("--quick", action="store_true", help="one launch, and a fiftieth of the study's own work")
     parser.add_argument("--full", action="store_true", help="all of the study's own work, and narrow intervals")
     parser.add_argument("--out", type=Path, metavar="DIR", help="directory (default: a new one in out/studies)")
 
@@ -38,18 +38,18 @@ def run(args: argparse.Namespace, console: Console) -> int:
     from nearcall_lab.cli.runs import new_directory
     from nearcall_lab.engine.run import Options
     from nearcall_lab.studies import study
-    from nearcall_lab.studies.run import ReplicaFailed, carry_out_study
+    from nearcall_lab.studies.run import FULL, QUICK, USUAL, ReplicaFailed, carry_out_study
     from nearcall_lab.studies.show import markdown
 
     if args.quick and args.full:
         raise UserError("--quick and --full contradict each other")
     chosen = study(args.study)
     directory = args.out or Path("out/studies") / new_directory(args.study).name
-    launches = args.launches or (2 if args.quick else None)
+    effort = FULL if args.full else QUICK if args.quick else USUAL
+    launches = args.launches or effort.launches
     options = Options(launches, args.full, ("nearcall-lab", *sys.argv[1:]))
-    scale = 1.0 if args.full else 0.02 if args.quick else 0.2
     try:
-        result = carry_out_study(chosen, directory, console, options, scale, args.only or ())
+        result = carry_out_study(chosen, directory, console, options, effort.scale, args.only or ())
     except ReplicaFailed as reason:
         raise UserError(f"the method of {args.study} could not be repeated: {reason}") from None
     text = markdown(result)

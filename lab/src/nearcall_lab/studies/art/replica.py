@@ -10,6 +10,7 @@ import asyncio
 import json
 import logging
 import os
+import socket
 import tempfile
 import threading
 import time
@@ -237,6 +238,8 @@ async def rpyc_client() -> AsyncIterator[Client]:
     logging.getLogger("nearcall_lab.quiet").setLevel(logging.CRITICAL)
     thread = threading.Thread(target=server.start, daemon=True)
     thread.start()
+    while not server.listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+        await asyncio.sleep(0.001)
     connection = rpyc.connect("127.0.0.1", server.port)
     root = connection.root
 

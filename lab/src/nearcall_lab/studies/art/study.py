@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from nearcall_lab.analysis.summary import Summary
 from nearcall_lab.stats import format_time, significant
-from nearcall_lab.studies.model import Flaw, ShownTable, Study, Summaries, spectrum
+from nearcall_lab.studies.model import Flaw, ShownTable, Study, Summaries, rows_of, spectrum
 from nearcall_lab.studies.replica import Findings
 
 _LEVELS = (1, 5, 10, 20, 50, 100)
@@ -52,13 +52,18 @@ def _same_row(findings: Findings, cells: Summaries) -> Mapping[str, str]:
 
 
 def _serialised(findings: Findings, cells: Summaries) -> Mapping[str, str]:
-    shown = {}
-    for name, mechanism in (("Pyro4", "pyro4"), ("ZeroMQ", "pyzmq")):
-        row = findings.tables["concurrency"][f"{name}, calls/s"]
-        shown[f"{name}, 1 to 100 calls behind a semaphore, one connection"] = _change(row[0], row[-1])
-        own = [cells.one(mechanism=mechanism, operation="echo", size=15, connections=n).throughput for n in (1, 100)]
-        shown[f"{name}, 1 to 100 connections"] = _change(own[0], own[1])
-    return shown
+    def connections(mechanism: str, number: int) -> float | None:
+        return cells.one(mechanism=mechanism, operation="echo", size=15, connections=number).throughput
+
+    def show(row: tuple[str, str]) -> Mapping[str, str]:
+        name, mechanism = row
+        rates = findings.tables["concurrency"][f"{name}, calls/s"]
+        return {
+            f"{name}, 1 to 100 calls behind a semaphore, one connection": _change(rates[0], rates[-1]),
+            f"{name}, 1 to 100 connections": _change(connections(mechanism, 1), connections(mechanism, 100)),
+        }
+
+    return rows_of((("Pyro4", "pyro4"), ("ZeroMQ", "pyzmq")), show)
 
 
 def _change(first: float | None, last: float | None) -> str:
@@ -68,13 +73,13 @@ def _change(first: float | None, last: float | None) -> str:
 
 
 def _one_process(findings: Findings, cells: Summaries) -> Mapping[str, str]:
-    shown = {}
-    for name, mechanism in (("gRPC", "grpc-aio-tcp"), ("Pyro4", "pyro4"), ("RPyC", "rpyc-tcp"), ("ZeroMQ", "pyzmq")):
+    def show(row: tuple[str, str]) -> Mapping[str, str]:
+        name, mechanism = row
         mean = findings.tables["simple"][name][0]
         own = cells.one(mechanism=mechanism, operation="echo", size=15, connections=1).value
-        if mean is not None and own is not None:
-            shown[f"{name}: in one process / in two"] = f"{format_time(mean * 1e3)} / {format_time(own)}"
-    return shown
+        return {f"{name}: in one process / in two": f"{format_time((mean or 0) * 1e3)} / {format_time(own)}"}
+
+    return rows_of((("gRPC", "grpc-aio-tcp"), ("Pyro4", "pyro4"), ("RPyC", "rpyc-tcp"), ("ZeroMQ", "pyzmq")), show)
 
 
 def _logging(findings: Findings, cells: Summaries) -> Mapping[str, str]:
@@ -86,36 +91,39 @@ def _logging(findings: Findings, cells: Summaries) -> Mapping[str, str]:
 
 
 def _streams(findings: Findings, cells: Summaries) -> Mapping[str, str]:
-    shown = {}
-    for name, mechanism in (("gRPC", "grpc-aio-tcp"), ("Pyro4", "pyro4"), ("RPyC", "rpyc-tcp")):
+    def show(row: tuple[str, str]) -> Mapping[str, str]:
+        name, mechanism = row
         as_published = findings.tables["stream"][name][1]
         own = cells.one(mechanism=mechanism, operation="count").value
-        shown[f"{name}: as the study did it / its own stream"] = (
-            f"{significant(as_published or 0)} / {significant(own or 0)} items/s"
-        )
-    return shown
+        return {
+            f"{name}: as the study did it / its own stream": (
+                f"{significant(as_published or 0)} / {significant(own or 0)} items/s"
+            )
+        }
+
+    return rows_of((("gRPC", "grpc-aio-tcp"), ("Pyro4", "pyro4"), ("RPyC", "rpyc-tcp")), show)
 
 
 def _averaged(findings: Findings, cells: Summaries) -> Mapping[str, str]:
-    shown = {}
-    for name in ("gRPC", "Pyro4", "RPyC", "ZeroMQ"):
-        mean = findings.tables["payload"][name][0]
-        largest = findings.checks["averaged sizes"][f"{name}, 1000 KB, ms"]
-        smallest = findings.checks["averaged sizes"][f"{name}, 1 KB, ms"]
-        shown[f"{name}: the mean of four / 1 KB alone / 1 MB alone"] = " / ".join(
-            format_time((value or 0) * 1e6) for value in (mean, smallest, largest)
-        )
-    return shown
+    def show(name: str) -> Mapping[str, str]:
+        alone = findings.checks["averaged sizes"]
+        times = (findings.tables["payload"][name][0], alone[f"{name}, 1 KB, ms"], alone[f"{name}, 1000 KB, ms"])
+        return {
+            f"{name}: the mean of four / 1 KB alone / 1 MB alone": " / ".join(
+                format_time((value or 0) * 1e6) for value in times
+            )
+        }
+
+    return rows_of(("gRPC", "Pyro4", "RPyC", "ZeroMQ"), show)
 
 
 def _resources(findings: Findings, cells: Summaries) -> Mapping[str, str]:
-    shown = {}
-    for mechanism in ("pyro4", "grpc-aio-tcp", "rpyc-tcp", "pyzmq"):
+    def show(mechanism: str) -> Mapping[str, str]:
         summary = cells.one(mechanism=mechanism, operation="echo", size=15, connections=1)
-        shown[summary.result.label] = (
-            f"{significant(summary.cpu_us_per_call or 0)} µs CPU per call, {_memory_mb(summary):.0f} MB"
-        )
-    return shown
+        cpu = significant(summary.cpu_us_per_call or 0)
+        return {summary.result.label: f"{cpu} µs CPU per call, {_memory_mb(summary):.0f} MB"}
+
+    return rows_of(("pyro4", "grpc-aio-tcp", "rpyc-tcp", "pyzmq"), show)
 
 
 STUDY = Study(
@@ -161,4 +169,5 @@ STUDY = Study(
             _resources,
         ),
     ),
+    replica_s=(10.0, 75.0),
 )

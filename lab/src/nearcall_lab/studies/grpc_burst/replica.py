@@ -1,27 +1,35 @@
 """The study's own method: one burst, once, no warm-up, against a handler that waits 0.1 s and takes no parameters.
 
-The study's Python rows; its Go, Java and Node programs are not published. `grpc-framework` runs in this process's
-environment if it is installed there, see the adapters.
+The study's Python rows; its Go, Java and Node programs are not published. The server of `grpc-framework` runs in that
+framework's own environment (`framework.py`), the client is the same for all.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
+from nearcall_lab.environments import manage as environments
 from nearcall_lab.studies.replica import Cells, Findings, main
-from nearcall_lab.studies.serving import server_process
+from nearcall_lab.studies.serving import foreign_server, server_process
 
 SIZES = (100, 1_000, 10_000)
 DELAY_S = 0.1
+ENVIRONMENT = "grpc-framework"
 FRAMEWORK = {
     "grpc-framework, Protobuf": "protobuf",
     "grpc-framework, JSON": "json",
     "grpc-framework, ORJSON": "orjson",
     "grpc-framework, dataclass": "dataclass",
 }
+
+
+class NotInstalled(Exception):
+    """The framework's environment is not there; the message says how to make it."""
 
 
 def message_class() -> Any:
@@ -79,14 +87,13 @@ def _run(work: Any, uvloop: bool) -> Any:
     return asyncio.run(work)
 
 
-async def burst(target: str, calls: int) -> tuple[float, dict[str, int]]:
+async def burst(target: str, calls: int, decode: Callable[[bytes], Any]) -> tuple[float, dict[str, int]]:
     """All calls at once over one channel: seconds until the last has ended, and how those ended that failed."""
     import grpc
 
-    class_of = message_class()
     failed: dict[str, int] = {}
     async with grpc.aio.insecure_channel(target) as channel:
-        get = channel.unary_unary("/burst.User/Get", response_deserializer=class_of.FromString)
+        get = channel.unary_unary("/burst.User/Get", response_deserializer=decode)
 
         async def one() -> None:
             try:
@@ -103,18 +110,32 @@ async def burst(target: str, calls: int) -> tuple[float, dict[str, int]]:
 def run(findings: Findings, scale: float) -> None:
     """The rows that are Python; every burst has a fresh server, as the first one has no warm-up to fall back on."""
 
-    def grpcio() -> None:
-        name = "grpcio, asyncio, uvloop"
+    def row(name: str, server: Callable[[], AbstractContextManager[Any]], decode: Callable[[bytes], Any]) -> None:
         seconds: Cells = []
+        rates: Cells = []
         for calls in SIZES:
-            with server_process(serve_grpc, True) as target:
-                took, failed = _run(burst(target, calls), True)
+            with server() as target:
+                took, failed = _run(burst(target, calls, decode), True)
+            if sum(failed.values()) == calls:
+                raise RuntimeError(f"all {calls} calls failed: {', '.join(failed)}")
             seconds.append(took)
+            rates.append((calls - sum(failed.values())) / took)
             findings.check("errors", **{f"{name}, {calls} calls, failed": float(sum(failed.values()))})
         findings.put("seconds", name, seconds)
-        findings.put("rate", name, [calls / took for calls, took in zip(SIZES, seconds, strict=True) if took])
+        findings.put("rate", name, rates)
 
-    findings.attempt("grpcio, asyncio, uvloop", grpcio)
+    def framework(name: str, codec: str) -> None:
+        python = environments.python_of(ENVIRONMENT)
+        if python is None:
+            raise NotInstalled(environments.missing(ENVIRONMENT))
+        module = "nearcall_lab.studies.grpc_burst.framework"
+        decode = message_class().FromString if codec == "protobuf" else json.loads
+        row(name, lambda: foreign_server(python, module, codec), decode)
+
+    name = "grpcio, asyncio, uvloop"
+    findings.attempt(name, lambda: row(name, lambda: server_process(serve_grpc, True), message_class().FromString))
+    for name, codec in FRAMEWORK.items():
+        findings.attempt(name, lambda name=name, codec=codec: framework(name, codec))  # type: ignore[misc]
     bare = serve_bare_sleeps()
     findings.put("seconds", "the sleeps alone, in one process", list(bare))
     for calls, seconds in zip(SIZES, bare, strict=True):

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from nearcall_lab.analysis.summary import Summary
-from nearcall_lab.stats import format_time, significant
-from nearcall_lab.studies.model import Flaw, ShownTable, Study, Summaries, Value, spectrum
+from nearcall_lab.stats import significant
+from nearcall_lab.studies.model import Flaw, ShownTable, Study, Summaries, Value, rows_of, spectrum
 from nearcall_lab.studies.replica import Findings
+from nearcall_lab.studies.show import shown
 
 _BURSTS: dict[str, dict[str, object]] = {str(n): {"kind": "burst", "calls": n} for n in (100, 1_000, 10_000)}
 _BARE: dict[str, dict[str, object]] = {
@@ -35,30 +36,37 @@ def _seconds(summary: Summary) -> Value:
 
 
 def _sleep(findings: Findings, cells: Summaries) -> Mapping[str, str]:
-    shown = {}
-    for column, wanted in _BURSTS.items():
+    def show(column: str) -> Mapping[str, str]:
         floor = findings.checks["sleep"][f"{column} sleeps in one process, s"]
-        own = _seconds(cells.one(mechanism="grpc-aio-uvloop-tcp", **wanted))
-        if isinstance(own, float):
-            shown[f"{column} calls: the sleeps alone / grpc.aio + uvloop"] = f"{format_time(floor * 1e9)} / {own:.3f} s"
-    return shown
+        own = _seconds(cells.one(mechanism="grpc-aio-uvloop-tcp", **_BURSTS[column]))
+        return {f"{column} calls: the sleeps alone / grpc.aio + uvloop": f"{significant(floor)} s / {shown(own)} s"}
+
+    return rows_of(_BURSTS, show)
 
 
 def _one_burst(findings: Findings, cells: Summaries) -> Mapping[str, str]:
-    shown = {}
-    for name in ("grpc-aio-uvloop-tcp", "grpc-framework-protobuf"):
+    def show(name: str) -> Mapping[str, str]:
         summary = cells.one(mechanism=name, kind="burst", calls=1_000)
         times = sorted(launch.wall_s for launch in summary.result.launches)
-        shown[f"{summary.result.label}, 1000 calls, {len(times)} launches"] = f"{times[0]:.3f} to {times[-1]:.3f} s"
-    return shown
+        return {f"{summary.result.label}, 1000 calls, {len(times)} launches": f"{times[0]:.3f} to {times[-1]:.3f} s"}
+
+    return rows_of(("grpc-aio-uvloop-tcp", "grpc-framework-protobuf"), show)
+
+
+def _failures(findings: Findings, cells: Summaries) -> Mapping[str, str]:
+    return {
+        name: f"{count:.0f}"
+        for name, count in findings.checks["errors"].items()
+        if name.endswith("10000 calls, failed")
+    }
 
 
 def _decoding(findings: Findings, cells: Summaries) -> Mapping[str, str]:
-    shown = {}
-    for codec in _FRAMEWORK:
+    def show(codec: str) -> Mapping[str, str]:
         summary = cells.one(mechanism=f"grpc-framework-{codec}", kind="closed", outstanding=100)
-        shown[f"{summary.result.label}, with an argument, no wait"] = f"{significant(summary.throughput or 0)} calls/s"
-    return shown
+        return {f"{summary.result.label}, with an argument, no wait": f"{significant(summary.throughput or 0)} calls/s"}
+
+    return rows_of(_FRAMEWORK, show)
 
 
 STUDY = Study(
@@ -79,10 +87,17 @@ STUDY = Study(
             _one_burst,
         ),
         Flaw(
+            "failures",
+            "A rate is given for each burst.",
+            "Whether calls of a burst failed does not show in it. Here only those that were answered are counted.",
+            _failures,
+        ),
+        Flaw(
             "no-argument",
             "The codecs of the framework are compared.",
             "The handler takes no argument: nothing is ever decoded at the server, and the wait hides the rest.",
             _decoding,
         ),
     ),
+    replica_s=(60.0, 0.0),
 )

@@ -7,6 +7,7 @@ import collections
 import os
 import tempfile
 import time
+from array import array
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -18,6 +19,14 @@ MESSAGES = 200_000
 """The study sent 1 to 10 million from C and C++."""
 SIZES = {"20 B": 20, "4 KB": 4_096}
 RING = 4_096
+LATENCY_RATE = 39_000
+RATES = {100: 1_000, 850: 100_000, 4_000: 100_000, 8_500: 100_000, 39_000: 1_000_000}
+"""Messages per second, and how many of them the study sent."""
+PACED_S = 10.0
+"""The most that one rate is kept up for; the study took as long as its messages needed."""
+DRAWN_MS = 1.0
+"""Where the study's drawing ends."""
+GRPC = "gRPC, bidirectional stream"
 
 
 class Receptor:
@@ -72,6 +81,83 @@ def send_grpc(target: str, size: int, messages: int) -> float:
         return float(next(iter(flow(message for _ in range(messages)))))
 
 
+def serve_paced(pinned: bool, ready: Callable[[Any], None]) -> None:
+    """The same stream; each message begins with the time when it was sent, an empty one asks for the latencies."""
+    import grpc
+
+    if pinned:  # to the last CPU; the sender is pinned to the first
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+
+    def flow(requests: Iterator[bytes], context: Any) -> Iterator[bytes]:
+        taken = array("q")
+        for message in requests:
+            now = time.monotonic_ns()
+            if not message:
+                yield taken.tobytes()
+                return
+            taken.append(now - int.from_bytes(message[:8], "little"))
+
+    server = grpc.server(ThreadPoolExecutor(max_workers=4), options=(("grpc.max_send_message_length", -1),))
+    handlers = {"Flow": grpc.stream_stream_rpc_method_handler(flow)}
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("rmr.Bench", handlers),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    ready(f"127.0.0.1:{port}")
+    server.wait_for_termination()
+
+
+def send_paced(target: str, size: int, rate: float, messages: int) -> list[float]:
+    """Milliseconds from sending to arrival of every message, in ascending order.
+
+    A message is stamped when it is sent, not when it is due: what the sender is late by is not seen, as in the study.
+    """
+    import grpc
+
+    padding = os.urandom(size - 8)
+
+    def paced() -> Iterator[bytes]:
+        begin = time.monotonic()
+        for number in range(messages):
+            left = begin + number / rate - time.monotonic()
+            if left > 0:
+                time.sleep(left)
+            yield time.monotonic_ns().to_bytes(8, "little") + padding
+        yield b""
+
+    with grpc.insecure_channel(target, options=(("grpc.max_receive_message_length", -1),)) as channel:
+        taken = array("q", next(iter(channel.stream_stream("/rmr.Bench/Flow")(paced()))))
+    return sorted(nanoseconds / 1e6 for nanoseconds in taken)
+
+
+def at_rates(findings: Findings, scale: float) -> None:
+    """The study's rates, then its highest but one with the receiver pinned and not."""
+
+    def latencies(rate: int, pinned: bool) -> list[float]:
+        messages = max(50, round(min(RATES[rate], rate * PACED_S * scale)))
+        with server_process(serve_paced, pinned) as target:
+            return send_paced(target, 20, rate, messages)
+
+    def quantile(ms: list[float], share: float) -> float:
+        return ms[min(len(ms) - 1, int(len(ms) * share))]
+
+    found = {rate: latencies(rate, pinned=False) for rate in RATES}
+    findings.put("rates", f"{GRPC}, p50 ms", [quantile(ms, 0.5) for ms in found.values()])
+    findings.put("rates", f"{GRPC}, p99 ms", [quantile(ms, 0.99) for ms in found.values()])
+    fastest = found[LATENCY_RATE]
+    shown = [fastest[0], *(quantile(fastest, share) for share in (0.5, 0.95, 0.99)), fastest[-1]]
+    findings.put("latency", GRPC, list(shown))  # the study's drawing ends at 1 ms, a table need not
+    for rate, ms in found.items():
+        beyond = sum(value > DRAWN_MS for value in ms) / len(ms)
+        findings.check("cut tail", **{f"{rate}, share": beyond, f"{rate}, longest": ms[-1]})
+    own = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, {min(own)})
+        pinned = latencies(8_500, pinned=True)
+    finally:
+        os.sched_setaffinity(0, own)
+    findings.put("pinning", GRPC, [quantile(found[8_500], 0.99), quantile(pinned, 0.99)])
+
+
 def serve_nng(directory: str, expected: int, ring: bool, ready: Callable[[Any], None]) -> None:
     """A pair of sockets over TCP; the rate goes back the same way."""
     import pynng
@@ -118,8 +204,9 @@ def run(findings: Findings, scale: float) -> None:
                 },
             )
 
-    findings.attempt("gRPC", lambda: row("gRPC, bidirectional stream", serve_grpc, send_grpc))
+    findings.attempt(GRPC, lambda: row(GRPC, serve_grpc, send_grpc))
     findings.attempt("NNG", lambda: row("NNG", serve_nng, send_nng))
+    findings.attempt(f"{GRPC}, at rates", lambda: at_rates(findings, scale))
 
 
 if __name__ == "__main__":

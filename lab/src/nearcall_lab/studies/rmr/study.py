@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from nearcall_lab.analysis.summary import Summary
 from nearcall_lab.stats import format_time, significant
-from nearcall_lab.studies.model import Flaw, ShownTable, Study, Summaries, spectrum
+from nearcall_lab.studies.model import Flaw, ShownTable, Study, Summaries, rows_of, spectrum
 from nearcall_lab.studies.replica import Findings
 
 _FAST: dict[str, dict[str, object]] = {
@@ -41,12 +41,12 @@ def _lost(summary: Summary) -> int:
 
 
 def _mixed(findings: Findings, cells: Summaries) -> Mapping[str, str]:
-    shown = {}
-    for label, wanted in {**_FAST, **_COPIED}.items():
-        for name in ("grpc-aio-tcp", "pynng"):
-            summary = cells.one(mechanism=name, **wanted)
-            shown[f"{summary.result.label}, {label}"] = f"{significant(summary.throughput or 0)} messages/s"
-    return shown
+    def show(row: tuple[str, str]) -> Mapping[str, str]:
+        label, name = row
+        summary = cells.one(mechanism=name, **{**_FAST, **_COPIED}[label])
+        return {f"{summary.result.label}, {label}": f"{significant(summary.throughput or 0)} messages/s"}
+
+    return rows_of([(label, name) for label in {**_FAST, **_COPIED} for name in ("grpc-aio-tcp", "pynng")], show)
 
 
 def _longest(summary: Summary) -> float:
@@ -54,14 +54,19 @@ def _longest(summary: Summary) -> float:
 
 
 def _tail(findings: Findings, cells: Summaries) -> Mapping[str, str]:
-    shown = {}
-    for placement, words in (("apart", "pinned"), ("free", "not pinned")):
+    numbers, shown = findings.checks["cut tail"], {}
+    for rate in (8_500, 39_000):
+        shown[f"the study's way, {rate:,}/s: share beyond 1 ms, longest"] = (
+            f"{numbers[f'{rate}, share']:.1%}, {format_time(numbers[f'{rate}, longest'] * 1e6)}"
+        )
+
+    def pinned(row: tuple[str, str]) -> Mapping[str, str]:
+        placement, words = row
         summary = cells.one(mechanism="grpc-aio-tcp", rate=8_500.0, placement=placement)
-        if summary.response is not None:
-            shown[f"gRPC at 8,500/s, {words}: p99, maximum"] = (
-                f"{format_time(summary.response.quantile(0.99))}, {format_time(_longest(summary))}"
-            )
-    return shown
+        p99 = format_time(summary.response.quantile(0.99)) if summary.response is not None else "–"
+        return {f"gRPC at 8,500/s, {words}: p99, maximum": f"{p99}, {format_time(_longest(summary))}"}
+
+    return shown | rows_of((("apart", "pinned"), ("free", "not pinned")), pinned)
 
 
 STUDY = Study(
@@ -83,4 +88,5 @@ STUDY = Study(
             _tail,
         ),
     ),
+    replica_s=(15.0, 100.0),
 )

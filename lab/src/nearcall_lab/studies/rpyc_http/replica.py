@@ -35,7 +35,7 @@ def serve_rpyc(kind: str, ready: Callable[[Any], None]) -> None:
     make = servers.ForkingServer if kind == "forking" else servers.ThreadedServer
     server = make(Bench, hostname="127.0.0.1", port=0)
     # It listens only once it has started, which does not return.
-    threading.Thread(target=lambda: ready(when_listening(server.port)), daemon=True).start()
+    threading.Thread(target=lambda: ready(when_listening(server)), daemon=True).start()
     server.start()
 
 
@@ -56,14 +56,14 @@ def serve_flask(ready: Callable[[Any], None]) -> None:
     server.serve_forever()
 
 
-def when_listening(port: int) -> int:
-    """Returns the port once somebody accepts there."""
-    while True:
-        try:
-            socket.create_connection(("127.0.0.1", port)).close()
-            return port
-        except ConnectionRefusedError:
-            time.sleep(0.01)
+def when_listening(server: Any) -> int:
+    """Returns the port once the server listens there.
+
+    It looks at the listener, and does not connect: a forked server would inherit both ends, and never end.
+    """
+    while not server.listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+        time.sleep(0.001)
+    return int(server.port)
 
 
 def rpyc_client(port: int) -> tuple[Callable[[], Any], Callable[[Any], object]]:
@@ -152,7 +152,21 @@ def run(findings: Findings, scale: float) -> None:
             else:
                 trips = round_trips(port, sequential)
                 findings.check("two round trips", **{f"{name}, {key}": value for key, value in trips.items()})
+                if name == "RPyC threaded":
+                    for nodelay in (False, True):
+                        single, twice = with_nodelay(port, nodelay, sequential)
+                        word = "on" if nodelay else "off"
+                        findings.check(
+                            "nodelay",
+                            **{
+                                f"client's TCP_NODELAY {word}, one call": single,
+                                f"client's TCP_NODELAY {word}, a call not waited for and one behind it": twice,
+                            },
+                        )
+                    findings.check("pickle", **without_pickle(port))
 
+    clocks = {"wall": time.get_clock_info("time"), "monotonic": time.get_clock_info("perf_counter")}
+    findings.check("clock", **{name: float(info.adjustable) for name, info in clocks.items()})
     findings.attempt("RPyC threaded", lambda: row("RPyC threaded", serve_rpyc, ("threaded",), rpyc_client))
     findings.attempt("RPyC forking", lambda: row("RPyC forking", serve_rpyc, ("forking",), rpyc_client))
     findings.attempt("HTTP threaded", lambda: row("HTTP threaded", serve_flask, (), http_client))
@@ -174,6 +188,59 @@ def round_trips(port: int, calls: int) -> dict[str, float]:
     times = {"as called, ms": mean_ms(lambda: connection.root.ping()), "method at hand, ms": mean_ms(ping)}
     connection.close()
     return times
+
+
+def with_nodelay(port: int, nodelay: bool, calls: int) -> tuple[float, float]:
+    """Median milliseconds of one call, and of a call right behind one that is not waited for."""
+    import rpyc
+
+    stream = rpyc.SocketStream.connect("127.0.0.1", port, nodelay=nodelay)
+    connection = rpyc.connect_stream(stream)
+    ping = connection.root.ping
+    one_way = rpyc.async_(ping)
+
+    def median_ms(work: Callable[[], object]) -> float:
+        times = []
+        for _ in range(calls):
+            begin = time.perf_counter()
+            work()
+            times.append(time.perf_counter() - begin)
+        return statistics.median(times) * 1e3
+
+    def twice() -> None:
+        one_way()
+        ping()
+
+    found = median_ms(ping), median_ms(twice)
+    connection.close()
+    return found
+
+
+def without_pickle(port: int) -> dict[str, float]:
+    """A connection that may not pickle, and how often this process pickled anything all the same."""
+    import rpyc
+    from rpyc.core import protocol
+
+    pickled = 0
+    real = protocol.pickle
+
+    class Counting:
+        def __getattr__(self, name: str) -> Any:
+            nonlocal pickled
+            pickled += 1
+            return getattr(real, name)
+
+    protocol.pickle = Counting()
+    try:
+        connection = rpyc.connect("127.0.0.1", port, config={"allow_pickle": False})
+        replies = sum(connection.root.ping() == "pong" for _ in range(REQUESTS))
+        connection.close()
+    finally:
+        protocol.pickle = real
+    return {
+        f"of {REQUESTS} calls with allow_pickle=False, answered rightly": float(replies),
+        "uses of pickle by RPyC's protocol in this client meanwhile": float(pickled),
+    }
 
 
 if __name__ == "__main__":

@@ -7,7 +7,17 @@ from collections.abc import Mapping
 from nearcall_lab.analysis.summary import Summary
 from nearcall_lab.results.distribution import merged
 from nearcall_lab.stats import format_time
-from nearcall_lab.studies.model import Flaw, ShownTable, Study, Summaries, Value, quantile_us, spectrum
+from nearcall_lab.studies.model import (
+    Flaw,
+    ShownTable,
+    Study,
+    Summaries,
+    Value,
+    quantile_us,
+    rows_of,
+    spectrum,
+    why_no_number,
+)
 from nearcall_lab.studies.replica import Findings
 
 _ONE: dict[str, object] = {"operation": "echo", "kind": "closed", "connections": 1}
@@ -20,9 +30,10 @@ def corrected(cells: Summaries) -> list[ShownTable]:
     """Set-up in three phases, single calls, and ten clients that are ten clients."""
     set_up = ShownTable("connection", "Set-up, median of each phase", ["object made", "connected", "first reply"], {})
     latency = ShownTable("latency", "One call at a time, µs", ["p50", "p90", "p99"], {})
-    for name, label in cells.mechanisms():
+    for name, label in cells.fastest_first(_CONNECT):
         for summary in cells.where(mechanism=name, **_CONNECT):
             set_up.rows[label] = _phases(summary)
+    for name, label in cells.fastest_first(_ONE):
         for summary in cells.where(mechanism=name, **_ONE):
             latency.rows[label] = [quantile_us(summary, p) for p in (0.5, 0.9, 0.99)]
     return [
@@ -35,7 +46,7 @@ def corrected(cells: Summaries) -> list[ShownTable]:
 
 def _phases(summary: Summary) -> list[Value]:
     if summary.value is None:
-        return [summary.result.problem or summary.result.status]
+        return [why_no_number(summary)]
     medians: list[Value] = []
     for phase in _PHASES:
         found = merged(launch.phases.get(phase) for launch in summary.result.launches)
@@ -67,10 +78,28 @@ def _two_trips(findings: Findings, cells: Summaries) -> Mapping[str, str]:
     return {name: f"{value:.3g}" for name, value in findings.checks["two round trips"].items()}
 
 
+def _nodelay(findings: Findings, cells: Summaries) -> Mapping[str, str]:
+    return {name: f"{value:.3g} ms" for name, value in findings.checks["nodelay"].items()}
+
+
+def _pickle(findings: Findings, cells: Summaries) -> Mapping[str, str]:
+    return {name: f"{value:.0f}" for name, value in findings.checks["pickle"].items()}
+
+
+def _wall_clock(findings: Findings, cells: Summaries) -> Mapping[str, str]:
+    numbers = findings.checks["clock"]
+    return {
+        "time.time(), which the study reads, may be set while it is measured": "yes" if numbers["wall"] else "no",
+        "time.perf_counter()": "yes" if numbers["monotonic"] else "no",
+    }
+
+
 def _development(findings: Findings, cells: Summaries) -> Mapping[str, str]:
-    names = ("flask", "http-uvicorn", "http-granian", "rpyc-tcp")
-    found = [cells.one(mechanism=name, **_ONE) for name in names]
-    return {summary.result.label: format_time(summary.value) for summary in found}
+    def show(name: str) -> Mapping[str, str]:
+        summary = cells.one(mechanism=name, **_ONE)
+        return {summary.result.label: format_time(summary.value)}
+
+    return rows_of(("flask", "http-uvicorn", "http-granian", "rpyc-tcp"), show)
 
 
 STUDY = Study(
@@ -98,10 +127,30 @@ STUDY = Study(
             _two_trips,
         ),
         Flaw(
+            "nodelay",
+            "RPyC over TCP is measured as it comes.",
+            "TCP_NODELAY is off, on both sides. One call at a time does not show it; of two messages in a row, one may "
+            "wait 40 ms for an acknowledgement, and setting it on one side only can make that worse.",
+            _nodelay,
+        ),
+        Flaw(
+            "pickle",
+            "RPyC uses pickle.",
+            "Not on this path: arguments and results of plain types go by its own codec, and pickle is off by default.",
+            _pickle,
+        ),
+        Flaw(
+            "wall-clock",
+            "The times are differences of two readings of a clock.",
+            "Of the wall clock, which time synchronisation sets and slews; a difference may even be negative.",
+            _wall_clock,
+        ),
+        Flaw(
             "development-server",
             "Flask's development server stands for HTTP.",
             "It closes the connection after each reply; servers made for production do not.",
             _development,
         ),
     ),
+    replica_s=(15.0, 10.0),
 )

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
+import signal
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 from nearcall_lab.studies.replica import Findings, main, say
@@ -17,6 +21,15 @@ from nearcall_lab.studies.serving import server_process
 SIZES = (15, 1_000, 10_000, 60_000)
 CALLS = 100_000
 WARM_UP = 100
+SLOW_S = 0.4
+AFTERWARDS = 20
+"""Calls of each demonstration of what the library does when something goes wrong."""
+
+
+def slow(message: str) -> str:
+    """Takes longer than a client of `after_a_timeout` waits."""
+    time.sleep(SLOW_S)
+    return message
 
 
 def serve_shm(channel: str, ready: Callable[[Any], None]) -> None:
@@ -26,7 +39,8 @@ def serve_shm(channel: str, ready: Callable[[Any], None]) -> None:
     logging.disable(logging.CRITICAL)
     server = RPCServer(channel, buffer_size=200_000, timeout=10.0)
     server.register("echo", lambda message: message)
-    ready(channel)
+    server.register("slow", slow)
+    ready(os.getpid())
     server.start()
 
 
@@ -78,7 +92,8 @@ def shm_rpc(message: str, calls: int) -> float:
     """One fresh server, one client."""
     from shm_rpc_bridge import RPCClient
 
-    with server_process(serve_shm, f"nclab{os.getpid()}n{len(message)}") as channel:
+    channel = f"nclab{os.getpid()}n{len(message)}"
+    with server_process(serve_shm, channel):
         client = RPCClient(channel, buffer_size=200_000, timeout=10.0, wait_for_server=5.0)
         try:
             return mean_us(lambda text: client.call("echo", message=text), message, calls)
@@ -125,7 +140,10 @@ def run(findings: Findings, scale: float) -> None:
         findings.put("latency", name, values)
         findings.put("throughput", name, [None if value is None else 1e3 / value for value in values])
     codecs(findings)
-    findings.attempt("one thread or ten", lambda: threads(findings, max(200, calls // 10)))
+    findings.attempt("one thread or ten", lambda: server_threads(findings, max(200, calls // 10)))
+    findings.attempt("two clients on one channel", lambda: two_clients(findings))
+    findings.attempt("calls after one that took too long", lambda: after_a_timeout(findings))
+    findings.attempt("a server that was killed", lambda: killed_server(findings))
 
 
 def codecs(findings: Findings) -> None:
@@ -150,7 +168,7 @@ def codecs(findings: Findings) -> None:
     )
 
 
-def threads(findings: Findings, calls: int) -> None:
+def server_threads(findings: Findings, calls: int) -> None:
     """The study's one server thread beside ten."""
     text = "A" * 15
     findings.check(
@@ -158,6 +176,78 @@ def threads(findings: Findings, calls: int) -> None:
         one_thread_us=grpc_call(text, calls, unix=True),
         ten_threads_us=grpc_call(text, calls, unix=True, threads=10),
     )
+
+
+def two_clients(findings: Findings) -> None:
+    """Two clients of one server at once, in two threads; every reply is compared with what was sent."""
+    from shm_rpc_bridge import RPCClient
+
+    channel = f"nclab{os.getpid()}two"
+    right = [0, 0]
+    errors: list[str] = []
+
+    def one(number: int) -> None:
+        client = RPCClient(channel, buffer_size=200_000, timeout=1.0, wait_for_server=5.0)
+        try:
+            for call in range(AFTERWARDS):
+                text = f"{number}-{call}"
+                try:
+                    right[number] += client.call("echo", message=text) == text
+                except Exception as error:
+                    errors.append(str(error))
+        finally:
+            client.close()
+
+    with server_process(serve_shm, channel):
+        threads = [threading.Thread(target=one, args=(number,)) for number in (0, 1)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    findings.check(
+        "two clients",
+        calls=2 * AFTERWARDS,
+        right=sum(right),
+        mismatch=sum("mismatch" in error for error in errors),
+        failed=len(errors),
+    )
+
+
+def after_a_timeout(findings: Findings) -> None:
+    """One call longer than the client waits, and then calls that are not."""
+    from shm_rpc_bridge import RPCClient
+
+    channel = f"nclab{os.getpid()}late"
+    right = 0
+    with server_process(serve_shm, channel):
+        client = RPCClient(channel, buffer_size=200_000, timeout=SLOW_S / 2, wait_for_server=5.0)
+        try:
+            with contextlib.suppress(Exception):
+                client.call("slow", message="late")
+            time.sleep(SLOW_S)  # by now the server is done with it
+            for call in range(AFTERWARDS):
+                with contextlib.suppress(Exception):
+                    right += client.call("echo", message=str(call)) == str(call)
+        finally:
+            client.close()
+    findings.check("after a time-out", calls=AFTERWARDS, right=right)
+
+
+def killed_server(findings: Findings) -> None:
+    """Names that a killed server leaves in /dev/shm, and whether one can be started again beside them."""
+    channel = f"nclab{os.getpid()}dead"
+    with server_process(serve_shm, channel) as pid:
+        os.kill(pid, signal.SIGKILL)
+    left = [path for path in Path("/dev/shm").iterdir() if channel in path.name]
+    again = 0
+    try:
+        with contextlib.suppress(RuntimeError), server_process(serve_shm, channel):
+            again = 1
+    finally:
+        for path in Path("/dev/shm").iterdir():
+            if channel in path.name:
+                path.unlink(missing_ok=True)
+    findings.check("killed server", names=len(left), again=again)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from nearcall_lab.stats import format_time
-from nearcall_lab.studies.model import Flaw, ShownTable, Study, Summaries, spectrum
+from nearcall_lab.studies.model import Flaw, ShownTable, Study, Summaries, rows_of, spectrum
 from nearcall_lab.studies.replica import Findings
 
 _SIZES: dict[str, dict[str, object]] = {
@@ -41,12 +41,12 @@ def _codec(findings: Findings, cells: Summaries) -> Mapping[str, str]:
 
 
 def _mean_only(findings: Findings, cells: Summaries) -> Mapping[str, str]:
-    shown = {}
-    for name in ("shm-rpc-bridge", "grpcio-uds", "grpcio-tcp"):
+    def show(name: str) -> Mapping[str, str]:
         summary = cells.one(mechanism=name, size=15)
         mean = format_time(summary.response.mean()) if summary.response else "–"
-        shown[f"{summary.result.label}, 15 B: mean; p50 / p99"] = f"{mean}; {spectrum(summary)}"
-    return shown
+        return {f"{summary.result.label}, 15 B: mean; p50 / p99": f"{mean}; {spectrum(summary)}"}
+
+    return rows_of(("shm-rpc-bridge", "grpcio-uds", "grpcio-tcp"), show)
 
 
 def _threads(findings: Findings, cells: Summaries) -> Mapping[str, str]:
@@ -54,6 +54,27 @@ def _threads(findings: Findings, cells: Summaries) -> Mapping[str, str]:
     return {
         "gRPC, UDS, 15 B, one server thread": format_time(numbers["one_thread_us"] * 1e3),
         "ten server threads": format_time(numbers["ten_threads_us"] * 1e3),
+    }
+
+
+def _two_clients(findings: Findings, cells: Summaries) -> Mapping[str, str]:
+    numbers = findings.checks["two clients"]
+    return {
+        f"two clients at once, {numbers['calls']:.0f} calls: answered rightly": f"{numbers['right']:.0f}",
+        "failed, of these with a Response ID mismatch": f"{numbers['failed']:.0f}, {numbers['mismatch']:.0f}",
+    }
+
+
+def _after_a_timeout(findings: Findings, cells: Summaries) -> Mapping[str, str]:
+    numbers = findings.checks["after a time-out"]
+    return {f"of {numbers['calls']:.0f} calls after the one that took too long, answered": f"{numbers['right']:.0f}"}
+
+
+def _killed(findings: Findings, cells: Summaries) -> Mapping[str, str]:
+    numbers = findings.checks["killed server"]
+    return {
+        "names in /dev/shm after kill -9": f"{numbers['names']:.0f}",
+        "the server starts again beside them": "yes" if numbers["again"] else "no",
     }
 
 
@@ -80,5 +101,26 @@ STUDY = Study(
             "With one client it hardly matters; it would with two.",
             _threads,
         ),
+        Flaw(
+            "one-client",
+            "The library connects clients with a server.",
+            "One of them: a channel has one buffer for requests and one for replies, and two clients at once take each "
+            "other's.",
+            _two_clients,
+        ),
+        Flaw(
+            "after-a-timeout",
+            "Calls have a time limit.",
+            "The late reply stays in the buffer and is taken for the next call's, and so on for ever.",
+            _after_a_timeout,
+        ),
+        Flaw(
+            "killed-server",
+            "A server is started, used and stopped.",
+            "One that is killed leaves its names behind, which keep the next one from starting until somebody removes "
+            "them.",
+            _killed,
+        ),
     ),
+    replica_s=(10.0, 500.0),
 )

@@ -1,0 +1,59 @@
+"""Spinning is bounded: who waits for long sleeps, and who has nothing to do uses no CPU."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from pathlib import Path
+
+import nearcall
+
+from .process import ServerProcess
+from .services import PATIENCE, Basics, Waiting
+
+A_WHILE = 0.5
+AT_MOST = 0.1
+"""CPU seconds in a while: far more than the longest spin, a hundred microseconds, and far less than spinning on."""
+
+
+def test_a_client_that_waits_for_long_sleeps(outside_url: str, key: str) -> None:
+    used: list[float] = []
+    with (
+        ServerProcess(outside_url) as server,
+        nearcall.connect(server.url, Waiting) as waiting,
+        nearcall.connect(server.url, Waiting) as other,
+    ):
+
+        def call() -> None:
+            before = time.thread_time()
+            assert waiting.hold(key) == key
+            used.append(time.thread_time() - before)
+
+        caller = threading.Thread(target=call)
+        caller.start()
+        assert other.entered(key)
+        time.sleep(A_WHILE)  # what is measured, not what the test waits for
+        other.release(key)
+        caller.join(PATIENCE)
+    assert len(used) == 1
+    assert used[0] < AT_MOST
+
+
+def test_a_server_at_rest_uses_no_cpu(outside_url: str) -> None:
+    with ServerProcess(outside_url) as server, nearcall.connect(server.url, Basics) as basics:
+
+        def used() -> float:
+            times = Path(f"/proc/{server.pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+            return sum(map(int, times)) / os.sysconf("SC_CLK_TCK")
+
+        for _ in range(50):
+            assert basics.add(1) == 6
+        for _ in range(10):  # threads that have only just begun may have something to do
+            before = used()
+            time.sleep(A_WHILE)
+            if used() - before < AT_MOST:
+                break
+        else:
+            raise AssertionError("the server does not come to rest")
+        assert basics.add(1) == 6
