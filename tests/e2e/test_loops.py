@@ -12,6 +12,7 @@ import warnings
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -50,6 +51,14 @@ def stopped(pid: int) -> Iterator[None]:
     """A process that does nothing for a while."""
     os.kill(pid, signal.SIGSTOP)
     try:
+        # Each of its threads stops when it next comes by the kernel.
+        end = time.monotonic() + 20
+        while not all(
+            (task / "stat").read_text().rpartition(")")[2].split()[0] == "T"
+            for task in Path(f"/proc/{pid}/task").iterdir()
+        ):
+            assert time.monotonic() < end, "it does not stop"
+            time.sleep(0.001)
         yield
     finally:
         os.kill(pid, signal.SIGCONT)
