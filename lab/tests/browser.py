@@ -160,6 +160,8 @@ def launched(program: str) -> Iterator[Page]:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
+            # Settings of its desktop libraries go with its profile.
+            env={**os.environ, "XDG_RUNTIME_DIR": profile},
             close_fds=False,
             start_new_session=True,
             preexec_fn=_pipes_as(3, to_browser[0], 4, from_browser[1]),

@@ -61,7 +61,9 @@ def test_the_published_method_can_be_repeated(name: str) -> None:
     for table, rows in findings.tables.items():
         for values in rows.values():
             assert len(values) == len(published[table].columns)
-    assert not {row: why for row, why in findings.problems.items() if "not installed" not in why}
+    # What needs an environment of its own says how to get it.
+    absent = ("not installed", "nearcall-lab install")
+    assert not {row: why for row, why in findings.problems.items() if not any(words in why for words in absent)}
 
 
 @pytest.mark.parametrize("name", NAMES)
