@@ -26,15 +26,26 @@ pub(crate) fn await_turn(link: &dyn Link, around_wait: &AroundWait, until: Optio
 
 /// Sends the rest of a frame in a thread of its own: whoever sent the beginning does not wait, and may never send again.
 pub(crate) fn finish_aside(link: &Arc<dyn Link>) {
-    const SLICE: Duration = Duration::from_millis(100);
-    let finish = |link: &dyn Link| {
-        // If it fails, the link is closed, which every user of the connection notices.
-        let _ = link.finish(&mut || link.wait_room(false, SLICE));
-    };
-    let aside = Arc::clone(link);
-    if std::thread::Builder::new().name("nearcall-rest".into()).spawn(move || finish(&*aside)).is_err() {
+    if !finish_in_thread(link, ()) {
         finish(&**link);
     }
+}
+
+/// The same, keeping `meanwhile` until the rest is sent. `false` if no thread could be started: nothing is sent then, and
+/// `meanwhile` is dropped.
+pub(crate) fn finish_in_thread(link: &Arc<dyn Link>, meanwhile: impl Send + 'static) -> bool {
+    let link = Arc::clone(link);
+    let send = move || {
+        let _meanwhile = meanwhile;
+        finish(&*link);
+    };
+    std::thread::Builder::new().name("nearcall-rest".into()).spawn(send).is_ok()
+}
+
+fn finish(link: &dyn Link) {
+    const SLICE: Duration = Duration::from_millis(100);
+    // If it fails, the link is closed, which every user of the connection notices.
+    let _ = link.finish(&mut || link.wait_room(false, SLICE));
 }
 
 /// A payload in pieces: the codec's bytes and buffers beside them, or one buffer that is the payload.

@@ -1,14 +1,14 @@
 //! Calls without a reply, and what becomes of them when there is no room to send.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use nearcall_transport::LinkError;
 use nearcall_wire::Failure;
 
 use super::Connection;
-use crate::outgoing::Outgoing;
+use crate::outgoing::{Outgoing, finish_in_thread};
 
 /// How long a closing connection waits for the rest of a long message.
 const CLOSING: Duration = Duration::from_millis(500);
@@ -24,6 +24,27 @@ pub enum Passed {
     Begun,
     /// There was no room. Nothing was sent.
     NoRoom,
+}
+
+/// Counts one more in each of some counters for as long as it lives: hints for `send_at_once` and `await_rest`.
+struct Counted([Arc<AtomicU32>; 2]);
+
+impl Counted {
+    fn in_all(counts: [&Arc<AtomicU32>; 2]) -> Self {
+        Self(counts.map(|count| {
+            // Relaxed, as all that look at it: a hint.
+            count.fetch_add(1, Ordering::Relaxed);
+            Arc::clone(count)
+        }))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        for count in &self.0 {
+            count.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
 }
 
 impl Connection {
@@ -50,7 +71,8 @@ impl Connection {
         };
         match sent {
             Ok(()) if self.link.has_rest() => {
-                self.finish_aside();
+                // Without a thread the next one that sends does it.
+                finish_in_thread(&self.link, Counted::in_all([&self.short_of_room, &self.finishing]));
                 Ok(Passed::Begun)
             }
             Ok(()) => Ok(Passed::Sent),
@@ -81,30 +103,6 @@ impl Connection {
                 }
                 other => return other,
             }
-        }
-    }
-
-    /// Sends the rest of a message in a thread of its own: whoever sent the beginning does not wait, and may never call
-    /// again.
-    fn finish_aside(&self) {
-        const SLICE: Duration = Duration::from_millis(100);
-        let link = Arc::clone(&self.link);
-        let counts = [Arc::clone(&self.short_of_room), Arc::clone(&self.finishing)];
-        // Relaxed, all: hints for `send_at_once` and `await_rest`.
-        for count in &counts {
-            count.fetch_add(1, Ordering::Relaxed);
-        }
-        let spawned = std::thread::Builder::new().name("nearcall-rest".into()).spawn(move || {
-            // If it fails, the link is closed, which every user of the connection notices.
-            let _ = link.finish(&mut || link.wait_room(false, SLICE));
-            for count in &counts {
-                count.fetch_sub(1, Ordering::Relaxed);
-            }
-        });
-        if spawned.is_err() {
-            // The next one that sends does it.
-            self.short_of_room.fetch_sub(1, Ordering::Relaxed);
-            self.finishing.fetch_sub(1, Ordering::Relaxed);
         }
     }
 

@@ -129,7 +129,7 @@ impl Request {
 
     /// Ends a one-way call well: nothing is sent.
     pub fn end_oneway(&self) {
-        self.note_end(0, 0);
+        self.note_end(OK, 0);
     }
 
     pub(super) fn note_end(&self, code: u8, bytes: usize) {
