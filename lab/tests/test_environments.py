@@ -46,6 +46,16 @@ def test_what_cannot_be_installed_is_not_taken_for_installed(
     assert "broken: not installed: " in capsys.readouterr().out
 
 
+def test_an_environment_of_a_lab_that_was_elsewhere_is_not_taken_for_installed(empty_home: Path) -> None:
+    packages = empty_home / "grpc-framework" / "lib" / "python3.13" / "site-packages"
+    packages.mkdir(parents=True)
+    link = packages / "nearcall_lab.pth"
+    link.write_text("/somewhere/else\n")
+    assert manage.python_of("grpc-framework") is None
+    link.write_text(f"{Path(manage.__file__).parents[2]}\n")
+    assert manage.python_of("grpc-framework") == empty_home / "grpc-framework" / "bin" / "python"
+
+
 def test_the_command_lists_and_refuses(empty_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["install", "--list"]) == 0
     assert "grpc-framework: it needs Protobuf below 7" in capsys.readouterr().out

@@ -18,6 +18,9 @@ import nearcall_lab
 _WORKERS_NEED = ("hdrhistogram", "msgspec", "numpy", "psutil")
 """Distributions that `nearcall_lab.workers` imports, in the lab's own versions."""
 
+_PACKAGES = "lib/python*/site-packages"
+_LINK = "nearcall_lab.pth"
+
 
 @dataclass(frozen=True)
 class Definition:
@@ -44,9 +47,10 @@ def home(name: str) -> Path:
 
 
 def python_of(name: str) -> Path | None:
-    """The environment's Python; None if it is not installed completely."""
+    """The environment's Python; None if it is not installed completely, or for a lab that was elsewhere."""
     directory = home(name)
-    return directory / "bin" / "python" if (directory / "complete").exists() else None
+    complete = any(link.read_text() == _here() for link in directory.glob(f"{_PACKAGES}/{_LINK}"))
+    return directory / "bin" / "python" if complete else None
 
 
 def missing(name: str) -> str:
@@ -58,7 +62,7 @@ def missing(name: str) -> str:
 
 def version_in(name: str, distribution: str) -> str:
     """A distribution's version in an environment; empty if it is not there."""
-    directories = [str(path) for path in home(name).glob("lib/python*/site-packages")]
+    directories = [str(path) for path in home(name).glob(_PACKAGES)]
     found = next(iter(importlib.metadata.distributions(name=distribution, path=directories)), None)
     return found.version if found is not None else ""
 
@@ -70,8 +74,6 @@ def install(name: str) -> Path:
     """
     definition = definitions()[name]
     directory = home(name)
-    mark = directory / "complete"
-    mark.unlink(missing_ok=True)
     venv.create(directory, clear=True, with_pip=False)
     python = directory / "bin" / "python"
     pinned = [f"{need}=={importlib.metadata.version(need)}" for need in _WORKERS_NEED]
@@ -81,8 +83,12 @@ def install(name: str) -> Path:
     if done.returncode:
         lines = done.stderr.strip().splitlines()
         raise InstallFailed(lines[-1] if lines else f"pip ended with status {done.returncode}")
-    packages = next(directory.glob("lib/python*/site-packages"))
-    # The lab itself, as it is: whoever changes it changes it here, too.
-    (packages / "nearcall_lab.pth").write_text(f"{Path(nearcall_lab.__file__).parent.parent}\n")
-    mark.touch()
+    packages = next(directory.glob(_PACKAGES))
+    # Last, as it says that the environment is complete.
+    (packages / _LINK).write_text(_here())
     return python
+
+
+def _here() -> str:
+    """What leads an environment to the lab itself, as it is: whoever changes it changes it there, too."""
+    return f"{Path(nearcall_lab.__file__).parent.parent}\n"
