@@ -20,7 +20,7 @@ import multiprocessing
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, cast
+from typing import Any, Literal, Protocol, cast, get_args
 
 Family = Literal["nearcall", "rpc", "http", "messaging", "shared memory", "socket", "floor"]
 """What kind of thing a mechanism is; the chart colours by it."""
@@ -29,6 +29,9 @@ Operation = Literal["echo", "quote", "wait", "count", "send"]
 """``echo``: bytes in, the same bytes out. ``quote``: an `Order` in, its `Fill` out. ``wait``: seconds in; the handler
 waits that long, without keeping others from running, and answers with a `Named`. ``count``: a number in, that many
 integers from 0 out, one by one as the mechanism's own kind of stream. ``send``: bytes in, nothing out."""
+
+OPERATIONS: tuple[Operation, ...] = get_args(Operation)
+"""All of them, for a mechanism that can do everything."""
 
 Style = Literal["threads", "asyncio"]
 """How a program calls the mechanism."""

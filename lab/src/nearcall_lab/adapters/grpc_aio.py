@@ -9,23 +9,21 @@ from typing import Any
 
 from nearcall_lab.adapters import grpc_messages as messages
 from nearcall_lab.adapters.event_loops import run, until_stopped
-from nearcall_lab.contract import Mechanism, Operation, Ready, Spec, Stop
+from nearcall_lab.contract import OPERATIONS, Mechanism, Operation, Ready, Spec, Stop
 from nearcall_lab.workloads import Order, fill, named
 
-_NEEDS = ("grpc", "google.protobuf")
-_ALL: tuple[Operation, ...] = ("echo", "quote", "wait", "count", "send")
 MECHANISMS = tuple(
     Mechanism(
         name,
         label,
         "rpc",
         variant,
-        (*_NEEDS, "uvloop") if "uvloop" in variant else _NEEDS,
+        (*messages.NEEDS, "uvloop") if "uvloop" in variant else messages.NEEDS,
         "grpcio",
         f"asyncio API on {'uvloop' if 'uvloop' in variant else 'asyncio'}, insecure, own connections; "
         "echo as raw bytes, no Protobuf",
         messages.TYPED,
-        operations=_ALL,
+        operations=OPERATIONS,
         style="asyncio",
         concurrent_calls=True,
         loop="uvloop" if "uvloop" in variant else "asyncio",

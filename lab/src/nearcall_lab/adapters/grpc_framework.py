@@ -7,12 +7,12 @@ import json
 import logging
 import os
 import signal
-import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
 from nearcall_lab.adapters import grpc_messages as messages
+from nearcall_lab.adapters.ports import accepting, free_port
 from nearcall_lab.contract import Mechanism, Operation, Ready, Spec, Stop
 from nearcall_lab.workloads import named
 
@@ -90,9 +90,7 @@ def serve(spec: Spec, ready: Ready, stop: Stop) -> None:
     kinds = messages.classes()
     count_call = spec.served.count
     codec = spec.mechanism.variant
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     config = GRPCFrameworkConfig(package="lab", host="127.0.0.1", port=port, workers=1, **codec_of(codec))
     app = GRPCFramework(config=config)
     service = Service("Lab")
@@ -135,15 +133,8 @@ def serve(spec: Spec, ready: Ready, stop: Stop) -> None:
 
 
 async def _when_listening(port: int, ready: Ready) -> None:
-    while True:
-        try:
-            _, writer = await asyncio.open_connection("127.0.0.1", port)
-        except ConnectionRefusedError:
-            await asyncio.sleep(0.005)
-            continue
-        writer.close()
-        ready(f"127.0.0.1:{port}")
-        return
+    await accepting(port)
+    ready(f"127.0.0.1:{port}")
 
 
 class _Session:

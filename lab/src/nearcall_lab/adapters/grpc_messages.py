@@ -10,6 +10,7 @@ from typing import Any
 from nearcall_lab.contract import Spec
 
 SERVICE = "nearcall_lab.Lab"
+NEEDS = ("grpc", "google.protobuf")
 TYPED = "Protobuf message, built at run time"
 
 

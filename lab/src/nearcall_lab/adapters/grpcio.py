@@ -9,24 +9,22 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from nearcall_lab.adapters import grpc_messages as messages
-from nearcall_lab.contract import Mechanism, Operation, Ready, SimpleSession, Spec, Stop
+from nearcall_lab.contract import OPERATIONS, Mechanism, Ready, SimpleSession, Spec, Stop
 from nearcall_lab.workloads import Order, fill, named
 
-_NEEDS = ("grpc", "google.protobuf")
 _SETTINGS = "sync API, 10 threads, insecure, own connections; echo as raw bytes, no Protobuf"
 _TUNED = "sync API, 128 threads, SingleThreadedUnaryStream, insecure, own connections; echo as raw bytes, no Protobuf"
-_ALL: tuple[Operation, ...] = ("echo", "quote", "wait", "count", "send")
 MECHANISMS = tuple(
     Mechanism(
         name,
         label,
         "rpc",
         variant,
-        _NEEDS,
+        messages.NEEDS,
         "grpcio",
         _TUNED if tuned else _SETTINGS,
         messages.TYPED,
-        operations=_ALL,
+        operations=OPERATIONS,
         tuned=tuned,
         concurrent_calls=True,
     )

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 from nearcall_lab.adapters.event_loops import until_stopped
+from nearcall_lab.adapters.ports import accepting
 from nearcall_lab.contract import Mechanism, Operation, Ready, SimpleSession, Spec, Stop
 from nearcall_lab.workloads import Fill, Named, Order, fill, named
 
@@ -109,14 +110,7 @@ async def _granian(spec: Spec, listener: socket.socket, address: str, ready: Rea
     listener.close()  # it can only bind by itself
     server = Server(application(spec), address="127.0.0.1", port=port, interface=Interfaces.ASGINL, log_enabled=False)
     serving = asyncio.create_task(server.serve())
-    while True:
-        try:
-            _, writer = await asyncio.open_connection("127.0.0.1", port)
-        except ConnectionRefusedError:
-            await asyncio.sleep(0.005)
-            continue
-        writer.close()
-        break
+    await accepting(port)
     ready(address)
     await until_stopped(stop)
     server.stop()

@@ -5,22 +5,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import socket
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
-from nearcall_lab.contract import Mechanism, Operation, Ready, SimpleSession, Spec, Stop
+from nearcall_lab.adapters.ports import free_port
+from nearcall_lab.contract import OPERATIONS, Mechanism, Operation, Ready, SimpleSession, Spec, Stop
 from nearcall_lab.workloads import Fill, Named, Order, fill, named
 
 _NEEDS = ("nearcall",)
 _TYPED = "dataclass by nearcall's msgpack"
-_ALL: tuple[Operation, ...] = ("echo", "quote", "wait", "count", "send")
 
 
 def _row(name: str, label: str, variant: str, settings: str = "defaults", **more: Any) -> Mechanism:
-    more = {"typed": _TYPED, "operations": _ALL, "concurrent_calls": True, **more}
+    more = {"typed": _TYPED, "operations": OPERATIONS, "concurrent_calls": True, **more}
     return Mechanism(name, label, "nearcall", variant, _NEEDS, "nearcall", settings, **more)
 
 
@@ -105,18 +104,12 @@ def _async_service(spec: Spec) -> Any:
     return nearcall.service(Lab)
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def _url(spec: Spec) -> str:
     transport = spec.mechanism.variant.removesuffix("-view")
     if transport == "unix":
         return f"unix://{os.path.join(spec.directory, 'nearcall.sock')}"
     if transport == "tcp":
-        return f"tcp://127.0.0.1:{_free_port()}"
+        return f"tcp://127.0.0.1:{free_port()}"
     return f"{transport}://{spec.token}"
 
 

@@ -11,11 +11,10 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from nearcall_lab.contract import Mechanism, Operation, Ready, SimpleSession, Spec, Stop
+from nearcall_lab.contract import OPERATIONS, Mechanism, Ready, SimpleSession, Spec, Stop
 from nearcall_lab.workloads import Fill, Named, Order, fill, named
 
 _TYPED = "tuple by value, dataclass rebuilt on both sides"
-_OPERATIONS: tuple[Operation, ...] = ("echo", "quote", "wait", "count", "send")
 _UNREAD = 64
 """Calls that are not waited for, after which their replies are read."""
 _COMMON = f"zlib above 3 KB (its default); method looked up once; replies of one-way calls read after every {_UNREAD}"
@@ -24,7 +23,7 @@ _TCP = f"TCP, nodelay; {_COMMON}"
 
 def _row(name: str, label: str, variant: str, settings: str) -> Mechanism:
     # The forking server receives in a process per connection, where nothing of the lab could time an arrival.
-    operations = _OPERATIONS[:-1] if variant.startswith("forking") else _OPERATIONS
+    operations = tuple(each for each in OPERATIONS if each != "send" or not variant.startswith("forking"))
     return Mechanism(name, label, "rpc", variant, ("rpyc",), "rpyc", settings, _TYPED, operations=operations)
 
 

@@ -2,68 +2,34 @@
 
 from __future__ import annotations
 
-from types import TracebackType
-
 from rich.console import Console
-from rich.progress import BarColumn, TextColumn
-from rich.progress import Progress as Bar
+from rich.progress import TextColumn
 from rich.table import Table
 from rich.text import Text
 
 from nearcall_lab.demo.results import Cell, Report, Row
 from nearcall_lab.demo.run import Progress
+from nearcall_lab.engine.progress import LaunchBar, clock_text
 from nearcall_lab.stats import format_ratio, format_time, significant
 
 _CELL_WIDTH = 22
 _LABEL_WIDTH = 28
 
 
-class LiveProgress:
-    """A progress bar that is redrawn only between cells, so that drawing never competes with a measurement."""
+class LiveProgress(LaunchBar):
+    """Shows the round, too; elsewhere than in a terminal a line for each."""
 
     def __init__(self, console: Console) -> None:
-        self._console = console
-        self._bar = Bar(
-            TextColumn("[bold]round {task.fields[turn]}"),
-            BarColumn(bar_width=24),
-            TextColumn("{task.completed}/{task.total} launches"),
-            TextColumn("{task.fields[left]}"),
-            TextColumn("[dim]{task.fields[what]}"),
-            console=console,
-            auto_refresh=False,
-            transient=True,
-            disable=not console.is_terminal,
-        )
-        self._task = self._bar.add_task("demo", total=None, turn=1, left="", what="")
+        super().__init__(console, TextColumn("[bold]round {task.fields[turn]}"), turn=1)
         self._last_turn = 0
 
-    def __enter__(self) -> LiveProgress:
-        self._bar.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._bar.stop()
-
     def __call__(self, progress: Progress) -> None:
-        left = "" if progress.seconds_left is None else f"about {_minutes(progress.seconds_left)} left"
-        self._bar.update(
-            self._task,
-            completed=progress.launches_done,
-            total=progress.launches_total,
-            turn=progress.turn,
-            left=left,
-            what=f"{progress.mechanism}: {progress.workload}",
-        )
-        self._bar.refresh()
+        left = "" if progress.seconds_left is None else f"about {clock_text(int(progress.seconds_left))} left"
+        what = f"{progress.mechanism}: {progress.workload}"
+        self.draw(progress.launches_done, progress.launches_total, left, what, turn=progress.turn)
         if not self._console.is_terminal and progress.turn != self._last_turn:
             self._last_turn = progress.turn
             self._console.print(f"round {progress.turn} ({progress.launches_total} launches in all) {left}")
-
-
-def _minutes(seconds: float) -> str:
-    return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
 
 
 def _cell(cell: Cell, is_baseline: bool) -> Text:

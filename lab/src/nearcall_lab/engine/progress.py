@@ -6,12 +6,15 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
+from typing import Any, TypeVar
 
 from rich.console import Console
-from rich.progress import BarColumn, TextColumn
+from rich.progress import BarColumn, ProgressColumn, TextColumn
 from rich.progress import Progress as Bar
 
 _LINE_EVERY_S = 10.0
+
+B = TypeVar("B", bound="LaunchBar")
 
 
 @dataclass(frozen=True)
@@ -37,12 +40,15 @@ def clock_text(seconds: float) -> str:
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
-class LiveProgress:
-    """A context manager that shows what it is told. It draws only when told, so that drawing competes with nothing."""
+class LaunchBar:
+    """A context manager: a bar of launches in a terminal. It draws only when told, so that drawing competes with
+    nothing.
+    """
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, *leading: ProgressColumn, **fields: Any) -> None:
         self._console = console
         self._bar = Bar(
+            *leading,
             BarColumn(bar_width=24),
             TextColumn("{task.completed}/{task.total} launches"),
             TextColumn("{task.fields[left]}"),
@@ -52,10 +58,9 @@ class LiveProgress:
             transient=True,
             disable=not console.is_terminal,
         )
-        self._task = self._bar.add_task("run", total=None, left="", what="")
-        self._last_line = -_LINE_EVERY_S
+        self._task = self._bar.add_task("run", total=None, left="", what="", **fields)
 
-    def __enter__(self) -> LiveProgress:
+    def __enter__(self: B) -> B:
         self._bar.start()
         return self
 
@@ -64,14 +69,26 @@ class LiveProgress:
     ) -> None:
         self._bar.stop()
 
+    def draw(self, done: int, total: int, left: str, what: str, **fields: Any) -> None:
+        """Shows so many launches of so many, the time that is left, and what is done now."""
+        self._bar.update(self._task, completed=done, total=total, left=left, what=what, **fields)
+        self._bar.refresh()
+
+
+class LiveProgress(LaunchBar):
+    """Shows what it is told: in a terminal by the bar, elsewhere by a line now and then."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(console)
+        self._last_line = -_LINE_EVERY_S
+
     def __call__(self, progress: Progress) -> None:
         left = f"about {clock_text(progress.seconds_left)} left"
         what = f"{progress.mechanism}: {progress.work}"
         if progress.remark:
             self._console.print(f"{what}: {progress.remark}", markup=False, highlight=False, soft_wrap=True)
         if self._console.is_terminal:
-            self._bar.update(self._task, completed=progress.done, total=progress.total, left=left, what=what)
-            self._bar.refresh()
+            self.draw(progress.done, progress.total, left, what)
             return
         now = time.monotonic()
         if now - self._last_line >= _LINE_EVERY_S:

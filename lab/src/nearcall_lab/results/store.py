@@ -73,7 +73,7 @@ class Run:
     @classmethod
     def open(cls, directory: Path) -> Run:
         """Go on with a run. Raises `StoreError`."""
-        info = _decode(directory / INFO, RunInfo, hint="is it the directory of a run?")
+        info = decode_file(directory / INFO, RunInfo, hint="is it the directory of a run?")
         run = cls(directory, info)
         run._take()
         return run
@@ -150,11 +150,11 @@ class Run:
 def read(path: Path) -> Recorded:
     """A run by its directory, or by its ``combined.json``. Raises `StoreError` with one line of reason."""
     if path.is_dir():
-        info = _decode(path / INFO, RunInfo, hint="is it the directory of a run?")
+        info = decode_file(path / INFO, RunInfo, hint="is it the directory of a run?")
         return Recorded(path, info, _cells(path, info))
     if path.name == INFO:
         return read(path.parent)
-    combined = _decode(path, Combined, hint="it takes a run's directory or its combined.json")
+    combined = decode_file(path, Combined, hint="it takes a run's directory or its combined.json")
     return Recorded(path, combined.run, [_checked(path, cell) for cell in combined.cells])
 
 
@@ -162,7 +162,9 @@ def _cells(directory: Path, info: RunInfo) -> list[CellResult]:
     found = []
     for digest in info.digests:
         path = directory / CELLS / f"{digest}.json"
-        cell = _checked(path, _decode(path, CellResult, hint="run.json names it; delete the run, or restore the file"))
+        cell = _checked(
+            path, decode_file(path, CellResult, hint="run.json names it; delete the run, or restore the file")
+        )
         if cell.digest != digest:
             raise StoreError(f"{path}: holds the cell {cell.digest}, not the one its name says")
         found.append(cell)
@@ -175,7 +177,8 @@ def _checked(path: Path, cell: CellResult) -> CellResult:
     return cell
 
 
-def _decode(path: Path, kind: type[T], hint: str) -> T:
+def decode_file(path: Path, kind: type[T], hint: str) -> T:
+    """What a JSON file holds. Raises `StoreError` with one line of reason, and the hint where it cannot be read."""
     try:
         content = path.read_bytes()
     except OSError as error:

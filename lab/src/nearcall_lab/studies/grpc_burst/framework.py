@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import socket
 import sys
 import threading
 from dataclasses import dataclass
 from typing import Any
 
 from nearcall_lab.adapters.grpc_framework import codec_of
+from nearcall_lab.adapters.ports import accepting, free_port
 from nearcall_lab.studies.grpc_burst.replica import DELAY_S, message_class
 
 
@@ -34,9 +34,7 @@ def serve(codec: str) -> None:
 
     asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
     logging.disable(logging.INFO)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     config = GRPCFrameworkConfig(package="burst", host="127.0.0.1", port=port, workers=1, **codec_of(codec))
     app = GRPCFramework(config=config)
     service = Service("User")
@@ -65,15 +63,8 @@ def serve(codec: str) -> None:
 
 
 async def _say_when_listening(port: int) -> None:
-    while True:
-        try:
-            _, writer = await asyncio.open_connection("127.0.0.1", port)
-        except ConnectionRefusedError:
-            await asyncio.sleep(0.005)
-            continue
-        writer.close()
-        print(f"127.0.0.1:{port}", flush=True)
-        return
+    await accepting(port)
+    print(f"127.0.0.1:{port}", flush=True)
 
 
 def _end_with_input() -> None:
