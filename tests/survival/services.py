@@ -6,12 +6,24 @@ import contextlib
 import os
 import time
 from collections.abc import Iterator
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import nearcall
 
 SMALL = bytes(range(16))
 LARGE = 5 << 20
+
+
+@dataclass
+class Laborious:
+    """Takes its time to be made, where `lasts` says so."""
+
+    number: int
+    lasts: ClassVar[float] = 0.0
+
+    def __post_init__(self) -> None:
+        time.sleep(self.lasts)
 
 
 @nearcall.service
@@ -42,6 +54,13 @@ class Target:
 
     def convert(self, value: dict[str, list[int]]) -> dict[str, list[int]]:
         return value
+
+    def laborious(self, number: int) -> Laborious:
+        return Laborious(number)
+
+    def laborious_items(self) -> Iterator[Laborious]:
+        while True:
+            yield Laborious(1)
 
     def take_descriptors(self) -> None:
         """All that this process may still have."""

@@ -16,7 +16,7 @@ PRELUDE = """
 import sys, threading, time
 import nearcall
 from collections.abc import Iterator
-from tests.survival.services import SMALL, Target
+from tests.survival.services import SMALL, Laborious, Target
 
 class DrawnOut:
     def __del__(self, sleep=time.sleep):
@@ -48,6 +48,25 @@ for _ in range(3):
 target = nearcall.connect(url, Target)
 for _ in range(3):
     daemon(lambda: forever(lambda: target.convert({"a": [1, 2], "b": list(range(50))})))
+""",
+    "a conversion": """
+target = nearcall.connect(url, Target)
+Laborious.lasts = 0.2
+daemon(lambda: forever(lambda: target.laborious(1)))
+""",
+    "a conversion of an item": """
+target = nearcall.connect(url, Target)
+Laborious.lasts = 0.2
+daemon(lambda: list(target.laborious_items()))
+""",
+    "a conversion in an event loop": """
+import asyncio
+async def main():
+    target = await nearcall.aio.connect(url, Target)
+    Laborious.lasts = 0.2
+    while True:
+        await target.laborious(1)
+daemon(lambda: asyncio.run(main()))
 """,
     "a stream from the server": """
 target = nearcall.connect(url, Target)

@@ -13,9 +13,10 @@ use nearcall_core::{Event, Failure, Kind, Outgoing};
 use parking_lot::Mutex;
 use pyo3::exceptions::{PyRuntimeError, PyRuntimeWarning, PyStopIteration};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{PyDict, PyFloat, PyTuple};
 use pyo3::{PyTraverseError, PyVisit, intern};
 
+use crate::callback::Callback;
 use crate::calling::Calling;
 use crate::deadline::Surroundings;
 use crate::errors::{raise, raise_for};
@@ -190,9 +191,10 @@ impl PendingCall {
                 .usable(py, None)
                 .and_then(|_| Err(PyRuntimeError::new_err("its event loop let go of it")));
         };
-        let again = schedule.call_again.bind(py).call1((&self.call, args, kwargs))?;
+        let again =
+            schedule.call_again.bind(py).run([self.call.bind(py).as_any(), args.bind(py).as_any(), kwargs.as_any()])?;
         *self.stage.lock() = Stage::Delegated(again.clone().unbind());
-        again.call_method1(intern!(py, "send"), (py.None(),))
+        again.run_method(intern!(py, "send"), [py.None().bind(py)])
     }
 
     /// A future that is done when something has come or the deadline passed, in the form in which a coroutine yields it to
@@ -205,13 +207,13 @@ impl PendingCall {
         until: Option<Instant>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let running = self.call.get().waiting.check_loop(py)?;
-        let future = running.call_method0(intern!(py, "create_future"))?;
+        let future = running.run_method(intern!(py, "create_future"), [])?;
         if let Some(until) = until {
-            let left = until.saturating_duration_since(Instant::now()).as_secs_f64();
+            let left = PyFloat::new(py, until.saturating_duration_since(Instant::now()).as_secs_f64());
             let wake = wrap_pyfunction!(wake_future, py)?;
-            let timer = running.call_method1(intern!(py, "call_later"), (left, wake, &future))?;
+            let timer = running.run_method(intern!(py, "call_later"), [left.as_any(), wake.as_any(), &future])?;
             if let Some(earlier) = self.timer.lock().replace(timer.unbind()) {
-                earlier.bind(py).call_method0(intern!(py, "cancel"))?;
+                earlier.bind(py).run_method(intern!(py, "cancel"), [])?;
             }
         }
         self.call.get().waiting.register(py, core, id, future.clone().unbind())?;
@@ -237,7 +239,7 @@ impl PendingCall {
     fn stop_timer(&self, py: Python<'_>) {
         if let Some(timer) = self.timer.lock().take() {
             // A timer that cannot be cancelled only wakes a future that is done.
-            let _ = timer.bind(py).call_method0(intern!(py, "cancel"));
+            let _ = timer.bind(py).run_method(intern!(py, "cancel"), []);
         }
     }
 
@@ -276,7 +278,7 @@ impl PendingCall {
             Stage::Delegated(coroutine) => {
                 let coroutine = coroutine.into_bound(py);
                 *self.stage.lock() = Stage::Delegated(coroutine.clone().unbind());
-                coroutine.call_method1(intern!(py, "send"), (value,))
+                coroutine.run_method(intern!(py, "send"), [value])
             }
             Stage::Done => Err(PyRuntimeError::new_err("cannot await a call twice; call the method again")),
         }
@@ -295,7 +297,7 @@ impl PendingCall {
             _ => kind,
         };
         if let Some(coroutine) = self.delegated(py) {
-            return coroutine.bind(py).call_method1(intern!(py, "throw"), (exception,));
+            return coroutine.bind(py).run_method(intern!(py, "throw"), [&exception]);
         }
         drop(traceback);
         self.close(py)?;
@@ -306,7 +308,7 @@ impl PendingCall {
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.stop_timer(py);
         if let Some(coroutine) = self.delegated(py) {
-            coroutine.bind(py).call_method0(intern!(py, "close"))?;
+            coroutine.bind(py).run_method(intern!(py, "close"), [])?;
         }
         self.give_up();
         self.call.get().waiting.sent(py)

@@ -9,10 +9,11 @@ use nearcall_core::client::{Channel, Connection as Core, NoEvent, Patience};
 use nearcall_core::{AroundWait, Failure, Kind, Outgoing, Peer, Url};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyString};
 use pyo3::{PyTraverseError, PyVisit};
 
 use crate::aio::AsyncUnary;
+use crate::callback::Callback;
 use crate::calling::Calling;
 use crate::deadline::Surroundings;
 use crate::errors::{describe, invalid, raise, raise_connect};
@@ -304,7 +305,7 @@ impl Connection {
 fn renumber(py: Python<'_>, on_change: &Py<PyAny>, description: &str, numbers: &Numbers) -> Result<(), Failure> {
     let new: HashMap<String, u16> = on_change
         .bind(py)
-        .call1((description,))
+        .run([PyString::new(py, description).as_any()])
         .and_then(|numbers| numbers.extract())
         .map_err(|error| describe(py, &error))?;
     for (name, number) in numbers.lock().iter() {

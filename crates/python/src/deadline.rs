@@ -4,9 +4,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use nearcall_core::Metadata;
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBool, PyBytes, PyFloat};
+
+use crate::callback::Callback;
 
 /// The context variable that holds the deadline, seconds on the clock of `time.monotonic`.
 static DEADLINE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
@@ -55,7 +58,7 @@ impl Surroundings {
     #[cold]
     fn look_closely(py: Python<'_>, default: Option<Duration>) -> PyResult<Self> {
         let get = |variable: &PyOnceLock<Py<PyAny>>| match variable.get(py) {
-            Some(variable) => variable.bind(py).call_method0("get"),
+            Some(variable) => variable.bind(py).run_method(intern!(py, "get"), []),
             None => Ok(py.None().into_bound(py)),
         };
         let left = get(&DEADLINE)?.extract::<Option<f64>>()?.map(|at| {
@@ -87,7 +90,8 @@ impl Surroundings {
     #[inline]
     pub(crate) fn received(&self, py: Python<'_>, initial: bool, metadata: Option<&Metadata>) -> PyResult<()> {
         if let (Some(block), Some(metadata)) = (&self.block, metadata) {
-            block.bind(py).call_method1("received", (initial, metadata_to(py, metadata)))?;
+            let pairs = metadata_to(py, metadata).into_pyobject(py)?;
+            block.bind(py).run_method(intern!(py, "received"), [PyBool::new(py, initial).as_any(), pairs.as_any()])?;
         }
         Ok(())
     }
@@ -96,7 +100,7 @@ impl Surroundings {
 /// Metadata from a list of pairs of `str` and `bytes`.
 pub(crate) fn metadata_from(pairs: &Bound<'_, PyAny>) -> PyResult<Metadata> {
     let mut metadata = Metadata::default();
-    for pair in pairs.try_iter()? {
+    for pair in pairs.items()? {
         let (key, value) = pair?.extract::<(String, Vec<u8>)>()?;
         metadata.push(&key, &value);
     }
@@ -117,7 +121,8 @@ impl<'py> Inherited<'py> {
         let Some(until) = until else { return Ok(Self(None)) };
         let Some(variable) = DEADLINE.get(py) else { return Ok(Self(None)) };
         let left = until.saturating_duration_since(Instant::now()).as_secs_f64();
-        let token = variable.bind(py).call_method1("set", (nearcall_core::monotonic_seconds() + left,))?;
+        let at = PyFloat::new(py, nearcall_core::monotonic_seconds() + left);
+        let token = variable.bind(py).run_method(intern!(py, "set"), [at.as_any()])?;
         count_blocks(true);
         Ok(Self(Some((variable.bind(py).clone(), token))))
     }
@@ -128,7 +133,7 @@ impl Drop for Inherited<'_> {
         if let Some((variable, token)) = self.0.take() {
             count_blocks(false);
             // The token is the variable's own and used once: this cannot fail.
-            let _ = variable.call_method1("reset", (token,));
+            let _ = variable.run_method(intern!(variable.py(), "reset"), [&token]);
         }
     }
 }

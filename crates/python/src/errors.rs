@@ -6,6 +6,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyBytes;
 
+use crate::callback::Callback;
 use crate::plan::Method;
 
 /// `make_error(code, message, details)` of `nearcall.errors`.
@@ -39,7 +40,7 @@ pub(crate) fn raise_for(py: Python<'_>, method: &Method, failure: &Failure) -> P
 
 fn raise_with(py: Python<'_>, make: &Py<PyAny>, failure: &Failure) -> PyErr {
     let details = PyBytes::new(py, &failure.details);
-    match make.bind(py).call1((failure.code, failure.message.as_str(), details)) {
+    match make.bind(py).run_with((failure.code, failure.message.as_str(), details)) {
         Ok(exception) => PyErr::from_value(exception),
         Err(error) => error,
     }
@@ -49,14 +50,16 @@ fn raise_with(py: Python<'_>, make: &Py<PyAny>, failure: &Failure) -> PyErr {
 pub(crate) fn describe(py: Python<'_>, error: &PyErr) -> Failure {
     let describe =
         DESCRIBE_ERROR.get(py).ok_or_else(|| PyRuntimeError::new_err("nearcall._core was used without nearcall"));
-    failure_of(error, describe.and_then(|describe| describe.bind(py).call1((error.value(py),))))
+    failure_of(error, describe.and_then(|describe| describe.bind(py).run([error.value(py).as_any()])))
 }
 
 /// The failure that an exception of a method's handler stands for.
 pub(crate) fn describe_for(py: Python<'_>, method: &Method, error: &PyErr) -> Failure {
     match &method.describe_error {
         // With its traceback, which `value` alone need not have.
-        Some(describe) => failure_of(error, describe.bind(py).call1((error.clone_ref(py).into_value(py),))),
+        Some(describe) => {
+            failure_of(error, describe.bind(py).run([error.clone_ref(py).into_value(py).bind(py).as_any()]))
+        }
         None => describe(py, error),
     }
 }

@@ -5,6 +5,7 @@
 //! waiting ([`aio`], [`loop_server`]).
 
 mod aio;
+mod callback;
 mod calling;
 mod connection;
 mod context;

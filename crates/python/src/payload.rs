@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyDict, PyList, PyTuple};
 use smallvec::SmallVec;
 
+use crate::callback::Callback;
 use crate::errors::raise;
 use crate::plan::{Arguments, Form, Method, Value};
 use crate::view::View;
@@ -98,14 +99,14 @@ impl Value {
         if !self.accepts.has(&value)
             && let Some(check) = &self.check
         {
-            check.bind(py).call1((&value,))?;
+            check.bind(py).run([&value])?;
         }
         if self.form.is_buffer() {
             return Held::take(value).map(Encoded::whole);
         }
         let encoded = match self.form {
             Form::Nothing => return Ok(Encoded::empty()),
-            _ => self.encode.bind(py).call1((value,)),
+            _ => self.encode.bind(py).run([&value]),
         };
         let encoded = encoded.map_err(|error| explain(py, &self.encode_error, error))?;
         match self.form {
@@ -120,12 +121,12 @@ impl Value {
             Form::Nothing => Ok(py.None()),
             Form::Coded => {
                 let body = bytes(py, &event.payload, 0, event.payload.len())?;
-                let value = self.decode.bind(py).call1((body,));
+                let value = self.decode.bind(py).run([body.as_any()]);
                 value.map(Bound::unbind).map_err(|error| explain(py, &self.decode_error, error))
             }
             Form::Parts => {
                 let (body, buffers) = divide(py, event)?;
-                let value = self.decode.bind(py).call1((body, buffers));
+                let value = self.decode.bind(py).run([body.as_any(), buffers.as_any()]);
                 value.map(Bound::unbind).map_err(|error| explain(py, &self.decode_error, error))
             }
             form => buffer(py, form, event.payload),
@@ -135,7 +136,7 @@ impl Value {
 
 /// Lets Python say what an error of the codec means.
 fn explain(py: Python<'_>, explainer: &Py<PyAny>, error: PyErr) -> PyErr {
-    match explainer.bind(py).call1((error.value(py),)) {
+    match explainer.bind(py).run([error.value(py).as_any()]) {
         Ok(explained) => PyErr::from_value(explained),
         Err(_) => error,
     }
@@ -208,7 +209,7 @@ impl Method {
             return arguments.encode(args);
         }
         let kwargs = kwargs.cloned().unwrap_or_else(|| PyDict::new(args.py()));
-        let bound = arguments.bind.bind(args.py()).call1((args, kwargs))?;
+        let bound = arguments.bind.bind(args.py()).run([args.as_any(), kwargs.as_any()])?;
         self.encode_bound(&bound)
     }
 
@@ -221,7 +222,7 @@ impl Method {
         }
         let py = bound.py();
         let encoded =
-            arguments.encode_named.bind(py).call1((bound,)).map_err(|error| arguments.explain(py, bound, error))?;
+            arguments.encode_named.bind(py).run([bound]).map_err(|error| arguments.explain(py, bound, error))?;
         let mut encoded = Encoded::parts(&encoded, SmallVec::new())?;
         encoded.named = true;
         Ok(encoded)
@@ -230,7 +231,7 @@ impl Method {
 
 impl Arguments {
     fn explain(&self, py: Python<'_>, values: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
-        match self.encode_error.bind(py).call1((error.value(py), values)) {
+        match self.encode_error.bind(py).run([error.value(py).as_any(), values.as_any()]) {
             Ok(explained) => PyErr::from_value(explained),
             Err(_) => error,
         }
@@ -243,7 +244,8 @@ impl Arguments {
             return Ok(Encoded::empty());
         }
         if self.all_coded {
-            let encoded = self.encode.bind(py).call1((values,)).map_err(|error| self.explain(py, values, error))?;
+            let encoded =
+                self.encode.bind(py).run([values.as_any()]).map_err(|error| self.explain(py, values, error))?;
             return if self.parts {
                 Encoded::parts(&encoded, SmallVec::new())
             } else {
@@ -266,7 +268,7 @@ impl Arguments {
             return Ok(Encoded { body: None, buffers: Some(buffers), named: false });
         }
         let coded = PyTuple::new(py, coded)?;
-        let encoded = self.encode.bind(py).call1((&coded,)).map_err(|error| self.explain(py, &coded, error))?;
+        let encoded = self.encode.bind(py).run([coded.as_any()]).map_err(|error| self.explain(py, &coded, error))?;
         if self.parts {
             Encoded::parts(&encoded, buffers)
         } else {
@@ -287,7 +289,7 @@ impl Arguments {
     pub(crate) fn decode<'py>(&self, py: Python<'py>, event: Event, named: bool) -> PyResult<Bound<'py, PyTuple>> {
         if named {
             let (body, buffers) = divide(py, event)?;
-            return self.decoded(py, self.decode_named.bind(py).call1((body, buffers)));
+            return self.decoded(py, self.decode_named.bind(py).run([body.as_any(), buffers.as_any()]));
         }
         if self.forms.is_empty() {
             return Ok(PyTuple::empty(py));
@@ -295,10 +297,10 @@ impl Arguments {
         if self.all_coded {
             return if self.parts {
                 let (body, buffers) = divide(py, event)?;
-                self.decoded(py, self.decode.bind(py).call1((body, buffers)))
+                self.decoded(py, self.decode.bind(py).run([body.as_any(), buffers.as_any()]))
             } else {
                 let body = bytes(py, &event.payload, 0, event.payload.len())?;
-                self.decoded(py, self.decode.bind(py).call1((body,)))
+                self.decoded(py, self.decode.bind(py).run([body.as_any()]))
             };
         }
         if let [form] = self.forms[..] {
@@ -324,9 +326,9 @@ impl Arguments {
                 for &(offset, len) in &ranges[direct..] {
                     views.append(View::of(py, &payload, offset, len)?)?;
                 }
-                self.decode.bind(py).call1((body, views))
+                self.decode.bind(py).run([body.as_any(), views.as_any()])
             } else {
-                self.decode.bind(py).call1((body,))
+                self.decode.bind(py).run([body.as_any()])
             };
             Some(self.decoded(py, decoded)?.into_iter())
         };

@@ -5,6 +5,8 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple, PyType};
 
+use crate::callback::Callback;
+
 /// How a value crosses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
@@ -119,7 +121,7 @@ impl Arguments {
         for (index, accepts) in self.accepts.iter().enumerate() {
             let value = values.get_borrowed_item(index)?;
             if !accepts.has(&value) {
-                self.check_at.bind(values.py()).call1((index, value))?;
+                self.check_at.bind(values.py()).run_with((index, value))?;
             }
         }
         Ok(())

@@ -14,6 +14,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
+use crate::callback::Callback;
 use crate::connection::around_wait;
 use crate::context::Current;
 use crate::deadline::Inherited;
@@ -107,7 +108,7 @@ impl Server {
         let failed = Mutex::new(None);
         let spawn = || {
             Python::attach(|py| {
-                if let Err(error) = spawn.bind(py).call0() {
+                if let Err(error) = spawn.bind(py).run([]) {
                     *failed.lock() = Some(error);
                 }
             });
@@ -118,7 +119,7 @@ impl Server {
             }
             // Before it sleeps: what the operator should know may be from this very moment.
             for notice in self.notices.take() {
-                log.call1((notice.serious, notice.text))?;
+                log.run_with((notice.serious, notice.text))?;
             }
             let goes_on = match py.detach(|| worker.wait(&spawn)) {
                 Next::Request(request) => {
@@ -130,11 +131,11 @@ impl Server {
             };
             if let Some(error) = failed.lock().take() {
                 // Without a spare thread one slow handler holds up the rest; the operator should know why.
-                log.call1((true, format!("cannot start another worker thread: {error}")))?;
+                log.run_with((true, format!("cannot start another worker thread: {error}")))?;
             }
             if !goes_on {
                 for notice in self.notices.take() {
-                    log.call1((notice.serious, notice.text))?;
+                    log.run_with((notice.serious, notice.text))?;
                 }
                 return Ok(());
             }
@@ -266,12 +267,12 @@ impl Server {
             // No tuple for one argument: worth it for the smallest and most frequent calls.
             let argument = buffer(py, form, request.take_event().payload)?;
             let _current = Current::enter(request, &self.core, method);
-            return handler.call1((argument,));
+            return handler.run([argument.bind(py)]);
         }
         let arguments = decode_arguments(py, method, request)?;
         let _current = Current::enter(request, &self.core, method);
         if !method.kind.client_streams() {
-            return handler.call1(arguments);
+            return handler.run_with(arguments);
         }
         let call = tracked(request)?;
         let stream = RequestStream {
@@ -283,12 +284,12 @@ impl Server {
         let stream = Bound::new(py, stream)?.into_any();
         let mut values: Vec<Bound<'py, PyAny>> = arguments.iter().collect();
         values.insert(method.stream_position.min(values.len()), stream);
-        handler.call1(PyTuple::new(py, values)?)
+        handler.run_with(PyTuple::new(py, values)?)
     }
 
     fn send_items(&self, py: Python<'_>, method: &Method, request: &Request, items: &Bound<'_, PyAny>) -> PyResult<()> {
         let call = tracked(request)?;
-        for item in items.try_iter()? {
+        for item in items.items()? {
             let encoded = method.reply.encode(item?)?;
             let sent =
                 encoded.with(|body| call.send_item(&self.core, &Outgoing::new(Kind::Item, body), request.deadline));
@@ -297,7 +298,7 @@ impl Server {
                 outcome => {
                     // The handler's own clean-up runs now, not whenever the generator is collected.
                     if items.hasattr(intern!(py, "close"))? {
-                        items.call_method0(intern!(py, "close"))?;
+                        items.run_method(intern!(py, "close"), [])?;
                     }
                     if outcome == ItemOutcome::Late {
                         return Err(raise(py, &late(&method.name)));

@@ -12,6 +12,8 @@ use pyo3::sync::PyOnceLock;
 use pyo3::{PyTraverseError, PyVisit, intern};
 use smallvec::SmallVec;
 
+use crate::callback::Callback;
+
 /// `asyncio.get_running_loop`.
 static RUNNING_LOOP: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
@@ -91,7 +93,7 @@ impl Waiting {
     pub(crate) fn check_loop<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let get_loop = RUNNING_LOOP
             .get_or_try_init(py, || Ok::<_, PyErr>(py.import("asyncio")?.getattr("get_running_loop")?.unbind()))?;
-        let Ok(running) = get_loop.bind(py).call0() else {
+        let Ok(running) = get_loop.bind(py).run([]) else {
             return Err(PyRuntimeError::new_err(
                 "a client of nearcall.aio is used from coroutines of asyncio, and no event loop of it runs in this thread",
             ));
@@ -141,7 +143,7 @@ impl Waiting {
             return Ok(());
         }
         match self.owner() {
-            Owner::Loop(schedule) => schedule.call_soon.bind(py).call1((&schedule.on_idle,)).map(drop),
+            Owner::Loop(schedule) => schedule.call_soon.bind(py).run([schedule.on_idle.bind(py)]).map(drop),
             Owner::Nobody => Ok(()),
             Owner::Threads => Err(not_a_loops()),
         }
@@ -218,8 +220,8 @@ fn not_a_loops() -> PyErr {
 
 pub(crate) fn wake(future: &Bound<'_, PyAny>) -> PyResult<()> {
     let py = future.py();
-    if !future.call_method0(intern!(py, "done"))?.is_truthy()? {
-        future.call_method1(intern!(py, "set_result"), (py.None(),))?;
+    if !future.run_method(intern!(py, "done"), [])?.is_truthy()? {
+        future.run_method(intern!(py, "set_result"), [py.None().bind(py)])?;
     }
     Ok(())
 }

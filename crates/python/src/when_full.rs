@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 
+use crate::callback::Callback;
 use crate::errors::invalid;
 
 /// How often dropped calls are reported, at most.
@@ -86,7 +87,7 @@ impl WhenFull {
             drops.reported = Some(Instant::now());
             drops.by_method.clone()
         };
-        self.on_drop.bind(py).call1((by_method,)).map(|_| ())
+        self.on_drop.bind(py).run_with((by_method,)).map(|_| ())
     }
 
     /// The client is closed; `complete`: all that was accepted was sent.

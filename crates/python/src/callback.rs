@@ -1,0 +1,144 @@
+//! Calling Python code that may be made to end in the middle.
+//!
+//! Up to Python 3.13 a thread that is not the main one is ended with `pthread_exit` when it wants the interpreter back while
+//! that shuts down. It unwinds all frames of the thread, ours too, and aborts the process at the first call of a function
+//! that is declared not to unwind, as `PyO3` declares those of Python. Here they are declared for what they do, and a thread
+//! that is ended waits in their caller for the end of the process, as every thread does from Python 3.14 on. All Python code
+//! that is not a matter of a few instructions is called through this module: handlers, codecs, iterators, event loops.
+
+use pyo3::BoundObject;
+use pyo3::ffi::{self, PyObject};
+use pyo3::prelude::*;
+use pyo3::types::{PyString, PyTuple};
+
+// SAFETY: as in Python's headers; all of them are exported by every Python from 3.9 on.
+unsafe extern "C-unwind" {
+    fn PyObject_VectorcallDict(
+        callable: *mut PyObject,
+        arguments: *const *mut PyObject,
+        count: usize,
+        keywords: *mut PyObject,
+    ) -> *mut PyObject;
+    fn PyObject_VectorcallMethod(
+        name: *mut PyObject,
+        arguments: *const *mut PyObject,
+        count: usize,
+        keywords: *mut PyObject,
+    ) -> *mut PyObject;
+    fn PyObject_Call(callable: *mut PyObject, arguments: *mut PyObject, keywords: *mut PyObject) -> *mut PyObject;
+    fn PyObject_GetIter(object: *mut PyObject) -> *mut PyObject;
+    fn PyIter_Next(iterator: *mut PyObject) -> *mut PyObject;
+}
+
+/// Keeps a thread that is unwound by force from leaving the frame it lies in.
+struct WaitForTheEnd;
+
+impl Drop for WaitForTheEnd {
+    fn drop(&mut self) {
+        loop {
+            std::thread::park();
+        }
+    }
+}
+
+/// Runs `call`, which a forced end of the thread does not leave.
+#[inline]
+fn kept<R>(call: impl FnOnce() -> R) -> R {
+    let guard = WaitForTheEnd;
+    let result = call();
+    std::mem::forget(guard);
+    result
+}
+
+/// A place that the interpreter's fast calls may use, and the most arguments there are, with the object of a method.
+const ROOM: usize = 5;
+
+#[inline]
+fn lay_out<const N: usize>(places: &mut [*mut PyObject], arguments: [&Bound<'_, PyAny>; N]) {
+    assert!(N <= places.len(), "more arguments than there is room for");
+    for (place, argument) in places.iter_mut().zip(arguments) {
+        *place = argument.as_ptr();
+    }
+}
+
+/// Python objects that are called, or asked for items.
+pub(crate) trait Callback<'py> {
+    /// Calls the object with some arguments.
+    fn run<const N: usize>(&self, arguments: [&Bound<'py, PyAny>; N]) -> PyResult<Bound<'py, PyAny>>;
+
+    /// Calls the object with any number of arguments, or with values that become Python's first.
+    fn run_with<A: IntoPyObject<'py, Target = PyTuple>>(&self, arguments: A) -> PyResult<Bound<'py, PyAny>>;
+
+    /// Calls a method of the object with some arguments.
+    fn run_method<const N: usize>(
+        &self,
+        name: &Bound<'py, PyString>,
+        arguments: [&Bound<'py, PyAny>; N],
+    ) -> PyResult<Bound<'py, PyAny>>;
+
+    /// The object's items.
+    fn items(&self) -> PyResult<Items<'py>>;
+}
+
+impl<'py> Callback<'py> for Bound<'py, PyAny> {
+    #[inline]
+    fn run<const N: usize>(&self, arguments: [&Bound<'py, PyAny>; N]) -> PyResult<Bound<'py, PyAny>> {
+        let mut places = [std::ptr::null_mut(); ROOM];
+        lay_out(&mut places[1..], arguments);
+        let result = kept(|| {
+            let count = N | ffi::PY_VECTORCALL_ARGUMENTS_OFFSET;
+            // SAFETY: attached, as the token of `self` shows; N live objects follow the free place.
+            unsafe { PyObject_VectorcallDict(self.as_ptr(), places[1..].as_ptr(), count, std::ptr::null_mut()) }
+        });
+        // SAFETY: an owned reference, or null with an exception set.
+        unsafe { Bound::from_owned_ptr_or_err(self.py(), result) }
+    }
+
+    fn run_with<A: IntoPyObject<'py, Target = PyTuple>>(&self, arguments: A) -> PyResult<Bound<'py, PyAny>> {
+        let arguments = arguments.into_pyobject(self.py()).map_err(Into::into)?;
+        // SAFETY: attached; both are live objects.
+        let result = kept(|| unsafe { PyObject_Call(self.as_ptr(), arguments.as_ptr(), std::ptr::null_mut()) });
+        // SAFETY: an owned reference, or null with an exception set.
+        unsafe { Bound::from_owned_ptr_or_err(self.py(), result) }
+    }
+
+    fn run_method<const N: usize>(
+        &self,
+        name: &Bound<'py, PyString>,
+        arguments: [&Bound<'py, PyAny>; N],
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let mut places = [std::ptr::null_mut(); ROOM];
+        places[1] = self.as_ptr();
+        lay_out(&mut places[2..], arguments);
+        let result = kept(|| {
+            let count = (N + 1) | ffi::PY_VECTORCALL_ARGUMENTS_OFFSET;
+            // SAFETY: attached; the object and N live arguments follow the free place.
+            unsafe { PyObject_VectorcallMethod(name.as_ptr(), places[1..].as_ptr(), count, std::ptr::null_mut()) }
+        });
+        // SAFETY: an owned reference, or null with an exception set.
+        unsafe { Bound::from_owned_ptr_or_err(self.py(), result) }
+    }
+
+    fn items(&self) -> PyResult<Items<'py>> {
+        // SAFETY: attached; a live object.
+        let result = kept(|| unsafe { PyObject_GetIter(self.as_ptr()) });
+        // SAFETY: an owned reference, or null with an exception set.
+        unsafe { Bound::from_owned_ptr_or_err(self.py(), result) }.map(Items)
+    }
+}
+
+/// An iterator of Python.
+pub(crate) struct Items<'py>(Bound<'py, PyAny>);
+
+impl<'py> Iterator for Items<'py> {
+    type Item = PyResult<Bound<'py, PyAny>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let py = self.0.py();
+        // SAFETY: attached; an iterator, as `PyObject_GetIter` made sure.
+        let item = kept(|| unsafe { PyIter_Next(self.0.as_ptr()) });
+        // SAFETY: an owned reference, or null: the end, or with an exception set.
+        let item = unsafe { Bound::from_owned_ptr_or_opt(py, item) };
+        item.map(Ok).or_else(|| PyErr::take(py).map(Err))
+    }
+}
