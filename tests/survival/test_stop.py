@@ -112,6 +112,44 @@ def test_a_stopped_client_holds_nobody_up(server: ServerProcess) -> None:
     comes_back_to(server.pid, before)
 
 
+FLOODING = """
+import asyncio, sys, nearcall
+from tests.survival.services import Target
+
+async def main():
+    target = await nearcall.aio.connect(sys.argv[1], Target)
+    calls = [asyncio.create_task(target.make_later(16_384, sys.argv[2])) for _ in range(1500)]
+    await asyncio.sleep(0)
+    print("called", flush=True)
+    sys.stdin.readline()
+    assert {len(reply) for reply in await asyncio.gather(*calls)} == {16_384}
+    assert await target.echo(b"done") == b"done"
+    print("done", flush=True)
+
+asyncio.run(main())
+"""
+
+
+def test_a_client_that_calls_and_does_not_read_holds_nobody_up(new_url: str, tmp_path: Path) -> None:
+    """Its replies are far more than there is room for, and there are far fewer workers than calls."""
+    gate = tmp_path / "gate"
+    with ServerProcess(new_url, services=SERVICES, max_concurrency=4) as server:
+        before = Holdings.of(server.pid)
+        command = [sys.executable, "-X", "faulthandler", "-c", FLOODING, server.url, str(gate)]
+        with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as client:
+            assert client.stdin is not None and client.stdout is not None
+            assert client.stdout.readline() == "called\n"
+            with nearcall.connect(server.url, Target) as target, nearcall.timeout(30):
+                gate.touch()
+                for _ in range(100):
+                    assert target.echo(SMALL) == SMALL
+                assert target.length(memoryview(bytes(LARGE))) == LARGE
+            print(file=client.stdin, flush=True)
+            assert client.stdout.readline() == "done\n"
+            assert client.wait(20) == 0
+        comes_back_to(server.pid, replace(before, regions=before.regions + 2))
+
+
 def test_a_client_killed_while_it_is_stopped(server: ServerProcess) -> None:
     with nearcall.connect(server.url, Target) as target:
         assert target.echo(SMALL) == SMALL

@@ -11,6 +11,7 @@ use nearcall_wire::{Failure, FrameHead, Kind};
 use parking_lot::Mutex;
 
 use super::call::ServerCall;
+use super::held::Held;
 use super::request::Request;
 use super::statistics::Statistics;
 use super::{Calls, Server};
@@ -42,25 +43,10 @@ pub struct ServerConnection {
     _seat: Option<Arc<Seat>>,
     /// One-way requests received and not finished.
     pub(super) oneway_pending: AtomicUsize,
-    held: Mutex<Held>,
-}
-
-/// Why nothing is read from a client for now: it sends faster than this server takes on, or than it reads itself.
-#[derive(Debug, Default)]
-struct Held {
-    /// A one-way request that came when the server had all it takes.
-    request: Option<Request>,
-    /// Frames that the receiving worker had no room for, head and payload. There are never more than one
-    /// frame of the client asks for.
-    owed: VecDeque<(Vec<u8>, Vec<u8>)>,
-    /// The end of such a frame is not sent.
-    has_rest: bool,
-}
-
-impl Held {
-    fn is_empty(&self) -> bool {
-        self.request.is_none() && self.owed.is_empty() && !self.has_rest
-    }
+    /// Why nothing is read from it for now, if nothing is.
+    pub(super) held: Mutex<Held>,
+    /// It owes to read: see [`ServerConnection::is_overdue`].
+    pub(super) overdue: AtomicBool,
 }
 
 /// One-way calls of a client are handled one after the other, in the order they were sent: nothing else could tell the
@@ -98,6 +84,7 @@ impl ServerConnection {
             _seat: seat,
             oneway_pending: AtomicUsize::new(0),
             held: Mutex::default(),
+            overdue: AtomicBool::new(false),
         })
     }
 
@@ -176,57 +163,7 @@ impl ServerConnection {
     pub(super) fn clear_oneway(&self) {
         let waiting = std::mem::take(&mut self.oneway.lock().waiting);
         drop(waiting);
-        drop(std::mem::take(&mut *self.held.lock()));
-    }
-
-    /// Whether nothing is to be read from this client for now.
-    pub(super) fn is_held(&self) -> bool {
-        !self.held.lock().is_empty()
-    }
-
-    /// Sends what is owed to a client that is held back, and takes on what it asked for, as far as that is possible now.
-    ///
-    /// # Errors
-    /// [`LinkError::Full`] if the client must wait on.
-    pub(super) fn let_go(&self, server: &Server) -> Result<Option<Request>, LinkError> {
-        let mut held = self.held.lock();
-        match self.pay(&mut held) {
-            Ok(()) => {}
-            // Relaxed: set and read by whoever holds the reception.
-            Err(LinkError::Full) if !self.hung_up.load(Ordering::Relaxed) => return Err(LinkError::Full),
-            Err(_) => {
-                // It is gone, as whoever reads from it next finds out.
-                held.owed.clear();
-                held.has_rest = false;
-            }
-        }
-        if held.request.is_some() {
-            // The held request counts itself, in both. Relaxed: as in `begin`.
-            let room = self.in_flight.load(Ordering::Relaxed) <= server.limits.max_pending;
-            // One at least is always under way, so that a client's messages move on whatever others do.
-            let alone = self.oneway_pending.load(Ordering::Relaxed) <= 1;
-            if !room && !alone {
-                return Err(LinkError::Full);
-            }
-        }
-        Ok(held.request.take())
-    }
-
-    /// Sends what is owed.
-    fn pay(&self, held: &mut Held) -> Result<(), LinkError> {
-        loop {
-            if held.has_rest {
-                self.link.finish(&mut || Err(LinkError::Full))?;
-                held.has_rest = self.link.has_rest();
-                if held.has_rest {
-                    return Err(LinkError::Full);
-                }
-            }
-            let Some((head, payload)) = held.owed.front() else { return Ok(()) };
-            self.link.try_send(head, &[payload])?;
-            held.owed.pop_front();
-            held.has_rest = self.link.has_rest();
-        }
+        self.abandon();
     }
 
     pub(super) fn was_cancelled(&self, call: u32) -> bool {
@@ -300,7 +237,7 @@ impl ServerConnection {
             Some(_) if server.is_stopping() => Some(Failure::new(Failure::UNAVAILABLE, "the server is stopping")),
             Some(_) if pending >= server.limits.max_pending && !oneway => Some(server.too_many_pending()),
             Some(_) if pending >= server.limits.max_pending && !alone => {
-                self.held.lock().request = Some(request);
+                self.held.lock().requests.push_back(request);
                 return Ok(None);
             }
             Some(_) => None,
@@ -334,24 +271,6 @@ impl ServerConnection {
             request.call = Some(Arc::clone(place.insert(call)));
         }
         Ok(Some(request))
-    }
-
-    /// Sends a frame from the receiving worker, which must not wait for a client that does not read: it reads no more from
-    /// that client until there is room for the frame.
-    fn send_in_passing(&self, call: u32, frame: &Outgoing<'_>) -> Result<(), LinkError> {
-        let mut held = self.held.lock();
-        if held.owed.is_empty() {
-            match frame.try_send(call, &*self.link) {
-                Ok(()) => {
-                    held.has_rest = self.link.has_rest();
-                    return Ok(());
-                }
-                Err(LinkError::Full) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        held.owed.push_back(frame.to_bytes(call));
-        Ok(())
     }
 
     /// Sends the last frame of an introspective call, maybe from the receiving worker itself. Whoever only watches must not

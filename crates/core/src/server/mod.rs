@@ -7,6 +7,7 @@ mod call;
 mod connection;
 mod context;
 mod event_loop;
+mod held;
 mod reception;
 mod request;
 mod statistics;
@@ -99,6 +100,9 @@ pub struct Server {
     /// Requests that wait for a worker, because as many handlers run as may.
     queue: Mutex<VecDeque<Request>>,
     queued: AtomicUsize,
+    /// Clients that frames wait for since the reception last looked, and whether there are any.
+    newly_held: Mutex<Vec<Arc<ServerConnection>>>,
+    has_newly_held: AtomicBool,
     /// One-way calls that came while the server was stopping: nobody else could be told.
     came_too_late: AtomicUsize,
 }
@@ -159,6 +163,8 @@ impl Server {
             limits: work_limits,
             queue: Mutex::default(),
             queued: AtomicUsize::new(0),
+            newly_held: Mutex::default(),
+            has_newly_held: AtomicBool::new(false),
             came_too_late: AtomicUsize::new(0),
         })
     }
@@ -252,6 +258,9 @@ impl Server {
     /// Closes everything that is left, after the workers have returned.
     pub fn close(&self) {
         self.queue.lock().clear();
+        for connection in std::mem::take(&mut *self.newly_held.lock()) {
+            connection.abandon();
+        }
         self.reception.lock().close();
     }
 
@@ -261,6 +270,15 @@ impl Server {
             Failure::RESOURCE_EXHAUSTED,
             format!("the server has {limit} calls under way, which is its limit; raise it there with max_pending"),
         )
+    }
+
+    /// Nothing is to be read from the client until it has read what it is owed.
+    #[cold]
+    fn hold(&self, connection: Arc<ServerConnection>) {
+        self.newly_held.lock().push(connection);
+        // Release: whoever sees it finds the client.
+        self.has_newly_held.store(true, Ordering::Release);
+        self.wake_reception();
     }
 
     fn wake_reception(&self) {

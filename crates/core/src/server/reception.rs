@@ -151,6 +151,10 @@ impl Reception {
     }
 
     fn receive(&mut self, server: &Server) -> Option<Request> {
+        // Relaxed: a hint; `hold_newly` takes the lock.
+        if server.has_newly_held.load(Ordering::Relaxed) {
+            self.hold_newly(server);
+        }
         if !self.held.is_empty()
             && let Some(request) = self.resume(server)
         {
@@ -221,6 +225,30 @@ impl Reception {
         None
     }
 
+    /// Reads no more from clients that workers have left frames for.
+    #[cold]
+    fn hold_newly(&mut self, server: &Server) {
+        // Acquire: pairs with the release in `hold`.
+        server.has_newly_held.swap(false, Ordering::Acquire);
+        for connection in std::mem::take(&mut *server.newly_held.lock()) {
+            if !self.connections.contains_key(&connection.token) {
+                connection.abandon();
+                continue;
+            }
+            if self.is_holding(connection.token) {
+                continue;
+            }
+            self.memory.retain(|other| other.token != connection.token);
+            self.readable.retain(|other| other.token != connection.token);
+            connection.listed.store(true, Ordering::Relaxed);
+            self.held.push(connection);
+        }
+    }
+
+    fn is_holding(&self, token: u64) -> bool {
+        self.held.iter().any(|held| held.token == token)
+    }
+
     /// Reads again from clients that need not be held back any longer; a request of one of them that can be taken on now.
     #[cold]
     fn resume(&mut self, server: &Server) -> Option<Request> {
@@ -230,6 +258,11 @@ impl Reception {
                 at += 1;
                 continue;
             };
+            if request.is_some() && self.held[at].is_held() {
+                // The others have their turn in between.
+                self.held.rotate_left(1);
+                return request;
+            }
             let connection = self.held.remove(at);
             if connection.link.is_memory() {
                 self.memory.push(connection);
@@ -435,7 +468,7 @@ impl Reception {
                     Err(error) => {
                         connection.tell_end(server, &error);
                         connection.hung_up.store(true, Ordering::Relaxed);
-                        if self.held.iter().any(|held| held.token == token) {
+                        if self.is_holding(token) {
                             // What it sent before is still handled, but there is no more news of it.
                             let _ = epoll::delete(&*self.poller, connection.link.fd());
                         }

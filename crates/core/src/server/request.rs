@@ -153,7 +153,7 @@ impl Request {
         } else if self.call.as_ref().is_some_and(|call| call.is_in_loop()) {
             self.connection.send_at_once(server, self.head.call, &frame)
         } else {
-            self.connection.send(server, self.head.call, &frame)
+            self.connection.send_last(server, self.head.call, &frame)
         };
         match &sent {
             Ok(()) => self.note_end(code, frame.len()),
