@@ -199,12 +199,12 @@ def test_a_call_that_raises_is_counted_and_the_next_one_kept() -> None:
     slot = _slot(call)
     closed(slot, time.now, 1 << 60, 100)
     assert len(slot.recorder) == 100
-    assert slot.errors == {"TimeoutError": 25}
+    assert slot.errors == {"TimeoutError: no": 25}
     assert set(slot.recorder.column("done") - slot.recorder.column("started")) == {FAST}
     slot = _slot(call, intended=True)
     paced(slot, Schedule([0] * 50, 1 << 60), Clock(time.now, time.pass_))
     assert len(slot.recorder) == 40
-    assert slot.errors == {"TimeoutError": 10}
+    assert slot.errors == {"TimeoutError: no": 10}
 
 
 def test_a_dead_connection_is_given_up() -> None:
@@ -213,7 +213,7 @@ def test_a_dead_connection_is_given_up() -> None:
 
     slot = _slot(call)
     closed(slot, _VirtualTime().now, 1 << 60, 1000)
-    assert slot.errors == {"ConnectionResetError": 100}
+    assert slot.errors == {"ConnectionResetError: gone": 100}
     assert slot.first_error == "ConnectionResetError: gone"
 
 

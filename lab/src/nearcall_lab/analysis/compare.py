@@ -7,6 +7,7 @@ from typing import Literal
 
 import msgspec
 
+from nearcall_lab.results.failed import failed_of
 from nearcall_lab.results.metric import Metric, metric_of
 from nearcall_lab.results.model import CellResult
 from nearcall_lab.results.store import Recorded
@@ -41,7 +42,16 @@ class Comparison:
         return self.candidate.cell.title()
 
     def sentence(self) -> str:
-        """The verdict, for example ``3.10× [2.90–3.30] faster at 1 KB echo``."""
+        """The verdict, for example ``3.10× [2.90–3.30] faster at 1 KB echo``, and what calls failed meanwhile."""
+        return "; ".join([self._verdict(), *self.failures()])
+
+    def failures(self) -> list[str]:
+        """Which of the two had calls that failed; a speed reached without them is worth less."""
+        sides = (("base", self.base), ("candidate", self.candidate))
+        found = [(side, failed_of(result.launches).sentence()) for side, result in sides]
+        return [f"{side}: {sentence}" for side, sentence in found if sentence]
+
+    def _verdict(self) -> str:
         if self.speed is None or self.outcome == "unusable":
             return f"no verdict at {self.work}: {self.problem}"
         if self.outcome == "same":

@@ -135,4 +135,5 @@ def _plain(comparison: Comparison) -> dict[str, object]:
         "times_faster": comparison.speed,
         "paired": comparison.paired,
         "problem": comparison.problem,
+        "failed_calls": comparison.failures(),
     }
