@@ -9,7 +9,7 @@ import msgspec
 
 from nearcall_lab.results.failed import failed_of
 from nearcall_lab.results.metric import Metric, metric_of
-from nearcall_lab.results.model import CellResult
+from nearcall_lab.results.model import CellResult, Status
 from nearcall_lab.results.store import Recorded
 from nearcall_lab.stats import Ratio, paired_ratio, significant, unpaired_ratio
 
@@ -18,6 +18,13 @@ CONFIDENCE = 0.99
 difference."""
 MIN_EFFECT = 0.02
 """A smaller difference is not called one, however sure it is."""
+
+_SAID: dict[Status, str] = {
+    "overloaded": "is overloaded",
+    "failed": "failed",
+    "unsupported": "cannot run this",
+    "not reached": "was not reached",
+}
 
 Outcome = Literal["faster", "slower", "same", "unusable"]
 
@@ -92,7 +99,7 @@ def compare(
     for result in (base, candidate):
         if result.status != "ok":
             reason = f": {result.problem}" if result.problem else ""
-            return unusable(f"{result.cell.mechanism} is {result.status}{reason}")
+            return unusable(f"{result.cell.mechanism} {_SAID[result.status]}{reason}")
     by_number = [
         {launch.number: value for launch in result.launches if (value := metric.of(launch)) is not None}
         for result in (candidate, base)
