@@ -161,7 +161,7 @@ def test_failed_calls_are_told_with_their_reason(report: Report) -> None:
     sentence = row.summary.failed.sentence()
     assert sentence == f"5 of {row.n + 5:,} failed: timeout (4), {HOSTILE} (1)"
     words, text = Reader(page.render(report)).words, markdown.render(report)
-    assert words.count(f"Beware: 1 of 5 launches disturbed: steal of 3 %; {sentence}") == 1
+    assert words.count(f"Calls: {sentence}Beware: 1 of 5 launches disturbed: steal of 3 %") == 1
     assert f"calls failed in 1 of 99 cells: {sentence}" in words
     assert text.count(escaped(sentence)) == 2
 

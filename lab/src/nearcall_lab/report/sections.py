@@ -87,7 +87,7 @@ def _card(group: Group) -> Markup | None:
         element("p", icon(best.result.family), " ", best.name, class_=f"who {css_class(best.result.family)}"),
         element("p", factor or element("b", value), class_="factor"),
         lines,
-        element("span", best.summary.failed.sentence()) if best.summary.failed.calls else None,
+        element("span", best.summary.failed.sentence(), class_="bad") if best.summary.failed.calls else None,
         element("span", "polls without pause: a whole CPU is its price") if best.result.busy_polls else None,
         class_="card",
     )

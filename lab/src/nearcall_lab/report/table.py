@@ -147,13 +147,27 @@ def _body(group: Group, row: Row, detail: histograms.Detail) -> Markup:
     cells.append(element("td", settings, class_="words soft"))
     numbers.append(f"{tuned} {result.style}")
     # What is known to be the reason of a missing number is not said twice.
-    beware = [remark for remark in summary.remarks if summary.value is not None or remark != result.problem]
-    note = element("tr", element("td", "Beware: ", "; ".join(beware), colspan=len(COLUMNS)), class_="note")
+    failed = summary.failed.sentence() if summary.value is not None else ""
+    beware = [
+        remark
+        for remark in summary.remarks
+        if remark != summary.failed.sentence() and (summary.value is not None or remark != result.problem)
+    ]
+    note = element(
+        "tr",
+        element(
+            "td",
+            element("div", f"Calls: {failed}", class_="bad") if failed else None,
+            element("div", "Beware: ", "; ".join(beware)) if beware else None,
+            colspan=len(COLUMNS),
+        ),
+        class_="note",
+    )
     attributes = {f"data_c{at}": _sort_key(value) for at, value in enumerate(numbers)}
     return element(
         "tbody",
         element("tr", name, title, cells),
-        note if beware else None,
+        note if beware or failed else None,
         element("tr", element("td", _more(row, detail), colspan=len(COLUMNS)), class_="more", id=f"{row.key}-more"),
         data_family=result.family,
         data_work=group.key,
@@ -218,7 +232,12 @@ def _values(row: Row) -> tuple[list[object], list[object]]:
         rate(summary.throughput),
         cpu(summary.cpu_us_per_call),
         memory(row.rss_kb),
-        element("span", share(summary.failed.share), title=summary.failed.sentence() or None),
+        element(
+            "span",
+            share(summary.failed.share),
+            title=summary.failed.sentence() or None,
+            class_="bad" if summary.failed.calls else None,
+        ),
         f"{row.n:,}",
         str(summary.launches),
     ]
