@@ -65,6 +65,15 @@ def test_grpc_is_counted_by_its_status() -> None:
     assert explain(gone) == "AioRpcError UNAVAILABLE: ipv4:127.0.0.1:4711: refused (111)"
 
 
+def test_an_explanation_keeps_what_a_kind_leaves_out() -> None:
+    assert explain(FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), "/tmp/a")) == (
+        "FileNotFoundError: [Errno 2] No such file or directory: '/tmp/a'"
+    )
+    assert explain(ValueError("one\n two")) == "ValueError: one two"
+    assert explain(TimeoutError()) == "TimeoutError: no message"
+    assert len(explain(ValueError("long " * 100))) == 300
+
+
 def test_equal_causes_count_together() -> None:
     slot = Slot(0, lambda value: value, [b""], lambda value, reply: True, lambda value, reply: "")
     for port in range(50):

@@ -21,6 +21,10 @@ def kind_of(error: BaseException) -> str:
     ``OSError: Too many open files``: the exception's class, the status it carries, and its reason without numbers,
     addresses and paths, which differ from call to call."""
     name, reason = _name(error), _reason(error)
+    if isinstance(error, OSError) and isinstance(error.errno, int):
+        reason = os.strerror(error.errno)
+    # What follows a first line is a traceback of the server's.
+    reason = next((line for line in reason.splitlines() if line.strip()), "").strip()
     reason = _CHANGING.sub("…", _PATH.sub("…", reason))
     if len(reason) > _MOST_CHARACTERS:
         reason = reason[:_MOST_CHARACTERS].rpartition(" ")[0] + " …"
@@ -29,7 +33,7 @@ def kind_of(error: BaseException) -> str:
 
 def explain(error: BaseException) -> str:
     """One line for a table cell, with everything that tells this one failure from others."""
-    name, reason = _name(error), _reason(error)
+    name, reason = _name(error), " ".join(_reason(error).split())
     if not reason and not _status(error):
         reason = "no message"
     return f"{name}: {reason}"[:300] if reason else name
@@ -62,17 +66,14 @@ def _status(error: BaseException) -> str:
 
 
 def _reason(error: BaseException) -> str:
-    """The error's own words: the first line, since what follows is a traceback of the server's."""
-    if isinstance(error, OSError) and isinstance(error.errno, int):
-        return os.strerror(error.errno)
+    """The error's own words."""
     # gRPC's text is a whole paragraph with a time stamp in it; the status message is what it calls details.
     details = _told(error, "details") if callable(getattr(error, "details", None)) else None
     try:
         text = details if isinstance(details, str) else str(error)
     except Exception:  # an adapter's exception may be anything
         return ""
-    first = next((" ".join(line.split()) for line in text.splitlines() if line.strip()), "")
-    return "" if first == _status(error) else first
+    return "" if text == _status(error) else text
 
 
 def _told(error: BaseException, attribute: str) -> object:
