@@ -117,7 +117,7 @@ def test_every_state_of_a_corrected_cell_has_its_word() -> None:
     assert shown(rate, "overloaded", [1e3] * 3) == "40.0 (overloaded)"
     assert shown(rate, "failed", [1e3] * 3) == "40.0 (failed)"
     assert shown(Mode("open", rate=10), "overloaded", [1e3] * 3) == "overloaded"
-    assert shown(Mode("open", rate=10), "ok", [1e3] * 3) == "999 ns / –"
+    assert shown(Mode("open", rate=10), "ok", [1e3] * 3) == "999 ns / too few"
     for status in get_args(Status):
         for mode in (rate, Mode("open", rate=10)):
             assert shown(mode, status, []) == ("no launch was recorded" if status == "ok" else status)

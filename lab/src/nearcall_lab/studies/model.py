@@ -233,6 +233,6 @@ def cpu_us(summary: Summary) -> Value:
 def spectrum(summary: Summary) -> Value:
     """Median and 99th percentile in one cell of a table, with the unit that fits; None where there is neither."""
     p50, p99 = (summary.quantiles.get(p) for p in (0.5, 0.99))
-    if p50 is None and p99 is None:
+    if p50 is None:  # a median needs the fewest samples
         return None
-    return f"{format_time(p50.value if p50 else None)} / {format_time(p99.value if p99 else None)}"
+    return f"{format_time(p50.value)} / {format_time(p99.value) if p99 else 'too few'}"

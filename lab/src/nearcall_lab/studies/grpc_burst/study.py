@@ -53,7 +53,7 @@ def _one_burst(findings: Findings, cells: Summaries) -> Mapping[str, str]:
     def show(name: str) -> Mapping[str, str]:
         summary = cells.one(mechanism=name, kind="burst", calls=1_000)
         times = sorted(launch.wall_s for launch in summary.result.launches)
-        return {f"{summary.result.label}, 1000 calls, {len(times)} launches": f"{times[0]:.3f} to {times[-1]:.3f} s"}
+        return {f"{summary.result.label}, 1000 calls, launches: {len(times)}": f"{times[0]:.3f} to {times[-1]:.3f} s"}
 
     return rows_of(("grpc-aio-uvloop-tcp", "grpc-framework-protobuf"), show)
 
