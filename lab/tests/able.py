@@ -20,7 +20,6 @@ from nearcall_lab.contract import AsyncSession, Mechanism, Operation, Ready, Ses
 from nearcall_lab.workloads import Fill, Named, Order, fill, named
 
 OPERATIONS: tuple[Operation, ...] = ("echo", "quote", "wait", "count", "send")
-STALL_EVERY, STALL_S = 50, 0.02
 
 HEAD = struct.Struct("<IQB")
 CODE = {operation: number for number, operation in enumerate(OPERATIONS)}
@@ -35,7 +34,6 @@ MECHANISMS = (
     _mechanism("able-async", style="asyncio", concurrent_calls=True),
     _mechanism("able-uvloop", style="asyncio", concurrent_calls=True, loop="uvloop", requires=("uvloop",)),
     _mechanism("able-lazy", "lazy"),
-    _mechanism("able-stalls", "stalls"),
     _mechanism("able-loses", "loses"),
     _mechanism("able-repeats", "repeats"),
     _mechanism("able-swaps", "swaps"),
@@ -54,7 +52,7 @@ class _Server:
         self.spec = spec
         self.way = spec.mechanism.variant
         self.held: bytes | None = None
-        self.stalls = itertools.count(1)
+        self.calls = itertools.count(1)
 
     async def connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         tasks = set()
@@ -73,9 +71,7 @@ class _Server:
         if operation == "send":
             self.receive(data)
             return
-        if self.way == "stalls" and next(self.stalls) % STALL_EVERY == 0:
-            time.sleep(STALL_S)
-        if self.way == "hangs" and next(self.stalls) > 3:
+        if self.way == "hangs" and next(self.calls) > 3:
             return
         if operation == "quote":
             result = fill(Order(**json.loads(data)))

@@ -9,12 +9,12 @@ from made_up import latencies, launch, result
 from nearcall_lab.analysis.compare import compare, compare_mechanisms, interval_text, judge, note
 from nearcall_lab.analysis.quantiles import quantile
 from nearcall_lab.analysis.same import tally
-from nearcall_lab.analysis.summary import little_problem, summarise
+from nearcall_lab.analysis.summary import little_problem, summarise, without_number
 from nearcall_lab.results.distribution import BrokenHistogram, Distribution, decode, merged
 from nearcall_lab.results.histogram import latencies as stored
 from nearcall_lab.results.kept_up import overload
 from nearcall_lab.results.metric import metric_of
-from nearcall_lab.results.model import CellResult, Latencies
+from nearcall_lab.results.model import CellResult, Latencies, Launch
 from nearcall_lab.scenario.cell import Cell, Mode, Work
 from nearcall_lab.stats import Ratio, spread, student_t, unpaired_ratio
 
@@ -199,6 +199,8 @@ def test_more_is_better_where_it_is() -> None:
 def test_overload() -> None:
     assert overload(launch(0, n=99, due=100)) == ""
     assert overload(launch(0, n=98, due=100)) == "98.0% of the 100 calls that were due got done"
+    reason = overload(launch(0, n=60, due=100, errors={"TimeoutError": 30}))
+    assert reason == "60.0% of the 100 calls that were due got done, 30 failed"
     assert overload(launch(0, n=100, due=100, growing=True)) == "calls were answered later and later"
     assert overload(launch(0, n=10)) == ""
 
@@ -223,15 +225,40 @@ def test_remarks() -> None:
     cell.launches[2].left_behind = ["/dev/shm/x"]
     cell.busy_polls = True
     found = summarise(cell, floor_ns=100)
-    assert found.error_share == 40 / 160
+    assert found.failed.share == 40 / 160
     for said in (
-        "25.00% of the calls failed",
+        "40 of 160 failed: TimeoutError",
         "the floor is 10% of it",
         "not warmed up in 1 of 3",
         "left 1 things behind",
         "polls without pause",
     ):
         assert any(said in remark for remark in found.remarks), said
+
+
+def test_every_state_without_a_number_has_its_word() -> None:
+    def said(status: str, problem: str = "", *launches: Launch) -> str:
+        cell = result("fast", [], status)
+        cell.problem, cell.launches = problem, list(launches)
+        assert summarise(cell).value is None
+        return without_number(summarise(cell))
+
+    few = launch(0, n=3)
+    assert said("failed", "no luck") == "failed: no luck"
+    assert said("unsupported", "has no quote") == "unsupported: has no quote"
+    assert said("not reached") == said("not reached", "") == "not reached"
+    assert said("ok") == "no launch was recorded"
+    assert said("ok", "", few) == "too few samples for a median: 3 calls in 1 launch; give it more seconds"
+    assert said("overloaded", "x", few).startswith("overloaded, too few samples for a median: 3 calls in 1 launch")
+    nothing = Launch(0, 0, "", 0, 1.0, errors={"lost": 100})
+    assert said("ok", "", nothing) == "no call got done: 0 calls in 1 launch; 100 of 100 failed: lost"
+
+
+def test_a_verdict_says_what_failed_meanwhile() -> None:
+    base, candidate = result("slow", [2000.0] * 3), result("fast", [1000.0] * 3)
+    assert "failed" not in compare(base, candidate, paired=True).sentence()
+    candidate.launches[1].errors = {"TimeoutError": 40}
+    assert compare(base, candidate, paired=True).sentence().endswith("echo; candidate: 40 of 160 failed: TimeoutError")
 
 
 def test_the_note_says_how_many_would_be_wrong() -> None:

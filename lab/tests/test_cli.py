@@ -94,18 +94,32 @@ def test_plan_runs_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert not list(tmp_path.iterdir())
 
 
+def test_a_plan_keeps_its_columns_apart(capsys: pytest.CaptureFixture[str]) -> None:
+    names = ["grpc-framework-dataclass", "grpc-aio-uvloop-tcp", "noop"]
+    assert main(["run", "burst", "--plan", "--only", ",".join(names)]) == 0
+    head, *lines, _ = capsys.readouterr().out.splitlines()
+    at = [head.index(column) for column in ("cell", "mechanism", "work")]
+    assert {line[at[1] : at[2]].strip() for line in lines} == set(names)
+    for line in lines:
+        assert all(line[column - 1] == " " != line[column] for column in at[1:])
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (["run"], "run takes a scenario"),
         (["run", "quik"], 'no scenario "quik"; did you mean "quick"'),
         (["run", "quick", "--only", "nope"], '"nope" matches none of its mechanisms'),
+        (["run", "--resume", "nowhere", "--plan"], "--resume goes on with a run as planned"),
         (["run", "--resume", "nowhere"], "nowhere/run.json: No such file or directory"),
         (["run", "quick", "--resume", "x"], "--resume goes on with a run as planned"),
         (["compare", "a"], "compare takes two runs or two mechanisms"),
         (["compare", "a", "b"], "there is no run in out/runs yet"),
         (["compare", "--aa", "nope"], "nope: no such mechanism"),
         (["compare", "--aa", "noop", "--pool", "3"], "--pool must be at least 10"),
+        (["reproduce", ""], "made of the digits 0 to 9 and a to f, not ''"),
+        (["reproduce", "abcd", "--run", "nowhere"], "nowhere: No such file or directory"),
+        (["compare", ".", "nowhere"], ". is a run, and nowhere is not there"),
         (["reproduce", "abcd"], "no cell abcd in out/runs"),
         (["report"], "there is no run in out/runs yet"),
         (["demo", "--only", "nop"], "unknown mechanism 'nop'; did you mean \"noop\""),
@@ -120,12 +134,50 @@ def test_what_cannot_be_done_is_said_in_one_line(
     assert error.count("\n") == 1
 
 
-def test_numbers_are_checked(capsys: pytest.CaptureFixture[str]) -> None:
-    for arguments in (["run", "quick", "--launches", "0"], ["compare", "a", "b", "--confidence", "high"]):
-        with pytest.raises(SystemExit) as ended:
-            main(arguments)
-        assert ended.value.code == 2
-    assert "must be above zero, not 0" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "nearcall-lab: the following arguments are required: COMMAND; nearcall-lab --help shows what it takes"),
+        (["run", "quick", "--launches", "0"], "must be above zero, not 0; nearcall-lab run --help shows"),
+        (["run", "quick", "--only", " , "], "argument --only: takes names separated by commas, and there is none"),
+        (["compare", "a", "b", "--confidence", "high"], "takes a percentage such as 2 or 2%, not high"),
+    ],
+)
+def test_arguments_are_checked_and_the_error_is_one_line(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+
+
+def test_a_study_does_not_begin_where_a_run_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its own method takes minutes: that its directory is taken is seen before."""
+    _made_up_run("run")
+
+    def begun(*arguments: object) -> None:
+        raise AssertionError("the study has begun")
+
+    monkeypatch.setattr("nearcall_lab.studies.run.replicate", begun)
+    assert main(["study", "shm", "--out", "run"]) == 2
+    assert "run holds a run already; name another --out" in capsys.readouterr().err
+
+
+def test_a_broken_result_says_which_file_and_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+    _made_up_run("run")
+    cell = next(Path("run/cells").glob("*.json"))
+    cell.write_bytes(cell.read_bytes()[:300])
+    for command in (["report", "run"], ["run", "--resume", "run"], ["reproduce", "a", "--run", "run"]):
+        assert main(command) == 2
+        error = capsys.readouterr().err
+        assert error.startswith(f"nearcall-lab: {cell}: broken: ")
+        assert "restore it from a copy, or measure again" in error
+        assert error.count("\n") == 1
 
 
 def test_compare_is_a_gate(capsys: pytest.CaptureFixture[str]) -> None:
@@ -164,7 +216,7 @@ def test_failures_are_shown_with_their_log(tmp_path: Path, capsys: pytest.Captur
         Engine(run, planned, lab.measure, lambda progress: None).go()
     assert main(["report", "run"]) == 0
     out = capsys.readouterr().out
-    assert "failed: slow: server: no luck (log: logs/" in out
+    assert "slow: failed: server: no luck (log: logs/" in out
 
 
 def _start(*arguments: str) -> subprocess.Popen[str]:

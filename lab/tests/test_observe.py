@@ -32,6 +32,8 @@ def test_a_plain_socket_needs_two_system_calls_a_side() -> None:
     assert found.client_switches is not None
     assert found.server_switches is not None
     assert found.server_switches > 0
+    assert found.calls > 0
+    assert found.syscalls_calls > 0
     assert not found.busy_polling
 
 

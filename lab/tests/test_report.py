@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import re
 from html.parser import HTMLParser
@@ -12,6 +13,7 @@ import msgspec
 import pytest
 from hdrh.histogram import HdrHistogram
 from hdrh.log import HistogramLogReader
+from rich.console import Console
 
 from made_up import started
 from nearcall_lab.cli import main
@@ -25,7 +27,8 @@ from nearcall_lab.report.charts.sizes import crossovers
 from nearcall_lab.report.html import element, escape
 from nearcall_lab.report.model import Report, prepare
 from nearcall_lab.report.table import against_text
-from nearcall_lab.results.model import CellResult
+from nearcall_lab.report.terminal import print_run
+from nearcall_lab.results.model import CellResult, Observation
 from nearcall_lab.results.store import read
 from nearcall_lab.scenario.cell import Cell, Mode, Work
 from nearcall_lab.studies.stored import FILE
@@ -143,14 +146,52 @@ def test_every_state_says_what_it_is(report: Report) -> None:
     assert against_text(by_name["quick-shm", "quote"]) == "no difference shown"
     assert against_text(by_name["base-tcp", "quote"]) == "baseline"
     assert "×" in against_text(by_name["socket", "quote"])
-    assert by_name["queue", "quote"].errors["timeout"] == 4
-    assert by_name["queue", "quote"].summary.error_share > 0
+    assert by_name["queue", "quote"].summary.failed.kinds["timeout"] == 4
     words = Reader(page.render(report)).words
     for said in ("failed: ", "unsupported: has no quote", "not reached", "overloaded"):
         assert said in words
     assert "1 of 99 cells failed" in words
     assert "5 of 5 launches overloaded" in words
     assert "1 of 480 launches disturbed" in words
+
+
+def test_failed_calls_are_told_with_their_reason(report: Report) -> None:
+    """In the row, among the red flags, and where the fastest is named, in every format."""
+    row = next(row for row in report.rows if row.summary.failed.calls)
+    sentence = row.summary.failed.sentence()
+    assert sentence == f"5 of {row.n + 5:,} failed: timeout (4), {HOSTILE} (1)"
+    words, text = Reader(page.render(report)).words, markdown.render(report)
+    assert words.count(f"Calls: {sentence}Beware: 1 of 5 launches disturbed: steal of 3 %") == 1
+    assert f"calls failed in 1 of 99 cells: {sentence}" in words
+    assert text.count(escaped(sentence)) == 2
+
+
+def test_the_fastest_is_not_named_without_what_it_failed_to_do(tmp_path: Path) -> None:
+    cells = [Maker().cell(name, Work(size=15), Mode()) for name in ("quick-shm", "base-tcp")]
+    cells[0].launches[0].errors = {"AioRpcError CANCELLED": 15_000}
+    found = prepare([read(write(tmp_path / "run", cells))])
+    said = "15,000 of 30,000 failed: AioRpcError CANCELLED"
+    assert said in Reader(page.render(found)).words.partition("Red flags")[0]
+    assert f"({said})" in markdown.render(found).partition("## Machine")[0]
+    shown = _printed(tmp_path / "run")
+    assert said in shown
+    assert "50 %" in shown
+    assert "failed" not in _printed(write(tmp_path / "good", [Maker().cell("base-tcp", Work(size=15), Mode())]))
+
+
+def _printed(run: Path) -> str:
+    file = io.StringIO()
+    print_run(Console(width=190, file=file), read(run))
+    return file.getvalue()
+
+
+def test_counts_say_how_many_calls_they_stand_for(tmp_path: Path) -> None:
+    seen = Observation(2.0, 3.0, 1.0, 1.0, calls=1_234, syscalls_calls=567)
+    run = write(tmp_path / "run", [Maker().cell("base-tcp", Work(size=15), Mode(), observation=seen)])
+    for text in (Reader(page.render(prepare([read(run)]))).words, markdown.render(prepare([read(run)]))):
+        assert "1,234" in text
+        assert "567" in text
+    assert "counted over 567 calls" in _printed(run)
 
 
 def test_no_factor_where_the_interval_spans_one(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ def run(tmp_path: Path) -> Run:
 def _fill(run: Run) -> None:
     for cell in run.cells():
         cell.launches, cell.status = [launch(0, 1000), launch(1, 1010, position=1)], "ok"
+        cell.launches[1].errors = {"AioRpcError CANCELLED": 3}
         run.update(cell)
 
 
@@ -47,7 +48,9 @@ def test_the_database_can_be_asked(run: Run) -> None:
         rows = database.execute(
             "SELECT mechanism, count(*), min(p50_ns) FROM launches JOIN cells USING (digest) GROUP BY digest ORDER BY 1"
         ).fetchall()
+        failures = database.execute("SELECT kind, sum(calls) FROM failures GROUP BY kind").fetchall()
     database.close()
+    assert failures == [("AioRpcError CANCELLED", 6)]
     assert [(name, count) for name, count, _ in rows] == [("fast", 2), ("slow", 2)]
     assert rows[0][2] == pytest.approx(1000, rel=0.01)
 

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from rich.console import Console
 
-from nearcall_lab.analysis.summary import Summary
+from made_up import result
+from nearcall_lab.analysis.summary import Summary, summarise
 from nearcall_lab.engine.run import Options
 from nearcall_lab.registry import discover
 from nearcall_lab.results.metric import metric_of
-from nearcall_lab.results.model import CellResult
+from nearcall_lab.results.model import CellResult, Status
+from nearcall_lab.scenario.cell import Mode
 from nearcall_lab.scenario.load import Planned, parse
 from nearcall_lab.studies import NAMES, study, titles
-from nearcall_lab.studies.model import Flaw, Study, Summaries, rows_of
+from nearcall_lab.studies.model import Flaw, Study, Summaries, Value, rows_of, shown_value, spectrum
+from nearcall_lab.studies.replica import Findings
 from nearcall_lab.studies.run import QUICK, USUAL, ReplicaFailed, carry_out_study, replicate
 from nearcall_lab.studies.show import markdown
 from nearcall_lab.studies.stored import read_study
@@ -96,7 +100,52 @@ def test_rows_are_ordered_the_fastest_first_and_the_floor_last() -> None:
     table = Summaries(found).table("t", "t", {"15 B": {"size": 15}}, lambda summary: summary.value)
     labels = {entrant.mechanism.name: entrant.mechanism.label for entrant in ENTRANTS}
     assert list(table.rows) == [labels[name] for name in ("raw-tcp", "raw-unix", "raw-pipe", "noop")]
-    assert table.rows[labels["raw-pipe"]] == ["ok"]
+    assert table.rows[labels["raw-pipe"]] == ["no launch was recorded"]
+
+
+def test_every_state_of_a_corrected_cell_has_its_word() -> None:
+    def shown(mode: Mode, status: str, medians: list[float], **change: object) -> Value:
+        cell = result("fast", medians, status, mode)
+        for name, value in change.items():
+            setattr(cell.launches[0], name, value)
+        return shown_value(summarise(cell), spectrum if mode.kind == "open" else lambda s: s.throughput)
+
+    rate = Mode(connections=2)
+    assert shown(rate, "ok", [1e3] * 3) == 40.0
+    failing: dict[str, object] = {"errors": {"AioRpcError CANCELLED": 30}}
+    assert shown(rate, "ok", [1e3] * 3, **failing) == "40.0 (20.0% failed)"
+    assert shown(rate, "overloaded", [1e3] * 3) == "40.0 (overloaded)"
+    assert shown(rate, "failed", [1e3] * 3) == "40.0 (failed)"
+    assert shown(Mode("open", rate=10), "overloaded", [1e3] * 3) == "overloaded"
+    assert shown(Mode("open", rate=10), "ok", [1e3] * 3) == "999 ns / too few"
+    for status in get_args(Status):
+        for mode in (rate, Mode("open", rate=10)):
+            assert shown(mode, status, []) == ("no launch was recorded" if status == "ok" else status)
+
+
+def test_a_column_that_was_not_planned_says_so() -> None:
+    found = Summaries([summarise(result("fast", [1e3] * 3))])
+    table = found.table("t", "t", {"15 B": {"size": 15}, "9 B": {"size": 9}}, lambda s: s.value)
+    assert table.rows == {"": [pytest.approx(1e3, rel=0.01), "not in the scenario"]}
+
+
+def test_the_reader_of_the_bursts_sees_how_calls_failed() -> None:
+    burst = Mode("burst", calls=10_000, outstanding=10_000)
+    cell = result("grpc-aio-uvloop-tcp", [1e3] * 3, "overloaded", burst)
+    for one in cell.launches:
+        one.errors = {"AioRpcError CANCELLED": 24}
+    tables = {table.id: table for table in study("grpc-burst").corrected(Summaries([summarise(cell)]))}
+    assert tables["failed"].rows[""][2] == "37.5%: AioRpcError CANCELLED"
+    assert tables["rate"].rows[""][2] == "40.0 (37.5% failed)"
+    findings = Findings()
+    findings.check("errors", **{"grpcio, 100 calls, failed": 0.0, "grpcio, 10000 calls, failed": 3_756.0})
+    findings.check("error kinds", **{"grpcio, 10000 calls, failed: AioRpcError CANCELLED": 3_756.0})
+    findings.check("room", **{"with room": 0.0})
+    flaw = next(flaw for flaw in study("grpc-burst").flaws if flaw.id == "failures")
+    assert flaw.shown(findings, Summaries([])).numbers == {
+        "grpcio, 10000 calls, failed": "3,756: AioRpcError CANCELLED",
+        "with room": "0",
+    }
 
 
 def test_what_one_row_lacks_does_not_hide_the_others() -> None:

@@ -7,8 +7,9 @@ from typing import Literal
 
 import msgspec
 
+from nearcall_lab.results.failed import failed_of
 from nearcall_lab.results.metric import Metric, metric_of
-from nearcall_lab.results.model import CellResult
+from nearcall_lab.results.model import CellResult, Status
 from nearcall_lab.results.store import Recorded
 from nearcall_lab.stats import Ratio, paired_ratio, significant, unpaired_ratio
 
@@ -17,6 +18,13 @@ CONFIDENCE = 0.99
 difference."""
 MIN_EFFECT = 0.02
 """A smaller difference is not called one, however sure it is."""
+
+_SAID: dict[Status, str] = {
+    "overloaded": "is overloaded",
+    "failed": "failed",
+    "unsupported": "cannot run this",
+    "not reached": "was not reached",
+}
 
 Outcome = Literal["faster", "slower", "same", "unusable"]
 
@@ -41,7 +49,16 @@ class Comparison:
         return self.candidate.cell.title()
 
     def sentence(self) -> str:
-        """The verdict, for example ``3.10× [2.90–3.30] faster at 1 KB echo``."""
+        """The verdict, for example ``3.10× [2.90–3.30] faster at 1 KB echo``, and what calls failed meanwhile."""
+        return "; ".join([self._verdict(), *self.failures()])
+
+    def failures(self) -> list[str]:
+        """Which of the two had calls that failed; a speed reached without them is worth less."""
+        sides = (("base", self.base), ("candidate", self.candidate))
+        found = [(side, failed_of(result.launches).sentence()) for side, result in sides]
+        return [f"{side}: {sentence}" for side, sentence in found if sentence]
+
+    def _verdict(self) -> str:
         if self.speed is None or self.outcome == "unusable":
             return f"no verdict at {self.work}: {self.problem}"
         if self.outcome == "same":
@@ -82,7 +99,7 @@ def compare(
     for result in (base, candidate):
         if result.status != "ok":
             reason = f": {result.problem}" if result.problem else ""
-            return unusable(f"{result.cell.mechanism} is {result.status}{reason}")
+            return unusable(f"{result.cell.mechanism} {_SAID[result.status]}{reason}")
     by_number = [
         {launch.number: value for launch in result.launches if (value := metric.of(launch)) is not None}
         for result in (candidate, base)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from nearcall_lab.analysis.quantiles import Quantile, quantile
 from nearcall_lab.results.distribution import Distribution, merged
+from nearcall_lab.results.failed import Failed, failed_of
 from nearcall_lab.results.metric import Metric, metric_of
 from nearcall_lab.results.model import CellResult
 from nearcall_lab.results.store import Recorded
@@ -40,8 +41,8 @@ class Summary:
     cpu_us_per_call: float | None = None
     """User and system time of both sides' process trees."""
     first_call_ns: float | None = None
-    error_share: float = 0.0
-    """Failed calls among those that were due."""
+    failed: Failed = field(default_factory=lambda: Failed({}, 0))
+    """Of all launches."""
     little: float | None = None
     remarks: list[str] = field(default_factory=list)
 
@@ -55,7 +56,7 @@ def summarise(result: CellResult, floor_ns: float | None = None) -> Summary:
     if response is not None and result.status != "overloaded":
         found = (quantile(response, p) for p in PERCENTILES)
         quantiles = {q.p: q for q in found if q is not None}
-    calls, failed = sum(launch.calls for launch in launches), sum(sum(launch.errors.values()) for launch in launches)
+    calls = sum(launch.calls for launch in launches)
     cpu_s = sum(launch.client.cpu_s + launch.server.cpu_s for launch in launches)
     littles = [launch.little for launch in launches if launch.little is not None]
     summary = Summary(
@@ -70,7 +71,7 @@ def summarise(result: CellResult, floor_ns: float | None = None) -> Summary:
         statistics.median(launch.throughput for launch in launches) if launches else None,
         1e6 * cpu_s / calls if calls and cpu_s else None,
         _median(launch.first_call_ns for launch in launches if launch.first_call_ns),
-        failed / (calls + failed) if calls + failed else 0.0,
+        failed_of(launches),
         statistics.median(littles) if littles else None,
     )
     summary.remarks.extend(_remarks(summary, floor_ns))
@@ -90,6 +91,29 @@ def summaries(recorded: Recorded) -> list[Summary]:
     return found
 
 
+def without_number(summary: Summary) -> str:
+    """Why a cell has no number to compare, in words that say what state it is in."""
+    result, launches = summary.result, len(summary.result.launches)
+    if result.status == "ok" or (result.status == "overloaded" and launches):
+        if not launches:
+            return "no launch was recorded"
+        calls = sum(launch.calls for launch in result.launches)
+        reason = "too few samples for a median" if calls else "no call got done"
+        word = "" if result.status == "ok" else f"{result.status}, "
+        made = (
+            f"{calls:,} {'call' if calls == 1 else 'calls'} in {launches} {'launch' if launches == 1 else 'launches'}"
+        )
+        advice = "; give it more seconds" if calls else ""
+        failed = f"; {summary.failed.sentence()}" if summary.failed.calls else ""
+        return f"{word}{reason}: {made}{advice}{failed}"
+    return state_text(result)
+
+
+def state_text(result: CellResult) -> str:
+    """The state of a cell, with its reason where one is known."""
+    return f"{result.status}: {result.problem}" if result.problem else result.status
+
+
 def little_problem(little: float | None) -> str:
     """What a broken balance of Little's law means; empty where it holds within 5 %, or was not measured.
 
@@ -107,8 +131,8 @@ def _remarks(summary: Summary, floor_ns: float | None) -> list[str]:
     result, found = summary.result, []
     if result.problem:
         found.append(result.problem)
-    if summary.error_share:
-        found.append(f"{summary.error_share:.2%} of the calls failed")
+    if summary.failed.calls:
+        found.append(summary.failed.sentence())
     problem = little_problem(summary.little)
     # Between two calls of a ping-pong the reply is verified, which costs throughput and no latency.
     if problem and (summary.metric.more_is_better or (summary.little or 0) > 1):

@@ -10,7 +10,7 @@ import sys
 from rich.console import Console
 
 from nearcall_lab import __version__
-from nearcall_lab.cli.command import UserError, find_commands
+from nearcall_lab.cli.command import Parser, UserError, find_commands
 from nearcall_lab.results.store import StoreError
 from nearcall_lab.scenario.load import ScenarioError
 
@@ -32,9 +32,9 @@ exit status: 0 fine; 1 it ran and found something bad (what that is, `COMMAND --
 """
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> Parser:
     raw = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser("nearcall-lab", description=_DESCRIPTION, epilog=_EPILOG, formatter_class=raw)
+    parser = Parser("nearcall-lab", description=_DESCRIPTION, epilog=_EPILOG, formatter_class=raw)
     parser.add_argument("--version", action="version", version=__version__)
     known = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for command in find_commands():

@@ -17,8 +17,8 @@ from __future__ import annotations
 import argparse
 import importlib
 import pkgutil
-from collections.abc import Callable
-from typing import Protocol, cast
+from collections.abc import Callable, Sequence
+from typing import NoReturn, Protocol, cast
 
 from rich.console import Console
 
@@ -69,4 +69,21 @@ def above_zero(kind: Callable[[str], float]) -> Callable[[str], float]:
 
 def names(text: str) -> list[str]:
     """A type for argparse: names separated by commas."""
-    return [name.strip() for name in text.split(",") if name.strip()]
+    found = [name.strip() for name in text.split(",") if name.strip()]
+    if not found:
+        raise argparse.ArgumentTypeError("takes names separated by commas, and there is none")
+    return found
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """The rows as lines of columns, two spaces apart, each column as wide as its widest text."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line, and where to look for what would be right."""
+
+    def error(self, message: str) -> NoReturn:
+        """End with the status 2."""
+        self.exit(2, f"{self.prog}: {message}; {self.prog} --help shows what it takes\n")

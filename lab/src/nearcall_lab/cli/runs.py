@@ -77,12 +77,19 @@ def carry_out(run: Run, planned: Sequence[Planned], console: Console, measure: M
 
 
 def find_cell(prefix: str, places: Sequence[Path]) -> tuple[Recorded, str]:
-    """The latest of these runs with a cell whose digest begins so, and the digest. Raises `UserError`."""
+    """The latest of these runs with a cell whose digest begins so, and the digest.
+
+    Raises `UserError`, or `StoreError` where the only run there is cannot be read.
+    """
+    if not prefix or not set(prefix) <= set("0123456789abcdef"):
+        raise UserError(f"a cell's digest is made of the digits 0 to 9 and a to f, not {prefix!r}")
     unreadable = []
     for place in reversed(places):
         try:
             recorded = read(place)
         except StoreError as error:
+            if len(places) == 1:
+                raise
             unreadable.append(str(error))
             continue
         found = [cell.digest for cell in recorded.cells if cell.digest.startswith(prefix)]

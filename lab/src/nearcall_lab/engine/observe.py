@@ -61,10 +61,10 @@ class _Pass:
         clients = [client.process.pid for client in cell_run.crew.clients]
         servers = [cell_run.crew.server.process.pid] if cell_run.crew.server else []
         found = Observation(busy_polling=self._polls(clients, servers))
-        calls, sides = self._once_more()
-        found.client_switches = (sides[0].voluntary_switches + sides[0].involuntary_switches) / calls
+        found.calls, sides = self._once_more()
+        found.client_switches = (sides[0].voluntary_switches + sides[0].involuntary_switches) / found.calls
         if servers:
-            found.server_switches = (sides[1].voluntary_switches + sides[1].involuntary_switches) / calls
+            found.server_switches = (sides[1].voluntary_switches + sides[1].involuntary_switches) / found.calls
         make = _counter()
         if make is None:
             found.problem = "system calls not counted: neither strace nor perf is here"
@@ -79,11 +79,11 @@ class _Pass:
             except CannotCount as reason:
                 found.problem = f"system calls not counted: {reason}"
                 return found
-            calls, _ = self._once_more()
+            found.syscalls_calls, _ = self._once_more()
             counts = [counter.stop() for counter in counters]
-        found.client_syscalls = counts[0] / calls
+        found.client_syscalls = counts[0] / found.syscalls_calls
         if servers:
-            found.server_syscalls = counts[1] / calls
+            found.server_syscalls = counts[1] / found.syscalls_calls
         return found
 
     def _polls(self, clients: list[int], servers: list[int]) -> bool:
@@ -98,7 +98,7 @@ class _Pass:
     def _once_more(self) -> tuple[int, tuple[Side, Side]]:
         _, sides = self.run_.go()
         self.run_.collect()
-        return max(1, sum(part.rows for part in self.run_.parts)), sides
+        return sum(part.rows for part in self.run_.parts), sides  # `collect` raises where there are none
 
 
 class CannotCount(Exception):

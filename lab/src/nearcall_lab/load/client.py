@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearcall_lab.contract import Adapter, Spec
+from nearcall_lab.failure import few
 from nearcall_lab.load.clock import SPIN_ASYNCIO_NS, SPIN_NS, Clock
 from nearcall_lab.load.closed import closed, closed_async
 from nearcall_lab.load.one_way import SMALLEST, TIMED, WARM, Messages
@@ -295,7 +296,7 @@ class Load:
         columns = {name: np.concatenate([slot.recorder.column(name) for slot in slots]) for name in names}
         for mark in slots[0].marks:
             columns[mark] = np.concatenate([np.asarray(slot.marks[mark], dtype=np.int64) for slot in slots])
-        errors: Counter[str] = sum((slot.errors for slot in slots), Counter())
+        errors = few(sum((slot.errors for slot in slots), Counter()))
         first_error = next((slot.first_error for slot in slots if slot.first_error), "")
         one_way = self.cell.mode.kind == "one-way"
         dropped = sum(session.dropped() for session in self._sessions) - self._dropped_before if one_way else 0

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from nearcall_lab.failure import explain, kind_of
 from nearcall_lab.load.record import Recorder
 
 GIVE_UP_AFTER = 100
@@ -40,6 +41,7 @@ class Slot:
     """The argument of the call with that number and due time (open loop)."""
     recorder: Recorder = field(default_factory=Recorder)
     errors: Counter[str] = field(default_factory=Counter)
+    """Calls that raised, by kind (`failure.kind_of`)."""
     first_error: str = ""
     _row: int = 0
     _length_at_error: int = -1
@@ -60,9 +62,9 @@ class Slot:
 
     def failed(self, error: Exception) -> bool:
         """Count a call that raised. True if the slot had better give up."""
-        self.errors[type(error).__name__] += 1
+        self.errors[kind_of(error)] += 1
         if not self.first_error:
-            self.first_error = f"{type(error).__name__}: {' '.join(str(error).split())}"[:300]
+            self.first_error = explain(error)
         length = len(self.recorder)
         self._row = self._row + 1 if length == self._length_at_error else 1
         self._length_at_error = length

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from nearcall_lab.analysis.compare import CONFIDENCE, MIN_EFFECT
+from nearcall_lab.analysis.summary import without_number
 from nearcall_lab.markdown import code, escaped, table
 from nearcall_lab.report import why
 from nearcall_lab.report.charts import concurrency, load, sizes
@@ -16,7 +17,7 @@ from nearcall_lab.stats import significant
 from nearcall_lab.studies.show import markdown as study_text
 
 _HEAD = (
-    *("mechanism", "result ±", "against baseline", "p50", "p99", "p99.9", "calls/s", "CPU/call", "RSS", "errors", "n"),
+    *("mechanism", "result ±", "against baseline", "p50", "p99", "p99.9", "calls/s", "CPU/call", "RSS", "failed", "n"),
     *("launches", "beware"),
 )
 
@@ -70,6 +71,8 @@ def _verdicts(report: Report) -> str:
             line += ", the baseline itself"
         elif base is not None:
             line += f", {escaped(verdict(best.against, base.name))}"
+        if best.summary.failed.calls:
+            line += f" ({escaped(best.summary.failed.sentence())})"
         lines.append(line)
     note = (
         f"Intervals of {100 * CONFIDENCE:g} % over launches, paired; a difference is named from {100 * MIN_EFFECT:g} % "
@@ -105,9 +108,7 @@ def _group(group: Group) -> str:
         ]
         parts.append(table(_HEAD, body))
     without = [
-        f"- {escaped(row.name)}: {row.result.status}{': ' if row.result.problem else ''}{escaped(row.result.problem)}"
-        for row in rows
-        if row.summary.value is None
+        f"- {escaped(row.name)}: {escaped(without_number(row.summary))}" for row in rows if row.summary.value is None
     ]
     return "\n\n".join([*parts, *(["\n".join(without)] if without else [])])
 

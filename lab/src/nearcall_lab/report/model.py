@@ -69,15 +69,6 @@ class Row:
         found = [launch.client.peak_rss_kb + launch.server.peak_rss_kb for launch in self.result.launches]
         return statistics.median(found) if any(found) else None
 
-    @cached_property
-    def errors(self) -> dict[str, int]:
-        """Failed calls of all launches by kind."""
-        found: dict[str, int] = {}
-        for launch in self.result.launches:
-            for kind, number in launch.errors.items():
-                found[kind] = found.get(kind, 0) + number
-        return found
-
     @property
     def n(self) -> int:
         """Samples."""

@@ -9,6 +9,7 @@ from nearcall_lab.report.html import element, escape, items, join, paragraph
 from nearcall_lab.report.look import css_class, icon
 from nearcall_lab.report.model import Group, Report, Row, command_text
 from nearcall_lab.report.text import metric_text, spread_text
+from nearcall_lab.results.failed import failed_of
 from nearcall_lab.results.store import Recorded
 from nearcall_lab.stats import format_time, significant
 
@@ -86,6 +87,7 @@ def _card(group: Group) -> Markup | None:
         element("p", icon(best.result.family), " ", best.name, class_=f"who {css_class(best.result.family)}"),
         element("p", factor or element("b", value), class_="factor"),
         lines,
+        element("span", best.summary.failed.sentence(), class_="bad") if best.summary.failed.calls else None,
         element("span", "polls without pause: a whole CPU is its price") if best.result.busy_polls else None,
         class_="card",
     )
@@ -107,6 +109,10 @@ def flags_of(recorded: Recorded) -> list[str]:
         number = sum(cell.status == status for cell in cells)
         if number:
             found.append(f"{number} of {len(cells)} cells {status}")
+    failing = [cell for cell in cells if any(launch.errors for launch in cell.launches)]
+    if failing:
+        failed = failed_of([launch for cell in failing for launch in cell.launches])
+        found.append(f"calls failed in {len(failing)} of {len(cells)} cells: {failed.sentence()}")
     disturbed = sum(bool(launch.breach) for cell in cells for launch in cell.launches)
     if disturbed:
         launches = sum(len(cell.launches) for cell in cells)

@@ -9,6 +9,7 @@ import msgspec
 from markupsafe import Markup
 
 from nearcall_lab.analysis.compare import interval_text
+from nearcall_lab.analysis.summary import without_number
 from nearcall_lab.report import histograms
 from nearcall_lab.report.html import element, escape, join
 from nearcall_lab.report.look import FAMILY_NAMES, css_class, icon
@@ -37,7 +38,7 @@ COLUMNS = (
     Column("calls/s", "Median over launches"),
     Column("CPU/call", "User and system time of all processes of both sides"),
     Column("RSS", "Peak resident memory of both sides"),
-    Column("errors", "Failed calls among those that were due"),
+    Column("failed", "Failed calls among those that were made; of what, is said under the row"),
     Column("n", "Samples"),
     Column("launches", "Fresh pairs of processes"),
     Column("settings", "Default, or tuned as its documentation recommends; and how a program calls it", words=True),
@@ -137,10 +138,7 @@ def _body(group: Group, row: Row, detail: histograms.Detail) -> Markup:
     )  # fmt: skip
     settings = join(tuned, element("small", result.style) if result.style else None)
     if summary.value is None:
-        reason = f"{result.status}{': ' if result.problem else ''}{result.problem}"
-        if result.status == "ok":
-            reason = "too few samples for a median: give it more seconds"
-        cells = [element("td", reason, class_="words why", colspan=len(COLUMNS) - 3)]
+        cells = [element("td", without_number(summary), class_="words why", colspan=len(COLUMNS) - 3)]
         numbers += [None] * (len(COLUMNS) - 3)
     else:
         values, keys = _values(row)
@@ -149,13 +147,27 @@ def _body(group: Group, row: Row, detail: histograms.Detail) -> Markup:
     cells.append(element("td", settings, class_="words soft"))
     numbers.append(f"{tuned} {result.style}")
     # What is known to be the reason of a missing number is not said twice.
-    beware = [remark for remark in summary.remarks if summary.value is not None or remark != result.problem]
-    note = element("tr", element("td", "Beware: ", "; ".join(beware), colspan=len(COLUMNS)), class_="note")
+    failed = summary.failed.sentence() if summary.value is not None else ""
+    beware = [
+        remark
+        for remark in summary.remarks
+        if remark != summary.failed.sentence() and (summary.value is not None or remark != result.problem)
+    ]
+    note = element(
+        "tr",
+        element(
+            "td",
+            element("div", f"Calls: {failed}", class_="bad") if failed else None,
+            element("div", "Beware: ", "; ".join(beware)) if beware else None,
+            colspan=len(COLUMNS),
+        ),
+        class_="note",
+    )
     attributes = {f"data_c{at}": _sort_key(value) for at, value in enumerate(numbers)}
     return element(
         "tbody",
         element("tr", name, title, cells),
-        note if beware else None,
+        note if beware or failed else None,
         element("tr", element("td", _more(row, detail), colspan=len(COLUMNS)), class_="more", id=f"{row.key}-more"),
         data_family=result.family,
         data_work=group.key,
@@ -216,18 +228,22 @@ def _values(row: Row) -> tuple[list[object], list[object]]:
         found = summary.quantiles.get(p)
         values.append(quantile_text(row, p))
         keys.append(found.value if found else None)
-    kinds = ", ".join(f"{kind}: {number}" for kind, number in row.errors.items())
     values += [
         rate(summary.throughput),
         cpu(summary.cpu_us_per_call),
         memory(row.rss_kb),
-        element("span", share(summary.error_share), title=kinds or None),
+        element(
+            "span",
+            share(summary.failed.share),
+            title=summary.failed.sentence() or None,
+            class_="bad" if summary.failed.calls else None,
+        ),
         f"{row.n:,}",
         str(summary.launches),
     ]
     keys += [
         *(summary.throughput, summary.cpu_us_per_call, row.rss_kb),
-        *(summary.error_share, float(row.n), float(summary.launches)),
+        *(summary.failed.share, float(row.n), float(summary.launches)),
     ]
     return values, keys
 
@@ -251,7 +267,7 @@ def _more(row: Row, detail: histograms.Detail) -> Markup:
         ("launches", ", ".join(metric_text(row.summary.metric, value) for value in row.summary.values)),
         ("first call", format_time(row.summary.first_call_ns) if row.summary.first_call_ns else ""),
         ("Little's law", f"{row.summary.little:.3f} of the calls under way" if row.summary.little else ""),
-        ("errors", ", ".join(f"{kind}: {number:,}" for kind, number in row.errors.items())),
+        ("failed calls", ", ".join(f"{kind}: {number:,}" for kind, number in row.summary.failed.kinds.items())),
         ("log", result.log),
         ("the cell", element("code", msgspec.json.encode(row.cell, order="sorted").decode())),
     ]
@@ -287,7 +303,7 @@ def rows_as_text(rows: Sequence[Row]) -> list[list[str]]:
                 against_text(row),
                 *(quantile_text(row, p) for p in (0.5, 0.99, 0.999)),
                 *(rate(summary.throughput), cpu(summary.cpu_us_per_call), memory(row.rss_kb)),
-                *(share(summary.error_share), f"{row.n:,}", str(summary.launches)),
+                *(share(summary.failed.share), f"{row.n:,}", str(summary.launches)),
             ]
         )
     return found

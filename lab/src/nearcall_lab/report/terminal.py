@@ -10,8 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from nearcall_lab.analysis.compare import compare, interval_text
-from nearcall_lab.analysis.summary import Summary, summaries
-from nearcall_lab.report.text import plain, rate
+from nearcall_lab.analysis.summary import Summary, summaries, without_number
+from nearcall_lab.report.text import plain, rate, share
 from nearcall_lab.results.model import CellResult, RunInfo
 from nearcall_lab.results.store import Recorded
 from nearcall_lab.stats import format_time, significant
@@ -72,23 +72,28 @@ def _print_group(console: Console, group: Sequence[Summary], info: RunInfo) -> N
                 console.print(
                     Text.assemble(f"  {plain(_name(summary, info))}: ", remarks), highlight=False, soft_wrap=True
                 )
+        if counted := _counted(measured):
+            console.print(Text(counted, "dim"), highlight=False, soft_wrap=True)
     else:
         console.print(f"{first.result.cell.title()}: no numbers", style="bold", markup=False, highlight=False)
-    reasons: dict[tuple[str, str], list[str]] = {}
+    reasons: dict[str, list[str]] = {}
     for summary in group:
         if summary.value is None:
             result = summary.result
             log = f" (log: {result.log})" if result.log else ""
-            key: tuple[str, str] = (result.status, f"{result.problem}{log}")
-            if result.status in ("ok", "overloaded"):
-                calls = sum(launch.calls for launch in result.launches)
-                key = ("too few samples for a median", f"{calls} in {summary.launches} launches")
-            reasons.setdefault(key, []).append(result.cell.mechanism)
-    for (status, problem), names in reasons.items():
-        line = Text.assemble(
-            (f"  {status}: ", "dim"), ", ".join(names), (f": {plain(problem)}" if problem else "", "dim")
-        )
+            reasons.setdefault(f"{without_number(summary)}{log}", []).append(result.cell.mechanism)
+    for reason, names in reasons.items():
+        line = Text.assemble(f"  {', '.join(names)}: ", (plain(reason), "dim"))
         console.print(line, highlight=False, soft_wrap=True)
+
+
+def _counted(group: Sequence[Summary]) -> str:
+    """What the column of system calls rests on."""
+    calls = [seen.syscalls_calls for s in group if (seen := s.result.observation) and seen.syscalls_calls]
+    if not calls:
+        return ""
+    over = f"{min(calls):,}" if min(calls) == max(calls) else f"{min(calls):,} to {max(calls):,}"
+    return f"  System calls: of the client + of the server, counted over {over} calls in a pass of its own."
 
 
 def _speed(summary: Summary) -> float:
@@ -118,6 +123,7 @@ def _row(summary: Summary, baseline: Summary | None, info: RunInfo) -> dict[str,
         "p99": format_time(p99.value if p99 else None),
         "p99.9": format_time(p999.value if p999 else None),
         "calls/s": rate(summary.throughput),
+        "failed": share(summary.failed.share),
         "CPU/call": "–" if cpu is None else f"{significant(cpu)} µs",
         "syscalls/call": _syscalls(result),
     }
@@ -145,7 +151,10 @@ _DROPPED_FIRST = ("p99.9", "samples", "launches", "CPU/call", "calls/s", "cell",
 
 def _fitting(rows: Sequence[dict[str, str]], width: int) -> list[str]:
     """The columns that fit; those that would be empty are left out."""
-    columns = [c for c in rows[0] if c != "syscalls/call" or any(row[c] != "–" for row in rows)]
+    empty = {"syscalls/call": "–", "failed": "0"}
+    columns = [c for c in rows[0] if any(row[c] != empty.get(c) for row in rows)]
+    if "calls per second" in columns:  # what is compared is the same already
+        columns.remove("calls/s")
 
     def needed() -> int:
         return 1 + sum(3 + max(len(column), *(len(row[column]) for row in rows)) for column in columns)

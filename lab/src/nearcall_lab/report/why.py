@@ -9,15 +9,17 @@ from markupsafe import Markup
 from nearcall_lab.report.charts.sizes import per_byte
 from nearcall_lab.report.html import element, items, join, paragraph
 from nearcall_lab.report.model import Report, Row
-from nearcall_lab.report.text import count
+from nearcall_lab.report.text import NOTHING, count
 
 HEADS = (
     "mechanism",
     "work",
     "syscalls, client",
     "syscalls, server",
+    "over calls",
     "switches, client",
     "switches, server",
+    "over calls",
     "per further KB",
     "polls",
     "remark",
@@ -53,8 +55,9 @@ def reasons(report: Report) -> list[Reason]:
         further = growth.get(row.key, "–")
         if seen is None and switches == (None, None):
             continue
+        calls = sum(launch.calls for launch in row.result.launches)
         if seen is not None and (seen.client_switches is not None or seen.server_switches is not None):
-            switches = (seen.client_switches, seen.server_switches)
+            switches, calls = (seen.client_switches, seen.server_switches), seen.calls
         polls = row.result.busy_polls or (seen is not None and seen.busy_polling)
         found.append(
             Reason(
@@ -63,7 +66,9 @@ def reasons(report: Report) -> list[Reason]:
                 [
                     count(seen.client_syscalls if seen else None),
                     count(seen.server_syscalls if seen else None),
+                    _calls(seen.syscalls_calls if seen else 0),
                     *(count(value) for value in switches),
+                    _calls(calls if switches != (None, None) else 0),
                     further,
                     "yes" if polls else "",
                     seen.problem if seen else "",
@@ -71,6 +76,11 @@ def reasons(report: Report) -> list[Reason]:
             )
         )
     return found
+
+
+def _calls(number: int) -> str:
+    """How many calls a count stands for; runs of an older lab do not say."""
+    return f"{number:,}" if number else NOTHING
 
 
 def _switches(row: Row) -> tuple[float | None, float | None]:
@@ -95,13 +105,17 @@ def section(report: Report) -> Markup:
             "tr",
             element("th", reason.row.name, scope="row"),
             element("td", reason.work, class_="words"),
-            [element("td", value, class_="words soft" if at == 6 else None) for at, value in enumerate(reason.cells)],
+            [
+                element("td", value, class_="words soft" if at == len(reason.cells) - 1 else None)
+                for at, value in enumerate(reason.cells)
+            ],
             data_m=reason.row.cell.mechanism,
         )
         for reason in found
     ]
     heads = [
-        element("th", head, scope="col", class_="words" if at in (0, 1, 8) else None) for at, head in enumerate(HEADS)
+        element("th", head, scope="col", class_="words" if at in (0, 1, len(HEADS) - 1) else None)
+        for at, head in enumerate(HEADS)
     ]
     return join(
         element(

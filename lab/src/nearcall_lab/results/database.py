@@ -1,4 +1,5 @@
-"""A run as an SQLite file with two tables, for questions nobody thought of: ``cells`` and ``launches``."""
+"""A run as an SQLite file for questions nobody thought of: ``cells``, ``launches``, and ``failures``, which are the
+calls that failed, by kind."""
 
 from __future__ import annotations
 
@@ -22,6 +23,10 @@ _LAUNCHES = (
     "little REAL, canary_ns INTEGER, steal_share REAL, breach TEXT, PRIMARY KEY (digest, position)"
 )
 
+_FAILURES = (
+    "digest TEXT REFERENCES cells, position INTEGER, kind TEXT, calls INTEGER, PRIMARY KEY (digest, position, kind)"
+)
+
 
 def write_database(path: Path, info: RunInfo, cells: list[CellResult]) -> None:
     """Write the file anew. Raises `OSError`."""
@@ -33,6 +38,7 @@ def write_database(path: Path, info: RunInfo, cells: list[CellResult]) -> None:
                 connection.execute("CREATE TABLE run (name TEXT PRIMARY KEY, value TEXT)")
                 connection.execute(f"CREATE TABLE cells ({_CELLS})")
                 connection.execute(f"CREATE TABLE launches ({_LAUNCHES})")
+                connection.execute(f"CREATE TABLE failures ({_FAILURES})")
                 connection.executemany("INSERT INTO run VALUES (?, ?)", _info(info))
                 for cell in cells:
                     _insert(connection, cell)
@@ -60,6 +66,8 @@ def _insert(connection: sqlite3.Connection, result: CellResult) -> None:
         for launch in launches:
             values = _launch(result.digest, counted, launch)
             connection.execute(f"INSERT INTO launches VALUES ({_marks(values)})", values)
+            kinds = [(result.digest, launch.position, kind, calls) for kind, calls in launch.errors.items()]
+            connection.executemany("INSERT INTO failures VALUES (?, ?, ?, ?)", kinds)
 
 
 def _launch(digest: str, counted: int, launch: Launch) -> tuple[object, ...]:

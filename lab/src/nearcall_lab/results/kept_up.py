@@ -11,5 +11,7 @@ def overload(launch: Launch) -> str:
         return ""
     share = launch.calls / launch.due
     if share < 0.99:
-        return f"{share:.1%} of the {launch.due:,} calls that were due got done"
+        failed = sum(launch.errors.values())
+        more = f", {failed:,} failed" if failed else ""
+        return f"{share:.1%} of the {launch.due:,} calls that were due got done{more}"
     return "calls were answered later and later"

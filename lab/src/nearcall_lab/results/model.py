@@ -74,8 +74,8 @@ class Launch(msgspec.Struct):
     growing: bool = False
     """Calls were answered later and later: what was offered was more than could be done."""
     errors: dict[str, int] = msgspec.field(default_factory=dict)
-    """Calls that failed, by kind: they count as calls that were due and not done. ``lost`` are one-way messages that
-    neither arrived nor are among `dropped`."""
+    """Calls that failed, by kind, such as ``AioRpcError CANCELLED``: they count as calls that were due and not done.
+    ``lost`` are one-way messages that neither arrived nor are among `dropped`."""
     first_call_ns: int = 0
     """The very first call on a new connection, before any warm-up."""
     warmup_calls: int = 0
@@ -132,6 +132,10 @@ class Observation(msgspec.Struct):
     busy_polling: bool = False
     """A side used a whole CPU while nothing was asked of it."""
     problem: str = ""
+    calls: int = 0
+    """Calls that the switches were counted over; 0 where nothing was, and in runs of an older lab."""
+    syscalls_calls: int = 0
+    """The same for the system calls, which are counted while the cell runs once more."""
 
 
 class CellResult(msgspec.Struct):

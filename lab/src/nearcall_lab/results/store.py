@@ -186,7 +186,7 @@ def decode_file(path: Path, kind: type[T], hint: str) -> T:
     try:
         return msgspec.json.decode(content, type=kind)
     except msgspec.DecodeError as error:  # ValidationError is one
-        raise StoreError(f"{path}: broken: {error}") from None
+        raise StoreError(f"{path}: broken: {error}; restore it from a copy, or measure again") from None
 
 
 def _write(path: Path, content: bytes) -> None:

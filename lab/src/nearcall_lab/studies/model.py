@@ -10,7 +10,8 @@ from typing import TypeVar
 
 import msgspec
 
-from nearcall_lab.analysis.summary import Summary
+from nearcall_lab.analysis.summary import Summary, state_text, without_number
+from nearcall_lab.stats import format_time, significant
 from nearcall_lab.studies.replica import Findings
 
 Value = float | str | None
@@ -183,18 +184,31 @@ class Summaries:
         for name, label in self.fastest_first(*columns.values()):
             found = [self.where(mechanism=name, **wanted) for wanted in columns.values()]
             if any(found):
-                rows[label] = [_shown(cells[0], value) if cells else None for cells in found]
+                rows[label] = [shown_value(cells[0], value) if cells else NOT_PLANNED for cells in found]
         return ShownTable(id, title, list(columns), rows)
 
 
-def _shown(summary: Summary, value: Callable[[Summary], Value]) -> Value:
-    return value(summary) if summary.value is not None else why_no_number(summary)
+NOT_PLANNED = "not in the scenario"
+"""What a corrected table says of a mechanism and a column that have no cell."""
+
+
+def shown_value(summary: Summary, value: Callable[[Summary], Value]) -> Value:
+    """What a corrected table says of a cell; never nothing."""
+    found = value(summary) if summary.value is not None else None
+    if found is None:
+        return why_no_number(summary)
+    # A number that stands for a part of the calls, or of the launches, says so beside it.
+    state = summary.result.status
+    beware = f"{summary.failed.share:.1%} failed" if summary.failed.calls else "" if state == "ok" else state
+    return f"{significant(found)} ({beware})" if isinstance(found, float) and beware else found
 
 
 def why_no_number(summary: Summary) -> str:
-    """For a cell of a table."""
+    """For a cell of a table: the state it is in. It has no number at all, or not the one that is wanted."""
     result = summary.result
-    return result.problem or ("too few calls" if result.launches else result.status)
+    if summary.value is None:
+        return without_number(summary)
+    return "too few samples" if result.status == "ok" else state_text(result)
 
 
 def _value(summary: Summary, key: str) -> object:
@@ -211,9 +225,14 @@ def quantile_us(summary: Summary, p: float) -> float | None:
     return found.value / 1e3 if found else None
 
 
-def spectrum(summary: Summary) -> str:
-    """Median and 99th percentile in one cell of a table, with the unit that fits."""
-    from nearcall_lab.stats import format_time
+def cpu_us(summary: Summary) -> Value:
+    """CPU time of both sides per call in microseconds."""
+    return summary.cpu_us_per_call or "too little to see"
 
+
+def spectrum(summary: Summary) -> Value:
+    """Median and 99th percentile in one cell of a table, with the unit that fits; None where there is neither."""
     p50, p99 = (summary.quantiles.get(p) for p in (0.5, 0.99))
-    return f"{format_time(p50.value if p50 else None)} / {format_time(p99.value if p99 else None)}"
+    if p50 is None:  # a median needs the fewest samples
+        return None
+    return f"{format_time(p50.value)} / {format_time(p99.value) if p99 else 'too few'}"

@@ -15,6 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from nearcall_lab.failure import explain
+
 Cells = list["float | None"]
 
 
@@ -41,7 +43,7 @@ class Findings:
         try:
             work()
         except Exception as error:  # whatever a peer raises belongs into the table
-            self.problems[row] = f"{type(error).__name__}: {' '.join(str(error).split())}"[:300]
+            self.problems[row] = explain(error)
 
 
 def say(text: str) -> None:

@@ -46,9 +46,3 @@ def boot() -> Boot:
     mechanism = next(m for m in adapter.MECHANISMS if m.name == config["mechanism"])
     channel = Channel(config["read_fd"], config["write_fd"])
     return Boot(channel, adapter, mechanism, config["directory"], config["token"], config["max_message"])
-
-
-def explain(error: BaseException) -> str:
-    """One line for a table cell."""
-    text = " ".join(str(error).split()) or "no message"
-    return f"{type(error).__name__}: {text}"[:300]

@@ -13,12 +13,13 @@ import msgspec
 import numpy as np
 
 from nearcall_lab.contract import Session, Stop
+from nearcall_lab.failure import explain
 from nearcall_lab.load.canary import canary_ns
 from nearcall_lab.load.client import CallFailed, Load, Unsupported
 from nearcall_lab.load.closed import closed
 from nearcall_lab.load.slot import Slot
 from nearcall_lab.scenario.cell import Cell
-from nearcall_lab.workers.boot import Boot, boot, explain
+from nearcall_lab.workers.boot import Boot, boot
 from nearcall_lab.workers.duties import Duties, usage
 from nearcall_lab.workers.protocol import PeerGone
 from nearcall_lab.workloads import BY_KEY, arguments, describe_mismatch, verifier

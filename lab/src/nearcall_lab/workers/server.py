@@ -7,7 +7,8 @@ import threading
 import traceback
 
 from nearcall_lab.contract import Stop
-from nearcall_lab.workers.boot import boot, explain
+from nearcall_lab.failure import explain
+from nearcall_lab.workers.boot import boot
 from nearcall_lab.workers.duties import Duties
 from nearcall_lab.workers.protocol import Channel, PeerGone
 

@@ -113,6 +113,9 @@ def _comparisons(args: argparse.Namespace) -> list[Comparison]:
     base, candidate = Path(args.base), Path(args.candidate)
     if base.exists() and candidate.exists():
         return compare_runs(read(base), read(candidate), *limits)
+    if base.exists() != candidate.exists() and args.source is None:
+        there, missing = (base, candidate) if base.exists() else (candidate, base)
+        raise UserError(f"{there} is a run, and {missing} is not there; compare takes two runs or two mechanisms")
     recorded = read(args.source or latest())
     known = sorted({cell.cell.mechanism for cell in recorded.cells})
     for name in (args.base, args.candidate):
@@ -135,4 +138,5 @@ def _plain(comparison: Comparison) -> dict[str, object]:
         "times_faster": comparison.speed,
         "paired": comparison.paired,
         "problem": comparison.problem,
+        "failed_calls": comparison.failures(),
     }

@@ -8,6 +8,8 @@ from importlib.resources import files
 import msgspec
 from rich.console import Console
 
+from nearcall_lab.cli.command import aligned
+
 NAME = "list"
 HELP = "mechanisms, scenarios and studies; what can run here, and why the rest cannot"
 EPILOG = """\
@@ -34,9 +36,8 @@ def run(args: argparse.Namespace, console: Console) -> int:
         return 0
     for kind, rows in found.items():
         console.print(f"[bold]{kind}[/]")
-        for row in rows:
-            text = f"  {row['name']:26}{row['title']:32}{row.get('state', '')}".rstrip()
-            console.print(text, markup=False, highlight=False, soft_wrap=True)
+        for line in aligned([(row["name"], row["title"], row.get("state", "")) for row in rows]):
+            console.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)
         if not rows:
             console.print("  none", highlight=False)
     return 0

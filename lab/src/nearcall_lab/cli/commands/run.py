@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from nearcall_lab.cli.command import UserError, above_zero, names
+from nearcall_lab.cli.command import UserError, above_zero, aligned, names
 
 if TYPE_CHECKING:
     from nearcall_lab.scenario.load import Planned
@@ -60,8 +60,10 @@ def run(args: argparse.Namespace, console: Console) -> int:
 
     entrants = discover()
     if args.resume:
-        if args.scenario or args.only or args.out or args.launches:
-            raise UserError("--resume goes on with a run as planned: it takes no scenario, --only, --out or --launches")
+        if args.scenario or args.only or args.out or args.launches or args.plan:
+            raise UserError(
+                "--resume goes on with a run as planned: it takes no scenario, --only, --out, --launches or --plan"
+            )
         opened, planned = resume(args.resume, entrants)
         if args.full:
             opened.info.full = True
@@ -108,8 +110,10 @@ def _plan(console: Console, planned: Sequence[Planned], launches: int) -> int:
     from nearcall_lab.engine.progress import clock_text
     from nearcall_lab.engine.run import expected_seconds
 
-    for p in planned:
-        line = f"{p.cell.digest()}  {p.cell.mechanism:22}{p.cell.title():40}{p.problem}".rstrip()
+    rows = [
+        (p.cell.digest(), p.cell.mechanism, p.cell.title(), p.problem and f"left out: {p.problem}") for p in planned
+    ]
+    for line in aligned([("cell", "mechanism", "work", ""), *rows]):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     able = [p.cell for p in planned if not p.problem]
     about = clock_text(expected_seconds(able, launches))

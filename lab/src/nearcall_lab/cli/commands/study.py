@@ -37,6 +37,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, console: Console) -> int:
     from nearcall_lab.cli.runs import new_directory
     from nearcall_lab.engine.run import Options
+    from nearcall_lab.results.store import INFO
     from nearcall_lab.studies import study
     from nearcall_lab.studies.run import FULL, QUICK, USUAL, ReplicaFailed, carry_out_study
     from nearcall_lab.studies.show import markdown
@@ -47,6 +48,8 @@ def run(args: argparse.Namespace, console: Console) -> int:
     directory = args.out or Path("out/studies") / new_directory(args.study).name
     effort = FULL if args.full else QUICK if args.quick else USUAL
     launches = args.launches or effort.launches
+    if (directory / INFO).exists():  # seen before the minutes that the study's own method takes
+        raise UserError(f"{directory} holds a run already; name another --out")
     options = Options(launches, args.full, ("nearcall-lab", *sys.argv[1:]))
     try:
         result = carry_out_study(chosen, directory, console, options, effort.scale, args.only or ())

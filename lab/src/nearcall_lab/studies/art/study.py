@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from nearcall_lab.analysis.summary import Summary
 from nearcall_lab.stats import format_time, significant
-from nearcall_lab.studies.model import Flaw, ShownTable, Study, Summaries, rows_of, spectrum
+from nearcall_lab.studies.model import Flaw, ShownTable, Study, Summaries, cpu_us, rows_of, spectrum
 from nearcall_lab.studies.replica import Findings
 
 _LEVELS = (1, 5, 10, 20, 50, 100)
@@ -29,7 +29,7 @@ def corrected(cells: Summaries) -> list[ShownTable]:
         ),
         cells.table("payload", "Each size by itself, p50 / p99", sizes, spectrum),
         cells.table("concurrency", "N clients with a connection each, calls/s", levels, lambda s: s.throughput),
-        cells.table("cpu", "CPU of both sides per call, µs", {"µs": one}, lambda s: s.cpu_us_per_call),
+        cells.table("cpu", "CPU of both sides per call, µs", {"µs": one}, cpu_us),
         cells.table("memory", "Peak resident memory of both sides, MB", {"MB": one}, _memory_mb),
     ]
 

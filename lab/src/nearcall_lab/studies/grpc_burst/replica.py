@@ -14,11 +14,14 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from nearcall_lab.environments import manage as environments
+from nearcall_lab.failure import kind_of
 from nearcall_lab.studies.replica import Cells, Findings, main
 from nearcall_lab.studies.serving import foreign_server, server_process
 
 SIZES = (100, 1_000, 10_000)
 DELAY_S = 0.1
+ROOM = 100_000
+"""Calls that a server may let wait, where it is shown that its usual room makes calls fail."""
 ENVIRONMENT = "grpc-framework"
 FRAMEWORK = {
     "grpc-framework, Protobuf": "protobuf",
@@ -46,8 +49,8 @@ def message_class() -> Any:
     return message_factory.GetMessageClass(pool.FindMessageTypeByName("burst_study.UserResponse"))
 
 
-def serve_grpc(uvloop: bool, ready: Callable[[Any], None]) -> None:
-    """grpcio's asyncio server."""
+def serve_grpc(uvloop: bool, room: int, ready: Callable[[Any], None]) -> None:
+    """grpcio's asyncio server; `room` is how many calls may wait to be taken up, 0 its own 1000 to 3000."""
     import grpc
 
     class_of = message_class()
@@ -57,7 +60,8 @@ def serve_grpc(uvloop: bool, ready: Callable[[Any], None]) -> None:
         return class_of(id=1, name="name")
 
     async def serve() -> None:
-        server = grpc.aio.server()
+        limits = ("grpc.server.max_pending_requests", "grpc.server.max_pending_requests_hard_limit")
+        server = grpc.aio.server(options=[(limit, room) for limit in limits] if room else None)
         method = grpc.unary_unary_rpc_method_handler(user, response_serializer=class_of.SerializeToString)
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("burst.User", {"Get": method}),))
         port = server.add_insecure_port("127.0.0.1:0")
@@ -99,8 +103,8 @@ async def burst(target: str, calls: int, decode: Callable[[bytes], Any]) -> tupl
             try:
                 await get(b"")
             except grpc.aio.AioRpcError as error:
-                name = error.code().name
-                failed[name] = failed.get(name, 0) + 1
+                kind = kind_of(error)
+                failed[kind] = failed.get(kind, 0) + 1
 
         begin = time.perf_counter()
         await asyncio.gather(*(one() for _ in range(calls)))
@@ -120,7 +124,9 @@ def run(findings: Findings, scale: float) -> None:
                 raise RuntimeError(f"all {calls} calls failed: {', '.join(failed)}")
             seconds.append(took)
             rates.append((calls - sum(failed.values())) / took)
-            findings.check("errors", **{f"{name}, {calls} calls, failed": float(sum(failed.values()))})
+            title = f"{name}, {calls} calls, failed"
+            findings.check("errors", **{title: float(sum(failed.values()))})
+            findings.check("error kinds", **{f"{title}: {kind}": float(count) for kind, count in failed.items()})
         findings.put("seconds", name, seconds)
         findings.put("rate", name, rates)
 
@@ -132,8 +138,15 @@ def run(findings: Findings, scale: float) -> None:
         decode = message_class().FromString if codec == "protobuf" else json.loads
         row(name, lambda: foreign_server(python, module, codec), decode)
 
+    def with_room() -> None:
+        with server_process(serve_grpc, True, ROOM) as target:
+            _, failed = _run(burst(target, SIZES[-1], message_class().FromString), True)
+        title = f"grpcio, asyncio, uvloop, room for {ROOM:,} waiting calls: {SIZES[-1]} calls, failed"
+        findings.check("room", **{title: float(sum(failed.values()))})
+
     name = "grpcio, asyncio, uvloop"
-    findings.attempt(name, lambda: row(name, lambda: server_process(serve_grpc, True), message_class().FromString))
+    findings.attempt(name, lambda: row(name, lambda: server_process(serve_grpc, True, 0), message_class().FromString))
+    findings.attempt(f"{name}, with room", with_room)
     for name, codec in FRAMEWORK.items():
         findings.attempt(name, lambda name=name, codec=codec: framework(name, codec))  # type: ignore[misc]
     bare = serve_bare_sleeps()

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from nearcall_lab.analysis.summary import Summary
 from nearcall_lab.stats import significant
-from nearcall_lab.studies.model import Flaw, ShownTable, Study, Summaries, Value, rows_of, spectrum
+from nearcall_lab.studies.model import Flaw, ShownTable, Study, Summaries, Value, cpu_us, rows_of, spectrum
 from nearcall_lab.studies.replica import Findings
 from nearcall_lab.studies.show import shown
 
@@ -23,11 +23,16 @@ def corrected(cells: Summaries) -> list[ShownTable]:
     return [
         cells.table("seconds", "Seconds until the last call of a burst is done, median of launches", _BURSTS, _seconds),
         cells.table("rate", "The same, calls/s", _BURSTS, lambda s: s.throughput),
-        cells.table("failed", "Share of the calls that failed", _BURSTS, lambda s: f"{s.error_share:.1%}"),
+        cells.table("failed", "Share of the calls that failed, and how they ended", _BURSTS, _failed),
         cells.table("bare", "Without the wait, calls/s", _BARE, lambda s: s.throughput),
         cells.table("bare-latency", "Without the wait, p50 / p99", _BARE, spectrum),
-        cells.table("cpu", "Without the wait, CPU of both sides per call, µs", _BARE, lambda s: s.cpu_us_per_call),
+        cells.table("cpu", "Without the wait, CPU of both sides per call, µs", _BARE, cpu_us),
     ]
+
+
+def _failed(summary: Summary) -> Value:
+    failed = summary.failed
+    return f"{failed.share:.1%}: {failed.reasons}" if failed.calls else "none"
 
 
 def _seconds(summary: Summary) -> Value:
@@ -48,17 +53,24 @@ def _one_burst(findings: Findings, cells: Summaries) -> Mapping[str, str]:
     def show(name: str) -> Mapping[str, str]:
         summary = cells.one(mechanism=name, kind="burst", calls=1_000)
         times = sorted(launch.wall_s for launch in summary.result.launches)
-        return {f"{summary.result.label}, 1000 calls, {len(times)} launches": f"{times[0]:.3f} to {times[-1]:.3f} s"}
+        return {f"{summary.result.label}, 1000 calls, launches: {len(times)}": f"{times[0]:.3f} to {times[-1]:.3f} s"}
 
     return rows_of(("grpc-aio-uvloop-tcp", "grpc-framework-protobuf"), show)
 
 
 def _failures(findings: Findings, cells: Summaries) -> Mapping[str, str]:
-    return {
-        name: f"{count:.0f}"
+    kinds = findings.checks.get("error kinds", {})
+
+    def how(name: str) -> str:
+        return ", ".join(kind.removeprefix(f"{name}: ") for kind in kinds if kind.startswith(f"{name}: "))
+
+    found = {
+        name: f"{count:,.0f}{f': {how(name)}' if count else ''}"
         for name, count in findings.checks["errors"].items()
         if name.endswith("10000 calls, failed")
     }
+    room = findings.checks.get("room", {}).items()
+    return found | {name: f"{count:,.0f}" for name, count in room}
 
 
 def _decoding(findings: Findings, cells: Summaries) -> Mapping[str, str]:
@@ -89,7 +101,10 @@ STUDY = Study(
         Flaw(
             "failures",
             "A rate is given for each burst.",
-            "Whether calls of a burst failed does not show in it. Here only those that were answered are counted.",
+            "Whether calls of a burst failed does not show in it. Here only those that were answered are counted. A "
+            "gRPC server on its C core refuses calls that its program does not take up fast enough: some from 1000 "
+            "waiting ones on, all from 3000 (grpc.server.max_pending_requests and its _hard_limit); the client is told "
+            "CANCELLED. The last number is the same burst with room for all of them.",
             _failures,
         ),
         Flaw(

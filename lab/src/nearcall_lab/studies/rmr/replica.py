@@ -27,6 +27,8 @@ PACED_S = 10.0
 DRAWN_MS = 1.0
 """Where the study's drawing ends."""
 GRPC = "gRPC, bidirectional stream"
+UNLIMITED_REPLY = (("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1))
+"""For the latencies of all messages, which come back as one."""
 
 
 class Receptor:
@@ -50,9 +52,30 @@ class Receptor:
         return None
 
 
+def serve_flow(flow: Callable[[Iterator[bytes], Any], Iterator[bytes]], ready: Callable[[Any], None]) -> None:
+    """A gRPC server whose only method is this bidirectional stream."""
+    import grpc
+
+    server = grpc.server(ThreadPoolExecutor(max_workers=4), options=UNLIMITED_REPLY)
+    handlers = {"Flow": grpc.stream_stream_rpc_method_handler(flow)}
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("rmr.Bench", handlers),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    ready(f"127.0.0.1:{port}")
+    server.wait_for_termination()
+
+
+def first_reply(target: str, messages: Iterator[bytes]) -> bytes:
+    """Sends them all in one stream and returns what comes back first."""
+    import grpc
+
+    with grpc.insecure_channel(target, options=UNLIMITED_REPLY) as channel:
+        reply: bytes = next(iter(channel.stream_stream("/rmr.Bench/Flow")(messages)))
+        return reply
+
+
 def serve_grpc(directory: str, expected: int, ring: bool, ready: Callable[[Any], None]) -> None:
     """A bidirectional stream; the one reply is the rate."""
-    import grpc
 
     def flow(requests: Iterator[bytes], context: Any) -> Iterator[bytes]:
         receptor = Receptor(expected, ring)
@@ -62,29 +85,17 @@ def serve_grpc(directory: str, expected: int, ring: bool, ready: Callable[[Any],
                 yield str(rate).encode()
                 return
 
-    server = grpc.server(ThreadPoolExecutor(max_workers=4))
-    handlers = {"Flow": grpc.stream_stream_rpc_method_handler(flow)}
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("rmr.Bench", handlers),))
-    port = server.add_insecure_port("127.0.0.1:0")
-    server.start()
-    ready(f"127.0.0.1:{port}")
-    server.wait_for_termination()
+    serve_flow(flow, ready)
 
 
 def send_grpc(target: str, size: int, messages: int) -> float:
     """The rate that the receiver saw."""
-    import grpc
-
     message = os.urandom(size)
-    with grpc.insecure_channel(target) as channel:
-        flow = channel.stream_stream("/rmr.Bench/Flow")
-        return float(next(iter(flow(message for _ in range(messages)))))
+    return float(first_reply(target, (message for _ in range(messages))))
 
 
 def serve_paced(pinned: bool, ready: Callable[[Any], None]) -> None:
     """The same stream; each message begins with the time when it was sent, an empty one asks for the latencies."""
-    import grpc
-
     if pinned:  # to the last CPU; the sender is pinned to the first
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
 
@@ -97,13 +108,7 @@ def serve_paced(pinned: bool, ready: Callable[[Any], None]) -> None:
                 return
             taken.append(now - int.from_bytes(message[:8], "little"))
 
-    server = grpc.server(ThreadPoolExecutor(max_workers=4), options=(("grpc.max_send_message_length", -1),))
-    handlers = {"Flow": grpc.stream_stream_rpc_method_handler(flow)}
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("rmr.Bench", handlers),))
-    port = server.add_insecure_port("127.0.0.1:0")
-    server.start()
-    ready(f"127.0.0.1:{port}")
-    server.wait_for_termination()
+    serve_flow(flow, ready)
 
 
 def send_paced(target: str, size: int, rate: float, messages: int) -> list[float]:
@@ -111,8 +116,6 @@ def send_paced(target: str, size: int, rate: float, messages: int) -> list[float
 
     A message is stamped when it is sent, not when it is due: what the sender is late by is not seen, as in the study.
     """
-    import grpc
-
     padding = os.urandom(size - 8)
 
     def paced() -> Iterator[bytes]:
@@ -124,8 +127,7 @@ def send_paced(target: str, size: int, rate: float, messages: int) -> list[float
             yield time.monotonic_ns().to_bytes(8, "little") + padding
         yield b""
 
-    with grpc.insecure_channel(target, options=(("grpc.max_receive_message_length", -1),)) as channel:
-        taken = array("q", next(iter(channel.stream_stream("/rmr.Bench/Flow")(paced()))))
+    taken = array("q", first_reply(target, paced()))
     return sorted(nanoseconds / 1e6 for nanoseconds in taken)
 
 

@@ -15,6 +15,7 @@ from nearcall_lab.studies.model import (
     Value,
     quantile_us,
     rows_of,
+    shown_value,
     spectrum,
     why_no_number,
 )
@@ -35,7 +36,10 @@ def corrected(cells: Summaries) -> list[ShownTable]:
             set_up.rows[label] = _phases(summary)
     for name, label in cells.fastest_first(_ONE):
         for summary in cells.where(mechanism=name, **_ONE):
-            latency.rows[label] = [quantile_us(summary, p) for p in (0.5, 0.9, 0.99)]
+            latency.rows[label] = [
+                shown_value(summary, lambda s, p=p: quantile_us(s, p))  # type: ignore[misc]
+                for p in (0.5, 0.9, 0.99)
+            ]
     return [
         set_up,
         latency,

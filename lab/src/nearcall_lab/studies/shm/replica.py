@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from nearcall_lab.failure import explain
 from nearcall_lab.studies.replica import Findings, main, say
 from nearcall_lab.studies.serving import server_process
 
@@ -134,7 +135,7 @@ def run(findings: Findings, scale: float) -> None:
             try:
                 means[name].append(measure(message))
             except Exception as error:  # whatever a peer raises belongs into the table
-                findings.problems[name] = f"{type(error).__name__}: {error}"[:300]
+                findings.problems[name] = explain(error)
                 means[name].append(None)
     for name, values in means.items():
         findings.put("latency", name, values)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from nearcall_lab.stats import format_time
-from nearcall_lab.studies.model import Flaw, ShownTable, Study, Summaries, rows_of, spectrum
+from nearcall_lab.studies.model import Flaw, ShownTable, Study, Summaries, cpu_us, rows_of, spectrum
 from nearcall_lab.studies.replica import Findings
 
 _SIZES: dict[str, dict[str, object]] = {
@@ -23,7 +23,7 @@ def corrected(cells: Summaries) -> list[ShownTable]:
         cells.table(
             "throughput", "Echo, thousand calls/s", _SIZES, lambda s: s.throughput / 1e3 if s.throughput else None
         ),
-        cells.table("cpu", "CPU of both sides per call, µs", _SIZES, lambda s: s.cpu_us_per_call),
+        cells.table("cpu", "CPU of both sides per call, µs", _SIZES, cpu_us),
     ]
 
 
