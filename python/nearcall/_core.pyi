@@ -135,6 +135,23 @@ class Method:
         """``"Service.method"``."""
 
 @final
+class Watched:
+    """One of a client's connections, as an event loop watches it: that of the moment, or one before it."""
+
+    def fileno(self) -> int:
+        """The descriptor that the loop polls for reading."""
+
+    def on_readable(self) -> None:
+        """To be called when the descriptor is readable."""
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the loop is to watch it on: it is not lost, and that of the moment or calls are under way on it."""
+
+    def unwatch(self) -> None:
+        """To be called when the loop polls the descriptor no more."""
+
+@final
 class Connection:
     """A connection to a server. Any number of threads, or one event loop, may use it at once."""
 
@@ -196,11 +213,8 @@ class Connection:
     def in_flight(self) -> int:
         """Calls under way."""
 
-    def fileno(self) -> int:
-        """The descriptor an event loop polls for reading."""
-
-    def on_readable(self) -> None:
-        """To be called by the event loop when the descriptor is readable."""
+    def watch(self) -> Watched | None:
+        """The connection of the moment, for the event loop to watch; ``None`` if it does so already."""
 
     def on_idle(self) -> None:
         """To be called by the event loop when it has run all that was ready and a call waits."""

@@ -90,10 +90,7 @@ impl PendingCall {
     fn give_up(&self) {
         let stage = std::mem::replace(&mut *self.stage.lock(), Stage::Done);
         if let Stage::Sent(sent) = stage {
-            let call = self.call.get();
-            if Arc::ptr_eq(&sent.core, &call.calling.channel.current()) {
-                call.waiting.forget(sent.id);
-            }
+            self.call.get().waiting.forget(&sent.core, sent.id);
             sent.core.cancel(sent.id);
         }
     }

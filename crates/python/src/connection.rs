@@ -25,6 +25,7 @@ use crate::stream::Stream;
 use crate::tls::Tls;
 use crate::unary::Unary;
 use crate::waiting::Waiting;
+use crate::watched::Watched;
 use crate::when_full::WhenFull;
 
 /// The numbers of methods by name; a number changes when a new server numbers its methods differently.
@@ -167,20 +168,15 @@ impl Connection {
         self.core().in_flight()
     }
 
-    /// The descriptor an event loop polls for reading.
-    fn fileno(&self) -> i32 {
-        use std::os::fd::AsRawFd;
-        self.core().link().fd().as_raw_fd()
-    }
-
-    /// To be called by the event loop when the descriptor is readable.
-    fn on_readable(&self, py: Python<'_>) -> PyResult<()> {
-        self.waiting.on_readable(py, &self.core())
+    /// The connection of the moment, for the event loop to watch; `None` if it does so already.
+    fn watch(&self) -> Option<Watched> {
+        let core = self.core();
+        self.waiting.watch(&core).then(|| Watched::new(core, Arc::clone(&self.waiting)))
     }
 
     /// To be called by the event loop when it has run all that was ready and a call waits.
     fn on_idle(&self, py: Python<'_>) -> PyResult<()> {
-        self.waiting.on_idle(py, &self.core())
+        self.waiting.on_idle(py)
     }
 
     /// To be called by the event loop when it has sent a one-way call.
@@ -207,7 +203,7 @@ impl Connection {
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let complete = py.detach(|| self.calling.channel.close());
         self.calling.when_full.close(py, complete)?;
-        let woken = self.waiting.wake_all(py, &self.core());
+        let woken = self.waiting.close(py);
         self.waiting.leave_loop();
         woken
     }

@@ -26,6 +26,7 @@ mod tls;
 mod unary;
 mod view;
 mod waiting;
+mod watched;
 mod when_full;
 
 use pyo3::prelude::*;
@@ -61,6 +62,8 @@ mod _core {
     use super::unary::Unary;
     #[pymodule_export]
     use super::view::View;
+    #[pymodule_export]
+    use super::watched::Watched;
 
     use pyo3::prelude::*;
 

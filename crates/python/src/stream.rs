@@ -282,7 +282,7 @@ impl Stream {
     fn cancel(&self, py: Python<'_>) -> PyResult<()> {
         self.state.lock().over = true;
         self.core.cancel(self.id);
-        self.waiting.give_up(py, self.id)?;
+        self.waiting.give_up(py, &self.core, self.id)?;
         self.waiting.sent(py)
     }
 

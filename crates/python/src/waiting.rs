@@ -23,9 +23,19 @@ static RUNNING_LOOP: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 /// that was ready, it comes by [`Waiting::on_idle`], which receives, spins while that pays, and only then sleeps.
 pub(crate) struct Waiting {
     /// Two may wait for one call: the reader of its replies, and the sender of its stream.
-    futures: Mutex<HashMap<CallId, SmallVec<[Py<PyAny>; 1]>>>,
+    futures: Mutex<HashMap<Call, SmallVec<[Py<PyAny>; 1]>>>,
+    /// The connections that the loop watches: that of the moment last, and those before it that calls are still under way
+    /// on.
+    watched: Mutex<SmallVec<[Arc<Core>; 1]>>,
     owner: Mutex<Owner>,
     scheduled: AtomicBool,
+}
+
+/// A call by its connection and its number there.
+type Call = (usize, CallId);
+
+fn key(core: &Core, id: CallId) -> Call {
+    (std::ptr::from_ref(core).addr(), id)
 }
 
 /// Whose a connection is.
@@ -48,7 +58,12 @@ pub(crate) struct Schedule {
 
 impl Default for Waiting {
     fn default() -> Self {
-        Self { futures: Mutex::default(), owner: Mutex::new(Owner::Threads), scheduled: AtomicBool::new(false) }
+        Self {
+            futures: Mutex::default(),
+            watched: Mutex::default(),
+            owner: Mutex::new(Owner::Threads),
+            scheduled: AtomicBool::new(false),
+        }
     }
 }
 
@@ -115,7 +130,7 @@ impl Waiting {
         if core.has_arrived(id) {
             return wake(future.bind(py));
         }
-        self.sleep(py, id, future)
+        self.sleep(py, core, id, future)
     }
 
     /// The same for a sender: it may send if there is room, not if items wait to be read.
@@ -123,11 +138,11 @@ impl Waiting {
         if core.has_room(id) {
             return wake(future.bind(py));
         }
-        self.sleep(py, id, future)
+        self.sleep(py, core, id, future)
     }
 
-    fn sleep(&self, py: Python<'_>, id: CallId, future: Py<PyAny>) -> PyResult<()> {
-        self.futures.lock().entry(id).or_default().push(future);
+    fn sleep(&self, py: Python<'_>, core: &Core, id: CallId, future: Py<PyAny>) -> PyResult<()> {
+        self.futures.lock().entry(key(core, id)).or_default().push(future);
         self.call_when_idle(py)
     }
 
@@ -150,15 +165,36 @@ impl Waiting {
     }
 
     /// Forgets the future of a call that is given up.
-    pub(crate) fn forget(&self, id: CallId) {
-        let futures = self.futures.lock().remove(&id);
+    pub(crate) fn forget(&self, core: &Core, id: CallId) {
+        let futures = self.futures.lock().remove(&key(core, id));
         drop(futures);
     }
 
     /// Wakes whoever waits for a call that is given up.
-    pub(crate) fn give_up(&self, py: Python<'_>, id: CallId) -> PyResult<()> {
-        let future = self.futures.lock().remove(&id);
+    pub(crate) fn give_up(&self, py: Python<'_>, core: &Core, id: CallId) -> PyResult<()> {
+        let future = self.futures.lock().remove(&key(core, id));
         future.into_iter().flatten().try_for_each(|future| wake(future.bind(py)))
+    }
+
+    /// Counts a connection among those that the loop watches, as that of the moment. `false` if it is that already.
+    pub(crate) fn watch(&self, core: &Arc<Core>) -> bool {
+        let mut watched = self.watched.lock();
+        if watched.last().is_some_and(|last| Arc::ptr_eq(last, core)) {
+            return false;
+        }
+        watched.push(Arc::clone(core));
+        true
+    }
+
+    /// Whether the loop is to watch the connection on: it is that of the moment, or calls are under way on it.
+    pub(crate) fn goes_on(&self, core: &Arc<Core>) -> bool {
+        let current = self.watched.lock().last().is_some_and(|last| Arc::ptr_eq(last, core));
+        !core.is_dead() && (current || core.in_flight() > 0)
+    }
+
+    /// The loop watches the connection no more.
+    pub(crate) fn unwatch(&self, core: &Arc<Core>) {
+        self.watched.lock().retain(|other| !Arc::ptr_eq(other, core));
     }
 
     pub(crate) fn on_readable(&self, py: Python<'_>, core: &Core) -> PyResult<()> {
@@ -173,20 +209,25 @@ impl Waiting {
     }
 
     /// The loop has run all that was ready.
-    pub(crate) fn on_idle(&self, py: Python<'_>, core: &Core) -> PyResult<()> {
+    pub(crate) fn on_idle(&self, py: Python<'_>) -> PyResult<()> {
         // Relaxed: as in `call_when_idle`.
         self.scheduled.store(false, Ordering::Relaxed);
-        core.link().disarm();
-        let mut delivered = self.deliver(py, core)?;
-        if !delivered && !self.futures.lock().is_empty() && py.detach(|| core.spin()) {
-            delivered = self.deliver(py, core)?;
+        let watched = self.watched.lock().clone();
+        let Some((current, earlier)) = watched.split_last() else { return Ok(()) };
+        let mut delivered = false;
+        for core in earlier {
+            core.link().disarm();
+            delivered |= self.deliver(py, core)?;
         }
+        current.link().disarm();
+        delivered |= self.deliver(py, current)?;
+        if !delivered && !self.futures.lock().is_empty() && py.detach(|| current.spin()) {
+            delivered = self.deliver(py, current)?;
+        }
+        // If something comes while we fall asleep, and is not for us, the next look finds nothing.
         while !delivered {
-            if core.link().arm() {
-                return Ok(());
-            }
-            // Something came just now; if it was not for us, the next look finds nothing.
-            delivered = self.deliver(py, core)?;
+            let Some(awake) = watched.iter().find(|core| !core.is_dead() && !core.link().arm()) else { return Ok(()) };
+            delivered = self.deliver(py, awake)?;
         }
         // Who was woken may send again before we sleep.
         self.call_when_idle(py)
@@ -197,7 +238,7 @@ impl Waiting {
         let ready = core.pump();
         let mut any = false;
         for id in ready {
-            let futures = self.futures.lock().remove(&id);
+            let futures = self.futures.lock().remove(&key(core, id));
             for future in futures.into_iter().flatten() {
                 wake(future.bind(py))?;
                 any = true;
@@ -206,9 +247,12 @@ impl Waiting {
         Ok(any)
     }
 
-    /// The connection has ended: everybody looks.
-    pub(crate) fn wake_all(&self, py: Python<'_>, core: &Core) -> PyResult<()> {
-        core.pump();
+    /// The client is closed: all connections end, and everybody looks.
+    pub(crate) fn close(&self, py: Python<'_>) -> PyResult<()> {
+        for core in std::mem::take(&mut *self.watched.lock()) {
+            core.close();
+            core.pump();
+        }
         let all = std::mem::take(&mut *self.futures.lock());
         all.into_values().flatten().try_for_each(|future| wake(future.bind(py)))
     }

@@ -46,7 +46,7 @@ class AsyncClient:
         self._connection: _core.Connection | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._service: Any = None
-        self._watched: int | None = None
+        self._watched: list[_core.Watched] = []
         self._renewing = asyncio.Lock()
         self._room = RoomQueue()
 
@@ -61,50 +61,41 @@ class AsyncClient:
             self._service = make_proxy(connection, self._cls, self._make_method)
             self._connection = connection
             connection.use_loop(self._loop, self._loop.call_soon, connection.on_idle, self._call_again)
-            self._watch()
+            self._follow()
         except BaseException:
             connection.close()
             raise
         return self
 
-    def _watch(self) -> None:
-        """Lets the loop watch the connection of the moment."""
-        connection, loop = self._opened(), self._running()
-        self._watched = connection.fileno()
-        loop.add_reader(self._watched, self._on_readable)
-        connection.on_readable()
-
-    def _unwatch(self) -> None:
-        if self._watched is not None and not self._running().is_closed():
-            self._running().remove_reader(self._watched)
-        self._watched = None
-
     def _follow(self) -> None:
-        """Watches the connection of the moment, should that be another one by now."""
-        if self._watched != self._opened().fileno():
-            self._unwatch()
-            self._watch()
+        """Lets the loop watch the connection of the moment, and no longer those before it on which nothing happens."""
+        watched = self._opened().watch()
+        if watched is not None:
+            for other in [other for other in self._watched if not other.goes_on]:
+                # Its calls that are not over yet learn of their end.
+                self._on_readable(other)
+            self._watched.append(watched)
+            self._running().add_reader(watched.fileno(), self._on_readable, watched)
+            self._on_readable(watched)
 
-    def _on_readable(self) -> None:
-        connection = self._opened()
-        if self._watched != connection.fileno():
-            # It was the end of the one before.
-            self._follow()
-            return
+    def _unwatch(self, watched: _core.Watched) -> None:
+        self._watched.remove(watched)
+        watched.unwatch()
+        self._running().remove_reader(watched.fileno())
+
+    def _on_readable(self, watched: _core.Watched) -> None:
         try:
-            connection.on_readable()
+            watched.on_readable()
             self._room.look()
         finally:
-            if not connection.connected:
-                # A lost connection stays readable for ever.
-                self._unwatch()
+            if not watched.goes_on:
+                self._unwatch(watched)
 
     async def _renew(self) -> None:
         """Makes sure that there is a connection; many calls may ask at once."""
         async with self._renewing:
             connection = self._opened()
             if not connection.connected:
-                self._unwatch()
                 await self._running().run_in_executor(None, connection.renew)
             self._follow()
 
@@ -155,7 +146,10 @@ class AsyncClient:
     def close(self) -> None:
         """Ends the connection; calls under way fail with :class:`~nearcall.Cancelled`. Harmless when repeated."""
         if self._connection is not None:
-            self._unwatch()
+            if not self._running().is_closed():
+                for watched in self._watched:
+                    self._running().remove_reader(watched.fileno())
+            self._watched.clear()
             self._connection.close()
 
     @property
