@@ -239,8 +239,11 @@ class Connection:
         callable with its arguments and returns a coroutine that connects and calls it.
         """
 
-    def renew(self) -> None:
-        """Connects anew if the connection was lost. Blocks while connecting."""
+    def renew(self, hopeful: bool) -> None:
+        """Connects anew if the connection was lost; if ``hopeful``, waits a moment for a server that is not there yet.
+
+        Blocks meanwhile.
+        """
 
     def close(self) -> None:
         """Ends the connection; calls under way fail with ``CANCELLED``."""

@@ -17,7 +17,7 @@ use pyo3::types::{PyDict, PyFloat, PyTuple};
 use pyo3::{PyTraverseError, PyVisit, intern};
 
 use crate::callback::Callback;
-use crate::calling::Calling;
+use crate::calling::{Calling, is_hopeful, may_repeat};
 use crate::deadline::Surroundings;
 use crate::errors::{raise, raise_for};
 use crate::outcome::{late, name_failure, outcome};
@@ -82,8 +82,8 @@ struct Sent {
     core: Arc<Core>,
     id: CallId,
     until: Option<Instant>,
-    /// For a call that may be repeated.
-    arguments: Option<CallArguments>,
+    /// For a call that is repeated.
+    arguments: CallArguments,
 }
 
 impl PendingCall {
@@ -101,7 +101,7 @@ impl PendingCall {
         call.waiting.check_loop(py)?;
         let core = call.calling.channel.current();
         if !core.is_usable() {
-            return self.delegate(py, &arguments);
+            return self.delegate(py, &arguments, false);
         }
         let (args, kwargs) = &arguments;
         let encoded: Encoded<'_> = method.encode_call(args.bind(py), kwargs.as_ref().map(|kwargs| kwargs.bind(py)))?;
@@ -121,7 +121,7 @@ impl PendingCall {
             Ok(id) => id,
             // Not even begun: the connection was lost before.
             Err(failure) if !core.is_usable() && failure.code == Failure::UNAVAILABLE => {
-                return self.delegate(py, &arguments);
+                return self.delegate(py, &arguments, is_hopeful(&core, method));
             }
             Err(failure) => return Err(name_failure(py, &failure, &method.name)),
         };
@@ -132,7 +132,7 @@ impl PendingCall {
         }
         call.waiting.deliver(py, &core)?;
         *self.surroundings.lock() = surroundings;
-        self.proceed(py, Sent { core, id, until, arguments: method.idempotent.then_some(arguments) })
+        self.proceed(py, Sent { core, id, until, arguments })
     }
 
     /// Ends with the outcome if it has come, else suspends.
@@ -166,18 +166,18 @@ impl PendingCall {
             }
             Kind::Error if !sent.core.is_usable() => {
                 let failure = event.failure().unwrap_or_else(Failure::from);
-                match sent.arguments {
-                    Some(arguments) if failure.code == Failure::UNAVAILABLE => self.delegate(py, &arguments),
-                    _ => Err(raise_for(py, method, &failure)),
+                if failure.code == Failure::UNAVAILABLE && may_repeat(&sent.core, method) {
+                    return self.delegate(py, &sent.arguments, is_hopeful(&sent.core, method));
                 }
+                Err(raise_for(py, method, &failure))
             }
             _ => Err(outcome(py, &event, method)),
         }
     }
 
-    /// Leaves the call to a coroutine that connects anew first.
+    /// Leaves the call to a coroutine that connects anew first, waiting for a successor of the server if there is hope.
     #[cold]
-    fn delegate<'py>(&self, py: Python<'py>, arguments: &CallArguments) -> PyResult<Bound<'py, PyAny>> {
+    fn delegate<'py>(&self, py: Python<'py>, arguments: &CallArguments, hopeful: bool) -> PyResult<Bound<'py, PyAny>> {
         let call = self.call.get();
         let (args, kwargs) = arguments;
         let kwargs = kwargs.as_ref().map_or_else(|| PyDict::new(py), |kwargs| kwargs.bind(py).clone());
@@ -188,8 +188,12 @@ impl PendingCall {
                 .usable(py, None)
                 .and_then(|_| Err(PyRuntimeError::new_err("its event loop let go of it")));
         };
-        let again =
-            schedule.call_again.bind(py).run([self.call.bind(py).as_any(), args.bind(py).as_any(), kwargs.as_any()])?;
+        let again = schedule.call_again.bind(py).run([
+            self.call.bind(py).as_any(),
+            args.bind(py).as_any(),
+            kwargs.as_any(),
+            PyBool::new(py, hopeful).as_any(),
+        ])?;
         *self.stage.lock() = Stage::Delegated(again.clone().unbind());
         again.run_method(intern!(py, "send"), [py.None().bind(py)])
     }

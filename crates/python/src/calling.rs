@@ -8,7 +8,22 @@ use nearcall_core::client::{Channel, Connection as Core, Patience};
 use pyo3::prelude::*;
 
 use crate::errors::raise;
+use crate::plan::Method;
 use crate::when_full::WhenFull;
+
+/// How long a repeated call waits for the successor of a server that said goodbye, or a call that may be repeated for any.
+const COMEBACK: Duration = Duration::from_secs(1);
+
+/// Whether a call that failed on a connection that is no longer usable may be sent once more.
+pub(crate) fn may_repeat(failed: &Core, method: &Method) -> bool {
+    // A server that goes away refuses what it has not begun; a lost connection leaves that open.
+    failed.is_going_away() && !failed.is_dead() || method.idempotent
+}
+
+/// Whether it is to wait for another server. One that died without a word is no reason to hope for a successor.
+pub(crate) fn is_hopeful(failed: &Core, method: &Method) -> bool {
+    failed.is_going_away() || method.idempotent
+}
 
 /// What every callable needs of its connection.
 #[derive(Clone)]
@@ -27,15 +42,13 @@ impl Calling {
         self.connect(py, patience)
     }
 
-    /// The same for a call that met a server's end: its successor is waited for, `comeback` at most unless the client
-    /// waits for servers.
-    pub(crate) fn usable_again(
-        &self,
-        py: Python<'_>,
-        comeback: Duration,
-        until: Option<Instant>,
-    ) -> PyResult<Arc<Core>> {
-        let soon = Instant::now() + comeback;
+    /// The same for a call that met a server's end: if it [is hopeful](is_hopeful), a successor is waited for, a moment at
+    /// most unless the client waits for servers.
+    pub(crate) fn usable_again(&self, py: Python<'_>, hopeful: bool, until: Option<Instant>) -> PyResult<Arc<Core>> {
+        if !hopeful {
+            return self.usable(py, until);
+        }
+        let soon = Instant::now() + COMEBACK;
         let soon = if self.wait_for_ready { until } else { Some(until.map_or(soon, |until| until.min(soon))) };
         self.connect(py, Patience::Until(soon))
     }

@@ -195,9 +195,10 @@ impl Connection {
         self.waiting.check_loop(py).map(|_| ())
     }
 
-    /// Connects anew if the connection was lost. Blocks while connecting.
-    fn renew(&self, py: Python<'_>) -> PyResult<()> {
-        self.calling.usable(py, None).map(|_| ())
+    /// Connects anew if the connection was lost; if `hopeful`, waits a moment for a server that is not there yet. Blocks
+    /// meanwhile.
+    fn renew(&self, py: Python<'_>, hopeful: bool) -> PyResult<()> {
+        self.calling.usable_again(py, hopeful, None).map(|_| ())
     }
 
     fn close(&self, py: Python<'_>) -> PyResult<()> {

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use nearcall_core::client::{CallId, Connection as Core};
 use nearcall_core::{Event, Failure, Kind, Outgoing};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
-use crate::calling::Calling;
+use crate::calling::{Calling, is_hopeful, may_repeat};
 use crate::deadline::Surroundings;
 use crate::errors::raise;
 use crate::outcome::{name_failure, outcome, wait_on};
@@ -18,8 +18,6 @@ use crate::plan::Method;
 
 /// How often a call is sent at the most.
 const ATTEMPTS: u32 = 3;
-/// How long a repeated call waits for the successor of a server that said goodbye, or a call that may be repeated for any.
-const COMEBACK: Duration = Duration::from_secs(1);
 
 /// A method without streams, bound to a connection.
 #[pyclass(frozen, module = "nearcall._core")]
@@ -118,9 +116,7 @@ impl Unary {
         }
         if event.head.kind == Kind::Error && !core.is_usable() {
             let failure = event.failure().unwrap_or_else(Failure::from);
-            // A server that goes away refuses what it has not begun; a lost connection leaves that open.
-            let safe = core.is_going_away() && !core.is_dead() || method.idempotent;
-            if failure.code == Failure::UNAVAILABLE && safe {
+            if failure.code == Failure::UNAVAILABLE && may_repeat(core, method) {
                 return Ok(Attempt::Repeat(failure));
             }
         }
@@ -137,12 +133,9 @@ impl Unary {
         until: Option<Instant>,
         mut failure: Failure,
     ) -> PyResult<Event> {
-        // A server that died without a word is no reason to hope for a successor.
-        let hopeful = failed.is_going_away() || self.method.get().idempotent;
+        let hopeful = is_hopeful(failed, self.method.get());
         for _ in 1..ATTEMPTS {
-            let again =
-                if hopeful { self.calling.usable_again(py, COMEBACK, until) } else { self.calling.usable(py, until) };
-            let core = match again {
+            let core = match self.calling.usable_again(py, hopeful, until) {
                 Ok(core) => core,
                 // What happened to the call says more than that nobody is there now.
                 Err(_) if self.method.get().idempotent => break,

@@ -91,22 +91,24 @@ class AsyncClient:
             if not watched.goes_on:
                 self._unwatch(watched)
 
-    async def _renew(self) -> None:
-        """Makes sure that there is a connection; many calls may ask at once."""
+    async def _renew(self, hopeful: bool = False) -> None:
+        """Makes sure that there is a connection; many calls may ask at once. ``hopeful``: a server is to come soon."""
         async with self._renewing:
             connection = self._opened()
             if not connection.connected:
-                await self._running().run_in_executor(None, connection.renew)
+                await self._running().run_in_executor(None, connection.renew, hopeful)
             self._follow()
 
-    async def _call_again(self, method: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    async def _call_again(
+        self, method: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], hopeful: bool
+    ) -> Any:
         """Calls on a new connection, because the last one was lost before or while the method was called."""
         attempts = _attempts.get() + 1
         if attempts > _MOST_ATTEMPTS:
             raise Unavailable(f"the connection to {self._url} was lost {attempts} times during one call")
         token = _attempts.set(attempts)
         try:
-            await self._renew()
+            await self._renew(hopeful)
             return await method(*args, **kwargs)
         finally:
             _attempts.reset(token)
