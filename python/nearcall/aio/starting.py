@@ -19,11 +19,12 @@ def starter(loop: asyncio.AbstractEventLoop) -> Starter:
 
     Where that cannot be had, the first step comes with the loop's next turn.
     """
+    start: Starter = _start_later
     if sys.version_info >= (3, 12):
-        return _start_eagerly
-    if "call_soon" not in getattr(loop, "__dict__", ("call_soon",)):
-        return _start_first
-    return _start_later
+        start = _start_eagerly
+    elif "call_soon" not in getattr(loop, "__dict__", ("call_soon",)):
+        start = _start_first
+    return start
 
 
 def _start_eagerly(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
