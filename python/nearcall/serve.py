@@ -67,7 +67,7 @@ def serve(
         restore = raise_on_sigterm()
         if on_ready is not None:
             on_ready(server)
-        # A signal that comes just before this thread falls asleep, or that the system gives to another, does not wake it.
+        # A signal that comes as this thread falls asleep, or that the system gives to another, does not wake it.
         while not server.wait(_LOOK):
             pass
     except (KeyboardInterrupt, Terminated):
