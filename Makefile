@@ -143,7 +143,7 @@ $(STAMPS)/venv: | tools-present
 	  || { echo "nearcall needs Python 3.10 or newer, $(PYTHON) is $$($(PYTHON) --version): name another with PYTHON=" >&2; exit 1; }
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null \
 	  || { echo "$(PYTHON) cannot make virtual environments: install its venv package (python3-venv on Debian)" >&2; exit 1; }
-	@echo "setup: .venv with $$($(PYTHON) --version)"
+	@echo "setup: $(VENV:$(CURDIR)/%=%) with $$($(PYTHON) --version)"
 	@$(PYTHON) -m venv --clear $(VENV)
 	@$(PIP) install --upgrade 'pip>=25.1'
 	@mkdir -p $(STAMPS) && touch $@
