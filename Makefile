@@ -7,6 +7,7 @@ SHELL := /bin/bash
 
 PYTHON ?= python3
 ARGS ?=
+VERSIONS ?=
 FUZZ_SECONDS ?= 30
 SOAK_SECONDS ?= 1200
 
@@ -25,11 +26,13 @@ PYTHON_CODE := python lab tests examples tools
 TYPED_CODE := python/nearcall $(wildcard examples tests/typing)
 # The binding's own crate is tested from Python: alone it would have no interpreter to link to.
 RUST_TESTED := --workspace --exclude nearcall-python
+# What may differ from one version of Python to the next, without the minutes of tests/survival and the lab.
+SHORT_TESTS := tests/unit tests/e2e tests/test_docs.py tests/test_protocol.py
 
-.PHONY: help setup demo test test-rust test-python lint fmt bench readme docs browser audit loom miri fuzz survival soak clean tools-present
+.PHONY: help setup demo test test-rust test-python test-versions test-short lint fmt bench readme docs browser audit loom miri fuzz survival soak clean tools-present
 
 help:  ## list the commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 setup: $(STAMPS)/build $(STAMPS)/lab  ## make .venv with nearcall (release build), nearcall-lab, its peers and all tools
 
@@ -43,6 +46,13 @@ test-rust: tools-present  ## run the Rust tests
 
 test-python: setup  ## run the Python tests (ARGS="-k name" chooses)
 	@$(PY) -m pytest $(ARGS)
+
+test-versions: tools-present  ## run the short tests on every Python that is promised and here (VERSIONS="3.10 3.13" chooses)
+	@$(PYTHON) tools/try_versions.py $(VERSIONS)
+
+# Of one version, whose environment is named with VENV=.
+test-short: $(STAMPS)/build
+	@$(PY) -m pytest -q $(or $(ARGS),$(SHORT_TESTS))
 
 lint: setup  ## check format, lint rules, types, floors and the compiled module's stub
 	@$(PY) tools/check_floors.py
@@ -133,7 +143,7 @@ $(STAMPS)/venv: | tools-present
 	  || { echo "nearcall needs Python 3.10 or newer, $(PYTHON) is $$($(PYTHON) --version): name another with PYTHON=" >&2; exit 1; }
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null \
 	  || { echo "$(PYTHON) cannot make virtual environments: install its venv package (python3-venv on Debian)" >&2; exit 1; }
-	@echo "setup: .venv with $$($(PYTHON) --version)"
+	@echo "setup: $(VENV:$(CURDIR)/%=%) with $$($(PYTHON) --version)"
 	@$(PYTHON) -m venv --clear $(VENV)
 	@$(PIP) install --upgrade 'pip>=25.1'
 	@mkdir -p $(STAMPS) && touch $@

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 __all__ = ["serve"]
 
+_LOOK = 0.5
+"""Seconds after which the main thread looks whether it was told to end."""
+
 
 @overload
 def serve(
@@ -64,7 +67,9 @@ def serve(
         restore = raise_on_sigterm()
         if on_ready is not None:
             on_ready(server)
-        server.wait()
+        # A signal that comes as this thread falls asleep, or that the system gives to another, does not wake it.
+        while not server.wait(_LOOK):
+            pass
     except (KeyboardInterrupt, Terminated):
         pass
     finally:

@@ -151,6 +151,27 @@ def test_handlers_have_tasks_of_their_own(new_url: str, key: str, kind: str) -> 
             assert looping.own_task()
 
 
+def test_a_loop_that_makes_no_tasks(new_url: str, kind: str) -> None:
+    """Its factory may be of another version than the loop."""
+
+    def factory(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> Any:
+        if coroutine.__name__ == "_handle":
+            raise TypeError("an unexpected keyword argument")
+        return asyncio.Task(coroutine, loop=loop)
+
+    def make() -> asyncio.AbstractEventLoop:
+        loop = LOOPS[kind]()
+        loop.set_task_factory(factory)
+        return loop
+
+    with nearcall.Server(Looping(), new_url, loop_factory=make) as server:  # noqa: SIM117
+        with nearcall.connect(server.urls[0], Looping, timeout=20) as looping:
+            for number in range(3):
+                with pytest.raises(nearcall.Unknown, match="unexpected keyword"):
+                    looping.turns(number, 0)  # type: ignore[unused-coroutine]
+                assert looping.threaded(number) == number
+
+
 def test_an_idle_loop_uses_no_cpu(outside_url: str) -> None:
     with ServerProcess(outside_url, services=SERVICES) as server, nearcall.connect(server.url) as client:
         for _ in range(50):

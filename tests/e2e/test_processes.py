@@ -54,7 +54,7 @@ for _ in range(3):
         signal.sigwait([signal.SIGTERM])
         os._exit(0 if server.stop() else 1)
     children.append(pid)
-print(server.urls[0], flush=True)
+os.write(1, server.urls[0].encode() + b"\\n")     # at once, as the children do: print() may write the line in pieces
 sys.stdin.read()
 for pid in children:
     os.kill(pid, signal.SIGTERM)
@@ -210,6 +210,34 @@ def test_multiprocessing_servers(outside_url: str, key: str, method: str) -> Non
         child.join(PATIENCE)
         assert child.exitcode == 0
         assert own.pid() == os.getpid()
+
+
+# The system may give a signal to any thread; Python's handler still runs in the main one, which sleeps.
+SIGNAL_ELSEWHERE = """
+import signal, sys
+import nearcall
+from tests.e2e.test_survival import Mortal
+
+def ready(server):
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT, signal.SIGTERM])
+    print("serving", flush=True)
+
+nearcall.serve(Mortal(), sys.argv[1], on_ready=ready)
+print("ended", flush=True)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_that_another_thread_gets_ends_a_server(outside_url: str, number: signal.Signals) -> None:
+    with run_program(SIGNAL_ELSEWHERE, outside_url) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "serving\n"
+            process.send_signal(number)
+            assert process.communicate(timeout=PATIENCE) == ("ended\n", "")
+        finally:
+            process.kill()
+    assert process.returncode == 0
 
 
 # A fork that Python does not know of: no hook of os.register_at_fork runs.

@@ -15,7 +15,7 @@ pub use event::{Event, Payload};
 pub use nearcall_ring::SpinPolicy;
 pub use nearcall_transport::{
     Admission, BadUrl, ConnectError, Credentials, DevCerts, Incoming, Lease, LinkError, Listener, Options, Peer, Pem,
-    Url, dev_certs, end_with,
+    Url, dev_certs, end_with, lock,
 };
 pub use nearcall_wire::{Failure, Kind, Metadata};
 pub use outgoing::{Body, Outgoing};

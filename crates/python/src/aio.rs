@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Instant;
 
 use nearcall_core::client::{CallId, Connection as Core};
+use nearcall_core::lock::Mutex;
 use nearcall_core::{Event, Failure, Kind, Outgoing};
-use parking_lot::Mutex;
 use pyo3::exceptions::{PyRuntimeError, PyRuntimeWarning, PyStopIteration};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFloat, PyTuple};

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 use nearcall_core::client::{Channel, Connection as Core, NoEvent, Patience};
+use nearcall_core::lock::Mutex;
 use nearcall_core::{AroundWait, Failure, Kind, Outgoing, Peer, Url};
-use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 use pyo3::{PyTraverseError, PyVisit};

@@ -4,8 +4,8 @@ use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
+use nearcall_core::lock::Mutex;
 use nearcall_core::{Failure, Listener, Options, Url};
-use parking_lot::Mutex;
 use pyo3::exceptions::{PyIndexError, PyOSError};
 use pyo3::prelude::*;
 

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use nearcall_core::lock::Mutex;
 use nearcall_core::server::{ItemOutcome, NextItem, Request, Server as Core};
 use nearcall_core::{Kind, LinkError, Outgoing};
-use parking_lot::Mutex;
 use pyo3::exceptions::PyStopAsyncIteration;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nearcall_core::client::{CallId, Connection as Core, NoEvent, StreamAccount};
+use nearcall_core::lock::Mutex;
 use nearcall_core::{Event, Kind, Outgoing};
-use parking_lot::Mutex;
 use pyo3::exceptions::{PyStopIteration, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;

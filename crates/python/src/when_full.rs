@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use nearcall_core::lock::Mutex;
 use pyo3::prelude::*;
 
 use crate::callback::Callback;

@@ -14,6 +14,7 @@ mod handed;
 mod lifeline;
 mod link;
 mod listen;
+pub mod lock;
 mod message;
 mod peer;
 mod rendezvous;

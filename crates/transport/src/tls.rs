@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Instant;
 
-use parking_lot::Mutex;
+use crate::lock::Mutex;
 use rustix::event::PollFlags;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags};
 use rustls::pki_types::ServerName;

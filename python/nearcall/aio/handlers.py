@@ -143,7 +143,16 @@ class LoopThread:
             request.forget()
             return
         running = _Running(request)
-        task = self._start(self._loop, self._handle(running))
+        handling = self._handle(running)
+        try:
+            task = self._start(self._loop, handling)
+        except Exception as error:
+            # The loop's own task factory failed. The caller must not wait for ever, nor the other requests.
+            handling.close()
+            _log.exception("the event loop of the server cannot make a task")
+            request.fail(error)
+            request.forget()
+            return
         if task.done():
             request.forget()
             return

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable, Coroutine
+from contextvars import Context
 from typing import Any, TypeAlias
 
 __all__ = ["starter"]
@@ -18,11 +19,12 @@ def starter(loop: asyncio.AbstractEventLoop) -> Starter:
 
     Where that cannot be had, the first step comes with the loop's next turn.
     """
+    start: Starter = _start_later
     if sys.version_info >= (3, 12):
-        return _start_eagerly
-    if isinstance(loop, asyncio.BaseEventLoop) and hasattr(loop, "_ready"):
-        return _start_first
-    return _start_later
+        start = _start_eagerly
+    elif "call_soon" not in getattr(loop, "__dict__", ("call_soon",)):
+        start = _start_first
+    return start
 
 
 def _start_eagerly(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -32,10 +34,27 @@ def _start_eagerly(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, An
 
 
 def _start_first(loop: Any, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-    """For Python 3.10 and 3.11, which do not change any more: takes the step that the new task has just queued."""
-    task: asyncio.Task[None] = loop.create_task(coroutine)
-    if loop.get_task_factory() is None:
-        loop._ready.pop()._run()
+    """For Python 3.10 and 3.11, which do not change any more: a new task asks the loop for its first step, which is
+    taken here instead. Whatever else the loop is asked for meanwhile, by other threads or by a finalizer, is its own.
+    """
+    if loop.get_task_factory() is not None:
+        return _start_later(loop, coroutine)
+    later = loop.call_soon
+    steps: list[tuple[Callable[[], None], Context]] = []
+
+    def call_soon(callback: Callable[..., Any], *arguments: Any, context: Context | None = None) -> Any:
+        owner = getattr(callback, "__self__", None)
+        if context is not None and isinstance(owner, asyncio.Task) and owner.get_coro() is coroutine:
+            return steps.append((callback, context))
+        return later(callback, *arguments, context=context)
+
+    loop.call_soon = call_soon
+    try:
+        task: asyncio.Task[None] = asyncio.Task(coroutine, loop=loop)
+    finally:
+        del loop.call_soon
+    for step, context in steps:
+        context.run(step)
     return task
 
 

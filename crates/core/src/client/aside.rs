@@ -7,9 +7,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use nearcall_transport::lock::Mutex;
 use nearcall_transport::{Link, LinkError};
 use nearcall_wire::Failure;
-use parking_lot::Mutex;
 
 use super::Connection;
 use crate::outgoing::{Outgoing, finish_aside};

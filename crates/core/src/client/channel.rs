@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
+use nearcall_transport::lock::Mutex;
 use nearcall_transport::{ConnectError, Options, Url};
 use nearcall_wire::Failure;
-use parking_lot::Mutex;
 
 use super::Connection;
 use crate::AroundWait;

@@ -10,9 +10,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use nearcall_transport::lock::Mutex;
 use nearcall_transport::{ConnectError, Link, LinkError, Options, Peer, Url, fork};
 use nearcall_wire::{Failure, FrameHead, Kind, Welcome};
-use parking_lot::Mutex;
 
 use crate::AroundWait;
 use crate::event::Event;

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nearcall_transport::LinkError;
+use nearcall_transport::lock::{Condvar, Mutex};
 use nearcall_wire::Kind;
-use parking_lot::{Condvar, Mutex};
 use rustix::event::EventfdFlags;
 
 use super::Server;

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use nearcall_transport::lock::Mutex;
 use nearcall_transport::{Incoming, Link, LinkError, Peer, Seat};
 use nearcall_wire::{Failure, FrameHead, Kind};
-use parking_lot::Mutex;
 
 use super::call::ServerCall;
 use super::held::Held;

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use nearcall_transport::lock::Mutex;
 use nearcall_transport::{LinkError, Peer};
 use nearcall_wire::{Kind, Metadata};
-use parking_lot::Mutex;
 
 use super::Server;
 use super::call::ServerCall;

@@ -20,9 +20,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use nearcall_transport::lock::{Condvar, Mutex};
 use nearcall_transport::{Listener, Options};
 use nearcall_wire::{Failure, Limits, Welcome};
-use parking_lot::{Condvar, Mutex};
 
 pub use call::{AsyncQueue, ItemOutcome, NextItem, ServerCall};
 pub use connection::ServerConnection;

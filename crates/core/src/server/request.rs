@@ -5,8 +5,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use nearcall_transport::LinkError;
+use nearcall_transport::lock::Mutex;
 use nearcall_wire::{Failure, FrameHead, Kind};
-use parking_lot::Mutex;
 
 use super::Server;
 use super::call::ServerCall;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use nearcall_ring::cpu;
+use nearcall_transport::lock::{Mutex, MutexGuard};
 use nearcall_wire::Failure;
-use parking_lot::Mutex;
 
 /// Status codes there are: gRPC's, `OK` among them.
 pub const CODES: usize = 17;
@@ -139,7 +139,7 @@ pub(super) struct Measured {
 }
 
 impl Measured {
-    fn counts(&self) -> parking_lot::MutexGuard<'_, Counts> {
+    fn counts(&self) -> MutexGuard<'_, Counts> {
         self.measurement.methods[self.method].lock()
     }
 

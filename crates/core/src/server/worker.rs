@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 use std::time::{Duration, Instant};
 
-use parking_lot::MutexGuard;
+use nearcall_transport::lock::MutexGuard;
 
 use super::baton::Baton;
 use super::call::ServerCall;

@@ -4,8 +4,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::lock::{Condvar, Mutex};
 use nearcall_ring::{Consumer, Corrupt, MappedLane, Producer, Segment, SpinBudget, cpu, spin};
-use parking_lot::{Condvar, Mutex};
 use rustix::event::PollFlags;
 use smallvec::SmallVec;
 
