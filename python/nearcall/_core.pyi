@@ -236,7 +236,8 @@ class Connection:
 
         ``running`` is the loop, ``call_soon`` is its method,
         ``on_idle`` calls the method of that name, and ``call_again`` takes a method's
-        callable with its arguments and returns a coroutine that connects and calls it.
+        callable with its arguments, and whether to wait for a server that is not there yet,
+        and returns a coroutine that connects and calls it.
         """
 
     def renew(self, hopeful: bool) -> None:

@@ -188,12 +188,7 @@ impl PendingCall {
                 .usable(py, None)
                 .and_then(|_| Err(PyRuntimeError::new_err("its event loop let go of it")));
         };
-        let again = schedule.call_again.bind(py).run([
-            self.call.bind(py).as_any(),
-            args.bind(py).as_any(),
-            kwargs.as_any(),
-            PyBool::new(py, hopeful).as_any(),
-        ])?;
+        let again = schedule.call_again.bind(py).run_with((&self.call, args, kwargs, hopeful))?;
         *self.stage.lock() = Stage::Delegated(again.clone().unbind());
         again.run_method(intern!(py, "send"), [py.None().bind(py)])
     }

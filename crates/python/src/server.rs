@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use nearcall_core::lock::Mutex;
 use nearcall_core::server::{
     ForLoop, ItemOutcome, Next, Notice, Request, Server as Core, ServerCall, WorkLimits, Worker,
 };
 use nearcall_core::{Kind, Outgoing};
-use parking_lot::Mutex;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
