@@ -47,12 +47,11 @@ def demo_table(report: dict[str, Any]) -> list[str]:
         lines.append(f"| {row['label']}{note} | {' | '.join(times)} |")
     if reasons:
         lines += ["", f"Without numbers: {'; '.join(reasons)}."]
-    ended = f" The run ended early: {report['ended_early']}." if report["ended_early"] else ""
     return [
         *lines,
         "",
-        f"`make demo`, {report['date']}, {report['rounds_done']} rounds of fresh processes, every reply verified."
-        f"{ended} {machine(report)}",
+        f"`make demo`, {report['date']}, {report['launches']} launches of fresh processes, every reply verified. "
+        f"{machine(report)}",
     ]
 
 

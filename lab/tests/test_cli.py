@@ -38,7 +38,7 @@ def _in_a_directory_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def _made_up_run(directory: str, text: str | None = None, **medians_ns: float) -> None:
     run, planned = started(Path(directory)) if text is None else started(Path(directory), text)
     with run:
-        Engine(run, planned, Lab(**medians_ns).measure, lambda progress: None).go()
+        Engine(run, planned, Lab(**medians_ns).fresh_processes, lambda progress: None).go()
 
 
 def test_every_command_has_help(capsys: pytest.CaptureFixture[str]) -> None:
@@ -108,7 +108,7 @@ def test_plan_runs_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         (["compare", "--aa", "noop", "--pool", "3"], "--pool must be at least 10"),
         (["reproduce", "abcd"], "no cell abcd in out/runs"),
         (["report"], "there is no run in out/runs yet"),
-        (["demo", "--only", "nop"], "unknown mechanism 'nop'; did you mean \"noop\""),
+        (["demo", "--only", "nop"], '"nop" matches none of its mechanisms; did you mean "noop"?'),
     ],
 )
 def test_what_cannot_be_done_is_said_in_one_line(
@@ -161,7 +161,7 @@ def test_failures_are_shown_with_their_log(tmp_path: Path, capsys: pytest.Captur
     lab = Lab()
     lab.failing["slow"] = "server: no luck"
     with run:
-        Engine(run, planned, lab.measure, lambda progress: None).go()
+        Engine(run, planned, lab.fresh_processes, lambda progress: None).go()
     assert main(["report", "run"]) == 0
     out = capsys.readouterr().out
     assert "failed: slow: server: no luck (log: logs/" in out
@@ -197,7 +197,7 @@ def test_the_lab_against_itself_with_a_made_up_machine(
     from nearcall_lab.engine import launch
 
     lab = Lab(**{"noop": 1000.0, "noop+0ns": 1020.0, "noop+50ns": 1071.0})
-    monkeypatch.setattr(launch, "measure", lab.measure)
+    monkeypatch.setattr(launch, "fresh_processes", lab.fresh_processes)
     assert main(["compare", "--aa", "noop"]) == 0
     out = capsys.readouterr().out
     assert "noop with itself: " in out

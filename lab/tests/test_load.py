@@ -133,11 +133,11 @@ def test_processor_time_of_another_process_is_seen_to_the_microsecond() -> None:
         before = usage.snapshot(usage.tree(child.pid))
         child.stdout.readline()
         after = usage.snapshot(usage.tree(child.pid))
-        used = usage.side([child.pid], usage.Snapshot({}, {}, {}), after, {})
+        used = usage.side(usage.Snapshot({}, {}, {}), after, {})
         assert 0.2 <= used.cpu_s < 2
         assert used.peak_rss_kb > 1000
         assert used.descriptors >= 3
-        assert usage.side([child.pid], before, after, {child.pid: (11, 12)}).involuntary_switches == 12
+        assert usage.side(before, after, {child.pid: (11, 12)}).involuntary_switches == 12
         child.communicate(b"\n")
     assert usage.cpu_ns(child.pid) == 0
     assert usage.descriptors(child.pid) == 0
