@@ -24,7 +24,7 @@ from nearcall_lab.placement import Placement
 from nearcall_lab.results.histogram import HIGHEST_NS, bucket_width, histogram_of, latencies
 from nearcall_lab.results.model import Launch
 from nearcall_lab.workers.protocol import Channel, Timeout
-from nearcall_lab.workloads import Workload, arguments
+from nearcall_lab.workloads import octets
 
 
 def test_histogram_is_the_library_s_own_and_exact_to_a_bucket() -> None:
@@ -178,7 +178,7 @@ def test_clock_waits_until_its_time() -> None:
 
 
 def test_long_payloads_are_quickly_made_and_all_different() -> None:
-    first, second = arguments(Workload("", "", "echo", 30_000_000))
+    first, second = octets(30_000_000)
     assert len(first) == len(second) == 30_000_000
     assert first[:1_000_000] != second[:1_000_000]
     assert first[:1_000_000] != first[1_000_000:2_000_000]
