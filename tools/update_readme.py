@@ -42,7 +42,8 @@ def demo_table(report: dict[str, Any]) -> list[str]:
             continue
         times = [format_time(row["cells"][key]["p50_ns"]) for key in columns]
         ratio = row["cells"][first]["times_faster"]
-        times.append(f"{significant(ratio['value'])}×" if ratio else "–")
+        itself = "1×" if row["name"] == report["baseline"] else "–"
+        times.append(f"{significant(ratio['value'])}×" if ratio else itself)
         note = " (polls without pause)" if row["busy_polls"] else ""
         lines.append(f"| {row['label']}{note} | {' | '.join(times)} |")
     if reasons:
