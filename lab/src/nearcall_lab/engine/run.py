@@ -273,7 +273,7 @@ class Engine:
 
     def _launch(self, batch: Batch, number: int) -> _Tried:
         """Fresh processes for as many cells of the batch as they get through."""
-        tried = _Tried(self._position, failed=batch)  # unless they have started, none of the cells is to blame alone
+        tried = _Tried(self._position, failed=batch)  # until they have started, what goes wrong concerns all cells
         begin = time.monotonic()
         self._position += 1
         try:
@@ -282,7 +282,6 @@ class Engine:
                 for index, p in zip(batch, planned, strict=True):
                     tried.failed = (index,)
                     tried.made[index] = measure(p.cell, number, tried.position)
-            tried.failed = ()
             tried.failed = ()
         except KeyboardInterrupt:
             tried.interrupted = True
@@ -320,7 +319,7 @@ class Engine:
         planned = [self.planned[index] for index in batch]
         overhead = (self._spent_s - self._timed_s) / self._made if self._made else _OVERHEAD_S
         later = (self._not_given_up(self._open(slot)) for slot in todo[at:])
-        left = sum(overhead + sum(_timed(self.planned[index].cell) for index in batch) for batch in later if batch)
+        left = sum(overhead + sum(_timed(self.planned[i].cell) for i in cells) for cells in later if cells)
         if limit := self.run.info.limit_s:
             left = min(left, max(0.0, limit - (time.monotonic() - self._begin)))
         label = planned[0].entrant.mechanism.name
