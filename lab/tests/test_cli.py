@@ -266,8 +266,8 @@ def test_a_disk_that_is_really_full(tmp_path: Path) -> None:
         pytest.skip("no mount namespace can be made here")
     scenario, place = tmp_path / "two.toml", tmp_path / "tiny"
     scenario.write_text(
-        'title = "two"\n[run]\nlaunches = 4\nseconds = 0.02\nwarmup_s = 0.0\n'
-        '[[cells]]\nmechanisms = ["raw-unix", "noop"]\nsize = 15\n'
+        'title = "two"\n[run]\nlaunches = 4\nwarmup_s = 0.0\n'
+        '[[cells]]\nmechanisms = ["raw-unix", "noop"]\nsize = 15\ncalls = 50\n'
     )
     place.mkdir()
     command = ["unshare", "-Urm", "sh", "-c", _TINY, "sh", str(place), sys.executable, str(scenario)]

@@ -142,7 +142,7 @@ KINDS = (
     (Work("quote"), MODE),
     (Work("echo", size=15), Mode("connect", seconds=0.05, warmup_s=0.01)),
     (Work("count", items=50), Mode("stream", seconds=0.05, warmup_s=0.01)),
-    (Work("echo", size=2_000_000), Mode("open", rate=50, seconds=0.1, warmup_s=0.01, connections=2)),
+    (Work("echo", size=2_000_000), Mode("open", rate=50, calls=5, warmup_s=0.01, connections=2)),
 )
 
 
