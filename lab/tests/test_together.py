@@ -175,7 +175,7 @@ def test_the_servers_count_is_held_against_all_cells() -> None:
         _cells("able-fails-sometimes", *[(Work("echo", size=100), Mode(calls=500, warmup_s=0.01))] * 2),
         ABLE["able-fails-sometimes"],
     )
-    assert all(launch.errors["TimeoutError"] for launch in found)
+    assert all(sum(launch.errors.values()) > 0 for launch in found)
 
 
 def test_what_is_left_behind_belongs_to_all_cells_of_the_processes() -> None:
