@@ -22,11 +22,11 @@ title = "Small"
 baseline = "raw-unix"
 [run]
 launches = 3
-seconds = 0.2
 warmup_s = 0
 [[cells]]
 mechanisms = ["raw-unix", "noop", "nearcall-unix"]
 size = 15
+calls = 500
 """
 
 
