@@ -337,8 +337,7 @@ def test_the_readme_takes_the_numbers_in(tmp_path: Path) -> None:
         **common,
         "started": "2024-02-29T12:00:00+00:00",
         "baseline": "a",
-        "rounds_done": 5,
-        "ended_early": "",
+        "launches": 5,
         "workloads": {"echo": "15 B"},
         "rows": [row, {**row, "label": "B", "problem": "not installed"}],
     }

@@ -42,17 +42,17 @@ def demo_table(report: dict[str, Any]) -> list[str]:
             continue
         times = [format_time(row["cells"][key]["p50_ns"]) for key in columns]
         ratio = row["cells"][first]["times_faster"]
-        times.append(f"{significant(ratio['value'])}×" if ratio else "–")
+        itself = "1×" if row["name"] == report["baseline"] else "–"
+        times.append(f"{significant(ratio['value'])}×" if ratio else itself)
         note = " (polls without pause)" if row["busy_polls"] else ""
         lines.append(f"| {row['label']}{note} | {' | '.join(times)} |")
     if reasons:
         lines += ["", f"Without numbers: {'; '.join(reasons)}."]
-    ended = f" The run ended early: {report['ended_early']}." if report["ended_early"] else ""
     return [
         *lines,
         "",
-        f"`make demo`, {report['date']}, {report['rounds_done']} rounds of fresh processes, every reply verified."
-        f"{ended} {machine(report)}",
+        f"`make demo`, {report['date']}, {report['launches']} launches of fresh processes, every reply verified. "
+        f"{machine(report)}",
     ]
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 from hdrh.histogram import HdrHistogram
 
 from nearcall_lab.contract import Mechanism
+from nearcall_lab.engine.launch import Measure
 from nearcall_lab.engine.run import Options, begin
 from nearcall_lab.registry import Entrant
 from nearcall_lab.results.model import CellResult, Latencies, Launch
@@ -61,32 +63,54 @@ def result(mechanism: str, medians: Sequence[float], status: str = "ok", mode: M
 
 
 class Lab:
-    """Stands in for `nearcall_lab.engine.launch.measure`: medians by mechanism, with noise from a seed."""
+    """Stands in for `nearcall_lab.engine.launch`: medians by mechanism, with noise from a seed."""
 
     def __init__(self, **medians_ns: float) -> None:
         self.medians_ns = {"fast": 1000.0, "slow": 3000.0, **{k.replace("_", "-"): v for k, v in medians_ns.items()}}
         self.made: list[tuple[str, int, int]] = []
+        self.together: list[list[str]] = []
+        """What was measured in each of the processes, by title."""
         self.failing: dict[str, str] = {}
+        """Why, by the mechanism, or by the mechanism and the title of one of its cells."""
+        self.not_starting: dict[str, str] = {}
         self.failures_left = -1
         self.before: Callable[[int], None] = lambda position: None
         self.change: Callable[[Launch], None] = lambda launch: None
         self.noise = 0.01
         self._rng = np.random.default_rng(1)
 
+    @contextlib.contextmanager
+    def fresh_processes(self, cells: Sequence[Cell], entrant: Entrant) -> Iterator[Measure]:
+        if entrant.mechanism.name in self.not_starting:
+            raise self._failure(self.not_starting[entrant.mechanism.name])
+        titles: list[str] = []
+        self.together.append(titles)
+
+        def measure(cell: Cell, number: int, position: int) -> Launch:
+            assert cell in cells
+            titles.append(cell.title())
+            return self.measure(cell, entrant, number, position)
+
+        yield measure
+
     def measure(self, cell: Cell, entrant: Entrant, number: int, position: int) -> Launch:
         assert threading.current_thread() is threading.main_thread()
         self.before(position)
         self.made.append((cell.mechanism, number, position))
-        if cell.mechanism in self.failing and self.failures_left:
+        reason = self.failing.get(cell.mechanism) or self.failing.get(f"{cell.mechanism}, {cell.title()}")
+        if reason and self.failures_left:
             self.failures_left -= 1
-            failure = LaunchFailed(self.failing[cell.mechanism])
-            failure.logs = Path(tempfile.mkdtemp())
-            (failure.logs / "server.log").write_text("what the worker said\n")
-            raise failure
+            raise self._failure(reason)
         median = self.medians_ns[cell.mechanism] * float(self._rng.lognormal(0, self.noise))
         found = launch(number, median, position=position)
         self.change(found)
         return found
+
+    def _failure(self, reason: str) -> LaunchFailed:
+        failure = LaunchFailed(reason)
+        failure.logs = Path(tempfile.mkdtemp())
+        (failure.logs / "server.log").write_text("what the worker said\n")
+        return failure
 
 
 TWO = """

@@ -22,11 +22,11 @@ title = "Small"
 baseline = "raw-unix"
 [run]
 launches = 3
-seconds = 0.2
 warmup_s = 0
 [[cells]]
 mechanisms = ["raw-unix", "noop", "nearcall-unix"]
 size = 15
+calls = 500
 """
 
 
@@ -38,7 +38,7 @@ def _in_a_directory_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def _made_up_run(directory: str, text: str | None = None, **medians_ns: float) -> None:
     run, planned = started(Path(directory)) if text is None else started(Path(directory), text)
     with run:
-        Engine(run, planned, Lab(**medians_ns).measure, lambda progress: None).go()
+        Engine(run, planned, Lab(**medians_ns).fresh_processes, lambda progress: None).go()
 
 
 def test_every_command_has_help(capsys: pytest.CaptureFixture[str]) -> None:
@@ -122,7 +122,7 @@ def test_a_plan_keeps_its_columns_apart(capsys: pytest.CaptureFixture[str]) -> N
         (["compare", ".", "nowhere"], ". is a run, and nowhere is not there"),
         (["reproduce", "abcd"], "no cell abcd in out/runs"),
         (["report"], "there is no run in out/runs yet"),
-        (["demo", "--only", "nop"], "unknown mechanism 'nop'; did you mean \"noop\""),
+        (["demo", "--only", "nop"], '"nop" matches none of its mechanisms; did you mean "noop"?'),
     ],
 )
 def test_what_cannot_be_done_is_said_in_one_line(
@@ -213,7 +213,7 @@ def test_failures_are_shown_with_their_log(tmp_path: Path, capsys: pytest.Captur
     lab = Lab()
     lab.failing["slow"] = "server: no luck"
     with run:
-        Engine(run, planned, lab.measure, lambda progress: None).go()
+        Engine(run, planned, lab.fresh_processes, lambda progress: None).go()
     assert main(["report", "run"]) == 0
     out = capsys.readouterr().out
     assert "slow: failed: server: no luck (log: logs/" in out
@@ -249,7 +249,7 @@ def test_the_lab_against_itself_with_a_made_up_machine(
     from nearcall_lab.engine import launch
 
     lab = Lab(**{"noop": 1000.0, "noop+0ns": 1020.0, "noop+50ns": 1071.0})
-    monkeypatch.setattr(launch, "measure", lab.measure)
+    monkeypatch.setattr(launch, "fresh_processes", lab.fresh_processes)
     assert main(["compare", "--aa", "noop"]) == 0
     out = capsys.readouterr().out
     assert "noop with itself: " in out
@@ -318,8 +318,8 @@ def test_a_disk_that_is_really_full(tmp_path: Path) -> None:
         pytest.skip("no mount namespace can be made here")
     scenario, place = tmp_path / "two.toml", tmp_path / "tiny"
     scenario.write_text(
-        'title = "two"\n[run]\nlaunches = 4\nseconds = 0.02\nwarmup_s = 0.0\n'
-        '[[cells]]\nmechanisms = ["raw-unix", "noop"]\nsize = 15\n'
+        'title = "two"\n[run]\nlaunches = 4\nwarmup_s = 0.0\n'
+        '[[cells]]\nmechanisms = ["raw-unix", "noop"]\nsize = 15\ncalls = 50\n'
     )
     place.mkdir()
     command = ["unshare", "-Urm", "sh", "-c", _TINY, "sh", str(place), sys.executable, str(scenario)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import io
 import os
 import re
 import signal
@@ -13,62 +13,119 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from rich.console import Console
 
+from made_up import Lab, started
 from nearcall_lab.cli import main
-from nearcall_lab.demo.page import render
-from nearcall_lab.demo.results import Report
-from nearcall_lab.demo.run import DemoRun, Plan
-from nearcall_lab.placement import choose
-from nearcall_lab.registry import Entrant, discover, entrants_of
-from nearcall_lab.workloads import BY_KEY
+from nearcall_lab.demo.results import Cell, Report, Row, report_of
+from nearcall_lab.demo.terminal import print_report
+from nearcall_lab.engine.run import Engine
+from nearcall_lab.registry import discover
+from nearcall_lab.results.store import read
+from nearcall_lab.scenario.load import load
+
+DEMO = """
+title = "Demo"
+baseline = "slow"
+[run]
+launches = 4
+cells_per_launch = "all"
+[[cells]]
+mechanisms = ["fast", "slow", "on-a-loop", "absent"]
+size = [15, "1 KB"]
+[[cells]]
+mechanisms = ["fast", "slow"]
+operation = "quote"
+"""
 
 
-def _report(names: tuple[str, ...], liars: tuple[str, ...] = (), rounds: int = 3) -> Report:
-    known: dict[str, Entrant] = {e.mechanism.name: e for e in [*discover(), *entrants_of("liars")]}
-    plan = Plan(rounds=rounds, slice_s=0.02, warm_s=0.0, workloads=(BY_KEY["echo-15"], BY_KEY["quote"]))
-    run = DemoRun([known[name] for name in (*names, *liars)], choose(), plan, lambda progress: None)
-    run.run()
-    return run.report()
+@pytest.fixture
+def report(tmp_path: Path) -> Report:
+    """Of a made-up run: `on-a-loop` is the floor, and `fast` fails at 1 KB."""
+    lab = Lab(on_a_loop=100.0)
+    lab.failing["fast, 1 KB echo"] = "[bold]server[/] ended unexpectedly"
+    run, planned = started(tmp_path / "run", DEMO)
+    run.info.floor = "on-a-loop"
+    with run:
+        Engine(run, planned, lab.fresh_processes, lambda progress: None).go()
+    return report_of(read(tmp_path / "run"))
 
 
-def test_failures_become_reasons_and_the_rest_goes_on() -> None:
-    report = _report(("noop", "raw-unix"), ("wrong-content", "crashes-at-start"))
-    assert report.rounds_done == 3
-    assert report.rows[-1].name == "noop"
-    good, liar, crash = (report.row(name) for name in ("raw-unix", "wrong-content", "crashes-at-start"))
-    assert good is not None
-    assert liar is not None
-    assert crash is not None
-    assert good.cells["echo-15"].launches == 3
-    assert good.cells["echo-15"].times_floor is not None
-    assert good.cells["echo-15"].times_floor > 1
-    assert "byte 14 differs" in liar.cells["echo-15"].problem
-    assert liar.cells["echo-15"].p50_ns is None
-    assert liar.cells["quote"].n > 0
-    assert "no luck today" in crash.problem
-    page = render(report)
-    assert "no luck today" in page
-    assert "byte 14 differs" in page
+def _row(report: Report, name: str) -> Row:
+    row = report.row(name)
+    assert row is not None
+    return row
 
 
-def test_command_writes_json_and_a_page_that_needs_no_network(
+def test_one_row_for_each_mechanism_and_one_column_for_each_work(report: Report) -> None:
+    assert report.workloads == {"15 B echo": "15 B", "1 KB echo": "1 KB", "dataclass": "dataclass"}
+    assert [row.name for row in report.rows] == ["fast", "slow", "absent", "on-a-loop"]
+    assert (report.baseline, report.floor, report.launches) == ("slow", "on-a-loop", 4)
+    fast, slow = (_row(report, name).cells["15 B echo"] for name in ("fast", "slow"))
+    assert fast.n == slow.n == 4 * 40
+    assert fast.p50_ns == pytest.approx(1000, rel=0.05)
+    assert fast.p99_ns is None
+    assert fast.times_faster is not None
+    assert fast.times_faster.value == pytest.approx(3, rel=0.05)
+    assert fast.times_faster.pairs == 4
+    assert fast.times_floor == pytest.approx(10, rel=0.1)
+    assert slow.times_faster is None
+    assert report.near_floor() == ["Fast (15 B 10%)"]
+
+
+def test_what_has_no_numbers_says_why(report: Report) -> None:
+    fast = _row(report, "fast")
+    assert fast.problem == ""
+    assert fast.cells["1 KB echo"].problem == "failed: [bold]server[/] ended unexpectedly"
+    assert fast.cells["1 KB echo"].p50_ns is None
+    assert _row(report, "absent").problem == "unsupported: not installed: no_such_peer"
+    assert _row(report, "on-a-loop").cells["dataclass"] == Cell(), "it was not asked for"
+    assert "1 of 10 cells failed" in report.red_flags
+
+
+@pytest.mark.parametrize("width", [80, 200])
+def test_the_table_fits_its_terminal(report: Report, width: int) -> None:
+    console = Console(width=width, file=io.StringIO())
+    print_report(console, report)
+    out = console.file.getvalue()  # type: ignore[attr-defined]
+    for expected in (
+        "Absent: unsupported: not installed: no_such_peer",
+        "[bold]server[/]",
+        "baseline",
+        "× floor, n 160",
+    ):
+        assert expected in out
+    assert all(len(line) <= width for line in out.splitlines() if line.startswith(("│", "┃")))
+
+
+def test_the_preset_shows_one_or_two_rows_of_each_and_shares_processes() -> None:
+    scenario = load("demo", discover())
+    assert scenario.settings.cells_per_launch == "all"
+    names = {planned.entrant.mechanism.name for planned in scenario.planned}
+    assert {"noop", "grpcio-tcp", "nearcall-shm", "rpyc", "http-granian"} <= names
+    assert not {"rpyc-tcp", "http-uvicorn", "raw-pipe", "grpcio-uds-tuned", "grpc-framework-json"} & names
+    assert all(planned.entrant.mechanism.style == "threads" for planned in scenario.planned)
+
+
+def test_command_writes_the_table_and_a_page_that_needs_no_network(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out"
-    assert (
-        main(["demo", "--rounds", "1", "--slice-ms", "50", "--only", "noop,raw-unix,raw-tcp", "--out", str(out)]) == 0
-    )
+    assert main(["demo", "--launches", "1", "--only", "noop,raw-*", "--out", str(out)]) == 0
     report = msgspec.json.decode((out / "demo.json").read_bytes(), type=Report)
     assert {row.name for row in report.rows} == {"noop", "raw-unix", "raw-tcp"}
     page = (out / "demo.html").read_text(encoding="utf-8")
-    assert not re.search(r"(src|href)\s*=|url\(|@import|https?://", page)
-    assert page.count("<figure>") == 7
+    assert not re.search(r"(src|href)\s*=\s*[\"'](?!#|data:)|url\(|@import", page)
+    assert "raw socket, UDS" in page
     assert "raw socket, UDS" in capsys.readouterr().out
+    (run,) = (out / "runs").iterdir()
+    assert report.run == str(run)
+    assert main(["report", str(run)]) == 0
 
 
 def test_unknown_mechanism_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["demo", "--only", "carrier-pigeon"]) == 2
-    assert "unknown mechanism 'carrier-pigeon'" in capsys.readouterr().err
+    assert '"carrier-pigeon" matches none of its mechanisms' in capsys.readouterr().err
 
 
 def _descendants(pid: int) -> list[int]:
@@ -81,7 +138,7 @@ def _descendants(pid: int) -> list[int]:
 
 def _start_demo(out: Path) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "nearcall_lab", "demo", "--only", "raw-unix,raw-tcp,noop", "--out", str(out)]
-    return subprocess.Popen([*command, "--rounds", "1000"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    return subprocess.Popen([*command, "--launches", "1000"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
 
 
 def _await_workers(process: subprocess.Popen[bytes]) -> list[int]:
@@ -110,14 +167,18 @@ def _wait_until_gone(pids: list[int]) -> None:
 def test_ctrl_c_keeps_what_is_done(tmp_path: Path) -> None:
     process = _start_demo(tmp_path)
     workers = _await_workers(process)
-    time.sleep(4)
+    end = time.monotonic() + 60
+    while time.monotonic() < end and not any(
+        '"wall_s"' in path.read_text() for path in tmp_path.glob("runs/*/cells/*.json")
+    ):
+        time.sleep(0.02)
     workers += _descendants(process.pid)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=20)
     assert process.returncode == 130, errors
-    report = json.loads((tmp_path / "demo.json").read_text())
-    assert report["ended_early"] == "interrupted"
-    assert any(row["cells"]["echo-15"]["n"] > 0 for row in report["rows"])
+    report = msgspec.json.decode((tmp_path / "demo.json").read_bytes(), type=Report)
+    assert "the run ended early: interrupted" in report.red_flags
+    assert any(cell.n for row in report.rows for cell in row.cells.values())
     _wait_until_gone(workers)
 
 

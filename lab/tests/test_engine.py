@@ -23,14 +23,14 @@ THREE = TWO.replace('["fast", "slow"]', '["fast", "slow", "on-a-loop"]')
 def _go(directory: Path, lab: Lab, text: str = TWO, tell: list[Progress] | None = None, **options: object) -> Recorded:
     run, planned = started(directory, text, **options)
     with run:
-        Engine(run, planned, lab.measure, (tell if tell is not None else []).append).go()
+        Engine(run, planned, lab.fresh_processes, (tell if tell is not None else []).append).go()
     return read(directory)
 
 
 def _resumed(directory: Path, lab: Lab) -> Recorded:
     run, planned = resume(directory, ENTRANTS)
     with run:
-        Engine(run, planned, lab.measure, lambda progress: None).go()
+        Engine(run, planned, lab.fresh_processes, lambda progress: None).go()
     return read(directory)
 
 
@@ -188,7 +188,7 @@ def test_counts_come_after_all_that_is_timed(tmp_path: Path) -> None:
 
     run, planned = started(tmp_path / "run", observe=True)
     with run:
-        Engine(run, planned, lab.measure, lambda progress: None, observe).go()
+        Engine(run, planned, lab.fresh_processes, lambda progress: None, observe).go()
     assert counted == ["fast"]
     found = read(tmp_path / "run").cells[0].observation
     assert found is not None

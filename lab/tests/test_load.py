@@ -24,7 +24,7 @@ from nearcall_lab.placement import Placement
 from nearcall_lab.results.histogram import HIGHEST_NS, bucket_width, histogram_of, latencies
 from nearcall_lab.results.model import Launch
 from nearcall_lab.workers.protocol import Channel, Timeout
-from nearcall_lab.workloads import Workload, arguments
+from nearcall_lab.workloads import octets
 
 
 def test_histogram_is_the_library_s_own_and_exact_to_a_bucket() -> None:
@@ -133,11 +133,11 @@ def test_processor_time_of_another_process_is_seen_to_the_microsecond() -> None:
         before = usage.snapshot(usage.tree(child.pid))
         child.stdout.readline()
         after = usage.snapshot(usage.tree(child.pid))
-        used = usage.side([child.pid], usage.Snapshot({}, {}, {}), after, {})
+        used = usage.side(usage.Snapshot({}, {}, {}), after, {})
         assert 0.2 <= used.cpu_s < 2
         assert used.peak_rss_kb > 1000
         assert used.descriptors >= 3
-        assert usage.side([child.pid], before, after, {child.pid: (11, 12)}).involuntary_switches == 12
+        assert usage.side(before, after, {child.pid: (11, 12)}).involuntary_switches == 12
         child.communicate(b"\n")
     assert usage.cpu_ns(child.pid) == 0
     assert usage.descriptors(child.pid) == 0
@@ -178,7 +178,7 @@ def test_clock_waits_until_its_time() -> None:
 
 
 def test_long_payloads_are_quickly_made_and_all_different() -> None:
-    first, second = arguments(Workload("", "", "echo", 30_000_000))
+    first, second = octets(30_000_000)
     assert len(first) == len(second) == 30_000_000
     assert first[:1_000_000] != second[:1_000_000]
     assert first[:1_000_000] != first[1_000_000:2_000_000]

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from nearcall_lab.placement import choose
+from nearcall_lab.results.histogram import latencies
 from nearcall_lab.runtime_bench import floor
 from nearcall_lab.runtime_bench.load_tasks import CURVE, DIRECTIONS
 from nearcall_lab.runtime_bench.measure import PING_PONGS
@@ -23,7 +24,7 @@ def _collected(ours_ns: float) -> Collected:
         for cell in PING_PONGS:
             value = ours_ns if cell.mechanism.startswith("nearcall") else 1e6
             collected.add(cell.key, turn, value)
-            collected.samples.setdefault(cell.key, []).append(np.full(1000, int(value)))
+            collected.add_samples(cell.key, latencies(np.full(1000, int(value))))
         for key in ("view", "set-up", "import"):
             collected.add(key, turn, ours_ns)
         for key in ("stream", "one-way 20", "one-way 4096"):
@@ -39,7 +40,7 @@ def _collected(ours_ns: float) -> Collected:
         collected.add("naps alone", turn, 0.2)
         for direction in DIRECTIONS:
             collected.add(f"streamed {direction}", turn, ours_ns / 1e3)
-        collected.samples.setdefault("beside", []).append(np.full(1000, int(ours_ns)))
+        collected.add_samples("beside", latencies(np.full(1000, int(ours_ns))))
         collected.add("ring", turn, 700)
         collected.add("idle", turn, ours_ns / 1e9)
         collected.add("memory private", turn, ours_ns / 1e3)

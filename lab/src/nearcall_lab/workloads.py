@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
-
-from nearcall_lab.contract import Operation
 
 
 @dataclass
@@ -48,46 +45,27 @@ def fill(order: Order) -> Fill:
     return Fill(order.symbol, order.quantity * order.price, order.quantity // 100, not order.urgent)
 
 
-@dataclass(frozen=True)
-class Workload:
-    """One column of the table."""
-
-    key: str
-    title: str
-    operation: Operation
-    size: int = 0
-    """Payload bytes each way; 0 for the typed call."""
-
-
-WORKLOADS: tuple[Workload, ...] = (
-    Workload("echo-15", "15 B", "echo", 15),
-    Workload("echo-1k", "1 KB", "echo", 1_000),
-    Workload("echo-10k", "10 KB", "echo", 10_000),
-    Workload("echo-60k", "60 KB", "echo", 60_000),
-    Workload("echo-1m", "1 MB", "echo", 1_000_000),
-    Workload("quote", "dataclass", "quote"),
-)
-
-BY_KEY = {workload.key: workload for workload in WORKLOADS}
-
-_ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
-"""Payload bytes are plain ASCII, so that a mechanism which can carry only text pays nothing extra for escaping."""
+_ALPHABET = 4 * b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+"""Payload bytes are plain ASCII, so that a mechanism which can carry only text pays nothing extra for escaping. Four
+times, so that every byte that is drawn stands for one of them."""
 _DRAWN = 1_000_003
 """Bytes. No round number: a reply put together from the wrong pieces of the right length must not look right."""
 
 
-def arguments(workload: Workload) -> list[Any]:
-    """Arguments used in turn, all different, so that a stale reply cannot pass for the right one."""
-    if workload.operation == "quote":
-        return [Order(f"SYM{i}", 100 * i + 7, 1.25 * i, i % 2 == 0) for i in range(1, 5)]
-    rng = random.Random(workload.size)
-    count = 4 if workload.size <= 100_000 else 2
-    return [_octets(rng, workload.size) for _ in range(count)]
+def orders() -> list[Order]:
+    """Arguments of the typed call, all different, so that a stale reply cannot pass for the right one."""
+    return [Order(f"SYM{i}", 100 * i + 7, 1.25 * i, i % 2 == 0) for i in range(1, 5)]
+
+
+def octets(size: int) -> list[bytes]:
+    """Payloads of so many bytes, all different; the same ones every time."""
+    rng = random.Random(size)
+    return [_octets(rng, size) for _ in range(4 if size <= 100_000 else 2)]
 
 
 def _octets(rng: random.Random, size: int) -> bytes:
-    """Random ones; beyond a megabyte they repeat, because drawing 100 MB takes a minute."""
-    drawn = bytes(rng.choices(_ALPHABET, k=min(size, _DRAWN)))
+    """Random ones; beyond a megabyte they repeat, because drawing 100 MB takes a while."""
+    drawn = rng.randbytes(min(size, _DRAWN)).translate(_ALPHABET)
     return (drawn * (size // _DRAWN + 1))[:size] if size > _DRAWN else drawn
 
 
@@ -113,11 +91,6 @@ def same_named(delay_s: float, reply: Any) -> bool:
     """Whether a reply to ``wait`` is the one for this length of time."""
     want = named(delay_s)
     return bool(reply.id == want.id and reply.name == want.name)
-
-
-def verifier(workload: Workload) -> Callable[[Any, Any], bool]:
-    """The check applied to each ``(argument, reply)`` of a workload, outside the timed region."""
-    return same_fill if workload.operation == "quote" else same_bytes
 
 
 def describe_mismatch(argument: Any, reply: Any) -> str:

@@ -159,7 +159,7 @@ def death(subject: Subject) -> str:
         raise NotPromised("client and server are one process")
     work = Work("echo", size=15) if "echo" in mechanism.operations else Work("wait", delay_s=0.01)
     cell = Cell(mechanism.name, work, Mode(seconds=_DEATH_AFTER_S * 4, warmup_s=0.0), placement="free")
-    crew = crew_of(cell, subject.entrant)
+    crew = crew_of([cell], subject.entrant)
     try:
         with crew:
             assert crew.server is not None

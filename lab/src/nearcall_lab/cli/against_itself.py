@@ -16,7 +16,7 @@ from nearcall_lab.analysis.compare import interval_text, speed_of
 from nearcall_lab.analysis.same import Pairs, Tally, tally
 from nearcall_lab.cli.command import UserError
 from nearcall_lab.cli.runs import carry_out, new_directory
-from nearcall_lab.engine.run import Measure, Options, begin
+from nearcall_lab.engine.run import Options, begin
 from nearcall_lab.registry import Entrant, discover
 from nearcall_lab.results.metric import metric_of
 from nearcall_lab.results.model import CellResult
@@ -31,7 +31,7 @@ _SIZE = 1_000
 _SEED = 1
 
 
-def against_itself(args: argparse.Namespace, console: Console, measure: Measure | None = None) -> int:
+def against_itself(args: argparse.Namespace, console: Console) -> int:
     """Run both parts and tell what was found. Returns the exit status."""
     entrant = next((e for e in discover() if e.mechanism.name == args.aa), None)
     if entrant is None or entrant.problem:
@@ -41,7 +41,7 @@ def against_itself(args: argparse.Namespace, console: Console, measure: Measure 
     if args.pool < LAUNCHES:
         raise UserError(f"--pool must be at least {LAUNCHES} pairs, for {LAUNCHES} launches on each side")
     blocks = math.ceil(args.pool / LAUNCHES)
-    (same,) = _run(args, console, measure, [entrant], blocks, 2 * LAUNCHES, "with itself")
+    (same,) = _run(args, console, [entrant], blocks, 2 * LAUNCHES, "with itself")
     verdicts = [_tell(console, "with itself", [pair for values in same for pair in _neighbours(values)], args, True)]
     if args.slowdown:
         ns = round(args.slowdown * statistics.median(value for values in same for value in values.values()))
@@ -49,7 +49,7 @@ def against_itself(args: argparse.Namespace, console: Console, measure: Measure 
         try:
             entrants = [slowed.wrapped(entrant, added) for added in (0, ns)]
             what = f"with 0 and with {ns} ns added to each call"
-            plain, slower = _run(args, console, measure, entrants, blocks, LAUNCHES, what)
+            plain, slower = _run(args, console, entrants, blocks, LAUNCHES, what)
         finally:
             del os.environ[slowed.VARIABLE]
         pairs = [(a[n], b[n]) for a, b in zip(plain, slower, strict=True) for n in sorted(a.keys() & b.keys())]
@@ -68,7 +68,6 @@ Values = dict[int, float]
 def _run(
     args: argparse.Namespace,
     console: Console,
-    measure: Measure | None,
     entrants: list[Entrant],
     blocks: int,
     launches: int,
@@ -91,7 +90,7 @@ def _run(
         directory = args.out / directory.name
     run = begin(directory, scenario, Options(command=("nearcall-lab", *sys.argv[1:])))
     console.print(f"{scenario.title}: {launches * len(planned)} launches into {directory}", highlight=False)
-    recorded = carry_out(run, planned, console, measure)
+    recorded = carry_out(run, planned, console)
     if recorded.info.ended_early:
         raise KeyboardInterrupt
     for cell in recorded.cells:

@@ -13,17 +13,17 @@ from types import FrameType
 from rich.console import Console
 
 from nearcall_lab.cli.command import UserError
-from nearcall_lab.engine.progress import LiveProgress
-from nearcall_lab.engine.run import Engine, Measure
+from nearcall_lab.engine.progress import LiveProgress, clock_text
+from nearcall_lab.engine.run import Engine, expected_seconds
 from nearcall_lab.results.store import INFO, Recorded, Run, StoreError, read
 from nearcall_lab.scenario.load import Planned
 
 RUNS = Path("out/runs")
 
 
-def new_directory(name: str) -> Path:
+def new_directory(name: str, folder: Path = RUNS) -> Path:
     """Where a run goes if nobody says: its scenario and the time, in local time, to the second."""
-    base = RUNS / f"{Path(name).stem}-{datetime.now():%Y%m%d-%H%M%S}"
+    base = folder / f"{Path(name).stem}-{datetime.now():%Y%m%d-%H%M%S}"
     found, number = base, 2
     while found.exists():
         found, number = base.with_name(f"{base.name}-{number}"), number + 1
@@ -63,16 +63,29 @@ def _terminated_like_interrupted() -> Iterator[None]:
             signal.signal(kind, handler)
 
 
-def carry_out(run: Run, planned: Sequence[Planned], console: Console, measure: Measure | None = None) -> Recorded:
-    """Make the run's launches and show how far it is; returns what is recorded then. Raises `StoreError`."""
-    if measure is None:
-        from nearcall_lab.engine.launch import measure as measure_once
+def announce(console: Console, run: Run, planned: Sequence[Planned]) -> None:
+    """Say what is to be run, how long it will take and where it goes."""
+    info, able = run.info, [p for p in planned if not p.problem]
+    about = expected_seconds([p.cell for p in able], info.launches, info.cells_per_launch)
+    if info.limit_s:
+        about = min(about, info.limit_s)
+    console.print(
+        f"{info.title}: {len(able)} cells of {len({p.cell.mechanism for p in able})} mechanisms, "
+        f"{info.launches} launches each, about {clock_text(about)}; {info.placement}\n"
+        f"into {run.directory}",
+        markup=False,
+        highlight=False,
+        soft_wrap=True,
+    )
 
-        measure = measure_once
+
+def carry_out(run: Run, planned: Sequence[Planned], console: Console) -> Recorded:
+    """Make the run's launches and show how far it is; returns what is recorded then. Raises `StoreError`."""
+    from nearcall_lab.engine.launch import fresh_processes
     from nearcall_lab.engine.observe import observe
 
     with run, _terminated_like_interrupted(), LiveProgress(console) as progress:
-        Engine(run, planned, measure, progress, observe).go()
+        Engine(run, planned, fresh_processes, progress, observe).go()
     return read(run.directory)
 
 

@@ -1,1 +1,1 @@
-"""`nearcall-lab demo`: every mechanism beside its peers in a few minutes."""
+"""What `nearcall-lab demo` shows of its run: one row for each mechanism, one column for each kind of work."""

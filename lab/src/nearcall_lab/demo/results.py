@@ -1,39 +1,33 @@
-"""The outcome of a demo as plain data: what demo.json holds, and what the table and the page are drawn from."""
+"""The demo's table as plain data: what demo.json holds, and what the terminal and the README show."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
+from nearcall_lab.analysis.compare import compare
+from nearcall_lab.analysis.summary import FLOOR_SHARE, Summary, summaries
 from nearcall_lab.environment import Environment
-from nearcall_lab.registry import Entrant
-from nearcall_lab.stats import Ratio, paired_ratio, quantile
-
-FLOOR = "noop"
-BASELINE = "grpcio-tcp"
+from nearcall_lab.report.sections import flags_of
+from nearcall_lab.results.store import Recorded
+from nearcall_lab.scenario.cell import Cell as Asked
+from nearcall_lab.scenario.cell import format_size
+from nearcall_lab.stats import Ratio
 
 
 @dataclass
 class Cell:
-    """One mechanism on one workload."""
+    """One mechanism on one kind of work."""
 
     n: int = 0
-    launches: int = 0
+    """Samples of all launches."""
     p50_ns: float | None = None
     p99_ns: float | None = None
-    min_ns: float | None = None
-    first_call_ns: float | None = None
-    """Median over launches of the very first call of this kind, before any warm-up."""
     times_faster: Ratio | None = None
-    """Baseline p50 / this p50, paired by round: above 1 is faster than the baseline."""
+    """Baseline / this, paired by launch: above 1 is faster than the baseline."""
     times_floor: float | None = None
     """This p50 / the floor's p50."""
-    floor_share: float | None = None
-    """The floor's part of this p50; worth a remark above 0.05."""
-    launch_p50_ns: list[float] = field(default_factory=list)
     problem: str = ""
+    """Why there are no numbers."""
 
 
 @dataclass
@@ -42,37 +36,28 @@ class Row:
 
     name: str
     label: str
-    family: str
     version: str
     settings: str
     typed: str
     busy_polls: bool
-    same_process: bool
     problem: str
-    """Why there are no numbers; empty if there are."""
+    """Why there are no numbers at all; empty if there are."""
     cells: dict[str, Cell]
-    left_behind: int = 0
-    """Objects in /dev/shm that were still there after the processes had ended."""
 
 
 @dataclass
 class Report:
-    """Everything there is to say about one run."""
+    """The whole table, and what to know of its run."""
 
-    kind: str
-    lab_version: str
+    run: str
+    """Directory of the run it is taken from."""
     started: str
-    elapsed_s: float
-    rounds_planned: int
-    rounds_done: int
-    ended_early: str
-    seed: int
-    slice_s: float
-    warm_s: float
+    launches: int
     placement: str
     baseline: str
     floor: str
     workloads: dict[str, str]
+    """Heading of each column by the work's title."""
     environment: Environment
     red_flags: list[str]
     rows: list[Row]
@@ -81,85 +66,73 @@ class Report:
         """The row of that name, if there is one."""
         return next((row for row in self.rows if row.name == name), None)
 
-
-@dataclass
-class Record:
-    """What the run has collected for one mechanism so far."""
-
-    entrant: Entrant
-    problem: str = ""
-    samples: dict[str, dict[int, NDArray[np.int64]]] = field(default_factory=dict)
-    """Workload key, then round, to nanoseconds."""
-    first_ns: dict[str, list[int]] = field(default_factory=dict)
-    cell_problems: dict[str, str] = field(default_factory=dict)
-    left_behind: int = 0
-
-    def launch_p50(self, key: str) -> dict[int, float]:
-        """Median of each round's launch."""
-        return {turn: float(np.median(ns)) for turn, ns in self.samples.get(key, {}).items() if len(ns)}
+    def near_floor(self) -> list[str]:
+        """Where the floor is more than a twentieth of what is shown."""
+        return [
+            f"{row.label} ({self.workloads[title]} {1 / cell.times_floor:.0%})"
+            for row in self.rows
+            for title, cell in row.cells.items()
+            if row.name != self.floor and cell.times_floor and 1 / cell.times_floor > FLOOR_SHARE
+        ]
 
 
-def _cell(record: Record, key: str, baseline: Record | None, floor_p50: float | None, seed: int) -> Cell:
-    problem = record.problem or record.cell_problems.get(key, "")
-    operation = "quote" if key == "quote" else "echo"
-    if operation not in record.entrant.mechanism.operations:
-        problem = problem or "not part of this row"
-    by_round = record.launch_p50(key)
-    if problem or not by_round:
-        return Cell(problem=problem or "not reached")
-    pooled = np.concatenate(list(record.samples[key].values()))
-    p50 = quantile(pooled, 0.5)
-    cell = Cell(
-        n=len(pooled),
-        launches=len(by_round),
-        p50_ns=p50,
-        p99_ns=quantile(pooled, 0.99),
-        min_ns=float(pooled.min()),
-        first_call_ns=float(np.median(record.first_ns[key])),
-        launch_p50_ns=list(by_round.values()),
-    )
-    if baseline is not None and key not in baseline.cell_problems:
-        other = baseline.launch_p50(key)
-        both = [turn for turn in by_round if turn in other]
-        if both:
-            cell.times_faster = paired_ratio([other[t] for t in both], [by_round[t] for t in both], seed)
-    if floor_p50 and p50:
-        cell.times_floor = p50 / floor_p50
-        cell.floor_share = floor_p50 / p50
-    return cell
-
-
-def rows_of(records: list[Record], workloads: dict[str, str], seed: int) -> list[Row]:
-    """Rows in reading order: fastest first, then what has no numbers, the floor last."""
-    by_name = {record.entrant.mechanism.name: record for record in records}
-    baseline, floor = by_name.get(BASELINE), by_name.get(FLOOR)
+def report_of(recorded: Recorded) -> Report:
+    """The table of a run. Raises `BrokenHistogram`."""
+    found: dict[str, dict[str, Summary]] = {}
+    workloads: dict[str, str] = {}
+    for summary in summaries(recorded):
+        cell = summary.result.cell
+        workloads.setdefault(cell.title(), _heading(cell))
+        found.setdefault(cell.mechanism, {})[cell.title()] = summary
+    info = recorded.info
+    baseline, floor = found.get(info.baseline, {}), found.get(info.floor, {})
     rows = []
-    for record in records:
-        mechanism = record.entrant.mechanism
-        cells = {}
-        for key in workloads:
-            floor_samples = list(floor.samples.get(key, {}).values()) if floor else []
-            floor_p50 = quantile(np.concatenate(floor_samples), 0.5) if floor_samples else None
-            cells[key] = _cell(record, key, baseline, floor_p50, seed)
-        rows.append(
-            Row(
-                mechanism.name,
-                mechanism.label,
-                mechanism.family,
-                record.entrant.version,
-                mechanism.settings,
-                mechanism.typed,
-                mechanism.busy_polls,
-                mechanism.same_process,
-                record.problem,
-                cells,
-                record.left_behind,
-            )
-        )
+    for name, by_title in found.items():
+        cells = {
+            title: _cell(by_title[title], baseline.get(title), floor.get(title)) if title in by_title else Cell()
+            for title in workloads
+        }
+        rows.append(_row(next(iter(by_title.values())), cells))
+        assert rows[-1].name == name
+    first = next(iter(workloads), "")
 
     def order(row: Row) -> tuple[bool, bool, float]:
-        first = next(iter(row.cells.values()), None)
-        p50 = first.p50_ns if first else None
-        return row.name == FLOOR, p50 is None, p50 or 0.0
+        p50 = row.cells[first].p50_ns
+        return row.name == info.floor, p50 is None, p50 or 0.0
 
-    return sorted(rows, key=order)
+    return Report(
+        *(str(recorded.path), info.started, info.launches, info.placement, info.baseline, info.floor, workloads),
+        *(info.environment, flags_of(recorded), sorted(rows, key=order)),
+    )
+
+
+def _heading(cell: Asked) -> str:
+    return format_size(cell.work.size) if cell.work.operation == "echo" else cell.title()
+
+
+def _cell(summary: Summary, baseline: Summary | None, floor: Summary | None) -> Cell:
+    p50, p99, floor_p50 = (_p(s, p) for s, p in ((summary, 0.5), (summary, 0.99), (floor, 0.5)))
+    found = Cell(summary.response.n if summary.response else 0, p50, p99)
+    if p50 is None:
+        result = summary.result
+        found.problem = f"only {found.n} samples" if found.n else f"{result.status}: {result.problem}".rstrip(": ")
+        return found
+    if baseline is not None and baseline is not summary and floor is not summary:
+        found.times_faster = compare(baseline.result, summary.result, paired=True).speed
+    if floor_p50:
+        found.times_floor = p50 / floor_p50
+    return found
+
+
+def _p(summary: Summary | None, p: float) -> float | None:
+    found = summary.quantiles.get(p) if summary is not None else None
+    return found.value if found else None
+
+
+def _row(summary: Summary, cells: dict[str, Cell]) -> Row:
+    result = summary.result
+    problem = "" if any(cell.p50_ns or cell.n for cell in cells.values()) else cells[result.cell.title()].problem
+    return Row(
+        *(result.cell.mechanism, result.label, result.version, result.settings, result.typed, result.busy_polls),
+        *(problem, cells),
+    )

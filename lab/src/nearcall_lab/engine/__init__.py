@@ -1,1 +1,1 @@
-"""Running a scenario: one launch of one cell, which launch comes when, and what is kept of it."""
+"""Running a scenario: the processes of a launch, which launch comes when, and what is kept of it."""

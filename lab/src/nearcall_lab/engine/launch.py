@@ -1,9 +1,10 @@
-"""One cell, measured once with fresh processes."""
+"""Fresh processes, and what is measured in them: one cell, or several one after another."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any
@@ -25,7 +26,7 @@ from nearcall_lab.workers import worker
 from nearcall_lab.workers.crew import Crew
 from nearcall_lab.workers.worker import LaunchFailed, Worker
 
-__all__ = ["LaunchFailed", "measure"]
+__all__ = ["LaunchFailed", "Measure", "fresh_processes", "measure"]
 
 CELL_GRACE_S = 15.0
 """Seconds a step may take beyond its own budget before it counts as hung."""
@@ -40,36 +41,62 @@ _QUIET_S = 0.25
 """What has not changed for so long is taken to be final: messages that arrive, connections that are closed."""
 
 
-def measure(cell: Cell, entrant: Entrant, number: int, position: int) -> Launch:
-    """Start fresh processes, measure `cell` once, end them.
+Measure = Callable[[Cell, int, int], Launch]
+"""One cell, once: ``measure(cell, number, position)``. Raises `LaunchFailed`."""
+
+
+@contextmanager
+def fresh_processes(cells: Sequence[Cell], entrant: Entrant) -> Iterator[Measure]:
+    """Start processes that can serve all of `cells`, and end them. What it yields measures one of the cells in them.
 
     Raises `LaunchFailed` with one line of reason; its `logs` is a directory with what the workers wrote, which belongs
     to the caller from then on. Its subclass `worker.Unsupported` says that the mechanism cannot be asked for this.
+    After either nothing more can be measured. What the processes left behind is known when they have ended.
     """
+    made: list[Launch] = []
+    crew = crew_of(cells, entrant)
+
+    def measure_here(cell: Cell, number: int, position: int) -> Launch:
+        _refuse(cell, entrant)
+        try:
+            launch = CellRun(cell, crew, first=not made).run(number, position)
+        except (KeyError, TypeError, ValueError) as error:  # a program in another language may answer anything
+            raise LaunchFailed(f"a worker's answer cannot be used: {type(error).__name__}: {error}") from error
+        made.append(launch)
+        return launch
+
+    try:
+        with crew:
+            yield measure_here
+    finally:
+        for launch in made:
+            launch.left_behind = crew.left_behind
+
+
+def measure(cell: Cell, entrant: Entrant, number: int, position: int) -> Launch:
+    """Measure `cell` once in processes of its own. Raises as `fresh_processes` does."""
+    _refuse(cell, entrant)
+    with fresh_processes([cell], entrant) as measure_here:
+        return measure_here(cell, number, position)
+
+
+def _refuse(cell: Cell, entrant: Entrant) -> None:
     try:
         refuse(cell, entrant.mechanism.operations, entrant.mechanism.concurrent_calls)
     except Unsupported as reason:
         raise worker.Unsupported(str(reason)) from None
     if cell.mode.client_processes > 1 and (cell.same_process or entrant.mechanism.same_process):
         raise worker.Unsupported("server and client share a process, of which there is one")
-    crew = crew_of(cell, entrant)
-    with crew:
-        try:
-            launch = CellRun(cell, crew).run(number, position)
-        except (KeyError, TypeError, ValueError) as error:  # a program in another language may answer anything
-            raise LaunchFailed(f"a worker's answer cannot be used: {type(error).__name__}: {error}") from error
-    launch.left_behind = crew.left_behind
-    return launch
 
 
-def crew_of(cell: Cell, entrant: Entrant) -> Crew:
-    """The processes of a cell, not yet started."""
-    largest = max((cell.work.size, *cell.work.sizes))
+def crew_of(cells: Sequence[Cell], entrant: Entrant) -> Crew:
+    """The processes of these cells, which ask for the same ones; not yet started."""
+    largest = max(max((cell.work.size, *cell.work.sizes)) for cell in cells)
     return Crew(
         entrant,
-        choose(cell.placement),
-        clients=cell.mode.client_processes,
-        same_process=cell.same_process,
+        choose(cells[0].placement),
+        clients=cells[0].mode.client_processes,
+        same_process=cells[0].same_process,
         max_message=max(DEFAULT_MAX_MESSAGE, largest + largest // 8 + 65_536),
         keep_logs=True,
     )
@@ -81,6 +108,8 @@ class CellRun:
 
     cell: Cell
     crew: Crew
+    first: bool = True
+    """The processes have measured nothing before."""
     parts: list[ClientPart] = field(default_factory=list)
     server_opened: int | None = None
 
@@ -131,13 +160,14 @@ class CellRun:
         limit = worker.START_TIMEOUT_S + 0.05 * mode.connections + (ROUNDS + 2) * (mode.warmup_s + self._slow_call_s())
         limit += self._flush_limit_s() + 0.002 * mode.connections * mode.outstanding
         plain = msgspec.to_builtins(cell)
-        server = self.crew.server
+        # Of a server that has served another cell, what was opened for that may only now be closed.
+        server = self.crew.server if self.first and mode.kind != "connect" else None
         before = usage.traces_of_connections(server.process.pid) if server else 0
         answers = self.ask_clients(
             lambda number: {"do": "prepare", "address": self.crew.address, "cell": plain, "process": number}, limit
         )
         self.parts = [ClientPart(answer) for answer, _ in answers]
-        if server and mode.kind != "connect":
+        if server:
             self.server_opened = usage.traces_of_connections(server.process.pid) - before
 
     def go(self) -> tuple[int, tuple[Side, Side]]:
@@ -145,9 +175,10 @@ class CellRun:
         mode = self.cell.mode
         clients = [client.process.pid for client in self.crew.clients]
         servers = [self.crew.server.process.pid] if self.crew.server else []
-        usage.forget_peaks([pid for root in (*clients, *servers) for pid in usage.tree(root)])
+        trees = [[pid for root in roots for pid in usage.tree(root)] for roots in (clients, servers)]
+        usage.forget_peaks([pid for tree in trees for pid in tree])
         served = self._switches_of_server()
-        before = [usage.snapshot([pid for root in roots for pid in usage.tree(root)]) for roots in (clients, servers)]
+        before = [usage.snapshot(tree) for tree in trees]
         begin_ns = time.monotonic_ns() + _LEAD_NS
         length = COUNTED_LIMIT_S if mode.calls else mode.seconds + drain_s(mode.seconds)
         if mode.calls and mode.rate:
@@ -163,10 +194,7 @@ class CellRun:
         if servers and served:
             now = self._switches_of_server()
             exact[servers[0]] = (now[0] - served[0], now[1] - served[1])
-        sides = [
-            usage.side(roots, first, last, exact)
-            for roots, first, last in zip((clients, servers), before, after, strict=True)
-        ]
+        sides = [usage.side(first, last, exact) for first, last in zip(before, after, strict=True)]
         return begin_ns, (sides[0], sides[1])
 
     def _slow_call_s(self) -> float:

@@ -41,7 +41,7 @@ def observe(cell: Cell, entrant: Entrant) -> Observation:
         # For counts a short run does, and one whose length does not depend on how fast it is while watched.
         short = msgspec.structs.replace(cell.mode, seconds=min(cell.mode.seconds, _WATCHED_S))
         cell = msgspec.structs.replace(cell, mode=short)
-        with crew_of(cell, entrant) as crew:
+        with crew_of([cell], entrant) as crew:
             return _Pass(CellRun(cell, crew)).run()
     except Unsupported as reason:
         return Observation(problem=str(reason))

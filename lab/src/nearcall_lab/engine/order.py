@@ -1,8 +1,9 @@
 """Which launch comes when.
 
-Cells that differ in nothing but their mechanism form a group: they are what a reader compares, so their launches stand
-next to each other in time. A group's launches of one number, or of two, form a block; all groups do their first block
-before any does its second, so that a run which ends early has a bit of everything.
+What one launch measures is a batch of cells of one mechanism: a single cell, or all that the same processes can serve.
+Batches of the same work form a group: they are what a reader compares, so their launches stand next to each other in
+time. A group's launches of one number, or of two, form a block; all groups do their first block before any does its
+second, so that a run which ends early has a bit of everything.
 """
 
 from __future__ import annotations
@@ -14,28 +15,34 @@ from typing import Literal
 
 import msgspec
 
-from nearcall_lab.scenario.cell import Cell
+from nearcall_lab.scenario.cell import Cell, CellsPerLaunch
 
 Order = Literal["abba", "rounds"]
 """``abba``: in a block of two numbers every mechanism comes once in a random order and once in its reverse, so that a
 drift of the machine meets all of them alike. ``rounds``: every number in a random order of its own."""
+
+Batch = tuple[int, ...]
+"""Places in the scenario of the cells that a launch measures."""
 
 
 @dataclass(frozen=True)
 class Slot:
     """One launch to be made."""
 
-    index: int
-    """The cell's place in the scenario."""
+    cells: Batch
+    """In the order in which they are measured."""
     number: int
 
 
-def groups_of(cells: Sequence[Cell]) -> list[list[int]]:
-    """Indices of cells by what is done, in the scenario's order."""
-    found: dict[str, list[int]] = {}
+def groups_of(cells: Sequence[Cell], per_launch: CellsPerLaunch = "one") -> list[list[Batch]]:
+    """What each launch measures, by what is done, in the scenario's order."""
+    groups: dict[str, dict[str, list[int]]] = {}
     for index, cell in enumerate(cells):
-        found.setdefault(msgspec.structs.replace(cell, mechanism="").digest(), []).append(index)
-    return list(found.values())
+        digest = msgspec.structs.replace(cell, mechanism="").digest()
+        # Only what asks for the same processes can have them together.
+        work = digest if per_launch == "one" else f"{cell.placement} {cell.same_process} {cell.mode.client_processes}"
+        groups.setdefault(work, {}).setdefault(cell.mechanism, []).append(index)
+    return [[tuple(batch) for batch in group.values()] for group in groups.values()]
 
 
 def block_length(order: Order) -> int:
@@ -43,21 +50,26 @@ def block_length(order: Order) -> int:
     return 2 if order == "abba" else 1
 
 
-def block(group: Sequence[int], first: int, numbers: int, order: Order, seed: int) -> list[Slot]:
-    """The launches of one group with the numbers from `first`. The same arguments always give the same order."""
-    shuffled = list(group)
+def block(group: Sequence[Batch], first: int, numbers: int, order: Order, seed: int) -> list[Slot]:
+    """The launches of one group with the numbers from `first`, forwards and backwards within each launch as among
+    them. The same arguments always give the same order."""
+    shuffled = [list(batch) for batch in group]
     # A text as the seed, so that what comes does not depend on how many blocks came before: a resumed run goes on as
     # it would have done.
-    random.Random(f"{seed}/{first}/{group[0]}").shuffle(shuffled)
-    slots = [Slot(index, first) for index in shuffled]
+    random.Random(f"{seed}/{first}/{group[0][0]}").shuffle(shuffled)
+    for batch in shuffled:
+        random.Random(f"{seed}/{first}/{batch[0]}").shuffle(batch)
+    slots = [Slot(tuple(batch), first) for batch in shuffled]
     for number in range(first + 1, first + numbers):
         if order == "abba":
             shuffled.reverse()
-        slots += [Slot(index, number) for index in shuffled]
+            for batch in shuffled:
+                batch.reverse()
+        slots += [Slot(tuple(batch), number) for batch in shuffled]
     return slots
 
 
-def rounds(groups: Sequence[Sequence[int]], first: int, end: int, order: Order, seed: int) -> Iterator[Slot]:
+def rounds(groups: Sequence[Sequence[Batch]], first: int, end: int, order: Order, seed: int) -> Iterator[Slot]:
     """All launches with numbers from `first` up to, but not including, `end`."""
     step = block_length(order)
     for start in range(first, end, step):

@@ -6,15 +6,18 @@ import shutil
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import cast
 
 from nearcall_lab import __version__
-from nearcall_lab.engine.order import Order, Slot, block, block_length, groups_of, rounds
+from nearcall_lab.engine.launch import Measure
+from nearcall_lab.engine.order import Batch, Order, Slot, block, block_length, groups_of, rounds
 from nearcall_lab.engine.progress import Progress, Tell
 from nearcall_lab.engine.watch import Watch
 from nearcall_lab.environment import capture, conclude, cpu_ticks
@@ -24,13 +27,13 @@ from nearcall_lab.results.kept_up import overload
 from nearcall_lab.results.metric import metric_of
 from nearcall_lab.results.model import CellResult, Failure, Launch, Observation, RunInfo
 from nearcall_lab.results.store import Run, StoreError
-from nearcall_lab.scenario.cell import Cell
+from nearcall_lab.scenario.cell import Cell, CellsPerLaunch
 from nearcall_lab.scenario.load import Planned, Scenario
 from nearcall_lab.stats import spread
 from nearcall_lab.workers.worker import LaunchFailed, Unsupported
 
-Measure = Callable[[Cell, Entrant, int, int], Launch]
-"""One cell, once: ``measure(cell, entrant, number, position)``. Raises `LaunchFailed`."""
+FreshProcesses = Callable[[Sequence[Cell], Entrant], AbstractContextManager[Measure]]
+"""`nearcall_lab.engine.launch.fresh_processes`, or what stands in for it. Raises `LaunchFailed`."""
 
 Observe = Callable[[Cell, Entrant], Observation]
 """Counts of one cell, in a run of its own: ``observe(cell, entrant)``. Does not raise."""
@@ -82,6 +85,7 @@ def begin(directory: Path, scenario: Scenario, options: Options) -> Run:
         digests=[planned.cell.digest() for planned in scenario.planned],
         baseline=scenario.baseline,
         order=settings.order,
+        cells_per_launch=settings.cells_per_launch,
         limit_s=settings.limit_s if options.limit_s is None else options.limit_s,
         full=options.full,
         most_launches=MOST_LAUNCHES,
@@ -141,20 +145,26 @@ class Engine:
     """Makes the launches of a run. What is done is on the disk at any time."""
 
     def __init__(
-        self, run: Run, planned: Sequence[Planned], measure: Measure, tell: Tell, observe: Observe | None = None
+        self,
+        run: Run,
+        planned: Sequence[Planned],
+        fresh_processes: FreshProcesses,
+        tell: Tell,
+        observe: Observe | None = None,
     ) -> None:
         self.run = run
         self.planned = list(planned)
         self.results = run.cells()
-        self._measure = measure
+        self._fresh_processes = fresh_processes
         self._tell = tell
         self._observe = observe
-        self._groups = groups_of([p.cell for p in self.planned])
+        self._groups = groups_of([p.cell for p in self.planned], run.info.cells_per_launch)
         earlier = [launch for result in self.results for launch in (*result.launches, *result.disturbed)]
         past = [launch.position for launch in earlier] + [f.position for r in self.results for f in r.failures]
         self._position = max(past, default=-1) + 1
         self._failed_now = [0] * len(self.planned)
-        able = sum(not p.problem for p in self.planned)
+        self._repeated: Counter[tuple[int, int]] = Counter()
+        able = sum(any(not self.planned[i].problem for i in batch) for group in self._groups for batch in group)
         self._watch = Watch(earlier, budget=round(_REPEATED_SHARE * able * run.info.launches) + 1)
         self._begin = time.monotonic()
         self._spent_s = 0.0
@@ -184,7 +194,7 @@ class Engine:
         step, most = block_length(order), self.run.info.most_launches
         first = self.run.info.launches
         while first < most:
-            wide = [group for group in self._groups if any(self._wide(index) for index in group)]
+            wide = [group for group in self._groups if any(self._wide(i) for batch in group for i in batch)]
             slots = [slot for group in wide for slot in block(group, first, step, order, self.run.info.seed)]
             if not slots or not self._all(slots):
                 return
@@ -218,74 +228,115 @@ class Engine:
             if limit and time.monotonic() - self._begin > limit:
                 self.run.info.ended_early = f"time limit of {limit:g} s reached after {at} of {len(todo)} launches"
                 return False
-            if self._failed_now[slot.index] < GIVE_UP_AFTER:
-                self._say(slot, at, todo)
-                self._one(slot, at, todo)
+            if batch := self._not_given_up(self._open(slot)):
+                self._say(at, todo, batch)
+                self._one(at, todo, batch)
         return True
 
-    def _open(self, slot: Slot) -> bool:
-        if self.planned[slot.index].problem:
-            return False
-        return all(launch.number != slot.number for launch in self.results[slot.index].launches)
+    def _open(self, slot: Slot) -> Batch:
+        """The cells of a launch that have nothing of its number yet."""
+        return tuple(
+            index
+            for index in slot.cells
+            if not self.planned[index].problem
+            and all(launch.number != slot.number for launch in self.results[index].launches)
+        )
 
-    def _one(self, slot: Slot, at: int, todo: list[Slot]) -> None:
-        """One launch, repeated if the machine was disturbed, and stored whatever became of it."""
-        planned, result = self.planned[slot.index], self.results[slot.index]
-        repeated = 0
-        while True:
-            position, begin = self._position, time.monotonic()
-            self._position += 1
-            try:
-                launch = self._measure(planned.cell, planned.entrant, slot.number, position)
-            except Unsupported as error:
-                result.status, result.problem = "unsupported", str(error)
-                self._failed_now[slot.index] = GIVE_UP_AFTER
-                self.run.update(result)
-                return
-            except Exception as error:
-                self._failed(slot, position, error)
-                self._say(slot, at, todo, f"failed: {result.failures[-1].reason}")
-                return
-            finally:
-                self._spent_s += time.monotonic() - begin
-                self._timed_s += _timed(planned.cell)
-                self._made += 1
+    def _not_given_up(self, batch: Batch) -> Batch:
+        return tuple(index for index in batch if self._failed_now[index] < GIVE_UP_AFTER)
+
+    def _one(self, at: int, todo: list[Slot], batch: Batch) -> None:
+        """One launch, stored whatever became of it. The next one is for the cells behind one that failed, and for those
+        during which the machine was disturbed."""
+        number = todo[at].number
+        tried = self._launch(batch, number)
+        again = []
+        for index, launch in tried.made.items():
+            result = self.results[index]
             launch.breach = self._watch.breach(launch)
-            if not launch.breach or not self._watch.may_repeat(repeated):
-                break
-            repeated += 1
-            result.disturbed.append(launch)
+            if launch.breach and self._watch.may_repeat(self._repeated[index, number]):
+                self._repeated[index, number] += 1
+                again.append(index)
+                result.disturbed.append(launch)
+            else:
+                result.launches.append(launch)
+                settle(result)
             self.run.update(result)
-            self._say(slot, at, todo, f"repeated, for {launch.breach}")
-        result.launches.append(launch)
-        settle(result)
-        self.run.update(result)
+        if again:
+            self._say(at, todo, tuple(again), f"repeated, for {tried.made[again[0]].breach}")
+        if tried.error is not None and (remark := self._failed(tried, number)):
+            self._say(at, todo, tried.failed, remark)
+        if tried.interrupted:
+            raise KeyboardInterrupt
+        if left := tuple(i for i in batch if i in again or not (i in tried.made or i in tried.failed)):
+            todo.insert(at + 1, Slot(left, number))
 
-    def _failed(self, slot: Slot, position: int, error: Exception) -> None:
-        result = self.results[slot.index]
+    def _launch(self, batch: Batch, number: int) -> _Tried:
+        """Fresh processes for as many cells of the batch as they get through."""
+        tried = _Tried(self._position, failed=batch)  # until they have started, what goes wrong concerns all cells
+        begin = time.monotonic()
+        self._position += 1
+        try:
+            planned = [self.planned[index] for index in batch]
+            with self._fresh_processes([p.cell for p in planned], planned[0].entrant) as measure:
+                for index, p in zip(batch, planned, strict=True):
+                    tried.failed = (index,)
+                    tried.made[index] = measure(p.cell, number, tried.position)
+            tried.failed = ()
+        except KeyboardInterrupt:
+            tried.interrupted = True
+        except Exception as error:
+            tried.error = error
+            for index in tried.failed:  # the last one, where the processes did not end as they should
+                tried.made.pop(index, None)
+        self._spent_s += time.monotonic() - begin
+        self._timed_s += sum(_timed(self.planned[index].cell) for index in (*tried.made, *tried.failed[:1]))
+        self._made += 1
+        return tried
+
+    def _failed(self, tried: _Tried, number: int) -> str:
+        """Put down what went wrong. What the user should see of it at once."""
+        error, kept = tried.error, ""
         # Whatever else an adapter's process makes the lab stumble over must not keep the other cells from running.
         kind = "" if isinstance(error, LaunchFailed) else f"{type(error).__name__}: "
         reason = kind + (" ".join(str(error).split()) or "no message")[:300]
-        log = _taken_over(error.logs) if isinstance(error, LaunchFailed) and error.logs else ""
-        kept = self.run.log(result.digest, position, log) if log else ""
-        result.failures.append(Failure(slot.number, position, reason, kept))
-        result.log = kept or result.log
-        self._failed_now[slot.index] += 1
-        settle(result)
-        self.run.update(result)
+        if isinstance(error, LaunchFailed) and error.logs and (log := _taken_over(error.logs)):
+            kept = self.run.log(self.results[tried.failed[0]].digest, tried.position, log)
+        for index in tried.failed:
+            result = self.results[index]
+            if isinstance(error, Unsupported):
+                result.status, result.problem = "unsupported", str(error)
+                self._failed_now[index] = GIVE_UP_AFTER
+            else:
+                result.failures.append(Failure(number, tried.position, reason, kept))
+                result.log = kept or result.log
+                self._failed_now[index] += 1
+                settle(result)
+            self.run.update(result)
+        return "" if isinstance(error, Unsupported) else f"failed: {reason}"
 
-    def _say(self, slot: Slot, at: int, todo: list[Slot], remark: str = "") -> None:
-        planned = self.planned[slot.index]
+    def _say(self, at: int, todo: list[Slot], batch: Batch, remark: str = "") -> None:
+        planned = [self.planned[index] for index in batch]
         overhead = (self._spent_s - self._timed_s) / self._made if self._made else _OVERHEAD_S
-        left = sum(
-            _timed(self.planned[later.index].cell) + overhead
-            for later in todo[at:]
-            if self._failed_now[later.index] < GIVE_UP_AFTER
-        )
+        later = (self._not_given_up(self._open(slot)) for slot in todo[at:])
+        left = sum(overhead + sum(_timed(self.planned[i].cell) for i in cells) for cells in later if cells)
         if limit := self.run.info.limit_s:
             left = min(left, max(0.0, limit - (time.monotonic() - self._begin)))
-        label = planned.entrant.mechanism.name
-        self._tell(Progress(at, len(todo), left, label, planned.cell.title(), remark))
+        label = planned[0].entrant.mechanism.name
+        work = planned[0].cell.title() if len(planned) == 1 else f"{len(planned)} cells"
+        self._tell(Progress(at, len(todo), left, label, work, remark))
+
+
+@dataclass
+class _Tried:
+    """What became of one launch."""
+
+    position: int
+    failed: Batch
+    """The cells that an error speaks of; none of them has anything in `made`."""
+    made: dict[int, Launch] = field(default_factory=dict)
+    error: Exception | None = None
+    interrupted: bool = False
 
 
 def _taken_over(logs: Path) -> str:
@@ -332,9 +383,10 @@ def settle(result: CellResult) -> None:
     result.problem = "; ".join(remarks)
 
 
-def expected_seconds(cells: Sequence[Cell], launches: int) -> float:
+def expected_seconds(cells: Sequence[Cell], launches: int, per_launch: CellsPerLaunch = "one") -> float:
     """About how long a run will take, before anything is known of these mechanisms."""
-    return launches * sum(_timed(cell) + _OVERHEAD_S for cell in cells)
+    starts = sum(map(len, groups_of(cells, per_launch)))
+    return launches * (starts * _OVERHEAD_S + sum(map(_timed, cells)))
 
 
 def _timed(cell: Cell) -> float:

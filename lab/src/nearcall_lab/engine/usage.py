@@ -80,8 +80,8 @@ def forget_peaks(pids: list[int]) -> None:
             Path(f"/proc/{pid}/clear_refs").write_text("5")
 
 
-def side(roots: list[int], before: Snapshot, after: Snapshot, exact: dict[int, tuple[int, int]]) -> Side:
-    """What the trees used between two snapshots, and what they occupy now.
+def side(before: Snapshot, after: Snapshot, exact: dict[int, tuple[int, int]]) -> Side:
+    """What processes used between two snapshots, and what those of the second occupy now.
 
     `exact` has the switches of those processes that told them themselves, with those of threads that have ended. A
     descendant that has ended by the second look is missed.
@@ -96,7 +96,6 @@ def side(roots: list[int], before: Snapshot, after: Snapshot, exact: dict[int, t
         voluntary, involuntary = exact.get(pid, seen)
         result.voluntary_switches += max(0, voluntary)
         result.involuntary_switches += max(0, involuntary)
-    for pid in dict.fromkeys(pid for root in roots for pid in tree(root)):
         fields = _status(Path(f"/proc/{pid}/status"))
         rollup = _status(Path(f"/proc/{pid}/smaps_rollup"))
         result.processes += 1

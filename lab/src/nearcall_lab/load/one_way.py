@@ -12,7 +12,7 @@ import struct
 from array import array
 from collections.abc import Callable, Iterator
 
-from nearcall_lab.workloads import Workload, arguments
+from nearcall_lab.workloads import octets
 
 HEAD = struct.Struct("<QQ")
 SMALLEST = HEAD.size
@@ -30,8 +30,7 @@ WARM, TIMED = 0, 1
 
 def body(size: int) -> bytes:
     """What follows the head, the same in every message of that size."""
-    data: bytes = arguments(Workload("", "", "echo", size))[0]
-    return data[SMALLEST:]
+    return octets(size)[0][SMALLEST:]
 
 
 class Messages:

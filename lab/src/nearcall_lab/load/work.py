@@ -8,9 +8,9 @@ from typing import Any
 
 from nearcall_lab.scenario.cell import Cell
 from nearcall_lab.workloads import (
-    Workload,
-    arguments,
     describe_mismatch,
+    octets,
+    orders,
     same_bytes,
     same_fill,
     same_named,
@@ -24,11 +24,6 @@ class Job:
     arguments: list[Any]
     check: Callable[[Any, Any], bool]
     describe: Callable[[Any, Any], str] = describe_mismatch
-
-
-def _octets(size: int) -> list[bytes]:
-    found: list[bytes] = arguments(Workload("", "", "echo", size))
-    return found
 
 
 def _same_batch(batch: tuple[bytes, ...], replies: Any) -> bool:
@@ -51,10 +46,10 @@ def job_of(cell: Cell) -> Job:
     """The job of a cell that calls; messages of ``send`` are made by `one_way`."""
     work = cell.work
     if cell.mode.kind == "mixed":
-        batches = zip(*(_octets(size)[:2] for size in work.sizes), strict=True)
+        batches = zip(*(octets(size)[:2] for size in work.sizes), strict=True)
         return Job(list(batches), _same_batch, _describe_batch)
     if work.operation == "quote":
-        return Job(arguments(Workload("", "", "quote")), same_fill)
+        return Job(orders(), same_fill)
     if work.operation == "wait":
         return Job([work.delay_s], same_named)
     if work.operation == "count":
@@ -62,4 +57,4 @@ def job_of(cell: Cell) -> Job:
         return Job([work.items], lambda items, got: bool(got == expected), _describe_stream)
     if work.operation == "send":
         return Job([b""], lambda value, reply: True)
-    return Job(_octets(work.size), same_bytes)
+    return Job(octets(work.size), same_bytes)

@@ -133,6 +133,7 @@ def _machine(recorded: Recorded, several: bool) -> Markup:
     load = f"{machine.load_1min_at_start:.2f}"
     if machine.load_1min_at_end is not None:
         load += f" → {machine.load_1min_at_end:.2f}"
+    what = "cell" if info.cells_per_launch == "one" else "mechanism, of all its cells"
     facts = {
         "CPU": f"{machine.cpu}, {machine.cpus_usable} usable",
         "Kernel": machine.kernel + (", virtual machine" if machine.virtual else ""),
@@ -142,7 +143,7 @@ def _machine(recorded: Recorded, several: bool) -> Markup:
         "Load, 1 min": load,
         "Stolen CPU time": "not known" if machine.steal_share is None else f"{100 * machine.steal_share:.2f} %",
         "Placement": info.placement,
-        "Launches": f"{info.launches} per cell, "
+        "Launches": f"{info.launches} per {what}, "
         + ("random blocks forwards and backwards" if info.order == "abba" else "random rounds")
         + f", seed {info.seed}",
         "Time": f"{info.started} – {info.finished or 'not finished'}",

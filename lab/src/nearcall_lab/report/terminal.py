@@ -35,8 +35,9 @@ def notes(info: RunInfo) -> list[str]:
     """How the numbers came about, one sentence each."""
     how = "random blocks, each forwards and backwards" if info.order == "abba" else "a random order in each round"
     machine = info.environment
+    what = "per cell" if info.cells_per_launch == "one" else "per mechanism, which measure its cells in turn"
     lines = [
-        f"{info.launches} launches of fresh processes per cell, interleaved in {how} (seed {info.seed}).",
+        f"{info.launches} launches of fresh processes {what}, interleaved in {how} (seed {info.seed}).",
         f"{info.placement[:1].upper()}{info.placement[1:]}, unless a title says otherwise.",
         "±: half the 95 % interval over launches. A quantile is shown from 10 / (1 − p) samples on.",
         f"{machine.cpu}, {machine.kernel}, {machine.python}; revision {info.revision or 'unknown'}.",

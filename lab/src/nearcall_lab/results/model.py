@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from nearcall_lab.environment import Environment
-from nearcall_lab.scenario.cell import Cell
+from nearcall_lab.scenario.cell import Cell, CellsPerLaunch
 
 Status = Literal["ok", "overloaded", "failed", "unsupported", "not reached"]
 """``overloaded``: fewer than 99 % of the calls that were due got done, or the lag grew: its times are not latencies."""
@@ -41,12 +41,12 @@ class Side(msgspec.Struct):
 
 
 class Launch(msgspec.Struct):
-    """One fresh pair of processes."""
+    """What one fresh pair of processes gave of one cell."""
 
     number: int
     """From 0; launches of one number of all cells were made close together, so that ratios pair by it."""
     position: int
-    """Place in the order of the run."""
+    """Place in the order of the run. Cells that the same processes measured have the same."""
     started: str
     """ISO 8601, UTC."""
     calls: int
@@ -85,7 +85,8 @@ class Launch(msgspec.Struct):
     """Medians of twenty equal intervals of the timed part, to see drift by; 0 where nothing was done in one."""
     server_opened: int | None = None
     """Descriptors and shared mappings that the server's processes gained while the cell's connections were opened.
-    Fewer than there are connections means that some of them are one; None where there is no server process."""
+    Fewer than there are connections means that some of them are one; None where there is no server process, or where it
+    served another cell before."""
     connected: Connected = ""
     """``connect``: when the kernel showed that the server's side had one more connection."""
     client: Side = msgspec.field(default_factory=Side)
@@ -193,6 +194,7 @@ class RunInfo(msgspec.Struct):
     floor: str = "noop"
     ended_early: str = ""
     order: str = "abba"
+    cells_per_launch: CellsPerLaunch = "one"
     limit_s: float = 0.0
     """No new launch was started after so many seconds; 0 is no limit."""
     full: bool = False

@@ -14,15 +14,15 @@ from nearcall_lab.environment import capture, conclude, cpu_ticks
 from nearcall_lab.runtime_bench.measure import RuntimeRun
 from nearcall_lab.runtime_bench.results import QUICK, Amounts, Collected
 from nearcall_lab.runtime_bench.targets import judge, markdown
-from nearcall_lab.stats import format_time, quantile
+from nearcall_lab.stats import format_time
 
 
 def _series(collected: Collected) -> dict[str, dict[str, Any]]:
     """p50, p99 and n of every ping-pong series."""
     found = {}
     for key in sorted(collected.samples):
-        samples = collected.pooled(key)
-        found[key] = {"p50_ns": quantile(samples, 0.5), "p99_ns": quantile(samples, 0.99), "n": len(samples)}
+        if (samples := collected.pooled(key)) is not None:
+            found[key] = {"p50_ns": samples.quantile(0.5), "p99_ns": samples.quantile(0.99), "n": samples.n}
     return found
 
 

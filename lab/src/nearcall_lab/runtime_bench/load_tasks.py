@@ -10,9 +10,11 @@ import numpy as np
 
 from nearcall_lab.placement import Placement
 from nearcall_lab.registry import Entrant
+from nearcall_lab.results.histogram import latencies
+from nearcall_lab.runtime_bench.pair import Pair
 from nearcall_lab.runtime_bench.probes import resident_kb
 from nearcall_lab.runtime_bench.results import Amounts, Collected
-from nearcall_lab.workers.pair import LaunchFailed, Pair
+from nearcall_lab.workers.worker import LaunchFailed
 
 LOAD = "nearcall_lab.runtime_bench.load"
 GRPC = "grpc-aio-tcp"
@@ -112,7 +114,7 @@ class LoadTasks:
     def _beside(self, turn: int) -> None:
         with self._pair() as pair:
             samples = pair.probe(f"{LOAD}:beside_blocked", 60, seconds=1.0)
-        self._collected.samples.setdefault("beside", []).append(np.asarray(samples, dtype=np.int64))
+        self._collected.add_samples("beside", latencies(np.asarray(samples, dtype=np.int64)))
 
 
 class _Watched:

@@ -11,34 +11,44 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
-
-from nearcall_lab.placement import Mode, choose
+from nearcall_lab.engine.launch import measure
+from nearcall_lab.placement import choose
 from nearcall_lab.registry import Entrant, discover, entrants_of
+from nearcall_lab.results.metric import metric_of
 from nearcall_lab.runtime_bench import floor
 from nearcall_lab.runtime_bench.load_tasks import GRPC, LoadTasks
+from nearcall_lab.runtime_bench.pair import Pair
 from nearcall_lab.runtime_bench.probes import resident_kb
 from nearcall_lab.runtime_bench.results import Amounts, Collected
-from nearcall_lab.workers.pair import LaunchFailed, Pair
-from nearcall_lab.workloads import BY_KEY
+from nearcall_lab.scenario.cell import Cell, Mode, PlacementMode, Work
+from nearcall_lab.workers.worker import LaunchFailed
 
 PROBES = "nearcall_lab.runtime_bench.probes"
 IDLE_CLIENTS = 100
+WARM_UP_S = 0.1
+
+WORK = {"echo-15": Work(size=15), "echo-60k": Work(size=60_000), "quote": Work("quote")}
 
 
 @dataclass(frozen=True)
 class PingPong:
-    """One ping-pong cell of a mechanism of the demo."""
+    """One ping-pong cell."""
 
     mechanism: str
-    workload: str
-    mode: Mode = "apart"
+    work: str
+    """A key of `WORK`."""
+    placement: PlacementMode = "apart"
 
     @property
     def key(self) -> str:
         """Name of the series."""
-        suffix = "" if self.mode == "apart" else f" {self.mode}"
-        return f"{self.mechanism} {self.workload}{suffix}"
+        suffix = "" if self.placement == "apart" else f" {self.placement}"
+        return f"{self.mechanism} {self.work}{suffix}"
+
+    def cell(self, seconds: float) -> Cell:
+        """What the engine is asked for."""
+        mode = Mode(seconds=seconds, warmup_s=WARM_UP_S)
+        return Cell(self.mechanism, WORK[self.work], mode, self.placement)
 
 
 PING_PONGS = (
@@ -133,13 +143,14 @@ class RuntimeRun:
         except KeyboardInterrupt:
             self.interrupted = True
 
-    def _ping_pong(self, cell: PingPong, entrant: Entrant) -> Callable[[int], None]:
+    def _ping_pong(self, ping_pong: PingPong, entrant: Entrant) -> Callable[[int], None]:
+        cell = ping_pong.cell(self.amounts.slice_s)
+
         def run(turn: int) -> None:
-            with Pair(entrant, choose(cell.mode)) as pair:
-                pair.connect()
-                sample = pair.measure(BY_KEY[cell.workload], self.amounts.slice_s, 0.1, max_calls=500_000)
-            self.collected.add(cell.key, turn, float(np.median(sample.ns)))
-            self.collected.samples.setdefault(cell.key, []).append(sample.ns)
+            launch = measure(cell, entrant, turn, turn)
+            self.collected.add_samples(ping_pong.key, launch.response)
+            if (median := metric_of(cell).of(launch)) is not None:
+                self.collected.add(ping_pong.key, turn, median)
 
         return run
 
@@ -176,11 +187,10 @@ class RuntimeRun:
             pair.probe(f"{PROBES}:hold", 60, clients=IDLE_CLIENTS)
             after = [resident_kb(pid) for pid in (pair.server_pid, pair.client_pid)]
             time.sleep(0.5)
-            _, cpu_before = pair.served()
+            cpu_before = pair.server_cpu_s()
             begin = time.monotonic()
             time.sleep(self.amounts.idle_s)
-            _, cpu_after = pair.served()
-            share = (cpu_after - cpu_before) / (time.monotonic() - begin)
+            share = (pair.server_cpu_s() - cpu_before) / (time.monotonic() - begin)
             pair.probe(f"{PROBES}:release", 60)
         self.collected.add("idle", turn, share)
         for kind in ("private", "shared"):

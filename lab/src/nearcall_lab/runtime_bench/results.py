@@ -5,8 +5,8 @@ from __future__ import annotations
 import statistics
 from dataclasses import dataclass, field
 
-import numpy as np
-from numpy.typing import NDArray
+from nearcall_lab.results.distribution import Distribution, merged
+from nearcall_lab.results.model import Latencies
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Collected:
     """Everything measured: one number per round and series, and why a series has none."""
 
     values: dict[str, dict[int, float]] = field(default_factory=dict)
-    samples: dict[str, list[NDArray[np.int64]]] = field(default_factory=dict)
+    samples: dict[str, list[Latencies]] = field(default_factory=dict)
     problems: dict[str, str] = field(default_factory=dict)
 
     def add(self, key: str, turn: int, value: float) -> None:
@@ -43,7 +43,11 @@ class Collected:
         found = self.values.get(key)
         return statistics.median(found.values()) if found else None
 
-    def pooled(self, key: str) -> NDArray[np.int64]:
-        """All samples of all rounds in nanoseconds."""
-        found = self.samples.get(key, [])
-        return np.concatenate(found) if found else np.empty(0, dtype=np.int64)
+    def add_samples(self, key: str, samples: Latencies | None) -> None:
+        """Keep one round's distribution."""
+        if samples is not None:
+            self.samples.setdefault(key, []).append(samples)
+
+    def pooled(self, key: str) -> Distribution | None:
+        """All samples of all rounds; None where there are none."""
+        return merged(self.samples.get(key, []))

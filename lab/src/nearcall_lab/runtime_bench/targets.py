@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from nearcall_lab.runtime_bench.load_tasks import CURVE, DIRECTIONS
 from nearcall_lab.runtime_bench.results import Collected
-from nearcall_lab.stats import Ratio, format_ratio, format_time, paired_ratio, quantile, significant
+from nearcall_lab.stats import Ratio, format_ratio, format_time, paired_ratio, significant
 
 SHM = "nearcall-shm echo-15"
 
@@ -61,10 +61,10 @@ def _p99(what: str, target: str, key: str, limit_ns: float) -> Target:
 
     def judge(collected: Collected) -> Verdict:
         samples = collected.pooled(key)
-        value = quantile(samples, 0.99)
-        if value is None:
+        value = samples.quantile(0.99) if samples is not None else None
+        if samples is None or value is None:
             return _nothing(what, target, collected, key)
-        text = f"{format_time(value)} (p50 {format_time(quantile(samples, 0.5))}, n {len(samples):,})"
+        text = f"{format_time(value)} (p50 {format_time(samples.quantile(0.5))}, n {samples.n:,})"
         return Verdict(what, target, text, value < limit_ns, value)
 
     return Target(what, target, judge)

@@ -24,6 +24,10 @@ ping-pong, N by one is saturation over N connections, one by N is N outstanding 
 
 PlacementMode = Literal["apart", "same", "free"]
 
+CellsPerLaunch = Literal["one", "all"]
+"""``one``: fresh processes for each cell. ``all``: a mechanism's cells that ask for the same processes share them, one
+measured after another."""
+
 
 class Work(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What one call does."""

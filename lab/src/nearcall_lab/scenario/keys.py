@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from nearcall_lab.contract import Operation, Style
-from nearcall_lab.scenario.cell import ModeKind, PlacementMode
+from nearcall_lab.scenario.cell import CellsPerLaunch, ModeKind, PlacementMode
 
 Kind = Literal["text", "count", "number", "flag", "size", "choice", "patterns", "sizes"]
 
@@ -127,10 +127,11 @@ TOP = _by_name(
 )
 
 RUN = _by_name(
-    Key("launches", "count", "fresh pairs of processes per cell", least=1),
+    Key("launches", "count", "fresh pairs of processes that measure a cell", least=1),
     Key("seconds", "number", "timed length of a cell per launch", least=0, above=True),
     Key("warmup_s", "number", "length of the warm-up before it, seconds"),
     Key("placement", "choice", "which CPUs the two sides run on", get_args(PlacementMode)),
+    Key("cells_per_launch", "choice", "what fresh processes measure before they end", get_args(CellsPerLaunch)),
     Key("order", "choice", "how launches are interleaved", ORDERS),
     Key("seed", "count", "seed of the order and of the arrivals"),
     Key("track", "choice", "raw bytes, native objects, or both", TRACKS),

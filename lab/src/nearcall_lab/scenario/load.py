@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from nearcall_lab import toml
 from nearcall_lab.registry import Entrant
-from nearcall_lab.scenario.cell import Cell, Mode, PlacementMode, Work
+from nearcall_lab.scenario.cell import Cell, CellsPerLaunch, Mode, PlacementMode, Work
 from nearcall_lab.scenario.keys import CELLS, RUN, TOP, Key, KeyProblem, show, suggest
 from nearcall_lab.scenario.rules import DEFAULT_MODE, contradiction, unsupported
 
@@ -46,6 +46,7 @@ class Settings:
     track: Literal["raw", "objects", "both"] = "both"
     limit_s: float = 0.0
     """No new launch starts after so many seconds; 0 is no limit."""
+    cells_per_launch: CellsPerLaunch = "one"
 
 
 @dataclass(frozen=True)

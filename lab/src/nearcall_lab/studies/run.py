@@ -47,7 +47,9 @@ class Effort:
         """About how long all of it takes on two CPUs that nobody else uses."""
         cells = [planned.cell for planned in scenario.planned if not planned.problem]
         launches = self.launches or scenario.settings.launches
-        return study.expected_replica_s(self.scale) + expected_seconds(cells, launches)
+        return study.expected_replica_s(self.scale) + expected_seconds(
+            cells, launches, scenario.settings.cells_per_launch
+        )
 
 
 QUICK = Effort(0.02, 1)

@@ -1,28 +1,23 @@
-"""The client process: connects, makes timed calls, verifies every reply, returns raw nanoseconds."""
+"""The client process: connects, makes timed calls, verifies every reply, returns raw nanoseconds; cell by cell."""
 
 from __future__ import annotations
 
-import gc
 import importlib
 import threading
-import time
 import traceback
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 import numpy as np
 
-from nearcall_lab.contract import Session, Stop
+from nearcall_lab.contract import Stop
 from nearcall_lab.failure import explain
 from nearcall_lab.load.canary import canary_ns
 from nearcall_lab.load.client import CallFailed, Load, Unsupported
-from nearcall_lab.load.closed import closed
-from nearcall_lab.load.slot import Slot
 from nearcall_lab.scenario.cell import Cell
 from nearcall_lab.workers.boot import Boot, boot
 from nearcall_lab.workers.duties import Duties, usage
 from nearcall_lab.workers.protocol import PeerGone
-from nearcall_lab.workloads import BY_KEY, arguments, describe_mismatch, verifier
 
 _SERVER_START_S = 10.0
 
@@ -35,7 +30,10 @@ class Client:
         self._channel = start.channel
         self._duties = Duties()
         self._load: Load | None = None
-        self._session: Session | None = None
+        self._here = ""
+        """Address of the server in this process."""
+        self._requests = self._failed = 0
+        """Of the cells before this one: the server counts all of them."""
 
     def run(self) -> None:
         """Answer until the lab says stop or is gone."""
@@ -64,10 +62,7 @@ class Client:
     def _answer(self, request: dict[str, Any]) -> bool:
         """True after the last one."""
         if request["do"] == "stop":
-            if self._session is not None:
-                self._session.close()
-            if self._load is not None:
-                self._load.close()
+            self._close()
             self._channel.send({"stopped": True})
             return True
         if request["do"] == "arrived" and self._load is not None:
@@ -76,13 +71,20 @@ class Client:
         self._channel.send(*(known or getattr(self, f"_do_{request['do']}")(request)))
         return False
 
-    # For a launch of one cell
+    def _close(self) -> None:
+        """Close the connections of the last cell."""
+        if self._load is not None:
+            self._load.close()
+            self._requests += self._load.requests
+            self._failed += self._load.failed
+            self._load = None
 
     def _do_prepare(self, request: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
+        self._close()
         cell = msgspec.convert(request["cell"], Cell)
         address = request["address"]
         if cell.same_process and not self._start.mechanism.same_process:
-            address = self._serve_here()
+            address = self._here = self._here or self._serve_here()
         spec = self._start.spec(address, self._duties)
         self._load = Load(cell, self._start.adapter, spec, request["process"])
         first = self._load.open()
@@ -136,8 +138,8 @@ class Client:
             "sent": outcome.sent,
             "dropped": outcome.dropped,
             "bursts": outcome.bursts,
-            "requests": self._load.requests,
-            "failed": self._load.failed,
+            "requests": self._requests + self._load.requests,
+            "failed": self._failed + self._load.failed,
         }
         return answer, np.concatenate(list(outcome.columns.values())).astype("<i8").tobytes()
 
@@ -151,47 +153,7 @@ class Client:
         self._load.extra(request["step"])
         return {"extra": request["step"]}, b""
 
-    # Step by step, for the demo and the runtime's bench
-
-    def _do_connect(self, request: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-        spec = self._start.spec(request["address"], self._duties)
-        begin = time.perf_counter_ns()
-        self._session = cast(Session, self._start.adapter.connect(spec))
-        self._session.open()
-        return {"connected_ns": time.perf_counter_ns() - begin}, b""
-
-    def _do_measure(self, request: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-        assert self._session is not None, "measure before connect"
-        workload = BY_KEY[request["workload"]]
-        call = self._session.call(workload.operation)
-        slot = Slot(0, call, arguments(workload), verifier(workload), describe_mismatch)
-        before = self._duties.served.calls
-        self._ping_pong(slot, request["warm_s"], request)
-        warm = slot.recorder
-        slot.restart(request["max_calls"])
-        gc.collect()
-        used = usage()
-        wall_s = self._ping_pong(slot, request["seconds"], request)
-        after = usage()
-        samples = slot.recorder.column("done") - slot.recorder.column("started")
-        return {
-            "calls": len(warm) + len(samples),
-            "served": self._duties.served.calls - before,
-            "first_ns": int(warm.column("done")[0] - warm.column("started")[0]),
-            "wall_s": wall_s,
-            "cpu_s": after["cpu_s"] - used["cpu_s"],
-            "involuntary": after["involuntary"] - used["involuntary"],
-        }, samples.astype("<i8").tobytes()
-
-    def _ping_pong(self, slot: Slot, seconds: float, request: dict[str, Any]) -> float:
-        """One call outstanding for about `seconds`, at least ``min_calls``. A call that raises ends it."""
-        now = time.monotonic_ns
-        begin = now()
-        closed(slot, now, 1 << 62, request["min_calls"])
-        closed(slot, now, begin + int(seconds * 1e9), request["max_calls"])
-        if slot.first_error:
-            raise CallFailed(slot.first_error)
-        return (now() - begin) / 1e9
+    # For the runtime's bench
 
     def _do_probe(self, request: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
         """Run a function named ``module:function`` as ``function(spec, **arguments)``; its result must be JSON."""

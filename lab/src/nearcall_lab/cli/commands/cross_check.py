@@ -57,7 +57,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
     ours, theirs = [], []
     for number in range(args.rounds):
         try:
-            with crew_of(cell, entrant) as crew:
+            with crew_of([cell], entrant) as crew:
                 launch = CellRun(cell, crew).run(number, number)
                 theirs.append(_ghz_median_ns(ghz, crew.address, args.calls))
         except LaunchFailed as reason:

@@ -66,6 +66,8 @@ def run(args: argparse.Namespace, console: Console) -> int:
         console.print(f"version then {before.version}, now {after.version}", highlight=False)
     if info.environment.cpu != recorded.info.environment.cpu:
         console.print(f"machine then {info.environment.cpu}, now {recorded.info.environment.cpu}", highlight=False)
+    if info.cells_per_launch == "all":
+        console.print("then other cells were measured in the same processes, now it has its own", highlight=False)
     comparison = compare(before, after, paired=False)
     console.print(f"now against then: {comparison.sentence()}", style="bold", highlight=False, soft_wrap=True)
     console.print(note([comparison], CONFIDENCE, MIN_EFFECT), style="dim", highlight=False, soft_wrap=True)

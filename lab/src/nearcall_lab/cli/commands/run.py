@@ -13,7 +13,7 @@ from rich.console import Console
 from nearcall_lab.cli.command import UserError, above_zero, aligned, names
 
 if TYPE_CHECKING:
-    from nearcall_lab.scenario.load import Planned
+    from nearcall_lab.scenario.load import Planned, Settings
 
 NAME = "run"
 HELP = "run a scenario: one of the lab's, or a TOML file of your own"
@@ -51,9 +51,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, console: Console) -> int:
-    from nearcall_lab.cli.runs import carry_out, new_directory
-    from nearcall_lab.engine.progress import clock_text
-    from nearcall_lab.engine.run import Options, begin, expected_seconds, resume
+    from nearcall_lab.cli.runs import announce, carry_out, new_directory
+    from nearcall_lab.engine.run import Options, begin, resume
     from nearcall_lab.registry import discover
     from nearcall_lab.report.terminal import print_run
     from nearcall_lab.scenario.load import load
@@ -79,22 +78,13 @@ def run(args: argparse.Namespace, console: Console) -> int:
             scenario = scenario.only(args.only)
         planned = list(scenario.planned)
         if args.plan:
-            return _plan(console, planned, args.launches or scenario.settings.launches)
+            return _plan(console, planned, args.launches, scenario.settings)
         if all(p.problem for p in planned):
             raise UserError(f"nothing of {args.scenario} can run here: {planned[0].problem}")
         command = ("nearcall-lab", *sys.argv[1:])
         options = Options(args.launches, args.full, command, args.limit, args.observe)
         opened = begin(args.out or new_directory(args.scenario), scenario, options)
-    able = [p for p in planned if not p.problem]
-    about = expected_seconds([p.cell for p in able], opened.info.launches)
-    console.print(
-        f"{opened.info.title}: {len(able)} cells of {len({p.cell.mechanism for p in able})} mechanisms, "
-        f"{opened.info.launches} launches each, about {clock_text(about)}; {opened.info.placement}\n"
-        f"into {opened.directory}",
-        markup=False,
-        highlight=False,
-        soft_wrap=True,
-    )
+    announce(console, opened, planned)
     recorded = carry_out(opened, planned, console)
     print_run(console, recorded)
     page = f"as a page: nearcall-lab report {recorded.path} --out report.html"
@@ -106,7 +96,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
     return int(any(cell.status == "failed" for cell in recorded.cells))
 
 
-def _plan(console: Console, planned: Sequence[Planned], launches: int) -> int:
+def _plan(console: Console, planned: Sequence[Planned], wanted: int | None, settings: Settings) -> int:
     from nearcall_lab.engine.progress import clock_text
     from nearcall_lab.engine.run import expected_seconds
 
@@ -115,7 +105,7 @@ def _plan(console: Console, planned: Sequence[Planned], launches: int) -> int:
     ]
     for line in aligned([("cell", "mechanism", "work", ""), *rows]):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
-    able = [p.cell for p in planned if not p.problem]
-    about = clock_text(expected_seconds(able, launches))
+    able, launches = [p.cell for p in planned if not p.problem], wanted or settings.launches
+    about = clock_text(expected_seconds(able, launches, settings.cells_per_launch))
     console.print(f"{len(able)} cells, {launches} launches each, about {about}", highlight=False)
     return 0

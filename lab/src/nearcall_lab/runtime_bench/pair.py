@@ -1,0 +1,41 @@
+"""One server and one client in which functions are run: for what is more than a cell."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nearcall_lab.workers.crew import Crew
+
+_ANSWER_LIMIT_S = 15.0
+
+
+class Pair(Crew):
+    """A context manager that starts both processes and leaves nothing behind.
+
+    Raises `LaunchFailed` with one line of reason when the mechanism cannot be started, or a function fails.
+    """
+
+    def __enter__(self) -> Pair:
+        super().__enter__()
+        return self
+
+    @property
+    def server_pid(self) -> int:
+        """Process id of the server."""
+        assert self.server is not None
+        return self.server.process.pid
+
+    @property
+    def client_pid(self) -> int:
+        """Process id of the client."""
+        return self.clients[0].process.pid
+
+    def probe(self, target: str, timeout: float, **arguments: Any) -> Any:
+        """Run ``module:function`` in the client process and return its result."""
+        request = {"do": "probe", "target": target, "arguments": arguments, "address": self.address}
+        return self.clients[0].ask(request, timeout)[0]["result"]
+
+    def server_cpu_s(self) -> float:
+        """CPU seconds the server's process has used."""
+        assert self.server is not None
+        return float(self.server.ask({"do": "served"}, _ANSWER_LIMIT_S)[0]["cpu_s"])
