@@ -13,8 +13,6 @@ import anyio.lowlevel
 
 import nearcall
 
-from .services import serve_encrypted
-
 PATIENCE = 30.0
 """Seconds after which a handler that waits for the test gives up."""
 
@@ -138,5 +136,4 @@ class Looping:
 
 
 def looping() -> list[object]:
-    serve_encrypted()
     return [Looping()]

@@ -16,20 +16,10 @@ from numpy.typing import NDArray
 
 import nearcall
 
+from .process import serve_encrypted
+
 PATIENCE = 30.0
 """Seconds after which a handler that waits for another call gives up; no test waits that long unless it fails."""
-
-CERTIFICATES = "NEARCALL_TEST_CERTIFICATES"
-"""The variable that says where certificates for tls:// are."""
-
-
-def serve_encrypted() -> None:
-    """Gives every server of this process a certificate, as any test may serve any transport."""
-    directory = os.environ.get(CERTIFICATES)
-    if directory is not None:
-        defaults = nearcall.Server.__init__.__kwdefaults__
-        defaults["tls"] = nearcall.TLS(cert=f"{directory}/server.pem", key=f"{directory}/server.key")
-
 
 serve_encrypted()
 

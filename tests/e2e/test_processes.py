@@ -6,7 +6,6 @@ import multiprocessing
 import os
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -16,25 +15,13 @@ import pytest
 
 import nearcall
 
-from . import services
-from .process import ROOT, ServerProcess
+from .process import ServerProcess, run_program, serve_encrypted, start_program
 from .test_survival import SERVICES, Mortal
 from .test_workers import until
 from .workers_program import is_alive
 
 PATIENCE = 25.0
 METHODS = ("fork", "spawn", "forkserver")
-
-
-def run_program(code: str, *arguments: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-W", "error", "-X", "faulthandler", "-c", code, *arguments],
-        cwd=ROOT,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
 
 
 # As gunicorn and its like: the master makes the server and binds, and each of its children serves.
@@ -65,7 +52,7 @@ server.stop()
 
 @pytest.mark.crash
 def test_a_pre_fork_program(outside_url: str) -> None:
-    with run_program(PRE_FORK, outside_url) as process:
+    with start_program(PRE_FORK, outside_url, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         lines = [process.stdout.readline().strip() for _ in range(4)]
         assert lines.count("serving") == 3, process.communicate()
@@ -168,7 +155,7 @@ def _client(url: str, results: Any) -> None:
 
 
 def _serve(url: str, ready: Any, end: Any) -> None:
-    services.serve_encrypted()
+    serve_encrypted()
     with nearcall.Server(Mortal(), url) as server:
         ready.put((os.getpid(), server.urls[0]))
         end.wait(PATIENCE)
@@ -252,9 +239,7 @@ def test_a_fork_that_python_does_not_know_of(outside: str, outside_url: str, key
 
     with ServerProcess(outside_url, services=SERVICES) as server:
         inner: Callable[[str, Path], str] = TRANSPORTS[outside]
-        with run_program(C_FORK, server.url, inner(f"c{key}", runtime_dir)) as process:
-            out, err = process.communicate(timeout=40)
-        assert (out, err, process.returncode) == ("fine\n", "", 0)
+        assert run_program(C_FORK, server.url, inner(f"c{key}", runtime_dir)) == ("fine\n", "", 0)
 
 
 NO_NAMES = r"""
@@ -280,14 +265,6 @@ try:
 except nearcall.DeadlineExceeded as error:
     print(error.message)
 """
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code],
-        cwd=ROOT,
-        env=os.environ | {"LD_PRELOAD": str(library)},
-        capture_output=True,
-        text=True,
-        timeout=40,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("cannot connect to tcp://example.org:7000: no address for example.org came in time")
+    said, complained, status = run_program(code, LD_PRELOAD=str(library))
+    assert (complained, status) == ("", 0)
+    assert said.startswith("cannot connect to tcp://example.org:7000: no address for example.org came in time")

@@ -14,8 +14,7 @@ import pytest
 
 import nearcall
 
-from . import services
-from .process import ServerProcess
+from .process import ServerProcess, serve_encrypted
 
 SERVICES = "tests.e2e.test_survival:served"
 
@@ -46,7 +45,7 @@ def _going(name: str) -> threading.Event:
 
 
 def served() -> list[object]:
-    services.serve_encrypted()
+    serve_encrypted()  # also in programs of other tests, which ask for these services
     return [Mortal()]
 
 
