@@ -138,14 +138,14 @@ def test_only_the_page_s_own_script_may_run(text: str) -> None:
     assert text.count("<script") == 1
 
 
-def test_every_state_says_what_it_is(report: Report) -> None:
+def test_every_state_says_what_it_is(report: Report, text: str) -> None:
     by_name = {(row.cell.mechanism, row.cell.work.operation): row for row in report.rows}
     assert against_text(by_name["quick-shm", "quote"]) == "no difference shown"
     assert against_text(by_name["base-tcp", "quote"]) == "baseline"
     assert "×" in against_text(by_name["socket", "quote"])
     assert by_name["queue", "quote"].errors["timeout"] == 4
     assert by_name["queue", "quote"].summary.error_share > 0
-    words = Reader(page.render(report)).words
+    words = Reader(text).words
     for said in ("failed: ", "unsupported: has no quote", "not reached", "overloaded"):
         assert said in words
     assert "1 of 99 cells failed" in words
@@ -187,10 +187,10 @@ def test_markdown_and_page_have_the_same_numbers(report: Report, text: str) -> N
     assert "faster than baseline, TCP" in found
 
 
-def test_the_histograms_can_be_read_by_their_library(report: Report, tmp_path: Path) -> None:
+def test_the_histograms_can_be_read_by_their_library(report: Report, text: str, tmp_path: Path) -> None:
     row = report.rows[0]
     address = histograms.data_uri(histograms.log(row, histograms.Detail.LAUNCHES))
-    assert address in page.render(report)
+    assert address in text
     file = tmp_path / "cell.hlog"
     file.write_text(unquote(address.partition(",")[2]))
     reference = HdrHistogram(1, 3_600_000_000_000, 3)
@@ -307,10 +307,9 @@ def test_labels_keep_apart() -> None:
     assert Axis(0, 10, 0, 100, log=False).ticks() == [0, 2, 4, 6, 8, 10]
 
 
-def test_command(
-    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
+    whole = write(tmp_path / "run", list(every_state(Maker())))
     (whole / FILE).write_bytes(msgspec.json.encode(study()))
     assert main(["report", str(whole), "--out", "deep/report.html"]) == 0
     assert "wrote deep/report.html" in capsys.readouterr().out

@@ -10,15 +10,16 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 
 import nearcall
 import nearcall.aio
 
+from .conftest import OUTSIDE, TRANSPORTS
 from .process import ServerProcess
-from .services import serve_encrypted
 
 PATIENCE = 30
 SIZES = [0, 1_000, 60_000, 2_000_000]
@@ -67,7 +68,6 @@ class Sink:
 
 
 def services() -> list[object]:
-    serve_encrypted()
     return [Sink()]
 
 
@@ -89,14 +89,26 @@ def total_at_last(client: Any) -> int:
             pass
 
 
+class Served(NamedTuple):
+    url: str
+    pid: int
+
+
+@pytest.fixture(scope="module")
+def sinks(runtime_dir: Path) -> Iterator[dict[str, Served]]:
+    """One process, over every transport; each test has a key of its own there, and lets it go on in the end."""
+    asked = [TRANSPORTS[name](f"sinks{os.getpid()}", runtime_dir) for name in OUTSIDE]
+    with ServerProcess(*asked, services=f"{__name__}:services") as process:
+        yield {name: Served(url, process.pid) for name, url in zip(OUTSIDE, process.urls, strict=True)}
+
+
 @pytest.fixture
-def server(outside_url: str) -> Iterator[ServerProcess]:
-    with ServerProcess(outside_url, services=f"{__name__}:services") as process:
-        yield process
+def server(sinks: dict[str, Served], outside: str) -> Served:
+    return sinks[outside]
 
 
 @contextmanager
-def standing_still(server: ServerProcess) -> Iterator[None]:
+def standing_still(server: Served) -> Iterator[None]:
     os.kill(server.pid, signal.SIGSTOP)
     try:
         yield
@@ -114,7 +126,7 @@ def send_until(full: Callable[[int], bool], put: Callable[[int], None]) -> int:
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_drop_counts_each(server: ServerProcess, key: str, size: int, caplog: pytest.LogCaptureFixture) -> None:
+def test_drop_counts_each(server: Served, key: str, size: int, caplog: pytest.LogCaptureFixture) -> None:
     client = nearcall.connect(server.url, Sink, oneway="drop")
     put, data = client.service.put, bytes(size)
     assert client.dropped == {}
@@ -136,7 +148,7 @@ def test_drop_counts_each(server: ServerProcess, key: str, size: int, caplog: py
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_error_says_what_is_full(server: ServerProcess, key: str, size: int) -> None:
+def test_error_says_what_is_full(server: Served, key: str, size: int) -> None:
     with nearcall.connect(server.url, Sink, oneway="error") as sink:
         accepted: list[int] = []
         errors: list[nearcall.ResourceExhausted] = []
@@ -160,7 +172,7 @@ def test_error_says_what_is_full(server: ServerProcess, key: str, size: int) -> 
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_block_waits(server: ServerProcess, key: str, size: int) -> None:
+def test_block_waits(server: Served, key: str, size: int) -> None:
     with nearcall.connect(server.url, Sink) as sink, nearcall.connect(server.url, Sink) as other:
         with standing_still(server):
             accepted: list[int] = []
@@ -181,7 +193,7 @@ def test_block_waits(server: ServerProcess, key: str, size: int) -> None:
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_block_awaits(server: ServerProcess, key: str, size: int) -> None:
+def test_block_awaits(server: Served, key: str, size: int) -> None:
     """The loop goes on, and the order is kept."""
 
     async def main() -> None:
@@ -214,7 +226,7 @@ def test_block_awaits(server: ServerProcess, key: str, size: int) -> None:
 
 
 @pytest.mark.parametrize("policy", ["error", "drop"])
-def test_in_an_event_loop(server: ServerProcess, key: str, policy: Any) -> None:
+def test_in_an_event_loop(server: Served, key: str, policy: Any) -> None:
     async def main() -> None:
         client = await nearcall.aio.connect(server.url, Sink, oneway=policy)
         accepted, refused = 0, 0
@@ -237,7 +249,7 @@ def test_in_an_event_loop(server: ServerProcess, key: str, policy: Any) -> None:
     asyncio.run(main())
 
 
-def test_many_threads_lose_nothing(server: ServerProcess, key: str) -> None:
+def test_many_threads_lose_nothing(server: Served, key: str) -> None:
     client = nearcall.connect(server.url, Sink, oneway="drop")
     sent = 3000
 
@@ -258,7 +270,7 @@ def test_many_threads_lose_nothing(server: ServerProcess, key: str) -> None:
         assert len(set(sink.wait_for(key, delivered))) == delivered
 
 
-def test_a_long_message_cut_off_by_closing_is_counted(server: ServerProcess, key: str) -> None:
+def test_a_long_message_cut_off_by_closing_is_counted(server: Served, key: str) -> None:
     if server.url.startswith("shm"):
         pytest.skip("shared memory takes a message whole")
     client = nearcall.connect(server.url, Sink, oneway="drop", max_message_size=1 << 26)
