@@ -15,8 +15,8 @@ import pytest
 
 import nearcall
 
+from .mortal import SERVICES, Mortal, going
 from .process import ServerProcess, run_program, serve_encrypted, start_program
-from .test_survival import SERVICES, Mortal
 from .test_workers import until
 from .workers_program import is_alive
 
@@ -28,7 +28,7 @@ METHODS = ("fork", "spawn", "forkserver")
 PRE_FORK = """
 import os, signal, sys
 import nearcall
-from tests.e2e.test_survival import served
+from tests.e2e.mortal import served
 
 server = nearcall.Server(*served(), sys.argv[1]).bind()
 children = []
@@ -129,21 +129,19 @@ def test_a_child_that_inherits_a_bound_server_leaves_it_alone(new_url: str) -> N
 
 
 def test_stopping_twice_at_once_keeps_the_grace(new_url: str, key: str) -> None:
-    from .test_survival import _going
-
     server = nearcall.Server(Mortal(), new_url).start()
     found: list[int] = []
     outcomes: list[bool] = []
     with nearcall.connect(server.urls[0], Mortal) as mortal:
         caller = threading.Thread(target=lambda: found.append(mortal.wait_for_go(key)))
         caller.start()
-        assert _going(f"{key} has begun").wait(20)
+        assert going(f"{key} has begun").wait(20)
         stoppers = [threading.Thread(target=lambda: outcomes.append(server.stop(grace=PATIENCE))) for _ in range(3)]
         for stopper in stoppers:
             stopper.start()
         # An impatient one gives up waiting; it does not take the others' patience.
         assert server.stop(grace=0.05) is False
-        _going(key).set()
+        going(key).set()
         for thread in [*stoppers, caller]:
             thread.join(PATIENCE)
     assert (found, outcomes) == ([os.getpid()], [True] * 3)
@@ -203,7 +201,7 @@ def test_multiprocessing_servers(outside_url: str, key: str, method: str) -> Non
 C_FORK = """
 import ctypes, os, sys
 import nearcall
-from tests.e2e.test_survival import Mortal, served
+from tests.e2e.mortal import Mortal, served
 
 libc = ctypes.PyDLL(None)
 client = nearcall.connect(sys.argv[1], Mortal)
