@@ -41,7 +41,7 @@ for _ in range(3):
         signal.sigwait([signal.SIGTERM])
         os._exit(0 if server.stop() else 1)
     children.append(pid)
-print(server.urls[0], flush=True)
+os.write(1, f"{server.urls[0]}\\n".encode())  # whole, whoever else is writing
 sys.stdin.read()
 for pid in children:
     os.kill(pid, signal.SIGTERM)
