@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 import nearcall
 
+from .events import Events
 from .process import serve_encrypted
 
 PATIENCE = 30.0
@@ -128,7 +129,7 @@ class Streams:
     """Calls with streams of every kind, in threads and in the event loop."""
 
     def __init__(self) -> None:
-        self._closed: dict[str, threading.Event] = defaultdict(threading.Event)
+        self._closed = Events()
         self._how: dict[str, str] = {}
 
     def count(self, n: int) -> Iterator[int]:
@@ -362,9 +363,9 @@ class Waiting:
     """Handlers that take as long as the test wants."""
 
     def __init__(self) -> None:
-        self._entered: dict[str, threading.Event] = defaultdict(threading.Event)
-        self._released: dict[str, threading.Event] = defaultdict(threading.Event)
-        self._over: dict[str, threading.Event] = defaultdict(threading.Event)
+        self._entered = Events()
+        self._released = Events()
+        self._over = Events()
         self._how: dict[str, str] = {}
 
     def hold(self, key: str) -> str:
