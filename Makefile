@@ -8,6 +8,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 ARGS ?=
 VERSIONS ?=
+WORKERS ?= 2
 FUZZ_SECONDS ?= 30
 SOAK_SECONDS ?= 1200
 
@@ -44,8 +45,9 @@ test: test-rust test-python  ## run all tests, Rust and Python
 test-rust: tools-present  ## run the Rust tests
 	@cargo test -q $(RUST_TESTED)
 
-test-python: setup  ## run the Python tests (ARGS="-k name" chooses)
-	@$(PY) -m pytest $(ARGS)
+# Files take turns in WORKERS processes; a process that a test has ended is not started again to end once more.
+test-python: setup  ## run the Python tests, WORKERS (2) files at a time (ARGS="-k name" chooses)
+	@$(PY) -m pytest --numprocesses $(WORKERS) --dist loadfile --max-worker-restart 0 $(ARGS)
 
 test-versions: tools-present  ## run the short tests on every Python that is promised and here (VERSIONS="3.10 3.13" chooses)
 	@$(PYTHON) tools/try_versions.py $(VERSIONS)
@@ -110,10 +112,10 @@ fuzz: tools-present  ## fuzz the decoders, each for FUZZ_SECONDS (30)
 	  cargo +nightly fuzz run "$$target" "fuzz/target/corpus/$$target" "fuzz/corpus/$$target" -- -max_total_time=$(FUZZ_SECONDS) -verbosity=0 -print_final_stats=1; done; fi
 
 survival: setup  ## kill either side at every system call, over every transport; says how soon it was noticed
-	@NEARCALL_SURVIVAL=all $(PY) -m pytest tests/survival --timeout 1800 $(ARGS)
+	@NEARCALL_SURVIVAL=all $(PY) -m pytest tests/survival --timeout 1800 -o faulthandler_timeout=0 $(ARGS)
 
 soak: setup  ## run the long tests, SOAK_SECONDS (1200) each
-	@NEARCALL_SOAK_SECONDS=$(SOAK_SECONDS) $(PY) -m pytest -m soak --timeout $$(($(SOAK_SECONDS) + 180)) $(ARGS)
+	@NEARCALL_SOAK_SECONDS=$(SOAK_SECONDS) $(PY) -m pytest -m soak --timeout $$(($(SOAK_SECONDS) + 180)) -o faulthandler_timeout=0 $(ARGS)
 
 browser:  ## install Chromium, which tests of the lab's page look through (Debian, as root; without it they skip)
 	@if command -v chromium >/dev/null; then echo "browser: $$(command -v chromium) is there"; \

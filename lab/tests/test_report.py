@@ -141,13 +141,13 @@ def test_only_the_page_s_own_script_may_run(text: str) -> None:
     assert text.count("<script") == 1
 
 
-def test_every_state_says_what_it_is(report: Report) -> None:
+def test_every_state_says_what_it_is(report: Report, text: str) -> None:
     by_name = {(row.cell.mechanism, row.cell.work.operation): row for row in report.rows}
     assert against_text(by_name["quick-shm", "quote"]) == "no difference shown"
     assert against_text(by_name["base-tcp", "quote"]) == "baseline"
     assert "×" in against_text(by_name["socket", "quote"])
     assert by_name["queue", "quote"].summary.failed.kinds["timeout"] == 4
-    words = Reader(page.render(report)).words
+    words = Reader(text).words
     for said in ("failed: ", "unsupported: has no quote", "not reached", "overloaded"):
         assert said in words
     assert "1 of 99 cells failed" in words
@@ -228,10 +228,10 @@ def test_markdown_and_page_have_the_same_numbers(report: Report, text: str) -> N
     assert "faster than baseline, TCP" in found
 
 
-def test_the_histograms_can_be_read_by_their_library(report: Report, tmp_path: Path) -> None:
+def test_the_histograms_can_be_read_by_their_library(report: Report, text: str, tmp_path: Path) -> None:
     row = report.rows[0]
     address = histograms.data_uri(histograms.log(row, histograms.Detail.LAUNCHES))
-    assert address in page.render(report)
+    assert address in text
     file = tmp_path / "cell.hlog"
     file.write_text(unquote(address.partition(",")[2]))
     reference = HdrHistogram(1, 3_600_000_000_000, 3)
@@ -254,9 +254,10 @@ def test_two_hundred_cells_stay_below_five_megabytes(tmp_path: Path, monkeypatch
     total = sum(len(launch.response.histogram) for cell in cells for launch in cell.launches if launch.response)
     monkeypatch.setattr(histograms, "MOST_CHARACTERS", total - 1)
     assert histograms.detail_for(found.rows) is histograms.Detail.MERGED
-    monkeypatch.setattr(histograms, "MOST_CHARACTERS", 1_000)
-    assert histograms.detail_for(found.rows) is histograms.Detail.NONE
-    assert "left out, to keep this page small" in page.render(found)
+    monkeypatch.setattr(histograms, "MOST_CHARACTERS", 100)
+    few = prepare([read(write(tmp_path / "few", cells[:3]))])
+    assert histograms.detail_for(few.rows) is histograms.Detail.NONE
+    assert "left out, to keep this page small" in page.render(few)
 
 
 def test_several_runs_on_one_page(whole: Path, tmp_path: Path) -> None:
@@ -348,10 +349,9 @@ def test_labels_keep_apart() -> None:
     assert Axis(0, 10, 0, 100, log=False).ticks() == [0, 2, 4, 6, 8, 10]
 
 
-def test_command(
-    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
+    whole = write(tmp_path / "run", list(every_state(Maker())))
     (whole / FILE).write_bytes(msgspec.json.encode(study()))
     assert main(["report", str(whole), "--out", "deep/report.html"]) == 0
     assert "wrote deep/report.html" in capsys.readouterr().out

@@ -13,8 +13,7 @@ import pytest
 import nearcall
 from nearcall import cli
 
-from . import services
-from .process import ServerProcess
+from .process import CERTIFICATES, ServerProcess, serve_encrypted
 from .services import everything
 
 # A new transport joins here, by one line: from a name that is free and a directory that is empty to a URL to serve.
@@ -38,8 +37,8 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     assert cli.main(["dev-certs", str(directory), "127.0.0.1"]) == 0
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SSL_CERT_FILE", str(directory / "ca.pem"))
-        patch.setenv(services.CERTIFICATES, str(directory))
-        services.serve_encrypted()
+        patch.setenv(CERTIFICATES, str(directory))
+        serve_encrypted()
         yield directory
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections import defaultdict
 from collections.abc import AsyncIterator
 from contextvars import ContextVar
@@ -13,7 +12,7 @@ import anyio.lowlevel
 
 import nearcall
 
-from .services import serve_encrypted
+from .events import Events
 
 PATIENCE = 30.0
 """Seconds after which a handler that waits for the test gives up."""
@@ -24,8 +23,8 @@ _note: ContextVar[str] = ContextVar("note", default="")
 @nearcall.service
 class Looping:
     def __init__(self) -> None:
-        self._blocked: dict[str, threading.Event] = defaultdict(threading.Event)
-        self._released: dict[str, threading.Event] = defaultdict(threading.Event)
+        self._blocked = Events()
+        self._released = Events()
         self._took: dict[str, int] = defaultdict(int)
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
@@ -138,5 +137,4 @@ class Looping:
 
 
 def looping() -> list[object]:
-    serve_encrypted()
     return [Looping()]

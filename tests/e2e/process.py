@@ -18,9 +18,22 @@ from types import TracebackType
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
+CERTIFICATES = "NEARCALL_TEST_CERTIFICATES"
+"""The variable that says where certificates for tls:// are."""
+
+
+def serve_encrypted() -> None:
+    """Gives every server of this process a certificate, as any test may serve any transport."""
+    import nearcall
+
+    directory = os.environ.get(CERTIFICATES)
+    if directory is not None:
+        defaults = nearcall.Server.__init__.__kwdefaults__
+        defaults["tls"] = nearcall.TLS(cert=f"{directory}/server.pem", key=f"{directory}/server.key")
 
 
 def main() -> None:
+    serve_encrypted()
     target, options, *urls = sys.argv[1:]
     module, _, name = target.partition(":")
     services = getattr(importlib.import_module(module), name)()
@@ -29,6 +42,29 @@ def main() -> None:
     with nearcall.Server(*services, *urls, **json.loads(options)) as server:
         print(json.dumps(server.urls), flush=True)
         sys.stdin.read()
+
+
+def start_program(code: str, *arguments: str, stderr: int | None = None, **env: str) -> subprocess.Popen[str]:
+    """A Python program whose input and output are the test's; use it in a ``with`` statement."""
+    return subprocess.Popen(
+        [sys.executable, "-X", "faulthandler", "-W", "error", "-c", code, *arguments],
+        cwd=ROOT,
+        env=os.environ | env,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        text=True,
+    )
+
+
+def run_program(code: str, *arguments: str, **env: str) -> tuple[str, str, int]:
+    """A program from its begin to its end: what it wrote to its output and as errors, and its exit status."""
+    with start_program(code, *arguments, stderr=subprocess.PIPE, **env) as process:
+        try:
+            said, complained = process.communicate("", timeout=50)
+        finally:
+            process.kill()
+    return said, complained, process.returncode
 
 
 class ServerProcess:

@@ -16,20 +16,11 @@ from numpy.typing import NDArray
 
 import nearcall
 
+from .events import Events
+from .process import serve_encrypted
+
 PATIENCE = 30.0
 """Seconds after which a handler that waits for another call gives up; no test waits that long unless it fails."""
-
-CERTIFICATES = "NEARCALL_TEST_CERTIFICATES"
-"""The variable that says where certificates for tls:// are."""
-
-
-def serve_encrypted() -> None:
-    """Gives every server of this process a certificate, as any test may serve any transport."""
-    directory = os.environ.get(CERTIFICATES)
-    if directory is not None:
-        defaults = nearcall.Server.__init__.__kwdefaults__
-        defaults["tls"] = nearcall.TLS(cert=f"{directory}/server.pem", key=f"{directory}/server.key")
-
 
 serve_encrypted()
 
@@ -138,7 +129,7 @@ class Streams:
     """Calls with streams of every kind, in threads and in the event loop."""
 
     def __init__(self) -> None:
-        self._closed: dict[str, threading.Event] = defaultdict(threading.Event)
+        self._closed = Events()
         self._how: dict[str, str] = {}
 
     def count(self, n: int) -> Iterator[int]:
@@ -372,9 +363,9 @@ class Waiting:
     """Handlers that take as long as the test wants."""
 
     def __init__(self) -> None:
-        self._entered: dict[str, threading.Event] = defaultdict(threading.Event)
-        self._released: dict[str, threading.Event] = defaultdict(threading.Event)
-        self._over: dict[str, threading.Event] = defaultdict(threading.Event)
+        self._entered = Events()
+        self._released = Events()
+        self._over = Events()
         self._how: dict[str, str] = {}
 
     def hold(self, key: str) -> str:

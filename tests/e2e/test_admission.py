@@ -8,8 +8,6 @@ import grp
 import os
 import pwd
 import shutil
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +17,7 @@ import pytest
 
 import nearcall
 
-from .process import ROOT
+from .process import run_program, start_program
 from .services import Basics
 
 OTHER = 65534
@@ -52,10 +50,9 @@ def place() -> Iterator[Path]:
 
 def as_other(url: str, uid: int = OTHER, gid: int = OTHER, extra: int = OTHER) -> str:
     """What a client of another user prints."""
-    command = [sys.executable, "-c", CODE, url, str(uid), str(gid), str(extra)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=40, check=False)
-    assert (done.stderr, done.returncode) == ("", 0)
-    return done.stdout
+    said, complained, status = run_program(CODE, url, str(uid), str(gid), str(extra))
+    assert (complained, status) == ("", 0)
+    return said
 
 
 def mode(path: Path) -> int:
@@ -137,8 +134,7 @@ with nearcall.Server(Basics(), sys.argv[1], allow_users=[0, 1]) as server:
 @contextlib.contextmanager
 def served_by_other(url: str) -> Iterator[None]:
     """A server of another user."""
-    command = [sys.executable, "-c", SERVER, url, str(OTHER), str(GROUP)]
-    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with start_program(SERVER, url, str(OTHER), str(GROUP)) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "serving\n"
         yield

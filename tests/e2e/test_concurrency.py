@@ -6,8 +6,6 @@ import gc
 import itertools
 import os
 import random
-import subprocess
-import sys
 import threading
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +15,7 @@ import pytest
 
 import nearcall
 
-from .process import ROOT
+from .process import run_program
 from .services import Basics, Lines, Streams, Waiting
 
 
@@ -297,15 +295,7 @@ with nearcall.Server(Waiting(), url) as server, nearcall.connect(server.urls[0],
         print("interrupted")
     waiting.release(key)
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code, outside_url, key],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=50,
-        check=False,
-    )
-    assert (done.stdout, done.stderr, done.returncode) == ("interrupted\n", "", 0)
+    assert run_program(code, outside_url, key) == ("interrupted\n", "", 0)
 
 
 def test_one_client_shared_by_threads_that_come_and_go(url: str) -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 
 import pytest
 
 import nearcall
+
+from .process import start_program
 
 PATIENCE = 30
 ITEM = b"x" * 1000
@@ -56,10 +56,7 @@ def test_a_slow_reader_is_not_cut_off_within_the_grace(new_url: str, transport: 
     items, service = 900, Spring()
     server = nearcall.Server(service, new_url).start()
     code = SLOW.format(module=__name__, items=items)
-    root = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
-    with subprocess.Popen(
-        [sys.executable, "-c", code, server.urls[0]], cwd=root, stdin=-1, stdout=-1, text=True
-    ) as reader:
+    with start_program(code, server.urls[0]) as reader:
         assert reader.stdin is not None
         assert reader.stdout is not None
         try:

@@ -8,8 +8,6 @@ import os
 import signal
 import socket
 import struct
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -25,7 +23,7 @@ from nearcall.description import read_description
 from nearcall.introspection import Introspection, MethodStatistics, Statistics
 
 from ..test_protocol import CALL, shake_hands
-from .process import ROOT, ServerProcess
+from .process import ServerProcess, start_program
 from .services import PATIENCE, Basics, Errors, Lines, Streams, Waiting
 
 OWN = "nearcall.Introspection"
@@ -249,27 +247,26 @@ sys.stdin.read()
 
 @pytest.mark.crash
 def test_a_killed_watcher_watches_no_more(outside_url: str) -> None:
-    with ServerProcess(outside_url) as server:
-        other = subprocess.Popen(
-            [sys.executable, "-c", WATCH, server.url],
-            cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        with other, nearcall.connect(server.url, Introspection) as watcher:
-            assert other.stdout is not None
-            assert other.stdout.readline() == "watching\n"
-            before = watcher.read()
-            assert before.watchers == 2
+    with (
+        ServerProcess(outside_url) as server,
+        start_program(WATCH, server.url) as other,
+        nearcall.connect(server.url, Introspection) as watcher,
+    ):
+        assert other.stdout is not None
+        assert other.stdout.readline() == "watching\n"
+        before = watcher.read()
+        assert before.watchers == 2
+        watcher.stop()
+        os.kill(other.pid, signal.SIGKILL)
+        other.wait(10)
+        # With nobody watching, the next look begins a measurement of its own.
+
+        def begun_anew() -> bool:
+            now = watcher.read()
             watcher.stop()
-            os.kill(other.pid, signal.SIGKILL)
-            other.wait(10)
-            # With nobody watching, the next look begins a measurement of its own.
+            return now.watchers == 1 and now.measurement != before.measurement
 
-            def begun_anew() -> bool:
-                now = watcher.read()
-                watcher.stop()
-                return now.watchers == 1 and now.measurement != before.measurement
-
-            assert until(begun_anew)
+        assert until(begun_anew)
 
 
 def test_a_server_that_is_stuck_can_be_watched(key: str) -> None:

@@ -6,7 +6,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -18,7 +17,7 @@ import pytest
 import nearcall
 
 from .conftest import OUTSIDE, TRANSPORTS
-from .process import ROOT, ServerProcess
+from .process import ServerProcess, run_program, start_program
 from .services import Basics, Lines, Streams, Waiting, everything
 
 QUICK = 5.0
@@ -190,15 +189,7 @@ server = nearcall.Server(Basics(), Streams(), sys.argv[1]).start()
 client = nearcall.connect(server.urls[0])
 print(client.add(1), client.add_in_loop(1), next(client.count(10)))
 """
-    done = subprocess.run(
-        [sys.executable, "-X", "faulthandler", "-W", "error", "-c", code, outside_url],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=50,
-        check=False,
-    )
-    assert (done.stdout, done.stderr, done.returncode) == ("6 6 0\n", "", 0)
+    assert run_program(code, outside_url) == ("6 6 0\n", "", 0)
 
 
 def test_a_client_that_nobody_closes_ends_with_the_program(url: str, transport: str) -> None:
@@ -214,15 +205,7 @@ items = client.count(10)
 replies = client.endless_echo("z", iter(int, 1))
 print(next(items), next(replies))
 """
-    done = subprocess.run(
-        [sys.executable, "-X", "faulthandler", "-W", "error", "-c", code, url],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=50,
-        check=False,
-    )
-    assert (done.stdout, done.stderr, done.returncode) == ("0 0\n", "", 0)
+    assert run_program(code, url) == ("0 0\n", "", 0)
 
 
 @pytest.mark.crash
@@ -276,10 +259,7 @@ for each in items:
 print("ready", flush=True)
 sys.stdin.read()
 """
-    client = subprocess.Popen(
-        [sys.executable, "-c", code, url, key], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    with client:
+    with start_program(code, url, key) as client:
         assert client.stdout is not None
         assert client.stdout.readline() == "ready\n"
         os.kill(client.pid, signal.SIGKILL)
@@ -326,10 +306,7 @@ print("ended in good order")
     if url.endswith(":0"):
         with socket.create_server(("127.0.0.1", 0)) as free:
             url = f"{url.removesuffix(':0')}:{free.getsockname()[1]}"
-    process = subprocess.Popen(
-        [sys.executable, "-c", code, url], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    with process:
+    with start_program(code, url, stderr=subprocess.PIPE) as process:
         client = nearcall.connect(url, Waiting, wait_for_ready=True, handshake_timeout=25)
         other = nearcall.connect(url, Waiting)
         threads, outcomes = in_threads(lambda: client.service.hold(key))

@@ -6,7 +6,6 @@ import asyncio
 import gc
 import os
 import signal
-import threading
 import time
 import warnings
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
@@ -363,6 +362,18 @@ def test_closing_a_client_whose_server_does_not_read(outside_url: str) -> None:
         run_on("asyncio", main)
 
 
+def others_are_served(url: str) -> None:
+    """By a thread of their own; the one that waits for it may be a loop's."""
+
+    def call() -> None:
+        with nearcall.connect(url, Looping) as client:
+            for _ in range(100):
+                assert client.echo(b"x") == b"x"  # type: ignore[comparison-overlap]
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(call).result(30)
+
+
 def test_long_replies_that_nobody_reads_do_not_keep_the_loop_waiting(new_url: str, kind: str) -> None:
     with nearcall.Server(Looping(), new_url, loop_factory=LOOPS[kind]) as server:
         url = server.urls[0]
@@ -373,18 +384,7 @@ def test_long_replies_that_nobody_reads_do_not_keep_the_loop_waiting(new_url: st
             # It sends as far as there is room, and then does not look any more: this loop does something else.
             await asyncio.sleep(0)
             await asyncio.get_running_loop().run_in_executor(None, lambda: None)
-            done = threading.Event()
-
-            def others() -> None:
-                with nearcall.connect(url, Looping) as client:
-                    for _ in range(200):
-                        assert client.echo(b"x") == b"x"  # type: ignore[comparison-overlap]
-                done.set()
-
-            thread = threading.Thread(target=others)
-            thread.start()
-            assert done.wait(30)  # blocks this loop, so that `lazy` does not read
-            thread.join()
+            others_are_served(url)  # blocks this loop, so that `lazy` does not read
             assert [len(reply) for reply in await asyncio.gather(*calls)] == [4_000_000] * 5
             lazy.close()
 
@@ -406,18 +406,7 @@ def test_credit_for_a_client_that_does_not_read(new_url: str, key: str, kind: st
             async with nearcall.aio.connect(url) as looping:
                 replies = looping.take(key, blocks())
                 assert (await replies.__anext__())[0] == 0
-                done = threading.Event()
-
-                def others() -> None:
-                    with nearcall.connect(url, Looping) as client:
-                        for _ in range(100):
-                            assert client.echo(b"x") == b"x"  # type: ignore[comparison-overlap]
-                    done.set()
-
-                thread = threading.Thread(target=others)
-                thread.start()
-                assert done.wait(30)
-                thread.join()
+                others_are_served(url)
                 assert [block[0] async for block in replies] == list(range(1, n))
                 assert await looping.took(key) == n
 

@@ -14,7 +14,6 @@ import pytest
 import nearcall
 
 from .process import ServerProcess
-from .services import serve_encrypted
 
 ITEM = 1 << 20
 ITEMS = 200
@@ -41,7 +40,6 @@ class Pipe:
 
 
 def services() -> list[object]:
-    serve_encrypted()
     return [Pipe()]
 
 

@@ -8,7 +8,6 @@ import gc
 import json
 import logging
 import re
-import subprocess
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -29,7 +28,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 import nearcall
 from nearcall import StatusCode
 
-from .process import ROOT
+from .process import start_program
 from .services import PATIENCE
 from .test_introspection import until
 
@@ -353,9 +352,7 @@ print(json.dumps([[span.parent.trace_id, span.parent.span_id] for span in export
 def test_context_crosses_processes(telemetry: Telemetry, outside_url: str) -> None:
     from .services import Basics
 
-    command = [sys.executable, "-c", SERVER, outside_url]
-    process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    with process:
+    with start_program(SERVER, outside_url) as process:
         assert process.stdout is not None
         url = process.stdout.readline().strip()
         with nearcall.connect(url, Basics, interceptors=[telemetry.interceptor]) as basics:

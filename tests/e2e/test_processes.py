@@ -6,7 +6,6 @@ import multiprocessing
 import os
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -16,9 +15,8 @@ import pytest
 
 import nearcall
 
-from . import services
-from .process import ROOT, ServerProcess
-from .test_survival import SERVICES, Mortal
+from .mortal import SERVICES, Mortal, going
+from .process import ServerProcess, run_program, serve_encrypted, start_program
 from .test_workers import until
 from .workers_program import is_alive
 
@@ -26,22 +24,11 @@ PATIENCE = 25.0
 METHODS = ("fork", "spawn", "forkserver")
 
 
-def run_program(code: str, *arguments: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-W", "error", "-X", "faulthandler", "-c", code, *arguments],
-        cwd=ROOT,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
 # As gunicorn and its like: the master makes the server and binds, and each of its children serves.
 PRE_FORK = """
 import os, signal, sys
 import nearcall
-from tests.e2e.test_survival import served
+from tests.e2e.mortal import served
 
 server = nearcall.Server(*served(), sys.argv[1]).bind()
 children = []
@@ -54,7 +41,7 @@ for _ in range(3):
         signal.sigwait([signal.SIGTERM])
         os._exit(0 if server.stop() else 1)
     children.append(pid)
-os.write(1, server.urls[0].encode() + b"\\n")     # at once, as the children do: print() may write the line in pieces
+os.write(1, f"{server.urls[0]}\\n".encode())  # whole, whoever else is writing
 sys.stdin.read()
 for pid in children:
     os.kill(pid, signal.SIGTERM)
@@ -65,7 +52,7 @@ server.stop()
 
 @pytest.mark.crash
 def test_a_pre_fork_program(outside_url: str) -> None:
-    with run_program(PRE_FORK, outside_url) as process:
+    with start_program(PRE_FORK, outside_url, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         lines = [process.stdout.readline().strip() for _ in range(4)]
         assert lines.count("serving") == 3, process.communicate()
@@ -142,21 +129,19 @@ def test_a_child_that_inherits_a_bound_server_leaves_it_alone(new_url: str) -> N
 
 
 def test_stopping_twice_at_once_keeps_the_grace(new_url: str, key: str) -> None:
-    from .test_survival import _going
-
     server = nearcall.Server(Mortal(), new_url).start()
     found: list[int] = []
     outcomes: list[bool] = []
     with nearcall.connect(server.urls[0], Mortal) as mortal:
         caller = threading.Thread(target=lambda: found.append(mortal.wait_for_go(key)))
         caller.start()
-        assert _going(f"{key} has begun").wait(20)
+        assert going(f"{key} has begun").wait(20)
         stoppers = [threading.Thread(target=lambda: outcomes.append(server.stop(grace=PATIENCE))) for _ in range(3)]
         for stopper in stoppers:
             stopper.start()
         # An impatient one gives up waiting; it does not take the others' patience.
         assert server.stop(grace=0.05) is False
-        _going(key).set()
+        going(key).set()
         for thread in [*stoppers, caller]:
             thread.join(PATIENCE)
     assert (found, outcomes) == ([os.getpid()], [True] * 3)
@@ -168,7 +153,7 @@ def _client(url: str, results: Any) -> None:
 
 
 def _serve(url: str, ready: Any, end: Any) -> None:
-    services.serve_encrypted()
+    serve_encrypted()
     with nearcall.Server(Mortal(), url) as server:
         ready.put((os.getpid(), server.urls[0]))
         end.wait(PATIENCE)
@@ -244,7 +229,7 @@ def test_a_signal_that_another_thread_gets_ends_a_server(outside_url: str, numbe
 C_FORK = """
 import ctypes, os, sys
 import nearcall
-from tests.e2e.test_survival import Mortal, served
+from tests.e2e.mortal import Mortal, served
 
 libc = ctypes.PyDLL(None)
 client = nearcall.connect(sys.argv[1], Mortal)
@@ -280,9 +265,7 @@ def test_a_fork_that_python_does_not_know_of(outside: str, outside_url: str, key
 
     with ServerProcess(outside_url, services=SERVICES) as server:
         inner: Callable[[str, Path], str] = TRANSPORTS[outside]
-        with run_program(C_FORK, server.url, inner(f"c{key}", runtime_dir)) as process:
-            out, err = process.communicate(timeout=40)
-        assert (out, err, process.returncode) == ("fine\n", "", 0)
+        assert run_program(C_FORK, server.url, inner(f"c{key}", runtime_dir)) == ("fine\n", "", 0)
 
 
 NO_NAMES = r"""
@@ -308,14 +291,6 @@ try:
 except nearcall.DeadlineExceeded as error:
     print(error.message)
 """
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code],
-        cwd=ROOT,
-        env=os.environ | {"LD_PRELOAD": str(library)},
-        capture_output=True,
-        text=True,
-        timeout=40,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("cannot connect to tcp://example.org:7000: no address for example.org came in time")
+    said, complained, status = run_program(code, LD_PRELOAD=str(library))
+    assert (complained, status) == ("", 0)
+    assert said.startswith("cannot connect to tcp://example.org:7000: no address for example.org came in time")

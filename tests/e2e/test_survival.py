@@ -14,40 +14,8 @@ import pytest
 
 import nearcall
 
-from . import services
+from .mortal import SERVICES, Mortal, going
 from .process import ServerProcess
-
-SERVICES = "tests.e2e.test_survival:served"
-
-
-@nearcall.service
-class Mortal:
-    def pid(self) -> int:
-        return os.getpid()
-
-    @nearcall.idempotent
-    def pid_again(self) -> int:
-        return os.getpid()
-
-    def die(self) -> None:
-        os.kill(os.getpid(), 9)
-
-    def wait_for_go(self, name: str) -> int:
-        _going(f"{name} has begun").set()
-        _going(name).wait(20)
-        return os.getpid()
-
-
-_events: dict[str, threading.Event] = {}
-
-
-def _going(name: str) -> threading.Event:
-    return _events.setdefault(name, threading.Event())
-
-
-def served() -> list[object]:
-    services.serve_encrypted()
-    return [Mortal()]
 
 
 def _outcomes(call: Callable[[], object], until: type[Exception]) -> Iterator[bool]:
@@ -124,12 +92,12 @@ def test_a_stopping_server_finishes_what_has_begun(new_url: str, key: str) -> No
     found: list[int] = []
     caller = threading.Thread(target=lambda: found.append(client.service.wait_for_go(key)))
     caller.start()
-    assert _going(f"{key} has begun").wait(20)
+    assert going(f"{key} has begun").wait(20)
     finished: list[bool] = []
     stopper = threading.Thread(target=lambda: finished.append(server.stop(grace=20)))
     stopper.start()
     assert next(_outcomes(other.service.pid, until=nearcall.Unavailable))
-    _going(key).set()
+    going(key).set()
     stopper.join(20)
     caller.join(20)
     assert (found, finished) == ([os.getpid()], [True])

@@ -21,8 +21,7 @@ from typing import Any
 
 import nearcall
 
-from .process import ROOT
-from .services import CERTIFICATES
+from .process import CERTIFICATES, ROOT
 
 
 @nearcall.service

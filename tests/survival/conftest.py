@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import itertools
 import os
-import statistics
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from ..conftest import NOTICED
 from ..e2e.process import ServerProcess
 from .victims import Victims
 
@@ -22,7 +21,6 @@ TRANSPORTS: dict[str, Callable[[str, Path], str]] = {
 SERVICES = "tests.survival.services:served"
 
 _numbers = itertools.count(1)
-_noticed = pytest.StashKey[dict[str, list[float]]]()
 
 
 @pytest.fixture(params=TRANSPORTS)
@@ -55,20 +53,9 @@ def steps() -> int | None:
     return None if os.environ.get("NEARCALL_SURVIVAL") == "all" else 8
 
 
-@pytest.fixture(scope="session")
-def noticed(request: pytest.FixtureRequest) -> dict[str, list[float]]:
+@pytest.fixture
+def noticed(request: pytest.FixtureRequest) -> Iterator[dict[str, list[float]]]:
     """Seconds from a death to the moment it was noticed, by who noticed it; told at the end of the run."""
-    return request.config.stash.setdefault(_noticed, {})
-
-
-def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    noticed = config.stash.get(_noticed, {})
-    if noticed:
-        terminalreporter.section("how soon a death was noticed")
-    for who, seconds in sorted((who, seconds) for who, seconds in noticed.items() if seconds):
-        took = sorted(1000 * one for one in seconds)
-        late = took[int(0.99 * (len(took) - 1))]
-        terminalreporter.line(
-            f"{who:<24} {len(took):>5} deaths, median {statistics.median(took):.2f} ms, "
-            f"p99 {late:.2f} ms, longest {took[-1]:.2f} ms"
-        )
+    found: dict[str, list[float]] = {}
+    yield found
+    request.node.user_properties.extend((NOTICED, one) for one in found.items())

@@ -507,6 +507,8 @@ def test_half_a_handshake_and_silence(target: Target) -> None:
         assert b"took too long" in answer
         connection.close()
     os.close(fd)
+    # Each is told before the log is.
+    until(lambda: target.news.count("took too long") >= len(silent), "the log says of each that it took too long")
     target.said("turned away .*: the handshake took too long")
     assert target.news.count("took too long") == len(silent)
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -16,7 +14,7 @@ import pytest
 
 import nearcall
 
-from ..e2e.process import ROOT, ServerProcess
+from ..e2e.process import ServerProcess, start_program
 from .conftest import SERVICES
 from .observing import Holdings, comes_back_to, eventually
 from .services import LARGE, SMALL, Target
@@ -97,8 +95,7 @@ def test_a_stopped_client_holds_nobody_up(server: ServerProcess) -> None:
     with nearcall.connect(server.url, Target) as warm:
         assert warm.length(memoryview(bytes(LARGE))) == LARGE
     before = Holdings.of(server.pid)
-    command = [sys.executable, "-X", "faulthandler", "-c", STREAMING, server.url]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as client:
+    with start_program(STREAMING, server.url) as client:
         assert client.stdout is not None
         assert client.stdout.readline() == "streaming\n"
         with stopped(client.pid):
@@ -154,8 +151,7 @@ def test_a_client_killed_while_it_is_stopped(server: ServerProcess) -> None:
     with nearcall.connect(server.url, Target) as target:
         assert target.echo(SMALL) == SMALL
         before = Holdings.of(server.pid)
-        command = [sys.executable, "-c", STREAMING, server.url]
-        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as client:
+        with start_program(STREAMING, server.url) as client:
             assert client.stdout is not None
             assert client.stdout.readline() == "streaming\n"
             with stopped(client.pid):
