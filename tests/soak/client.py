@@ -19,6 +19,8 @@ from .services import Soaked, answer
 
 (BEGUN, REPLIED, FAILED, CANCELLED, LATE, ONEWAY_BEGUN, ONEWAY_SENT, ONEWAY_FAILED, DONE, WRONG) = range(len(FIELDS))
 LONGEST = 50 << 20
+LATEST = 30.0
+"""Seconds. Calls that are meant to be late have some milliseconds; one that had all this was forgotten by somebody."""
 PATIENCE = 5.0
 """Seconds that a client asks after its one-way calls at its end."""
 SIZES = [0, 1, 15, 100, 1_000, 10_000, 40_000, 100_000, 1_000_000]
@@ -73,6 +75,7 @@ class Soaker:
     @contextlib.contextmanager
     def accounted(self) -> Iterator[None]:
         """Counts a call, and how it ended."""
+        begun = time.monotonic()
         self.count(BEGUN)
         try:
             yield
@@ -80,7 +83,9 @@ class Soaker:
             if isinstance(error, nearcall.ResourceExhausted):
                 self.wrong(repr(error))
             self.count(FAILED)
-        except nearcall.DeadlineExceeded:
+        except nearcall.DeadlineExceeded as error:
+            if time.monotonic() - begun > LATEST:
+                self.wrong(f"no outcome for too long: {error}")
             self.count(LATE)
         except (nearcall.Cancelled, asyncio.CancelledError):
             self.count(CANCELLED)

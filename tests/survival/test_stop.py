@@ -132,9 +132,9 @@ def test_a_client_that_calls_and_does_not_read_holds_nobody_up(new_url: str, tmp
     gate = tmp_path / "gate"
     with ServerProcess(new_url, services=SERVICES, max_concurrency=4) as server:
         before = Holdings.of(server.pid)
-        command = [sys.executable, "-X", "faulthandler", "-c", FLOODING, server.url, str(gate)]
-        with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as client:
-            assert client.stdin is not None and client.stdout is not None
+        with start_program(FLOODING, server.url, str(gate)) as client:
+            assert client.stdin is not None
+            assert client.stdout is not None
             assert client.stdout.readline() == "called\n"
             with nearcall.connect(server.url, Target) as target, nearcall.timeout(30):
                 gate.touch()
