@@ -161,7 +161,7 @@ def _few() -> CellResult:
     [
         (result("slow", [1000.0] * 2), result("fast", [1000.0] * 5), "an interval needs three launches, there are 2"),
         (_few(), result("fast", [1000.0] * 5), "only 0 of 5 launches have samples enough for a median"),
-        (result("slow", [], "failed"), result("fast", [1000.0] * 5), "slow is failed"),
+        (result("slow", [], "failed"), result("fast", [1000.0] * 5), "slow failed"),
         (result("slow", [1.0] * 5), result("fast", [1.0] * 5, "overloaded"), "fast is overloaded"),
     ],
 )

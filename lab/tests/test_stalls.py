@@ -57,7 +57,7 @@ def _measured(name: str, mode: Mode, directory: Path, monkeypatch: pytest.Monkey
     monkeypatch.setenv(stalling.DIRECTORY, str(directory))
     entrant = next(e for e in entrants_of("stalling") if e.mechanism.name == name)
     cell = Cell(name, Work("echo", size=stalling.SIZE), mode)
-    with crew_of(cell, entrant) as crew:
+    with crew_of([cell], entrant) as crew:
         run = CellRun(cell, crew)
         run.prepare()
         begin_ns, _ = run.go()

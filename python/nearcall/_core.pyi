@@ -23,6 +23,7 @@ __all__ = [
     "Tls",
     "Unary",
     "View",
+    "Watched",
     "count_blocks",
     "current_call",
     "dev_certs",

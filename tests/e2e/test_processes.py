@@ -201,7 +201,10 @@ def test_multiprocessing_servers(outside_url: str, key: str, method: str) -> Non
 SIGNAL_ELSEWHERE = """
 import signal, sys
 import nearcall
-from tests.e2e.test_survival import Mortal
+from tests.e2e.mortal import Mortal
+from tests.e2e.process import serve_encrypted
+
+serve_encrypted()
 
 def ready(server):
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT, signal.SIGTERM])
@@ -214,7 +217,7 @@ print("ended", flush=True)
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_that_another_thread_gets_ends_a_server(outside_url: str, number: signal.Signals) -> None:
-    with run_program(SIGNAL_ELSEWHERE, outside_url) as process:
+    with start_program(SIGNAL_ELSEWHERE, outside_url, stderr=subprocess.PIPE) as process:
         try:
             assert process.stdout is not None
             assert process.stdout.readline() == "serving\n"

@@ -59,8 +59,8 @@ class Soak:
             directory.joinpath(name).unlink(missing_ok=True)
         self.journal = Journal(directory / "journal", MOST_CLIENTS)
         self.delivered = Journal(directory / "delivered", MOST_CLIENTS)
-        # Left to itself, glibc learns from messages of some megabytes to keep as much in each thread's arena for ever. That
-        # would hide what the server itself keeps.
+        # Left to itself, glibc learns from messages of some megabytes to keep as much in each thread's arena for ever.
+        # That would hide what the server itself keeps.
         os.environ["MALLOC_TRIM_THRESHOLD_"] = str(1 << 20)
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
