@@ -393,6 +393,7 @@ class Server:
         handshake_timeout: float,
         max_concurrency: int,
         max_pending: int,
+        max_streams: int,
     ) -> Server:
         """Methods with their handlers, in the order of the description; a handler takes every parameter by position.
 

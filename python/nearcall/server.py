@@ -40,6 +40,8 @@ DEFAULT_MAX_CONCURRENCY = 256
 """Handlers that may run at once in threads, unless the user says otherwise."""
 DEFAULT_MAX_PENDING = 65_536
 """Calls that may be under way or waiting at once, unless the user says otherwise."""
+DEFAULT_MAX_STREAMS = 1_000
+"""Calls with a stream that one connection may have under way at once, unless the user says otherwise."""
 
 
 class Server:
@@ -56,6 +58,8 @@ class Server:
             counted.
         max_pending: Calls that may be under way or waiting at once; further ones fail with ``RESOURCE_EXHAUSTED``.
             One-way calls wait at their client instead: the server reads no more from it.
+        max_streams: Calls with a stream that one connection may have under way at once; further ones fail with
+            ``RESOURCE_EXHAUSTED``.
         spin: How long to spin for a request before sleeping: ``"auto"`` measures and adapts, ``0`` sleeps at once,
             seconds set a fixed bound.
         max_message_size: Longest message received, bytes.
@@ -82,6 +86,7 @@ class Server:
         *services_and_urls: object,
         max_concurrency: int = DEFAULT_MAX_CONCURRENCY,
         max_pending: int = DEFAULT_MAX_PENDING,
+        max_streams: int = DEFAULT_MAX_STREAMS,
         spin: float | Literal["auto"] = "auto",
         max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE,
         handshake_timeout: float = 5.0,
@@ -141,6 +146,7 @@ class Server:
             handshake_timeout=check_seconds("handshake_timeout", handshake_timeout),
             max_concurrency=check_whole("max_concurrency", max_concurrency),
             max_pending=check_whole("max_pending", max_pending),
+            max_streams=check_whole("max_streams", max_streams),
         )
         self._core: _core.Server | None = None
         self._process = os.getpid()

@@ -188,3 +188,28 @@ def test_closing_the_client_ends_its_streams(url: str, streams: Any, key: str) -
         for _ in items:
             pass
     assert streams.how_it_closed(key) == "closed"
+
+
+@pytest.mark.parametrize("method", ["count", "count_in_loop"])
+def test_a_connection_has_so_many_streams_at_once(new_url: str, method: str) -> None:
+    with nearcall.Server(Streams(), new_url, max_streams=2) as server:
+        url = server.urls[0]
+        with nearcall.connect(url, Streams) as streams, nearcall.connect(url, Streams) as another:
+            count = getattr(streams, method)
+            # More than is sent ahead: they stay open.
+            first, second = count(1_000_000), count(1_000_000)
+            assert [next(first), next(second)] == [0, 0]
+            for refused in (lambda: next(count(1)), lambda: streams.total([1])):
+                with pytest.raises(nearcall.ResourceExhausted, match=r"has 2 streams open.* max_streams"):
+                    refused()
+            # The others go on.
+            assert list(another.count(3)) == [0, 1, 2]
+            assert next(second) == 1
+            first.close()
+            with nearcall.timeout(30):
+                while True:
+                    try:
+                        assert list(count(3)) == [0, 1, 2]
+                        break
+                    except nearcall.ResourceExhausted:
+                        pass  # the server has not heard of the end yet

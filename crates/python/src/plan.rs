@@ -215,7 +215,7 @@ impl Method {
 impl Method {
     /// What the routing of frames must know.
     pub(crate) fn routing(&self, introspective: bool) -> MethodKind {
-        let tracked = self.in_loop || self.kind.client_streams() || self.kind.server_streams();
-        MethodKind { tracked, in_loop: self.in_loop, introspective }
+        let streams = self.kind.client_streams() || self.kind.server_streams();
+        MethodKind { tracked: self.in_loop || streams, streams, in_loop: self.in_loop, introspective }
     }
 }

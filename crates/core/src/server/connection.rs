@@ -1,7 +1,6 @@
 //! One client, as the server sees it.
 
 use std::collections::VecDeque;
-use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -10,11 +9,12 @@ use nearcall_transport::lock::Mutex;
 use nearcall_transport::{Incoming, Link, LinkError, Peer, Seat};
 use nearcall_wire::{Failure, FrameHead, Kind};
 
+use super::Server;
 use super::call::ServerCall;
+use super::calls::Calls;
 use super::held::Held;
 use super::request::Request;
 use super::statistics::Statistics;
-use super::{Calls, Server};
 use crate::event::{Event, Payload};
 use crate::outgoing::{Body, Outgoing, await_turn, finish_aside};
 
@@ -116,7 +116,8 @@ impl ServerConnection {
         self.dead.store(true, Ordering::Release);
         self.link.close();
         self.unwatch();
-        for (_, call) in self.calls.lock().drain() {
+        let calls = self.calls.lock().take();
+        for call in calls {
             call.cancel();
         }
     }
@@ -171,7 +172,7 @@ impl ServerConnection {
     }
 
     pub(super) fn forget(&self, call: u32) {
-        self.calls.lock().remove(&call);
+        self.calls.lock().remove(call);
     }
 
     /// Takes in a frame; a new call comes out as a request.
@@ -185,7 +186,7 @@ impl ServerConnection {
             }
             Kind::Item | Kind::End | Kind::Cancel | Kind::Credit => {
                 // Of a call that has ended here: the client could not know yet.
-                let call = self.calls.lock().get(&head.call).cloned();
+                let call = self.calls.lock().get(head.call);
                 if let Some(call) = call {
                     call.take_in(Event { head, payload })?;
                 } else if head.kind == Kind::Cancel {
@@ -236,6 +237,9 @@ impl ServerConnection {
             }
             Some(_) if server.is_stopping() => Some(Failure::new(Failure::UNAVAILABLE, "the server is stopping")),
             Some(_) if pending >= server.limits.max_pending && !oneway => Some(server.too_many_pending()),
+            Some(kind) if kind.streams && self.calls.lock().streams() >= server.limits.max_streams => {
+                Some(server.too_many_streams())
+            }
             Some(_) if pending >= server.limits.max_pending && !alone => {
                 self.held.lock().requests.push_back(request);
                 return Ok(None);
@@ -261,14 +265,12 @@ impl ServerConnection {
             && !oneway
         {
             let queue = server.async_queue(kind.in_loop);
-            let mut calls = self.calls.lock();
-            // The one that is there stays: the end of the connection must reach it.
-            let Entry::Vacant(place) = calls.entry(request.head.call) else {
-                return Err(LinkError::Broken("the client used the number of a call that is under way".into()));
-            };
             let call = ServerCall::new(Arc::clone(self), request.head.call, queue, request.measured.clone());
             let call = Arc::new(call);
-            request.call = Some(Arc::clone(place.insert(call)));
+            if !self.calls.lock().insert(request.head.call, &call, kind.streams) {
+                return Err(LinkError::Broken("the client used the number of a call that is under way".into()));
+            }
+            request.call = Some(call);
         }
         Ok(Some(request))
     }

@@ -4,6 +4,7 @@ mod arrivals;
 mod baton;
 mod bells;
 mod call;
+mod calls;
 mod connection;
 mod context;
 mod event_loop;
@@ -13,7 +14,7 @@ mod request;
 mod statistics;
 mod worker;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -44,6 +45,8 @@ use crate::AroundWait;
 pub struct MethodKind {
     /// Frames may come for the call after it has begun: it has a stream, or is handled by an event loop.
     pub tracked: bool,
+    /// It has a stream.
+    pub streams: bool,
     /// It is handled by the event loop.
     pub in_loop: bool,
     /// It looks at the server itself: it is handled even while as many handlers run as may, and is not measured.
@@ -114,6 +117,8 @@ pub struct WorkLimits {
     pub max_concurrency: usize,
     /// Requests received and not finished, those that wait included.
     pub max_pending: usize,
+    /// Calls with a stream under way on one connection.
+    pub max_streams: usize,
 }
 
 impl std::fmt::Debug for Server {
@@ -281,6 +286,17 @@ impl Server {
         self.wake_reception();
     }
 
+    fn too_many_streams(&self) -> Failure {
+        let limit = self.limits.max_streams;
+        Failure::new(
+            Failure::RESOURCE_EXHAUSTED,
+            format!(
+                "this client has {limit} streams open, which is the server's limit for one connection; close some, or \
+                 raise it there with max_streams"
+            ),
+        )
+    }
+
     fn wake_reception(&self) {
         bells::ring(&self.wake);
     }
@@ -291,6 +307,3 @@ impl Server {
         self.wake_reception();
     }
 }
-
-/// The calls of one connection that frames may still come for.
-type Calls = HashMap<u32, Arc<ServerCall>>;
