@@ -156,34 +156,39 @@ class _Inside:
 
     def run(self, inherited: Iterable[Callable[[], object]]) -> NoReturn:
         """The process, from its first moment to its last."""
-        server = None
+        server, failed = None, False
         try:
             raise_on_sigterm()
             # The terminal sends Ctrl-C to all; the parent decides what becomes of it.
             signal.signal(signal.SIGINT, lambda number, frame: None)
             awake = _woken_by_signals()
-            for close in inherited:
-                close()
-            os.environ["NEARCALL_WORKER"] = str(self.number)
-            # Nobody would be left who could kill it, should a handler hold it up.
-            _core.end_with(os.dup(self.lifeline.fileno()), self.task.grace + 2 * SLACK)
-            self.task.listeners.use_channels([channel.detach() for channel in self.channels], self.returned)
-            server = self._serve()
-            while awake.recv(4096):
-                pass
+            try:
+                for close in inherited:
+                    close()
+                os.environ["NEARCALL_WORKER"] = str(self.number)
+                # Nobody would be left who could kill it, should a handler hold it up.
+                _core.end_with(os.dup(self.lifeline.fileno()), self.task.grace + 2 * SLACK)
+                self.task.listeners.use_channels([channel.detach() for channel in self.channels], self.returned)
+                server = self._serve()
+                while awake.recv(4096):
+                    pass
+            except Exception as error:
+                failed = True
+                self._fail(error)
+            # Told to end while it ends.
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
         except Terminated:
             pass
-        sys.exit(0 if server is None or server.stop(self.task.grace) else 1)
+        stopped = server is None or server.stop(self.task.grace)
+        sys.exit(0 if stopped and not failed else 1)
 
     def _serve(self) -> Server:
         task = self.task
-        try:
-            server = Server(*(make() for make in task.makers), *task.urls, **task.options)
-            server.serve_at(task.listeners, task.urls)
-        except Exception as error:
-            self._fail(error)
-            sys.exit(1)
-        self.lifeline.sendall(READY)
+        server = Server(*(make() for make in task.makers), *task.urls, **task.options)
+        server.serve_at(task.listeners, task.urls)
+        # A parent that is gone needs no word: what `end_with` watches ends this process.
+        with contextlib.suppress(OSError):
+            self.lifeline.sendall(READY)
         return server
 
     def _fail(self, error: Exception) -> None:
