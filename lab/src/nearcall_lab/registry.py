@@ -118,15 +118,17 @@ def named_places() -> list[Entrant]:
 
 
 def at(place: str) -> list[Entrant]:
-    """The adapters of one place: a Python file, a directory with an ``adapter.toml``, or a directory of such.
+    """The adapters of one place: a Python file, an ``adapter.toml``, a directory with one, or a directory of such.
 
     Raises `FileNotFoundError` if there is none; the message goes on after "but".
     """
     path = Path(place)
+    if not path.exists():
+        raise FileNotFoundError("there is no such file or directory")
     if path.suffix == ".py":
-        if not path.is_file():
-            raise FileNotFoundError("there is no such file")
         return _loaded(str(path.absolute()), path.stem)
+    if path.is_file():
+        return [program_of(path)]
     files = sorted({*path.glob("adapter.toml"), *path.glob("*/adapter.toml")})
     if not files:
         raise FileNotFoundError("there is no adapter.toml in it or in a directory of it")
