@@ -25,7 +25,7 @@ from .client import Soaker
 from .journal import FIELDS, SERVER_FIELDS, Journal
 from .services import JOURNAL, ROWS
 
-MOST_CLIENTS = 20_000
+MOST_CLIENTS = 100_000
 CONCURRENCY = 6
 """Threads or tasks of a client at most: so many of its calls can be under way when it is killed."""
 GROWTH, SLACK = 1.25, 16 << 20
@@ -170,7 +170,7 @@ class Soak:
         end, shown = now + seconds, now
         server_dies = now + self.random.uniform(0.2, 0.8) * seconds if deadly else None
         while time.monotonic() < end and self.rows < MOST_CLIENTS:
-            while len(self.living) < self.clients and time.monotonic() < end:
+            while len(self.living) < min(self.clients, MOST_CLIENTS - self.rows) and time.monotonic() < end:
                 self.start_client()
             self.reap()
             if server_dies is not None and time.monotonic() >= server_dies:
