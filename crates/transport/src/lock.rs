@@ -20,8 +20,11 @@ const FREE: u32 = 0;
 const HELD: u32 = 1;
 /// Held, and somebody may sleep until it is not.
 const AWAITED: u32 = 2;
-/// Looks at a lock that is held before the thread goes to sleep; most are held for some instructions only.
-const LOOKS: u32 = 100;
+/// Looks at a lock that is held before the thread goes to sleep; most are held for some instructions only. The first ones
+/// are for a holder that runs on another CPU, the others for one that was interrupted on this one: who yields to it need
+/// not be woken.
+const SPINS: u32 = 3;
+const YIELDS: u32 = 7;
 
 /// The state of a [`Mutex`].
 pub struct RawLock(AtomicU32);
@@ -29,12 +32,16 @@ pub struct RawLock(AtomicU32);
 impl RawLock {
     #[cold]
     fn lock_contended(&self, until: Option<Instant>) -> bool {
-        for _ in 0..LOOKS {
+        for look in 0..SPINS + YIELDS {
             // Relaxed: only a hint.
-            if self.0.load(Ordering::Relaxed) != HELD {
-                break;
+            if self.0.load(Ordering::Relaxed) == FREE && self.try_lock() {
+                return true;
             }
-            std::hint::spin_loop();
+            if look < SPINS {
+                (0..2 << look).for_each(|_| std::hint::spin_loop());
+            } else {
+                std::thread::yield_now();
+            }
         }
         // Whoever has slept cannot know whether others still do, and so takes it as one that is awaited.
         // Acquire: after the Release of `unlock`.
