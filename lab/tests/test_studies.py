@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
+import numpy as np
 import pytest
 from rich.console import Console
 
@@ -13,6 +14,7 @@ from made_up import result
 from nearcall_lab.analysis.summary import Summary, summarise
 from nearcall_lab.engine.run import Options
 from nearcall_lab.registry import discover
+from nearcall_lab.results.histogram import latencies
 from nearcall_lab.results.metric import metric_of
 from nearcall_lab.results.model import CellResult, Status
 from nearcall_lab.scenario.cell import Mode
@@ -134,7 +136,10 @@ def test_the_reader_of_the_bursts_sees_how_calls_failed() -> None:
     cell = result("grpc-aio-uvloop-tcp", [1e3] * 3, "overloaded", burst)
     for one in cell.launches:
         one.errors = {"AioRpcError CANCELLED": 24}
+        # Three bursts after each other.
+        one.phases = {"burst": latencies(np.full(3, 200_000_000))}
     tables = {table.id: table for table in study("grpc-burst").corrected(Summaries([summarise(cell)]))}
+    assert tables["seconds"].rows[""][2] == "0.200 (37.5% failed)"
     assert tables["failed"].rows[""][2] == "37.5%: AioRpcError CANCELLED"
     assert tables["rate"].rows[""][2] == "40.0 (37.5% failed)"
     findings = Findings()
