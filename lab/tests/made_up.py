@@ -13,10 +13,11 @@ from hdrh.histogram import HdrHistogram
 
 from nearcall_lab.contract import Mechanism
 from nearcall_lab.engine.launch import Measure
-from nearcall_lab.engine.run import Options, begin
+from nearcall_lab.engine.progress import Progress
+from nearcall_lab.engine.run import Engine, Options, begin, resume
 from nearcall_lab.registry import Entrant
 from nearcall_lab.results.model import CellResult, Latencies, Launch
-from nearcall_lab.results.store import Run
+from nearcall_lab.results.store import Recorded, Run, read
 from nearcall_lab.scenario.cell import Cell, Mode, Work
 from nearcall_lab.scenario.load import Planned, Scenario, parse
 from nearcall_lab.workers.worker import LaunchFailed
@@ -132,3 +133,21 @@ def started(directory: Path, text: str = TWO, **options: object) -> tuple[Run, t
     """A run with nothing done yet."""
     found = scenario(text)
     return begin(directory, found, Options(**options)), found.planned  # type: ignore[arg-type]
+
+
+def carried_out(
+    directory: Path, lab: Lab, text: str = TWO, tell: list[Progress] | None = None, **options: object
+) -> Recorded:
+    """A run from its beginning to its end, as it is on disk then."""
+    run, planned = started(directory, text, **options)
+    with run:
+        Engine(run, planned, lab.fresh_processes, (tell if tell is not None else []).append).go()
+    return read(directory)
+
+
+def carried_on(directory: Path, lab: Lab) -> Recorded:
+    """A run that was interrupted, and then carried out to its end."""
+    run, planned = resume(directory, ENTRANTS)
+    with run:
+        Engine(run, planned, lab.fresh_processes, lambda progress: None).go()
+    return read(directory)

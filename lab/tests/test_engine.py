@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from made_up import ENTRANTS, TWO, Lab, started
+from made_up import ENTRANTS, TWO, Lab, carried_on, carried_out, started
 from nearcall_lab.engine.progress import Progress
 from nearcall_lab.engine.run import NARROW, Engine, resume, settle
 from nearcall_lab.registry import Entrant
@@ -20,27 +20,13 @@ from nearcall_lab.stats import spread
 THREE = TWO.replace('["fast", "slow"]', '["fast", "slow", "on-a-loop"]')
 
 
-def _go(directory: Path, lab: Lab, text: str = TWO, tell: list[Progress] | None = None, **options: object) -> Recorded:
-    run, planned = started(directory, text, **options)
-    with run:
-        Engine(run, planned, lab.fresh_processes, (tell if tell is not None else []).append).go()
-    return read(directory)
-
-
-def _resumed(directory: Path, lab: Lab) -> Recorded:
-    run, planned = resume(directory, ENTRANTS)
-    with run:
-        Engine(run, planned, lab.fresh_processes, lambda progress: None).go()
-    return read(directory)
-
-
 def _numbers(recorded: Recorded) -> list[list[int]]:
     return [sorted(launch.number for launch in cell.launches) for cell in recorded.cells]
 
 
 def test_everything_is_launched_and_stored(tmp_path: Path) -> None:
     lab, told = Lab(), list[Progress]()
-    found = _go(tmp_path / "run", lab, tell=told)
+    found = carried_out(tmp_path / "run", lab, tell=told)
     assert _numbers(found) == [[0, 1, 2, 3]] * 2
     assert [cell.status for cell in found.cells] == ["ok", "ok"]
     assert sorted(position for _, _, position in lab.made) == list(range(8))
@@ -55,7 +41,7 @@ def test_everything_is_launched_and_stored(tmp_path: Path) -> None:
 def test_a_failing_cell_is_marked_and_the_others_go_on(tmp_path: Path) -> None:
     lab, told = Lab(), list[Progress]()
     lab.failing["slow"] = "server did not answer within 15 s"
-    found = _go(tmp_path / "run", lab, tell=told)
+    found = carried_out(tmp_path / "run", lab, tell=told)
     fast, slow = found.cells
     assert (fast.status, len(fast.launches)) == ("ok", 4)
     assert (slow.status, slow.problem) == ("failed", "server did not answer within 15 s")
@@ -69,7 +55,7 @@ def test_a_launch_that_fails_once_costs_one_launch(tmp_path: Path) -> None:
 
     lab.failing["slow"] = "port in use"
     lab.failures_left = 1
-    slow = _go(tmp_path / "run", lab).cells[1]
+    slow = carried_out(tmp_path / "run", lab).cells[1]
     assert (slow.status, slow.problem) == ("ok", "1 of 4 launches failed: port in use")
     assert len(slow.launches) == 3
 
@@ -77,13 +63,13 @@ def test_a_launch_that_fails_once_costs_one_launch(tmp_path: Path) -> None:
 def test_what_the_lab_did_not_foresee_is_a_failure_too(tmp_path: Path) -> None:
     lab = Lab()
     del lab.medians_ns["slow"]
-    slow = _go(tmp_path / "run", lab).cells[1]
+    slow = carried_out(tmp_path / "run", lab).cells[1]
     assert (slow.status, slow.problem) == ("failed", "KeyError: 'slow'")
 
 
 def test_what_cannot_run_is_not_tried(tmp_path: Path) -> None:
     lab = Lab()
-    found = _go(tmp_path / "run", lab, TWO.replace('"slow"]', '"absent"]'))
+    found = carried_out(tmp_path / "run", lab, TWO.replace('"slow"]', '"absent"]'))
     assert found.cells[1].status == "unsupported"
     assert found.cells[1].problem == "not installed: no_such_peer"
     assert {name for name, *_ in lab.made} == {"fast"}
@@ -92,30 +78,30 @@ def test_what_cannot_run_is_not_tried(tmp_path: Path) -> None:
 def test_ctrl_c_keeps_what_is_done_and_resume_goes_on(tmp_path: Path) -> None:
     lab, whole = Lab(), Lab()
     lab.before = lambda position: os.kill(os.getpid(), signal.SIGINT) if position == 5 else None
-    found = _go(tmp_path / "run", lab)
+    found = carried_out(tmp_path / "run", lab)
     assert found.info.ended_early == "interrupted"
     assert sum(len(cell.launches) for cell in found.cells) == 5
     assert (tmp_path / "run" / "results.sqlite").exists()
     lab.before = lambda position: None
-    resumed = _resumed(tmp_path / "run", lab)
+    resumed = carried_on(tmp_path / "run", lab)
     assert _numbers(resumed) == [[0, 1, 2, 3]] * 2
     assert resumed.info.ended_early == ""
-    _go(tmp_path / "whole", whole)
+    carried_out(tmp_path / "whole", whole)
     assert [made[:2] for made in lab.made] == [made[:2] for made in whole.made]  # as if it had never been interrupted
 
 
 def test_a_resumed_run_tries_again_what_failed(tmp_path: Path) -> None:
     lab = Lab()
     lab.failing["slow"] = "not today"
-    _go(tmp_path / "run", lab)
+    carried_out(tmp_path / "run", lab)
     lab.failing.clear()
-    slow = _resumed(tmp_path / "run", lab).cells[1]
+    slow = carried_on(tmp_path / "run", lab).cells[1]
     assert (slow.status, slow.problem) == ("ok", "")
     assert len(slow.failures) == 2
 
 
 def test_resume_does_not_mix_versions(tmp_path: Path) -> None:
-    _go(tmp_path / "run", Lab())
+    carried_out(tmp_path / "run", Lab())
     newer = [Entrant(e.mechanism, e.module, e.problem, "2.0") for e in ENTRANTS]
     with pytest.raises(StoreError, match=r"measured fast 1.0, here is 2.0: the two must not be mixed"):
         resume(tmp_path / "run", newer)
@@ -128,7 +114,7 @@ def test_the_time_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     lab, now = Lab(), [0.0]
     monkeypatch.setattr("nearcall_lab.engine.run.time.monotonic", lambda: now[0])
     lab.before = lambda position: now.__setitem__(0, now[0] + 10)
-    found = _go(tmp_path / "run", lab, limit_s=25)
+    found = carried_out(tmp_path / "run", lab, limit_s=25)
     assert sum(len(cell.launches) for cell in found.cells) == 3
     assert found.info.ended_early == "time limit of 25 s reached after 3 of 8 launches"
 
@@ -141,7 +127,7 @@ def test_a_disturbed_launch_is_repeated_and_stays_on_record(tmp_path: Path) -> N
         launch.steal_share = 0.0
 
     lab.change = disturb
-    found = _go(tmp_path / "run", lab)
+    found = carried_out(tmp_path / "run", lab)
     disturbed = [launch for cell in found.cells for launch in cell.disturbed]
     assert [launch.position for launch in disturbed] == [6]
     assert disturbed[0].breach == "a fixed loop took 2.00 times as long as usual"
@@ -152,7 +138,7 @@ def test_a_disturbed_launch_is_repeated_and_stays_on_record(tmp_path: Path) -> N
 def test_on_a_machine_that_is_never_quiet_repetitions_end(tmp_path: Path) -> None:
     lab = Lab()
     lab.change = lambda launch: setattr(launch, "steal_share", 0.5)
-    found = _go(tmp_path / "run", lab)
+    found = carried_out(tmp_path / "run", lab)
     assert _numbers(found) == [[0, 1, 2, 3]] * 2
     assert len(lab.made) == 8 + 3  # a quarter of the launches, and one
     assert all("the hypervisor took 50.0% of the CPU time" in cell.problem for cell in found.cells)
@@ -161,7 +147,7 @@ def test_on_a_machine_that_is_never_quiet_repetitions_end(tmp_path: Path) -> Non
 def test_full_goes_on_until_the_intervals_are_narrow(tmp_path: Path) -> None:
     lab = Lab(on_a_loop=2000.0)
     lab.noise = 0.03
-    found = _go(tmp_path / "run", lab, full=True)
+    found = carried_out(tmp_path / "run", lab, full=True)
     counts = {len(cell.launches) for cell in found.cells}
     assert len(counts) == 1  # cells that are compared have the same launches
     assert 4 < counts.pop() < 30
@@ -174,7 +160,7 @@ def test_full_goes_on_until_the_intervals_are_narrow(tmp_path: Path) -> None:
 def test_full_ends_all_the_same(tmp_path: Path) -> None:
     lab = Lab()
     lab.noise = 0.5
-    assert _numbers(_go(tmp_path / "run", lab, full=True)) == [list(range(30))] * 2
+    assert _numbers(carried_out(tmp_path / "run", lab, full=True)) == [list(range(30))] * 2
 
 
 def test_counts_come_after_all_that_is_timed(tmp_path: Path) -> None:
@@ -203,7 +189,7 @@ def test_overload_is_marked(tmp_path: Path) -> None:
         launch.due = 1_000
 
     lab.change = overload
-    cell = _go(tmp_path / "run", lab, text).cells[0]
+    cell = carried_out(tmp_path / "run", lab, text).cells[0]
     assert cell.status == "overloaded"
     assert "4 of 4 launches overloaded" in cell.problem
 
@@ -222,10 +208,10 @@ def test_a_full_disk_ends_the_run_and_what_is_done_can_be_gone_on_with(
 
     monkeypatch.setattr("nearcall_lab.results.store.os.fsync", fsync)
     with pytest.raises(StoreError, match="disk full"):
-        _go(tmp_path / "run", lab)
+        carried_out(tmp_path / "run", lab)
     assert sum(len(cell.launches) for cell in read(tmp_path / "run").cells) == 3
     monkeypatch.undo()
-    assert _numbers(_resumed(tmp_path / "run", lab)) == [[0, 1, 2, 3]] * 2
+    assert _numbers(carried_on(tmp_path / "run", lab)) == [[0, 1, 2, 3]] * 2
 
 
 def test_settle_leaves_what_cannot_run_alone(tmp_path: Path) -> None:

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from made_up import ENTRANTS, Lab, started
+from made_up import Lab, carried_on, carried_out
 from nearcall_lab.engine.launch import fresh_processes
 from nearcall_lab.engine.progress import Progress
-from nearcall_lab.engine.run import Engine, expected_seconds, resume
+from nearcall_lab.engine.run import expected_seconds
 from nearcall_lab.registry import Entrant, entrants_of, program_of
 from nearcall_lab.results.model import Launch
-from nearcall_lab.results.store import Recorded, read
+from nearcall_lab.results.store import Recorded
 from nearcall_lab.scenario.cell import Cell, Mode, Work
 from nearcall_lab.workers.worker import LaunchFailed
 
@@ -33,17 +33,7 @@ size = [1, 2, 3]
 
 
 def _go(directory: Path, lab: Lab, tell: list[Progress] | None = None, text: str = TOGETHER) -> Recorded:
-    run, planned = started(directory, text)
-    with run:
-        Engine(run, planned, lab.fresh_processes, (tell if tell is not None else []).append).go()
-    return read(directory)
-
-
-def _resumed(directory: Path, lab: Lab) -> Recorded:
-    run, planned = resume(directory, ENTRANTS)
-    with run:
-        Engine(run, planned, lab.fresh_processes, lambda progress: None).go()
-    return read(directory)
+    return carried_out(directory, lab, text, tell)
 
 
 def _numbers(recorded: Recorded, mechanism: str) -> list[list[int]]:
@@ -102,7 +92,7 @@ def test_ctrl_c_within_a_launch_keeps_its_cells_and_resume_makes_the_rest(tmp_pa
     assert found.info.ended_early == "interrupted"
     assert sum(len(cell.launches) for cell in found.cells) == 4
     lab.before, lab.made, before = lambda position: None, [], lab.together
-    resumed = _resumed(tmp_path / "run", lab)
+    resumed = carried_on(tmp_path / "run", lab)
     assert _numbers(resumed, "fast") == _numbers(resumed, "slow") == [[0, 1, 2, 3]] * 3
     assert len(lab.made) == 6 * 4 - 4
     assert len(before) == 8 + 1  # the launch that was interrupted needed a second pair of processes

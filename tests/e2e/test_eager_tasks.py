@@ -12,6 +12,7 @@ import uvloop
 
 import nearcall
 
+from .loop_checks import check_tasks
 from .loop_services import Looping
 from .services import Basics, Lines, Streams, Waiting
 
@@ -94,13 +95,7 @@ def test_handlers(new_url: str, key: str, eager: Callable[[], asyncio.AbstractEv
     with nearcall.Server(Looping(), new_url, loop_factory=eager) as server, nearcall.connect(server.urls[0]) as client:
         looping = client.Looping
         assert [looping.note(f"note {number}") for number in range(30)] == [""] * 30
-        for _ in range(20):
-            assert looping.own_task()
-            looping.keep_task(key)
-            assert not looping.cancel_kept(key)
-        with pytest.raises(nearcall.RpcError):
-            looping.cancel_itself()
-        assert looping.wait_for(0.01) == "timed out"
+        check_tasks(looping, key)
         with pytest.raises(nearcall.DeadlineExceeded), nearcall.timeout(0.05):
             looping.wait_for(30.0)
         assert looping.length([bytes(100_000)] * 40) == 4_000_000

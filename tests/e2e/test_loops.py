@@ -20,6 +20,7 @@ import uvloop
 
 import nearcall
 
+from .loop_checks import check_tasks
 from .loop_services import Looping
 from .process import ServerProcess
 from .services import Basics, Lines, Streams, Waiting
@@ -137,13 +138,7 @@ def test_handlers_have_tasks_of_their_own(new_url: str, key: str, kind: str) -> 
     with nearcall.Server(Looping(), new_url, loop_factory=LOOPS[kind]) as server:  # noqa: SIM117
         with nearcall.connect(server.urls[0]) as client:
             looping = client.Looping
-            for _ in range(20):
-                assert looping.own_task()
-                looping.keep_task(key)
-                assert not looping.cancel_kept(key)
-            with pytest.raises(nearcall.RpcError):
-                looping.cancel_itself()
-            assert looping.wait_for(0.01) == "timed out"
+            check_tasks(looping, key)
             assert looping.moved_on(0.01)
             assert looping.moved_on(0.0)
             assert looping.group(5) == 10
