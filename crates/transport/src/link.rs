@@ -33,6 +33,9 @@ pub trait Link: Send + Sync + Debug {
     /// Bytes that wait to be sent. Cheap.
     fn queued(&self) -> usize;
 
+    /// Forgets what waits to be sent, and sends nothing more: the peer reads no more.
+    fn stop_sending(&self);
+
     /// The next frame, if one has arrived. Never waits.
     ///
     /// # Errors

@@ -328,6 +328,10 @@ impl<W: Wire> Link for StreamLink<W> {
         self.outbox.queued()
     }
 
+    fn stop_sending(&self) {
+        self.outbox.close();
+    }
+
     fn try_receive(&self) -> Result<Option<Incoming>, LinkError> {
         let mut receiver = self.receiver.lock();
         loop {

@@ -334,6 +334,10 @@ impl Link for ShmLink {
         self.outbox.queued()
     }
 
+    fn stop_sending(&self) {
+        self.outbox.close();
+    }
+
     fn try_receive(&self) -> Result<Option<Incoming>, LinkError> {
         self.take(&mut self.receiver.lock())
     }
