@@ -63,9 +63,18 @@ impl<'a> Outgoing<'a> {
     }
 
     #[inline]
-    fn framed<T>(&self, call: u32, send: impl FnOnce(&[u8], &[&[u8]]) -> T) -> T {
+    fn framed(
+        &self,
+        call: u32,
+        send: impl FnOnce(&[u8], &[&[u8]]) -> Result<Sent, LinkError>,
+    ) -> Result<Sent, LinkError> {
         if let (Body::Whole(bytes), None, None) = (self.body, self.deadline_us, &self.metadata) {
             return send(&FrameHead::plain(self.kind, self.flags, self.method, call), &[bytes]);
+        }
+        if let Some(metadata) = &self.metadata
+            && metadata.pairs().len() > Metadata::MOST_PAIRS
+        {
+            return Err(LinkError::TooManyPairs { pairs: metadata.pairs().len(), limit: Metadata::MOST_PAIRS });
         }
         let mut head = FrameHead::new(self.kind, call);
         head.flags = self.flags;

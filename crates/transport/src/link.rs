@@ -148,6 +148,14 @@ pub enum LinkError {
         /// What a head may have on this connection, bytes.
         limit: u64,
     },
+    /// The metadata has more entries than a frame may carry. The connection goes on.
+    #[error("the metadata has {pairs} entries, {limit} is the most; send fewer, or pass them as an argument")]
+    TooManyPairs {
+        /// Entries of the metadata.
+        pairs: usize,
+        /// The most there may be.
+        limit: usize,
+    },
     /// There is no room to send, and nobody waits for it.
     #[error("there is no room to send")]
     Full,
@@ -173,7 +181,12 @@ impl LinkError {
     pub fn spares_connection(&self) -> bool {
         matches!(
             self,
-            Self::TooLong { .. } | Self::HeadTooLong { .. } | Self::Full | Self::Exhausted(_) | Self::DeadlinePassed
+            Self::TooLong { .. }
+                | Self::HeadTooLong { .. }
+                | Self::TooManyPairs { .. }
+                | Self::Full
+                | Self::Exhausted(_)
+                | Self::DeadlinePassed
         )
     }
 }
