@@ -2,26 +2,27 @@
 
 mod channel;
 mod flushing;
+mod leadership;
 mod oneway;
 mod receiving;
 mod table;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use nearcall_transport::lock::Mutex;
-use nearcall_transport::{ConnectError, Link, LinkError, Options, Peer, Room, Sent, Url, fork};
-use nearcall_wire::{Failure, FrameHead, Kind, Welcome};
+use nearcall_transport::{Connected, Link, LinkError, Peer, Room, Sent, Url, fork};
+use nearcall_wire::{Failure, Kind, Welcome};
 
 use crate::AroundWait;
 use crate::event::Event;
 use crate::flow::{Taken, cost};
 use crate::outgoing::{Body, Outgoing};
-pub use channel::{Channel, OnChange, Patience, connect_failure};
+pub use channel::{Channel, OnChange, Patience, may_pass};
+use leadership::Leadership;
 pub use oneway::Passed;
 pub use table::CallId;
-use table::{Table, Waker};
+use table::{SharedTable, Waker};
 
 /// A connection to a server. Any number of threads, or one event loop, may use it at once.
 ///
@@ -31,15 +32,9 @@ pub struct Connection {
     link: Arc<dyn Link>,
     welcome: Welcome,
     url: Url,
-    /// Held by the thread that receives.
-    receiving: Mutex<()>,
-    table: Mutex<Table>,
-    /// Threads that sleep until another one delivers to them.
-    followers: Mutex<Vec<CallId>>,
-    follower_count: AtomicU32,
-    /// Pings to be answered, by whoever sends next.
-    pongs: Mutex<Vec<Vec<u8>>>,
-    has_pongs: AtomicBool,
+    /// Of the thread that receives.
+    receiving: Leadership,
+    table: SharedTable,
     /// The connection is lost or closed.
     lost: AtomicBool,
     /// The server takes no new calls here.
@@ -73,29 +68,20 @@ pub enum NoEvent {
 }
 
 impl Connection {
-    /// Connects to a server. Blocks for at most `options.handshake`.
-    ///
-    /// # Errors
-    /// [`ConnectError`], with a sentence for the user.
-    pub fn connect(url: &Url, options: &Options, around_wait: AroundWait) -> Result<Self, ConnectError> {
-        let connected = nearcall_transport::connect(url, crate::VERSION, options)?;
-        Ok(Self {
+    fn new(url: &Url, connected: Connected, around_wait: AroundWait) -> Self {
+        Self {
             link: connected.link,
             welcome: connected.welcome,
             url: url.clone(),
-            receiving: Mutex::new(()),
-            table: Mutex::default(),
-            followers: Mutex::default(),
-            follower_count: AtomicU32::new(0),
-            pongs: Mutex::default(),
-            has_pongs: AtomicBool::new(false),
+            receiving: Leadership::default(),
+            table: SharedTable::default(),
             lost: AtomicBool::new(false),
             going_away: AtomicBool::new(false),
             generation: fork::mark(),
             around_wait,
             in_loop: AtomicBool::new(false),
             flushing: Arc::default(),
-        })
+        }
     }
 
     /// What the server said of itself.
@@ -195,7 +181,7 @@ impl Connection {
         if !self.link.is_stale() {
             return Ok(());
         }
-        if let Some(_receiving) = self.receiving.try_lock() {
+        if let Some(_lead) = self.receiving.try_lead() {
             self.receive(None);
         }
         if self.is_going_away() || self.is_dead() {
@@ -272,7 +258,7 @@ impl Connection {
             // for: it may go on with the call.
             let soon = Some(Instant::now() + CANCEL_PATIENCE);
             let _ = self.send_until(id.number(), &Outgoing::new(Kind::Cancel, Body::Whole(&[])), soon);
-            if self.receiving.is_locked() {
+            if self.receiving.is_led() {
                 // The thread that receives may be the one that waits for this call: the answer wakes it.
                 let _ = self.send_until(u32::MAX, &Outgoing::new(Kind::Ping, Body::Whole(&[])), soon);
             }
@@ -281,6 +267,9 @@ impl Connection {
 
     /// Grants the server more credit for its stream.
     pub fn grant(&self, id: CallId, credit: u64) {
+        if let Some(call) = self.table.lock().get(id) {
+            call.allowance = call.allowance.saturating_add_unsigned(credit);
+        }
         // As in `cancel`.
         let _ = self.send(id.number(), &Outgoing::new(Kind::Credit, Body::Whole(&credit.to_le_bytes())));
     }
@@ -310,10 +299,6 @@ impl Connection {
     /// Sends, waiting for room until then, or as long as the frame itself says. An event loop does not wait: there the frame
     /// does.
     fn send_until(&self, call: u32, frame: &Outgoing<'_>, mut until: Option<Instant>) -> Result<(), Failure> {
-        // Acquire: pairs with the release in `deliver`.
-        if self.has_pongs.load(Ordering::Acquire) {
-            self.answer_pings();
-        }
         // Relaxed: the loop's own thread sends next.
         let sent = if self.in_loop.load(Ordering::Relaxed) {
             frame.send(call, &*self.link, Room::Later)
@@ -352,18 +337,6 @@ impl Connection {
         self.table.lock().dead.clone().expect("just lost")
     }
 
-    fn answer_pings(&self) {
-        // Relaxed: a ping that comes now sets it again.
-        self.has_pongs.store(false, Ordering::Relaxed);
-        for payload in std::mem::take(&mut *self.pongs.lock()) {
-            let pong = FrameHead::plain(Kind::Pong, 0, 0, u32::MAX);
-            // If it cannot be sent, the next send finds out why.
-            if let Ok(Sent::Queued) = self.link.send(&pong, &[&payload], Room::Later) {
-                self.flush_aside();
-            }
-        }
-    }
-
     /// Makes room while a send waits: the server may be waiting for us to take its replies.
     fn blocked(&self, until: Option<Instant>) -> Result<(), LinkError> {
         const SLICE: Duration = Duration::from_millis(100);
@@ -374,16 +347,14 @@ impl Connection {
     }
 
     fn make_room(&self, slice: Duration) -> Result<(), LinkError> {
-        match self.receiving.try_lock() {
-            Some(guard) => {
+        match self.receiving.try_lead() {
+            Some(_lead) => {
                 let mut took = false;
                 while let Some(incoming) = self.link.try_receive()? {
                     self.deliver(incoming, None);
                     took = true;
                 }
                 let waited = if took { Ok(()) } else { self.link.wait_room(true, slice) };
-                drop(guard);
-                self.hand_on();
                 // A signal is handled when the send is through.
                 waited.or_else(|error| if error == LinkError::Interrupted { Ok(()) } else { Err(error) })
             }

@@ -1,7 +1,5 @@
 //! Calls without a reply, and what becomes of them when there is no room to send.
 
-use std::sync::atomic::Ordering;
-
 use nearcall_transport::{LinkError, Room, Sent};
 use nearcall_wire::Failure;
 
@@ -36,9 +34,6 @@ impl Connection {
         self.listen_first()?;
         if let Some(failure) = &self.table.lock().dead {
             return Err(failure.clone());
-        }
-        if self.has_pongs.load(Ordering::Acquire) && go_on.is_some() {
-            self.answer_pings();
         }
         let sent = match go_on {
             Some(go_on) => {
