@@ -59,11 +59,21 @@ pub(super) enum Routed {
     Request(Request),
     /// It is done with.
     Done,
-    /// A one-way call that comes when the server has all it takes: nothing is read from the client until it is begun.
-    Wait(Request),
+    /// Nothing is read from the client until this can go on.
+    Wait(Waits),
 }
 
-/// A client that leaves more bytes unread than this is not read from.
+/// Why nothing is read from a client for now.
+pub(super) enum Waits {
+    /// A one-way call came when the server had all it takes.
+    Oneway(Request),
+    /// There is no room for the answer to a frame: the client does not read.
+    Answer(u32, Kind, Vec<u8>),
+    /// More is kept of what it has sent than may be.
+    Budget,
+}
+
+/// A client that leaves more bytes unread than this gets no answers, and none of its calls is begun, until it reads.
 const FULL: usize = 1 << 20;
 
 /// One-way calls of a client are handled one after the other, in the order they were sent: nothing else could tell the
@@ -204,7 +214,7 @@ impl ServerConnection {
             Kind::Call => return self.begin(server, head, payload),
             Kind::Ping => {
                 let payload = payload.inline().unwrap_or_default();
-                self.send(server, head.call, &Outgoing::new(Kind::Pong, Body::Whole(payload)))?;
+                return self.answer(server, head.call, Kind::Pong, payload);
             }
             Kind::Item | Kind::End | Kind::Cancel | Kind::Credit => {
                 // Of a call that has ended here: the client could not know yet.
@@ -261,7 +271,7 @@ impl ServerConnection {
                 Some(server.too_many_streams())
             }
             Some(_) if pending >= server.limits.max_pending && !alone => {
-                return Ok(Routed::Wait(request));
+                return Ok(Routed::Wait(Waits::Oneway(request)));
             }
             Some(_) => None,
         };
@@ -273,7 +283,7 @@ impl ServerConnection {
                     self.send(server, 0, &Outgoing::new(Kind::GoAway, Body::Whole(&[])))?;
                 }
                 let body = refusal.encode();
-                self.send(server, request.head.call, &Outgoing::new(Kind::Error, Body::Whole(&body)))?;
+                return self.answer(server, request.head.call, Kind::Error, &body);
             } else if refusal.code == Failure::UNAVAILABLE {
                 server.came_too_late.fetch_add(1, Ordering::Relaxed);
             }
@@ -294,15 +304,32 @@ impl ServerConnection {
         Ok(Routed::Request(request))
     }
 
-    /// Whether a one-way call that waited can be begun now.
-    pub(super) fn may_begin_oneway(&self, server: &Server) -> bool {
+    /// Sends the answer to a frame, if the client reads.
+    fn answer(&self, server: &Server, call: u32, kind: Kind, payload: &[u8]) -> Result<Routed, LinkError> {
+        if !self.has_room() {
+            return Ok(Routed::Wait(Waits::Answer(call, kind, payload.to_vec())));
+        }
+        self.send(server, call, &Outgoing::new(kind, Body::Whole(payload)))?;
+        Ok(Routed::Done)
+    }
+
+    /// Whether reading can go on that has stopped for this reason.
+    pub(super) fn may_go_on(&self, server: &Server, waits: &Waits) -> bool {
+        match waits {
+            Waits::Oneway(_) => self.may_begin_oneway(server),
+            Waits::Answer(..) => self.has_room(),
+            Waits::Budget => true,
+        }
+    }
+
+    fn may_begin_oneway(&self, server: &Server) -> bool {
         // A request that waits counts itself, in both. Relaxed: as in `begin`. One at least is always under way, so that a
         // client's messages move on whatever others do.
         self.in_flight.load(Ordering::Relaxed) <= server.limits.max_pending
             || self.oneway_pending.load(Ordering::Relaxed) <= 1
     }
 
-    /// Whether the client reads what it is sent: if not, nothing is read from it, and none of its calls is begun. Cheap.
+    /// Whether the client reads what it is sent: if not, its frames get no answer, and none of its calls is begun. Cheap.
     pub(super) fn has_room(&self) -> bool {
         self.link.queued() < FULL
     }

@@ -15,7 +15,7 @@ use rustix::event::Timespec;
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
 
 use super::arrivals::{Arrivals, Guest};
-use super::connection::{Routed, ServerConnection};
+use super::connection::{Routed, ServerConnection, Waits};
 use super::request::Request;
 use super::{Server, bells};
 use crate::outgoing::{Body, Outgoing};
@@ -57,9 +57,8 @@ pub(super) struct Reception {
     asleep_since: Option<u64>,
     /// Requests received by a worker that could not run them.
     backlog: VecDeque<Request>,
-    /// Clients that are not read from, because they sent more than the server takes on now, and a one-way call of each that
-    /// waits.
-    stalled: Vec<(Arc<ServerConnection>, Option<Request>)>,
+    /// Clients that are not read from, because they send more than the server takes on now, or do not read themselves.
+    stalled: Vec<(Arc<ServerConnection>, Waits)>,
     /// Frames taken in since the last look at the poller.
     unpolled: u32,
     budget: SpinBudget,
@@ -153,14 +152,7 @@ impl Reception {
                 self.cursor = 0;
             }
             let connection = &self.memory[self.cursor];
-            if !connection.has_room() {
-                // Its bell brings it back.
-                connection.listed.store(false, Ordering::Relaxed);
-                self.memory.swap_remove(self.cursor);
-                continue;
-            }
-            let took = take(server, connection);
-            match took {
+            match take(server, connection) {
                 Took::Frame(Routed::Request(request)) => {
                     // The next look starts with the next connection: a busy client does not starve the others.
                     self.cursor += 1;
@@ -176,8 +168,10 @@ impl Reception {
                     quiet += 1;
                     self.cursor += 1;
                 }
-                Took::Frame(Routed::Wait(request)) => self.stall(self.cursor, true, Some(request)),
-                Took::TooMuch => self.stall(self.cursor, true, None),
+                Took::Frame(Routed::Wait(waits)) => {
+                    let connection = self.memory.swap_remove(self.cursor);
+                    self.stalled.push((connection, waits));
+                }
                 Took::End(error) => {
                     let connection = self.memory.swap_remove(self.cursor);
                     self.drop_connection(server, &connection, &error);
@@ -185,12 +179,6 @@ impl Reception {
             }
         }
         while let Some(connection) = self.readable.front() {
-            if !connection.has_room() {
-                // Room in its socket brings it back.
-                connection.listed.store(false, Ordering::Relaxed);
-                self.readable.pop_front();
-                continue;
-            }
             match take(server, connection) {
                 Took::Frame(Routed::Request(request)) => {
                     self.readable.rotate_left(1);
@@ -205,8 +193,10 @@ impl Reception {
                     connection.listed.store(false, Ordering::Relaxed);
                     self.readable.pop_front();
                 }
-                Took::Frame(Routed::Wait(request)) => self.stall(0, false, Some(request)),
-                Took::TooMuch => self.stall(0, false, None),
+                Took::Frame(Routed::Wait(waits)) => {
+                    let connection = self.readable.pop_front();
+                    self.stalled.extend(connection.map(|connection| (connection, waits)));
+                }
                 Took::End(error) => {
                     if let Some(connection) = self.readable.pop_front() {
                         self.drop_connection(server, &connection, &error);
@@ -217,27 +207,32 @@ impl Reception {
         None
     }
 
-    /// Reads no more from a client until a request of it can be begun, or less is kept of what it has sent.
-    #[cold]
-    fn stall(&mut self, at: usize, memory: bool, request: Option<Request>) {
-        let connection = if memory { Some(self.memory.swap_remove(at)) } else { self.readable.remove(at) };
-        self.stalled.extend(connection.map(|connection| (connection, request)));
-    }
-
     /// Reads again from clients for which there may be room now.
     #[cold]
     fn resume(&mut self, server: &Server) {
         let mut at = 0;
         while at < self.stalled.len() {
-            let (connection, request) = &self.stalled[at];
-            if request.is_some() && !connection.may_begin_oneway(server) {
+            let (connection, waits) = &self.stalled[at];
+            if !connection.may_go_on(server, waits) {
                 at += 1;
                 continue;
             }
-            let (connection, request) = self.stalled.swap_remove(at);
-            self.backlog.extend(request);
+            let (connection, waits) = self.stalled.swap_remove(at);
+            match waits {
+                Waits::Oneway(request) => self.backlog.push_back(request),
+                Waits::Answer(call, kind, payload) => {
+                    // If the client is gone, that is found out by reading from it.
+                    let _ = connection.send(server, call, &Outgoing::new(kind, Body::Whole(&payload)));
+                }
+                Waits::Budget => {}
+            }
             self.list(connection);
         }
+    }
+
+    /// Whether it waits for this server's own handlers, who do not know, to read on from a client.
+    fn waits_for_handlers(&self) -> bool {
+        self.stalled.iter().any(|(_, waits)| !matches!(waits, Waits::Answer(..)))
     }
 
     /// Looks at a client from now on. It is marked as listed.
@@ -287,7 +282,7 @@ impl Reception {
             return None;
         }
         // Whoever finishes a call does not know of those that wait for it.
-        let look = (!self.stalled.is_empty()).then_some(STALLED_LOOK);
+        let look = self.waits_for_handlers().then_some(STALLED_LOOK);
         let timeout = self.arrivals.next_timer().into_iter().chain(at_most).chain(look).min();
         if self.poll_events(server, timeout) {
             self.budget.learn(cpu::monotonic_ns() - begun);
@@ -331,7 +326,7 @@ impl Reception {
 
     /// Whether somebody must be here at a certain time, even if nothing comes.
     pub(super) fn has_timer(&self) -> bool {
-        self.arrivals.has_timer() || !self.stalled.is_empty()
+        self.arrivals.has_timer() || self.waits_for_handlers()
     }
 
     /// From here on every client must ring the bell. `false`, and they need not, if something is here already.
@@ -489,8 +484,6 @@ impl Reception {
 enum Took {
     Frame(Routed),
     Nothing,
-    /// More is kept of it than may be.
-    TooMuch,
     End(LinkError),
 }
 
@@ -501,7 +494,7 @@ fn take(server: &Server, connection: &Arc<ServerConnection>) -> Took {
         // Relaxed: set and read by whoever holds the reception.
         Ok(None) if connection.hung_up.load(Ordering::Relaxed) => Err(LinkError::Closed),
         Ok(None) => Ok(Took::Nothing),
-        Err(LinkError::OverBudget) => Ok(Took::TooMuch),
+        Err(LinkError::OverBudget) => Ok(Took::Frame(Routed::Wait(Waits::Budget))),
         Err(error) => Err(error),
     };
     taken.unwrap_or_else(Took::End)
