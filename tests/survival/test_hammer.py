@@ -111,8 +111,8 @@ def test_nobody_is_stuck_whatever_the_others_do(new_url: str) -> None:
         _let_work(hammer, 0.5)
         server.kill()
     _let_work(hammer, 0.2)
-    with ServerProcess(url, services=SERVICES) as second:
-        # Its clients find a server that does not finish their handshakes.
+    with ServerProcess(url, services=f"{SERVICES}_and_more") as second:
+        # Clients find a server that does not finish their handshakes, and then one that describes itself differently.
         with stopped(second.pid):
             _let_work(hammer, 1.0)
         while hammer.watch():
