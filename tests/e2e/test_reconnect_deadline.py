@@ -312,6 +312,56 @@ def test_ctrl_c_ends_a_call_that_connects_anew(outside_url: str, runtime_dir: Pa
             assert time.monotonic() - begun < MUCH_LATER
 
 
+FORKED = """
+import os, sys, threading, time, warnings, nearcall
+from tests.e2e.services import Basics
+warnings.simplefilter("ignore", DeprecationWarning)  # of threads beside a fork
+client = nearcall.connect(sys.argv[1], Basics, handshake_timeout=60.0, wait_for_ready=True)
+print("connected", flush=True)
+sys.stdin.readline()
+
+def call():
+    while not client.closed:
+        try:
+            client.service.add(1, 2)
+        except nearcall.RpcError:
+            pass
+
+caller = threading.Thread(target=call)
+caller.start()
+print("calling", flush=True)
+sys.stdin.readline()
+child = os.fork()
+if child == 0:
+    try:
+        with nearcall.timeout(0.3):
+            client.service.add(1, 2)
+    except nearcall.DeadlineExceeded:
+        os._exit(7)
+    os._exit(1)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+client.close()
+caller.join()
+"""
+
+
+def test_a_child_by_fork_does_not_wait_for_its_parents_dial(outside_url: str, runtime_dir: Path) -> None:
+    with ServerProcess(outside_url) as server, start_program(FORKED, server.url) as program:
+        assert program.stdout is not None
+        assert program.stdin is not None
+        assert program.stdout.readline() == "connected\n"
+        server.kill()
+        with mute(server.url, runtime_dir) as came:
+            print(file=program.stdin, flush=True)
+            assert program.stdout.readline() == "calling\n"
+            _until(lambda: len(came) > 0)
+            print(file=program.stdin, flush=True)
+            assert program.stdout.readline() == "7\n"
+            assert program.wait(50) == 0
+            # The child dialled by itself.
+            assert len(came) == 2
+
+
 def _free(transport: str, key: str, runtime_dir: Path) -> str:
     if transport in ("tcp", "tls"):
         with socket.create_server(("127.0.0.1", 0)) as free:
