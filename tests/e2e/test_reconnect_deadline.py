@@ -10,7 +10,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Generator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
@@ -19,6 +19,7 @@ import pytest
 import nearcall
 from nearcall import aio
 
+from ..survival.observing import stopped
 from .process import ServerProcess, start_program
 from .services import Basics
 
@@ -30,7 +31,7 @@ MUCH_LATER = 10.0
 
 
 @contextmanager
-def mute(url: str, runtime_dir: Path) -> Iterator[list[socket.socket]]:
+def mute(url: str, runtime_dir: Path) -> Generator[list[socket.socket]]:
     """A server that lets clients come and never says a word; the sockets of those that came."""
     scheme, _, place = url.partition("://")
     files: list[Path] = []
@@ -68,7 +69,7 @@ def mute(url: str, runtime_dir: Path) -> Iterator[list[socket.socket]]:
 
 
 @contextmanager
-def replaced(outside_url: str, runtime_dir: Path, connect: Callable[[str], None]) -> Iterator[list[socket.socket]]:
+def replaced(outside_url: str, runtime_dir: Path, connect: Callable[[str], None]) -> Generator[list[socket.socket]]:
     """Lets ``connect`` connect to a server, which then is replaced by one that is mute."""
     with ServerProcess(outside_url) as server:
         url = server.url
@@ -177,13 +178,10 @@ def test_a_stopped_server_is_waited_for_no_longer_than_the_deadline(outside_url:
         client = nearcall.connect(url, Basics, timeout=DEADLINE, handshake_timeout=HANDSHAKE)
         first.kill()
     with ServerProcess(url) as second, client as basics:
-        os.kill(second.pid, signal.SIGSTOP)
-        try:
+        with stopped(second.pid):
             with suppress(nearcall.RpcError):
                 basics.add(1, 2)
             assert outcomes([lambda: basics.add(1, 2)] * 6) == [nearcall.DeadlineExceeded] * 6
-        finally:
-            os.kill(second.pid, signal.SIGCONT)
         # The dial goes on where it was.
         with nearcall.timeout(20):
             assert basics.add(1, 2) == 3
@@ -195,21 +193,18 @@ def test_who_has_time_goes_on_with_the_dial_that_others_gave_up(outside_url: str
         client = nearcall.connect(url, Basics, handshake_timeout=HANDSHAKE, wait_for_ready=True)
         first.kill()
     with ServerProcess(url) as second, client as basics:
-        os.kill(second.pid, signal.SIGSTOP)
 
         def hurried() -> None:
             with nearcall.timeout(0.1):
                 basics.add(1, 2)
 
-        with suppress(nearcall.RpcError):
-            hurried()
-        try:
-            patient: list[int] = []
-            thread = threading.Thread(target=lambda: patient.append(basics.add(20, 22)))
+        patient: list[int] = []
+        thread = threading.Thread(target=lambda: patient.append(basics.add(20, 22)))
+        with stopped(second.pid):
+            with suppress(nearcall.RpcError):
+                hurried()
             thread.start()
             assert outcomes([hurried] * 4) == [nearcall.DeadlineExceeded] * 4
-        finally:
-            os.kill(second.pid, signal.SIGCONT)
         thread.join(30)
         assert patient == [42]
 
@@ -315,6 +310,56 @@ def test_ctrl_c_ends_a_call_that_connects_anew(outside_url: str, runtime_dir: Pa
             assert program.stdout.readline() == "interrupted\n"
             assert program.wait(50) == 0
             assert time.monotonic() - begun < MUCH_LATER
+
+
+FORKED = """
+import os, sys, threading, time, warnings, nearcall
+from tests.e2e.services import Basics
+warnings.simplefilter("ignore", DeprecationWarning)  # of threads beside a fork
+client = nearcall.connect(sys.argv[1], Basics, handshake_timeout=60.0, wait_for_ready=True)
+print("connected", flush=True)
+sys.stdin.readline()
+
+def call():
+    while not client.closed:
+        try:
+            client.service.add(1, 2)
+        except nearcall.RpcError:
+            pass
+
+caller = threading.Thread(target=call)
+caller.start()
+print("calling", flush=True)
+sys.stdin.readline()
+child = os.fork()
+if child == 0:
+    try:
+        with nearcall.timeout(0.3):
+            client.service.add(1, 2)
+    except nearcall.DeadlineExceeded:
+        os._exit(7)
+    os._exit(1)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+client.close()
+caller.join()
+"""
+
+
+def test_a_child_by_fork_does_not_wait_for_its_parents_dial(outside_url: str, runtime_dir: Path) -> None:
+    with ServerProcess(outside_url) as server, start_program(FORKED, server.url) as program:
+        assert program.stdout is not None
+        assert program.stdin is not None
+        assert program.stdout.readline() == "connected\n"
+        server.kill()
+        with mute(server.url, runtime_dir) as came:
+            print(file=program.stdin, flush=True)
+            assert program.stdout.readline() == "calling\n"
+            _until(lambda: len(came) > 0)
+            print(file=program.stdin, flush=True)
+            assert program.stdout.readline() == "7\n"
+            assert program.wait(50) == 0
+            # The child dialled by itself.
+            assert len(came) == 2
 
 
 def _free(transport: str, key: str, runtime_dir: Path) -> str:
