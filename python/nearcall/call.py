@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar, Token
 from types import TracebackType
 from typing import Any, TypeAlias, cast
@@ -192,6 +192,10 @@ class Context:
     def cancelled(self) -> bool:
         """Whether the caller gave the call up, or is gone: a long computation can stop early."""
         return self._call.cancelled
+
+    def _on_end(self, observer: Callable[[int], object]) -> None:
+        """Calls ``observer`` with the number of the status code with which the call ends, once that is sent."""
+        (current_request.get() or _core).on_end(observer)
 
     def send_metadata(self, items: MetadataItems) -> None:
         """Sends metadata at once, ahead of the result or the first item."""
