@@ -92,7 +92,9 @@ class Failures:
         with self._lock:
             key: tuple[str, ...] = (method, name, place)
             if key not in self._seen and len(self._seen) >= MOST_FAULTS:
-                self._seen = {key: seen for key, seen in self._seen.items() if seen.left_out or now - seen.since < WINDOW}
+                self._seen = {
+                    key: seen for key, seen in self._seen.items() if seen.left_out or now - seen.since < WINDOW
+                }
                 if len(self._seen) >= MOST_FAULTS:
                     key = (method,)
             seen = self._seen.setdefault(key, _Seen(now))

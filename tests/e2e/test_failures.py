@@ -175,9 +175,7 @@ def test_it_is_for_debugging(faulty: Any, caplog: pytest.LogCaptureFixture) -> N
 
 
 @pytest.mark.parametrize("method", ONE_WAY)
-def test_a_status_that_nobody_gets_is_a_warning(
-    faulty: Any, records: pytest.LogCaptureFixture, method: str
-) -> None:
+def test_a_status_that_nobody_gets_is_a_warning(faulty: Any, records: pytest.LogCaptureFixture, method: str) -> None:
     CALLS[method](faulty, "status")
     (record,) = until(lambda: told(records))
     assert record.levelno == logging.WARNING

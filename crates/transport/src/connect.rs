@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use nearcall_ring::Segment;
-use nearcall_wire::{Hello, Limits, Preamble, Welcome};
+use nearcall_wire::{Hello, Limits, Preamble, Welcome, shown};
 use rustix::event::PollFlags;
 use rustix::net::sockopt;
 use rustls::pki_types::ServerName;
@@ -20,6 +20,7 @@ use crate::stream::{Plain, StreamLink, Wire};
 use crate::sys;
 use crate::tcp;
 use crate::tls::TlsWire;
+use crate::tls_trouble::explain;
 use crate::url::Url;
 
 /// A fresh connection and what the server said of itself.
@@ -50,8 +51,9 @@ pub fn connect(url: &Url, version: &str, options: &Options) -> Result<Connected,
                 })?,
             };
             let socket = tcp::dial(url, host, *port, options, deadline)?;
-            let wire = TlsWire::client(socket, side.config, name)
-                .map_err(|error| ConnectError::Options(format!("cannot connect to {url}: {error}")))?;
+            let wire = TlsWire::client(socket, side.config, name).map_err(|error| {
+                ConnectError::Options(format!("cannot connect to {url}: {}", explain(&error, true, None)))
+            })?;
             return connect_encrypted(url, wire, &hello, options, deadline);
         }
         Url::Shm(_) | Url::Unix(_) | Url::Inproc(_) => {
@@ -197,7 +199,9 @@ fn shake_hands(
     receive_exactly(wire, &mut body, deadline).map_err(failed)?;
     match preamble {
         Preamble::Welcome(_) => Welcome::decode(&body).map_err(mismatch),
-        Preamble::Reject(_) => Err(ConnectError::Refused(format!("{url} refused: {}", String::from_utf8_lossy(&body)))),
+        Preamble::Reject(_) => {
+            Err(ConnectError::Refused(format!("{url} refused: {}", shown(&String::from_utf8_lossy(&body)))))
+        }
         Preamble::Hello(_) => Err(mismatch("the peer is a client, not a server".into())),
     }
 }

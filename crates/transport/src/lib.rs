@@ -23,6 +23,7 @@ mod stream;
 mod sys;
 mod tcp;
 mod tls;
+mod tls_trouble;
 mod url;
 
 pub use connect::{Connected, connect};
