@@ -489,6 +489,9 @@ class LoopRequest:
     def cancelled(self) -> bool:
         """Whether the client gave the call up, or is gone."""
 
+    def on_end(self, observer: Callable[[int], object]) -> None:
+        """Calls ``observer`` with the status code of this call, once it has ended."""
+
     def arguments(self) -> tuple[Any, ...]:
         """Every parameter in order but the stream. To be asked once."""
 

@@ -195,7 +195,11 @@ class Context:
 
     def _on_end(self, observer: Callable[[int], object]) -> None:
         """Calls ``observer`` with the number of the status code with which the call ends, once that is sent."""
-        (current_request.get() or _core).on_end(observer)
+        request = current_request.get()
+        if request is None:
+            _core.on_end(observer)
+        else:
+            request.on_end(observer)
 
     def send_metadata(self, items: MetadataItems) -> None:
         """Sends metadata at once, ahead of the result or the first item."""

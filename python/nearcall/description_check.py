@@ -5,16 +5,18 @@ What a later version of nearcall may add is let through: unknown fields, and sch
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, TypeGuard
+
+import msgspec
 
 from .plan import BIDI_STREAM, CLIENT_STREAM, ONEWAY, SERVER_STREAM, UNARY
 from .shown import shown
 
 if TYPE_CHECKING:
-    from .description import Description, MethodInfo, ServiceInfo
+    from .description import Description, MethodInfo, ParameterInfo, StreamInfo
 
-__all__ = ["Malformed", "check_description", "check_depth"]
+__all__ = ["Malformed", "check_depth", "check_description"]
 
 MOST_METHODS = 1 << 16
 """Methods that have a number on the wire."""
@@ -46,9 +48,9 @@ def check_depth(data: Any) -> None:
 
 
 def _inside(data: Any) -> Iterable[Any]:
-    if isinstance(data, dict):
-        return cast("dict[Any, Any]", data).values()
-    return cast("list[Any]", data) if isinstance(data, list) else ()
+    if _is_object(data):
+        return data.values()
+    return data if _is_list(data) else ()
 
 
 def check_description(description: Description) -> None:
@@ -59,9 +61,8 @@ def check_description(description: Description) -> None:
     """
     services = list(description.services)
     _distinct("services", (service.name for service in services))
-    own = description.introspection
-    if hasattr(own, "methods"):
-        services.append(cast("ServiceInfo", own))
+    if description.introspection is not msgspec.UNSET:
+        services.append(description.introspection)
     if sum(len(service.methods) for service in services) > MOST_METHODS:
         raise Malformed(f"it has more than {MOST_METHODS} methods")
     for service in services:
@@ -84,7 +85,9 @@ def _check_method(service: str, method: MethodInfo) -> None:
         raise Malformed(f"{where} is of the kind '{shown(method.kind, 80)}', which is none")
     if (method.kind in _STREAMING) != (method.stream is not None):
         raise Malformed(f"{where} is {method.kind} and has {'a' if method.stream else 'no'} streaming parameter")
-    named = [*method.parameters, *([] if method.stream is None else [method.stream])]
+    named: list[ParameterInfo | StreamInfo] = [*method.parameters]
+    if method.stream is not None:
+        named.append(method.stream)
     for parameter in named:
         if not parameter.name.isidentifier() or len(parameter.name) > LONGEST_NAME:
             raise Malformed(f"a parameter of {where} is called '{shown(parameter.name, 80)}', which none can be")
@@ -105,50 +108,51 @@ def _distinct(what: str, names: Iterable[str]) -> None:
 
 def _check_type(where: str, described: Any) -> None:
     """A type with fields; an empty description, or one of another layout, is a later version's."""
-    if not isinstance(described, dict):
+    if not _is_object(described):
         raise Malformed(f"{where} is described by {_kind_of(described)}")
-    fields = cast("dict[str, Any]", described).get("fields")
+    fields, tag = described.get("fields"), described.get("tag")
     if fields is None:
         return
     if not isinstance(described.get("layout"), str):
         raise Malformed(f"{where} has no layout")
-    tag = described.get("tag")
-    if tag is not None and not (isinstance(tag, list) and len(cast("list[Any]", tag)) == 2 and isinstance(tag[0], str)):
+    if tag is not None and not (_is_list(tag) and len(tag) == 2 and isinstance(tag[0], str)):
         raise Malformed(f"{where} has a tag that is none")
-    if not isinstance(fields, list):
+    if not _is_list(fields):
         raise Malformed(f"{where} has no list of fields")
-    for field in cast("list[Any]", fields):
-        if not (
-            isinstance(field, dict)
-            and isinstance(cast("dict[str, Any]", field).get("name"), str)
-            and isinstance(field.get("required"), bool)
-            and "type" in field
-        ):
+    for field in fields:
+        well = _is_object(field) and isinstance(field.get("name"), str) and isinstance(field.get("required"), bool)
+        if not well or "type" not in field:
             raise Malformed(f"{where} has a field without name, type, or whether it is required")
         _check_schema(where, field["type"])
-    _distinct(f"fields of {where}", (field["name"] for field in cast("list[Any]", fields)))
+    _distinct(f"fields of {where}", (field["name"] for field in fields))
 
 
 def _check_schema(where: str, schema: Any) -> None:
     if isinstance(schema, str):
         return
-    if not isinstance(schema, dict) or not schema:
+    if not _is_object(schema) or not schema:
         raise Malformed(f"{where} has a schema that is {_kind_of(schema)}")
-    kind, inner = next(iter(cast("Mapping[str, Any]", schema).items()))
+    kind, inner = next(iter(schema.items()))
     if kind in ("list", "set"):
         _check_schema(where, inner)
     elif kind in ("tuple", "union", "dict"):
-        if not isinstance(inner, list) or (kind == "dict" and len(cast("list[Any]", inner)) != 2):
+        if not _is_list(inner) or (kind == "dict" and len(inner) != 2):
             raise Malformed(f"{where} has a schema whose '{kind}' has no list of schemas")
-        for item in cast("list[Any]", inner):
+        for item in inner:
             _check_schema(where, item)
-    elif kind == "values" and not isinstance(inner, list):
+    elif kind == "values" and not _is_list(inner):
         raise Malformed(f"{where} has a schema whose 'values' are no list")
-    elif (kind == "ref" and not isinstance(inner, str)) or (
-        kind == "array" and not isinstance(inner, (str, type(None)))
-    ):
+    elif not isinstance(inner, str) and (kind == "ref" or (kind == "array" and inner is not None)):
         raise Malformed(f"{where} has a schema whose '{kind}' is no name")
 
 
 def _kind_of(value: Any) -> str:
     return "empty" if value == {} else f"a {type(value).__name__}"
+
+
+def _is_object(value: Any) -> TypeGuard[dict[str, Any]]:
+    return isinstance(value, dict)
+
+
+def _is_list(value: Any) -> TypeGuard[list[Any]]:
+    return isinstance(value, list)

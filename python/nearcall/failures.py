@@ -58,7 +58,7 @@ class Failures:
             tracebacks: Whether tracebacks travel.
         """
         status_of = partial(describe_error, declared=declared, tracebacks=tracebacks)
-        meant = (RpcError, *declared)
+        meant: tuple[type[BaseException], ...] = (RpcError, *declared)
 
         def describe(error: BaseException, call: _core.Call) -> tuple[int, str, bytes]:
             status = status_of(error)

@@ -56,6 +56,6 @@ def _complain(problem: BaseException, text: str) -> None:
         return
     try:
         name = type(problem).__name__
-        print(f"nearcall: logging failed with {name}; what was not logged: {text[:LONGEST]}", file=sys.stderr)
+        sys.stderr.write(f"nearcall: logging failed with {name}; what was not logged: {text[:LONGEST]}\n")
     except Exception:
         pass  # there is nowhere left to say it

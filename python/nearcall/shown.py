@@ -14,10 +14,10 @@ _LONGEST_TRACEBACK = 32_000
 
 
 def shown(text: str, longest: int = LONGEST, *, keep: str = "") -> str:
-    """The text without anything that a terminal would obey, and not too long.
+    r"""The text without anything that a terminal would obey, and not too long.
 
-    Control characters, line ends, invisible ones and those that turn the direction of writing come as ``\\x1b`` or
-    ``\\u202e``; what is beyond ``longest`` characters is cut, and its length told.
+    Control characters, line ends, invisible ones and those that turn the direction of writing come as ``\x1b`` or
+    ``\u202e``; what is beyond ``longest`` characters is cut, and its length told.
 
     Args:
         text: Any text.

@@ -49,7 +49,7 @@ class Followed:
     def end(self, error: BaseException | None = None) -> None:
         """What the interceptors see of the call has ended, well or with an error. Harmless when repeated.
 
-        At a client that is the end. At a server the result is still to be encoded and sent: the core says how that went.
+        At a client that is the end. At a server the result is still to be encoded and sent; the core says how it went.
         """
         if not isinstance(self.call, ServerCall):
             self._end(_code_of(error), error)
