@@ -75,15 +75,24 @@ impl Mapping {
         Ok(Self { address, len })
     }
 
-    /// Asks the system for the pages of a part, all at once, which is cheaper than one by one at the first access. Only a
-    /// hint: an old system ignores it.
-    pub fn populate(&self, from: usize, to: usize) {
+    /// Asks the system for the pages of a part, all at once, which is cheaper than one by one at the first access. An old
+    /// system does not know how, and gives them one by one.
+    ///
+    /// # Errors
+    /// The system has no memory for them.
+    pub fn populate(&self, from: usize, to: usize) -> io::Result<()> {
         let (from, to) = (from.min(self.len) & !(PAGE - 1), to.min(self.len));
         if from < to {
             let start = self.address.as_ptr().wrapping_add(from);
             // SAFETY: the part lies in the mapping; making pages present changes nothing that anybody can see.
-            let _ = unsafe { rustix::mm::madvise(start.cast(), to - from, Advice::LinuxPopulateRead) };
+            match unsafe { rustix::mm::madvise(start.cast(), to - from, Advice::LinuxPopulateRead) } {
+                Ok(()) | Err(rustix::io::Errno::INVAL) => {}
+                // What an access would end with, by a signal.
+                Err(rustix::io::Errno::FAULT) => return Err(rustix::io::Errno::NOMEM.into()),
+                Err(error) => return Err(error.into()),
+            }
         }
+        Ok(())
     }
 
     /// Start of the mapping, page-aligned. Valid while `self` lives.

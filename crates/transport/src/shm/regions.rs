@@ -190,7 +190,7 @@ impl Mapped {
         }
         let needed = REGION_HEAD + note.len as usize;
         if needed > region.present {
-            region.mapping.populate(region.present, needed);
+            region.mapping.populate(region.present, needed).map_err(|error| no_memory(needed, error))?;
             region.present = needed;
         }
         let mapping = Arc::clone(&region.mapping);
