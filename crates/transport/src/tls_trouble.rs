@@ -21,7 +21,7 @@ pub(crate) fn explain(error: &Error, client: bool, first: Option<u8>) -> String 
             "the server there does not encrypt; connect with tcp://, or serve tls:// there".into()
         }
         Error::InvalidMessage(_) if first != Some(22) => format!("{there} does not speak TLS"),
-        Error::DecryptError => format!("what {there} sent was changed or damaged on the way"),
+        Error::DecryptError => format!("TLS failed: what {there} sent was changed or damaged on the way"),
         Error::FailedToGetRandomBytes => "this system gives no random numbers".into(),
         Error::FailedToGetCurrentTime => "this system's clock cannot be read".into(),
         Error::General(why) => format!("TLS failed: {}", shown(why)),
