@@ -13,7 +13,7 @@ from typing import Any
 
 from .. import _core
 from ..call import current_request, timeout
-from ..errors import Internal, Unavailable
+from ..errors import Unavailable, Unknown
 from ..log import log
 from ..plan import BIDI_STREAM, CLIENT_STREAM, ONEWAY, SERVER_STREAM, UNARY, MethodPlan
 from .starting import starter
@@ -150,7 +150,7 @@ class LoopThread:
             # The loop's own task factory failed. The caller must not wait for ever, nor the other requests.
             handling.close()
             log(ERROR, "the event loop of the server cannot make a task", error=error)
-            request.fail(Internal(f"the event loop of the server cannot make a task: {type(error).__name__}: {error}"))
+            request.fail(Unknown(f"{type(error).__name__}: {error}"))
             request.forget()
             return
         if task.done():

@@ -35,8 +35,9 @@ class Followed:
         self.call = call
         self._begun: float | None = time.perf_counter()
         self._error: BaseException | None = None
-        if isinstance(call, ServerCall):
-            call.context._on_end(self.sent)  # pyright: ignore[reportPrivateUsage]
+        self._is_told = isinstance(call, ServerCall) and call.context._on_end(  # pyright: ignore[reportPrivateUsage]
+            self.sent
+        )
 
     def step(self) -> AbstractContextManager[object]:
         """What surrounds each part of the call: the handler, and the making of each item of a stream."""
@@ -51,7 +52,7 @@ class Followed:
 
         At a client that is the end. At a server the result is still to be encoded and sent; the core says how it went.
         """
-        if not isinstance(self.call, ServerCall):
+        if not self._is_told:
             self._end(_code_of(error), error)
         elif self._begun is not None and self._error is None:
             self._error = error
