@@ -29,6 +29,7 @@ __all__ = [
     "dev_certs",
     "end_with",
     "install",
+    "on_end",
     "set_call_variables",
 ]
 
@@ -57,6 +58,9 @@ def count_blocks(entered: bool) -> None:
 
 def current_call() -> Call | None:
     """The call that the calling thread serves."""
+
+def on_end(observer: Callable[[int], object]) -> None:
+    """Calls ``observer`` with the status code of that call, once it has ended."""
 
 def dev_certs(names: Sequence[str], days: int) -> tuple[str, str, str, str, str]:
     """PEM texts to try TLS out: an authority, a server's certificate for the names and its key, a client's and its key.
@@ -125,10 +129,10 @@ class Method:
         plan: MethodPlan,
         *,
         make_error: Callable[[int, str, bytes], BaseException] | None = None,
-        describe_error: Callable[[BaseException], tuple[int, str, bytes]] | None = None,
+        describe_error: Callable[[BaseException, Call], tuple[int, str, bytes]] | None = None,
     ) -> Method:
-        """A client of a service that declares exceptions gives its own ``make_error``; a server its own
-        ``describe_error`` for the same reason, or to send tracebacks. Otherwise those of ``install`` serve.
+        """A client of a service that declares exceptions gives its own ``make_error``; otherwise that of ``install``
+        serves. A server gives its own ``describe_error``, which is told of every exception of a handler.
         """
 
     @property
@@ -492,6 +496,9 @@ class LoopRequest:
     @property
     def cancelled(self) -> bool:
         """Whether the client gave the call up, or is gone."""
+
+    def on_end(self, observer: Callable[[int], object]) -> None:
+        """Calls ``observer`` with the status code of this call, once it has ended."""
 
     def arguments(self) -> tuple[Any, ...]:
         """Every parameter in order but the stream. To be asked once."""

@@ -18,6 +18,7 @@ from .arguments import Argument, arguments_plan
 from .binding import Binder, make_adapter
 from .codec.checks import outer_type
 from .defaults import filler
+from .description_check import Malformed, check_depth, check_description
 from .errors import FailedPrecondition
 from .plan import (
     BIDI_STREAM,
@@ -32,6 +33,7 @@ from .plan import (
     ValuePlan,
 )
 from .schema import find_mismatch
+from .shown import shown
 from .signature import value_roles
 from .values import Crossing, buffer_decodes_as, value_plan
 
@@ -149,14 +151,17 @@ def read_description(data: Mapping[str, Any] | bytes) -> Description:
     try:
         if isinstance(data, bytes):
             data = msgspec.json.decode(data, type=dict[str, Any])
+        check_depth(data)
         version = data.get("nearcall")
-        if isinstance(version, int) and version > VERSION:
+        if isinstance(version, int) and VERSION < version < 1 << 32:
             raise FailedPrecondition(
                 f"the server describes itself in format {version}, and this nearcall knows format {VERSION}: update it"
             )
-        return msgspec.convert(data, Description)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as problem:
-        raise FailedPrecondition(f"the server's description of itself is malformed: {problem}") from None
+        read = msgspec.convert(data, Description)
+        check_description(read)
+        return read
+    except (Malformed, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as problem:
+        raise FailedPrecondition(f"the server's description of itself is malformed: {shown(str(problem))}") from None
 
 
 def compare(client: ServicePlan, description: Mapping[str, Any] | bytes) -> dict[str, tuple[int, bool]]:
@@ -293,7 +298,8 @@ def _dynamic_method(service: str, method: MethodInfo, types: Mapping[str, Any]) 
         position = min(max(stream.position, 0), len(slots))
         slots.insert(position, Slot(stream.name, stream.by_position, stream.by_name, True))
         request_item = _dynamic_value(stream, value_roles(full_name, stream=stream.name))
-    binder = Binder(full_name, slots, method.signature, None if stream is None else stream.name)
+    signature = shown(method.signature)
+    binder = Binder(full_name, slots, signature, None if stream is None else stream.name)
     arguments = [
         Argument(parameter.name, _dynamic_crossing(parameter), parameter.by_position, parameter.required)
         for parameter in method.parameters
@@ -314,7 +320,7 @@ def _dynamic_method(service: str, method: MethodInfo, types: Mapping[str, Any]) 
         handler_is_async=False,
         split=binder.split,
         adapt=make_adapter(slots),
-        signature=method.signature,
+        signature=signature,
         idempotent=method.idempotent,
         doc=method.doc,
     )

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
+from logging import WARNING
 from typing import Literal, TypeAlias, cast
 
 from .errors import InvalidArgument
+from .log import log
 
 __all__ = ["OnewayPolicy", "check_oneway", "drop_reporter"]
-
-_log = logging.getLogger("nearcall")
 
 OnewayPolicy: TypeAlias = Literal["block", "error", "drop"]
 """``"block"`` waits for room, ``"error"`` raises, ``"drop"`` drops the call and counts it."""
@@ -32,6 +31,6 @@ def drop_reporter(url: str) -> Callable[[dict[str, int]], None]:
 
     def report(dropped: dict[str, int]) -> None:
         by_method = ", ".join(f"{number} of {method}" for method, number in sorted(dropped.items()))
-        _log.warning("dropped one-way calls to %s for lack of room, in all: %s", url, by_method)
+        log(WARNING, "dropped one-way calls to %s for lack of room, in all: %s", url, by_method)
 
     return report

@@ -12,6 +12,7 @@ from .description import compare, plans_from, read_description
 from .errors import FailedPrecondition
 from .plan import MethodPlan, ServicePlan
 from .service import plan_of
+from .shown import shown
 
 __all__ = ["Proxy", "make_proxy", "renumberer"]
 
@@ -96,7 +97,7 @@ def _compare(url: str, plan: ServicePlan, description: bytes) -> dict[str, tuple
     try:
         return compare(plan, description)
     except FailedPrecondition as error:
-        raise FailedPrecondition(f"{url}: {error.message}") from None
+        raise FailedPrecondition(f"{url}: {shown(error.message)}") from None
 
 
 def _named(method: MethodPlan, always: bool) -> MethodPlan:

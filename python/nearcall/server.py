@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import atexit
 import itertools
-import logging
 import math
 import os
 import threading
 import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
+from logging import ERROR, INFO, WARNING
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -20,9 +20,11 @@ from . import _core
 from .checked import check_seconds, check_whole
 from .client import DEFAULT_MAX_MESSAGE_SIZE, check_spin
 from .description import describe
-from .errors import InvalidArgument, describe_error
+from .errors import InvalidArgument
+from .failures import Failures
 from .interceptors import ServerInterceptor, check_interceptors, intercept_handler
 from .listening import make_listeners
+from .log import log
 from .plan import ServicePlan
 from .service import plan_of
 from .tls import TLS
@@ -33,8 +35,6 @@ if TYPE_CHECKING:
     from .aio.handlers import LoopThread
 
 __all__ = ["Server"]
-
-_log = logging.getLogger("nearcall")
 
 DEFAULT_MAX_CONCURRENCY = 256
 """Handlers that may run at once in threads, unless the user says otherwise."""
@@ -128,13 +128,12 @@ class Server:
                 raise TypeError(f"{NAME} is the server's own service: name yours otherwise")
             services.append(introspection_of(plans, _core.VERSION, in_loop=bool(chain) and not ordinary))
             own = [plan_of(type(services[-1]))]
+        self._failures = Failures()
         methods: list[tuple[_core.Method, Any]] = []
         self._handlers: list[tuple[Any, Any]] = []
         for item, plan in zip(services, [*plans, *own], strict=True):
-            describer = None
-            if plan.errors or tracebacks:
-                describer = partial(describe_error, declared=frozenset(plan.errors), tracebacks=tracebacks)
             for method in plan.methods:
+                describer = self._failures.describer(method, plan.errors, tracebacks)
                 handler = intercept_handler(chain, method, getattr(item, method.name))
                 methods.append((_core.Method(method, describe_error=describer), handler))
                 self._handlers.append((method, handler))
@@ -227,7 +226,7 @@ class Server:
             self._loop.start()
         _open.add(self)
         self._spawn()
-        _log.info("serving at %s", ", ".join(self._urls))
+        log(INFO, "serving at %s", ", ".join(self._urls))
         return self
 
     def serve_at(self, listeners: _core.Listeners, urls: list[str]) -> None:
@@ -244,8 +243,8 @@ class Server:
         assert self._core is not None
         try:
             self._core.work(self._spawn, _tell)
-        except BaseException:
-            _log.exception("a worker thread of the server at %s ended", ", ".join(self._urls))
+        except BaseException as error:
+            log(ERROR, "a worker thread of the server at %s ended", ", ".join(self._urls), error=error)
 
     def stop(self, grace: float = 5.0) -> bool:
         """Stops: takes no new calls, finishes those under way for at most ``grace`` seconds, then closes.
@@ -268,7 +267,8 @@ class Server:
             core.close()
             self._join()
             what = "every call was finished" if self._finished else f"calls of more than {grace:g} s were cut off"
-            _log.info("stopped serving at %s; %s", ", ".join(self._urls), what)
+            self._failures.flush()
+            log(INFO, "stopped serving at %s; %s", ", ".join(self._urls), what)
         # Of a server that a forked child has inherited only the sockets' descriptors go.
         self._listeners.close()
         self._state = "stopped"
@@ -300,7 +300,7 @@ class Server:
 
 
 def _tell(serious: bool, text: str) -> None:
-    _log.log(logging.WARNING if serious else logging.INFO, text)
+    log(WARNING if serious else INFO, "%s", text)
 
 
 _open: weakref.WeakSet[Server] = weakref.WeakSet()

@@ -15,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import inspect
 import itertools
-import logging
 import math
 import multiprocessing
 import os
@@ -26,17 +25,17 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
+from logging import WARNING
 from typing import Any
 
 from .checked import check_whole
 from .listening import make_listeners
+from .log import log
 from .server import Server
 from .service import is_service
 from .worker import SLACK, Task, Worker, start_worker
 
 __all__ = ["WorkerFailed", "Workers"]
-
-_log = logging.getLogger("nearcall")
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0
 """Seconds before a worker that died unsettled is replaced; each pause is twice the last."""
@@ -161,7 +160,7 @@ class Workers:
                 except OSError as error:
                     if not self._begun:
                         raise
-                    _log.warning("cannot start worker %d: %s; trying again in a moment", slot.number, error)
+                    log(WARNING, "cannot start worker %d: %s; trying again in a moment", slot.number, error)
                     slot.not_before = now + LONGEST_PAUSE
 
     def _inherited(self) -> list[Callable[[], object]]:
@@ -211,7 +210,7 @@ class Workers:
             try:
                 client = self._listeners.accept(index)
             except OSError as error:
-                _log.warning("cannot accept a client: %s; trying again in a moment", error)
+                log(WARNING, "cannot accept a client: %s; trying again in a moment", error)
                 self._not_accepting_until = time.monotonic() + ACCEPT_PAUSE
                 return
             if client is None:
@@ -230,7 +229,7 @@ class Workers:
             worker.clients += 1
             worker.turn = next(self._turns)
             return
-        _log.warning("a client at %s was dropped: no worker takes it", self._urls[index])
+        log(WARNING, "a client at %s was dropped: no worker takes it", self._urls[index])
 
     # --- looking after the workers ---
 
@@ -263,7 +262,7 @@ class Workers:
             raise WorkerFailed(f"workers die at once again and again, {slot.deaths} times in a row; {died}") from cause
         pause = min(FIRST_PAUSE * 2 ** (slot.deaths - 1), LONGEST_PAUSE) if slot.deaths else 0.0
         slot.not_before = time.monotonic() + pause
-        _log.warning("%s; another one is started%s", died, f" in {pause:.1f} s" if pause else "")
+        log(WARNING, "%s; another one is started%s", died, f" in {pause:.1f} s" if pause else "")
 
     # --- stopping ---
 
@@ -290,7 +289,7 @@ class Workers:
             if left is None:
                 continue
             if left.process.exitcode is None:
-                _log.warning("worker %d did not end in time and is killed", left.number)
+                log(WARNING, "worker %d did not end in time and is killed", left.number)
                 left.process.kill()
             left.process.join()
             left.process.close()

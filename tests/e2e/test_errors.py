@@ -97,7 +97,7 @@ def test_the_operator_learns_of_a_failed_one_way_call(new_url: str, caplog: pyte
         assert errors.fine() == "fine"
     for method in ("raised_one_way", "raised_one_way_in_loop"):
         (record,) = [record for record in caplog.records if f"Reported.{method} raised" in record.getMessage()]
-        assert record.levelno == logging.WARNING
+        assert record.levelno == logging.ERROR
         text = logging.Formatter().format(record)
         assert re.search(rf"Traceback .*in {method}\n.*ValueError: a bad value$", text, re.DOTALL), text
 

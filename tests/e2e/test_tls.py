@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -75,6 +77,51 @@ def test_names_must_fit(url: str, certificates: Path) -> None:
     with pytest.raises(nearcall.Unauthenticated, match=r"is not for localhost but for .*server_name"):
         nearcall.connect(elsewhere)
     nearcall.connect(elsewhere, tls=TLS(ca=certificates / "ca.pem", server_name="127.0.0.1")).close()
+
+
+def test_a_certificate_of_the_wrong_kind(certificates: Path) -> None:
+    tls = TLS(cert=certificates / "client.pem", key=certificates / "client.key")
+    with (
+        nearcall.Server(Basics(), URL, tls=tls) as server,
+        pytest.raises(
+            nearcall.Unauthenticated, match=r"certificate is not (for 127.0.0.1|meant for a server)"
+        ) as caught,
+    ):
+        nearcall.connect(server.urls[0], Basics)
+    assert "InvalidPurpose" not in caught.value.message
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        bytes.fromhex("15 0303 0002 0228"),  # the alert handshake_failure
+        bytes.fromhex("15 0303 0002 0246"),  # the alert protocol_version
+        bytes.fromhex("15 0303 0002 02c8"),  # an alert that nobody knows
+        bytes.fromhex("16 0303 0004 02000000"),  # an empty server hello
+        bytes.fromhex("17 0303 0004 00000000"),  # data before the handshake
+        bytes.fromhex("16 0303 ffff 00000000"),  # a record that is too long
+    ],
+)
+def test_failures_are_sentences(answer: bytes) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(4096)
+                connection.sendall(answer)
+                while connection.recv(4096):
+                    pass
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        with pytest.raises(nearcall.RpcError) as caught:
+            nearcall.connect(f"tls://127.0.0.1:{listener.getsockname()[1]}")
+        thread.join()
+    sentence = caught.value.message.partition(": ")[2]
+    assert sentence.startswith("the server")
+    # No name as libraries write them, such as HandshakeFailure.
+    assert not re.search(r"[a-z][A-Z]|[{\[\"]", sentence), sentence
 
 
 def test_plaintext_meets_encryption(url: str) -> None:

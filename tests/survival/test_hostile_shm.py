@@ -53,6 +53,8 @@ from .raw_shm import (
 )
 
 HANDSHAKE_TIMEOUT = 0.5
+ONEWAY = 16
+"""The flag of a call that nobody waits for."""
 
 
 def served() -> list[object]:
@@ -350,6 +352,8 @@ def test_pings_of_a_client_that_is_slow_to_read(target: Target) -> None:
     [
         ([frame(CALL, TOTAL), frame(CALL, TOTAL)], "the number of a call that is under way"),
         ([frame(CALL, TOTAL), frame(END), frame(ITEM, payload=b"\x01")], ""),
+        ([frame(CALL, TOTAL, flags=ONEWAY)], "a one-way call of a method that has a stream"),
+        ([frame(CALL, COUNT, flags=ONEWAY)], "a one-way call of a method that has a stream"),
         (
             [frame(CALL, COUNT, payload=b"\x91\xce\x7f\xff\xff\xff"), frame(7, payload=b"123")],
             "a credit frame is",
@@ -400,6 +404,22 @@ def test_regions_that_are_wrong(target: Target, make: Callable[[], int], size: i
         attacker.note(1, length)
         target.dropped(attacker, why)
     os.close(fd)
+
+
+def test_a_region_that_is_mostly_a_hole(target: Target) -> None:
+    """Memory and time are spent on messages, and not on what lies around them."""
+    size = 150 << 20
+    with attack(target.url) as attacker:
+        greet(attacker)
+        for region in range(20):
+            fd = memfd(size)
+            os.pwrite(fd, b"\x01", 0)
+            attacker.announce(region, size, fd)
+            attacker.note(region, 1, last_use=True)
+            attacker.receive()
+            target.is_well()
+            assert os.fstat(fd).st_blocks * 512 < 1 << 20
+            os.close(fd)
 
 
 def test_a_region_without_its_descriptor_or_never_sent(target: Target) -> None:

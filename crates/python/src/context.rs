@@ -4,18 +4,26 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Instant;
 
+use nearcall_core::Failure;
 use nearcall_core::server::{CallContext, Request, Server as Core};
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
+use crate::callback::Callback;
 use crate::connection::peer;
 use crate::deadline::{metadata_from, metadata_to};
 use crate::plan::Method;
 use crate::statistics;
 
+/// The status code of a call that ended well.
+pub(crate) const OK: u8 = 0;
+
 thread_local! {
     /// The request whose handler this thread runs: the pointer is valid while it is here, see [`Current::enter`].
     static CURRENT: RefCell<Option<Current>> = const { RefCell::new(None) };
+    /// Who wants to know how the call of that request ends.
+    static OBSERVERS: RefCell<Vec<Py<PyAny>>> = const { RefCell::new(Vec::new()) };
 }
 
 /// The request a thread serves.
@@ -54,6 +62,54 @@ pub(crate) fn current_call() -> Option<Call> {
     // SAFETY: as above.
     let method = unsafe { &*current.method };
     Some(Call::new(core, request, method))
+}
+
+/// Calls `observer` with the status code of the call that this thread serves, once that has ended.
+#[pyfunction]
+pub(crate) fn on_end(observer: Py<PyAny>) -> PyResult<()> {
+    if CURRENT.with_borrow(Option::is_none) {
+        return Err(PyRuntimeError::new_err("no call is being served here"));
+    }
+    OBSERVERS.with_borrow_mut(|observers| observers.push(observer));
+    Ok(())
+}
+
+/// What a call that is about to end well ends with: its caller may have stopped waiting. Only worked out if somebody wants
+/// to know.
+pub(crate) fn standing(request: &Request, observed: bool) -> u8 {
+    if !observed {
+        OK
+    } else if request.is_late() {
+        Failure::DEADLINE_EXCEEDED
+    } else if request.context().is_cancelled() {
+        Failure::CANCELLED
+    } else {
+        OK
+    }
+}
+
+/// Whether somebody wants to know how the call ends that this thread serves.
+pub(crate) fn is_observed() -> bool {
+    OBSERVERS.with_borrow(|observers| !observers.is_empty())
+}
+
+/// Tells those who want to know that the call of this thread has ended.
+#[inline]
+pub(crate) fn tell_end(py: Python<'_>, code: u8) {
+    if is_observed() {
+        tell_all(py, OBSERVERS.take(), code);
+    }
+}
+
+/// Tells observers how a call has ended. Its end is sent: what an observer raises goes to the interpreter's own hook.
+#[cold]
+pub(crate) fn tell_all(py: Python<'_>, observers: Vec<Py<PyAny>>, code: u8) {
+    for observer in observers {
+        let observer = observer.bind(py);
+        if let Err(error) = observer.run_with((code,)) {
+            error.write_unraisable(py, Some(observer));
+        }
+    }
 }
 
 /// One call, as its handler sees it.

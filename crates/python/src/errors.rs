@@ -7,6 +7,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::PyBytes;
 
 use crate::callback::Callback;
+use crate::context::Call;
 use crate::plan::Method;
 
 /// `make_error(code, message, details)` of `nearcall.errors`.
@@ -53,15 +54,14 @@ pub(crate) fn describe(py: Python<'_>, error: &PyErr) -> Failure {
     failure_of(error, describe.and_then(|describe| describe.bind(py).run([error.value(py).as_any()])))
 }
 
-/// The failure that an exception of a method's handler stands for.
-pub(crate) fn describe_for(py: Python<'_>, method: &Method, error: &PyErr) -> Failure {
-    match &method.describe_error {
-        // With its traceback, which `value` alone need not have.
-        Some(describe) => {
-            failure_of(error, describe.bind(py).run([error.clone_ref(py).into_value(py).bind(py).as_any()]))
-        }
-        None => describe(py, error),
-    }
+/// The failure that an exception of a method's handler stands for. The server's operator is told, if it is a fault.
+#[cold]
+pub(crate) fn describe_for(py: Python<'_>, method: &Method, call: Call, error: &PyErr) -> Failure {
+    let Some(describe) = &method.describe_error else { return self::describe(py, error) };
+    // With its traceback, which `value` alone need not have.
+    let exception = error.clone_ref(py).into_value(py);
+    let described = Bound::new(py, call).and_then(|call| describe.bind(py).run([exception.bind(py).as_any(), &call]));
+    failure_of(error, described)
 }
 
 fn failure_of(error: &PyErr, described: PyResult<Bound<'_, PyAny>>) -> Failure {

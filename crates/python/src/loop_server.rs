@@ -5,15 +5,15 @@ use std::time::Instant;
 
 use nearcall_core::lock::Mutex;
 use nearcall_core::server::{ItemOutcome, NextItem, Request, Server as Core};
-use nearcall_core::{Kind, Outgoing};
+use nearcall_core::{Failure, Kind, Outgoing};
 use pyo3::exceptions::PyStopAsyncIteration;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use crate::context::Call;
+use crate::context::{Call, tell_all};
 use crate::errors::describe_for;
 use crate::plan::Method;
-use crate::served::{Served, decode_arguments, decode_item, late, send_reply, too_long, tracked};
+use crate::served::{Served, decode_arguments, decode_item, end_stream, late, reply, too_long, tracked};
 
 /// One request for a coroutine handler.
 #[pyclass(frozen, module = "nearcall._core")]
@@ -22,16 +22,32 @@ pub(crate) struct LoopRequest {
     methods: Arc<Vec<Served>>,
     index: usize,
     request: Mutex<Request>,
+    /// Who wants to know how the call ends.
+    observers: Mutex<Vec<Py<PyAny>>>,
 }
 
 impl LoopRequest {
     pub(crate) fn new(core: Arc<Core>, methods: Arc<Vec<Served>>, request: Request) -> Self {
         let index = usize::from(request.head.method);
-        Self { core, methods, index, request: Mutex::new(request) }
+        Self { core, methods, index, request: Mutex::new(request), observers: Mutex::default() }
     }
 
     fn served(&self) -> &Method {
         self.methods[self.index].method.get()
+    }
+
+    fn is_observed(&self) -> bool {
+        !self.observers.lock().is_empty()
+    }
+
+    /// Tells those who want to know that the call has ended, if it has. Whether it has.
+    fn tell_end(&self, py: Python<'_>, code: Option<u8>) -> bool {
+        if let Some(code) = code
+            && self.is_observed()
+        {
+            tell_all(py, std::mem::take(&mut *self.observers.lock()), code);
+        }
+        code.is_some()
     }
 }
 
@@ -73,8 +89,14 @@ impl LoopRequest {
     }
 
     /// Ends the call because its deadline has passed.
-    fn fail_late(&self) {
+    fn fail_late(&self, py: Python<'_>) {
         self.request.lock().fail(&self.core, &late(&self.served().name));
+        self.tell_end(py, Some(Failure::DEADLINE_EXCEEDED));
+    }
+
+    /// Calls `observer` with the status code of this call, once that has ended.
+    fn on_end(&self, observer: Py<PyAny>) {
+        self.observers.lock().push(observer);
     }
 
     /// The arguments, every parameter in order but the stream. To be asked once.
@@ -106,31 +128,32 @@ impl LoopRequest {
 
     /// Ends the call with a result. `False` if the client must read what it was sent first: `changed` tells when to try again.
     fn reply(&self, py: Python<'_>, result: Bound<'_, PyAny>) -> PyResult<bool> {
-        let request = self.request.lock();
-        if request.is_oneway() {
-            request.end_oneway();
-            return Ok(true);
-        }
-        let encoded = self.served().reply.encode(result)?;
-        send_reply(py, &self.core, self.served(), &request, &encoded)
+        let observed = self.is_observed();
+        let code = reply(py, &self.core, self.served(), &self.request.lock(), result, observed)?;
+        Ok(self.tell_end(py, code))
     }
 
     /// Ends the call well after its items.
-    fn end(&self) {
-        // The client being gone by now changes nothing.
-        let _ = self.request.lock().end_stream(&self.core);
+    fn end(&self, py: Python<'_>) {
+        let observed = self.is_observed();
+        let code = end_stream(&self.core, &self.request.lock(), observed);
+        self.tell_end(py, Some(code));
     }
 
     /// Ends the call with an exception.
     fn fail(&self, py: Python<'_>, exception: Bound<'_, PyAny>) {
-        let failure = describe_for(py, self.served(), &PyErr::from_value(exception));
+        let failure = describe_for(py, self.served(), self.call(), &PyErr::from_value(exception));
         self.request.lock().fail(&self.core, &failure);
+        self.tell_end(py, Some(failure.code));
     }
 
     /// The handler is through: nothing more comes for the call, nor is it counted. Without a word, if it was not ended.
-    fn forget(&self) {
-        let request = self.request.lock();
-        request.forget();
-        request.finish();
+    fn forget(&self, py: Python<'_>) {
+        {
+            let request = self.request.lock();
+            request.forget();
+            request.finish();
+        }
+        self.tell_end(py, Some(Failure::CANCELLED));
     }
 }

@@ -8,8 +8,8 @@ use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
+use crate::context::{OK, standing};
 use crate::errors::raise;
-use crate::payload::Encoded;
 use crate::plan::Method;
 
 /// A method and what runs it.
@@ -34,35 +34,34 @@ pub(crate) fn decode_arguments<'py>(
     method.arguments.decode(py, event, named)
 }
 
-/// Encodes a result and ends the call with it.
+/// Ends a call with a result. How it ended; `None` for an event loop if there is no room.
 pub(crate) fn reply(
     py: Python<'_>,
     core: &Core,
     method: &Method,
     request: &Request,
     result: Bound<'_, PyAny>,
-) -> PyResult<()> {
+    observed: bool,
+) -> PyResult<Option<u8>> {
     if request.is_oneway() {
         request.end_oneway();
-        return Ok(());
+        return Ok(Some(OK));
     }
-    send_reply(py, core, method, request, &method.reply.encode(result)?).map(|_| ())
-}
-
-/// Ends a call with an encoded result. `false` for an event loop if there is no room.
-pub(crate) fn send_reply(
-    py: Python<'_>,
-    core: &Core,
-    method: &Method,
-    request: &Request,
-    encoded: &Encoded<'_>,
-) -> PyResult<bool> {
+    let encoded = method.reply.encode(result)?;
+    let code = standing(request, observed);
     match encoded.with(|body: Body<'_>| request.reply(core, body)) {
-        Err(LinkError::Full) => Ok(false),
+        Ok(()) => Ok(Some(code)),
+        Err(LinkError::Full) => Ok(None),
         Err(error) if error.spares_connection() => Err(too_long(py, &method.name, &error)),
         // The client is gone, and with it everybody who could be told.
-        Ok(()) | Err(_) => Ok(true),
+        Err(_) => Ok(Some(Failure::CANCELLED)),
     }
+}
+
+/// Ends a call well after its items. How it ended.
+pub(crate) fn end_stream(core: &Core, request: &Request, observed: bool) -> u8 {
+    let code = standing(request, observed);
+    if request.end_stream(core).is_ok() { code } else { Failure::CANCELLED }
 }
 
 pub(crate) fn late(name: &str) -> Failure {

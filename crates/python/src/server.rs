@@ -9,14 +9,14 @@ use nearcall_core::lock::Mutex;
 use nearcall_core::server::{
     ForLoop, ItemOutcome, Next, Notice, Request, Server as Core, ServerCall, WorkLimits, Worker,
 };
-use nearcall_core::{Kind, Outgoing};
+use nearcall_core::{Failure, Kind, Outgoing};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::callback::Callback;
 use crate::connection::around_wait;
-use crate::context::Current;
+use crate::context::{Call, Current, OK, is_observed, tell_end};
 use crate::deadline::Inherited;
 use crate::errors::{describe_for, raise};
 use crate::listeners::Listeners;
@@ -24,7 +24,7 @@ use crate::loop_server::LoopRequest;
 use crate::options::options;
 use crate::payload::buffer;
 use crate::plan::Method;
-use crate::served::{Served, decode_arguments, decode_item, late, reply, too_long, tracked};
+use crate::served::{Served, decode_arguments, decode_item, end_stream, late, reply, too_long, tracked};
 
 /// What the operator should know, until a worker tells it.
 #[derive(Default)]
@@ -208,50 +208,36 @@ impl Server {
         }
     }
 
-    fn handle(&self, py: Python<'_>, request: Request) {
+    /// Runs a handler and ends the call.
+    fn handle(&self, py: Python<'_>, mut request: Request) {
         let served = &self.methods[usize::from(request.head.method)];
-        let method = served.method.get();
-        if let Err(error) = self.run(py, served, request) {
-            // There is no reply to put it into; the operator's log is all there is.
-            let mut text = format!("{} raised {error}; it is one-way, so no client learns of it", method.name);
-            if let Some(trace) = error.traceback(py).and_then(|trace| trace.format().ok()) {
-                text = format!("{text}\n{trace}{error}");
-            }
-            self.notices.push(Notice { serious: true, text });
-        }
-    }
-
-    /// Runs a handler and ends the call. An error comes back only from a one-way call.
-    fn run(&self, py: Python<'_>, served: &Served, mut request: Request) -> PyResult<()> {
         let method = served.method.get();
         if request.is_late() {
             // Nobody waits for the result any more.
             request.fail(&self.core, &late(&method.name));
-            return Ok(());
+            return;
         }
-        let inherited = Inherited::enter(py, request.deadline)?;
-        let handled = self.call_handler(py, served, &mut request);
-        let current = Current::enter(&request, &self.core, method);
-        let outcome = handled.and_then(|result| {
-            if method.kind.server_streams() {
-                self.send_items(py, method, &request, &result)
-            } else {
-                reply(py, &self.core, method, &request, result)
-            }
+        let code = self.run(py, served, &mut request).unwrap_or_else(|error| {
+            let failure = describe_for(py, method, Call::new(&self.core, &request, method), &error);
+            request.fail(&self.core, &failure);
+            failure.code
         });
-        drop(current);
-        drop(inherited);
-        match outcome {
-            Ok(()) => Ok(()),
-            Err(error) if request.is_oneway() => {
-                request.fail(&self.core, &describe_for(py, method, &error));
-                Err(error)
-            }
-            Err(error) => {
-                request.fail(&self.core, &describe_for(py, method, &error));
-                Ok(())
-            }
+        tell_end(py, code);
+    }
+
+    /// Runs a handler and sends what it returns. How the call ended.
+    fn run(&self, py: Python<'_>, served: &Served, request: &mut Request) -> PyResult<u8> {
+        let method = served.method.get();
+        let _inherited = Inherited::enter(py, request.deadline)?;
+        let result = self.call_handler(py, served, request)?;
+        let _current = Current::enter(request, &self.core, method);
+        // Dropped before that: a generator that is left unfinished cleans up as part of the call.
+        let result = result;
+        if method.kind.server_streams() {
+            return self.send_items(py, method, request, &result);
         }
+        // A worker waits until there is room.
+        Ok(reply(py, &self.core, method, request, result, is_observed())?.unwrap_or(OK))
     }
 
     fn call_handler<'py>(
@@ -289,7 +275,7 @@ impl Server {
         handler.run_with(PyTuple::new(py, values)?)
     }
 
-    fn send_items(&self, py: Python<'_>, method: &Method, request: &Request, items: &Bound<'_, PyAny>) -> PyResult<()> {
+    fn send_items(&self, py: Python<'_>, method: &Method, request: &Request, items: &Bound<'_, PyAny>) -> PyResult<u8> {
         let call = tracked(request)?;
         for item in items.items()? {
             let encoded = method.reply.encode(item?)?;
@@ -306,13 +292,11 @@ impl Server {
                         return Err(raise(py, &late(&method.name)));
                     }
                     request.forget();
-                    return Ok(());
+                    return Ok(Failure::CANCELLED);
                 }
             }
         }
-        // The client being gone by now changes nothing: all was sent.
-        let _ = request.end_stream(&self.core);
-        Ok(())
+        Ok(end_stream(&self.core, request, is_observed()))
     }
 }
 

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 
 use rustix::fs::{MemfdFlags, SealFlags};
-use rustix::mm::{MapFlags, ProtFlags};
+use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 use crate::sync::{AtomicU32, Ordering};
 
@@ -26,6 +26,9 @@ unsafe impl Sync for Mapping {}
 
 /// What a descriptor must be sealed against before it is mapped.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
+
+/// The least size of a page; where pages are larger, a start in the middle of one is refused, and nothing is lost.
+const PAGE: usize = 4096;
 
 /// The file system of ordinary shared memory.
 const TMPFS_MAGIC: u64 = 0x0102_1994;
@@ -70,6 +73,26 @@ impl Mapping {
             unsafe { rustix::mm::mmap(std::ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, flags, fd, 0)? };
         let address = NonNull::new(address.cast()).ok_or_else(|| io::Error::other("mmap returned null"))?;
         Ok(Self { address, len })
+    }
+
+    /// Asks the system for the pages of a part, all at once, which is cheaper than one by one at the first access. An old
+    /// system does not know how, and gives them one by one.
+    ///
+    /// # Errors
+    /// The system has no memory for them.
+    pub fn populate(&self, from: usize, to: usize) -> io::Result<()> {
+        let (from, to) = (from.min(self.len) & !(PAGE - 1), to.min(self.len));
+        if from < to {
+            let start = self.address.as_ptr().wrapping_add(from);
+            // SAFETY: the part lies in the mapping; making pages present changes nothing that anybody can see.
+            match unsafe { rustix::mm::madvise(start.cast(), to - from, Advice::LinuxPopulateRead) } {
+                Ok(()) | Err(rustix::io::Errno::INVAL) => {}
+                // What an access would end with, by a signal.
+                Err(rustix::io::Errno::FAULT) => return Err(rustix::io::Errno::NOMEM.into()),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
     }
 
     /// Start of the mapping, page-aligned. Valid while `self` lives.

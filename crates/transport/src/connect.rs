@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use nearcall_ring::Segment;
-use nearcall_wire::{Hello, Limits, Preamble, Welcome};
+use nearcall_wire::{Hello, Limits, Preamble, Welcome, shown};
 use rustix::event::PollFlags;
 use rustix::net::sockopt;
 use rustls::pki_types::ServerName;
@@ -21,6 +21,7 @@ use crate::stream::{Plain, StreamLink, Wire};
 use crate::sys;
 use crate::tcp;
 use crate::tls::TlsWire;
+use crate::tls_trouble::explain;
 use crate::url::Url;
 
 /// A fresh connection and what the server said of itself.
@@ -65,8 +66,9 @@ pub(crate) async fn establish(
                 })?,
             };
             let socket = tcp::dial(url, host, *port, options, pace).await?;
-            let wire = TlsWire::client(socket, side.config, name)
-                .map_err(|error| ConnectError::Options(format!("cannot connect to {url}: {error}")))?;
+            let wire = TlsWire::client(socket, side.config, name).map_err(|error| {
+                ConnectError::Options(format!("cannot connect to {url}: {}", explain(&error, true, None)))
+            })?;
             return connect_encrypted(url, wire, &hello, options, pace).await;
         }
         Url::Shm(_) | Url::Unix(_) | Url::Inproc(_) => {
@@ -215,7 +217,9 @@ async fn shake_hands(
     receive_exactly(wire, &mut body, pace).await.map_err(failed)?;
     match preamble {
         Preamble::Welcome(_) => Welcome::decode(&body).map_err(mismatch),
-        Preamble::Reject(_) => Err(ConnectError::Refused(format!("{url} refused: {}", String::from_utf8_lossy(&body)))),
+        Preamble::Reject(_) => {
+            Err(ConnectError::Refused(format!("{url} refused: {}", shown(&String::from_utf8_lossy(&body)))))
+        }
         Preamble::Hello(_) => Err(mismatch("the peer is a client, not a server".into())),
     }
 }

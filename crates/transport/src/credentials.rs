@@ -14,6 +14,8 @@ use x509_cert::der::Decode as _;
 use x509_cert::ext::pkix::SubjectAltName;
 use x509_cert::ext::pkix::name::GeneralName;
 
+use crate::tls_trouble::words;
+
 /// A text with certificates or a key, and what to call it in a sentence.
 #[derive(Clone)]
 pub struct Pem {
@@ -36,7 +38,10 @@ impl Pem {
         match found {
             Ok(found) if !found.is_empty() => Ok(found),
             Ok(_) => Err(format!("{} has no certificate in it; it must be PEM, with BEGIN CERTIFICATE", self.name)),
-            Err(error) => Err(format!("{} cannot be read as PEM: {error}", self.name)),
+            Err(_) => Err(format!(
+                "{} cannot be read as PEM: it must have whole blocks from BEGIN CERTIFICATE to END CERTIFICATE",
+                self.name
+            )),
         }
     }
 
@@ -48,7 +53,8 @@ impl Pem {
     fn roots(&self) -> Result<RootCertStore, String> {
         let mut roots = RootCertStore::empty();
         for certificate in self.certificates()? {
-            roots.add(certificate).map_err(|error| format!("{} has a bad certificate in it: {error}", self.name))?;
+            let refuse = |_| format!("{} has a certificate in it that is malformed, or no authority's", self.name);
+            roots.add(certificate).map_err(refuse)?;
         }
         Ok(roots)
     }
@@ -112,7 +118,7 @@ impl Credentials {
             Some(pem) => {
                 let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(pem.roots()?), provider)
                     .build()
-                    .map_err(|error| format!("{} cannot be used: {error}", pem.name))?;
+                    .map_err(|_| format!("{} has no authority in it that can be used", pem.name))?;
                 builder.with_client_cert_verifier(verifier)
             }
         };
@@ -129,7 +135,13 @@ fn unusable(cert: &Pem, key: &Pem, error: &rustls::Error) -> String {
         rustls::Error::InconsistentKeys(_) => {
             format!("the key {} does not belong to the certificate {}", key.name, cert.name)
         }
-        error => format!("the certificate {} and the key {} cannot be used: {error}", cert.name, key.name),
+        rustls::Error::InvalidCertificate(_) => {
+            format!("the certificate {} is malformed, or of a kind that cannot be used", cert.name)
+        }
+        error => {
+            let why = words(error);
+            format!("the certificate {} and the key {} cannot be used ({why})", cert.name, key.name)
+        }
     }
 }
 

@@ -26,6 +26,7 @@ mod stream;
 mod sys;
 mod tcp;
 mod tls;
+mod tls_trouble;
 mod url;
 
 pub use budget::{Account, Budget, Charge};

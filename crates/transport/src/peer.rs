@@ -60,7 +60,7 @@ impl std::fmt::Display for Peer {
         match self {
             Self::Local { pid, uid, .. } => write!(f, "process {pid} of user {uid}"),
             Self::Remote(address) => address.fmt(f),
-            Self::Certified { address, subject, .. } => write!(f, "{address} ({subject})"),
+            Self::Certified { address, subject, .. } => write!(f, "{address} ({})", nearcall_wire::shown(subject)),
         }
     }
 }

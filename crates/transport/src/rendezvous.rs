@@ -201,7 +201,8 @@ fn lock(path: &Path, url: &Url) -> io::Result<File> {
         let mut file = options.open(&lock_path).map_err(refuse)?;
         if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
             let pid = io::read_to_string((&file).take(20)).unwrap_or_default();
-            let who = if pid.is_empty() { "another process".to_owned() } else { format!("process {}", pid.trim()) };
+            // Anybody who may write into the directory may have written into the file.
+            let who = pid.trim().parse::<u32>().map_or("another process".to_owned(), |pid| format!("process {pid}"));
             return Err(io::Error::new(
                 io::ErrorKind::AddrInUse,
                 format!("cannot serve {url}: {who} already does; stop it or serve another name"),

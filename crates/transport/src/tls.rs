@@ -12,11 +12,12 @@ use crate::lock::Mutex;
 use rustix::event::PollFlags;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags};
 use rustls::pki_types::ServerName;
-use rustls::{AlertDescription, CertificateError, ClientConfig, ClientConnection, ServerConfig, ServerConnection};
+use rustls::{ClientConfig, ClientConnection, ServerConfig, ServerConnection};
 
 use crate::link::{LONGEST_SLEEP, LinkError};
 use crate::stream::Wire;
 use crate::sys;
+use crate::tls_trouble::explain;
 
 /// Encrypted bytes taken from the socket at once.
 const BUFFER: usize = 64 << 10;
@@ -247,58 +248,4 @@ impl io::Write for Socket<'_> {
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
-}
-
-/// What went wrong and what mends it, in one line.
-fn explain(error: &rustls::Error, client: bool, first: Option<u8>) -> String {
-    use CertificateError as Bad;
-    use rustls::Error;
-    let (their, there) = if client { ("the server's", "the server") } else { ("the client's", "the client") };
-    let fixed = match error {
-        Error::InvalidCertificate(Bad::Expired | Bad::ExpiredContext { .. }) => {
-            return format!("{their} certificate has expired; renew it, or set this machine's clock if that is wrong");
-        }
-        Error::InvalidCertificate(Bad::NotValidYet | Bad::NotValidYetContext { .. }) => {
-            return format!("{their} certificate is not valid yet; is a clock wrong?");
-        }
-        Error::InvalidCertificate(Bad::NotValidForNameContext { expected, presented }) => {
-            return format!(
-                "{their} certificate is not for {} but for {}; connect by such a name, or give one with TLS(server_name=...)",
-                expected.to_str(),
-                if presented.is_empty() { "no name at all".to_owned() } else { presented.join(", ") },
-            );
-        }
-        Error::InvalidCertificate(Bad::UnknownIssuer | Bad::BadSignature) if client => {
-            "the server's certificate is signed by nobody trusted here; give its authority's certificate with TLS(ca=...)"
-        }
-        Error::InvalidCertificate(Bad::UnknownIssuer | Bad::BadSignature) => {
-            "the client's certificate is signed by nobody in TLS(client_ca=...)"
-        }
-        Error::NoCertificatesPresented => {
-            "the client gave no certificate, which TLS(client_ca=...) asks for; give it TLS(cert=..., key=...) there"
-        }
-        Error::AlertReceived(AlertDescription::CertificateRequired) => {
-            "the server wants to see a certificate; give one with TLS(cert=..., key=...)"
-        }
-        Error::AlertReceived(AlertDescription::UnknownCA | AlertDescription::DecryptError) if client => {
-            "the server does not know who signed this client's certificate; its TLS(client_ca=...) must have that authority"
-        }
-        Error::AlertReceived(AlertDescription::UnknownCA | AlertDescription::DecryptError) => {
-            "the client does not know who signed this server's certificate; it needs TLS(ca=...)"
-        }
-        Error::AlertReceived(AlertDescription::CertificateExpired) => {
-            return format!("{there} says that the certificate it got has expired; renew it");
-        }
-        Error::AlertReceived(AlertDescription::BadCertificate) => {
-            return format!("{there} does not accept the certificate it got; it may be for another name");
-        }
-        Error::InvalidMessage(_) if first == Some(nearcall_wire::MAGIC[0]) => {
-            "the server there does not encrypt; connect with tcp://, or serve tls:// there"
-        }
-        Error::InvalidMessage(_) if first != Some(22) => {
-            return format!("{there} does not speak TLS");
-        }
-        other => return format!("TLS failed: {other}"),
-    };
-    fixed.to_owned()
 }

@@ -8,6 +8,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::shown::shown;
+
 /// First bytes of every connection, so that another protocol is recognised at once.
 pub const MAGIC: [u8; 4] = *b"NCAL";
 /// Version of frames and handshake. Both sides must agree.
@@ -131,7 +133,7 @@ impl Hello {
     /// # Errors
     /// A sentence for the user.
     pub fn decode(bytes: &[u8]) -> Result<Self, String> {
-        serde_json::from_slice(bytes).map_err(|error| format!("the client's hello cannot be read: {error}"))
+        serde_json::from_slice(bytes).map_err(|error| unreadable("client's hello", &error))
     }
 }
 
@@ -150,8 +152,13 @@ impl Welcome {
     /// # Errors
     /// A sentence for the user.
     pub fn decode(bytes: &[u8]) -> Result<Self, String> {
-        serde_json::from_slice(bytes).map_err(|error| format!("the server's welcome cannot be read: {error}"))
+        serde_json::from_slice(bytes).map_err(|error| unreadable("server's welcome", &error))
     }
+}
+
+/// Parts of what was sent may be in the error.
+fn unreadable(what: &str, error: &serde_json::Error) -> String {
+    format!("the {what} cannot be read: {}", shown(&error.to_string()))
 }
 
 #[cfg(test)]

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextvars import Context
 from functools import partial
+from logging import ERROR
 from typing import Any
 
 from .. import _core
 from ..call import current_request, timeout
-from ..errors import Unavailable
+from ..errors import Unavailable, Unknown
+from ..log import log
 from ..plan import BIDI_STREAM, CLIENT_STREAM, ONEWAY, SERVER_STREAM, UNARY, MethodPlan
 from .starting import starter
 
 __all__ = ["LoopThread"]
 
-_log = logging.getLogger("nearcall")
 _NOTHING_YET: Any = object()
 
 
@@ -90,9 +90,9 @@ class LoopThread:
             while not self._stopping:
                 try:
                     self._loop.run_forever()
-                except BaseException:
+                except BaseException as error:
                     # SystemExit and the like, out of a task that a handler has started: the others go on.
-                    _log.exception("a task in the event loop of the server ended with")
+                    log(ERROR, "a task in the event loop of the server ended", error=error)
             for task in self._tasks:
                 task.cancel()
             if self._tasks:
@@ -149,8 +149,8 @@ class LoopThread:
         except Exception as error:
             # The loop's own task factory failed. The caller must not wait for ever, nor the other requests.
             handling.close()
-            _log.exception("the event loop of the server cannot make a task")
-            request.fail(error)
+            log(ERROR, "the event loop of the server cannot make a task", error=error)
+            request.fail(Unknown(f"{type(error).__name__}: {error}"))
             request.forget()
             return
         if task.done():
@@ -203,12 +203,7 @@ class LoopThread:
                 request.fail(error)
         except BaseException as error:
             # SystemExit and KeyboardInterrupt, too: a handler does not end the server.
-            if request.oneway:
-                text = "%s raised %s; it is one-way, so no client learns of it"
-                _log.warning(text, plan.full_name, type(error).__name__, exc_info=True)
-                request.fail(error)  # nothing is sent
-            else:
-                request.fail(error)
+            request.fail(error)
         finally:
             if timer is not None:
                 timer.cancel()

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..errors import RpcError
+from ..shown import shown
 
 __all__ = ["UsageError", "main"]
 
@@ -50,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         from .flags import flags_named
 
-        message = " ".join(_message(error).split())
+        message = shown(" ".join(_message(error).split()))
         if flags := flags_named(message, options):
             message += f" (as a flag: {', '.join(flags)})"
         print(f"nearcall: {message}", file=sys.stderr)

@@ -14,6 +14,7 @@ import nearcall
 
 from ..description import MethodInfo, ServiceInfo, StreamInfo
 from ..plan import BIDI_STREAM, NOTHING, ONEWAY, SERVER_STREAM
+from ..shown import shown_json
 from . import UsageError
 from .flags import add_client_options
 from .remote import connected, find_method, remote_method
@@ -141,4 +142,4 @@ def _print(value: Any, *, raw: bool) -> None:
         sys.stdout.buffer.write(cast(Any, value))
         sys.stdout.buffer.flush()
         return
-    print(to_json(value).decode(), flush=True)
+    print(shown_json(to_json(value).decode()), flush=True)

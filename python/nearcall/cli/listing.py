@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from ..description import Description
+from ..shown import shown, shown_json
 from .flags import add_client_options
 from .remote import connected
 
@@ -32,9 +33,9 @@ def run(options: argparse.Namespace) -> None:
     """Prints what the server serves."""
     with connected(options) as (_, description):
         if options.json:
-            print(msgspec.json.format(msgspec.json.encode(description)).decode())
+            print(shown_json(msgspec.json.format(msgspec.json.encode(description)).decode()))
         else:
-            print("\n".join(listing(description)))
+            print("\n".join(shown(line) for line in listing(description)))
 
 
 def listing(description: Description) -> list[str]:

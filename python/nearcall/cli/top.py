@@ -16,6 +16,7 @@ import nearcall
 
 from ..errors import FailedPrecondition, ResourceExhausted, Unavailable
 from ..introspection import Introspection
+from ..shown import shown, shown_json
 from . import UsageError
 from .flags import add_client_options, client_options
 from .remote import connected
@@ -52,9 +53,9 @@ def run(options: argparse.Namespace) -> None:
         looks = _looks(options.url, server, options.interval, give_up=options.once)
         if options.once:
             view = cast(View, next(looks))
-            print(msgspec.json.encode(view).decode() if options.json else "\n".join(plain_lines(view)))
+            print(_json(view) if options.json else "\n".join(plain_lines(view)))
         elif options.json:
-            _print_all(looks, lambda view: msgspec.json.encode(view).decode())
+            _print_all(looks, _json)
         else:
             live = _rich_console() if sys.stdout.isatty() else None
             if live is None:
@@ -90,10 +91,14 @@ def _looks(url: str, server: Introspection, interval: float, *, give_up: bool) -
         except (ResourceExhausted, Unavailable) as gone:
             if give_up:
                 raise
-            yield f"{url}: {gone.message}"
+            yield f"{url}: {shown(gone.message)}"
             continue
         yield compare(url, last, now)
         last = now
+
+
+def _json(view: View) -> str:
+    return shown_json(msgspec.json.encode(view).decode())
 
 
 def _print_all(looks: Iterator[View | str], write: Callable[[View], str]) -> None:

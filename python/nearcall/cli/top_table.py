@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..shown import shown
 from .ping import duration
 from .top_view import Row, View
 
@@ -38,16 +39,17 @@ def rich_table(view: View, height: int | None = None) -> Any:
         text = number in (0, len(COLUMNS) - 1)
         table.add_column(name, justify="left" if text else "right", no_wrap=number != len(COLUMNS) - 1)
     rows = _ordered(view)
-    shown = rows if height is None else rows[: max(height - 5, 1)]
-    for row in shown:
-        cells: list[Any] = list(_cells(row))
+    seen = rows if height is None else rows[: max(height - 5, 1)]
+    for row in seen:
+        # As text: what a server calls its methods is no markup.
+        cells: list[Any] = [Text(cell) for cell in _cells(row)]
         if row.errors_per_second > 0:
-            cells[-1] = Text(cells[-1], style="red")
+            cells[-1].stylize("red")
         table.add_row(*cells, style="" if row.calls_per_second or row.in_flight else "dim")
     first, *rest = _summary(view)
     parts: list[Any] = [Text(first, style="bold"), Text(" · ".join(rest)), "", table]
-    if len(shown) < len(rows):
-        parts.append(Text(f"and {len(rows) - len(shown)} more", style="dim"))
+    if len(seen) < len(rows):
+        parts.append(Text(f"and {len(rows) - len(seen)} more", style="dim"))
     return Group(*parts)
 
 
@@ -60,7 +62,7 @@ def _summary(view: View) -> list[str]:
     calls = sum(row.calls_per_second for row in view.methods)
     unmeasured = view.in_flight - sum(row.in_flight for row in view.methods)
     return [
-        f"{view.url}, process {view.pid}, nearcall {view.version}",
+        f"{view.url}, process {view.pid}, nearcall {shown(view.version, 40)}",
         f"{calls:,.0f} calls/s",
         f"{view.in_flight:,} in flight" + (f" ({unmeasured:,} since before measuring)" if unmeasured > 0 else ""),
         f"{view.queued:,} waiting",
@@ -74,7 +76,7 @@ def _summary(view: View) -> list[str]:
 def _cells(row: Row) -> tuple[str, ...]:
     failed = {code: count for code, count in row.ended.items() if code != "OK"}
     return (
-        row.method,
+        shown(row.method, 200),
         f"{row.calls_per_second:,.0f}",
         f"{row.in_flight:,}",
         NOTHING if row.p50_seconds is None else duration(row.p50_seconds),
@@ -82,7 +84,7 @@ def _cells(row: Row) -> tuple[str, ...]:
         _size(row.bytes_in_per_second),
         _size(row.bytes_out_per_second),
         f"{sum(row.ended.values()):,}",
-        " ".join(f"{code}:{count:,}" for code, count in failed.items()) or NOTHING,
+        shown(" ".join(f"{code}:{count:,}" for code, count in failed.items()), 1000) or NOTHING,
     )
 
 

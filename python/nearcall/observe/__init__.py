@@ -5,9 +5,9 @@ Each is an interceptor, and each works at clients and at servers, for threads an
     nearcall.Server(Calculator(), url, interceptors=[nearcall.observe.prometheus()])
     nearcall.connect(url, Calculator, interceptors=[nearcall.observe.opentelemetry()])
 
-They see a call from when its arguments have been decoded until its result, or the last item of its stream, is there. A
-call that the server refuses before, or whose result cannot be encoded, they do not see, or see as a success;
-``nearcall top`` counts it as it ended.
+They see a call from when its arguments have been decoded. At a client it ends when its result, or the last item of its
+stream, is there; at a server when that is sent, with the code that the client gets. A call that the server refuses
+before, they do not see; ``nearcall top`` counts it, too.
 """
 
 from .logs import access_log

@@ -34,6 +34,10 @@ class Followed:
     def __init__(self, call: CallInfo) -> None:
         self.call = call
         self._begun: float | None = time.perf_counter()
+        self._error: BaseException | None = None
+        self._is_told = isinstance(call, ServerCall) and call.context._on_end(  # pyright: ignore[reportPrivateUsage]
+            self.sent
+        )
 
     def step(self) -> AbstractContextManager[object]:
         """What surrounds each part of the call: the handler, and the making of each item of a stream."""
@@ -44,10 +48,24 @@ class Followed:
         raise NotImplementedError
 
     def end(self, error: BaseException | None = None) -> None:
-        """The call has ended, well or with an error. Harmless when repeated."""
+        """What the interceptors see of the call has ended, well or with an error. Harmless when repeated.
+
+        At a client that is the end. At a server the result is still to be encoded and sent; the core says how it went.
+        """
+        if not self._is_told:
+            self._end(_code_of(error), error)
+        elif self._begun is not None and self._error is None:
+            self._error = error
+
+    def sent(self, code: int) -> None:
+        """A server's call has ended, and its client has been told so."""
+        error, self._error = self._error, None
+        self._end(StatusCode(code), error)
+
+    def _end(self, code: StatusCode, error: BaseException | None) -> None:
         begun, self._begun = self._begun, None
         if begun is not None:
-            self.ended(_code_of(self.call, error), time.perf_counter() - begun, error)
+            self.ended(code, time.perf_counter() - begun, error)
 
 
 def follow(begin: Callable[[CallInfo], Followed]) -> Interceptor:
@@ -73,21 +91,14 @@ def follow(begin: Callable[[CallInfo], Followed]) -> Interceptor:
     return intercept
 
 
-def _code_of(call: CallInfo, error: BaseException | None) -> StatusCode:
+def _code_of(error: BaseException | None) -> StatusCode:
+    """How a call ended, as its client sees it."""
     if error is None:
         return StatusCode.OK
     if isinstance(error, RpcError):
         return error.code
-    if isinstance(error, Exception):
-        return StatusCode.UNKNOWN
-    # A task was cancelled, or a stream left before its end.
-    if isinstance(call, ServerCall):
-        if isinstance(error, (SystemExit, KeyboardInterrupt)):
-            return StatusCode.UNKNOWN  # which the server outlives
-        left = call.context.time_left
-        if left is not None and left <= 0:
-            return StatusCode.DEADLINE_EXCEEDED
-    return StatusCode.CANCELLED
+    # Else a task was cancelled, or a stream left before its end.
+    return StatusCode.UNKNOWN if isinstance(error, Exception) else StatusCode.CANCELLED
 
 
 async def _awaited(result: Awaitable[Any], followed: Followed) -> Any:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+from ..failures import known_peer
 from ..interceptors import CallInfo, ServerCall
+from ..log import write
 from ..status import StatusCode
 from .calls import Followed, Interceptor, follow
 
@@ -42,9 +44,9 @@ def _write(to: logging.Logger, level: int, call: CallInfo, code: StatusCode, sec
     parts: dict[str, Any] = {"method": call.method, "kind": call.kind, "code": code.name, "seconds": seconds}
     if isinstance(call, ServerCall):
         peer = call.context.peer
-        known = " ".join(f"{key}={peer[key]}" for key in ("pid", "uid", "address", "subject") if key in peer)
         parts |= {"side": "server", "peer": peer}
-        to.log(level, "server %s %s %.3f ms %s", call.method, code.name, seconds * 1e3, known, extra=parts)
+        ended = (call.method, code.name, seconds * 1e3, known_peer(peer))
+        write(to, level, "server %s %s %.3f ms %s", *ended, extra=parts)
     else:
         parts["side"] = "client"
-        to.log(level, "client %s %s %.3f ms", call.method, code.name, seconds * 1e3, extra=parts)
+        write(to, level, "client %s %s %.3f ms", call.method, code.name, seconds * 1e3, extra=parts)

@@ -267,6 +267,9 @@ impl ServerConnection {
             }
             Some(_) if server.is_stopping() => Some(Failure::new(Failure::UNAVAILABLE, "the server is stopping")),
             Some(_) if pending >= server.limits.max_pending && !oneway => Some(server.too_many_pending()),
+            Some(kind) if kind.streams && oneway => {
+                return Err(LinkError::Broken("the client sent a one-way call of a method that has a stream".into()));
+            }
             Some(kind) if kind.streams && self.calls.lock().streams() >= server.limits.max_streams => {
                 Some(server.too_many_streams())
             }

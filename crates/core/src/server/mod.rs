@@ -13,7 +13,6 @@ mod request;
 mod statistics;
 mod worker;
 
-use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -36,7 +35,7 @@ pub use worker::{Next, Worker};
 use baton::Baton;
 use reception::Reception;
 use statistics::Statistics;
-use worker::Watch;
+use worker::{Queue, Watch};
 
 use crate::AroundWait;
 
@@ -101,7 +100,7 @@ pub struct Server {
     standby: AtomicUsize,
     limits: WorkLimits,
     /// Requests that wait for a worker, because as many handlers run as may.
-    queue: Mutex<VecDeque<Request>>,
+    queue: Mutex<Queue>,
     queued: AtomicUsize,
     /// Clients that do not read what waits for them.
     unsent: AtomicUsize,

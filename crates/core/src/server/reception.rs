@@ -255,13 +255,8 @@ impl Reception {
         connection.die(server);
     }
 
-    /// Waits until something may be here: spins while that pays, then sleeps in the poller. A request it met by spinning
-    /// is returned at once.
-    pub(super) fn wait(&mut self, server: &Server) -> Option<Request> {
-        self.wait_for(server, None)
-    }
-
-    /// Like [`Reception::wait`], but sleeps no longer than `at_most`.
+    /// Waits until something may be here, for `at_most` so long: spins while that pays, then sleeps in the poller. A request
+    /// it met by spinning is returned at once.
     pub(super) fn wait_for(&mut self, server: &Server, at_most: Option<Duration>) -> Option<Request> {
         if !self.backlog.is_empty() {
             return None;

@@ -1,5 +1,6 @@
 //! The threads that run handlers take turns at receiving.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 use std::time::{Duration, Instant};
@@ -87,7 +88,10 @@ impl Worker {
                 if server.may_dequeue() {
                     return Next::Look;
                 }
-                let request = server.reception.lock().wait(server);
+                // While calls wait for a worker, the operator is to learn of it even if nothing more comes.
+                let patience = server.lacks_workers().then_some(STUCK);
+                let request = server.reception.lock().wait_for(server, patience);
+                server.tell_stuck();
                 return request.and_then(|request| server.accept(request)).map_or(Next::Look, Next::Request);
             }
             if server.standby.load(Ordering::Acquire) >= KEPT_STANDBY {
@@ -140,9 +144,11 @@ impl Server {
         // Somebody who looks at a server that is stuck must see that.
         if self.others_busy() >= self.limits.max_concurrency && !self.is_introspective(request.head.method) {
             let mut queue = self.queue.lock();
-            queue.push_back(request);
+            queue.push(request);
             // Release: whoever sees the count finds the request.
             self.queued.store(queue.len(), Ordering::Release);
+            drop(queue);
+            self.tell_stuck();
             return None;
         }
         self.begin_handler();
@@ -154,6 +160,27 @@ impl Server {
         // Relaxed: a moment's excess or lack of one is corrected at the next request.
         let standby = self.standby.load(Ordering::Relaxed);
         self.workers.load(Ordering::Relaxed).saturating_sub(standby + 1)
+    }
+
+    /// Whether calls wait for a worker, and there are as many as may be.
+    fn lacks_workers(&self) -> bool {
+        // Relaxed: asked again a moment later.
+        self.queued.load(Ordering::Relaxed) > 0 && self.others_busy() >= self.limits.max_concurrency
+    }
+
+    /// Tells the operator if calls wait for a worker, and no handler has returned for a while.
+    fn tell_stuck(&self) {
+        // Relaxed: asked again whenever the one that receives wakes up.
+        if self.queued.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let Some(waiting) = self.queue.lock().stuck() else { return };
+        let (busy, seconds) = (self.limits.max_concurrency, STUCK.as_secs());
+        let text = format!(
+            "{waiting} calls wait, because {busy} handlers run in threads, which is the limit, and none has returned for \
+             {seconds} s: raise max_concurrency, or write handlers that wait, streams above all, with 'async def'"
+        );
+        self.notify(true, text);
     }
 
     /// Whether a request is queued that a worker should run now.
@@ -172,10 +199,10 @@ impl Server {
             return None;
         }
         let mut queue = self.queue.lock();
-        let mut request = queue.pop_front();
+        let mut request = queue.pop();
         // A one-way request goes on: it is its client's turn, and nothing is sent for it.
         while let Some(other) = request.take_if(|request| !request.connection.has_room() && !request.is_oneway()) {
-            request = ServerConnection::park(other).or_else(|| queue.pop_front());
+            request = ServerConnection::park(other).or_else(|| queue.pop());
         }
         self.queued.store(queue.len(), Ordering::Release);
         drop(queue);
@@ -340,6 +367,53 @@ impl Server {
         }
     }
 }
+
+/// Requests that wait for a worker, because as many handlers run as may.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    requests: VecDeque<Request>,
+    /// Since when the first has waited: nothing was taken out since.
+    since: Option<Instant>,
+    /// When the operator was last told.
+    told: Option<Instant>,
+}
+
+impl Queue {
+    fn push(&mut self, request: Request) {
+        if self.requests.is_empty() {
+            self.since = Some(Instant::now());
+        }
+        self.requests.push_back(request);
+    }
+
+    fn pop(&mut self) -> Option<Request> {
+        self.since = Some(Instant::now());
+        self.requests.pop_front()
+    }
+
+    fn len(&self) -> usize {
+        self.requests.len()
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.requests.clear();
+    }
+
+    /// How many have waited in vain for so long that the operator is to be told, which is counted as done.
+    fn stuck(&mut self) -> Option<usize> {
+        let is_over = |since: Option<Instant>, time| since.is_none_or(|since| since.elapsed() >= time);
+        if self.requests.is_empty() || !is_over(self.since, STUCK) || !is_over(self.told, TOLD_AGAIN) {
+            return None;
+        }
+        self.told = Some(Instant::now());
+        Some(self.requests.len())
+    }
+}
+
+/// How long calls wait for a worker, with none coming free, before the operator is told.
+const STUCK: Duration = Duration::from_secs(1);
+/// How long after that he is told again.
+const TOLD_AGAIN: Duration = Duration::from_secs(60);
 
 /// How long a handler that waits for its call sleeps before it looks at the deadline and the server's state again.
 const SLICE: Duration = Duration::from_millis(50);

@@ -51,7 +51,7 @@ impl Note {
 
 /// A region of the sender.
 #[derive(Debug)]
-struct Region {
+struct OwnRegion {
     id: u32,
     mapping: Mapping,
     /// For the peer, who does not know the region yet.
@@ -63,7 +63,7 @@ struct Region {
 /// The sender's regions.
 #[derive(Debug, Default)]
 pub(super) struct Outgoing {
-    kept: Vec<Region>,
+    kept: Vec<OwnRegion>,
     kept_bytes: usize,
     next: u32,
     /// Regions announced that the reader has not come to yet: where in the ring their note ends, and the bytes that are
@@ -93,7 +93,7 @@ impl Outgoing {
 
     /// The smallest region that fits and is free: a short message must not occupy the only long region.
     fn free(&self, need: usize) -> Option<usize> {
-        let fits = |region: &Region| region.mapping.len() >= need && RegionHead::of(&region.mapping).is_free();
+        let fits = |region: &OwnRegion| region.mapping.len() >= need && RegionHead::of(&region.mapping).is_free();
         let fitting = self.kept.iter().enumerate().filter(|(_, region)| fits(region));
         fitting.min_by_key(|(_, region)| region.mapping.len()).map(|(at, _)| at)
     }
@@ -116,7 +116,7 @@ impl Outgoing {
         if !used_once {
             self.kept_bytes += size;
         }
-        self.kept.push(Region { id, mapping, fd: Some(fd), used_once });
+        self.kept.push(OwnRegion { id, mapping, fd: Some(fd), used_once });
         Ok(Place { at: self.kept.len() - 1, fresh: true })
     }
 
@@ -178,8 +178,17 @@ pub(super) fn no_memory(len: usize, error: io::Error) -> LinkError {
 /// The receiver's view of the peer's regions.
 #[derive(Debug, Default)]
 pub(super) struct Mapped {
-    regions: HashMap<u32, Arc<Mapping>>,
+    regions: HashMap<u32, Region>,
     bytes: u64,
+}
+
+/// A region of the peer's.
+#[derive(Debug)]
+struct Region {
+    mapping: Arc<Mapping>,
+    /// So many bytes of it were asked of the system. The rest may be a hole of any size: memory and time for it are only
+    /// spent on bytes of messages.
+    present: usize,
 }
 
 impl Mapped {
@@ -197,31 +206,36 @@ impl Mapped {
                 note.len
             )));
         }
-        let mapping = match self.regions.get(&note.id) {
-            Some(mapping) => Arc::clone(mapping),
-            None => self.map(&inbox.region(socket, note.id)?, limit)?,
-        };
-        if note.len > (mapping.len() - REGION_HEAD) as u64 {
+        if !self.regions.contains_key(&note.id) {
+            let region = self.map(&inbox.region(socket, note.id)?, limit)?;
+            self.regions.insert(note.id, region);
+        }
+        let region = self.regions.get_mut(&note.id).expect("it is there, or was put there just now");
+        if note.len > (region.mapping.len() - REGION_HEAD) as u64 {
             return Err(LinkError::Broken("the peer's message is longer than the memory it lies in".into()));
         }
+        let needed = REGION_HEAD + note.len as usize;
+        if needed > region.present {
+            region.mapping.populate(region.present, needed).map_err(|error| no_memory(needed, error))?;
+            region.present = needed;
+        }
+        let mapping = Arc::clone(&region.mapping);
         if note.last_use && self.regions.remove(&note.id).is_some() {
             self.bytes -= mapping.len() as u64;
         }
         Ok(Lease::new(mapping, note.len as usize))
     }
 
-    fn map(&mut self, announced: &Announced, limit: u64) -> Result<Arc<Mapping>, LinkError> {
+    fn map(&mut self, announced: &Announced, limit: u64) -> Result<Region, LinkError> {
         let size = usize::try_from(announced.size).unwrap_or(usize::MAX);
         // A peer may keep what the library keeps, and one message more; everything else is an attack on our memory.
         let most = limit.max(SMALLEST as u64).saturating_mul(2).saturating_add(KEPT as u64 + 4096);
         if size <= REGION_HEAD || self.bytes.saturating_add(announced.size) > most {
             return Err(LinkError::Broken("the peer sent more shared memory than it may".into()));
         }
-        let mapping = Mapping::open(announced.fd.as_fd(), size, true).map_err(|error| no_memory(size, error))?;
-        let mapping = Arc::new(mapping);
+        let mapping = Mapping::open(announced.fd.as_fd(), size, false).map_err(|error| no_memory(size, error))?;
         self.bytes += size as u64;
-        self.regions.insert(announced.id, Arc::clone(&mapping));
-        Ok(mapping)
+        Ok(Region { mapping: Arc::new(mapping), present: 0 })
     }
 }
 

@@ -1,0 +1,61 @@
+"""The log of nearcall itself: what is written there is fit to be shown, and writing never fails."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from .shown import LONGEST, shown, traceback_text
+
+__all__ = ["LOGGER", "log", "write"]
+
+LOGGER = logging.getLogger("nearcall")
+
+
+def log(level: int, text: str, *args: object, error: BaseException | None = None) -> None:
+    """Writes to the logger ``nearcall``; see :func:`write`."""
+    write(LOGGER, level, text, *args, error=error)
+
+
+def write(
+    logger: logging.Logger,
+    level: int,
+    text: str,
+    *args: object,
+    error: BaseException | None = None,
+    extra: Mapping[str, Any] | None = None,
+) -> None:
+    """Writes a line. What the logging system raises must not end a thread, a loop or a call: it is told on stderr.
+
+    Args:
+        logger: Where to.
+        level: Of the line.
+        text: With places for ``args``.
+        args: Those that are text are escaped, and cut.
+        error: An exception whose traceback follows, escaped and cut.
+        extra: Attributes of the record.
+    """
+    try:
+        if not logger.isEnabledFor(level):
+            return
+        fit = tuple(shown(arg) if isinstance(arg, str) else arg for arg in args)
+        exc_info = None if error is None else (type(error), error, error.__traceback__)
+        record = logger.makeRecord(logger.name, level, __file__, 0, text, fit, exc_info, None, extra)
+        if error is not None:
+            # Formatters take the text that is there already; what reports exceptions takes the exception itself.
+            record.exc_text = traceback_text(error)
+        logger.handle(record)
+    except (Exception, SystemExit) as problem:
+        _complain(problem, text)
+
+
+def _complain(problem: BaseException, text: str) -> None:
+    if not (logging.raiseExceptions and sys.stderr):
+        return
+    try:
+        name = type(problem).__name__
+        sys.stderr.write(f"nearcall: logging failed with {name}; what was not logged: {text[:LONGEST]}\n")
+    except Exception:
+        pass  # there is nowhere left to say it

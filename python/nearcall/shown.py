@@ -1,0 +1,75 @@
+"""Text that came from a peer, a file or an exception, made fit to be shown: to a person, in a terminal or a log."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterable
+
+__all__ = ["shown", "shown_json", "traceback_text"]
+
+LONGEST = 2000
+"""Characters of one text."""
+_LONGEST_TRACEBACK = 32_000
+"""Characters of a traceback; of one part of it at most :data:`LONGEST`."""
+
+
+def shown(text: str, longest: int = LONGEST, *, keep: str = "") -> str:
+    r"""The text without anything that a terminal would obey, and not too long.
+
+    Control characters, line ends, invisible ones and those that turn the direction of writing come as ``\x1b`` or
+    ``\u202e``; what is beyond ``longest`` characters is cut, and its length told.
+
+    Args:
+        text: Any text.
+        longest: So many characters of it are kept.
+        keep: Characters to leave as they are, such as line ends.
+    """
+    rest = len(text) - longest
+    cut = text[:longest] if rest > 0 else text
+    if not cut.isprintable():
+        cut = "".join(char if char.isprintable() or char in keep else _escaped(char) for char in cut)
+    return f"{cut}... ({rest} characters more)" if rest > 0 else cut
+
+
+def shown_json(text: str) -> str:
+    """The same for JSON, which stays as it is in value and length. Line ends are kept: they cannot be in a string."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() or char == "\n" else _escaped_json(char) for char in text)
+
+
+def _escaped(char: str) -> str:
+    # A backslash of the text's own is not doubled: this is to be read, not to be read back.
+    return char.encode("unicode_escape").decode()
+
+
+def _escaped_json(char: str) -> str:
+    units = char.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
+
+
+def traceback_text(error: BaseException) -> str:
+    """The traceback of an exception as Python prints it, fit to be shown. Never raises."""
+    try:
+        lines = traceback.TracebackException(type(error), error, error.__traceback__).format()
+        text = _joined(lines)
+    except Exception as problem:
+        return f"(the traceback could not be made: {type(problem).__name__})"
+    return text
+
+
+def _joined(parts: Iterable[str]) -> str:
+    kept: list[str] = []
+    length = 0
+    for part in parts:
+        line = shown(part.rstrip("\n"), keep="\n\t")
+        if not line.startswith("  File "):
+            # A text of several lines must not look like lines of the log.
+            line = line.replace("\n", "\n    ")
+        kept.append(line)
+        length += len(line) + 1
+    while length > _LONGEST_TRACEBACK and len(kept) > 2:
+        # Its beginning says where from, its end what and where: the middle says least.
+        length -= len(kept.pop(len(kept) // 2)) + 1
+        kept[len(kept) // 2] = "  ..."
+    return "\n".join(kept)
