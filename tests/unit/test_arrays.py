@@ -119,9 +119,9 @@ def test_any_bytes_in_a_header_are_refused_or_read(data: bytes) -> None:
 
 
 def test_raw_buffers_can_be_referred_to() -> None:
-    body = msgspec.msgpack.encode([msgspec.msgpack.Ext(msgpack.BUFFER, b"\x00"), msgspec.msgpack.Ext(7, b"x")])
+    body = msgspec.msgpack.encode([msgspec.msgpack.Ext(msgpack.BUFFER, b"\x00"), msgspec.msgpack.Ext(77, b"x")])
     view, other = decode_any(body, [memoryview(b"abc")])
-    assert (view, other) == (b"abc", msgspec.msgpack.Ext(7, b"x"))
+    assert (view, other) == (b"abc", msgspec.msgpack.Ext(77, b"x"))
     with pytest.raises(ValueError, match="refers to buffer 0 of 0"):
         decode_any(body, [])
 

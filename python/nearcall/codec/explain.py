@@ -10,6 +10,7 @@ import msgspec
 
 from ..errors import InvalidArgument, RpcError
 from .msgpack import encode_parts
+from .sending import MisfitError
 
 __all__ = ["explain_decode_error", "explain_encode_error", "explain_value_decode_error", "explain_value_encode_error"]
 
@@ -62,6 +63,8 @@ def explain_encode_error(
     """
     if isinstance(error, RpcError):
         return error
+    if isinstance(error, MisfitError) and error.argument is not None:
+        return InvalidArgument(f"{method}(): argument '{error.argument}' {reason(error)}")
     by_name = values if isinstance(values, dict) else dict(zip(names, values, strict=False))
     for name, value in by_name.items():
         try:
