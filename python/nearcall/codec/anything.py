@@ -147,13 +147,17 @@ def unpack(code: int, content: Any) -> Any:
 
 def _refusal(value: Any) -> str:
     name = describe_value(value)
+    if isinstance(value, enum.Enum):
+        return f"{name} would arrive as its value where Any is declared: declare {name}, or send its value"
     bases: tuple[Any, ...] = (str, bytes, int, float, list, tuple, dict, set, frozenset)
     for base in bases:
         if isinstance(value, base) and not hasattr(value, "_fields"):
             plain = base.__name__
             return f"{name} would arrive as {plain} where Any is declared: declare {name}, or send {plain}(...)"
     if type(value).__module__ != "builtins":
-        return f"{name} would not arrive as {name} where Any is declared: declare {name}, or send plain data"
+        return (
+            f"{name} is a class that the receiver does not know where Any is declared: declare it, or send plain data"
+        )
     return f"{name} is not a type that can be sent"
 
 
