@@ -124,6 +124,7 @@ class Method:
         cls,
         plan: MethodPlan,
         *,
+        max_values: int,
         make_error: Callable[[int, str, bytes], BaseException] | None = None,
         describe_error: Callable[[BaseException], tuple[int, str, bytes]] | None = None,
     ) -> Method:
