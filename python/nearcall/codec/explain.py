@@ -64,7 +64,8 @@ def explain_encode_error(
     if isinstance(error, RpcError):
         return error
     if isinstance(error, MisfitError) and error.argument is not None:
-        return InvalidArgument(f"{method}(): argument '{error.argument}' {reason(error)}")
+        why = reason(error) if error.path else f"cannot be sent: {reason(error)}"
+        return InvalidArgument(f"{method}(): argument '{error.argument}' {why}")
     by_name = values if isinstance(values, dict) else dict(zip(names, values, strict=False))
     for name, value in by_name.items():
         try:

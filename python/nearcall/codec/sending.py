@@ -23,7 +23,21 @@ from msgspec import inspect as shapes
 from ..hints import UNION_ORIGINS, describe_value, type_name, unwrap
 from . import anything
 
-__all__ = ["MisfitError", "Sender", "group_seen_to", "is_record", "loss", "seen_argument", "seen_to", "sender"]
+__all__ = [
+    "AnySender",
+    "DateTimeSender",
+    "DictSender",
+    "ItemsSender",
+    "MisfitError",
+    "Sender",
+    "TimeSender",
+    "group_seen_to",
+    "is_record",
+    "loss",
+    "seen_argument",
+    "seen_to",
+    "sender",
+]
 
 _UTC = datetime.timezone.utc
 _CONTAINERS = (list, tuple, set, frozenset, dict)
@@ -128,20 +142,27 @@ def seen_argument(name: str, value: Any, what: Sender) -> Any:
         raise misfit from None
 
 
-class _Any(Sender):
+class AnySender(Sender):
+    """``Any``."""
+
     deep = True
 
     def look(self, value: Any) -> bool:
+        """See :class:`Sender`."""
         return not anything.is_native(value)
 
     def rewrite(self, value: Any) -> Any:
+        """See :class:`Sender`."""
         return anything.pack(value)
 
 
-class _DateTime(Sender):
+class DateTimeSender(Sender):
+    """A point in time: its offset travels, the rules of its zone do not."""
+
     deep = True
 
     def look(self, value: Any) -> bool:
+        """See :class:`Sender`."""
         zone = getattr(value, "tzinfo", None)
         if getattr(value, "nanosecond", 0):  # pandas has a datetime of its own
             raise MisfitError(f"a {describe_value(value)} with nanoseconds would lose them: round it to microseconds")
@@ -151,16 +172,20 @@ class _DateTime(Sender):
         return True
 
     def rewrite(self, value: Any) -> Any:
+        """See :class:`Sender`."""
         # msgspec's decoder keeps the offset of a text, and makes UTC of a timestamp.
         if not isinstance(value, datetime.datetime) or value.tzinfo in (None, _UTC):
             return value
         return datetime.datetime.isoformat(value.replace(tzinfo=datetime.timezone(_whole_minutes(value))))
 
 
-class _Time(Sender):
+class TimeSender(Sender):
+    """A time of day."""
+
     deep = True
 
     def look(self, value: Any) -> bool:
+        """See :class:`Sender`."""
         if isinstance(value, datetime.time) and value.tzinfo is not None:
             _whole_minutes(value)
         return False
@@ -202,7 +227,7 @@ def loss(value: Any, cls: type) -> str:
     return ", a subclass, which would arrive without what is its own: declare it, or a union of tagged Structs"
 
 
-class _Items(Sender):
+class ItemsSender(Sender):
     """A list, a set or a tuple of any length, or an abstract collection."""
 
     def __init__(self, cls: type | None, item: Sender | None) -> None:
@@ -212,16 +237,25 @@ class _Items(Sender):
         self.kinds = None if cls is None else frozenset({cls})
 
     def fit(self, value: Any) -> None:
+        """See :class:`Sender`."""
         if self.cls is not None:
             _Exact(self.cls.__name__, self.cls).fit(value)
 
     def look(self, value: Any) -> bool:
+        """See :class:`Sender`."""
         items: Any = value
-        return isinstance(value, collections.abc.Iterable) and _look_at_all(self.item, items)
+        if self.cls is None and not _is_collection(value):
+            return False
+        return _look_at_all(self.item, items)
 
     def rewrite(self, value: Any) -> Any:
+        """See :class:`Sender`."""
         rewrite = self.item.rewrite
         return tuple([rewrite(item) for item in value])
+
+
+def _is_collection(value: Any) -> bool:
+    return isinstance(value, (collections.abc.Sequence, collections.abc.Set)) and not isinstance(value, (str, bytes))
 
 
 def _look_at_all(item: Sender, values: Iterable[Any]) -> bool:
@@ -264,16 +298,20 @@ class _Tuple(_Exact):
         return (*known, *value[len(known) :])
 
 
-class _Dict(Sender):
+class DictSender(Sender):
+    """A dict, or an abstract mapping."""
+
     def __init__(self, exact: bool, key: Sender | None, item: Sender | None) -> None:
         self.key, self.item = key or Sender(), item or Sender()
         self.deep = key is not None or item is not None
         self.kinds = frozenset({dict}) if exact else None
 
     def fit(self, value: Any) -> None:
+        """See :class:`Sender`."""
         _Exact("dict", dict).fit(value)
 
     def look(self, value: Any) -> bool:
+        """See :class:`Sender`."""
         mapping: Any = value
         if not isinstance(value, collections.abc.Mapping):
             return False
@@ -281,6 +319,7 @@ class _Dict(Sender):
         return _look_at_all(self.item, mapping.values()) or keys
 
     def rewrite(self, value: Any) -> Any:
+        """See :class:`Sender`."""
         return {self.key.rewrite(key): self.item.rewrite(item) for key, item in value.items()}
 
 
@@ -417,11 +456,11 @@ class _Builder:
         hint = unwrap(annotation)
         kind = cast(Any, type(shape))
         if kind is shapes.AnyType:
-            return _Any()
+            return AnySender()
         if kind is shapes.DateTimeType:
-            return _DateTime()
+            return DateTimeSender()
         if kind is shapes.TimeType:
-            return _Time()
+            return TimeSender()
         if kind is shapes.UnionType:
             return self._union(shape, hint)
         if kind in _SEQUENCES:
@@ -429,7 +468,7 @@ class _Builder:
         if kind is shapes.DictType:
             key, value = _arguments(hint, 2)
             exact = (get_origin(hint) or hint) is dict
-            found = _Dict(exact, self.build(shape.key_type, key), self.build(shape.value_type, value))
+            found = DictSender(exact, self.build(shape.key_type, key), self.build(shape.value_type, value))
             return found if exact or found.deep else None
         if kind is shapes.TupleType:
             hints = _arguments(hint, len(shape.item_types))
@@ -441,14 +480,14 @@ class _Builder:
     def _items(self, shape: Any, cls: type, hint: Any) -> Sender | None:
         item = self.build(shape.item_type, _arguments(hint, 1)[0])
         exact = (get_origin(hint) or hint) is cls
-        return _Items(cls if exact else None, item) if exact or item is not None else None
+        return ItemsSender(cls if exact else None, item) if exact or item is not None else None
 
     def _union(self, shape: Any, hint: Any) -> Sender | None:
         hints = {_category(arg): arg for arg in (get_args(hint) if get_origin(hint) in UNION_ORIGINS else ())}
         members: list[Sender] = []
         for member in shape.types:
             found = self.build(member, hints.get(_category(member)))
-            if isinstance(found, _Any):
+            if isinstance(found, AnySender):
                 return found
             if found is not None:
                 if found.kinds is None and type(member) in _KINDS:
