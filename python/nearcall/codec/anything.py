@@ -12,7 +12,7 @@ import decimal
 import enum
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, Final, cast
 
 import msgspec
@@ -20,7 +20,7 @@ import msgspec
 from ..hints import describe_value
 from . import dtypes
 
-__all__ = ["EXTENSIONS", "Packed", "is_native", "pack", "pack_plainly", "unpack"]
+__all__ = ["EXTENSIONS", "Packed", "pack", "pack_plainly", "unpack"]
 
 TUPLE: Final = 4
 SET: Final = 5
@@ -30,7 +30,6 @@ EXTENSIONS: Final = frozenset({TUPLE, SET, FROZENSET, OBJECT})
 """The msgpack extension types whose data is one msgpack value: see docs/protocol.md."""
 
 _SCALARS: Final = frozenset({type(None), bool, int, float, str, bytes})
-_NATIVE: Final = _SCALARS | {list, dict}
 _OWN_EXTENSIONS: Final = range(-128, 32)
 _ZONE = re.compile(r"[A-Za-z0-9_+\-]{1,32}(?:/[A-Za-z0-9_+\-]{1,32}){0,3}")
 
@@ -43,23 +42,6 @@ class Packed:
     def __init__(self, code: int, content: Any) -> None:
         self.code = code
         self.content = content
-
-
-def is_native(value: Any) -> bool:
-    """Whether a value consists of what msgpack has itself, so that it can be encoded as it is."""
-    kind = cast(Any, type(value))
-    if kind in _SCALARS:
-        return True
-    if kind is list:
-        return _are_native(value)
-    return kind is dict and _are_native(value) and _are_native(value.values())
-
-
-def _are_native(values: Iterable[Any]) -> bool:
-    kinds = set(map(type, values))  # at the speed of C: most lists end here
-    if kinds <= _SCALARS:
-        return True
-    return kinds <= _NATIVE and all(type(value) in _SCALARS or is_native(value) for value in values)
 
 
 def pack(value: Any, other: Callable[[Any], Any] | None = None) -> Any:

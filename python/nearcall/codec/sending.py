@@ -20,6 +20,7 @@ from typing import Any, cast, get_args, get_origin
 import msgspec
 from msgspec import inspect as shapes
 
+from .._core import is_native
 from ..hints import UNION_ORIGINS, describe_value, type_name, unwrap
 from . import anything
 
@@ -100,6 +101,8 @@ def sender(shape: shapes.Type, annotation: Any) -> Sender | None:
         annotation: The type itself, which tells a list from a Sequence.
     """
     found = _Builder().build(shape, annotation)
+    if isinstance(found, _Union) and not any(member.deep for member in found.members):
+        return None  # which of them the value itself is, is checked before
     return found if found is not None and found.deep else None
 
 
@@ -149,7 +152,7 @@ class AnySender(Sender):
 
     def look(self, value: Any) -> bool:
         """See :class:`Sender`."""
-        return not anything.is_native(value)
+        return not is_native(value)
 
     def rewrite(self, value: Any) -> Any:
         """See :class:`Sender`."""
