@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nearcall.codec import msgpack
-from nearcall.errors import InvalidArgument, NotFound, RpcError, describe_error, make_error
+from nearcall.errors import InvalidArgument, NotFound, ResourceExhausted, RpcError, describe_error, make_error
 from nearcall.service import plan_of, service
 
 from .loopback import Loopback, carry_arguments, receive_value, send_value
@@ -459,6 +459,18 @@ def test_values_nested_too_deeply_are_refused() -> None:
     for _ in range(2000):
         value = (value,)
     assert "nested too deeply" in refused(Any, value)
+
+
+def test_a_lack_of_memory_is_told_as_what_it_is() -> None:
+    plan = echo_of(Any)
+    for error in (
+        plan.arguments.decode_error(MemoryError()),
+        plan.arguments.encode_error(MemoryError(), (1, 2)),
+        plan.reply.decode_error(MemoryError()),
+        plan.reply.encode_error(MemoryError()),
+    ):
+        assert isinstance(error, ResourceExhausted)
+        assert "no memory" in error.message
 
 
 @service
