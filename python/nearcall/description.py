@@ -17,6 +17,7 @@ import msgspec
 from .arguments import Argument, arguments_plan
 from .binding import Binder, make_adapter
 from .codec.checks import outer_type
+from .codec.described import described_sender
 from .defaults import filler
 from .description_check import Malformed, check_depth, check_description
 from .errors import FailedPrecondition
@@ -297,11 +298,11 @@ def _dynamic_method(service: str, method: MethodInfo, types: Mapping[str, Any]) 
     if stream is not None:
         position = min(max(stream.position, 0), len(slots))
         slots.insert(position, Slot(stream.name, stream.by_position, stream.by_name, True))
-        request_item = _dynamic_value(stream, value_roles(full_name, stream=stream.name))
+        request_item = _dynamic_value(stream, types, value_roles(full_name, stream=stream.name))
     signature = shown(method.signature)
     binder = Binder(full_name, slots, signature, None if stream is None else stream.name)
     arguments = [
-        Argument(parameter.name, _dynamic_crossing(parameter), parameter.by_position, parameter.required)
+        Argument(parameter.name, _dynamic_crossing(parameter, types), parameter.by_position, parameter.required)
         for parameter in method.parameters
     ]
     return MethodPlan(
@@ -313,7 +314,9 @@ def _dynamic_method(service: str, method: MethodInfo, types: Mapping[str, Any]) 
         slots=tuple(slots),
         stream_position=position,
         reply=_with_defaults(
-            _dynamic_value(method.returns, value_roles(full_name, items=method.kind in (SERVER_STREAM, BIDI_STREAM))),
+            _dynamic_value(
+                method.returns, types, value_roles(full_name, items=method.kind in (SERVER_STREAM, BIDI_STREAM))
+            ),
             method.returns.schema,
             types,
         ),
@@ -326,17 +329,21 @@ def _dynamic_method(service: str, method: MethodInfo, types: Mapping[str, Any]) 
     )
 
 
-def _dynamic_crossing(value: ValueInfo | ParameterInfo | StreamInfo) -> Crossing:
+def _dynamic_crossing(value: ValueInfo | ParameterInfo | StreamInfo, types: Mapping[str, Any]) -> Crossing:
     if value.form in BUFFER_FORMS:
         annotation: Any = buffer_decodes_as[value.form]
         return Crossing(annotation, value.form, value.type, value.schema, outer_type(annotation))
     if value.form == NOTHING:
         return Crossing(None, NOTHING, value.type, value.schema, outer_type(None))
-    return Crossing(Any, PARTS, value.type, value.schema, outer_type(Any))
+    try:
+        sender = described_sender(value.schema, types)
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
+        raise FailedPrecondition("the server's description of its types is malformed") from None
+    return Crossing(Any, PARTS, value.type, value.schema, outer_type(Any), sender)
 
 
-def _dynamic_value(value: ValueInfo | StreamInfo, roles: Any) -> ValuePlan:
-    return value_plan(_dynamic_crossing(value), roles)
+def _dynamic_value(value: ValueInfo | StreamInfo, types: Mapping[str, Any], roles: Any) -> ValuePlan:
+    return value_plan(_dynamic_crossing(value, types), roles)
 
 
 def _with_defaults(plan: ValuePlan, schema: Any, types: Mapping[str, Any]) -> ValuePlan:

@@ -9,6 +9,7 @@ mod malformed;
 mod metadata;
 mod payload;
 mod shown;
+mod values;
 
 pub use error::Failure;
 pub use frame::{Extras, FrameHead, HEAD_LEN, Kind, flags};
@@ -17,3 +18,4 @@ pub use malformed::Malformed;
 pub use metadata::Metadata;
 pub use payload::PartsTable;
 pub use shown::shown;
+pub use values::holds_more_than;
