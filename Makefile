@@ -26,7 +26,8 @@ RUST_SOURCES := Cargo.toml $(wildcard Cargo.lock) $(shell find crates -name '*.r
 PYTHON_CODE := python lab tests examples tools
 TYPED_CODE := python/nearcall $(wildcard examples tests/typing)
 # The binding's own crate is tested from Python: alone it would have no interpreter to link to.
-RUST_TESTED := --workspace --exclude nearcall-python
+# `make loom` runs the models: they need an optimised build.
+RUST_TESTED := --workspace --exclude nearcall-python --exclude nearcall-models
 # What may differ from one version of Python to the next, without the minutes of tests/survival and the lab.
 SHORT_TESTS := tests/unit tests/e2e tests/test_docs.py tests/test_protocol.py
 
@@ -94,9 +95,11 @@ audit: tools-present  ## check licences, sources and known vulnerabilities of th
 	if cargo deny fetch db >/dev/null 2>&1; then cargo deny --locked check advisories; \
 	else echo "audit: vulnerabilities not checked, the advisory database cannot be fetched"; fi
 
-loom: tools-present  ## try the ring under every interleaving (loom)
+loom: tools-present  ## try the ring, the locks and who waits for whom under every interleaving (loom)
 	@CARGO_TARGET_DIR=target/loom CARGO_PROFILE_RELEASE_LTO=false RUSTFLAGS="--cfg loom" \
 	  cargo test -q -p nearcall-ring --release --test models $(ARGS)
+	@CARGO_TARGET_DIR=target/loom CARGO_PROFILE_RELEASE_LTO=false \
+	  cargo test -q -p nearcall-models --release models:: $(ARGS)
 
 miri: tools-present  ## run the ring's tests in miri, which sees undefined behaviour
 	@if cargo +nightly miri --version >/dev/null 2>&1; then \

@@ -24,6 +24,7 @@ FLOORS: list[set[str]] = [
     {"core"},
     {"grpc", "sandbox"},
     {"python"},
+    {"models"},
 ]
 FLOOR_OF = {f"nearcall-{name}": floor for floor, names in enumerate(FLOORS) for name in names}
 DEPENDENCY_TABLES = ("dependencies", "dev-dependencies", "build-dependencies")
