@@ -2,6 +2,7 @@
 
 mod aside;
 mod channel;
+mod leadership;
 mod oneway;
 mod receiving;
 mod table;
@@ -20,9 +21,10 @@ use crate::flow::{Taken, cost};
 use crate::outgoing::{Body, Outgoing, await_turn};
 use aside::Aside;
 pub use channel::{Channel, OnChange, Patience, connect_failure};
+use leadership::Leadership;
 pub use oneway::Passed;
 pub use table::CallId;
-use table::{Table, Waker};
+use table::{SharedTable, Waker};
 
 /// A connection to a server. Any number of threads, or one event loop, may use it at once.
 ///
@@ -32,12 +34,9 @@ pub struct Connection {
     link: Arc<dyn Link>,
     welcome: Welcome,
     url: Url,
-    /// Held by the thread that receives.
-    receiving: Mutex<()>,
-    table: Mutex<Table>,
-    /// Threads that sleep until another one delivers to them.
-    followers: Mutex<Vec<CallId>>,
-    follower_count: AtomicU32,
+    /// Of the thread that receives.
+    receiving: Leadership,
+    table: SharedTable,
     /// Pings to be answered, by whoever sends next.
     pongs: Mutex<Vec<Vec<u8>>>,
     has_pongs: AtomicBool,
@@ -87,10 +86,8 @@ impl Connection {
             link: connected.link,
             welcome: connected.welcome,
             url: url.clone(),
-            receiving: Mutex::new(()),
-            table: Mutex::default(),
-            followers: Mutex::default(),
-            follower_count: AtomicU32::new(0),
+            receiving: Leadership::default(),
+            table: SharedTable::default(),
             pongs: Mutex::default(),
             has_pongs: AtomicBool::new(false),
             lost: AtomicBool::new(false),
@@ -201,7 +198,7 @@ impl Connection {
         if !self.link.is_stale() {
             return Ok(());
         }
-        if let Some(_receiving) = self.receiving.try_lock() {
+        if let Some(_lead) = self.receiving.try_lead() {
             self.receive(None);
         }
         if self.is_going_away() || self.is_dead() {
@@ -278,7 +275,7 @@ impl Connection {
             // for: it may go on with the call.
             let soon = Some(Instant::now() + CANCEL_PATIENCE);
             let _ = self.send_until(id.number(), &Outgoing::new(Kind::Cancel, Body::Whole(&[])), soon);
-            if self.receiving.is_locked() {
+            if self.receiving.is_led() {
                 // The thread that receives may be the one that waits for this call: the answer wakes it.
                 let _ = self.send_until(u32::MAX, &Outgoing::new(Kind::Ping, Body::Whole(&[])), soon);
             }
@@ -387,16 +384,14 @@ impl Connection {
     }
 
     fn make_room(&self, slice: Duration) -> Result<(), LinkError> {
-        match self.receiving.try_lock() {
-            Some(guard) => {
+        match self.receiving.try_lead() {
+            Some(_lead) => {
                 let mut took = false;
                 while let Some(incoming) = self.link.try_receive()? {
                     self.deliver(incoming, None);
                     took = true;
                 }
                 let waited = if took { Ok(()) } else { self.link.wait_room(true, slice) };
-                drop(guard);
-                self.hand_on();
                 // A signal is handled when the send is through.
                 waited.or_else(|error| if error == LinkError::Interrupted { Ok(()) } else { Err(error) })
             }

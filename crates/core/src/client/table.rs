@@ -1,9 +1,12 @@
 //! The calls of one connection that are under way.
 
 use std::collections::VecDeque;
-use std::thread::Thread;
+use std::ops::{Deref, DerefMut};
+use std::thread::{Thread, ThreadId};
 
+use nearcall_transport::lock::{Mutex, MutexGuard};
 use nearcall_wire::{Failure, Kind};
+use smallvec::SmallVec;
 
 use crate::event::Event;
 use crate::flow::{WINDOW, granted};
@@ -33,8 +36,8 @@ impl CallId {
 pub(super) enum Waker {
     /// Nobody: the caller looks by itself.
     None,
-    /// A thread that sleeps.
-    Thread(Thread),
+    /// Threads that sleep: one that takes what comes, and one that sends a stream and waits for credit.
+    Threads(SmallVec<[Thread; 1]>),
     /// The event loop that owns the connection.
     Loop,
 }
@@ -58,6 +61,62 @@ pub(super) struct Table {
     pub(super) ready: Vec<CallId>,
     /// Set once, when the connection is lost: every call from then on fails with it.
     pub(super) dead: Option<Failure>,
+    /// To be woken once the lock is free.
+    woken: Woken,
+}
+
+/// The table and its lock.
+#[derive(Debug, Default)]
+pub(super) struct SharedTable(Mutex<Table>);
+
+impl SharedTable {
+    #[inline]
+    pub(super) fn lock(&self) -> LockedTable<'_> {
+        LockedTable { table: self.0.lock(), woken: Woken::default() }
+    }
+}
+
+/// The table while it is locked. Threads that it wakes are woken after that: they want the lock.
+pub(super) struct LockedTable<'a> {
+    // In this order: fields are dropped as they are declared.
+    table: MutexGuard<'a, Table>,
+    woken: Woken,
+}
+
+impl Deref for LockedTable<'_> {
+    type Target = Table;
+
+    #[inline]
+    fn deref(&self) -> &Table {
+        &self.table
+    }
+}
+
+impl DerefMut for LockedTable<'_> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Table {
+        &mut self.table
+    }
+}
+
+impl Drop for LockedTable<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if !self.table.woken.0.is_empty() {
+            self.woken = std::mem::take(&mut self.table.woken);
+        }
+    }
+}
+
+/// Threads that are woken when it is dropped.
+#[derive(Debug, Default)]
+struct Woken(SmallVec<[Thread; 2]>);
+
+impl Drop for Woken {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.iter().for_each(Thread::unpark);
+    }
 }
 
 impl Table {
@@ -98,14 +157,31 @@ impl Table {
         let Some(call) = self.get(id) else { return };
         call.live = false;
         call.arrived.clear();
-        if let Waker::Thread(thread) = std::mem::replace(&mut call.waker, Waker::None) {
-            // It waits in vain.
-            thread.unpark();
-        }
+        let waker = std::mem::replace(&mut call.waker, Waker::None);
         // The next use of the slot has another number.
         call.id = CallId(call.id.0.wrapping_add(SLOTS));
+        if let Waker::Threads(threads) = waker {
+            // They wait in vain.
+            self.woken.0.extend(threads);
+        }
         self.free.push(id.slot() as u32);
         self.live -= 1;
+    }
+
+    /// Wakes the thread when something comes for the call.
+    pub(super) fn wait(&mut self, id: CallId, thread: &Thread) {
+        let Some(call) = self.get(id) else { return };
+        match &mut call.waker {
+            Waker::Threads(threads) => threads.push(thread.clone()),
+            waker => *waker = Waker::Threads(SmallVec::from_iter([thread.clone()])),
+        }
+    }
+
+    /// Takes that back.
+    pub(super) fn stop_waiting(&mut self, id: CallId, thread: ThreadId) {
+        if let Some(Call { waker: Waker::Threads(threads), .. }) = self.get(id) {
+            threads.retain(|waiting| waiting.id() != thread);
+        }
     }
 
     /// Calls under way.
@@ -132,7 +208,7 @@ impl Table {
         }
         match std::mem::replace(&mut call.waker, Waker::None) {
             Waker::None => {}
-            Waker::Thread(thread) => thread.unpark(),
+            Waker::Threads(threads) => self.woken.0.extend(threads),
             Waker::Loop => {
                 call.waker = Waker::Loop;
                 self.ready.push(id);
@@ -177,6 +253,38 @@ mod tests {
         let late = Event::local(old.number(), &Failure::new(Failure::UNKNOWN, "late"));
         assert!(table.deliver(late, Some(new)).is_none());
         assert!(table.take(new).is_none());
+    }
+
+    #[test]
+    fn every_thread_that_waits_for_a_call_is_woken_and_no_earlier_than_the_table_is_free() {
+        let table = SharedTable::default();
+        let id = table.lock().begin(Waker::None).expect("alive");
+        let reader = std::thread::current();
+        std::thread::scope(|scope| {
+            let (waits, waiting) = std::sync::mpsc::channel();
+            let sender = scope.spawn({
+                let table = &table;
+                move || {
+                    table.lock().wait(id, &std::thread::current());
+                    waits.send(()).expect("the other thread waits for it");
+                    std::thread::park();
+                }
+            });
+            waiting.recv().expect("it waits");
+            let mut locked = table.lock();
+            locked.wait(id, &reader);
+            // Taken back, it is in the way of nobody else.
+            locked.wait(id, &std::thread::current());
+            locked.stop_waiting(id, std::thread::current().id());
+            locked.wait(id, &reader);
+            let credit = Event::local(id.number(), &Failure::new(Failure::UNKNOWN, "something"));
+            assert!(locked.deliver(credit, None).is_none());
+            assert_eq!(locked.table.woken.0.len(), 2);
+            drop(locked);
+            assert!(table.lock().table.woken.0.is_empty());
+            sender.join().expect("woken");
+        });
+        std::thread::park();
     }
 
     #[test]

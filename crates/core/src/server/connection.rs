@@ -1,7 +1,7 @@
 //! One client, as the server sees it.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -33,8 +33,11 @@ pub struct ServerConnection {
     told: AtomicBool,
     /// The server's count of requests received and not finished.
     pub(super) in_flight: Arc<AtomicUsize>,
-    /// Cancelled calls that nothing here was registered for: their handlers may ask.
-    cancelled: Mutex<VecDeque<u32>>,
+    /// Calls that have arrived: a call's ordinal is what this was when it did.
+    arrived: AtomicU64,
+    /// Cancelled calls that nothing here was registered for, as their handlers may ask: their numbers, and how many calls
+    /// had arrived by then. A later call with the same number is another one.
+    cancelled: Mutex<VecDeque<(u32, u64)>>,
     oneway: Mutex<OnewayLane>,
     statistics: Arc<Statistics>,
     /// It watches the server's statistics.
@@ -57,7 +60,7 @@ struct OnewayLane {
     waiting: VecDeque<Request>,
 }
 
-/// Cancellations remembered for handlers that may ask; older ones are of calls long over.
+/// Cancellations remembered for handlers that may ask; older ones are forgotten.
 const MOST_CANCELLED: usize = 1024;
 
 impl ServerConnection {
@@ -77,6 +80,7 @@ impl ServerConnection {
             dead: AtomicBool::new(false),
             told: AtomicBool::new(false),
             in_flight,
+            arrived: AtomicU64::new(0),
             cancelled: Mutex::default(),
             oneway: Mutex::default(),
             statistics,
@@ -167,8 +171,9 @@ impl ServerConnection {
         self.abandon();
     }
 
-    pub(super) fn was_cancelled(&self, call: u32) -> bool {
-        self.cancelled.lock().contains(&call)
+    /// Whether the call of that number was cancelled that arrived with that ordinal.
+    pub(super) fn was_cancelled(&self, call: u32, ordinal: u64) -> bool {
+        self.cancelled.lock().iter().any(|&(number, arrived)| number == call && arrived > ordinal)
     }
 
     pub(super) fn forget(&self, call: u32) {
@@ -194,7 +199,8 @@ impl ServerConnection {
                     if cancelled.len() >= MOST_CANCELLED {
                         cancelled.pop_front();
                     }
-                    cancelled.push_back(head.call);
+                    // Relaxed: frames are taken in one after the other.
+                    cancelled.push_back((head.call, self.arrived.load(Ordering::Relaxed)));
                 }
             }
             Kind::Pong => {}
@@ -226,6 +232,8 @@ impl ServerConnection {
             context,
             finished: AtomicBool::new(false),
             measured,
+            // Relaxed: as where it is read.
+            ordinal: self.arrived.fetch_add(1, Ordering::Relaxed),
         };
         let oneway = request.is_oneway();
         // Relaxed: as above.

@@ -36,6 +36,8 @@ pub struct Request {
     pub(super) finished: AtomicBool,
     /// Present while somebody watches.
     pub(super) measured: Option<Arc<Measured>>,
+    /// How many calls had come on its connection before it.
+    pub(super) ordinal: u64,
 }
 
 impl Drop for Request {
@@ -57,6 +59,8 @@ impl Request {
             Arc::new(CallContext {
                 connection: Arc::clone(&self.connection),
                 id: self.head.call,
+                ordinal: self.ordinal,
+                cancelled: AtomicBool::new(false),
                 call: self.call.clone(),
                 oneway: self.is_oneway(),
                 deadline: self.deadline,
