@@ -5,12 +5,16 @@ use std::time::Duration;
 
 use loom::sync::{Condvar, Mutex, MutexGuard};
 
+pub(crate) use loom::sync::atomic::fence;
 pub(crate) use loom::thread::yield_now;
 pub(crate) use std::sync::atomic::Ordering;
 
 /// Loom takes a spin for a turn of the others, and a sleep too: the sleep alone is enough.
 pub(crate) const SPINS: u32 = 0;
 pub(crate) const YIELDS: u32 = 0;
+
+/// The watcher looks as often as it takes to find out that nothing moves.
+pub(crate) const QUIET: u32 = 1;
 
 /// An atomic that can be made in a constant, as loom's own cannot. Loom's is made at the first use, which has to be that
 /// of the thread that made this one (see `models::settled`).
@@ -22,7 +26,6 @@ macro_rules! atomic {
             loom: OnceLock<loom::sync::atomic::$name>,
         }
 
-        #[allow(dead_code, reason = "the real one offers more than the models use")]
         impl $name {
             pub(crate) const fn new(first: $value) -> Self {
                 Self { first, loom: OnceLock::new() }
@@ -67,12 +70,77 @@ macro_rules! atomic {
     };
 }
 
-atomic!(AtomicU32, u32, fetch_add, fetch_sub, fetch_or, fetch_and);
+atomic!(AtomicBool, bool);
+atomic!(AtomicU32, u32, fetch_add, fetch_sub);
+atomic!(AtomicU64, u64, fetch_add, fetch_or);
+
+loom::lazy_static! {
+    static ref LAST_NUMBER: std::sync::Mutex<u32> = std::sync::Mutex::new(0);
+}
+
+loom::thread_local! {
+    static NUMBER: u32 = {
+        let mut last = LAST_NUMBER.lock().expect("no panic");
+        *last += 1;
+        *last
+    };
+}
+
+/// A number for the calling thread that no other thread of this execution has or had. Not 0.
+pub(crate) fn thread_number() -> u32 {
+    NUMBER.with(|number| *number)
+}
+
+/// Threads that can be unparked. Loom's own forget that if they sleep for another reason at that moment.
+pub(crate) mod thread {
+    use super::{Arc, Condvar, Duration, Mutex};
+
+    pub(crate) use loom::thread::spawn;
+
+    /// A thread, and whether it was unparked since it last parked.
+    #[derive(Debug, Clone)]
+    pub(crate) struct Thread(Arc<(Mutex<bool>, Condvar, ThreadId)>);
+
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub(crate) struct ThreadId(u32);
+
+    loom::thread_local! {
+        static CURRENT: Thread =
+            Thread(Arc::new((Mutex::new(false), Condvar::new(), ThreadId(super::thread_number()))));
+    }
+
+    impl Thread {
+        pub(crate) fn id(&self) -> ThreadId {
+            self.0.2
+        }
+
+        pub(crate) fn unpark(&self) {
+            *self.0.0.lock().expect("no panic") = true;
+            self.0.1.notify_one();
+        }
+    }
+
+    pub(crate) fn current() -> Thread {
+        CURRENT.with(Thread::clone)
+    }
+
+    /// Sleeps until it is unparked: a model must not need the end of the time.
+    pub(crate) fn park_timeout(_at_most: Duration) {
+        let me = current();
+        let mut unparked = me.0.0.lock().expect("no panic");
+        while !*unparked {
+            unparked = me.0.1.wait(unparked).expect("no panic");
+        }
+        *unparked = false;
+    }
+}
 
 /// The part of the kernel that lets threads sleep, and its clock, which moves only when a model says so.
 #[derive(Default)]
 struct Kernel {
     now: u64,
+    /// Whoever sleeps for a time only finds it over at once.
+    flies: bool,
     sleepers: Vec<Sleeper>,
 }
 
@@ -99,6 +167,12 @@ pub(crate) fn sleep(word: &AtomicU32, value: u32, timeout: Option<Duration>) {
         return;
     }
     let until = timeout.map(|timeout| kernel.now + ticks(timeout));
+    if let Some(until) = until
+        && kernel.flies
+    {
+        kernel.now = until;
+        return;
+    }
     let woken = Arc::new(Condvar::new());
     kernel.sleepers.push(Sleeper { word: address, until, woken: Arc::clone(&woken) });
     while kernel.sleepers.iter().any(|sleeper| Arc::ptr_eq(&sleeper.woken, &woken)) {
@@ -129,6 +203,10 @@ impl Instant {
         Self(kernel().now)
     }
 
+    pub(crate) fn elapsed(self) -> Duration {
+        Self::now().saturating_duration_since(self)
+    }
+
     pub(crate) fn checked_add(self, length: Duration) -> Option<Self> {
         self.0.checked_add(ticks(length)).map(Self)
     }
@@ -140,6 +218,12 @@ impl Instant {
 
 fn ticks(length: Duration) -> u64 {
     length.as_nanos() as u64
+}
+
+/// From here on, whoever sleeps for a time only finds it over at once.
+#[cfg(test)]
+pub(crate) fn let_time_fly() {
+    kernel().flies = true;
 }
 
 /// So much time passes: whoever sleeps until then wakes.

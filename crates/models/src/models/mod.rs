@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::lock::{Condvar, Mutex};
 
 /// Tries the model. `preemptions` is how often a thread is interrupted at most; `None`: as often as possible.
-fn check(preemptions: Option<usize>, model: impl Fn() + Send + Sync + 'static) {
+pub(crate) fn check(preemptions: Option<usize>, model: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = preemptions;
     builder.check(model);
