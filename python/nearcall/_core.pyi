@@ -174,7 +174,7 @@ class Connection:
         on_drop: Callable[[dict[str, int]], object],
         on_change: Callable[[str], Mapping[str, int]],
     ) -> Connection:
-        """Connects; blocks for at most ``handshake_timeout`` seconds.
+        """Does not connect yet.
 
         ``on_drop`` is called once in a while with the numbers of one-way calls that were dropped, by method.
 
@@ -237,14 +237,18 @@ class Connection:
 
         ``running`` is the loop, ``call_soon`` is its method,
         ``on_idle`` calls the method of that name, and ``call_again`` takes a method's
-        callable with its arguments, and whether to wait for a server that is not there yet,
-        and returns a coroutine that connects and calls it.
+        callable with its arguments, whether to wait for a server that is not there yet, and the
+        seconds that are left for it, and returns a coroutine that connects and calls it.
         """
 
-    def renew(self, hopeful: bool) -> None:
-        """Connects anew if the connection was lost; if ``hopeful``, waits a moment for a server that is not there yet.
+    def connect(self) -> None:
+        """Connects for the first time; blocks for at most ``handshake_timeout`` seconds."""
 
-        Blocks meanwhile.
+    def try_connect(self, patient: bool, seconds: float) -> bool:
+        """Goes on connecting for some seconds at the most; whether it is done.
+
+        Raises if the server cannot be reached, unless that may change and the caller is ``patient``. With 0 seconds it
+        never waits.
         """
 
     def close(self) -> None:
@@ -253,11 +257,14 @@ class Connection:
     def ping(self, timeout: float | None = None) -> float:
         """Seconds a round trip takes that no handler sees."""
 
+    def time_left(self) -> float | None:
+        """Seconds that a call made now may take; ``None`` for ever."""
+
     def unary(self, method: Method, index: int) -> Unary:
         """A callable for a method without streams."""
 
-    def oneway(self, method: Method, index: int) -> Oneway:
-        """A callable for a method that sends no reply."""
+    def oneway(self, method: Method, index: int, *, for_loop: bool) -> Oneway:
+        """A callable for a method that sends no reply. For a loop it never connects."""
 
     def async_unary(self, method: Method, index: int) -> AsyncUnary:
         """A callable for a method without streams that returns an awaitable."""

@@ -137,7 +137,9 @@ def test_a_handler_sees_that_its_caller_gave_up(curious: tuple[Curious, str]) ->
         assert served.cancelled.wait(10)
 
 
-def test_a_call_that_was_cancelled_is_not_taken_for_a_later_one_of_the_same_number(curious: tuple[Curious, str]) -> None:
+def test_a_call_that_was_cancelled_is_not_taken_for_a_later_one_of_the_same_number(
+    curious: tuple[Curious, str],
+) -> None:
     """A client uses the number of a call again after 4,096 others."""
     served, url = curious
     with nearcall.connect(url, Curious) as client:

@@ -56,8 +56,10 @@ impl Unary {
         let encoded = method.encode_call(args, kwargs)?;
         let surroundings = Surroundings::look(py, self.calling.timeout)?;
         let until = surroundings.until();
-        let core = self.calling.channel.current();
-        let core = if core.is_usable() { core } else { self.calling.usable(py, until)? };
+        let core = match self.calling.channel.ready() {
+            Some(core) => core,
+            None => self.calling.usable(py, until)?,
+        };
         let first = self.attempt(py, &core, &encoded, &surroundings, until)?;
         let event = match first {
             Attempt::Answered(event) => event,

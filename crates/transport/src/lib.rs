@@ -1,7 +1,7 @@
 //! Ways for two processes to exchange frames, all behind one trait.
 //!
 //! - [`Url`] says where a server is and by which transport;
-//! - [`connect()`] dials it and shakes hands, [`Listener`] accepts;
+//! - [`connect()`] dials it and shakes hands, or a [`Dial`] does so bit by bit; [`Listener`] accepts;
 //! - [`Link`] is an established connection: it sends and receives frames, waits, and notices the peer's death.
 //!
 //! A transport is one file: `shm/`, `stream.rs` (Unix and TCP sockets), `tls.rs` (the same, encrypted). `inproc://` is shared memory inside one process.
@@ -9,6 +9,7 @@
 mod connect;
 mod credentials;
 mod dev_certs;
+mod dial;
 pub mod fork;
 mod handed;
 mod lifeline;
@@ -29,6 +30,7 @@ mod url;
 pub use connect::{Connected, connect};
 pub use credentials::{Credentials, Pem};
 pub use dev_certs::{DevCerts, dev_certs};
+pub use dial::Dial;
 pub use handed::{Seat, is_end_of_clients};
 pub use lifeline::end_with;
 pub use link::{ConnectError, LONGEST_SLEEP, Link, LinkError, Options};

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use nearcall_transport::lock::Mutex;
-use nearcall_transport::{ConnectError, Link, LinkError, Options, Peer, Url, fork};
+use nearcall_transport::{Connected, Link, LinkError, Peer, Url, fork};
 use nearcall_wire::{Failure, FrameHead, Kind, Welcome};
 
 use crate::AroundWait;
@@ -20,7 +20,7 @@ use crate::event::Event;
 use crate::flow::{Taken, cost};
 use crate::outgoing::{Body, Outgoing, await_turn};
 use aside::Aside;
-pub use channel::{Channel, OnChange, Patience, connect_failure};
+pub use channel::{Channel, OnChange, Patience, may_pass};
 use leadership::Leadership;
 pub use oneway::Passed;
 pub use table::CallId;
@@ -76,13 +76,8 @@ pub enum NoEvent {
 }
 
 impl Connection {
-    /// Connects to a server. Blocks for at most `options.handshake`.
-    ///
-    /// # Errors
-    /// [`ConnectError`], with a sentence for the user.
-    pub fn connect(url: &Url, options: &Options, around_wait: AroundWait) -> Result<Self, ConnectError> {
-        let connected = nearcall_transport::connect(url, crate::VERSION, options)?;
-        Ok(Self {
+    fn new(url: &Url, connected: Connected, around_wait: AroundWait) -> Self {
+        Self {
             link: connected.link,
             welcome: connected.welcome,
             url: url.clone(),
@@ -98,7 +93,7 @@ impl Connection {
             aside: Arc::default(),
             short_of_room: Arc::default(),
             finishing: Arc::default(),
-        })
+        }
     }
 
     /// What the server said of itself.
