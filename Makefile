@@ -31,7 +31,10 @@ RUST_TESTED := --workspace --exclude nearcall-python --exclude nearcall-models
 # What may differ from one version of Python to the next, without the minutes of tests/survival and the lab.
 SHORT_TESTS := tests/unit tests/e2e tests/test_docs.py tests/test_protocol.py
 
-.PHONY: help setup demo test test-rust test-python test-versions test-short lint fmt bench readme docs browser audit loom miri fuzz survival soak clean tools-present
+# Tests in which threads wait for each other, for `make locks`.
+LOCKS_TESTS := $(addprefix tests/e2e/test_,$(addsuffix .py,concurrency backpressure streams lifecycle)) tests/survival/test_stop.py
+
+.PHONY: help setup demo test test-rust test-python test-versions test-short lint fmt bench readme docs browser audit loom locks miri fuzz survival soak clean tools-present
 
 help:  ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -100,6 +103,13 @@ loom: tools-present  ## try the ring, the locks and who waits for whom under eve
 	  cargo test -q -p nearcall-ring --release --test models $(ARGS)
 	@CARGO_TARGET_DIR=target/loom CARGO_PROFILE_RELEASE_LTO=false \
 	  cargo test -q -p nearcall-models --release models:: $(ARGS)
+
+locks: setup  ## run the tests of what waits in a debug build, which sees locks held where the interpreter is waited for
+	@test -x target/locks-venv/bin/python || $(PY) -m venv target/locks-venv
+	@ls -d $(VENV)/lib/python*/site-packages > "$$(echo target/locks-venv/lib/python*/site-packages)/tools.pth"
+	@$(VENV)/bin/maturin build -q --profile dev --target-dir target/locks --out target/locks/wheels
+	@target/locks-venv/bin/python -m pip install -q --force-reinstall --no-deps target/locks/wheels/*.whl
+	@target/locks-venv/bin/python -P -m pytest -q -p no:cacheprovider $(or $(ARGS),$(LOCKS_TESTS))
 
 miri: tools-present  ## run the ring's tests in miri, which sees undefined behaviour
 	@if cargo +nightly miri --version >/dev/null 2>&1; then \

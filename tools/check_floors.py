@@ -32,6 +32,34 @@ PYTHON_CRATES = {"pyo3", "pyo3-ffi", "pyo3-build-config", "numpy", "pythonize"}
 IO_CRATES = {"libc", "mio", "nix", "rustix", "socket2", "tokio"}
 NAMES_PYO3 = re.compile(r"\bpyo3\w*::|\bextern\s+crate\s+pyo3|#\[py(class|function|methods|module)\b")
 DOES_IO = re.compile(r"\bstd::(fs|net|os|process)\b")
+# Clippy cannot find the methods of PyO3's token, nor tell the atomics of a crate's sync.rs from the standard library's.
+WAITS_FOR_INTERPRETER = re.compile(r"\bPython::(try_)?attach\w*\(|\.detach\(")
+INTERPRETER = "interpreter.rs"
+NAMES_ATOMICS = re.compile(r"\bstd::sync::atomic\b")
+STRONGER_THAN_RELAXED = re.compile(r"\bOrdering::(Acquire|Release|AcqRel|SeqCst)\b")
+ATOMICS = "sync.rs"
+# Files whose atomics have not moved to sync.rs yet.
+ATOMICS_TO_MOVE = {
+    "core/src/client/channel.rs",
+    "core/src/client/flushing.rs",
+    "core/src/client/mod.rs",
+    "core/src/client/oneway.rs",
+    "core/src/client/receiving.rs",
+    "core/src/server/connection.rs",
+    "core/src/server/context.rs",
+    "core/src/server/event_loop.rs",
+    "core/src/server/held.rs",
+    "core/src/server/mod.rs",
+    "core/src/server/reception.rs",
+    "core/src/server/request.rs",
+    "core/src/server/statistics.rs",
+    "core/src/server/worker.rs",
+    "transport/src/budget.rs",
+    "transport/src/outbox.rs",
+    "transport/src/shm/link.rs",
+    "transport/src/shm/regions.rs",
+    "transport/src/stream.rs",
+}
 LAB = "nearcall_lab"
 
 
@@ -72,6 +100,14 @@ def check_rust(path: Path, crate: str) -> Iterator[str]:
             yield f"line {number} names PyO3: only crates/python may know Python"
         if crate == "wire" and DOES_IO.search(code):
             yield f"line {number} does I/O: the wire format is pure functions over bytes"
+        if crate == "python" and path.name != INTERPRETER and WAITS_FOR_INTERPRETER.search(code):
+            yield f"line {number} waits for the interpreter: use attach and detach of crates/python/src/{INTERPRETER}"
+        if crate == "python" and STRONGER_THAN_RELAXED.search(code):
+            yield f"line {number} orders memory: that is for the core, where it has a model"
+        if crate != "python" and "src" in path.parts and path.name != ATOMICS and NAMES_ATOMICS.search(code):
+            name = "/".join(path.parts[path.parts.index("crates") + 1 :])
+            if name not in ATOMICS_TO_MOVE:
+                yield f"line {number} names the standard library's atomics: use those of the crate's {ATOMICS}"
 
 
 def check_python(path: Path) -> Iterator[str]:

@@ -75,7 +75,7 @@ atomic!(AtomicU32, u32, fetch_add, fetch_sub);
 atomic!(AtomicU64, u64, fetch_add, fetch_or);
 
 loom::lazy_static! {
-    static ref LAST_NUMBER: std::sync::Mutex<u32> = std::sync::Mutex::new(0);
+    static ref LAST_NUMBER: Mutex<u32> = Mutex::new(0);
 }
 
 loom::thread_local! {
@@ -95,6 +95,7 @@ pub(crate) fn thread_number() -> u32 {
 pub(crate) mod thread {
     use super::{Arc, Condvar, Duration, Mutex};
 
+    #[cfg(test)]
     pub(crate) use loom::thread::spawn;
 
     /// A thread, and whether it was unparked since it last parked.

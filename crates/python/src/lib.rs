@@ -11,6 +11,7 @@ mod connection;
 mod context;
 mod deadline;
 mod errors;
+mod interpreter;
 mod listeners;
 mod loop_server;
 mod oneway;
@@ -69,6 +70,7 @@ mod _core {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        nearcall_core::lock::set_around_sleep(super::interpreter::detached);
         module.add("VERSION", nearcall_core::VERSION)
     }
 }

@@ -5,6 +5,7 @@
 //! then follow a pointer into it. Here nothing is shared between locks: what the parent's threads waited for stays in locks
 //! that the child does not use.
 
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use lock_api::{GuardNoSend, RawMutex, RawMutexTimed};
@@ -45,7 +46,7 @@ impl RawLock {
             if left.is_some_and(|left| left.is_zero()) {
                 return false;
             }
-            sleep(&self.0, AWAITED, left);
+            around_sleep(&mut || sleep(&self.0, AWAITED, left));
         }
         held::taken();
         true
@@ -145,7 +146,7 @@ impl Condvar {
         // Relaxed, both: who notifies has held the lock since, or did before this thread looked.
         self.waiting.fetch_add(1, Ordering::Relaxed);
         let seen = self.notified.load(Ordering::Relaxed);
-        MutexGuard::unlocked(guard, || sleep(&self.notified, seen, timeout));
+        MutexGuard::unlocked(guard, || around_sleep(&mut || sleep(&self.notified, seen, timeout)));
         self.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 
@@ -166,5 +167,25 @@ impl Condvar {
             self.notified.fetch_add(1, Ordering::Relaxed);
             wake(&self.notified, most);
         }
+    }
+}
+
+/// Runs a closure that sleeps.
+type AroundSleep = fn(&mut (dyn FnMut() + Send));
+
+static AROUND_SLEEP: OnceLock<AroundSleep> = OnceLock::new();
+
+/// Whoever sleeps in a lock or a condition does so inside this function: it lets go of what the thread holds and others
+/// need meanwhile (an interpreter), and takes it again. The lock is taken after that: so no lock is waited for with the
+/// interpreter held, and none is held while the interpreter is waited for. The first one counts.
+pub fn set_around_sleep(around: AroundSleep) {
+    AROUND_SLEEP.get_or_init(|| around);
+}
+
+#[cold]
+fn around_sleep(wait: &mut (dyn FnMut() + Send)) {
+    match AROUND_SLEEP.get() {
+        Some(around) => around(wait),
+        None => wait(),
     }
 }
