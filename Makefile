@@ -105,10 +105,11 @@ loom: tools-present  ## try the ring, the locks and who waits for whom under eve
 	  cargo test -q -p nearcall-models --release models:: $(ARGS)
 
 locks: setup  ## run the tests of what waits in a debug build, which sees locks held where the interpreter is waited for
-	@test -x target/locks-venv/bin/python || $(PY) -m venv target/locks-venv
-	@ls -d $(VENV)/lib/python*/site-packages > "$$(echo target/locks-venv/lib/python*/site-packages)/tools.pth"
+	@rm -rf target/locks/wheels target/locks-venv
 	@$(VENV)/bin/maturin build -q --profile dev --target-dir target/locks --out target/locks/wheels
-	@target/locks-venv/bin/python -m pip install -q --force-reinstall --no-deps target/locks/wheels/*.whl
+	@$(PY) -m venv --without-pip target/locks-venv
+	@site="$$(echo target/locks-venv/lib/python*/site-packages)"; ls -d $(VENV)/lib/python*/site-packages > "$$site/tools.pth"; \
+	  $(PY) -m zipfile -e target/locks/wheels/*.whl "$$site"
 	@target/locks-venv/bin/python -P -m pytest -q -p no:cacheprovider $(or $(ARGS),$(LOCKS_TESTS))
 
 miri: tools-present  ## run the ring's tests in miri, which sees undefined behaviour
