@@ -26,11 +26,15 @@ RUST_SOURCES := Cargo.toml $(wildcard Cargo.lock) $(shell find crates -name '*.r
 PYTHON_CODE := python lab tests examples tools
 TYPED_CODE := python/nearcall $(wildcard examples tests/typing)
 # The binding's own crate is tested from Python: alone it would have no interpreter to link to.
-RUST_TESTED := --workspace --exclude nearcall-python
+# `make loom` runs the models: they need an optimised build.
+RUST_TESTED := --workspace --exclude nearcall-python --exclude nearcall-models
 # What may differ from one version of Python to the next, without the minutes of tests/survival and the lab.
 SHORT_TESTS := tests/unit tests/e2e tests/test_docs.py tests/test_protocol.py
 
-.PHONY: help setup demo test test-rust test-python test-versions test-short lint fmt bench readme docs browser audit loom miri fuzz survival soak clean tools-present
+# Tests in which threads wait for each other, for `make locks`.
+LOCKS_TESTS := $(addprefix tests/e2e/test_,$(addsuffix .py,concurrency backpressure streams lifecycle)) tests/survival/test_stop.py
+
+.PHONY: help setup demo test test-rust test-python test-versions test-short lint fmt bench readme docs browser audit loom locks miri fuzz survival soak clean tools-present
 
 help:  ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -94,9 +98,19 @@ audit: tools-present  ## check licences, sources and known vulnerabilities of th
 	if cargo deny fetch db >/dev/null 2>&1; then cargo deny --locked check advisories; \
 	else echo "audit: vulnerabilities not checked, the advisory database cannot be fetched"; fi
 
-loom: tools-present  ## try the ring under every interleaving (loom)
+loom: tools-present  ## try the ring, the locks and who waits for whom under every interleaving (loom)
 	@CARGO_TARGET_DIR=target/loom CARGO_PROFILE_RELEASE_LTO=false RUSTFLAGS="--cfg loom" \
 	  cargo test -q -p nearcall-ring --release --test models $(ARGS)
+	@CARGO_TARGET_DIR=target/loom CARGO_PROFILE_RELEASE_LTO=false \
+	  cargo test -q -p nearcall-models --release models:: $(ARGS)
+
+locks: setup  ## run the tests of what waits in a debug build, which sees locks held where the interpreter is waited for
+	@rm -rf target/locks/wheels target/locks-venv
+	@$(VENV)/bin/maturin build -q --profile dev --target-dir target/locks --out target/locks/wheels
+	@$(PY) -m venv --without-pip target/locks-venv
+	@site="$$(echo target/locks-venv/lib/python*/site-packages)"; ls -d $(VENV)/lib/python*/site-packages > "$$site/tools.pth"; \
+	  $(PY) -m zipfile -e target/locks/wheels/*.whl "$$site"
+	@target/locks-venv/bin/python -P -m pytest -q -p no:cacheprovider $(or $(ARGS),$(LOCKS_TESTS))
 
 miri: tools-present  ## run the ring's tests in miri, which sees undefined behaviour
 	@if cargo +nightly miri --version >/dev/null 2>&1; then \

@@ -24,6 +24,7 @@ FLOORS: list[set[str]] = [
     {"core"},
     {"grpc", "sandbox"},
     {"python"},
+    {"models"},
 ]
 FLOOR_OF = {f"nearcall-{name}": floor for floor, names in enumerate(FLOORS) for name in names}
 DEPENDENCY_TABLES = ("dependencies", "dev-dependencies", "build-dependencies")
@@ -31,6 +32,12 @@ PYTHON_CRATES = {"pyo3", "pyo3-ffi", "pyo3-build-config", "numpy", "pythonize"}
 IO_CRATES = {"libc", "mio", "nix", "rustix", "socket2", "tokio"}
 NAMES_PYO3 = re.compile(r"\bpyo3\w*::|\bextern\s+crate\s+pyo3|#\[py(class|function|methods|module)\b")
 DOES_IO = re.compile(r"\bstd::(fs|net|os|process)\b")
+# Clippy cannot find the methods of PyO3's token, nor tell the atomics of a crate's sync.rs from the standard library's.
+WAITS_FOR_INTERPRETER = re.compile(r"\bPython::(try_)?attach\w*\(|\.detach\(")
+INTERPRETER = "interpreter.rs"
+NAMES_ATOMICS = re.compile(r"\bstd::sync::atomic\b")
+STRONGER_THAN_RELAXED = re.compile(r"\bOrdering::(Acquire|Release|AcqRel|SeqCst)\b")
+ATOMICS = "sync.rs"
 LAB = "nearcall_lab"
 
 
@@ -71,6 +78,12 @@ def check_rust(path: Path, crate: str) -> Iterator[str]:
             yield f"line {number} names PyO3: only crates/python may know Python"
         if crate == "wire" and DOES_IO.search(code):
             yield f"line {number} does I/O: the wire format is pure functions over bytes"
+        if crate == "python" and path.name != INTERPRETER and WAITS_FOR_INTERPRETER.search(code):
+            yield f"line {number} waits for the interpreter: use attach and detach of crates/python/src/{INTERPRETER}"
+        if crate == "python" and STRONGER_THAN_RELAXED.search(code):
+            yield f"line {number} orders memory: that is for the core, where it has a model"
+        if crate != "python" and "src" in path.parts and path.name != ATOMICS and NAMES_ATOMICS.search(code):
+            yield f"line {number} names the standard library's atomics: use those of the crate's {ATOMICS}"
 
 
 def check_python(path: Path) -> Iterator[str]:

@@ -10,6 +10,7 @@ mod event;
 mod flow;
 mod outgoing;
 pub mod server;
+mod sync;
 
 pub use event::{Event, Payload};
 pub use nearcall_ring::SpinPolicy;

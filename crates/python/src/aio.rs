@@ -20,6 +20,7 @@ use crate::callback::Callback;
 use crate::calling::{Calling, is_hopeful, may_repeat};
 use crate::deadline::Surroundings;
 use crate::errors::{raise, raise_for};
+use crate::interpreter::{attach, detach};
 use crate::outcome::{late, name_failure, outcome};
 use crate::payload::Encoded;
 use crate::plan::Method;
@@ -127,7 +128,7 @@ impl PendingCall {
         let until = surroundings.until();
         if core.in_flight() == 1 {
             // Nothing else is under way that the loop could do meanwhile.
-            py.detach(|| core.spin());
+            detach(py, || core.spin());
         }
         call.waiting.deliver(py, &core)?;
         *self.surroundings.lock() = surroundings;
@@ -325,7 +326,7 @@ impl PendingCall {
     /// As the interpreter does for a coroutine: the call was written, and never made.
     #[cold]
     fn warn_of_no_await(&self) {
-        Python::attach(|py| {
+        attach(|py| {
             // This may run while an exception is on its way.
             let on_its_way = PyErr::take(py);
             let text =

@@ -11,6 +11,8 @@ use pyo3::ffi::{self, PyObject};
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple};
 
+use crate::interpreter::may_switch;
+
 // SAFETY: as in Python's headers; all of them are exported by every Python from 3.9 on.
 unsafe extern "C-unwind" {
     fn PyObject_VectorcallDict(
@@ -43,7 +45,9 @@ impl Drop for WaitForTheEnd {
 
 /// Runs `call`, which a forced end of the thread does not leave.
 #[inline]
+#[track_caller]
 fn kept<R>(call: impl FnOnce() -> R) -> R {
+    may_switch();
     let guard = WaitForTheEnd;
     let result = call();
     std::mem::forget(guard);

@@ -8,6 +8,7 @@ use nearcall_core::client::{Channel, Connection as Core, Patience};
 use pyo3::prelude::*;
 
 use crate::errors::raise;
+use crate::interpreter::{attach, detach};
 use crate::plan::Method;
 use crate::when_full::WhenFull;
 
@@ -61,10 +62,10 @@ impl Calling {
     pub(crate) fn connect(&self, py: Python<'_>, patience: Patience, until: Option<Instant>) -> PyResult<Arc<Core>> {
         let mut stopped = None;
         let mut go_on = || {
-            stopped = Python::attach(|py| py.check_signals()).err();
+            stopped = attach(|py| py.check_signals()).err();
             stopped.is_none()
         };
-        let connected = py.detach(|| self.channel.usable(patience, until, &mut go_on));
+        let connected = detach(py, || self.channel.usable(patience, until, &mut go_on));
         match (connected, stopped) {
             (_, Some(stopped)) => Err(stopped),
             (Ok(Some(core)), None) => Ok(core),

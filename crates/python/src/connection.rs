@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use nearcall_core::client::{Channel, Connection as Core, NoEvent, Patience, may_pass};
 use nearcall_core::lock::Mutex;
-use nearcall_core::{AroundWait, Failure, Kind, Outgoing, Peer, Url};
+use nearcall_core::{Failure, Kind, Outgoing, Peer, Url};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
@@ -18,6 +18,7 @@ use crate::callback::Callback;
 use crate::calling::Calling;
 use crate::deadline::Surroundings;
 use crate::errors::{describe, invalid, raise};
+use crate::interpreter::{around_wait, attach, detach};
 use crate::oneway::Oneway;
 use crate::options::{options, trust};
 use crate::outcome::{late, name_failure};
@@ -39,22 +40,6 @@ pub(crate) struct Connection {
     pub(crate) waiting: Arc<Waiting>,
     numbers: Numbers,
     handshake: Duration,
-}
-
-/// Lets other Python threads run while this one waits in the core.
-pub(crate) fn detached(wait: &mut (dyn FnMut() + Send)) {
-    // SAFETY: asks only about this thread's state.
-    let attached = unsafe { pyo3::ffi::PyGILState_Check() } == 1;
-    if attached {
-        Python::attach(|py| py.detach(wait));
-    } else {
-        wait();
-    }
-}
-
-/// The same, for whoever waits in the core for longer.
-pub(crate) fn around_wait() -> AroundWait {
-    Arc::new(detached)
 }
 
 #[pymethods]
@@ -94,7 +79,7 @@ impl Connection {
         let numbers = Numbers::default();
         let renumber = {
             let numbers = Arc::clone(&numbers);
-            move |description: &str| Python::attach(|py| renumber(py, &on_change, description, &numbers))
+            move |description: &str| attach(|py| renumber(py, &on_change, description, &numbers))
         };
         let handshake = options.handshake;
         let channel = Arc::new(Channel::new(url, options, around_wait(), Box::new(renumber)));
@@ -115,7 +100,8 @@ impl Connection {
     fn try_connect(&self, py: Python<'_>, patient: bool, seconds: f64) -> PyResult<bool> {
         let slice = Duration::try_from_secs_f64(seconds).map_err(|error| invalid(py, error.to_string()))?;
         let patience = if patient { Patience::Until(None) } else { Patience::FailFast };
-        let connected = py.detach(|| self.calling.channel.usable(patience, Some(Instant::now() + slice), &mut || true));
+        let connected =
+            detach(py, || self.calling.channel.usable(patience, Some(Instant::now() + slice), &mut || true));
         match connected {
             Ok(connected) => Ok(connected.is_some()),
             Err(failure) if patient && may_pass(&failure) => Ok(false),
@@ -199,7 +185,7 @@ impl Connection {
     }
 
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        let complete = py.detach(|| self.calling.channel.close());
+        let complete = detach(py, || self.calling.channel.close());
         self.calling.when_full.close(py, complete)?;
         let woken = self.waiting.close(py);
         self.waiting.leave_loop();
@@ -221,7 +207,7 @@ impl Connection {
         let until = Surroundings::look(py, default)?.until();
         let core = self.ready(py, until)?;
         loop {
-            match py.detach(|| core.ping(until)) {
+            match detach(py, || core.ping(until)) {
                 Ok(took) => return Ok(took.as_secs_f64()),
                 Err(Err(failure)) => return Err(raise(py, &failure)),
                 Err(Ok(NoEvent::Interrupted)) => py.check_signals()?,

@@ -13,6 +13,7 @@ use pyo3::types::{PyBytes, PyDict};
 use crate::callback::Callback;
 use crate::connection::peer;
 use crate::deadline::{metadata_from, metadata_to};
+use crate::interpreter::detach;
 use crate::plan::Method;
 use crate::statistics;
 
@@ -171,7 +172,7 @@ impl Call {
     fn send_initial(&self, py: Python<'_>, pairs: &Bound<'_, PyAny>) -> PyResult<()> {
         let metadata = metadata_from(pairs)?;
         // A client that is gone needs no metadata.
-        let _ = py.detach(|| self.context.send_head(&self.core, metadata));
+        let _ = detach(py, || self.context.send_head(&self.core, metadata));
         Ok(())
     }
 

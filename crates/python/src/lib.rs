@@ -11,6 +11,7 @@ mod connection;
 mod context;
 mod deadline;
 mod errors;
+mod interpreter;
 mod listeners;
 mod loop_server;
 mod native;
@@ -72,7 +73,7 @@ mod _core {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
-        nearcall_core::lock::set_around_sleep(super::connection::detached);
+        nearcall_core::lock::set_around_sleep(super::interpreter::detached);
         module.add("VERSION", nearcall_core::VERSION)
     }
 }

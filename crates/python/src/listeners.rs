@@ -10,6 +10,7 @@ use pyo3::exceptions::{PyIndexError, PyOSError};
 use pyo3::prelude::*;
 
 use crate::errors::{invalid, raise};
+use crate::interpreter::detach;
 use crate::options::trust;
 use crate::tls::Tls;
 
@@ -35,7 +36,7 @@ impl Listeners {
     /// Listens at one more URL; returns it with the port the system chose.
     fn bind(&self, py: Python<'_>, url: &str) -> PyResult<String> {
         let url: Url = url.parse().map_err(|bad: nearcall_core::BadUrl| invalid(py, bad.to_string()))?;
-        match py.detach(|| Listener::bind(&url, &self.options)) {
+        match detach(py, || Listener::bind(&url, &self.options)) {
             Ok(listener) => {
                 let url = listener.url().to_string();
                 self.bound.lock().push(listener);

@@ -7,6 +7,7 @@ use nearcall_core::{Event, Failure, Kind, Url};
 use pyo3::prelude::*;
 
 use crate::errors::{raise, raise_for};
+use crate::interpreter::detach;
 use crate::plan::Method;
 
 /// The wait for an event did not bring one: handles signals, waits on, or gives the call up.
@@ -36,7 +37,7 @@ pub(crate) fn wait_on(
                 return Err(raise(py, &failure));
             }
         }
-        match py.detach(|| core.next_event(id, until)) {
+        match detach(py, || core.next_event(id, until)) {
             Ok(event) => return Ok(event),
             Err(no_event) => why = no_event,
         }

@@ -15,10 +15,10 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::callback::Callback;
-use crate::connection::around_wait;
 use crate::context::{Call, Current, OK, is_observed, tell_end};
 use crate::deadline::Inherited;
 use crate::errors::{describe_for, raise};
+use crate::interpreter::{around_wait, attach, detach};
 use crate::listeners::Listeners;
 use crate::loop_server::LoopRequest;
 use crate::options::options;
@@ -98,7 +98,7 @@ impl Server {
     /// Takes in the clients of these listeners, which belong to the server from now on.
     fn listen(&self, py: Python<'_>, listeners: &Bound<'_, Listeners>) -> PyResult<()> {
         let listeners = listeners.get();
-        py.detach(|| listeners.take().into_iter().try_for_each(|listener| self.core.listen(listener)))?;
+        detach(py, || listeners.take().into_iter().try_for_each(|listener| self.core.listen(listener)))?;
         Ok(())
     }
 
@@ -109,7 +109,7 @@ impl Server {
         let spawn: &Py<PyAny> = spawn.as_unbound();
         let failed = Mutex::new(None);
         let spawn = || {
-            Python::attach(|py| {
+            attach(|py| {
                 if let Err(error) = spawn.bind(py).run([]) {
                     *failed.lock() = Some(error);
                 }
@@ -123,7 +123,7 @@ impl Server {
             for notice in self.notices.take() {
                 log.run_with((notice.serious, notice.text))?;
             }
-            let goes_on = match py.detach(|| worker.wait(&spawn)) {
+            let goes_on = match detach(py, || worker.wait(&spawn)) {
                 Next::Request(request) => {
                     self.handle_all(py, &mut worker, request);
                     continue;
@@ -147,12 +147,12 @@ impl Server {
     /// Ends: finishes what is under way for at most `grace` seconds. Whether all was finished.
     fn stop(&self, py: Python<'_>, grace: f64) -> bool {
         let grace = Duration::try_from_secs_f64(grace).unwrap_or(Duration::MAX);
-        py.detach(|| self.core.stop(grace))
+        detach(py, || self.core.stop(grace))
     }
 
     /// Closes all connections; after the workers have returned.
     fn close(&self, py: Python<'_>) {
-        py.detach(|| self.core.close());
+        detach(py, || self.core.close());
     }
 
     /// Worker threads alive.
@@ -189,7 +189,7 @@ impl Server {
                 }
                 ForLoop::Listen => return Ok(true.into_pyobject(py)?.to_owned().into_any()),
                 ForLoop::Elsewhere => return Ok(false.into_pyobject(py)?.to_owned().into_any()),
-                ForLoop::Spin => py.detach(|| self.core.spin_for_loop()),
+                ForLoop::Spin => detach(py, || self.core.spin_for_loop()),
             }
         }
     }

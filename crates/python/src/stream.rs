@@ -12,6 +12,7 @@ use pyo3::types::PyTuple;
 
 use crate::deadline::Surroundings;
 use crate::errors::raise;
+use crate::interpreter::detach;
 use crate::outcome::{late, name_failure, outcome, wait_on};
 use crate::plan::Method;
 use crate::waiting::Waiting;
@@ -86,7 +87,7 @@ impl Stream {
             if let Some(event) = self.here(py)? {
                 return Ok(event);
             }
-            let event = match py.detach(|| self.core.next_event(self.id, self.until)) {
+            let event = match detach(py, || self.core.next_event(self.id, self.until)) {
                 Ok(event) => event,
                 Err(no_event) => wait_on(py, &self.core, self.id, self.until, no_event, self.name())?,
             };
@@ -191,7 +192,7 @@ impl Stream {
         loop {
             let sent = encoded.with(|body| {
                 let item = Outgoing::new(Kind::Item, body);
-                py.detach(|| self.core.send_item(self.id, &item, self.until))
+                detach(py, || self.core.send_item(self.id, &item, self.until))
             });
             match sent {
                 Ok(sent) => return Ok(sent),

@@ -12,6 +12,7 @@ use pyo3::types::{PyDict, PyTuple};
 use crate::calling::{Calling, is_hopeful, may_repeat};
 use crate::deadline::Surroundings;
 use crate::errors::raise;
+use crate::interpreter::detach;
 use crate::outcome::{name_failure, outcome, wait_on};
 use crate::payload::Encoded;
 use crate::plan::Method;
@@ -96,7 +97,7 @@ impl Unary {
             request.flags = encoded.flags();
             request.deadline_us = surroundings.micros();
             request.metadata = metadata;
-            py.detach(|| {
+            detach(py, || {
                 let id = core.begin(&request, false)?;
                 Ok((id, core.next_event(id, until)))
             })
@@ -165,7 +166,7 @@ impl Unary {
     ) -> PyResult<Event> {
         while event.head.kind == Kind::Head {
             surroundings.received(py, true, event.head.metadata())?;
-            event = match py.detach(|| core.next_event(id, until)) {
+            event = match detach(py, || core.next_event(id, until)) {
                 Ok(event) => event,
                 Err(no_event) => wait_on(py, core, id, until, no_event, &self.method.get().name)?,
             };

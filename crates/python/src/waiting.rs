@@ -13,6 +13,7 @@ use pyo3::{PyTraverseError, PyVisit, intern};
 use smallvec::SmallVec;
 
 use crate::callback::Callback;
+use crate::interpreter::detach;
 
 /// `asyncio.get_running_loop`.
 static RUNNING_LOOP: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
@@ -222,7 +223,7 @@ impl Waiting {
         }
         current.link().disarm();
         delivered |= self.deliver(py, current)?;
-        if !delivered && !self.futures.lock().is_empty() && py.detach(|| current.spin()) {
+        if !delivered && !self.futures.lock().is_empty() && detach(py, || current.spin()) {
             delivered = self.deliver(py, current)?;
         }
         // If something comes while we fall asleep, and is not for us, the next look finds nothing.

@@ -3,8 +3,8 @@
 //! Whatever a peer sends that is kept, and whatever waits to be sent because a peer does not read, is charged to the
 //! account of its connection, and by that to the budget of the whole server.
 
+use crate::sync::{AtomicUsize, Ordering};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// What every connection may keep, however full the budget is: nobody can shut the others out.
 const ALWAYS: usize = 1 << 20;

@@ -1,7 +1,8 @@
 //! What a process inherits by `fork` is its parent's: a child must not speak on its connections, nor end them.
 
 use std::sync::Once;
-use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::sync::{AtomicU32, Ordering};
 
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 static WATCH: Once = Once::new();

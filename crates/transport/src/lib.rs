@@ -23,6 +23,7 @@ mod peer;
 mod rendezvous;
 mod shm;
 mod stream;
+mod sync;
 mod sys;
 mod tcp;
 mod tls;

@@ -6,11 +6,11 @@
 //! that the child does not use.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use lock_api::{GuardSend, RawMutex, RawMutexTimed};
-use rustix::thread::futex;
+use lock_api::{GuardNoSend, RawMutex, RawMutexTimed};
+
+use crate::sync::{self, AtomicU32, Instant, Ordering, SPINS, YIELDS, held, sleep, wake};
 
 /// A mutex. It is not poisoned: a panic is a fault here, and ends the call or the process anyway.
 pub type Mutex<T> = lock_api::Mutex<RawLock, T>;
@@ -21,11 +21,6 @@ const FREE: u32 = 0;
 const HELD: u32 = 1;
 /// Held, and somebody may sleep until it is not.
 const AWAITED: u32 = 2;
-/// Looks at a lock that is held before the thread goes to sleep; most are held for some instructions only. The first ones
-/// are for a holder that runs on another CPU, the others for one that was interrupted on this one: who yields to it need
-/// not be woken.
-const SPINS: u32 = 3;
-const YIELDS: u32 = 7;
 
 /// The state of a [`Mutex`].
 pub struct RawLock(AtomicU32);
@@ -41,15 +36,9 @@ impl RawLock {
             if look < SPINS {
                 (0..2 << look).for_each(|_| std::hint::spin_loop());
             } else {
-                std::thread::yield_now();
+                sync::yield_now();
             }
         }
-        let mut taken = false;
-        around_sleep(&mut || taken = self.sleep_until_taken(until));
-        taken
-    }
-
-    fn sleep_until_taken(&self, until: Option<Instant>) -> bool {
         // Whoever has slept cannot know whether others still do, and so takes it as one that is awaited.
         // Acquire: after the Release of `unlock`.
         while self.0.swap(AWAITED, Ordering::Acquire) != FREE {
@@ -57,8 +46,9 @@ impl RawLock {
             if left.is_some_and(|left| left.is_zero()) {
                 return false;
             }
-            sleep(&self.0, AWAITED, left);
+            around_sleep(&mut || sleep(&self.0, AWAITED, left));
         }
+        held::taken();
         true
     }
 }
@@ -68,7 +58,7 @@ unsafe impl RawMutex for RawLock {
     // lock_api asks for a constant: it is only ever copied into a new lock.
     #[allow(clippy::declare_interior_mutable_const)]
     const INIT: Self = Self(AtomicU32::new(FREE));
-    type GuardMarker = GuardSend;
+    type GuardMarker = GuardNoSend;
 
     #[inline]
     fn lock(&self) {
@@ -80,11 +70,16 @@ unsafe impl RawMutex for RawLock {
     #[inline]
     fn try_lock(&self) -> bool {
         // Acquire: after the Release of `unlock`.
-        self.0.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        let taken = self.0.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok();
+        if taken {
+            held::taken();
+        }
+        taken
     }
 
     #[inline]
     unsafe fn unlock(&self) {
+        held::freed();
         // Release: before the Acquire of `try_lock` and `lock_contended`.
         if self.0.swap(FREE, Ordering::Release) == AWAITED {
             wake(&self.0, 1);
@@ -112,6 +107,13 @@ unsafe impl RawMutexTimed for RawLock {
     fn try_lock_until(&self, timeout: Instant) -> bool {
         self.try_lock() || self.lock_contended(Some(timeout))
     }
+}
+
+/// How many locks the calling thread holds. Counted in debug builds, for the rule that nobody who holds one waits for
+/// something else; always 0 in others.
+#[must_use]
+pub fn held_here() -> usize {
+    held::here()
 }
 
 /// Lets threads that hold a [`Mutex`] wait until another one has changed what is in it. It may wake for nothing.
@@ -174,8 +176,8 @@ type AroundSleep = fn(&mut (dyn FnMut() + Send));
 static AROUND_SLEEP: OnceLock<AroundSleep> = OnceLock::new();
 
 /// Whoever sleeps in a lock or a condition does so inside this function: it lets go of what the thread holds and others
-/// need meanwhile (an interpreter), and takes it again. So no lock is waited for with the interpreter held, and a thread
-/// that holds a lock can always have the interpreter. The first one counts.
+/// need meanwhile (an interpreter), and takes it again. The lock is taken after that: so no lock is waited for with the
+/// interpreter held, and none is held while the interpreter is waited for. The first one counts.
 pub fn set_around_sleep(around: AroundSleep) {
     AROUND_SLEEP.get_or_init(|| around);
 }
@@ -186,17 +188,4 @@ fn around_sleep(wait: &mut (dyn FnMut() + Send)) {
         Some(around) => around(wait),
         None => wait(),
     }
-}
-
-/// Sleeps while the word is `value`, for at most `timeout`; sometimes for a shorter time.
-fn sleep(word: &AtomicU32, value: u32, timeout: Option<Duration>) {
-    // What is too long for the system is for ever.
-    let timeout = timeout.and_then(|timeout| timeout.try_into().ok());
-    // A signal, a word that has changed and the end of the time are all reasons to look again.
-    let _ = futex::wait(word, futex::Flags::PRIVATE, value, timeout.as_ref());
-}
-
-fn wake(word: &AtomicU32, most: u32) {
-    // It fails only for an address that is none.
-    let _ = futex::wake(word, futex::Flags::PRIVATE, most);
 }

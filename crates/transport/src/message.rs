@@ -1,13 +1,13 @@
 //! A frame that has arrived.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use nearcall_ring::Mapping;
 use smallvec::SmallVec;
 
 use crate::budget::{Account, Charge};
 use crate::link::LinkError;
+use crate::sync::{AtomicU32, Ordering};
 
 /// Frames up to this many bytes are kept without an allocation.
 pub const INLINE: usize = 64;

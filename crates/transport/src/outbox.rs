@@ -4,9 +4,9 @@
 //! until somebody who sees that the peer reads again [flushes](Outbox::flush) it. Nobody waits while holding the lock.
 //! A sender that wants to wait can send a long frame without a copy: while it does, other frames queue up behind.
 
+use crate::sync::{AtomicUsize, Ordering};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::budget::{Account, Charge};
 use crate::link::{LinkError, Room, Sent};

@@ -2,10 +2,10 @@
 //!
 //! A frame is preceded by its length, `u32`, little-endian.
 
+use crate::sync::{AtomicBool, AtomicU64, Ordering};
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::lock::Mutex;

@@ -3,9 +3,9 @@
 //! Any number of threads may wait for one dial. One of them dials, a slice at a time; the others sleep, each until its own
 //! deadline, and any of them goes on when that one gives up. No lock is held while dialling, nor while a callback runs.
 
+use crate::sync::{AtomicBool, Ordering};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, ArcSwapOption};

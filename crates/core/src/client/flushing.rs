@@ -1,7 +1,7 @@
 //! Sending what has to wait for room: what a thread has left in the middle, and what an event loop sends.
 
+use crate::sync::Ordering;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::Connection;

@@ -1,11 +1,12 @@
 //! Who receives on a connection: one thread at a time, the leader. Others that wait follow it: they sleep until something
 //! was delivered to them, or until the leader leaves and one of them takes over.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
-use std::thread::{self, Thread};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nearcall_transport::lock::Mutex;
+
+use crate::sync::thread::{self, Thread};
+use crate::sync::{AtomicBool, AtomicU32, Instant, Ordering, fence};
 
 /// The right to receive, and those who wait for it.
 #[derive(Debug, Default)]

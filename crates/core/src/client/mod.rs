@@ -7,8 +7,8 @@ mod oneway;
 mod receiving;
 mod table;
 
+use crate::sync::{AtomicBool, Ordering};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use nearcall_transport::{Connected, Link, LinkError, Peer, Room, Sent, Url, fork};

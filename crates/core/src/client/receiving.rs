@@ -1,7 +1,7 @@
 //! Receiving: a thread that waits for a reply does it by itself, for all others that wait too, and hands the task on when
 //! its own reply has come.
 
-use std::sync::atomic::Ordering;
+use crate::sync::Ordering;
 use std::time::{Duration, Instant};
 
 use nearcall_transport::{Incoming, LONGEST_SLEEP, LinkError, Room, Sent};

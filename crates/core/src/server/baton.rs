@@ -2,10 +2,10 @@
 //! takes long, the baton is taken from it, so that a slow handler never keeps others waiting. The thread of the event
 //! loop may hold it, too: it is offered to the loop when the work is the loop's, and taken from a loop that is blocked.
 
-use std::cell::Cell;
-use std::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Ordering, thread_number};
 
-/// One word: how often the baton has moved, and what its holder does.
+/// One word: the thread that holds the baton, how often it has moved, and what its holder does. So a thread holds it
+/// exactly while its number is in it: there is nothing else to be remembered, and nothing that can be out of date.
 #[derive(Debug, Default)]
 pub(super) struct Baton(AtomicU64);
 
@@ -19,70 +19,57 @@ const BUSY: u64 = 2;
 const OFFERED: u64 = 3;
 /// The event loop has it, and comes back to it when the connections have something and the loop's other work allows.
 const LISTENING: u64 = 4;
+/// One move. The count is compared only with what was seen a moment ago: it may wrap.
 const STEP: u64 = 8;
-
-thread_local! {
-    /// The word this thread last put into the baton it holds, and which baton; zeros if it holds none.
-    static HELD: Cell<(usize, u64)> = const { Cell::new((0, 0)) };
-}
+const STEPS: u64 = 0xFFFF_FFF8;
+/// Where the number of the holder begins; nobody's is 0.
+const HOLDER: u32 = 32;
 
 impl Baton {
+    /// The word, if this thread holds it.
+    #[inline]
     fn held(&self) -> Option<u64> {
-        let (baton, word) = HELD.get();
-        (baton == std::ptr::from_ref(self).addr()).then_some(word)
-    }
-
-    fn remember(&self, word: u64) {
-        HELD.set((std::ptr::from_ref(self).addr(), word));
-    }
-
-    fn next(word: u64, mode: u64) -> u64 {
-        ((word & !MODE) + STEP) | mode
+        // Relaxed: this thread sees what it wrote itself, and only it writes its number.
+        let word = self.0.load(Ordering::Relaxed);
+        (word >> HOLDER == u64::from(thread_number())).then_some(word)
     }
 
     /// Moves the baton on from `word`, if nobody else did.
+    #[inline]
     fn swap(&self, word: u64, mode: u64) -> bool {
-        let next = Self::next(word, mode);
-        // AcqRel: what the last holder did with the reception happens before what the next one does.
-        let moved = self.0.compare_exchange(word, next, Ordering::AcqRel, Ordering::Relaxed).is_ok();
-        if moved && mode != VACANT && mode != OFFERED {
-            self.remember(next);
-        } else {
-            HELD.set((0, 0));
-        }
-        moved
+        let holder = if mode == VACANT || mode == OFFERED { 0 } else { u64::from(thread_number()) };
+        let next = (holder << HOLDER) | (word.wrapping_add(STEP) & STEPS) | mode;
+        // AcqRel, with the same of the next move: what the last holder did happens before what the next one does. Acquire
+        // also pairs with the Release of `settle`.
+        self.0.compare_exchange(word, next, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// Whether this thread holds it (or did, until it was taken away a moment ago).
+    /// Whether this thread holds it.
+    #[inline]
     pub(super) fn is_held(&self) -> bool {
         self.held().is_some()
     }
 
     /// Takes the baton if nobody has it.
     pub(super) fn try_take(&self) -> bool {
-        let word = self.0.load(Ordering::Acquire);
+        let word = self.look();
         word & MODE == VACANT && self.swap(word, RECEIVING)
     }
 
-    /// The holder leaves it to the event loop.
-    pub(super) fn offer(&self) {
-        if let Some(word) = self.held() {
-            self.swap(word, OFFERED);
-        }
+    /// The holder leaves it to the event loop: whether it did.
+    pub(super) fn offer(&self) -> bool {
+        self.held().is_some_and(|word| self.swap(word, OFFERED))
     }
 
     /// The event loop takes it, if it was offered.
     pub(super) fn take_offered(&self) -> bool {
-        // Acquire: as in `try_take`.
-        let word = self.0.load(Ordering::Acquire);
+        let word = self.look();
         word & MODE == OFFERED && self.swap(word, RECEIVING)
     }
 
-    /// The event loop keeps it while it does other work or sleeps.
-    pub(super) fn listen(&self) {
-        if let Some(word) = self.held() {
-            self.swap(word, LISTENING);
-        }
+    /// The event loop keeps it while it does other work or sleeps: whether it did.
+    pub(super) fn listen(&self) -> bool {
+        self.held().is_some_and(|word| self.swap(word, LISTENING))
     }
 
     /// Whether the event loop holds it and does not receive at the moment.
@@ -90,18 +77,14 @@ impl Baton {
         word & MODE == LISTENING
     }
 
-    /// The holder begins to run a handler.
-    pub(super) fn busy(&self) {
-        if let Some(word) = self.held() {
-            let next = Self::next(word, BUSY);
-            // SeqCst: the caller looks next whether the watcher sleeps, and the watcher sleeps only if it saw no change
-            // here. While we receive nobody else changes the word.
-            self.0.swap(next, Ordering::SeqCst);
-            self.remember(next);
-        }
+    /// The holder begins to run a handler: whether it does so with the baton.
+    #[inline]
+    pub(super) fn busy(&self) -> bool {
+        self.held().is_some_and(|word| self.swap(word, BUSY))
     }
 
     /// The handler is done: whether this thread still holds the baton, and receives again.
+    #[inline]
     pub(super) fn back(&self) -> bool {
         self.held().is_some_and(|word| self.swap(word, RECEIVING))
     }
@@ -111,10 +94,18 @@ impl Baton {
         self.held().is_some_and(|word| self.swap(word, VACANT))
     }
 
-    /// The word as it is, for the watcher.
+    /// The word as it is.
     pub(super) fn look(&self) -> u64 {
-        // SeqCst: see `busy`.
-        self.0.load(Ordering::SeqCst)
+        // Relaxed: whoever moves on from it does so with `swap`.
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// The word as it is, for a watcher that has just said that it sleeps: either it sees a move here, or whoever makes one
+    /// sees after it what the watcher said.
+    pub(super) fn settle(&self) -> u64 {
+        // Release, with the Acquire of `swap`. An exchange that changes nothing: it is before or after each move, where a
+        // load could be both.
+        self.0.fetch_or(0, Ordering::Release)
     }
 
     pub(super) fn is_vacant(&self) -> bool {
@@ -124,9 +115,7 @@ impl Baton {
     /// Takes the baton away from a holder that has run one handler since the watcher saw `word`, or from a loop that has
     /// not come for it.
     pub(super) fn steal(&self, word: u64) -> bool {
-        let next = Self::next(word, VACANT);
-        matches!(word & MODE, BUSY | OFFERED | LISTENING)
-            && self.0.compare_exchange(word, next, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        matches!(word & MODE, BUSY | OFFERED | LISTENING) && self.swap(word, VACANT)
     }
 }
 
@@ -140,7 +129,7 @@ mod tests {
         assert!(baton.try_take());
         assert!(!baton.try_take());
         assert!(!baton.steal(baton.look()), "a holder that receives keeps it");
-        baton.busy();
+        assert!(baton.busy());
         let seen = baton.look();
         assert!(
             std::thread::scope(|scope| scope.spawn(|| baton.steal(seen) && baton.try_take()).join()).expect("no panic")
@@ -178,5 +167,23 @@ mod tests {
         assert!(!baton.steal(seen), "the word has moved on");
         assert!(baton.give_up());
         assert!(baton.is_vacant());
+    }
+
+    #[test]
+    fn a_thread_holds_the_one_that_it_took_and_no_other() {
+        let (first, second) = (Baton::default(), Baton::default());
+        assert!(first.try_take() && !second.is_held());
+        assert!(second.try_take());
+        assert!(first.is_held(), "a thread may hold two");
+        assert!(second.give_up() && first.is_held());
+        assert!(!std::thread::scope(|scope| scope.spawn(|| first.is_held()).join()).expect("no panic"));
+    }
+
+    #[test]
+    fn a_later_one_in_the_same_place_is_another_one() {
+        let mut place = Baton::default();
+        assert!(place.try_take());
+        place = Baton::default();
+        assert!(!place.is_held() && !place.back());
     }
 }

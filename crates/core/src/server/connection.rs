@@ -1,7 +1,7 @@
 //! One client, as the server sees it.
 
+use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 

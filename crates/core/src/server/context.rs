@@ -1,7 +1,7 @@
 //! What a handler can learn of its call, and say beside its result.
 
+use crate::sync::{AtomicBool, Ordering};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use nearcall_transport::lock::Mutex;

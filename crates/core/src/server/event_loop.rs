@@ -5,8 +5,8 @@
 //! and keeps the baton while it sleeps, for which it watches the poller's descriptor. A request for a worker that it meets
 //! goes to a worker, and the baton with it.
 
+use crate::sync::Ordering;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::atomic::Ordering;
 
 use super::Server;
 use super::request::Request;
@@ -42,8 +42,7 @@ impl Server {
         // Relaxed: a hint where the work is.
         if self.loop_run.fetch_add(1, Ordering::Relaxed) >= RUN {
             // Before the loop is woken, or it would come too early.
-            self.baton.offer();
-            self.let_watch();
+            self.turn.offer();
         } else if let Some(mut reception) = self.reception.try_lock() {
             reception.note_loop_active();
         }
@@ -58,7 +57,7 @@ impl Server {
 
     /// The event loop's next request. Never waits. `may_spin`: whether nothing else is under way in the loop.
     pub fn next_for_loop(&self, may_spin: bool) -> ForLoop {
-        let receives = self.baton.back() || self.baton.take_offered();
+        let receives = self.turn.back() || self.turn.take_offered();
         // After the baton was taken: who offered it has queued everything before.
         if let Some(request) = self.async_queue.get().and_then(|queue| queue.pop()) {
             if receives {
@@ -95,8 +94,7 @@ impl Server {
             }
         }
         drop(reception);
-        self.baton.listen();
-        self.let_watch();
+        self.turn.listen();
         ForLoop::Listen
     }
 

@@ -11,15 +11,16 @@ mod event_loop;
 mod reception;
 mod request;
 mod statistics;
+mod turn;
 mod worker;
 
+use crate::sync::{AtomicBool, AtomicUsize, Ordering};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use nearcall_transport::lock::{Condvar, Mutex};
+use nearcall_transport::lock::Mutex;
 use nearcall_transport::{Budget, Listener, Options};
 use nearcall_wire::{Failure, Limits, Welcome};
 use rustix::event::epoll::{self, EventData, EventFlags};
@@ -32,10 +33,10 @@ pub use request::Request;
 pub use statistics::{CODES, Counts, Histogram, Snapshot};
 pub use worker::{Next, Worker};
 
-use baton::Baton;
 use reception::Reception;
 use statistics::Statistics;
-use worker::{Queue, Watch};
+use turn::Turn;
+use worker::Queue;
 
 use crate::AroundWait;
 
@@ -69,7 +70,7 @@ pub struct Server {
     welcome: Welcome,
     methods: Vec<MethodKind>,
     notice: OnNotice,
-    baton: Baton,
+    turn: Turn,
     reception: Mutex<Reception>,
     stopping: AtomicBool,
     /// Set when everything is over: workers return.
@@ -89,12 +90,7 @@ pub struct Server {
     async_queue: OnceLock<Arc<AsyncQueue>>,
     /// Requests for the loop that a worker has received since the last one for a worker.
     loop_run: AtomicUsize,
-    /// Wakes the standby worker that watches the poller while the event loop receives.
-    watcher_bell: OwnedFd,
     around_wait: AroundWait,
-    /// Standby workers sleep here until the baton is free.
-    vacancy: (Mutex<Watch>, Condvar),
-    watcher_sleeps: AtomicBool,
     /// Workers alive, and those of them that wait for the baton.
     workers: AtomicUsize,
     standby: AtomicUsize,
@@ -149,23 +145,20 @@ impl Server {
         Ok(Self {
             reception: Mutex::new(Reception::new(options, Arc::clone(&poller), Arc::clone(&wake))?),
             welcome: Welcome { version: crate::VERSION.to_owned(), limits, description },
-            poller,
-            wake,
             async_queue: OnceLock::new(),
             loop_run: AtomicUsize::new(0),
-            watcher_bell: bells::new_bell()?,
             around_wait,
-            watcher_sleeps: AtomicBool::new(false),
             measured: methods.iter().take_while(|method| !method.introspective).count(),
             methods,
             notice,
-            baton: Baton::default(),
+            turn: Turn::new(bells::new_bell()?, Arc::clone(&poller)),
+            poller,
+            wake,
             stopping: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
             in_flight: Arc::default(),
             connections: AtomicUsize::new(0),
             statistics: Arc::default(),
-            vacancy: Default::default(),
             workers: AtomicUsize::new(0),
             standby: AtomicUsize::new(0),
             limits: work_limits,
@@ -205,7 +198,7 @@ impl Server {
         }
         self.stopped.store(true, Ordering::Release);
         self.wake_reception();
-        self.announce_vacancy();
+        self.turn.announce();
         finished
     }
 

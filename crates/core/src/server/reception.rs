@@ -1,11 +1,11 @@
 //! Receiving from everywhere at once: connections of every transport, and who is on the way in.
 
+use crate::sync::Ordering;
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use nearcall_ring::{SpinBudget, cpu};

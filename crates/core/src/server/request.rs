@@ -1,6 +1,6 @@
 //! A call on the server, from its arrival to its last frame.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 

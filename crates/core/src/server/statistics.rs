@@ -2,8 +2,8 @@
 //!
 //! While nobody does, a call costs one look at a flag when it arrives, and one at its own empty slot when it ends.
 
+use crate::sync::{AtomicBool, AtomicU8, Ordering};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use nearcall_ring::cpu;
 use nearcall_transport::lock::{Mutex, MutexGuard};

@@ -1,22 +1,15 @@
 //! The threads that run handlers take turns at receiving.
 
+use crate::sync::{Ordering, fence};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{Ordering, fence};
 use std::time::{Duration, Instant};
 
-use nearcall_transport::lock::MutexGuard;
-
-use super::baton::Baton;
+use super::Server;
 use super::call::ServerCall;
 use super::connection::ServerConnection;
 use super::request::Request;
-use super::{Server, bells};
 
-/// How long a handler may run before another worker receives in its stead.
-const PATIENCE: Duration = Duration::from_millis(1);
-/// Looks without any change after which the watcher goes to sleep.
-const QUIET: u32 = 20;
 /// Workers beyond the receiving one that are kept for the next slow handler.
 const KEPT_STANDBY: usize = 2;
 
@@ -55,7 +48,7 @@ impl Worker {
         {
             return Some(request);
         }
-        while server.baton.is_held() {
+        while server.turn.is_mine() {
             let request = server.reception.lock().poll(server)?;
             if let Some(request) = server.accept(request) {
                 return Some(request);
@@ -67,7 +60,7 @@ impl Worker {
     /// To be called when the handler of the last request has returned. `lane` is the request's connection if the request
     /// was one-way: what is returned is then the connection's next one-way request, to be handled now.
     pub fn finish(&mut self, lane: Option<&ServerConnection>) -> Option<Request> {
-        self.server.baton.back();
+        self.server.turn.back();
         let next = lane?.next_oneway()?;
         self.server.begin_handler();
         Some(next)
@@ -81,7 +74,7 @@ impl Worker {
                 server.release();
                 return Next::End;
             }
-            if server.baton.is_held() || server.baton.try_take() {
+            if server.turn.is_mine() || server.turn.try_take() {
                 if server.standby.load(Ordering::Acquire) == 0 && server.workers() <= server.limits.max_concurrency {
                     spawn();
                 }
@@ -103,7 +96,7 @@ impl Worker {
                 server.standby.fetch_sub(1, Ordering::AcqRel);
                 return Next::Look;
             }
-            server.stand_by();
+            server.turn.stand_by(|| server.is_stopped());
             server.standby.fetch_sub(1, Ordering::AcqRel);
         }
     }
@@ -114,15 +107,6 @@ impl Drop for Worker {
         self.server.release();
         self.server.workers.fetch_sub(1, Ordering::AcqRel);
     }
-}
-
-/// What the standby workers share.
-#[derive(Debug, Default)]
-pub(super) struct Watch {
-    /// One of them watches the receiving worker.
-    watched: bool,
-    /// It does so in the system's poller.
-    polls: bool,
 }
 
 impl Server {
@@ -194,7 +178,7 @@ impl Server {
     /// A queued request, if this worker may run it.
     #[cold]
     fn dequeue(&self) -> Option<Request> {
-        let receives = self.baton.is_held();
+        let receives = self.turn.is_mine();
         if receives && self.others_busy() >= self.limits.max_concurrency {
             return None;
         }
@@ -213,109 +197,12 @@ impl Server {
     }
 
     pub(super) fn begin_handler(&self) {
-        self.baton.busy();
-        self.let_watch();
-    }
-
-    /// To be called when the baton's word has become one that must be watched.
-    pub(super) fn let_watch(&self) {
-        // SeqCst: after the baton's word; see `Baton::busy`.
-        if self.watcher_sleeps.load(Ordering::SeqCst) {
-            self.wake_watcher();
-        }
-    }
-
-    #[cold]
-    fn wake_watcher(&self) {
-        let watch = self.vacancy.0.lock();
-        self.watcher_sleeps.store(false, Ordering::SeqCst);
-        self.wake_standby(&watch);
+        self.turn.busy();
     }
 
     /// Lets another worker receive: the caller is going to wait for something else.
     pub(super) fn release(&self) {
-        if self.baton.give_up() {
-            self.announce_vacancy();
-        }
-    }
-
-    pub(super) fn announce_vacancy(&self) {
-        let watch = self.vacancy.0.lock();
-        self.wake_standby(&watch);
-    }
-
-    fn wake_standby(&self, watch: &Watch) {
-        self.vacancy.1.notify_all();
-        if watch.polls {
-            bells::ring(&self.watcher_bell);
-        }
-    }
-
-    /// Sleeps until the baton is free (or everything is over). One of the sleepers watches the holder meanwhile.
-    fn stand_by(&self) {
-        let mut watch = self.vacancy.0.lock();
-        let mut watching = false;
-        let (mut seen, mut quiet) = (self.baton.look(), 0);
-        while !self.is_stopped() && !self.baton.is_vacant() {
-            if !watching && !watch.watched {
-                watch.watched = true;
-                watching = true;
-            }
-            if watching && Baton::is_listening(self.baton.look()) {
-                if self.watch_loop(&mut watch) {
-                    break;
-                }
-                (seen, quiet) = (self.baton.look(), 0);
-                continue;
-            }
-            if !watching || self.watcher_sleeps.load(Ordering::SeqCst) {
-                self.vacancy.1.wait(&mut watch);
-                quiet = 0;
-                seen = self.baton.look();
-                continue;
-            }
-            self.vacancy.1.wait_for(&mut watch, PATIENCE);
-            let now = self.baton.look();
-            if now != seen {
-                (seen, quiet) = (now, 0);
-            } else if self.baton.steal(now) {
-                break;
-            } else {
-                quiet += 1;
-                if quiet >= QUIET {
-                    // SeqCst, and one more look: see `Baton::busy`.
-                    self.watcher_sleeps.store(true, Ordering::SeqCst);
-                    if self.baton.look() != seen {
-                        self.watcher_sleeps.store(false, Ordering::SeqCst);
-                    }
-                }
-            }
-        }
-        if watching {
-            watch.watched = false;
-            self.watcher_sleeps.store(false, Ordering::SeqCst);
-            self.vacancy.1.notify_all();
-        }
-    }
-
-    /// The event loop is to receive when something comes, and may sleep for long: sleeps beside it in the same poller. If
-    /// something is there, and the loop has not come for it a moment later, takes the baton from it: whether it did.
-    fn watch_loop(&self, watch: &mut MutexGuard<'_, Watch>) -> bool {
-        // SeqCst, and one more look: see `Baton::busy`.
-        self.watcher_sleeps.store(true, Ordering::SeqCst);
-        let seen = self.baton.look();
-        watch.polls = true;
-        if Baton::is_listening(seen) {
-            MutexGuard::unlocked(watch, || bells::wait_for_either(&self.poller, &self.watcher_bell));
-        }
-        watch.polls = false;
-        self.watcher_sleeps.store(false, Ordering::SeqCst);
-        if self.baton.look() != seen || self.is_stopped() {
-            return false;
-        }
-        self.vacancy.1.wait_for(watch, PATIENCE);
-        // A loop that has come and gone again meanwhile has changed the word.
-        self.baton.look() == seen && bells::is_readable(&self.poller) && self.baton.steal(seen)
+        self.turn.release();
     }
 
     /// A handler waits for frames of its call: it receives by itself, unless another worker does. Returns when `ready`, at
@@ -344,7 +231,7 @@ impl Server {
     /// Receives in the middle of a handler, if the baton is ours or free, until `over`, sleeping for `slice` at a time. A
     /// request that comes meanwhile is left to another worker, and the baton with it. Whether it is over.
     fn receive_in_handler(&self, over: impl Fn() -> bool, slice: Option<Duration>) -> bool {
-        if !self.baton.back() && !self.baton.try_take() {
+        if !self.turn.back() && !self.turn.try_take() {
             return over();
         }
         let mut reception = self.reception.lock();

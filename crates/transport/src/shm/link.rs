@@ -1,8 +1,8 @@
 //! A connection over shared memory.
 
+use crate::sync::{AtomicBool, AtomicU32, Ordering};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::lock::{Condvar, Mutex};

@@ -1,0 +1,31 @@
+//! Atomics, threads and the clock. The core's come from here, so that loom can stand in for the real ones
+//! (`crates/models`).
+
+pub(crate) use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+pub(crate) use std::thread;
+pub(crate) use std::time::Instant;
+
+use std::cell::Cell;
+
+/// Looks without any change after which the worker that watches another one goes to sleep.
+pub(crate) const QUIET: u32 = 20;
+
+/// A number for the calling thread that no other thread of this process has or had. Not 0.
+#[inline]
+pub(crate) fn thread_number() -> u32 {
+    thread_local! {
+        static NUMBER: Cell<u32> = const { Cell::new(0) };
+    }
+    #[cold]
+    fn choose() -> u32 {
+        static LAST: AtomicU32 = AtomicU32::new(0);
+        // Relaxed: only the number counts. Four thousand million threads are more than a process ever starts.
+        let number = LAST.fetch_add(1, Ordering::Relaxed) + 1;
+        NUMBER.set(number);
+        number
+    }
+    match NUMBER.get() {
+        0 => choose(),
+        number => number,
+    }
+}

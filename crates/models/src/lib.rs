@@ -1,0 +1,41 @@
+//! Model tests of what waits and wakes: loom runs them under every interleaving and every result that the memory model
+//! allows (`make loom`).
+//!
+//! The files that are tried are those of the other crates, compiled once more: here `crate::sync` is a stand-in whose
+//! atomics, threads, clock and sleeping are loom's. So the crates themselves know nothing of loom. A sleeper that nobody
+//! wakes is a deadlock, which loom reports. Each ordering that a comment in the source explains was weakened once to see a
+//! model fail; the table at the end of each file of models says which one did.
+#![allow(dead_code, reason = "the models do not use all that is compiled here")]
+#![allow(clippy::arc_with_non_send_sync, reason = "loom's cells are shared between its threads, which are one")]
+
+extern crate self as nearcall_transport; // so the core's files call what they use of it
+
+#[cfg(test)]
+mod models;
+mod sync;
+
+/// `crates/transport`
+#[allow(clippy::reversed_empty_ranges, clippy::absurd_extreme_comparisons, reason = "there are no spins here")]
+#[path = "../../transport/src/lock.rs"]
+pub mod lock;
+
+/// `crates/core/src/server`
+mod server {
+    #[path = "../../../core/src/server/baton.rs"]
+    pub(crate) mod baton;
+    pub(crate) mod bells;
+    #[path = "../../../core/src/server/turn.rs"]
+    pub(crate) mod turn;
+
+    #[cfg(test)]
+    mod models;
+}
+
+/// `crates/core/src/client`
+mod client {
+    #[path = "../../../core/src/client/leadership.rs"]
+    pub(crate) mod leadership;
+
+    #[cfg(test)]
+    mod models;
+}

@@ -1,0 +1,254 @@
+//! Stand-ins for `crate::sync` of the crates whose files are tried here.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use loom::sync::{Condvar, Mutex, MutexGuard};
+
+pub(crate) use loom::sync::atomic::fence;
+pub(crate) use loom::thread::yield_now;
+pub(crate) use std::sync::atomic::Ordering;
+
+/// Loom takes a spin for a turn of the others, and a sleep too: the sleep alone is enough.
+pub(crate) const SPINS: u32 = 0;
+pub(crate) const YIELDS: u32 = 0;
+
+/// The watcher looks as often as it takes to find out that nothing moves.
+pub(crate) const QUIET: u32 = 1;
+
+/// An atomic that can be made in a constant, as loom's own cannot. Loom's is made at the first use, which has to be that
+/// of the thread that made this one (see `models::settled`).
+macro_rules! atomic {
+    ($name:ident, $value:ty $(, $arithmetic:ident)*) => {
+        #[derive(Debug, Default)]
+        pub(crate) struct $name {
+            first: $value,
+            loom: OnceLock<loom::sync::atomic::$name>,
+        }
+
+        impl $name {
+            pub(crate) const fn new(first: $value) -> Self {
+                Self { first, loom: OnceLock::new() }
+            }
+
+            #[track_caller]
+            fn get(&self) -> &loom::sync::atomic::$name {
+                self.loom.get_or_init(|| loom::sync::atomic::$name::new(self.first))
+            }
+
+            #[track_caller]
+            pub(crate) fn load(&self, order: Ordering) -> $value {
+                self.get().load(order)
+            }
+
+            #[track_caller]
+            pub(crate) fn store(&self, value: $value, order: Ordering) {
+                self.get().store(value, order);
+            }
+
+            #[track_caller]
+            pub(crate) fn swap(&self, value: $value, order: Ordering) -> $value {
+                self.get().swap(value, order)
+            }
+
+            #[track_caller]
+            pub(crate) fn compare_exchange(
+                &self,
+                current: $value,
+                new: $value,
+                success: Ordering,
+                failure: Ordering,
+            ) -> Result<$value, $value> {
+                self.get().compare_exchange(current, new, success, failure)
+            }
+
+            $(#[track_caller]
+            pub(crate) fn $arithmetic(&self, value: $value, order: Ordering) -> $value {
+                self.get().$arithmetic(value, order)
+            })*
+        }
+    };
+}
+
+atomic!(AtomicBool, bool);
+atomic!(AtomicU32, u32, fetch_add, fetch_sub);
+atomic!(AtomicU64, u64, fetch_add, fetch_or);
+
+loom::lazy_static! {
+    static ref LAST_NUMBER: Mutex<u32> = Mutex::new(0);
+}
+
+loom::thread_local! {
+    static NUMBER: u32 = {
+        let mut last = LAST_NUMBER.lock().expect("no panic");
+        *last += 1;
+        *last
+    };
+}
+
+/// A number for the calling thread that no other thread of this execution has or had. Not 0.
+pub(crate) fn thread_number() -> u32 {
+    NUMBER.with(|number| *number)
+}
+
+/// Threads that can be unparked. Loom's own forget that if they sleep for another reason at that moment.
+pub(crate) mod thread {
+    use super::{Arc, Condvar, Duration, Mutex};
+
+    #[cfg(test)]
+    pub(crate) use loom::thread::spawn;
+
+    /// A thread, and whether it was unparked since it last parked.
+    #[derive(Debug, Clone)]
+    pub(crate) struct Thread(Arc<(Mutex<bool>, Condvar, ThreadId)>);
+
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub(crate) struct ThreadId(u32);
+
+    loom::thread_local! {
+        static CURRENT: Thread =
+            Thread(Arc::new((Mutex::new(false), Condvar::new(), ThreadId(super::thread_number()))));
+    }
+
+    impl Thread {
+        pub(crate) fn id(&self) -> ThreadId {
+            self.0.2
+        }
+
+        pub(crate) fn unpark(&self) {
+            *self.0.0.lock().expect("no panic") = true;
+            self.0.1.notify_one();
+        }
+    }
+
+    pub(crate) fn current() -> Thread {
+        CURRENT.with(Thread::clone)
+    }
+
+    /// Sleeps until it is unparked: a model must not need the end of the time.
+    pub(crate) fn park_timeout(_at_most: Duration) {
+        let me = current();
+        let mut unparked = me.0.0.lock().expect("no panic");
+        while !*unparked {
+            unparked = me.0.1.wait(unparked).expect("no panic");
+        }
+        *unparked = false;
+    }
+}
+
+/// The part of the kernel that lets threads sleep, and its clock, which moves only when a model says so.
+#[derive(Default)]
+struct Kernel {
+    now: u64,
+    /// Whoever sleeps for a time only finds it over at once.
+    flies: bool,
+    sleepers: Vec<Sleeper>,
+}
+
+struct Sleeper {
+    word: usize,
+    until: Option<u64>,
+    woken: Arc<Condvar>,
+}
+
+loom::lazy_static! {
+    static ref KERNEL: Mutex<Kernel> = Mutex::new(Kernel::default());
+}
+
+fn kernel() -> MutexGuard<'static, Kernel> {
+    KERNEL.lock().expect("no panic")
+}
+
+/// Sleeps while the word is `value`, until it is woken or the clock has passed `timeout`.
+pub(crate) fn sleep(word: &AtomicU32, value: u32, timeout: Option<Duration>) {
+    let address = std::ptr::from_ref(word).addr();
+    let mut kernel = kernel();
+    // The kernel orders its look at the word with those who wake; loom's mutex does that here.
+    if word.load(Ordering::Relaxed) != value || timeout.is_some_and(|timeout| timeout.is_zero()) {
+        return;
+    }
+    let until = timeout.map(|timeout| kernel.now + ticks(timeout));
+    if let Some(until) = until
+        && kernel.flies
+    {
+        kernel.now = until;
+        return;
+    }
+    let woken = Arc::new(Condvar::new());
+    kernel.sleepers.push(Sleeper { word: address, until, woken: Arc::clone(&woken) });
+    while kernel.sleepers.iter().any(|sleeper| Arc::ptr_eq(&sleeper.woken, &woken)) {
+        kernel = woken.wait(kernel).expect("no panic");
+    }
+}
+
+/// Wakes those that sleep on the word, the one that has slept longest first.
+pub(crate) fn wake(word: &AtomicU32, most: u32) {
+    let address = std::ptr::from_ref(word).addr();
+    let mut left = most;
+    kernel().sleepers.retain(|sleeper| {
+        let stays = left == 0 || sleeper.word != address;
+        if !stays {
+            left -= 1;
+            sleeper.woken.notify_one();
+        }
+        stays
+    });
+}
+
+/// A moment on the model's clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Instant(u64);
+
+impl Instant {
+    pub(crate) fn now() -> Self {
+        Self(kernel().now)
+    }
+
+    pub(crate) fn elapsed(self) -> Duration {
+        Self::now().saturating_duration_since(self)
+    }
+
+    pub(crate) fn checked_add(self, length: Duration) -> Option<Self> {
+        self.0.checked_add(ticks(length)).map(Self)
+    }
+
+    pub(crate) fn saturating_duration_since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+fn ticks(length: Duration) -> u64 {
+    length.as_nanos() as u64
+}
+
+/// From here on, whoever sleeps for a time only finds it over at once.
+#[cfg(test)]
+pub(crate) fn let_time_fly() {
+    kernel().flies = true;
+}
+
+/// So much time passes: whoever sleeps until then wakes.
+#[cfg(test)]
+pub(crate) fn pass(length: Duration) {
+    let mut kernel = kernel();
+    kernel.now += ticks(length);
+    let now = kernel.now;
+    kernel.sleepers.retain(|sleeper| {
+        let stays = sleeper.until.is_none_or(|until| until > now);
+        if !stays {
+            sleeper.woken.notify_one();
+        }
+        stays
+    });
+}
+
+/// Locks held by the thread: the real ones are counted, these need not be.
+pub(crate) mod held {
+    pub(crate) fn taken() {}
+
+    pub(crate) fn freed() {}
+
+    pub(crate) fn here() -> usize {
+        0
+    }
+}

@@ -1,0 +1,51 @@
+//! Letting go of the interpreter, and taking it again: the only place that does.
+//!
+//! Other threads may have the interpreter for long. Whoever waits for it and holds a lock keeps all waiting that want the
+//! lock, the threads among them that move bytes for everybody. So no lock of nearcall may be held here: debug builds make
+//! sure (`make locks`), and `make lint` refuses `PyO3`'s own functions elsewhere (`tools/check_floors.py`).
+
+use nearcall_core::AroundWait;
+use nearcall_core::lock::held_here;
+use pyo3::prelude::*;
+
+/// The interpreter may go to another thread here. `what` is said if a lock is held.
+#[inline]
+#[track_caller]
+pub(crate) fn may_switch() {
+    debug_assert!(held_here() == 0, "{} locks are held where the interpreter may be waited for", held_here());
+}
+
+/// Waits for the interpreter, and runs a closure with it.
+#[track_caller]
+pub(crate) fn attach<R>(run: impl for<'py> FnOnce(Python<'py>) -> R) -> R {
+    may_switch();
+    Python::attach(run)
+}
+
+/// Runs a closure without the interpreter, and waits for it afterwards.
+#[inline]
+#[track_caller]
+pub(crate) fn detach<R: Send>(py: Python<'_>, run: impl FnOnce() -> R + Send) -> R {
+    may_switch();
+    py.detach(|| {
+        let result = run();
+        may_switch();
+        result
+    })
+}
+
+/// Lets other Python threads run while this one waits in the core.
+pub(crate) fn detached(wait: &mut (dyn FnMut() + Send)) {
+    // SAFETY: asks only about this thread's state.
+    let attached = unsafe { pyo3::ffi::PyGILState_Check() } == 1;
+    if attached {
+        Python::attach(|py| detach(py, wait));
+    } else {
+        wait();
+    }
+}
+
+/// The same, for whoever waits in the core for longer.
+pub(crate) fn around_wait() -> AroundWait {
+    std::sync::Arc::new(detached)
+}
