@@ -85,6 +85,10 @@ def read_exactly(connection: socket.socket, length: int) -> bytes:
     return bytes(received)
 
 
+def _as_frame(one: Frame | bytes) -> Frame:
+    return Frame(one) if isinstance(one, bytes) else one
+
+
 class Peer:
     """One end of a connection."""
 
@@ -183,9 +187,7 @@ class SocketPeer(Peer):
 
     def batch(self, frames: Iterable[Frame | bytes]) -> bytes:
         out = bytearray()
-        for one in frames:
-            if isinstance(one, bytes):
-                one = Frame(one)
+        for one in map(_as_frame, frames):
             out += struct.pack("<I", len(one.head) + len(one.payload))
             out += one.head
             out += one.payload
@@ -264,9 +266,7 @@ class MemoryPeer(Peer):
     def batch(self, frames: Iterable[Frame | bytes]) -> bytes:
         """Long payloads get a region, announced here: nothing waits for one to be given back."""
         out = bytearray()
-        for one in frames:
-            if isinstance(one, bytes):
-                one = Frame(one)
+        for one in map(_as_frame, frames):
             if len(one.head) + len(one.payload) <= self.ring // 4 - 8:
                 out += self.record(bytes(one.head) + bytes(one.payload))
             else:

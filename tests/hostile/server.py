@@ -15,7 +15,7 @@ import nearcall
 from ..e2e.process import serve_encrypted
 from .services import TOKEN, Target
 
-MAX_MEMORY = 128 << 20
+MAX_MEMORY = 96 << 20
 HANDSHAKE_TIMEOUT = 1.0
 GRACE = 1.0
 _PR_SET_PDEATHSIG = 1

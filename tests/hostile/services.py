@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import numpy as np
@@ -32,9 +33,9 @@ class Target:
     def nap(self, seconds: float) -> None:
         time.sleep(seconds)
 
-    def hold(self, data: bytes, seconds: float) -> int:
-        """Keeps its argument for a while."""
-        time.sleep(seconds)
+    async def hold(self, data: bytes, seconds: float) -> int:
+        """Keeps its argument for a while, and no thread."""
+        await asyncio.sleep(seconds)
         return len(data)
 
     def array(self, values: NDArray[Any]) -> NDArray[Any]:
@@ -59,10 +60,10 @@ class Target:
     def total(self, blocks: Iterator[bytes]) -> int:
         return sum(map(len, blocks))
 
-    def slow_total(self, blocks: Iterator[bytes], seconds: float) -> int:
+    async def slow_total(self, blocks: AsyncIterator[bytes], seconds: float) -> int:
         """Looks at nothing before so long."""
-        time.sleep(seconds)
-        return sum(map(len, blocks))
+        await asyncio.sleep(seconds)
+        return sum([len(block) async for block in blocks])
 
     def mirrored(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
         yield from blocks
@@ -85,7 +86,7 @@ class Target:
 
     @nearcall.oneway
     def slow_note(self, data: bytes) -> None:
-        time.sleep(0.05)
+        time.sleep(0.005)
 
     @nearcall.oneway
     def fail(self, text: str) -> None:

@@ -29,10 +29,10 @@ from .server import MAX_MEMORY
 from .services import TOKEN
 
 BOUND = 1.0
-"""Seconds that no honest call takes, on a busy machine, too. How long they really took is told at the end of the run."""
+"""Seconds that no honest call takes, on a busy machine, too. How long they took is told at the end of the run."""
 BUDGET = 2 * MAX_MEMORY + (64 << 20)
-"""Bytes by which the server may grow: what peers can make it keep, the copies that handlers get, and what the allocator
-does not give back."""
+"""Bytes by which the server may grow: what peers can make it keep, the copies that handlers get, and what the
+allocator does not give back."""
 LOG = 4 << 20
 """Bytes that one attack may make the server write to its log."""
 SECONDS = float(os.environ.get("NEARCALL_HOSTILE_SECONDS", "0"))
