@@ -56,6 +56,8 @@ def dial(url: str, *, plain: bool = False) -> socket.socket:
     connection = socket.socket(family)
     connection.settimeout(PATIENCE)
     connection.connect(place)
+    if family == socket.AF_INET:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     if url.startswith("tls://") and not plain:
         context = ssl.create_default_context(cafile=os.environ["SSL_CERT_FILE"])
         connection = context.wrap_socket(connection, server_hostname="127.0.0.1")
@@ -486,6 +488,8 @@ class Listener:
         """The next client, before it has said anything that is nearcall's. Raises OSError once closed."""
         connection, _ = self._socket.accept()
         connection.settimeout(PATIENCE)
+        if self.transport in ("tcp", "tls"):
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if self._context is not None:
             connection = self._context.wrap_socket(connection, server_side=True)
         return connection

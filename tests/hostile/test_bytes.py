@@ -1,4 +1,4 @@
-"""Peers that say what is wrong: each is refused or hung up on, gets no byte that is another's, and others are served."""
+"""Peers that say what is wrong: each is refused or hung up on, gets no byte of another, and others are served."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ SEED = int(os.environ.get("NEARCALL_HOSTILE_SEED", "9"))
 HUGE = (1 << 64) - 1
 
 
-def answers(scene: Scene, frames: Iterable[Frame | bytes], quiet: float = 0.05) -> list[Received]:
+def answers(scene: Scene, frames: Iterable[Frame | bytes], quiet: float = 0.005) -> list[Received]:
     """What a connection of its own gets for these frames and a ping behind them, which shows that they were read."""
     with connect(scene.url) as peer:
         found = []
@@ -175,8 +175,6 @@ def malformed(methods: dict[str, int]) -> dict[str, list[Frame | bytes]]:
         "no count of parts": [struct.pack("<BBHI", CALL, PARTS, echo, 1)],
         "four billion parts": [struct.pack("<BBHII", CALL, PARTS, echo, 1, NOBODY) + bytes(800)],
         "65,537 parts": [frame(CALL, method=echo, parts=[0] * 65_537)],
-        "parts longer than the payload": [frame(CALL, b"short", method=echo, parts=[1 << 40])],
-        "parts that overflow": [frame(CALL, b"short", method=echo, parts=[HUGE, 2, HUGE, 4])],
         "a flag of nobody": [frame(CALL, method=echo, flags=32)],
         "all flags": [frame(CALL, bytes(64), method=echo, flags=255)],
         "a deadline on an item": [frame(CALL, method=total), frame(ITEM, deadline=1)],
@@ -196,6 +194,17 @@ def malformed_frames(scene: Scene) -> None:
     """Each on a connection of its own."""
     for what, frames in malformed(scene.connect().methods).items():
         assert hangs_up(answers(scene, frames)), f"{what}: the server goes on"
+
+
+@TABLE.add(fails="lengths of parts are not looked at where no buffer is expected")
+def parts_that_are_longer_than_the_payload(scene: Scene) -> None:
+    """They would reach into what lies behind."""
+    methods = scene.connect().methods
+    for name in ("echo", "length", "array", "floats", "many", "hold", "names", "nap", "note"):
+        for parts in ([1 << 40], [6], [HUGE], [HUGE, 6], [HUGE, 2, HUGE, 4], [1 << 63, 1 << 63], [3, 3], [5, 1]):
+            found = answers(scene, [frame(CALL, b"short", method=methods[name], parts=parts)])
+            no_secret(found)
+            assert all(one.kind != REPLY for one in found), f"{name} with parts {parts} of 5 bytes: {found}"
 
 
 @TABLE.add()
@@ -377,7 +386,7 @@ def frames_at_random(scene: Scene) -> None:
 
 def _at_random(chance: random.Random, methods: list[int]) -> Frame:
     payload = chance.choice(
-        [b"", b"x", encode([0.001]), encode([5]), encode([b"x", "y"]), array("<f8", [1]) + bytes(8), os.urandom(30)]
+        [b"", b"x", encode([0.001]), encode([0.002]), encode([b"x", "y"]), array("<f8", [1]) + bytes(8), os.urandom(30)]
     )
     return frame(
         chance.choice([CALL, CALL, CALL, *range(12)]),
@@ -391,7 +400,7 @@ def _at_random(chance: random.Random, methods: list[int]) -> Frame:
     )
 
 
-@TABLE.add()
+@TABLE.add(fails="the log shows a peer's escapes (issue 9, part 3)")
 def texts_for_a_terminal(scene: Scene) -> None:
     """What a peer says reaches the log without its escapes, and not at any length."""
     peer = scene.connect()
