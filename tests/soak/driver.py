@@ -3,7 +3,7 @@
 One server, over every transport between processes at once, and many clients that come and go, are killed, and see the
 server killed. Beside them are peers that call and never read, clients and servers that are stopped for a while, and
 servers that hang in their handshakes. Every call is accounted for in a journal that outlives its client. Now and then
-all clients go: then the server must hold what it held at the beginning. Ends with a summary, and with 0 if all was well.
+all clients go: then the server must hold what it held at the beginning. Ends with a summary, and with 0 if all is well.
 """
 
 from __future__ import annotations
@@ -205,7 +205,7 @@ class Soak:
         self.hanging.accept()
 
     def stop_and_go_on(self, pid: int, client: Living) -> None:
-        """A client that is stopped reads nothing for a while. It ends later than it would, and is otherwise as others."""
+        """A client that is stopped reads nothing for a while. It ends later, and is otherwise as others."""
         now = time.monotonic()
         if client.stops_at is not None and now >= client.stops_at:
             client.stops_at, client.goes_on_at = None, now + STOPPED
