@@ -394,6 +394,7 @@ class Server:
         max_concurrency: int,
         max_pending: int,
         max_streams: int,
+        max_memory: int,
     ) -> Server:
         """Methods with their handlers, in the order of the description; a handler takes every parameter by position.
 
@@ -493,23 +494,19 @@ class LoopRequest:
         end.
         """
 
-    @property
-    def owes_credit(self) -> bool:
-        """Whether to ask for the next item again soon, even if nothing has changed."""
-
     def try_send(self, item: Any) -> bool | None:
         """Sends an item: ``True``; ``False`` if the client gave the call up, ``None`` if there is no room now."""
 
     def reply(self, result: Any) -> bool:
-        """Ends the call with a result."""
+        """Ends the call with a result. ``False``: not before something has changed; the client does not read."""
 
-    def end(self) -> bool:
+    def end(self) -> None:
         """Ends the call well after its items."""
 
-    def fail(self, exception: BaseException) -> bool:
+    def fail(self, exception: BaseException) -> None:
         """Ends the call with an exception."""
 
-    def fail_late(self) -> bool:
+    def fail_late(self) -> None:
         """Ends the call because its deadline has passed."""
 
     def forget(self) -> None:

@@ -40,16 +40,19 @@ pub(crate) struct Connection {
 }
 
 /// Lets other Python threads run while this one waits in the core.
+pub(crate) fn detached(wait: &mut (dyn FnMut() + Send)) {
+    // SAFETY: asks only about this thread's state.
+    let attached = unsafe { pyo3::ffi::PyGILState_Check() } == 1;
+    if attached {
+        Python::attach(|py| py.detach(wait));
+    } else {
+        wait();
+    }
+}
+
+/// The same, for whoever waits in the core for longer.
 pub(crate) fn around_wait() -> AroundWait {
-    Arc::new(|wait| {
-        // SAFETY: asks only about this thread's state.
-        let attached = unsafe { pyo3::ffi::PyGILState_Check() } == 1;
-        if attached {
-            Python::attach(|py| py.detach(wait));
-        } else {
-            wait();
-        }
-    })
+    Arc::new(detached)
 }
 
 /// Sleeps, and hears Ctrl-C meanwhile.

@@ -6,6 +6,7 @@
 //!
 //! A transport is one file: `shm/`, `stream.rs` (Unix and TCP sockets), `tls.rs` (the same, encrypted). `inproc://` is shared memory inside one process.
 
+mod budget;
 mod connect;
 mod credentials;
 mod dev_certs;
@@ -16,6 +17,7 @@ mod link;
 mod listen;
 pub mod lock;
 mod message;
+mod outbox;
 mod peer;
 mod rendezvous;
 mod shm;
@@ -25,12 +27,13 @@ mod tcp;
 mod tls;
 mod url;
 
+pub use budget::{Account, Budget, Charge};
 pub use connect::{Connected, connect};
 pub use credentials::{Credentials, Pem};
 pub use dev_certs::{DevCerts, dev_certs};
 pub use handed::{Seat, is_end_of_clients};
 pub use lifeline::end_with;
-pub use link::{ConnectError, LONGEST_SLEEP, Link, LinkError, Options};
+pub use link::{ConnectError, LONGEST_SLEEP, Link, LinkError, Options, Room, Sent};
 pub use listen::{Arrival, Listener};
 pub use message::{INLINE, Incoming, Lease};
 pub use peer::{Admission, Peer};

@@ -1,7 +1,7 @@
 //! The client's end of a connection.
 
-mod aside;
 mod channel;
+mod flushing;
 mod oneway;
 mod receiving;
 mod table;
@@ -11,14 +11,13 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use nearcall_transport::lock::Mutex;
-use nearcall_transport::{ConnectError, Link, LinkError, Options, Peer, Url, fork};
+use nearcall_transport::{ConnectError, Link, LinkError, Options, Peer, Room, Sent, Url, fork};
 use nearcall_wire::{Failure, FrameHead, Kind, Welcome};
 
 use crate::AroundWait;
 use crate::event::Event;
 use crate::flow::{Taken, cost};
-use crate::outgoing::{Body, Outgoing, await_turn};
-use aside::Aside;
+use crate::outgoing::{Body, Outgoing};
 pub use channel::{Channel, OnChange, Patience, connect_failure};
 pub use oneway::Passed;
 pub use table::CallId;
@@ -49,11 +48,8 @@ pub struct Connection {
     around_wait: AroundWait,
     /// An event loop uses it: sending must not wait.
     in_loop: AtomicBool,
-    aside: Arc<Aside>,
-    /// Threads that wait for room in the middle of sending.
-    short_of_room: Arc<AtomicU32>,
-    /// Threads that send the rest of a long one-way message.
-    finishing: Arc<AtomicU32>,
+    /// A thread sends what waits.
+    flushing: Arc<AtomicBool>,
 }
 
 impl std::fmt::Debug for Connection {
@@ -98,9 +94,7 @@ impl Connection {
             generation: fork::mark(),
             around_wait,
             in_loop: AtomicBool::new(false),
-            aside: Arc::default(),
-            short_of_room: Arc::default(),
-            finishing: Arc::default(),
+            flushing: Arc::default(),
         })
     }
 
@@ -168,7 +162,7 @@ impl Connection {
         if !self.is_ours() {
             return true;
         }
-        let complete = self.await_rest();
+        let complete = self.await_flush();
         let failure = Failure::new(Failure::CANCELLED, format!("this client of {} was closed", self.url));
         self.table.lock().die(&failure);
         self.lost.store(true, Ordering::Release);
@@ -313,37 +307,41 @@ impl Connection {
         self.send_until(call, frame, None)
     }
 
-    /// Sends, waiting for room until then, or as long as the frame itself says.
+    /// Sends, waiting for room until then, or as long as the frame itself says. An event loop does not wait: there the frame
+    /// does.
     fn send_until(&self, call: u32, frame: &Outgoing<'_>, mut until: Option<Instant>) -> Result<(), Failure> {
         // Acquire: pairs with the release in `deliver`.
         if self.has_pongs.load(Ordering::Acquire) {
             self.answer_pings();
         }
-        if self.in_loop.load(Ordering::Relaxed) {
-            return self.send_without_waiting(call, frame);
-        }
-        // The clock is read only when there is something to wait for.
-        let mut blocked = |wait: &dyn Fn(Option<Instant>) -> Result<(), LinkError>| {
-            if until.is_none() {
-                until = frame.deadline_us.and_then(|us| Instant::now().checked_add(Duration::from_micros(us)));
-            }
-            if is_past(until) { Err(LinkError::DeadlinePassed) } else { wait(until) }
+        // Relaxed: the loop's own thread sends next.
+        let sent = if self.in_loop.load(Ordering::Relaxed) {
+            frame.send(call, &*self.link, Room::Later)
+        } else {
+            frame.send(
+                call,
+                &*self.link,
+                Room::Wait(&mut || {
+                    // The clock is read only when there is something to wait for.
+                    if until.is_none() {
+                        until = frame.deadline_us.and_then(|us| Instant::now().checked_add(Duration::from_micros(us)));
+                    }
+                    if is_past(until) { Err(LinkError::DeadlinePassed) } else { self.blocked(until) }
+                }),
+            )
         };
-        let mut sent = Ok(());
-        while sent.is_ok() && self.link.is_sending() {
-            sent = blocked(&|until| {
-                await_turn(&*self.link, &self.around_wait, until);
+        match sent {
+            Ok(Sent::Out) => Ok(()),
+            Ok(Sent::Queued) => {
+                self.flush_aside();
                 Ok(())
-            });
-        }
-        match sent.and_then(|()| frame.send(call, &*self.link, &mut || blocked(&|until| self.blocked(until)))) {
-            Ok(()) => Ok(()),
-            Err(error) => Err(self.cannot_send(&error, until)),
+            }
+            Err(error) => Err(self.cannot_send(&error)),
         }
     }
 
-    /// The failure of a call that could not be sent, whose time was up at `until`.
-    fn cannot_send(&self, error: &LinkError, until: Option<Instant>) -> Failure {
+    /// The failure of a call that could not be sent.
+    fn cannot_send(&self, error: &LinkError) -> Failure {
         if *error == LinkError::DeadlinePassed {
             return Failure::new(Failure::DEADLINE_EXCEEDED, error.to_string());
         }
@@ -351,11 +349,6 @@ impl Connection {
             return Failure::new(Failure::RESOURCE_EXHAUSTED, error.to_string());
         }
         self.lost(error);
-        if *error == LinkError::Closed && is_past(until) {
-            // Half of it is out, and the server reads nothing: there is no other way to keep the deadline.
-            let what = format!("the deadline passed while {} was taking in the message", self.url);
-            return Failure::new(Failure::DEADLINE_EXCEEDED, what);
-        }
         self.table.lock().dead.clone().expect("just lost")
     }
 
@@ -363,14 +356,11 @@ impl Connection {
         // Relaxed: a ping that comes now sets it again.
         self.has_pongs.store(false, Ordering::Relaxed);
         for payload in std::mem::take(&mut *self.pongs.lock()) {
-            if self.in_loop.load(Ordering::Relaxed) {
-                let _ = self.send_without_waiting(u32::MAX, &Outgoing::new(Kind::Pong, Body::Whole(&payload)));
-                continue;
-            }
             let pong = FrameHead::plain(Kind::Pong, 0, 0, u32::MAX);
             // If it cannot be sent, the next send finds out why.
-            await_turn(&*self.link, &self.around_wait, None);
-            let _ = self.link.send(&pong, &[&payload], &mut || self.blocked(None));
+            if let Ok(Sent::Queued) = self.link.send(&pong, &[&payload], Room::Later) {
+                self.flush_aside();
+            }
         }
     }
 
@@ -379,10 +369,7 @@ impl Connection {
         const SLICE: Duration = Duration::from_millis(100);
         let slice = until.map_or(SLICE, |until| until.saturating_duration_since(Instant::now()).min(SLICE));
         let mut result = Ok(());
-        // Relaxed, both: a hint for `try_send`.
-        self.short_of_room.fetch_add(1, Ordering::Relaxed);
         (self.around_wait)(&mut || result = self.make_room(slice));
-        self.short_of_room.fetch_sub(1, Ordering::Relaxed);
         result
     }
 
