@@ -118,6 +118,10 @@ class Peer:
         """Until there may be something to read."""
         raise NotImplementedError
 
+    def wait(self, seconds: float) -> bool:
+        """Until a frame begins to come; whether one does in time. Takes nothing."""
+        raise NotImplementedError
+
     def send(self, *frames: Frame | bytes, seconds: float = PATIENCE) -> bool:
         """Whether all could be sent in time."""
         batch = self.batch(frames)
@@ -234,6 +238,9 @@ class SocketPeer(Peer):
                     return parse(data)
             if not self._read():
                 return None
+
+    def wait(self, seconds: float) -> bool:
+        return bool(self._buffer or select.select([self.socket], [], [], seconds)[0])
 
     def _wait(self, seconds: float) -> None:
         pending = isinstance(self.socket, ssl.SSLSocket) and self.socket.pending()
@@ -413,6 +420,14 @@ class MemoryPeer(Peer):
             with contextlib.suppress(OSError):
                 self.socket.send(b"B")
         return parse(data)
+
+    def wait(self, seconds: float) -> bool:
+        end = time.monotonic() + seconds
+        while self.get(self.into) == self.tail:
+            if time.monotonic() > end:
+                return False
+            self._wait(seconds)
+        return True
 
     def _wait(self, seconds: float) -> None:
         time.sleep(min(seconds, 0.0005))

@@ -86,7 +86,7 @@ class Target:
 
     @nearcall.oneway
     def slow_note(self, data: bytes) -> None:
-        time.sleep(0.005)
+        time.sleep(0.001)
 
     @nearcall.oneway
     def fail(self, text: str) -> None:

@@ -30,7 +30,7 @@ from .services import TOKEN
 
 BOUND = 1.0
 """Seconds that no honest call takes, on a busy machine, too. How long they took is told at the end of the run."""
-BUDGET = 2 * MAX_MEMORY + (64 << 20)
+BUDGET = 2 * MAX_MEMORY + (96 << 20)
 """Bytes by which the server may grow: what peers can make it keep, the copies that handlers get, and what the
 allocator does not give back."""
 LOG = 4 << 20

@@ -14,10 +14,9 @@ from .target import SOCKETS, Attack, Scene, Stopped, Table, every
 
 TABLE = Table()
 ENDLESS = (1 << 63) - (1 << 21)
-FROZEN = "a client that does not read freezes the server (issue 9, part 2)"
 
 
-@TABLE.add(terminate=True, fails=FROZEN)
+@TABLE.add(terminate=True)
 def a_call_and_pings_and_nothing_read(scene: Scene) -> None:
     peer = scene.connect()
     peer.send(scene.call(peer, "nap", encode([0.2])))
@@ -26,12 +25,12 @@ def a_call_and_pings_and_nothing_read(scene: Scene) -> None:
     time.sleep(0.3)  # the call ends while its connection is full
 
 
-@TABLE.add(server={"token": True}, terminate=True, fails=FROZEN)
+@TABLE.add(server={"token": True}, terminate=True)
 def the_same_where_a_token_is_needed(scene: Scene) -> None:
     a_call_and_pings_and_nothing_read(scene)
 
 
-@TABLE.add(fails="a server keeps the connection of a dead client whose ring is full")
+@TABLE.add()
 def tiny_pings_and_nothing_read(scene: Scene) -> None:
     peer = scene.connect()
     peer.flood([frame(PING, call=number) for number in range(1000)], scene.seconds * 2)
@@ -130,7 +129,7 @@ def offenders_that_hang_up_at_once(scene: Scene) -> None:
         peer.close()
 
 
-@TABLE.add(server={"max_concurrency": 8}, fails=FROZEN)
+@TABLE.add(server={"max_concurrency": 8})
 def honest_threads_stopped_now_and_then(scene: Scene) -> None:
     """Two clients, 48 threads each, echoing 150 KB."""
     clients = [Busy(scene.url, 48, 150_000) for _ in range(2)]

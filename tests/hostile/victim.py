@@ -156,7 +156,7 @@ def uses(url: str, diary: Diary) -> None:
 
 def uses_in_threads(url: str, diary: Diary) -> None:
     """Four threads call; another looks. A handshake may take much longer than a call."""
-    client = _connected(url, diary, handshake=8 * HANDSHAKE)
+    client = _connected(url, diary, handshake=16 * HANDSHAKE)
     if client is None:
         return
     target = client.service
