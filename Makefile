@@ -11,6 +11,7 @@ VERSIONS ?=
 WORKERS ?= 2
 FUZZ_SECONDS ?= 30
 SOAK_SECONDS ?= 1200
+HOSTILE_SECONDS ?= 5
 
 VENV := $(CURDIR)/.venv
 PY := $(VENV)/bin/python
@@ -34,7 +35,7 @@ SHORT_TESTS := tests/unit tests/e2e tests/test_docs.py tests/test_protocol.py
 # Tests in which threads wait for each other, for `make locks`.
 LOCKS_TESTS := $(addprefix tests/e2e/test_,$(addsuffix .py,concurrency backpressure streams lifecycle)) tests/survival/test_stop.py
 
-.PHONY: help setup demo test test-rust test-python test-versions test-short lint fmt bench readme docs browser audit loom locks miri fuzz survival soak clean tools-present
+.PHONY: help setup demo test test-rust test-python test-versions test-short lint fmt bench readme docs browser audit loom locks miri fuzz survival hostile soak clean tools-present
 
 help:  ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -127,6 +128,9 @@ fuzz: tools-present  ## fuzz the decoders, each for FUZZ_SECONDS (30)
 
 survival: setup  ## kill either side at every system call, over every transport; says how soon it was noticed
 	@NEARCALL_SURVIVAL=all $(PY) -m pytest tests/survival --timeout 1800 -o faulthandler_timeout=0 $(ARGS)
+
+hostile: setup  ## attack servers and clients, HOSTILE_SECONDS (5) and much data each; says what an honest client saw
+	@NEARCALL_HOSTILE_SECONDS=$(HOSTILE_SECONDS) $(PY) -m pytest tests/hostile --timeout 900 -o faulthandler_timeout=0 $(ARGS)
 
 soak: setup  ## run the long tests, SOAK_SECONDS (1200) each
 	@NEARCALL_SOAK_SECONDS=$(SOAK_SECONDS) $(PY) -m pytest -m soak --timeout $$(($(SOAK_SECONDS) + 180)) -o faulthandler_timeout=0 $(ARGS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import os
 import shutil
 import signal
@@ -17,6 +18,8 @@ import pytest
 
 NOTICED = "how soon a death was noticed"
 """What a test reports as a property of its own: by whom, and lists of seconds."""
+ATTACKED = "what attacks did to an honest client"
+"""The property with what was measured during one attack."""
 
 
 def pytest_configure() -> None:
@@ -71,11 +74,16 @@ def _as_utf8(value: Any) -> Any:
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Here and from reports, since the tests may have run in worker processes."""
     noticed = defaultdict[str, list[float]](list)
+    attacked = []
     for report in (report for reports in terminalreporter.stats.values() for report in reports):
         if getattr(report, "when", None) == "teardown":
             for name, found in report.user_properties:
                 if name == NOTICED:
                     noticed[found[0]] += found[1]
+                elif name == ATTACKED:
+                    attacked.append(found)
+    if attacked:
+        _tell_attacks(terminalreporter, attacked)
     if noticed:
         terminalreporter.section(NOTICED)
     for who, seconds in sorted((who, seconds) for who, seconds in noticed.items() if seconds):
@@ -84,4 +92,33 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         terminalreporter.line(
             f"{who:<24} {len(took):>5} deaths, median {statistics.median(took):.2f} ms, "
             f"p99 {late:.2f} ms, longest {took[-1]:.2f} ms"
+        )
+
+
+def _tell_attacks(terminalreporter: Any, rows: list[dict[str, Any]]) -> None:
+    """A table in the long form, a line in the short one; both are in ``out/hostile`` in full."""
+    path = Path(__file__).parents[1] / "out" / "hostile" / "attacks.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(rows, indent=1))
+    terminalreporter.section(ATTACKED)
+    rows.sort(key=lambda row: (row["attack"], row["transport"]))
+    if os.environ.get("NEARCALL_HOSTILE_SECONDS"):
+        terminalreporter.line(
+            f"{'attack':<58} {'over':<5} {'calls':>6} {'p50 ms':>8} {'p99 ms':>8} {'longest':>8} {'grown':>9}"
+        )
+        for row in rows:
+            calls, p50, p99, longest = (row.get(name, 0) for name in ("calls", "p50", "p99", "longest"))
+            terminalreporter.line(
+                f"{row['attack']:<58} {row['transport']:<5} {calls:>6} {1000 * p50:>8.2f} {1000 * p99:>8.2f} "
+                f"{1000 * longest:>8.1f} {row.get('grown', 0) >> 20:>5} MiB"
+                f"{'  ' + row['complaints'][0][:160] if row['complaints'] else ''}"
+            )
+    well = [row for row in rows if not row["complaints"]]
+    if well:
+        worst = max(well, key=lambda row: row["p99"])
+        most = max(well, key=lambda row: row["grown"])
+        terminalreporter.line(
+            f"{len(well)} of {len(rows)} attacks did nothing; the worst p99 of an honest client beside one was "
+            f"{1000 * worst['p99']:.2f} ms ({worst['attack']} over {worst['transport']}), and the server grew by "
+            f"{most['grown'] >> 20} MiB at most ({most['attack']} over {most['transport']})"
         )

@@ -100,6 +100,17 @@ class Soaker:
             self.wrong(f"{what}: {str(got)[:200]} instead of {str(expected)[:200]}")
 
 
+def try_in_vain(soaker: Soaker, url: str) -> None:
+    """A server that hangs in its handshake is given up in time."""
+    begun = time.monotonic()
+    try:
+        nearcall.connect(url, Soaked, handshake_timeout=0.1)
+        soaker.wrong("a server without a handshake was connected to")
+    except (nearcall.Unavailable, nearcall.DeadlineExceeded):
+        if time.monotonic() - begun > LATEST:
+            soaker.wrong("a handshake was not given up in time")
+
+
 def soak_in_threads(soaker: Soaker, url: str, until: float, threads: int) -> None:
     client: Any = nearcall.connect(url, Soaked, wait_for_ready=True, timeout=60, handshake_timeout=60)
     notes = Notes(soaker)

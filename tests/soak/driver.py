@@ -1,13 +1,15 @@
 """The soak: ``python -m tests.soak.driver SECONDS CLIENTS SEED DIRECTORY``.
 
 One server, over every transport between processes at once, and many clients that come and go, are killed, and see the
-server killed. Every call is accounted for in a journal that outlives its client. Now and then all clients go: then the
-server must hold what it held at the beginning. Ends with a summary, and with 0 if all was well.
+server killed. Beside them are peers that call and never read, clients and servers that are stopped for a while, and
+servers that hang in their handshakes. Every call is accounted for in a journal that outlives its client. Now and then
+all clients go: then the server must hold what it held at the beginning. Ends with a summary, and with 0 if all is well.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import random
@@ -18,7 +20,11 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from ..e2e.process import ServerProcess
+from ..hostile import raw
+from ..hostile.frames import CALL, PING, frame
 from ..survival.observing import Holdings, comes_back_to, resident
 from . import client as soaking
 from .client import Soaker
@@ -26,10 +32,47 @@ from .journal import FIELDS, SERVER_FIELDS, Journal
 from .services import JOURNAL, ROWS
 
 MOST_CLIENTS = 100_000
+OFFENDERS = 3
+"""Peers that never read, at a time."""
 CONCURRENCY = 6
 """Threads or tasks of a client at most: so many of its calls can be under way when it is killed."""
+STOPPED = 0.5
+"""Seconds that a client or the server is stopped: it reads nothing, and its peers do not know why."""
 GROWTH, SLACK = 1.25, 16 << 20
 """What the server's memory may become from its first rest to its last: allocators keep what threads once needed."""
+
+
+HARM = ("offenders", "stopped clients", "stopped servers")
+
+
+class Hanging:
+    """Servers that accept and never say a word."""
+
+    def __init__(self, directory: Path) -> None:
+        path = directory / "hanging"
+        path.unlink(missing_ok=True)
+        self._sockets = [socket.socket(socket.AF_UNIX), socket.create_server(("127.0.0.1", 0))]
+        self._sockets[0].bind(str(path))
+        self._path = path
+        self.urls = [f"unix://{path}", f"tcp://127.0.0.1:{self._sockets[1].getsockname()[1]}"]
+        self._accepted: list[tuple[float, socket.socket]] = []
+        for one in self._sockets:
+            one.listen(256)
+            one.setblocking(False)
+
+    def accept(self) -> None:
+        """Whoever has come; forgets those that have waited long enough."""
+        now = time.monotonic()
+        for one in self._sockets:
+            with contextlib.suppress(BlockingIOError):
+                self._accepted.append((now, one.accept()[0]))
+        while self._accepted and now - self._accepted[0][0] > 2:
+            self._accepted.pop(0)[1].close()
+
+    def close(self) -> None:
+        for one in (*self._sockets, *(held for _, held in self._accepted)):
+            one.close()
+        self._path.unlink(missing_ok=True)
 
 
 @dataclass
@@ -41,6 +84,8 @@ class Living:
     face: str
     servers: int
     doomed_at: float | None
+    stops_at: float | None = None
+    goes_on_at: float | None = None
     killed: bool = False
 
 
@@ -64,12 +109,14 @@ class Soak:
         os.environ["MALLOC_TRIM_THRESHOLD_"] = str(1 << 20)
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
+        self.hanging = Hanging(directory)
         self.urls = [f"shm://soak-{os.getpid()}", f"unix://{directory}/soak", f"tcp://127.0.0.1:{port}"]
         self.living: dict[int, Living] = {}
+        self.offenders: dict[int, str] = {}
         self.rows = 0
         self.servers = 0
         self.sums = dict.fromkeys(
-            (*FIELDS, *SERVER_FIELDS, "unknown", "killed clients", "killed servers", "lost by a death"), 0
+            (*FIELDS, *SERVER_FIELDS, "unknown", "killed clients", "killed servers", "lost by a death", *HARM), 0
         )
         self.faces: dict[str, int] = {}
         self.complaints: list[str] = []
@@ -96,12 +143,31 @@ class Soak:
         kind = f"{url.partition(':')[0]}, {face}"
         self.faces[kind] = self.faces.get(kind, 0) + 1
         at = None if doomed is None else time.monotonic() + doomed
-        self.living[pid] = Living(row, url, face, self.servers, at)
+        stops = time.monotonic() + self.random.uniform(0.1, life) if self.random.random() < 0.2 else None
+        self.living[pid] = Living(row, url, face, self.servers, at, stops)
+
+    def start_offender(self) -> None:
+        """A peer that calls and never reads."""
+        url, life, seed = self.random.choice(self.urls), self.random.uniform(0.2, 2.0), self.random.random()
+        self.sums["offenders"] += 1
+        pid = os.fork()
+        if pid == 0:
+            status = 1
+            try:
+                offend(url, time.monotonic() + life, random.Random(seed))
+                status = 0
+            except BaseException as error:
+                print(f"an offender over {url}: {type(error).__name__}: {error}", flush=True)
+            finally:
+                os._exit(status)
+        self.offenders[pid] = url
 
     def be_client(self, row: int, seed: int, url: str, face: str, until: float, concurrency: int) -> None:
         status = 1
         try:
             soaker = Soaker(row, seed, self.journal, self.directory / "large")
+            if soaker.random.random() < 0.2:
+                soaking.try_in_vain(soaker, soaker.random.choice(self.hanging.urls))
             if face == "threads":
                 soaking.soak_in_threads(soaker, url, until, concurrency)
             else:
@@ -125,10 +191,29 @@ class Soak:
             if client.doomed_at is not None and time.monotonic() >= client.doomed_at and not client.killed:
                 client.killed = True
                 os.kill(pid, signal.SIGKILL)
+            self.stop_and_go_on(pid, client)
             gone, status = os.waitpid(pid, os.WNOHANG)
             if gone:
                 del self.living[pid]
                 self.judge(client, os.waitstatus_to_exitcode(status))
+        for pid, url in list(self.offenders.items()):
+            gone, status = os.waitpid(pid, os.WNOHANG)
+            if gone:
+                del self.offenders[pid]
+                if os.waitstatus_to_exitcode(status) != 0:
+                    self.complaints.append(f"an offender over {url} ended with {os.waitstatus_to_exitcode(status)}")
+        self.hanging.accept()
+
+    def stop_and_go_on(self, pid: int, client: Living) -> None:
+        """A client that is stopped reads nothing for a while. It ends later, and is otherwise as others."""
+        now = time.monotonic()
+        if client.stops_at is not None and now >= client.stops_at:
+            client.stops_at, client.goes_on_at = None, now + STOPPED
+            self.sums["stopped clients"] += 1
+            os.kill(pid, signal.SIGSTOP)
+        elif client.goes_on_at is not None and now >= client.goes_on_at:
+            client.goes_on_at = None
+            os.kill(pid, signal.SIGCONT)
 
     def judge(self, client: Living, status: int) -> None:
         calls = self.journal.row(client.row, FIELDS)
@@ -167,12 +252,21 @@ class Soak:
     def round(self, seconds: float, deadly: bool) -> None:
         """Clients come and go for a while; then all go, and the server rests."""
         now = time.monotonic()
-        end, shown = now + seconds, now
+        end, shown, stopped = now + seconds, now, False
         server_dies = now + self.random.uniform(0.2, 0.8) * seconds if deadly else None
         while time.monotonic() < end and self.rows < MOST_CLIENTS:
             while len(self.living) < min(self.clients, MOST_CLIENTS - self.rows) and time.monotonic() < end:
                 self.start_client()
             self.reap()
+            if len(self.offenders) < OFFENDERS and self.random.random() < 0.02:
+                self.start_offender()
+            if now + seconds / 2 <= time.monotonic() and not stopped:
+                # Newcomers find a server that hangs in its handshake, the others one that does not read.
+                stopped = True
+                self.sums["stopped servers"] += 1
+                os.kill(self.server.pid, signal.SIGSTOP)
+                time.sleep(STOPPED)
+                os.kill(self.server.pid, signal.SIGCONT)
             if server_dies is not None and time.monotonic() >= server_dies:
                 server_dies = None
                 self.kill_server()
@@ -181,7 +275,7 @@ class Soak:
                 self.show()
             time.sleep(0.005)
         patience = time.monotonic() + 90
-        while self.living and time.monotonic() < patience:
+        while (self.living or self.offenders) and time.monotonic() < patience:
             self.reap()
             if time.monotonic() >= shown + 1:
                 shown = time.monotonic()
@@ -230,6 +324,7 @@ class Soak:
             self.complaints.append(f"the server's memory grew from {first >> 20} to {last >> 20} MiB")
         before, after = self.rests[-len(mine)][2], self.rests[-1][2]
         self.server.__exit__(None, None, None)
+        self.hanging.close()
         self.summary(first, last, before, after)
         return 1 if self.complaints else 0
 
@@ -248,6 +343,10 @@ class Soak:
             f"wrong answers {sums['wrong']}; killed {sums['killed clients']} clients, {sums['killed servers']} servers"
         )
         print(
+            f"beside {sums['offenders']} peers that never read; stopped for {STOPPED:g} s: {sums['stopped clients']} "
+            f"clients, the server {sums['stopped servers']} times"
+        )
+        print(
             f"server at its rests: memory {first >> 20} MiB, at the end {last >> 20} MiB; descriptors "
             f"{before.descriptors}, {after.descriptors}; threads {before.threads}, {after.threads}; "
             f"shared memory {before.regions}, {after.regions}"
@@ -257,6 +356,18 @@ class Soak:
         print(
             "soak:", "all is accounted for" if not self.complaints else f"{len(self.complaints)} complaints", flush=True
         )
+
+
+def offend(url: str, until: float, chance: random.Random) -> None:
+    """Calls, pings, and reads nothing. The server may hang up, or be gone."""
+    with contextlib.suppress(raw.Gone, OSError), raw.connect(url) as peer:
+        method, data = peer.methods["echo"], bytes(chance.choice([0, 10_000, 150_000]))
+        call = msgspec.msgpack.encode([1, 2]) + data
+        frames = [frame(CALL, call, method=method, call=number, parts=[len(data)]) for number in range(20)]
+        frames += [frame(PING, bytes(1000), call=100 + number) for number in range(50)]
+        while time.monotonic() < until:
+            peer.flood(frames, 0.1)
+            time.sleep(0.01)
 
 
 def main() -> None:

@@ -11,6 +11,9 @@ from typing import Any, ClassVar
 
 import nearcall
 
+from ..hostile import raw
+from ..hostile.frames import CALL, PING, frame
+
 SMALL = bytes(range(16))
 LARGE = 5 << 20
 
@@ -125,6 +128,15 @@ def many_of_each(url: str, large: bytes, key: str = "") -> None:
 def reads_without_end(url: str, large: bytes, key: str) -> None:
     for _ in nearcall.connect(url, Target).endless(key):
         pass
+
+
+def reads_nothing(url: str, large: bytes, key: str) -> None:
+    """Calls and pings in plain Python, without end, and never looks at what comes."""
+    with raw.connect(url) as peer:
+        call = frame(CALL, bytes(20_000), method=peer.methods["echo"])
+        while True:
+            peer.flood([call, *[frame(PING, bytes(1000), call=2)] * 20], 0.1)
+            time.sleep(0.001)
 
 
 def served() -> list[object]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -163,3 +164,51 @@ def test_a_client_killed_at_any_instant(
                 assert took < BOUND
                 noticed.setdefault(f"client of {transport}", []).append(max(took, 0.0))
     comes_back_to(server.pid, before)
+
+
+def test_a_client_that_reads_nothing_killed_at_any_instant(
+    server: ServerProcess, victims: Victims, steps: int | None, large: bytes
+) -> None:
+    """What waited for it goes with it, and nobody waits for it before."""
+    next_client_is_served(server.url, server.pid, large)
+    before = Holdings.of(server.pid)
+    for number in range(6 if steps else 150):
+        victims.start("client", server.url, "after", script="reads_nothing", seed=SEED + number, seconds=0.2)
+        next_client_is_served(server.url, server.pid, large)
+        assert victims.outcome()["how"] == "killed"
+    next_client_is_served(server.url, server.pid, large)
+    comes_back_to(server.pid, before)
+
+
+def stop(pid: int) -> None:
+    """Stops a process that may be dead already."""
+
+    def stands_still() -> bool:
+        try:
+            stats = [thread.joinpath("stat").read_text() for thread in Path(f"/proc/{pid}/task").iterdir()]
+        except (FileNotFoundError, ProcessLookupError):
+            return not Path(f"/proc/{pid}/task").exists()
+        return all(stat.rpartition(")")[2].split()[0] in "TZX" for stat in stats)
+
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGSTOP)
+        eventually(stands_still, "it does not stop")
+
+
+def test_a_server_that_hangs_in_a_handshake_killed_at_any_instant(
+    new_url: str, transport: str, victims: Victims, steps: int | None, large: bytes, noticed: Noticed
+) -> None:
+    before = Holdings.of(os.getpid())
+    url = new_url
+    for number in range(6 if steps else 150):
+        started = victims.start("server", url, "after", seed=SEED + number, seconds=0.1)
+        url = started["url"]
+        stop(started["pid"])
+        with pytest.raises(nearcall.Unavailable):
+            nearcall.connect(url, Target, handshake_timeout=30)
+        at = time.monotonic_ns()
+        took = (at - victims.outcome()["at"]) / 1e9
+        assert took < BOUND
+        noticed.setdefault(f"server of {transport}, in a handshake", []).append(max(took, 0.0))
+    comes_back_to(os.getpid(), before, threads=0)
+    left_behind_is_taken_over(url, large)

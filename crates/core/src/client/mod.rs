@@ -282,7 +282,8 @@ impl Connection {
         let id = self.table.lock().begin(Waker::None).map_err(Err)?;
         let begun = Instant::now();
         let ping = Outgoing::new(Kind::Ping, Body::Whole(&[]));
-        let event = self.send(id.number(), &ping).map_err(Err).and_then(|()| self.next_event(id, deadline).map_err(Ok));
+        let sent = self.send_until(id.number(), &ping, deadline).map_err(Err);
+        let event = sent.and_then(|()| self.next_event(id, deadline).map_err(Ok));
         self.table.lock().end(id);
         let event = event?;
         match event.head.kind {

@@ -427,14 +427,15 @@ impl Reception {
                     Ok(None) => {}
                     Err(error) => {
                         connection.tell_end(server, &error);
-                        connection.hung_up.store(true, Ordering::Relaxed);
                         hung_up = true;
                     }
                 }
                 connection.link.disarm();
             }
             if hung_up {
-                // Nobody reads there any more; what it sent before is still taken in.
+                // Nobody reads there any more; what it sent before is still taken in. Relaxed: as in `take`. The link of a
+                // socket finds the end by itself, behind the last frame.
+                connection.hung_up.store(connection.link.is_memory(), Ordering::Relaxed);
                 connection.link.stop_sending();
                 // There is no more news of it.
                 let _ = epoll::delete(&*self.poller, connection.link.fd());

@@ -1,0 +1,72 @@
+"""Servers under attack, one for each transport and set of options, and a new one after each that broke."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nearcall import cli
+
+from ..conftest import ATTACKED
+from ..e2e.conftest import TRANSPORTS
+from ..e2e.process import CERTIFICATES
+from .target import Attack, Server, Trial
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """For tls://, on both sides."""
+    directory = tmp_path_factory.mktemp("certificates")
+    assert cli.main(["dev-certs", str(directory), "127.0.0.1"]) == 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SSL_CERT_FILE", str(directory / "ca.pem"))
+        patch.setenv(CERTIFICATES, str(directory))
+        yield directory
+
+
+@pytest.fixture(scope="module")
+def servers(runtime_dir: Path) -> Iterator[Callable[[str, dict[str, Any]], Server]]:
+    """A server for a transport and options, started or left by the attack before."""
+    running: dict[str, Server] = {}
+
+    def get(transport: str, options: dict[str, Any]) -> Server:
+        key = f"{transport} {json.dumps(options, sort_keys=True)}"
+        if key in running and running[key].broken:
+            running.pop(key).close()
+        if key not in running:
+            url = TRANSPORTS[transport](f"h{os.getpid()}-{next(_numbers)}", runtime_dir)
+            running[key] = Server(url, options)
+        return running[key]
+
+    yield get
+    failures = []
+    for server in running.values():
+        try:
+            server.close()
+        except AssertionError as error:
+            failures.append(str(error))
+    assert failures == []
+
+
+@pytest.fixture
+def attempt(
+    servers: Callable[[str, dict[str, Any]], Server], request: pytest.FixtureRequest
+) -> Callable[[Attack, str], None]:
+    """Runs an attack, and notes what was measured."""
+
+    def run(attack: Attack, transport: str) -> None:
+        trial = Trial(attack, servers(transport, attack.server), transport)
+        try:
+            trial.run()
+        finally:
+            request.node.user_properties.append((ATTACKED, trial.row | {"complaints": trial.complaints}))
+
+    return run

@@ -1,0 +1,46 @@
+"""The server under attack: ``python -m tests.hostile.server {options} URL``. Ends as any server does, with SIGTERM."""
+
+from __future__ import annotations
+
+import ctypes
+import inspect
+import json
+import logging
+import signal
+import sys
+from typing import Any
+
+import nearcall
+
+from ..e2e.process import serve_encrypted
+from .services import TOKEN, Target
+
+MAX_MEMORY = 96 << 20
+HANDSHAKE_TIMEOUT = 1.0
+GRACE = 1.0
+_PR_SET_PDEATHSIG = 1
+
+
+def knows_max_memory() -> bool:
+    return "max_memory" in inspect.signature(nearcall.Server.__init__).parameters
+
+
+def main() -> None:
+    # It does not outlive the test, however that ends.
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    logging.basicConfig(level=logging.INFO)
+    serve_encrypted()
+    options = {"handshake_timeout": HANDSHAKE_TIMEOUT, **json.loads(sys.argv[1])}
+    if knows_max_memory():
+        options.setdefault("max_memory", MAX_MEMORY)
+    if options.pop("token", False):
+        options["interceptors"] = [nearcall.auth.token(TOKEN)]
+
+    def tell(server: Any) -> None:
+        print(json.dumps(server.urls), flush=True)
+
+    nearcall.serve(Target(), sys.argv[2], grace=GRACE, on_ready=tell, **options)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+"""What the attacked server serves: something of every kind, and handlers that take their time."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import nearcall
+
+SECRET = b"this-belongs-to-another-connection!"
+TOKEN = "let me in"
+
+
+@nearcall.service
+class Target:
+    def echo(self, data: bytes) -> bytes:
+        return data
+
+    async def echo_in_loop(self, data: bytes) -> bytes:
+        return data
+
+    def length(self, data: memoryview) -> int:
+        return len(data)
+
+    def make(self, size: int) -> bytes:
+        return bytes(size)
+
+    def nap(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    async def hold(self, data: bytes, seconds: float) -> int:
+        """Keeps its argument for a while, and no thread."""
+        await asyncio.sleep(seconds)
+        return len(data)
+
+    def array(self, values: NDArray[Any]) -> NDArray[Any]:
+        return values
+
+    def floats(self, values: NDArray[np.float64]) -> float:
+        return float(values.sum())
+
+    def many(self, values: list[Any]) -> int:
+        return len(values)
+
+    def names(self, first: int = 1, second: str = "") -> int:
+        return first
+
+    def count(self, n: int) -> Iterator[int]:
+        yield from range(n)
+
+    def blocks(self, size: int) -> Iterator[bytes]:
+        while True:
+            yield bytes(size)
+
+    def total(self, blocks: Iterator[bytes]) -> int:
+        return sum(map(len, blocks))
+
+    async def slow_total(self, blocks: AsyncIterator[bytes], seconds: float) -> int:
+        """Looks at nothing before so long."""
+        await asyncio.sleep(seconds)
+        return sum([len(block) async for block in blocks])
+
+    def mirrored(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
+        yield from blocks
+
+    def was_cancelled(self) -> bool:
+        """Whether the server believes that this call was given up; after a moment in which it could learn of it."""
+        end = time.monotonic() + 0.02
+        while time.monotonic() < end:
+            if nearcall.context().cancelled:
+                return True
+            time.sleep(0.001)
+        return False
+
+    def refuse(self, text: str) -> None:
+        raise nearcall.NotFound(text)
+
+    @nearcall.oneway
+    def note(self, data: bytes) -> None:
+        pass
+
+    @nearcall.oneway
+    def slow_note(self, data: bytes) -> None:
+        time.sleep(0.001)
+
+    @nearcall.oneway
+    def fail(self, text: str) -> None:
+        raise ValueError(text)

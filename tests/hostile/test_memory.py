@@ -1,0 +1,374 @@
+"""Peers that want the server to keep much: it keeps no more than it is allowed to, and nobody else waits for it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import struct
+import time
+from collections.abc import Callable
+
+from .frames import (
+    CALL,
+    CANCEL,
+    CREDIT,
+    END,
+    HEAD,
+    HELLO,
+    ITEM,
+    NAMED,
+    NOBODY,
+    ONEWAY,
+    PING,
+    PONG,
+    Ext,
+    credit,
+    encode,
+    frame,
+    message,
+    pairs,
+)
+from .raw import PAGE, Gone, MemoryPeer, Peer, memfd
+from .target import SOCKETS, Attack, Scene, Table, every
+
+TABLE = Table()
+MIB = 1 << 20
+LARGE = 60 * MIB
+HANDLED = "arguments are not counted any more once their handler has begun, so those under way have no bound"
+BEGUN = "a reply of which a part is out is kept in full, whatever the budget says"
+ENDLESS = (1 << 63) - (1 << 21)
+
+
+def send(peer: Peer, *frames: object, seconds: float = 1.0) -> None:
+    """What is taken of it in time: a server may stop to read, or hang up."""
+    with contextlib.suppress(Gone, TimeoutError):
+        for one in frames:
+            if not peer.send(one, seconds=seconds):  # type: ignore[arg-type]
+                return
+
+
+def held(scene: Scene, peer: Peer, size: int, seconds: float, call: int) -> object:
+    body = encode([seconds])
+    return scene.call(peer, "hold", body + bytes(size), call=call, parts=[size])
+
+
+@TABLE.add()
+def stream_items_beyond_the_window(scene: Scene) -> None:
+    peer = scene.connect()
+    send(peer, scene.call(peer, "slow_total", encode([2.0])))
+    peer.flood([frame(ITEM, bytes(MIB))], 3, most=scene.amount(400, 4000) * MIB)
+
+
+@TABLE.add()
+def tiny_stream_items_beyond_the_window(scene: Scene) -> None:
+    """In many calls, each below the number of items that a call may have."""
+    peer = scene.connect()
+    for call in range(scene.amount(3, 40)):
+        send(peer, scene.call(peer, "slow_total", encode([2.0]), call=call))
+        peer.flood([frame(ITEM, b"x", call=call)] * 1000, 3, most=600_000)
+
+
+@TABLE.add()
+def a_window_full_in_each_of_many_streams(scene: Scene) -> None:
+    """Nothing that the protocol forbids, but in all streams that there may be."""
+    peer = scene.connect()
+    for call in range(scene.amount(400, 1000)):
+        send(peer, scene.call(peer, "slow_total", encode([2.0]), call=call), frame(ITEM, bytes(MIB), call=call))
+
+
+@TABLE.add(fails=HANDLED)
+def forty_pending_calls_of_60_mb(scene: Scene) -> None:
+    peer = scene.connect()
+    for call in range(scene.amount(7, 40)):
+        send(peer, held(scene, peer, LARGE, 1.0, call), seconds=0.3)
+
+
+@TABLE.add(server={"max_concurrency": 8})
+def queued_calls_of_20_mb(scene: Scene) -> None:
+    peer = scene.connect()
+    for call in range(scene.amount(20, 360)):
+        send(peer, held(scene, peer, 20 * MIB, 0.5, call), seconds=0.3)
+
+
+@TABLE.add(fails=HANDLED)
+def the_same_from_many_connections(scene: Scene) -> None:
+    for _ in range(scene.amount(7, 40)):
+        peer = scene.connect()
+        send(peer, held(scene, peer, LARGE, 1.0, 1), seconds=0.2)
+
+
+@TABLE.add()
+def metadata_of_empty_pairs(scene: Scene) -> None:
+    peer = scene.connect()
+    empty = pairs((b"", b"")) * scene.amount(2_000_000, 10_000_000)
+    send(peer, scene.call(peer, "nap", encode([0.5]), metadata=empty))
+
+
+@TABLE.add()
+def metadata_just_within_the_limit_in_many_calls(scene: Scene) -> None:
+    peer = scene.connect()
+    most = pairs((b"k", b"")) * 140_000
+    for call in range(scene.amount(20, 200)):
+        send(peer, scene.call(peer, "nap", encode([0.3]), metadata=most, call=call), seconds=0.3)
+
+
+@TABLE.add(*SOCKETS)
+def partial_frames_of_60_mb(scene: Scene) -> None:
+    """Each connection announces a long frame and stops before its end."""
+    for number in range(scene.amount(7, 100)):
+        peer = scene.connect()
+        whole = peer.batch([held(scene, peer, LARGE, 0.0, 1)])  # type: ignore[list-item]
+        with contextlib.suppress(Gone):
+            peer.push(memoryview(whole)[: -1 if number % 2 else len(whole) // 2], 0.2)
+
+
+@TABLE.add(*SOCKETS)
+def announced_lengths_and_nothing_more(scene: Scene) -> None:
+    """What was only promised costs nothing."""
+    for _ in range(scene.amount(60, 300)):
+        with contextlib.suppress(OSError):
+            scene.connect().socket.send(struct.pack("<I", LARGE) + b"\1")
+
+
+@TABLE.add()
+def handshakes_that_never_end(scene: Scene) -> None:
+    whole = message(HELLO, b'{"version": "' + b"x" * 60_000, length=64_000)
+    for number in range(scene.amount(60, 300)):
+        connection = scene.dial()
+        with contextlib.suppress(OSError):
+            connection.send(whole[: (0, 1, 4, 11, 12, 13, 1000, 60_000)[number % 8]])
+
+
+@TABLE.add("tls")
+def tls_handshakes_that_never_end(scene: Scene) -> None:
+    for number in range(scene.amount(60, 300)):
+        connection = scene.dial(plain=True)
+        connection.send((b"", b"\x16", b"\x16\x03\x01\x40\x00\x01\x00\x3f\xfc", b"\x16\x03\x01")[number % 4])
+
+
+@TABLE.add()
+def handshakes_a_byte_at_a_time(scene: Scene) -> None:
+    hello = message(HELLO, b" " * 64_000)
+    connections = [scene.dial() for _ in range(40)]
+    end, at = time.monotonic() + max(1.5, scene.seconds), 0
+    while time.monotonic() < end:
+        for connection in connections:
+            with contextlib.suppress(OSError):
+                connection.send(hello[at : at + 1])
+        at += 1
+        time.sleep(0.02)
+
+
+@TABLE.add()
+def a_storm_of_connections(scene: Scene) -> None:
+    end = time.monotonic() + scene.seconds * 2
+    while time.monotonic() < end:
+        peer = scene.connect()
+        send(peer, scene.call(peer, "echo", b"x"))
+        peer.close()
+
+
+@TABLE.add()
+def frames_for_calls_that_are_not(scene: Scene) -> None:
+    peer = scene.connect()
+    batch = []
+    for number in range(500):
+        call = number * 8_388_617 & 0xFFFF_FFFE
+        batch += [frame(CANCEL, call=call), credit(1, call), frame(ITEM, b"x", call=call), frame(END, call=call)]
+        batch += [frame(PONG, call=call)]
+    peer.flood(batch, scene.seconds * 3)
+
+
+@TABLE.add(fails="calls that came in one piece run before any other connection has a turn")
+def calls_that_are_cancelled_at_once(scene: Scene) -> None:
+    peer = scene.connect()
+    batch = []
+    for call in range(300):
+        batch += [scene.call(peer, "nap", encode([0.001]), call=call), frame(CANCEL, call=call)]
+    end = time.monotonic() + scene.seconds * 2
+    with contextlib.suppress(Gone):
+        while time.monotonic() < end and peer.send(*batch, seconds=0.5):
+            while peer.try_receive() is not None:
+                pass
+
+
+@TABLE.add()
+def as_many_streams_as_there_may_be(scene: Scene) -> None:
+    for _ in range(scene.amount(3, 6)):
+        peer = scene.connect()
+        send(peer, *[scene.call(peer, "slow_total", encode([60.0]), call=call) for call in range(1200)], seconds=0.2)
+
+
+@TABLE.add()
+def dtypes_that_all_differ(scene: Scene) -> None:
+    """Nothing is remembered of a type for ever."""
+    peer = scene.connect()
+    begun = time.monotonic()
+    for number in range(scene.amount(100, 4000)):
+        name = f"{number:06}" + "f" * 10_000
+        header = encode([Ext(2, encode([[[name, "<f8"]], [0], "C", 0]))])
+        send(peer, scene.call(peer, "array", header, parts=[0], call=number))
+        while peer.try_receive() is not None:
+            pass
+        if time.monotonic() - begun > 3 + scene.seconds:
+            break
+
+
+@TABLE.add()
+def pings_of_60_mb(scene: Scene) -> None:
+    peer = scene.connect()
+    for call in range(scene.amount(7, 40)):
+        send(peer, frame(PING, bytes(LARGE), call=call), seconds=0.3)
+
+
+@TABLE.add()
+def one_way_calls_faster_than_they_are_handled(scene: Scene) -> None:
+    peer = scene.connect()
+    call = frame(CALL, bytes(20_000), method=peer.methods["slow_note"], call=NOBODY, flags=ONEWAY)
+    peer.flood([call], scene.seconds * 3, most=scene.amount(200, 2000) * MIB)
+
+
+@TABLE.add()
+def one_way_calls_of_60_mb(scene: Scene) -> None:
+    peer = scene.connect()
+    call = frame(CALL, bytes(LARGE), method=peer.methods["slow_note"], call=NOBODY, flags=ONEWAY)
+    for _ in range(scene.amount(7, 40)):
+        send(peer, call, seconds=0.3)
+
+
+@TABLE.add(fails="one client's one-way calls take all that the server takes on (max_pending)")
+def one_way_calls_that_fail_with_long_texts(scene: Scene) -> None:
+    """Logged, but not in full, and not each."""
+    peer = scene.connect()
+    text = encode(["\x1b[31m" + "x" * (scene.amount(5, 40) * MIB)])
+    call = frame(CALL, text, method=peer.methods["fail"], call=NOBODY, flags=ONEWAY)
+    send(peer, call)
+    short = frame(CALL, encode(["boom"]), method=peer.methods["fail"], call=NOBODY, flags=ONEWAY)
+    peer.flood([short] * 50, scene.seconds * 2)
+
+
+@TABLE.add()
+def calls_that_fail_with_long_texts(scene: Scene) -> None:
+    peer = scene.connect()
+    text = encode(["x" * (scene.amount(5, 40) * MIB)])
+    send(peer, *[scene.call(peer, "refuse", text, call=call) for call in range(3)])
+    send(peer, *[scene.call(peer, "many", encode("x" * 100_000), call=call, parts=[]) for call in range(200)])
+
+
+@TABLE.add(fails="the number of values in a message has no limit (issue 9, part 3)")
+def many_empty_maps(scene: Scene) -> None:
+    peer = scene.connect()
+    count = scene.amount(5, 58) * MIB
+    body = b"\x91\xdd" + struct.pack(">I", count) + b"\x80" * count
+    send(peer, scene.call(peer, "many", body, parts=[]))
+    with contextlib.suppress(Gone, TimeoutError):
+        peer.receive(2)
+
+
+@TABLE.add()
+def deep_nesting(scene: Scene) -> None:
+    for body in (b"\x91" * 5_000_000, b"\x91" * 900 + b"\xc0", b"\x81\xa1x" * 1_000_000, b"\x91" * 100_000 + b"\xc0"):
+        peer = scene.connect()
+        for method in ("many", "names", "nap"):
+            send(peer, scene.call(peer, method, b"\x91" + body, parts=[]))
+            send(peer, scene.call(peer, method, b"\x81\xa1x" + body, parts=[], flags=NAMED))
+        peer.received_all()
+
+
+@TABLE.add()
+def arguments_that_nobody_asked_for(scene: Scene) -> None:
+    peer = scene.connect()
+    count = scene.amount(300_000, 3_000_000)
+    body = b"\xdf" + struct.pack(">I", count)
+    body += b"".join(encode(str(number)) + b"\xc0" for number in range(count))
+    send(peer, scene.call(peer, "names", body, parts=[], flags=NAMED))
+    peer.received_all(0.5)
+
+
+@TABLE.add()
+def as_many_buffers_as_there_may_be(scene: Scene) -> None:
+    peer = scene.connect()
+    for call in range(scene.amount(50, 1000)):
+        send(peer, scene.call(peer, "hold", encode([0.5]), parts=[0] * 65_536, call=call), seconds=0.2)
+
+
+@TABLE.add()
+def replies_of_60_mb_that_nobody_reads(scene: Scene) -> None:
+    peer = scene.connect()
+    send(peer, *[scene.call(peer, "make", encode([LARGE]), call=call) for call in range(scene.amount(7, 40))])
+    time.sleep(scene.seconds * 2)
+
+
+@TABLE.add(fails=BEGUN)
+def the_same_to_many_connections(scene: Scene) -> None:
+    for _ in range(scene.amount(7, 40)):
+        peer = scene.connect()
+        send(peer, scene.call(peer, "make", encode([LARGE])))
+        # One after the other: what handlers make at the same time is theirs.
+        peer.wait(2.0)
+    time.sleep(scene.seconds)
+
+
+@TABLE.add()
+def echoes_of_60_mb_that_nobody_reads(scene: Scene) -> None:
+    peer = scene.connect()
+    for call in range(scene.amount(6, 40)):
+        send(peer, scene.call(peer, "echo", bytes(LARGE), call=call), seconds=0.3)
+
+
+@TABLE.add()
+def items_of_streams_that_nobody_reads(scene: Scene) -> None:
+    peer = scene.connect()
+    for call in range(scene.amount(20, 200)):
+        send(peer, scene.call(peer, "blocks", encode([20 * MIB]), call=call), credit(ENDLESS, call))
+    time.sleep(scene.seconds * 2)
+
+
+@TABLE.add()
+def heads_and_metadata_from_a_client(scene: Scene) -> None:
+    for kind in (HEAD, ITEM, END, CANCEL, CREDIT, PING):
+        peer = scene.connect()
+        one = frame(kind, struct.pack("<Q", 1), metadata=pairs((b"k", b"v" * 1000)) * 500)
+        peer.flood([one], scene.seconds, most=64 * MIB)
+
+
+@TABLE.add("shm", fails="a large region for a small message stalls others (issue 9, part 3)")
+def sparse_regions_for_tiny_messages(scene: Scene) -> None:
+    """A region may be large and its message small: mapping it and letting it go keeps nobody waiting."""
+    peer = scene.connect()
+    assert isinstance(peer, MemoryPeer)
+    size = 150 * MIB
+    head = scene.call(peer, "echo").head
+    end = time.monotonic() + scene.seconds * 2
+    with contextlib.suppress(Gone, TimeoutError, OSError):
+        for number in range(100_000):
+            fd = memfd(size)
+            try:
+                peer.announce(number, size, fd)
+            finally:
+                os.close(fd)
+            note = peer.record(struct.pack("<IQB", number, 1, 1) + head, is_note=True)
+            if peer.push(note, 0.3) < len(note) or time.monotonic() > end:
+                break
+            while peer.try_receive() is not None:
+                pass
+
+
+@TABLE.add("shm")
+def regions_announced_and_never_used(scene: Scene) -> None:
+    peer = scene.connect()
+    assert isinstance(peer, MemoryPeer)
+    with contextlib.suppress(Gone, TimeoutError, OSError):
+        for number in range(200):
+            fd = memfd(16 * PAGE)
+            try:
+                peer.announce(number, 16 * PAGE, fd)
+            finally:
+                os.close(fd)
+
+
+@every(TABLE)
+def test_what_peers_want_to_be_kept_has_bounds(
+    attack: Attack, transport: str, attempt: Callable[[Attack, str], None]
+) -> None:
+    attempt(attack, transport)
