@@ -1,6 +1,6 @@
 """The compiled core. Nothing here is for users: they see what ``nearcall`` makes of it."""
 
-from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextvars import ContextVar
 from typing import Any, Final, Literal, Protocol, TypeVar, final, type_check_only
 
@@ -124,12 +124,17 @@ class Method:
         cls,
         plan: MethodPlan,
         *,
+        number: int = 0,
         make_error: Callable[[int, str, bytes], BaseException] | None = None,
         describe_error: Callable[[BaseException], tuple[int, str, bytes]] | None = None,
     ) -> Method:
-        """A client of a service that declares exceptions gives its own ``make_error``; a server its own
-        ``describe_error`` for the same reason, or to send tracebacks. Otherwise those of ``install`` serve.
+        """A client says which number stands for the method. If its service declares exceptions it gives its own
+        ``make_error``; a server its own ``describe_error`` for the same reason, or to send tracebacks. Otherwise those
+        of ``install`` serve.
         """
+
+    def succeed(self, successor: Method) -> None:
+        """Calls made from now on go by ``successor``: the same method, as agreed on with the next server."""
 
     @property
     def name(self) -> str:
@@ -172,14 +177,14 @@ class Connection:
         wait_for_ready: bool,
         oneway: Literal["block", "error", "drop"],
         on_drop: Callable[[dict[str, int]], object],
-        on_change: Callable[[str], Mapping[str, int]],
+        on_change: Callable[[str], object],
     ) -> Connection:
         """Connects; blocks for at most ``handshake_timeout`` seconds.
 
         ``on_drop`` is called once in a while with the numbers of one-way calls that were dropped, by method.
 
-        ``on_change`` is called with the description of a later server that describes itself differently; it returns
-        the numbers of the methods by name, or raises.
+        ``on_change`` is called with the description of a later server that describes itself differently; it gives
+        the methods their successors, or raises.
         """
 
     @property
@@ -253,18 +258,16 @@ class Connection:
     def ping(self, timeout: float | None = None) -> float:
         """Seconds a round trip takes that no handler sees."""
 
-    def unary(self, method: Method, index: int) -> Unary:
+    def unary(self, method: Method) -> Unary:
         """A callable for a method without streams."""
 
-    def oneway(self, method: Method, index: int) -> Oneway:
+    def oneway(self, method: Method) -> Oneway:
         """A callable for a method that sends no reply."""
 
-    def async_unary(self, method: Method, index: int) -> AsyncUnary:
+    def async_unary(self, method: Method) -> AsyncUnary:
         """A callable for a method without streams that returns an awaitable."""
 
-    def open(
-        self, method: Method, index: int, arguments: tuple[Any, ...] | dict[str, Any], *, for_loop: bool
-    ) -> Stream:
+    def open(self, method: Method, arguments: tuple[Any, ...] | dict[str, Any], *, for_loop: bool) -> Stream:
         """Begins a call with streams; the arguments as the plan's ``split`` returned them."""
 
 @final

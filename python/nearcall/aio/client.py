@@ -17,7 +17,7 @@ from ..dropping import OnewayPolicy, check_oneway, drop_reporter
 from ..errors import Unavailable
 from ..interceptors import ClientInterceptor, check_interceptors, intercept_client
 from ..plan import BIDI_STREAM, CLIENT_STREAM, ONEWAY, SERVER_STREAM, MethodPlan
-from ..proxy import make_proxy, renumberer
+from ..proxy import Agreement, make_proxy
 from ..tls import TLS
 from .room import RoomQueue
 from .streams import AsyncReplies, call_client_stream
@@ -39,10 +39,9 @@ class AsyncClient:
         self, url: str, cls: type | None, options: dict[str, Any], interceptors: tuple[ClientInterceptor, ...] = ()
     ) -> None:
         self._url = url
-        self._cls = cls
         self._options = options
         self._interceptors = interceptors
-        self._make_error = error_maker(cls)
+        self._agreement = Agreement(url, cls, error_maker(cls))
         self._connection: _core.Connection | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._service: Any = None
@@ -55,10 +54,10 @@ class AsyncClient:
             self._connection.check_loop()
             return self
         self._loop = asyncio.get_running_loop()
-        make = partial(_core.Connection, self._url, on_change=renumberer(self._url, self._cls), **self._options)
+        make = partial(_core.Connection, self._url, on_change=self._agreement.renew, **self._options)
         connection = await self._loop.run_in_executor(None, make)
         try:
-            self._service = make_proxy(connection, self._cls, self._make_method)
+            self._service = make_proxy(connection, self._agreement, self._make_method)
             self._connection = connection
             connection.use_loop(self._loop, self._loop.call_soon, connection.on_idle, self._call_again)
             self._follow()
@@ -113,11 +112,11 @@ class AsyncClient:
         finally:
             _attempts.reset(token)
 
-    def _open_stream(self, method: _core.Method, number: int, arguments: Any) -> _core.Stream:
+    def _open_stream(self, method: _core.Method, arguments: Any) -> _core.Stream:
         connection = self._opened()
         connection.check_loop()
         try:
-            return connection.open(method, number, arguments, for_loop=True)
+            return connection.open(method, arguments, for_loop=True)
         finally:
             # It may have renewed a connection that was lost, even if it failed in the end.
             if connection.connected:
@@ -193,16 +192,13 @@ class AsyncClient:
     def __repr__(self) -> str:
         return f"<asynchronous client of {self._service or self._url!r}>"
 
-    def _make_method(self, connection: _core.Connection, plan: MethodPlan, number: int) -> Callable[..., Any]:
-        method = _core.Method(plan, make_error=self._make_error)
-        function = self._callable(connection, plan, method, number)
+    def _make_method(self, connection: _core.Connection, plan: MethodPlan, method: _core.Method) -> Callable[..., Any]:
+        function = self._callable(connection, plan, method)
         return intercept_client(self._interceptors, plan, function, for_loop=True)
 
-    def _callable(
-        self, connection: _core.Connection, plan: MethodPlan, method: _core.Method, number: int
-    ) -> Callable[..., Any]:
+    def _callable(self, connection: _core.Connection, plan: MethodPlan, method: _core.Method) -> Callable[..., Any]:
         if plan.kind == ONEWAY:
-            send = connection.oneway(method, number)
+            send = connection.oneway(method)
 
             def ready() -> Coroutine[Any, Any, None] | None:
                 return None if connection.connected else self._renew()
@@ -227,7 +223,7 @@ class AsyncClient:
             bind = plan.arguments.bind
 
             def server_stream(*args: Any, **kwargs: Any) -> AsyncReplies:
-                return AsyncReplies(self._open_stream(method, number, bind(args, kwargs)))
+                return AsyncReplies(self._open_stream(method, bind(args, kwargs)))
 
             return server_stream
         if plan.kind == CLIENT_STREAM:
@@ -237,7 +233,7 @@ class AsyncClient:
                 connection.check_loop()
                 if not connection.connected:
                     await self._renew()
-                stream = self._open_stream(method, number, arguments)
+                stream = self._open_stream(method, arguments)
                 return await call_client_stream(stream, cast("AsyncIterable[Any] | Iterable[Any]", items))
 
             return _named(client_stream, plan)
@@ -245,11 +241,11 @@ class AsyncClient:
 
             def bidi_stream(*args: Any, **kwargs: Any) -> AsyncReplies:
                 arguments, items = plan.split(args, kwargs)
-                stream = self._open_stream(method, number, arguments)
+                stream = self._open_stream(method, arguments)
                 return AsyncReplies(stream, cast("AsyncIterable[Any] | Iterable[Any]", items))
 
             return bidi_stream
-        return connection.async_unary(method, number)
+        return connection.async_unary(method)
 
 
 def _named(function: Callable[..., Any], plan: MethodPlan) -> Callable[..., Any]:
