@@ -179,7 +179,7 @@ class Connection:
         on_drop: Callable[[dict[str, int]], object],
         on_change: Callable[[str], object],
     ) -> Connection:
-        """Connects; blocks for at most ``handshake_timeout`` seconds.
+        """Does not connect yet.
 
         ``on_drop`` is called once in a while with the numbers of one-way calls that were dropped, by method.
 
@@ -242,14 +242,18 @@ class Connection:
 
         ``running`` is the loop, ``call_soon`` is its method,
         ``on_idle`` calls the method of that name, and ``call_again`` takes a method's
-        callable with its arguments, and whether to wait for a server that is not there yet,
-        and returns a coroutine that connects and calls it.
+        callable with its arguments, whether to wait for a server that is not there yet, and the
+        seconds that are left for it, and returns a coroutine that connects and calls it.
         """
 
-    def renew(self, hopeful: bool) -> None:
-        """Connects anew if the connection was lost; if ``hopeful``, waits a moment for a server that is not there yet.
+    def connect(self) -> None:
+        """Connects for the first time; blocks for at most ``handshake_timeout`` seconds."""
 
-        Blocks meanwhile.
+    def try_connect(self, patient: bool, seconds: float) -> bool:
+        """Goes on connecting for some seconds at the most; whether it is done.
+
+        Raises if the server cannot be reached, unless that may change and the caller is ``patient``. With 0 seconds it
+        never waits.
         """
 
     def close(self) -> None:
@@ -258,11 +262,14 @@ class Connection:
     def ping(self, timeout: float | None = None) -> float:
         """Seconds a round trip takes that no handler sees."""
 
+    def time_left(self) -> float | None:
+        """Seconds that a call made now may take; ``None`` for ever."""
+
     def unary(self, method: Method) -> Unary:
         """A callable for a method without streams."""
 
-    def oneway(self, method: Method) -> Oneway:
-        """A callable for a method that sends no reply."""
+    def oneway(self, method: Method, *, for_loop: bool) -> Oneway:
+        """A callable for a method that sends no reply. For a loop it never connects."""
 
     def async_unary(self, method: Method) -> AsyncUnary:
         """A callable for a method without streams that returns an awaitable."""
@@ -397,6 +404,7 @@ class Server:
         max_concurrency: int,
         max_pending: int,
         max_streams: int,
+        max_memory: int,
     ) -> Server:
         """Methods with their handlers, in the order of the description; a handler takes every parameter by position.
 
@@ -496,23 +504,19 @@ class LoopRequest:
         end.
         """
 
-    @property
-    def owes_credit(self) -> bool:
-        """Whether to ask for the next item again soon, even if nothing has changed."""
-
     def try_send(self, item: Any) -> bool | None:
         """Sends an item: ``True``; ``False`` if the client gave the call up, ``None`` if there is no room now."""
 
     def reply(self, result: Any) -> bool:
-        """Ends the call with a result."""
+        """Ends the call with a result. ``False``: not before something has changed; the client does not read."""
 
-    def end(self) -> bool:
+    def end(self) -> None:
         """Ends the call well after its items."""
 
-    def fail(self, exception: BaseException) -> bool:
+    def fail(self, exception: BaseException) -> None:
         """Ends the call with an exception."""
 
-    def fail_late(self) -> bool:
+    def fail_late(self) -> None:
         """Ends the call because its deadline has passed."""
 
     def forget(self) -> None:

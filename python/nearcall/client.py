@@ -194,6 +194,7 @@ def connect(  # noqa: PLR0913 - options have names
 
     Raises:
         Unavailable: nobody listens there; says whether the name was never served or its server died.
+        DeadlineExceeded: somebody does, and has not answered within ``handshake_timeout``.
         FailedPrecondition: the server's service differs; says which method and parameter, and both types.
         PermissionDenied: the server does not want this user, or is another user's.
         Unauthenticated: a certificate does not satisfy the other side; says what mends it.
@@ -211,6 +212,7 @@ def connect(  # noqa: PLR0913 - options have names
         on_change=agreement.renew,
     )
     try:
+        connection.connect()
         proxy: Any = make_proxy(connection, agreement, partial(_make_method, chain))
     except BaseException:
         connection.close()
@@ -308,7 +310,7 @@ def _make_method(
 
 def _callable(connection: _core.Connection, plan: MethodPlan, method: _core.Method) -> Any:
     if plan.kind == ONEWAY:
-        return connection.oneway(method)
+        return connection.oneway(method, for_loop=False)
     if plan.kind == SERVER_STREAM:
         return call_server_stream(connection, plan, method)
     if plan.kind == CLIENT_STREAM:

@@ -83,6 +83,10 @@ class Statistics(msgspec.Struct, frozen=True):
     """Calls under way, those that were before measuring began included."""
     methods: list[MethodStatistics]
     """The methods in order, those without a call included."""
+    memory: int = 0
+    """Bytes kept of what clients have sent, and of what waits for them to read."""
+    max_memory: int = 0
+    """How many there may be: the server's option ``max_memory``."""
 
 
 @service(name=NAME)

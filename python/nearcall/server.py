@@ -20,7 +20,7 @@ from . import _core
 from .checked import check_seconds, check_whole
 from .client import DEFAULT_MAX_MESSAGE_SIZE, check_spin
 from .description import describe
-from .errors import describe_error
+from .errors import InvalidArgument, describe_error
 from .interceptors import ServerInterceptor, check_interceptors, intercept_handler
 from .listening import make_listeners
 from .plan import ServicePlan
@@ -42,6 +42,8 @@ DEFAULT_MAX_PENDING = 65_536
 """Calls that may be under way or waiting at once, unless the user says otherwise."""
 DEFAULT_MAX_STREAMS = 1_000
 """Calls with a stream that one connection may have under way at once, unless the user says otherwise."""
+DEFAULT_MAX_MEMORY = 1 << 30
+"""Bytes that a server keeps for its clients, unless the user says otherwise or four of its longest messages need more."""
 
 
 class Server:
@@ -60,6 +62,10 @@ class Server:
             One-way calls wait at their client instead: the server reads no more from it.
         max_streams: Calls with a stream that one connection may have under way at once; further ones fail with
             ``RESOURCE_EXHAUSTED``.
+        max_memory: Bytes kept for all clients together: calls and items that have arrived and are not handled yet, and
+            what waits for clients to read it. One client may use a quarter, or as much as its longest message needs;
+            beyond it nothing more is read from it, and a reply that finds no room fails with ``RESOURCE_EXHAUSTED``.
+            ``None`` stands for 1 GiB, or four times ``max_message_size`` if that is more.
         spin: How long to spin for a request before sleeping: ``"auto"`` measures and adapts, ``0`` sleeps at once,
             seconds set a fixed bound.
         max_message_size: Longest message received, bytes.
@@ -87,6 +93,7 @@ class Server:
         max_concurrency: int = DEFAULT_MAX_CONCURRENCY,
         max_pending: int = DEFAULT_MAX_PENDING,
         max_streams: int = DEFAULT_MAX_STREAMS,
+        max_memory: int | None = None,
         spin: float | Literal["auto"] = "auto",
         max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE,
         handshake_timeout: float = 5.0,
@@ -147,6 +154,7 @@ class Server:
             max_concurrency=check_whole("max_concurrency", max_concurrency),
             max_pending=check_whole("max_pending", max_pending),
             max_streams=check_whole("max_streams", max_streams),
+            max_memory=_check_memory(max_memory, max_message_size),
         )
         self._core: _core.Server | None = None
         self._process = os.getpid()
@@ -303,3 +311,13 @@ def _stop_all() -> None:
     # Worker threads must not meet an interpreter that is being taken down.
     for server in list(_open):
         server.stop(grace=0)
+
+
+def _check_memory(max_memory: int | None, max_message_size: int) -> int:
+    if max_memory is None:
+        return max(DEFAULT_MAX_MEMORY, 4 * max_message_size)
+    if check_whole("max_memory", max_memory, "bytes") < max_message_size:
+        raise InvalidArgument(
+            f"max_memory must have room for the longest message, max_message_size={max_message_size}, not {max_memory}"
+        )
+    return max_memory

@@ -55,6 +55,9 @@ class Curious:
             threading.Event().wait(0.002)
         self.cancelled.set()
 
+    def is_cancelled(self) -> bool:
+        return nearcall.context().cancelled
+
     def nested(self, url: str) -> bool:
         with nearcall.connect(url, Curious) as other:
             return other.facts()["left"] == "True"
@@ -132,6 +135,18 @@ def test_a_handler_sees_that_its_caller_gave_up(curious: tuple[Curious, str]) ->
         with nearcall.timeout(0.1), pytest.raises(nearcall.DeadlineExceeded):
             client.until_cancelled()
         assert served.cancelled.wait(10)
+
+
+def test_a_call_that_was_cancelled_is_not_taken_for_a_later_one_of_the_same_number(
+    curious: tuple[Curious, str],
+) -> None:
+    """A client uses the number of a call again after 4,096 others."""
+    served, url = curious
+    with nearcall.connect(url, Curious) as client:
+        with nearcall.timeout(0.1), pytest.raises(nearcall.DeadlineExceeded):
+            client.until_cancelled()
+        assert served.cancelled.wait(10)
+        assert [number for number in range(4200) if client.is_cancelled()] == []
 
 
 def test_a_handler_sees_that_its_caller_is_gone(curious: tuple[Curious, str]) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,3 +54,19 @@ def eventually(condition: Callable[[], bool], what: Callable[[], object] | str) 
 def comes_back_to(pid: int, before: Holdings, threads: int = 3) -> None:
     """Waits until a process holds what it held before. A server keeps a few threads for the next slow handler."""
     eventually(lambda: Holdings.of(pid).within(before, threads), lambda: f"{Holdings.of(pid)} after {before}")
+
+
+@contextmanager
+def stopped(pid: int) -> Generator[None]:
+    """All threads of a process stand still inside the block."""
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        eventually(lambda: all(_state(thread) == "T" for thread in Path(f"/proc/{pid}/task").iterdir()), "not stopped")
+        yield
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
+
+
+def _state(thread: Path) -> str:
+    return thread.joinpath("stat").read_text().rpartition(")")[2].split()[0]

@@ -129,3 +129,14 @@ def reads_without_end(url: str, large: bytes, key: str) -> None:
 
 def served() -> list[object]:
     return [Target()]
+
+
+@nearcall.service
+class Newcomer:
+    def hello(self) -> str:
+        return "hello"
+
+
+def served_and_more() -> list[object]:
+    """The same after an update: the methods have other numbers, so that clients ask anew what is served."""
+    return [Newcomer(), *served()]

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,25 +12,10 @@ import nearcall
 
 from ..e2e.process import ServerProcess, start_program
 from .conftest import SERVICES
-from .observing import Holdings, comes_back_to, eventually
+from .observing import Holdings, comes_back_to, eventually, stopped
 from .services import LARGE, SMALL, Target
 
 pytestmark = pytest.mark.crash
-
-
-@contextmanager
-def stopped(pid: int) -> Iterator[None]:
-    os.kill(pid, signal.SIGSTOP)
-    try:
-        eventually(lambda: all(_state(thread) == "T" for thread in Path(f"/proc/{pid}/task").iterdir()), "not stopped")
-        yield
-    finally:
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGCONT)
-
-
-def _state(thread: Path) -> str:
-    return thread.joinpath("stat").read_text().rpartition(")")[2].split()[0]
 
 
 def test_calls_to_a_stopped_server_end_at_their_deadline(server: ServerProcess) -> None:

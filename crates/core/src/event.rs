@@ -30,7 +30,7 @@ impl Event {
 
     /// An event that was not received but happened here, such as the loss of the connection.
     pub(crate) fn local(call: u32, failure: &Failure) -> Self {
-        let incoming = Incoming { bytes: failure.encode().into(), lease: None };
+        let incoming = Incoming { bytes: failure.encode().into(), lease: None, charge: None };
         Self { head: FrameHead::new(Kind::Error, call), payload: Payload { incoming, at: 0 } }
     }
 
@@ -53,7 +53,7 @@ impl Event {
 
 impl Payload {
     pub(crate) fn empty() -> Self {
-        Self { incoming: Incoming { bytes: [].as_slice().into(), lease: None }, at: 0 }
+        Self { incoming: Incoming { bytes: [].as_slice().into(), lease: None, charge: None }, at: 0 }
     }
 
     /// Length in bytes.

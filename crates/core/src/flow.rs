@@ -25,18 +25,8 @@ impl Taken {
         self.overdue()
     }
 
-    pub(crate) fn is_overdue(&self) -> bool {
-        self.0 >= WINDOW / 2
-    }
-
-    /// The credit could not be granted: it is to be counted again.
-    pub(crate) fn put_back(&mut self, credit: u64) {
-        self.0 += i64::try_from(credit).unwrap_or(i64::MAX);
-    }
-
-    /// Credit that is worth a frame and was not granted yet.
-    pub(crate) fn overdue(&mut self) -> Option<u64> {
-        self.is_overdue().then(|| std::mem::take(&mut self.0) as u64)
+    fn overdue(&mut self) -> Option<u64> {
+        (self.0 >= WINDOW / 2).then(|| std::mem::take(&mut self.0) as u64)
     }
 }
 

@@ -1,52 +1,7 @@
 //! A frame about to be sent.
 
-use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-use nearcall_transport::{Link, LinkError};
+use nearcall_transport::{Link, LinkError, Room, Sent};
 use nearcall_wire::{FrameHead, Kind, Metadata, PartsTable, flags};
-
-use crate::AroundWait;
-
-/// Waits until no other thread is in the middle of sending, at most until then.
-///
-/// To be called before sending: a sender that waits for room lets go of what the caller holds (see [`AroundWait`]) and
-/// takes it again before it goes on, so nobody may hold that while waiting for such a sender. Between this and sending
-/// only threads that do not hold it can begin to send, and they do not wait for it.
-pub(crate) fn await_turn(link: &dyn Link, around_wait: &AroundWait, until: Option<Instant>) {
-    const SLICE: Duration = Duration::from_millis(100);
-    while link.is_sending() {
-        let left = until.map_or(SLICE, |until| until.saturating_duration_since(Instant::now()));
-        if left.is_zero() {
-            return;
-        }
-        (around_wait)(&mut || link.wait_turn(left.min(SLICE)));
-    }
-}
-
-/// Sends the rest of a frame in a thread of its own: whoever sent the beginning does not wait, and may never send again.
-pub(crate) fn finish_aside(link: &Arc<dyn Link>) {
-    if !finish_in_thread(link, ()) {
-        finish(&**link);
-    }
-}
-
-/// The same, keeping `meanwhile` until the rest is sent. `false` if no thread could be started: nothing is sent then, and
-/// `meanwhile` is dropped.
-pub(crate) fn finish_in_thread(link: &Arc<dyn Link>, meanwhile: impl Send + 'static) -> bool {
-    let link = Arc::clone(link);
-    let send = move || {
-        let _meanwhile = meanwhile;
-        finish(&*link);
-    };
-    std::thread::Builder::new().name("nearcall-rest".into()).spawn(send).is_ok()
-}
-
-fn finish(link: &dyn Link) {
-    const SLICE: Duration = Duration::from_millis(100);
-    // If it fails, the link is closed, which every user of the connection notices.
-    let _ = link.finish(&mut || link.wait_room(false, SLICE));
-}
 
 /// A payload in pieces: the codec's bytes and buffers beside them, or one buffer that is the payload.
 #[derive(Debug, Clone, Copy)]
@@ -101,29 +56,25 @@ impl<'a> Outgoing<'a> {
         self.len() == 0
     }
 
-    pub(crate) fn send(
-        &self,
-        call: u32,
-        link: &dyn Link,
-        blocked: &mut dyn FnMut() -> Result<(), LinkError>,
-    ) -> Result<(), LinkError> {
-        self.framed(call, |head, payload| link.send(head, payload, blocked))
-    }
-
-    /// Sends it if that needs no waiting; else [`LinkError::Full`].
-    pub(crate) fn try_send(&self, call: u32, link: &dyn Link) -> Result<(), LinkError> {
-        self.framed(call, |head, payload| link.try_send(head, payload))
-    }
-
-    /// Head and payload, to be sent later.
-    pub(crate) fn to_bytes(&self, call: u32) -> (Vec<u8>, Vec<u8>) {
-        self.framed(call, |head, payload| (head.to_vec(), payload.concat()))
+    /// Sends it as a frame of that call.
+    #[inline]
+    pub(crate) fn send(&self, call: u32, link: &dyn Link, room: Room<'_>) -> Result<Sent, LinkError> {
+        self.framed(call, |head, payload| link.send(head, payload, room))
     }
 
     #[inline]
-    fn framed<T>(&self, call: u32, send: impl FnOnce(&[u8], &[&[u8]]) -> T) -> T {
+    fn framed(
+        &self,
+        call: u32,
+        send: impl FnOnce(&[u8], &[&[u8]]) -> Result<Sent, LinkError>,
+    ) -> Result<Sent, LinkError> {
         if let (Body::Whole(bytes), None, None) = (self.body, self.deadline_us, &self.metadata) {
             return send(&FrameHead::plain(self.kind, self.flags, self.method, call), &[bytes]);
+        }
+        if let Some(metadata) = &self.metadata
+            && metadata.pairs().len() > Metadata::MOST_PAIRS
+        {
+            return Err(LinkError::TooManyPairs { pairs: metadata.pairs().len(), limit: Metadata::MOST_PAIRS });
         }
         let mut head = FrameHead::new(self.kind, call);
         head.flags = self.flags;

@@ -98,15 +98,14 @@ impl PendingCall {
     fn begin<'py>(&self, py: Python<'py>, arguments: CallArguments) -> PyResult<Bound<'py, PyAny>> {
         let call = self.call.get();
         call.waiting.check_loop(py)?;
-        let core = call.calling.channel.current();
-        if !core.is_usable() {
-            return self.delegate(py, &arguments, false);
-        }
+        let surroundings = Surroundings::look(py, call.calling.timeout)?;
+        let Some(core) = call.calling.channel.ready() else {
+            return self.delegate(py, &arguments, false, surroundings.until());
+        };
         let successor = call.method.get().successor(py);
         let method = successor.as_ref().unwrap_or(&call.method).get();
         let (args, kwargs) = &arguments;
         let encoded: Encoded<'_> = method.encode_call(args.bind(py), kwargs.as_ref().map(|kwargs| kwargs.bind(py)))?;
-        let surroundings = Surroundings::look(py, call.calling.timeout)?;
         let metadata = surroundings.metadata(py)?;
         let begun = encoded.with(|body| {
             let mut request = Outgoing::new(Kind::Call, body);
@@ -121,7 +120,7 @@ impl PendingCall {
             Ok(id) => id,
             // Not even begun: the connection was lost before.
             Err(failure) if !core.is_usable() && failure.code == Failure::UNAVAILABLE => {
-                return self.delegate(py, &arguments, is_hopeful(&core, method));
+                return self.delegate(py, &arguments, is_hopeful(&core, method), surroundings.until());
             }
             Err(failure) => return Err(name_failure(py, &failure, &method.name)),
         };
@@ -167,7 +166,7 @@ impl PendingCall {
             Kind::Error if !sent.core.is_usable() => {
                 let failure = event.failure().unwrap_or_else(Failure::from);
                 if failure.code == Failure::UNAVAILABLE && may_repeat(&sent.core, method) {
-                    return self.delegate(py, &sent.arguments, is_hopeful(&sent.core, method));
+                    return self.delegate(py, &sent.arguments, is_hopeful(&sent.core, method), sent.until);
                 }
                 Err(raise_for(py, method, &failure))
             }
@@ -177,7 +176,13 @@ impl PendingCall {
 
     /// Leaves the call to a coroutine that connects anew first, waiting for a successor of the server if there is hope.
     #[cold]
-    fn delegate<'py>(&self, py: Python<'py>, arguments: &CallArguments, hopeful: bool) -> PyResult<Bound<'py, PyAny>> {
+    fn delegate<'py>(
+        &self,
+        py: Python<'py>,
+        arguments: &CallArguments,
+        hopeful: bool,
+        until: Option<Instant>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         let call = self.call.get();
         let (args, kwargs) = arguments;
         let kwargs = kwargs.as_ref().map_or_else(|| PyDict::new(py), |kwargs| kwargs.bind(py).clone());
@@ -188,7 +193,8 @@ impl PendingCall {
                 .usable(py, None)
                 .and_then(|_| Err(PyRuntimeError::new_err("its event loop let go of it")));
         };
-        let again = schedule.call_again.bind(py).run_with((&self.call, args, kwargs, hopeful))?;
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()).as_secs_f64());
+        let again = schedule.call_again.bind(py).run_with((&self.call, args, kwargs, hopeful, left))?;
         *self.stage.lock() = Stage::Delegated(again.clone().unbind());
         again.run_method(intern!(py, "send"), [py.None().bind(py)])
     }

@@ -39,7 +39,7 @@ impl Calling {
     #[cold]
     pub(crate) fn usable(&self, py: Python<'_>, until: Option<Instant>) -> PyResult<Arc<Core>> {
         let patience = if self.wait_for_ready { Patience::Until(until) } else { Patience::FailFast };
-        self.connect(py, patience)
+        self.connect(py, patience, until)
     }
 
     /// The same for a call that met a server's end: if it [is hopeful](is_hopeful), a successor is waited for, a moment at
@@ -50,27 +50,30 @@ impl Calling {
         }
         let soon = Instant::now() + COMEBACK;
         let soon = if self.wait_for_ready { until } else { Some(until.map_or(soon, |until| until.min(soon))) };
-        self.connect(py, Patience::Until(soon))
+        self.connect(py, Patience::Until(soon), until)
     }
 
-    fn connect(&self, py: Python<'_>, patience: Patience) -> PyResult<Arc<Core>> {
-        let Patience::Until(until) = patience else {
-            return py.detach(|| self.channel.usable(patience)).map_err(|failure| raise(py, &failure));
+    /// A usable connection; Ctrl-C is heard meanwhile.
+    #[expect(
+        clippy::redundant_closure_for_method_calls,
+        reason = "the method has one lifetime, the closure is for any"
+    )]
+    pub(crate) fn connect(&self, py: Python<'_>, patience: Patience, until: Option<Instant>) -> PyResult<Arc<Core>> {
+        let mut stopped = None;
+        let mut go_on = || {
+            stopped = Python::attach(|py| py.check_signals()).err();
+            stopped.is_none()
         };
-        // In slices, so that Ctrl-C is heard.
-        loop {
-            let slice = Instant::now() + Duration::from_millis(100);
-            let this_time = until.map_or(slice, |until| until.min(slice));
-            match py.detach(|| self.channel.usable(Patience::Until(Some(this_time)))) {
-                Ok(core) => return Ok(core),
-                Err(failure) => {
-                    py.check_signals()?;
-                    let over = until.is_some_and(|until| Instant::now() >= until);
-                    if over || failure.code != Failure::UNAVAILABLE {
-                        return Err(raise(py, &failure));
-                    }
-                }
+        let connected = py.detach(|| self.channel.usable(patience, until, &mut go_on));
+        match (connected, stopped) {
+            (_, Some(stopped)) => Err(stopped),
+            (Ok(Some(core)), None) => Ok(core),
+            (Ok(None), None) => {
+                let url = self.channel.url();
+                let what = format!("there was no connection to {url} before the deadline: the server does not answer");
+                Err(raise(py, &Failure::new(Failure::DEADLINE_EXCEEDED, what)))
             }
+            (Err(failure), None) => Err(raise(py, &failure)),
         }
     }
 }

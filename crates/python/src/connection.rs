@@ -4,8 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use nearcall_core::client::{Channel, Connection as Core, NoEvent, Patience};
+use nearcall_core::client::{Channel, Connection as Core, NoEvent, Patience, may_pass};
 use nearcall_core::{AroundWait, Failure, Kind, Outgoing, Peer, Url};
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 use pyo3::{PyTraverseError, PyVisit};
@@ -14,7 +15,7 @@ use crate::aio::AsyncUnary;
 use crate::callback::Callback;
 use crate::calling::Calling;
 use crate::deadline::Surroundings;
-use crate::errors::{describe, invalid, raise, raise_connect};
+use crate::errors::{describe, invalid, raise};
 use crate::oneway::Oneway;
 use crate::options::{options, trust};
 use crate::outcome::{late, name_failure};
@@ -31,40 +32,30 @@ use crate::when_full::WhenFull;
 pub(crate) struct Connection {
     calling: Calling,
     pub(crate) waiting: Arc<Waiting>,
+    handshake: Duration,
 }
 
 /// Lets other Python threads run while this one waits in the core.
-pub(crate) fn around_wait() -> AroundWait {
-    Arc::new(|wait| {
-        // SAFETY: asks only about this thread's state.
-        let attached = unsafe { pyo3::ffi::PyGILState_Check() } == 1;
-        if attached {
-            Python::attach(|py| py.detach(wait));
-        } else {
-            wait();
-        }
-    })
+pub(crate) fn detached(wait: &mut (dyn FnMut() + Send)) {
+    // SAFETY: asks only about this thread's state.
+    let attached = unsafe { pyo3::ffi::PyGILState_Check() } == 1;
+    if attached {
+        Python::attach(|py| py.detach(wait));
+    } else {
+        wait();
+    }
 }
 
-/// Sleeps, and hears Ctrl-C meanwhile.
-#[expect(clippy::redundant_closure_for_method_calls, reason = "the method has one lifetime, the closure is for any")]
-fn pause(length: Duration) -> PyResult<()> {
-    const SLICE: Duration = Duration::from_millis(50);
-    let end = Instant::now() + length;
-    while let left = end.saturating_duration_since(Instant::now())
-        && !left.is_zero()
-    {
-        std::thread::sleep(left.min(SLICE));
-        Python::attach(|py| py.check_signals())?;
-    }
-    Ok(())
+/// The same, for whoever waits in the core for longer.
+pub(crate) fn around_wait() -> AroundWait {
+    Arc::new(detached)
 }
 
 #[pymethods]
 impl Connection {
-    /// Connects; blocks for at most `handshake_timeout` seconds. `on_change` is called with the description of a later
-    /// server that describes itself differently; it gives the methods their successors, or raises. `on_drop` is called
-    /// once in a while with the numbers of one-way calls that were dropped.
+    /// Does not [connect](Self::connect) yet. `on_change` is called with the description of a later server that describes
+    /// itself differently; it gives the methods their successors, or raises. `on_drop` is called once in a while with the
+    /// numbers of one-way calls that were dropped.
     #[new]
     #[expect(clippy::too_many_arguments, reason = "they are keyword arguments in Python")]
     #[pyo3(signature = (url, *, spin, ring_size, max_message_size, handshake_timeout, allow_plaintext, tls, allow_users, allow_groups, timeout, wait_for_ready, oneway, on_drop, on_change))]
@@ -95,30 +86,43 @@ impl Connection {
             })
             .transpose()?;
         let agree = move |description: &str| Python::attach(|py| agree(py, &on_change, description));
-        let patience =
-            if wait_for_ready { Patience::Until(Some(Instant::now() + options.handshake)) } else { Patience::FailFast };
-        let mut interrupted = None;
-        let mut pause = |length| {
-            interrupted = pause(length).err();
-            interrupted.is_none()
-        };
-        let opened = py.detach(|| Channel::open(&url, &options, around_wait(), patience, &mut pause, Box::new(agree)));
-        let channel = Arc::new(opened.map_err(|error| interrupted.unwrap_or_else(|| raise_connect(py, &error)))?);
+        let handshake = options.handshake;
+        let channel = Arc::new(Channel::new(url, options, around_wait(), Box::new(agree)));
         let when_full = Arc::new(WhenFull::new(py, oneway, on_drop)?);
         let calling = Calling { channel, timeout, wait_for_ready, when_full };
-        Ok(Self { calling, waiting: Arc::default() })
+        Ok(Self { calling, waiting: Arc::default(), handshake })
+    }
+
+    /// Connects for the first time; blocks for at most `handshake_timeout` seconds.
+    fn connect(&self, py: Python<'_>) -> PyResult<()> {
+        // One dial ends by itself in that time.
+        let until = self.calling.wait_for_ready.then(|| Instant::now() + self.handshake);
+        self.calling.usable(py, until).map(|_| ())
+    }
+
+    /// Goes on connecting for some seconds at the most; whether it is done. Raises if the server cannot be reached, unless
+    /// that may change and the caller is `patient`. With 0 seconds it never waits.
+    fn try_connect(&self, py: Python<'_>, patient: bool, seconds: f64) -> PyResult<bool> {
+        let slice = Duration::try_from_secs_f64(seconds).map_err(|error| invalid(py, error.to_string()))?;
+        let patience = if patient { Patience::Until(None) } else { Patience::FailFast };
+        let connected = py.detach(|| self.calling.channel.usable(patience, Some(Instant::now() + slice), &mut || true));
+        match connected {
+            Ok(connected) => Ok(connected.is_some()),
+            Err(failure) if patient && may_pass(&failure) => Ok(false),
+            Err(failure) => Err(raise(py, &failure)),
+        }
     }
 
     /// The server's own description, JSON.
     #[getter]
-    fn description(&self) -> String {
-        self.core().welcome().description.clone()
+    fn description(&self) -> PyResult<String> {
+        Ok(self.core()?.welcome().description.clone())
     }
 
     /// Version of the server's library.
     #[getter]
-    fn server_version(&self) -> String {
-        self.core().welcome().version.clone()
+    fn server_version(&self) -> PyResult<String> {
+        Ok(self.core()?.welcome().version.clone())
     }
 
     /// Where the server is.
@@ -130,7 +134,7 @@ impl Connection {
     /// Who the server is: pid, uid and gid, or the address.
     #[getter]
     fn peer<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        peer(py, self.core().peer())
+        peer(py, self.core()?.peer())
     }
 
     /// Whether `close` was called.
@@ -142,7 +146,7 @@ impl Connection {
     /// Whether there is a connection now. A lost one is renewed by the next call.
     #[getter]
     fn connected(&self) -> bool {
-        self.core().is_usable()
+        self.calling.channel.ready().is_some()
     }
 
     /// Numbers of one-way calls that were dropped, by method.
@@ -154,12 +158,12 @@ impl Connection {
     /// Calls under way.
     #[getter]
     fn in_flight(&self) -> usize {
-        self.core().in_flight()
+        self.calling.channel.current().map_or(0, |core| core.in_flight())
     }
 
     /// The connection of the moment, for the event loop to watch; `None` if it does so already.
     fn watch(&self) -> Option<Watched> {
-        let core = self.core();
+        let core = self.calling.channel.current()?;
         self.waiting.watch(&core).then(|| Watched::new(core, Arc::clone(&self.waiting)))
     }
 
@@ -182,12 +186,6 @@ impl Connection {
     /// Raises unless the running event loop is the one that the connection was given to.
     fn check_loop(&self, py: Python<'_>) -> PyResult<()> {
         self.waiting.check_loop(py).map(|_| ())
-    }
-
-    /// Connects anew if the connection was lost; if `hopeful`, waits a moment for a server that is not there yet. Blocks
-    /// meanwhile.
-    fn renew(&self, py: Python<'_>, hopeful: bool) -> PyResult<()> {
-        self.calling.usable_again(py, hopeful, None).map(|_| ())
     }
 
     fn close(&self, py: Python<'_>) -> PyResult<()> {
@@ -222,14 +220,20 @@ impl Connection {
         }
     }
 
+    /// Seconds that a call made now may take; `None` for ever.
+    fn time_left(&self, py: Python<'_>) -> PyResult<Option<f64>> {
+        Ok(Surroundings::look(py, self.calling.timeout)?.left.map(|left| left.as_secs_f64()))
+    }
+
     /// A callable for a method without streams.
     fn unary(&self, method: Py<Method>) -> Unary {
         Unary::new(self.calling.clone(), method)
     }
 
-    /// A callable for a method that sends no reply.
-    fn oneway(&self, method: Py<Method>) -> Oneway {
-        Oneway::new(self.calling.clone(), method)
+    /// A callable for a method that sends no reply. For a loop it never connects.
+    #[pyo3(signature = (method, *, for_loop))]
+    fn oneway(&self, method: Py<Method>, for_loop: bool) -> Oneway {
+        Oneway::new(self.calling.clone(), method, for_loop)
     }
 
     /// A callable for a method without streams that returns an awaitable.
@@ -250,7 +254,8 @@ impl Connection {
         let metadata = surroundings.metadata(py)?;
         let mut attempts = 1;
         let (core, method, id) = loop {
-            let core = self.ready(py, surroundings.until())?;
+            // A loop has connected before, and is not to wait here.
+            let core = self.ready(py, if for_loop { Some(Instant::now()) } else { surroundings.until() })?;
             let method = method.get().successor(py).unwrap_or_else(|| method.clone().unbind());
             let encoded = method.get().encode_bound(arguments)?;
             let begun = encoded.with(|body| {
@@ -264,7 +269,12 @@ impl Connection {
             match begun {
                 Ok(id) => break (core, method, id),
                 // Not even begun: the connection was lost before.
-                Err(failure) if !core.is_usable() && failure.code == Failure::UNAVAILABLE && attempts < ATTEMPTS => {
+                Err(failure)
+                    if !core.is_usable()
+                        && failure.code == Failure::UNAVAILABLE
+                        && attempts < ATTEMPTS
+                        && !for_loop =>
+                {
                     attempts += 1;
                 }
                 Err(failure) => return Err(name_failure(py, &failure, &method.get().name)),
@@ -276,13 +286,16 @@ impl Connection {
 }
 
 impl Connection {
-    fn core(&self) -> Arc<Core> {
-        self.calling.channel.current()
+    fn core(&self) -> PyResult<Arc<Core>> {
+        let core = self.calling.channel.current();
+        core.ok_or_else(|| PyRuntimeError::new_err("this client is not connected yet"))
     }
 
     fn ready(&self, py: Python<'_>, until: Option<Instant>) -> PyResult<Arc<Core>> {
-        let core = self.core();
-        if core.is_usable() { Ok(core) } else { self.calling.usable(py, until) }
+        match self.calling.channel.ready() {
+            Some(core) => Ok(core),
+            None => self.calling.usable(py, until),
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Failures become Python exceptions and back. What the exceptions are is decided in Python.
 
-use nearcall_core::{ConnectError, Failure};
+use nearcall_core::Failure;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -69,11 +69,6 @@ fn failure_of(error: &PyErr, described: PyResult<Bound<'_, PyAny>>) -> Failure {
         Ok((code, message, details)) => Failure { code, message, details },
         Err(_) => Failure::new(Failure::UNKNOWN, error.to_string()),
     }
-}
-
-/// The exception for a connection that did not come about.
-pub(crate) fn raise_connect(py: Python<'_>, error: &ConnectError) -> PyErr {
-    raise(py, &nearcall_core::client::connect_failure(error))
 }
 
 /// The exception for wrong use of a value, such as a URL.

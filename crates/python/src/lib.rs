@@ -69,6 +69,7 @@ mod _core {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        nearcall_core::lock::set_around_sleep(super::connection::detached);
         module.add("VERSION", nearcall_core::VERSION)
     }
 }

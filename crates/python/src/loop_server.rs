@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use nearcall_core::lock::Mutex;
 use nearcall_core::server::{ItemOutcome, NextItem, Request, Server as Core};
-use nearcall_core::{Kind, LinkError, Outgoing};
+use nearcall_core::{Kind, Outgoing};
 use pyo3::exceptions::PyStopAsyncIteration;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -72,9 +72,9 @@ impl LoopRequest {
         self.request.lock().deadline.map(|until| until.saturating_duration_since(Instant::now()).as_secs_f64())
     }
 
-    /// Ends the call because its deadline has passed. `False` if there is no room for that now.
-    fn fail_late(&self) -> bool {
-        self.request.lock().fail(&self.core, &late(&self.served().name))
+    /// Ends the call because its deadline has passed.
+    fn fail_late(&self) {
+        self.request.lock().fail(&self.core, &late(&self.served().name));
     }
 
     /// The arguments, every parameter in order but the stream. To be asked once.
@@ -91,14 +91,8 @@ impl LoopRequest {
         }
     }
 
-    /// Whether to ask for the next item again soon, even if nothing has changed: there was no room to grant credit.
-    #[getter]
-    fn owes_credit(&self) -> bool {
-        self.request.lock().call.as_ref().is_some_and(|call| call.owes_credit())
-    }
-
     /// Sends an item of the server's stream: `True`; `False` if the client gave the call up, `None` if it must take
-    /// earlier items first, or there is no room between the two.
+    /// earlier items first: `changed` tells when to try again.
     fn try_send(&self, py: Python<'_>, item: Bound<'_, PyAny>) -> PyResult<Option<bool>> {
         let call = tracked(&self.request.lock())?;
         let encoded = self.served().reply.encode(item)?;
@@ -106,13 +100,11 @@ impl LoopRequest {
         Ok(match sent.map_err(|error| too_long(py, &self.served().name, &error))? {
             ItemOutcome::Sent => Some(true),
             ItemOutcome::Cancelled | ItemOutcome::Late => Some(false),
-            // It may be room that there is none of, and a client that is gone makes none.
-            ItemOutcome::NoCredit if call.is_cancelled() => Some(false),
             ItemOutcome::NoCredit => None,
         })
     }
 
-    /// Ends the call with a result. `False` if there is no room for it now.
+    /// Ends the call with a result. `False` if the client must read what it was sent first: `changed` tells when to try again.
     fn reply(&self, py: Python<'_>, result: Bound<'_, PyAny>) -> PyResult<bool> {
         let request = self.request.lock();
         if request.is_oneway() {
@@ -123,16 +115,16 @@ impl LoopRequest {
         send_reply(py, &self.core, self.served(), &request, &encoded)
     }
 
-    /// Ends the call well after its items. `False` if there is no room for that now.
-    fn end(&self) -> bool {
+    /// Ends the call well after its items.
+    fn end(&self) {
         // The client being gone by now changes nothing.
-        self.request.lock().end_stream(&self.core) != Err(LinkError::Full)
+        let _ = self.request.lock().end_stream(&self.core);
     }
 
-    /// Ends the call with an exception. `False` if there is no room for it now.
-    fn fail(&self, py: Python<'_>, exception: Bound<'_, PyAny>) -> bool {
+    /// Ends the call with an exception.
+    fn fail(&self, py: Python<'_>, exception: Bound<'_, PyAny>) {
         let failure = describe_for(py, self.served(), &PyErr::from_value(exception));
-        self.request.lock().fail(&self.core, &failure)
+        self.request.lock().fail(&self.core, &failure);
     }
 
     /// The handler is through: nothing more comes for the call, nor is it counted. Without a word, if it was not ended.

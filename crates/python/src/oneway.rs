@@ -1,5 +1,6 @@
 //! Calls without a reply, and what becomes of them when there is no room to send.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use nearcall_core::client::{Connection as Core, Passed};
@@ -19,6 +20,7 @@ use crate::when_full::Policy;
 pub(crate) struct Oneway {
     calling: Calling,
     method: Py<Method>,
+    for_loop: bool,
 }
 
 /// Whether to wait for room.
@@ -71,8 +73,13 @@ impl Oneway {
 }
 
 impl Oneway {
-    pub(crate) fn new(calling: Calling, method: Py<Method>) -> Self {
-        Self { calling, method }
+    pub(crate) fn new(calling: Calling, method: Py<Method>, for_loop: bool) -> Self {
+        Self { calling, method, for_loop }
+    }
+
+    fn usable(&self, py: Python<'_>, until: Option<Instant>) -> PyResult<Arc<Core>> {
+        // A loop connects by itself, and calls again.
+        self.calling.usable(py, if self.for_loop { Some(Instant::now()) } else { until })
     }
 
     /// Sends the call. Whether it is in the transport's hands: `false` if there was no room.
@@ -108,13 +115,15 @@ impl Oneway {
                 core.send_oneway(&request, if wait == Wait::Never { None } else { Some(&mut go_on) })
             }))
         };
-        let core = self.calling.channel.current();
-        let core = if core.is_usable() { core } else { self.calling.usable(py, until)? };
+        let core = match self.calling.channel.ready() {
+            Some(core) => core,
+            None => self.usable(py, until)?,
+        };
         let name = &self.method.get().name;
         let passed = match send(&core, metadata.clone())? {
             // It was not sent, so it can be sent again.
             Err(failure) if !core.is_usable() && failure.code == Failure::UNAVAILABLE => {
-                let core = self.calling.usable(py, until)?;
+                let core = self.usable(py, until)?;
                 send(&core, metadata)?
             }
             other => other,
@@ -130,7 +139,11 @@ impl Oneway {
     }
 
     fn what_is_full(&self) -> &'static str {
-        if self.calling.channel.current().link().is_memory() { "the ring" } else { "the socket" }
+        if self.calling.channel.current().is_some_and(|core| core.link().is_memory()) {
+            "the ring"
+        } else {
+            "the socket"
+        }
     }
 
     #[cold]

@@ -66,7 +66,7 @@ impl Server {
     /// position. The last `introspective` of them look at the server itself.
     #[new]
     #[expect(clippy::too_many_arguments, reason = "they are keyword arguments in Python")]
-    #[pyo3(signature = (methods, description, *, introspective, spin, ring_size, max_message_size, handshake_timeout, max_concurrency, max_pending, max_streams))]
+    #[pyo3(signature = (methods, description, *, introspective, spin, ring_size, max_message_size, handshake_timeout, max_concurrency, max_pending, max_streams, max_memory))]
     fn new(
         py: Python<'_>,
         methods: Vec<(Py<Method>, Py<PyAny>)>,
@@ -79,6 +79,7 @@ impl Server {
         max_concurrency: usize,
         max_pending: usize,
         max_streams: usize,
+        max_memory: usize,
     ) -> PyResult<Self> {
         let options = options(py, spin, ring_size, max_message_size, handshake_timeout)?;
         let methods: Vec<Served> = methods.into_iter().map(|(method, handler)| Served { method, handler }).collect();
@@ -89,7 +90,7 @@ impl Server {
         let log = Arc::clone(&notices);
         // A thread that only moves bytes must not wait for the interpreter: a worker tells Python later.
         let on_notice = Box::new(move |notice| log.push(notice));
-        let limits = WorkLimits { max_concurrency, max_pending, max_streams };
+        let limits = WorkLimits { max_concurrency, max_pending, max_streams, max_memory };
         let core = Core::new(kinds, description, options, limits, on_notice, around_wait())?;
         Ok(Self { core: Arc::new(core), methods: Arc::new(methods), notices })
     }

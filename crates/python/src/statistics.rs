@@ -15,6 +15,8 @@ pub(crate) fn to_python<'py>(py: Python<'py>, snapshot: &Snapshot) -> PyResult<B
     out.set_item("idle_workers", snapshot.idle_workers)?;
     out.set_item("queued", snapshot.queued)?;
     out.set_item("in_flight", snapshot.in_flight)?;
+    out.set_item("memory", snapshot.memory)?;
+    out.set_item("max_memory", snapshot.max_memory)?;
     let methods: Vec<Bound<'py, PyDict>> =
         snapshot.methods.iter().map(|counts| method(py, counts)).collect::<PyResult<_>>()?;
     out.set_item("methods", PyList::new(py, methods)?)?;

@@ -57,8 +57,10 @@ impl Unary {
     ) -> PyResult<Py<PyAny>> {
         let surroundings = Surroundings::look(py, self.calling.timeout)?;
         let call = Call { py, args, kwargs, until: surroundings.until(), surroundings };
-        let core = self.calling.channel.current();
-        let core = if core.is_usable() { core } else { self.calling.usable(py, call.until)? };
+        let core = match self.calling.channel.ready() {
+            Some(core) => core,
+            None => self.calling.usable(py, call.until)?,
+        };
         match self.attempt(&call, &core)? {
             Attempt::Ended(value) => Ok(value),
             Attempt::Repeat(failure) => self.repeat(&call, &core, failure),

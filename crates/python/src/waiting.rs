@@ -52,7 +52,8 @@ pub(crate) struct Schedule {
     running: Py<PyAny>,
     call_soon: Py<PyAny>,
     on_idle: Py<PyAny>,
-    /// Takes a method's callable and its arguments; returns a coroutine that connects and calls it.
+    /// Takes a method's callable, its arguments, whether a successor of the server is hoped for and the seconds left;
+    /// returns a coroutine that connects and calls it.
     pub(crate) call_again: Py<PyAny>,
 }
 

@@ -12,6 +12,7 @@ use rustix::net::sockopt;
 use rustls::pki_types::ServerName;
 
 use crate::credentials::{ClientSide, Credentials, names_in};
+use crate::dial::{Dial, Pace};
 use crate::link::{ConnectError, LONGEST_SLEEP, Link, LinkError, Options};
 use crate::peer::{Admission, Peer};
 use crate::rendezvous;
@@ -35,12 +36,26 @@ pub struct Connected {
 ///
 /// # Errors
 /// [`ConnectError`], with a sentence that names the URL.
-pub fn connect(url: &Url, version: &str, options: &Options) -> Result<Connected, ConnectError> {
-    let deadline = Instant::now() + options.handshake;
+pub fn connect(url: &Url, version: &'static str, options: &Options) -> Result<Connected, ConnectError> {
+    let mut dial = Dial::new(url, version, options);
+    loop {
+        if let Some(connected) = dial.advance(Instant::now() + LONGEST_SLEEP)? {
+            return Ok(connected);
+        }
+    }
+}
+
+/// The steps of a [`Dial`].
+pub(crate) async fn establish(
+    url: &Url,
+    version: &str,
+    options: &Options,
+    pace: &Pace,
+) -> Result<Connected, ConnectError> {
     let limits = Limits { max_message: options.max_message };
     let mut hello = Hello { version: version.to_owned(), limits, ring: 0 };
     let socket = match url {
-        Url::Tcp { host, port } => tcp::dial(url, host, *port, options, deadline)?,
+        Url::Tcp { host, port } => tcp::dial(url, host, *port, options, pace).await?,
         Url::Tls { host, port } => {
             let side = client_side(url, options)?;
             let name = match &side.server_name {
@@ -49,13 +64,13 @@ pub fn connect(url: &Url, version: &str, options: &Options) -> Result<Connected,
                     ConnectError::Options(format!("cannot connect to {url}: {host:?} is no name of a server"))
                 })?,
             };
-            let socket = tcp::dial(url, host, *port, options, deadline)?;
+            let socket = tcp::dial(url, host, *port, options, pace).await?;
             let wire = TlsWire::client(socket, side.config, name)
                 .map_err(|error| ConnectError::Options(format!("cannot connect to {url}: {error}")))?;
-            return connect_encrypted(url, wire, &hello, options, deadline);
+            return connect_encrypted(url, wire, &hello, options, pace).await;
         }
         Url::Shm(_) | Url::Unix(_) | Url::Inproc(_) => {
-            let socket = rendezvous::dial(url, deadline)?;
+            let socket = rendezvous::dial(url, pace).await?;
             check_server(url, &peer_of(socket.as_fd()), socket.as_fd(), options)?;
             socket
         }
@@ -71,7 +86,7 @@ pub fn connect(url: &Url, version: &str, options: &Options) -> Result<Connected,
     };
     let fds: Vec<_> = segment.iter().map(|(_, fd)| fd.as_fd()).collect();
     let wire = Plain(socket);
-    let welcome = shake_hands(url, &wire, &hello, &fds, deadline)?;
+    let welcome = shake_hands(url, &wire, &hello, &fds, pace).await?;
     let peer = peer_of(wire.fd());
     limit_sleep(wire.fd());
     let limit = welcome.limits.max_message;
@@ -112,14 +127,17 @@ fn client_side(url: &Url, options: &Options) -> Result<ClientSide, ConnectError>
     credentials.client.ok_or_else(|| refuse("the credentials given are a server's".into()))
 }
 
-fn connect_encrypted(
+async fn connect_encrypted(
     url: &Url,
     wire: TlsWire,
     hello: &Hello,
     options: &Options,
-    deadline: Instant,
+    pace: &Pace,
 ) -> Result<Connected, ConnectError> {
-    let greeted = encrypt(url, &wire, deadline).and_then(|()| shake_hands(url, &wire, hello, &[], deadline));
+    let greeted = match encrypt(url, &wire, pace).await {
+        Ok(()) => shake_hands(url, &wire, hello, &[], pace).await,
+        Err(error) => Err(error),
+    };
     let welcome = greeted.map_err(|error| {
         // The server may have said why before it hung up.
         let _ = wire.read(&mut [0], false);
@@ -135,11 +153,11 @@ fn connect_encrypted(
 }
 
 /// The TLS handshake.
-fn encrypt(url: &Url, wire: &TlsWire, deadline: Instant) -> Result<(), ConnectError> {
+async fn encrypt(url: &Url, wire: &TlsWire, pace: &Pace) -> Result<(), ConnectError> {
     let failed = |error: LinkError| handshake_failure(url, &error);
     while !wire.advance().map_err(failed)? {
         let events = if wire.wants_room() { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
-        if !sys::wait_through(wire.fd(), events, deadline).map_err(|error| failed(error.into()))? {
+        if !pace.ready(wire.fd(), events).await.map_err(|error| failed(error.into()))? {
             return Err(out_of_time(url));
         }
     }
@@ -168,12 +186,12 @@ fn handshake_failure(url: &Url, error: &LinkError) -> ConnectError {
     }
 }
 
-fn shake_hands(
+async fn shake_hands(
     url: &Url,
     wire: &impl Wire,
     hello: &Hello,
     fds: &[BorrowedFd<'_>],
-    deadline: Instant,
+    pace: &Pace,
 ) -> Result<Welcome, ConnectError> {
     let failed = |error: Option<LinkError>| match error {
         None => out_of_time(url),
@@ -182,19 +200,19 @@ fn shake_hands(
     let body = hello.encode();
     let mut message = Preamble::Hello(body.len()).encode().to_vec();
     message.extend_from_slice(&body);
-    match send_all(wire, &message, fds, deadline) {
+    match send_all(wire, &message, fds, pace).await {
         // A server that does not want us may have said so without reading what we say.
         Ok(()) | Err(Some(LinkError::Closed)) => {}
         Err(error) => return Err(failed(error)),
     }
 
     let mut preamble = [0; Preamble::LEN];
-    receive_exactly(wire, &mut preamble, deadline).map_err(failed)?;
+    receive_exactly(wire, &mut preamble, pace).await.map_err(failed)?;
     let mismatch = |what: String| ConnectError::Mismatch(format!("cannot use {url}: {what}"));
     let preamble = Preamble::decode(&preamble).map_err(|error| mismatch(error.to_string()))?;
     let (Preamble::Hello(len) | Preamble::Welcome(len) | Preamble::Reject(len)) = preamble;
     let mut body = vec![0; len];
-    receive_exactly(wire, &mut body, deadline).map_err(failed)?;
+    receive_exactly(wire, &mut body, pace).await.map_err(failed)?;
     match preamble {
         Preamble::Welcome(_) => Welcome::decode(&body).map_err(mismatch),
         Preamble::Reject(_) => Err(ConnectError::Refused(format!("{url} refused: {}", String::from_utf8_lossy(&body)))),
@@ -202,37 +220,39 @@ fn shake_hands(
     }
 }
 
-/// Sends all of `bytes`, waiting for room. The error is `None` when time ran out.
-pub(crate) fn send_all(
+/// Sends all of `bytes`, with `fds` beside the first of them. The error is `None` when time ran out.
+async fn send_all(
     wire: &impl Wire,
     mut bytes: &[u8],
-    fds: &[BorrowedFd<'_>],
-    deadline: Instant,
+    mut fds: &[BorrowedFd<'_>],
+    pace: &Pace,
 ) -> Result<(), Option<LinkError>> {
-    if !fds.is_empty() {
-        return sys::send_all_with_fds(wire.fd(), bytes, fds, deadline).map_err(|error| match error.kind() {
-            io::ErrorKind::TimedOut => None,
-            _ => Some(error.into()),
-        });
-    }
     loop {
-        let step = if bytes.is_empty() { wire.flush()?.then_some(0) } else { wire.write(&[io::IoSlice::new(bytes)])? };
+        let step = match (bytes, fds) {
+            ([], _) => wire.flush()?.then_some(0),
+            (_, []) => wire.write(&[io::IoSlice::new(bytes)])?,
+            _ => match sys::send_with_fds(wire.fd(), bytes, fds) {
+                Ok(sent) => Some(sent),
+                Err(rustix::io::Errno::AGAIN) => None,
+                Err(error) => return Err(Some(error.into())),
+            },
+        };
         match step {
             Some(_) if bytes.is_empty() => return Ok(()),
-            Some(sent) => bytes = &bytes[sent..],
-            None if sys::wait_through(wire.fd(), PollFlags::OUT, deadline).map_err(LinkError::from)? => {}
+            Some(sent) => (bytes, fds) = (&bytes[sent..], &[]),
+            None if pace.ready(wire.fd(), PollFlags::OUT).await.map_err(LinkError::from)? => {}
             None => return Err(None),
         }
     }
 }
 
-fn receive_exactly(wire: &impl Wire, mut into: &mut [u8], deadline: Instant) -> Result<(), Option<LinkError>> {
+async fn receive_exactly(wire: &impl Wire, mut into: &mut [u8], pace: &Pace) -> Result<(), Option<LinkError>> {
     while !into.is_empty() {
         match wire.read(into, false) {
             Ok(Some(0)) => return Err(Some(LinkError::Closed)),
             Ok(Some(got)) => into = &mut into[got..],
             Ok(None) => {
-                if !sys::wait_through(wire.fd(), PollFlags::IN, deadline).map_err(LinkError::from)? {
+                if !pace.ready(wire.fd(), PollFlags::IN).await.map_err(LinkError::from)? {
                     return Err(None);
                 }
             }

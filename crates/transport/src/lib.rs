@@ -1,14 +1,16 @@
 //! Ways for two processes to exchange frames, all behind one trait.
 //!
 //! - [`Url`] says where a server is and by which transport;
-//! - [`connect()`] dials it and shakes hands, [`Listener`] accepts;
+//! - [`connect()`] dials it and shakes hands, or a [`Dial`] does so bit by bit; [`Listener`] accepts;
 //! - [`Link`] is an established connection: it sends and receives frames, waits, and notices the peer's death.
 //!
 //! A transport is one file: `shm/`, `stream.rs` (Unix and TCP sockets), `tls.rs` (the same, encrypted). `inproc://` is shared memory inside one process.
 
+mod budget;
 mod connect;
 mod credentials;
 mod dev_certs;
+mod dial;
 pub mod fork;
 mod handed;
 mod lifeline;
@@ -16,6 +18,7 @@ mod link;
 mod listen;
 pub mod lock;
 mod message;
+mod outbox;
 mod peer;
 mod rendezvous;
 mod shm;
@@ -25,12 +28,14 @@ mod tcp;
 mod tls;
 mod url;
 
+pub use budget::{Account, Budget, Charge};
 pub use connect::{Connected, connect};
 pub use credentials::{Credentials, Pem};
 pub use dev_certs::{DevCerts, dev_certs};
+pub use dial::Dial;
 pub use handed::{Seat, is_end_of_clients};
 pub use lifeline::end_with;
-pub use link::{ConnectError, LONGEST_SLEEP, Link, LinkError, Options};
+pub use link::{ConnectError, LONGEST_SLEEP, Link, LinkError, Options, Room, Sent};
 pub use listen::{Arrival, Listener};
 pub use message::{INLINE, Incoming, Lease};
 pub use peer::{Admission, Peer};

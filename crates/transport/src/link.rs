@@ -3,10 +3,12 @@
 use std::fmt::Debug;
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nearcall_ring::SpinPolicy;
 
+use crate::budget::{Account, Budget};
 use crate::credentials::Credentials;
 use crate::message::Incoming;
 use crate::peer::{Admission, Peer};
@@ -15,53 +17,30 @@ use crate::peer::{Admission, Peer};
 ///
 /// Any thread may send. Only one thread at a time receives and waits; who that is, is the business of the floor above.
 pub trait Link: Send + Sync + Debug {
-    /// Sends one frame: its head, then the pieces of its payload end to end.
-    ///
-    /// Whenever there is no room, `blocked` is called: it waits ([`Link::wait_room`]) or does other work, and the frame goes
-    /// on when it returns.
+    /// Sends one frame: its head, then the pieces of its payload end to end. What happens without room, `room` says.
     ///
     /// # Errors
-    /// One that [spares the connection](LinkError::spares_connection) before anything is sent; [`LinkError::Closed`] or
-    /// [`LinkError::Broken`] when the connection is gone; whatever `blocked` returns. If that is [`LinkError::Full`],
-    /// nothing of the frame was sent and the connection goes on; a frame that was sent in part by then counts as sent, and
-    /// its [rest](Link::has_rest) is kept. After any other error of `blocked` the connection is unusable if a part of the
-    /// frame was out; it is [`LinkError::Closed`] if `blocked` then returned [`LinkError::DeadlinePassed`].
-    fn send(
-        &self,
-        head: &[u8],
-        payload: &[&[u8]],
-        blocked: &mut dyn FnMut() -> Result<(), LinkError>,
-    ) -> Result<(), LinkError>;
+    /// One that [spares the connection](LinkError::spares_connection) if nothing was sent; [`LinkError::Closed`] or
+    /// [`LinkError::Broken`] when the connection is gone; whatever `room` returns before anything is sent.
+    fn send(&self, head: &[u8], payload: &[&[u8]], room: Room<'_>) -> Result<Sent, LinkError>;
 
-    /// Sends one frame if that can be done without waiting, neither for room nor for another thread that sends.
+    /// Sends what waits, as far as there is room now. Whether nothing is left to flush. Never waits.
     ///
     /// # Errors
-    /// As [`Link::send`]; [`LinkError::Full`] if there is no room, or another thread is [sending](Link::is_sending).
-    fn try_send(&self, head: &[u8], payload: &[&[u8]]) -> Result<(), LinkError>;
+    /// The connection is gone.
+    fn flush(&self) -> Result<bool, LinkError>;
 
-    /// Whether the rest of a frame waits to be sent: by [`Link::finish`], or before the next frame.
-    fn has_rest(&self) -> bool {
-        false
-    }
+    /// Bytes that wait to be sent. Cheap.
+    fn queued(&self) -> usize;
 
-    /// Sends the rest of a frame, if there is one.
-    ///
-    /// # Errors
-    /// As [`Link::send`].
-    fn finish(&self, _blocked: &mut dyn FnMut() -> Result<(), LinkError>) -> Result<(), LinkError> {
-        Ok(())
-    }
-
-    /// Whether a thread is in the middle of [`Link::send`].
-    fn is_sending(&self) -> bool;
-
-    /// Waits until no thread is, or `timeout` passed.
-    fn wait_turn(&self, timeout: Duration);
+    /// Forgets what waits to be sent, and sends nothing more: the peer reads no more.
+    fn stop_sending(&self);
 
     /// The next frame, if one has arrived. Never waits.
     ///
     /// # Errors
-    /// The connection is gone or the peer broke the protocol; nothing more will come.
+    /// The connection is gone or the peer broke the protocol; nothing more will come. [`LinkError::OverBudget`]: look again
+    /// when less is kept.
     fn try_receive(&self) -> Result<Option<Incoming>, LinkError>;
 
     /// The next frame; waits for one if none is here: spins as long as that pays, then sleeps. `None` when it woke for
@@ -78,7 +57,7 @@ pub trait Link: Send + Sync + Debug {
     /// would take even for a peer that is gone. Cheap while the connection is busy.
     fn is_stale(&self) -> bool;
 
-    /// Waits, inside `blocked` of [`Link::send`], until there may be room to send again, or `timeout` passed; also until
+    /// Waits until there may be room to send again, or `timeout` passed; also until
     /// something may have arrived if this is the `receiving` thread.
     ///
     /// # Errors
@@ -112,6 +91,26 @@ pub trait Link: Send + Sync + Debug {
 
     /// Ends the connection. Threads that wait on it return, here and at the peer.
     fn close(&self);
+}
+
+/// What becomes of a frame that there is no room for.
+pub enum Room<'a> {
+    /// It waits in the connection's queue, and whoever sends it need not: somebody has to [flush](Link::flush) it.
+    Later,
+    /// It is not sent: [`LinkError::Full`]. One that has begun is kept to its end.
+    Now,
+    /// This is called, again and again: it waits for room ([`Link::wait_room`]) or makes some. When it fails, nothing of the
+    /// frame was sent, and its error is returned; the rest of a frame that has begun is kept.
+    Wait(&'a mut dyn FnMut() -> Result<(), LinkError>),
+}
+
+/// How a frame was sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sent {
+    /// It is out, and nothing waits.
+    Out,
+    /// It, or something behind it, waits for room: somebody has to [flush](Link::flush).
+    Queued,
 }
 
 /// How long a client sleeps in one go. A signal that arrives just before it falls asleep wakes nobody: it is looked for
@@ -149,6 +148,14 @@ pub enum LinkError {
         /// What a head may have on this connection, bytes.
         limit: u64,
     },
+    /// The metadata has more entries than a frame may carry. The connection goes on.
+    #[error("the metadata has {pairs} entries, {limit} is the most; send fewer, or pass them as an argument")]
+    TooManyPairs {
+        /// Entries of the metadata.
+        pairs: usize,
+        /// The most there may be.
+        limit: usize,
+    },
     /// There is no room to send, and nobody waits for it.
     #[error("there is no room to send")]
     Full,
@@ -156,6 +163,10 @@ pub enum LinkError {
     /// goes on; to a receiver the message is lost, and the connection with it.
     #[error("{0}")]
     Exhausted(String),
+    /// The next frame cannot be taken in before something that is kept of this peer, or of all, has been let go of. The
+    /// connection goes on.
+    #[error("as much is kept of what this peer has sent as may be")]
+    OverBudget,
     /// There was no room to send until the deadline; nothing was sent, and the connection goes on.
     #[error("the deadline passed before there was room to send: the peer reads nothing")]
     DeadlinePassed,
@@ -170,13 +181,13 @@ impl LinkError {
     pub fn spares_connection(&self) -> bool {
         matches!(
             self,
-            Self::TooLong { .. } | Self::HeadTooLong { .. } | Self::Full | Self::Exhausted(_) | Self::DeadlinePassed
+            Self::TooLong { .. }
+                | Self::HeadTooLong { .. }
+                | Self::TooManyPairs { .. }
+                | Self::Full
+                | Self::Exhausted(_)
+                | Self::DeadlinePassed
         )
-    }
-
-    /// What it is once a part of the frame is out.
-    pub(crate) fn in_the_middle(self) -> Self {
-        if self == Self::DeadlinePassed { Self::Closed } else { self }
     }
 }
 
@@ -255,8 +266,18 @@ pub struct Options {
     pub allow_plaintext: bool,
     /// What `tls://` needs.
     pub tls: Option<Credentials>,
+    /// What all connections together may keep, if that is limited.
+    pub budget: Option<Arc<Budget>>,
     /// Whom a `unix://` server lets in besides its own user; whose servers a client uses.
     pub admission: Admission,
+}
+
+impl Options {
+    /// The account of a new connection.
+    pub(crate) fn account(&self) -> Arc<Account> {
+        let budget = self.budget.clone().unwrap_or_else(|| Budget::new(usize::MAX));
+        Account::of(&budget, self.max_message)
+    }
 }
 
 impl Default for Options {
@@ -268,6 +289,7 @@ impl Default for Options {
             handshake: Duration::from_secs(5),
             allow_plaintext: false,
             tls: None,
+            budget: None,
             admission: Admission::default(),
         }
     }

@@ -5,6 +5,7 @@
 //! then follow a pointer into it. Here nothing is shared between locks: what the parent's threads waited for stays in locks
 //! that the child does not use.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -43,6 +44,12 @@ impl RawLock {
                 std::thread::yield_now();
             }
         }
+        let mut taken = false;
+        around_sleep(&mut || taken = self.sleep_until_taken(until));
+        taken
+    }
+
+    fn sleep_until_taken(&self, until: Option<Instant>) -> bool {
         // Whoever has slept cannot know whether others still do, and so takes it as one that is awaited.
         // Acquire: after the Release of `unlock`.
         while self.0.swap(AWAITED, Ordering::Acquire) != FREE {
@@ -137,7 +144,7 @@ impl Condvar {
         // Relaxed, both: who notifies has held the lock since, or did before this thread looked.
         self.waiting.fetch_add(1, Ordering::Relaxed);
         let seen = self.notified.load(Ordering::Relaxed);
-        MutexGuard::unlocked(guard, || sleep(&self.notified, seen, timeout));
+        MutexGuard::unlocked(guard, || around_sleep(&mut || sleep(&self.notified, seen, timeout)));
         self.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 
@@ -158,6 +165,26 @@ impl Condvar {
             self.notified.fetch_add(1, Ordering::Relaxed);
             wake(&self.notified, most);
         }
+    }
+}
+
+/// Runs a closure that sleeps.
+type AroundSleep = fn(&mut (dyn FnMut() + Send));
+
+static AROUND_SLEEP: OnceLock<AroundSleep> = OnceLock::new();
+
+/// Whoever sleeps in a lock or a condition does so inside this function: it lets go of what the thread holds and others
+/// need meanwhile (an interpreter), and takes it again. So no lock is waited for with the interpreter held, and a thread
+/// that holds a lock can always have the interpreter. The first one counts.
+pub fn set_around_sleep(around: AroundSleep) {
+    AROUND_SLEEP.get_or_init(|| around);
+}
+
+#[cold]
+fn around_sleep(wait: &mut (dyn FnMut() + Send)) {
+    match AROUND_SLEEP.get() {
+        Some(around) => around(wait),
+        None => wait(),
     }
 }
 

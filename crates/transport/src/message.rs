@@ -6,6 +6,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use nearcall_ring::Mapping;
 use smallvec::SmallVec;
 
+use crate::budget::{Account, Charge};
+use crate::link::LinkError;
+
 /// Frames up to this many bytes are kept without an allocation.
 pub const INLINE: usize = 64;
 
@@ -16,6 +19,22 @@ pub struct Incoming {
     pub bytes: SmallVec<[u8; INLINE]>,
     /// The payload, if it was handed over in memory of its own.
     pub lease: Option<Lease>,
+    /// What it costs the peer's account as long as it is kept; none if it is short.
+    pub charge: Option<Charge>,
+}
+
+/// Frames up to this many bytes cost nothing: how many of them are kept is limited by other means.
+const FREE: usize = 1024;
+
+impl Incoming {
+    /// The charge for a frame of `len` bytes.
+    ///
+    /// # Errors
+    /// [`LinkError::OverBudget`].
+    #[inline]
+    pub(crate) fn charge(account: &Arc<Account>, len: usize) -> Result<Option<Charge>, LinkError> {
+        if len <= FREE { Ok(None) } else { account.charge(len).map(Some).ok_or(LinkError::OverBudget) }
+    }
 }
 
 /// A payload in shared memory, ours until dropped; then the sender may use the memory again.

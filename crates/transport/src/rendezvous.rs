@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 
+use crate::dial::Pace;
 use crate::fork;
 use crate::link::ConnectError;
 use crate::sys::own_uid;
@@ -225,10 +226,13 @@ fn is_still(file: &File, path: &Path) -> bool {
 }
 
 /// Connects to a Unix-domain server, or says why there is none.
-pub(crate) fn dial(url: &Url, deadline: Instant) -> Result<OwnedFd, ConnectError> {
+pub(crate) async fn dial(url: &Url, pace: &Pace) -> Result<OwnedFd, ConnectError> {
     let unavailable = |what: String| ConnectError::Unavailable(format!("cannot connect to {url}: {what}"));
     let place = Place::of(url).map_err(|error| unavailable(error.to_string()))?;
-    let connected = place.address().and_then(|address| connect_until(&address, deadline));
+    let connected = match place.address() {
+        Ok(address) => connect(&address, pace).await,
+        Err(error) => Err(error),
+    };
     match (connected, &place) {
         (Ok(socket), _) => Ok(socket),
         (Err(error), _) if error.kind() == io::ErrorKind::WouldBlock => Err(ConnectError::TimedOut(format!(
@@ -255,8 +259,8 @@ pub(crate) fn dial(url: &Url, deadline: Instant) -> Result<OwnedFd, ConnectError
     }
 }
 
-/// Connects, waiting for a place in the server's queue until the deadline: then it is `WouldBlock`.
-fn connect_until(address: &SocketAddr, deadline: Instant) -> io::Result<OwnedFd> {
+/// Connects, waiting for a place in the server's queue until time runs out: then it is `WouldBlock`.
+async fn connect(address: &SocketAddr, pace: &Pace) -> io::Result<OwnedFd> {
     use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with, sockopt};
     let address = match (address.as_pathname(), address.as_abstract_name()) {
         (Some(path), _) => SocketAddrUnix::new(path)?,
@@ -264,17 +268,17 @@ fn connect_until(address: &SocketAddr, deadline: Instant) -> io::Result<OwnedFd>
         (None, None) => return Err(io::ErrorKind::InvalidInput.into()),
     };
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-    loop {
+    let attempt = |end: Instant| {
         // The kernel waits for a place in the queue as long as it would for room to send.
-        let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
-        sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(left))?;
-        match connect(&socket, &address) {
-            Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-            Ok(()) => {
-                sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, None)?;
-                return Ok(socket);
-            }
+        let left = end.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+        let connected = sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(left))
+            .and_then(|()| connect(&socket, &address));
+        match connected {
+            Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => None,
+            ended => Some(ended),
         }
-    }
+    };
+    pace.wait(attempt).await.unwrap_or(Err(rustix::io::Errno::AGAIN))?;
+    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, None)?;
+    Ok(socket)
 }

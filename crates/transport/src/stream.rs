@@ -4,6 +4,7 @@
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -13,9 +14,11 @@ use rustix::event::PollFlags;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags};
 use smallvec::SmallVec;
 
+use crate::budget::{Account, Charge};
 use crate::fork;
-use crate::link::{HEAD_ROOM, Link, LinkError, Options};
+use crate::link::{HEAD_ROOM, Link, LinkError, Options, Room, Sent};
 use crate::message::Incoming;
+use crate::outbox::{Frame, Outbox, Sink};
 use crate::peer::Peer;
 use crate::sys;
 
@@ -111,18 +114,20 @@ impl Wire for Plain {
 
 #[derive(Debug)]
 pub(crate) struct StreamLink<W> {
-    wire: W,
+    wire: Arc<W>,
     peer: Peer,
-    /// Held while a frame is sent; the rest of one whose sender did not wait for room.
-    sending: Mutex<Option<Vec<u8>>>,
+    outbox: Outbox<Writer<W>>,
     /// When `is_stale` was last asked, nanoseconds on the monotonic clock.
     asked: AtomicU64,
     receiver: Mutex<Receiver>,
     peer_limit: u64,
-    limit: u64,
     closed: AtomicBool,
     generation: u32,
 }
+
+/// Writes frames into the wire.
+#[derive(Debug)]
+struct Writer<W>(Arc<W>);
 
 #[derive(Debug)]
 struct Receiver {
@@ -132,6 +137,9 @@ struct Receiver {
     end: usize,
     /// A frame too long for the buffer.
     long: Option<Long>,
+    /// Longest message this side takes.
+    limit: u64,
+    account: Arc<Account>,
     budget: SpinBudget,
 }
 
@@ -141,6 +149,7 @@ struct Receiver {
 struct Long {
     bytes: Vec<u8>,
     len: usize,
+    charge: Charge,
 }
 
 impl Long {
@@ -151,20 +160,22 @@ impl Long {
 
 impl<W: Wire> StreamLink<W> {
     pub(crate) fn new(wire: W, peer: Peer, peer_limit: u64, options: &Options) -> Self {
+        let (wire, account) = (Arc::new(wire), options.account());
         Self {
+            outbox: Outbox::new(Writer(Arc::clone(&wire)), Arc::clone(&account)),
             wire,
             peer,
-            sending: Mutex::new(None),
             asked: AtomicU64::new(cpu::monotonic_ns()),
             receiver: Mutex::new(Receiver {
                 buffer: Vec::new(),
                 start: 0,
                 end: 0,
                 long: None,
+                limit: options.max_message,
+                account,
                 budget: SpinBudget::new(options.spin),
             }),
             peer_limit,
-            limit: options.max_message,
             closed: AtomicBool::new(false),
             generation: fork::mark(),
         }
@@ -174,112 +185,33 @@ impl<W: Wire> StreamLink<W> {
         // Acquire: whoever sees the flag sees the shutdown that came before it.
         self.closed.load(Ordering::Acquire)
     }
+}
 
-    /// Sends pieces to their end, and counts in `taken` the bytes that are out of our hands.
-    fn push(
-        &self,
-        mut pieces: &mut [IoSlice<'_>],
-        taken: &mut usize,
-        blocked: &mut dyn FnMut() -> Result<(), LinkError>,
-    ) -> Result<(), LinkError> {
-        loop {
-            let complete = pieces.is_empty();
-            let step = if complete {
-                self.wire.flush().map(|all| all.then_some(0))
-            } else {
-                // The kernel takes 1024 pieces at most.
-                self.wire.write(&pieces[..pieces.len().min(1024)])
-            };
-            match step? {
-                Some(_) if complete => return Ok(()),
-                Some(sent) => {
-                    *taken += sent;
-                    IoSlice::advance_slices(&mut pieces, sent);
-                }
-                None => blocked()?,
-            }
-        }
-    }
-
-    /// Sends what a frame's sender left behind.
-    fn push_rest(
-        &self,
-        rest: &mut Option<Vec<u8>>,
-        blocked: &mut dyn FnMut() -> Result<(), LinkError>,
-    ) -> Result<(), LinkError> {
-        let Some(mut bytes) = rest.take() else { return Ok(()) };
-        let mut taken = 0;
-        let sent = self.push(&mut [IoSlice::new(&bytes)], &mut taken, blocked);
-        match &sent {
-            Ok(()) => {}
-            // Nothing of the frame that waits behind it is out.
-            Err(LinkError::Full | LinkError::DeadlinePassed) => {
-                bytes.drain(..taken);
-                *rest = Some(bytes);
-            }
-            // Half a frame is out.
-            Err(_) => self.close(),
-        }
-        sent
-    }
-
-    fn send_as(
-        &self,
-        rest: &mut Option<Vec<u8>>,
-        head: &[u8],
-        payload: &[&[u8]],
-        blocked: &mut dyn FnMut() -> Result<(), LinkError>,
-    ) -> Result<(), LinkError> {
-        let payload_len: usize = payload.iter().map(|piece| piece.len()).sum();
-        if payload_len as u64 > self.peer_limit {
-            return Err(LinkError::TooLong { len: payload_len, limit: self.peer_limit });
-        }
-        if self.is_closed() {
-            return Err(LinkError::Closed);
-        }
-        if head.len() as u64 > HEAD_ROOM {
-            return Err(LinkError::HeadTooLong { len: head.len(), limit: HEAD_ROOM });
-        }
-        let len = u32::try_from(head.len() + payload_len)
-            .map_err(|_| LinkError::TooLong { len: payload_len, limit: u64::from(u32::MAX) })?;
-        let prefix = len.to_le_bytes();
+impl<W: Wire> Sink for Writer<W> {
+    fn put(&mut self, frame: &Frame<'_>, sent: &mut usize) -> Result<bool, LinkError> {
+        let prefix = ((frame.head.len() + frame.payload_len) as u32).to_le_bytes();
         let mut pieces: SmallVec<[IoSlice<'_>; 8]> = SmallVec::new();
         pieces.push(IoSlice::new(&prefix));
-        pieces.push(IoSlice::new(head));
-        pieces.extend(payload.iter().map(|piece| IoSlice::new(piece)));
-        self.push_rest(rest, blocked)?;
-        let mut taken = 0;
-        match self.push(&mut pieces, &mut taken, blocked) {
-            Err(LinkError::Full) if taken > 0 => {
-                // It has begun, so it has to end.
-                let whole = [&prefix, head].into_iter().chain(payload.iter().copied());
-                let mut bytes = Vec::with_capacity(PREFIX + len as usize - taken);
-                for piece in whole {
-                    let skip = taken.min(piece.len());
-                    bytes.extend_from_slice(&piece[skip..]);
-                    taken -= skip;
-                }
-                *rest = Some(bytes);
-                Ok(())
-            }
-            Err(error) => {
-                if taken == 0 {
-                    return Err(error);
-                }
-                // Half a frame is out: whatever came after it would be read as its rest.
-                self.close();
-                Err(error.in_the_middle())
-            }
-            Ok(()) => Ok(()),
+        pieces.push(IoSlice::new(frame.head));
+        pieces.extend(frame.payload.iter().map(|piece| IoSlice::new(piece)));
+        let mut pieces = &mut pieces[..];
+        IoSlice::advance_slices(&mut pieces, *sent);
+        while !pieces.is_empty() {
+            // The kernel takes 1024 pieces at most.
+            let Some(taken) = self.0.write(&pieces[..pieces.len().min(1024)])? else { return Ok(false) };
+            *sent += taken;
+            IoSlice::advance_slices(&mut pieces, taken);
         }
+        self.0.flush()
     }
 }
 
 impl Receiver {
     /// A whole frame out of what has been read.
-    fn take(&mut self, limit: u64) -> Result<Option<Incoming>, LinkError> {
+    fn take(&mut self) -> Result<Option<Incoming>, LinkError> {
         if let Some(long) = self.long.take_if(|long| long.left() == 0) {
-            return Ok(Some(Incoming { bytes: SmallVec::from_vec(long.bytes), lease: None }));
+            let bytes = SmallVec::from_vec(long.bytes);
+            return Ok(Some(Incoming { bytes, lease: None, charge: Some(long.charge) }));
         }
         if self.long.is_some() {
             return Ok(None);
@@ -289,18 +221,24 @@ impl Receiver {
             return Ok(None);
         };
         let len = u32::from_le_bytes(*prefix) as usize;
-        if len as u64 > limit.saturating_add(HEAD_ROOM) {
+        if len as u64 > self.limit.saturating_add(HEAD_ROOM) {
+            let limit = self.limit;
             return Err(LinkError::Broken(format!("the peer announces a frame of {len} bytes, the limit is {limit}")));
         }
         if rest.len() >= len {
+            let charge = Incoming::charge(&self.account, len)?;
             let bytes = SmallVec::from_slice(&rest[..len]);
             self.start += PREFIX + len;
-            return Ok(Some(Incoming { bytes, lease: None }));
+            return Ok(Some(Incoming { bytes, lease: None, charge }));
         }
         if PREFIX + len > BUFFER {
-            let mut bytes = Vec::with_capacity(len);
+            let charge = self.account.charge(len).ok_or(LinkError::OverBudget)?;
+            let mut bytes = Vec::new();
+            if bytes.try_reserve_exact(len).is_err() {
+                return Err(LinkError::Exhausted(format!("no memory for a message of {len} bytes")));
+            }
             bytes.extend_from_slice(rest);
-            self.long = Some(Long { bytes, len });
+            self.long = Some(Long { bytes, len, charge });
             self.start = self.end;
         }
         Ok(None)
@@ -368,44 +306,39 @@ impl Receiver {
 }
 
 impl<W: Wire> Link for StreamLink<W> {
-    fn send(
-        &self,
-        head: &[u8],
-        payload: &[&[u8]],
-        blocked: &mut dyn FnMut() -> Result<(), LinkError>,
-    ) -> Result<(), LinkError> {
-        self.send_as(&mut self.sending.lock(), head, payload, blocked)
+    fn send(&self, head: &[u8], payload: &[&[u8]], room: Room<'_>) -> Result<Sent, LinkError> {
+        let frame = Frame::new(head, payload);
+        let len = frame.payload_len;
+        // What is longer than the prefix can say is longer than any limit.
+        let limit = self.peer_limit.min(u64::from(u32::MAX) - HEAD_ROOM);
+        if len as u64 > limit {
+            return Err(LinkError::TooLong { len, limit });
+        }
+        if head.len() as u64 > HEAD_ROOM {
+            return Err(LinkError::HeadTooLong { len: head.len(), limit: HEAD_ROOM });
+        }
+        self.outbox.send(&frame, room)
     }
 
-    fn try_send(&self, head: &[u8], payload: &[&[u8]]) -> Result<(), LinkError> {
-        let mut rest = self.sending.try_lock().ok_or(LinkError::Full)?;
-        self.send_as(&mut rest, head, payload, &mut || Err(LinkError::Full))
+    fn flush(&self) -> Result<bool, LinkError> {
+        self.outbox.flush()
     }
 
-    fn has_rest(&self) -> bool {
-        // Whoever has the lock sends the rest first.
-        self.sending.try_lock().is_some_and(|rest| rest.is_some())
+    fn queued(&self) -> usize {
+        self.outbox.queued()
     }
 
-    fn finish(&self, blocked: &mut dyn FnMut() -> Result<(), LinkError>) -> Result<(), LinkError> {
-        self.push_rest(&mut self.sending.lock(), blocked)
-    }
-
-    fn is_sending(&self) -> bool {
-        self.sending.is_locked()
-    }
-
-    fn wait_turn(&self, timeout: Duration) {
-        drop(self.sending.try_lock_for(timeout));
+    fn stop_sending(&self) {
+        self.outbox.close();
     }
 
     fn try_receive(&self) -> Result<Option<Incoming>, LinkError> {
         let mut receiver = self.receiver.lock();
         loop {
-            if let Some(incoming) = receiver.take(self.limit)? {
+            if let Some(incoming) = receiver.take()? {
                 return Ok(Some(incoming));
             }
-            if !receiver.fill(&self.wire, false)? {
+            if !receiver.fill(&*self.wire, false)? {
                 return Ok(None);
             }
         }
@@ -413,7 +346,7 @@ impl<W: Wire> Link for StreamLink<W> {
 
     fn receive(&self, deadline: Option<Instant>) -> Result<Option<Incoming>, LinkError> {
         let mut receiver = self.receiver.lock();
-        if let Some(incoming) = receiver.take(self.limit)? {
+        if let Some(incoming) = receiver.take()? {
             return Ok(Some(incoming));
         }
         let begun = cpu::monotonic_ns();
@@ -422,20 +355,20 @@ impl<W: Wire> Link for StreamLink<W> {
             let left = deadline.saturating_duration_since(Instant::now()).as_nanos();
             limit = limit.min(u64::try_from(left).unwrap_or(u64::MAX));
         }
-        let mut arrived = receiver.spin(&self.wire, limit)?;
+        let mut arrived = receiver.spin(&*self.wire, limit)?;
         if !arrived {
             arrived = match deadline {
                 // One system call sleeps and reads.
-                None => receiver.fill(&self.wire, true)?,
+                None => receiver.fill(&*self.wire, true)?,
                 Some(_) => {
-                    sys::wait_for(self.wire.fd(), PollFlags::IN, deadline)? && receiver.fill(&self.wire, false)?
+                    sys::wait_for(self.wire.fd(), PollFlags::IN, deadline)? && receiver.fill(&*self.wire, false)?
                 }
             };
         }
         if arrived {
             receiver.budget.learn(cpu::monotonic_ns() - begun);
         }
-        receiver.take(self.limit)
+        receiver.take()
     }
 
     fn spin(&self) -> bool {
@@ -446,7 +379,7 @@ impl<W: Wire> Link for StreamLink<W> {
         let begun = cpu::monotonic_ns();
         let limit = receiver.budget.next();
         // A broken connection is something to look at, too.
-        let ready = receiver.spin(&self.wire, limit).unwrap_or(true);
+        let ready = receiver.spin(&*self.wire, limit).unwrap_or(true);
         if ready {
             receiver.budget.learn(cpu::monotonic_ns() - begun);
         }
@@ -509,6 +442,7 @@ impl<W: Wire> Link for StreamLink<W> {
         }
         // Release: pairs with the acquire in `is_closed`.
         self.closed.store(true, Ordering::Release);
+        self.outbox.close();
         self.wire.say_goodbye();
         let _ = rustix::net::shutdown(self.wire.fd(), rustix::net::Shutdown::Both);
     }

@@ -56,45 +56,11 @@ pub(crate) fn send_with_fds(socket: BorrowedFd<'_>, bytes: &[u8], fds: &[Borrowe
     }
 }
 
-/// Sends all of `bytes`, with `fds` beside the first of them, waiting for room until `deadline`.
-pub(crate) fn send_all_with_fds(
-    socket: BorrowedFd<'_>,
-    mut bytes: &[u8],
-    mut fds: &[BorrowedFd<'_>],
-    deadline: Instant,
-) -> io::Result<()> {
-    while !bytes.is_empty() {
-        match send_with_fds(socket, bytes, fds) {
-            Ok(sent) => {
-                bytes = &bytes[sent..];
-                fds = &[];
-            }
-            Err(rustix::io::Errno::AGAIN) => {
-                if !wait_through(socket, PollFlags::OUT, deadline)? {
-                    return Err(io::ErrorKind::TimedOut.into());
-                }
-            }
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Ok(())
-}
-
 /// Polls one descriptor until `deadline` (for ever without one). `false` when time ran out.
 pub(crate) fn wait_for(fd: BorrowedFd<'_>, events: PollFlags, deadline: Option<Instant>) -> io::Result<bool> {
     let timeout = deadline.map(|deadline| timespec(deadline.saturating_duration_since(Instant::now())));
     let mut fds = [PollFd::from_borrowed_fd(fd.as_fd(), events)];
     Ok(poll(&mut fds, timeout.as_ref())? > 0)
-}
-
-/// As [`wait_for`], but signals do not end it.
-pub(crate) fn wait_through(fd: BorrowedFd<'_>, events: PollFlags, deadline: Instant) -> io::Result<bool> {
-    loop {
-        match wait_for(fd, events, Some(deadline)) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            other => return other,
-        }
-    }
 }
 
 /// Whether the peer of a socket has hung up, without reading what it sent before.

@@ -1,14 +1,16 @@
 //! TCP sockets: where they may lead, and how a peer is noticed that vanished without a word.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::net::sockopt;
+use rustix::event::PollFlags;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
 
+use crate::dial::Pace;
 use crate::link::{ConnectError, Options};
 use crate::url::Url;
 
@@ -44,11 +46,11 @@ fn lookup(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     Ok((host, port).to_socket_addrs()?.collect())
 }
 
-/// The addresses of a host, by then: else `TimedOut`.
-fn resolve(
+/// The addresses of a host, in time: else `TimedOut`.
+async fn resolve(
     host: &str,
     port: u16,
-    deadline: Instant,
+    pace: &Pace,
     lookup: fn(&str, u16) -> io::Result<Vec<SocketAddr>>,
 ) -> io::Result<Vec<SocketAddr>> {
     if let Ok(address) = host.parse::<IpAddr>() {
@@ -61,19 +63,39 @@ fn resolve(
         // Nobody listens any more if it was too late.
         let _ = answer.send(lookup(&name, port));
     })?;
-    let left = deadline.saturating_duration_since(Instant::now());
-    answers.recv_timeout(left).unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+    let answer = pace.wait(move |end| match answers.recv_timeout(end.saturating_duration_since(Instant::now())) {
+        Err(mpsc::RecvTimeoutError::Timeout) => None,
+        ended => ended.ok().or_else(|| Some(Err(io::ErrorKind::TimedOut.into()))),
+    });
+    answer.await.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))
 }
 
-pub(crate) fn dial(
+/// A connected socket; `None` if time ran out.
+async fn connect(address: SocketAddr, pace: &Pace) -> io::Result<Option<OwnedFd>> {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let socket = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)?;
+    if let Err(error) = rustix::net::connect(&socket, &address) {
+        if error != rustix::io::Errno::INPROGRESS {
+            return Err(error.into());
+        }
+        if !pace.ready(socket.as_fd(), PollFlags::OUT).await? {
+            return Ok(None);
+        }
+        sockopt::socket_error(&socket)??;
+    }
+    rustix::io::ioctl_fionbio(&socket, false)?;
+    Ok(Some(socket))
+}
+
+pub(crate) async fn dial(
     url: &Url,
     host: &str,
     port: u16,
     options: &Options,
-    deadline: Instant,
+    pace: &Pace,
 ) -> Result<OwnedFd, ConnectError> {
     let unavailable = |error: io::Error| ConnectError::Unavailable(format!("cannot connect to {url}: {error}"));
-    let addresses = match resolve(host, port, deadline, lookup) {
+    let addresses = match resolve(host, port, pace, lookup).await {
         Ok(addresses) => addresses,
         Err(error) if error.kind() == io::ErrorKind::TimedOut => {
             return Err(ConnectError::TimedOut(format!(
@@ -90,15 +112,12 @@ pub(crate) fn dial(
     }
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
     for address in addresses {
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(ConnectError::TimedOut(format!("cannot connect to {url}: no answer in time")));
-        }
-        match TcpStream::connect_timeout(&address, left) {
-            Ok(stream) => {
-                prepare(&stream).map_err(unavailable)?;
-                return Ok(stream.into());
+        match connect(address, pace).await {
+            Ok(Some(socket)) => {
+                prepare(&socket).map_err(unavailable)?;
+                return Ok(socket);
             }
+            Ok(None) => return Err(ConnectError::TimedOut(format!("cannot connect to {url}: no answer in time"))),
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
                 last = io::Error::new(error.kind(), "nobody listens there; start the server first");
             }
@@ -127,7 +146,19 @@ pub(crate) fn listen(url: &Url, host: &str, port: u16, options: &Options) -> io:
 
 #[cfg(test)]
 mod tests {
+    use std::future::Future;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
     use super::*;
+
+    /// Waits for a future whose pace has one slice.
+    fn wait<T>(future: impl Future<Output = T>) -> T {
+        match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(ended) => ended,
+            Poll::Pending => panic!("it goes on after its time"),
+        }
+    }
 
     #[test]
     fn a_resolver_that_does_not_answer_is_not_waited_for() {
@@ -136,20 +167,20 @@ mod tests {
                 thread::park();
             }
         }
-        let soon = Instant::now() + Duration::from_millis(20);
-        let error = resolve("example.org", 1, soon, stuck).expect_err("no answer");
+        let soon = || Pace::new(Instant::now() + Duration::from_millis(20));
+        let error = wait(resolve("example.org", 1, &soon(), stuck)).expect_err("no answer");
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         // An address needs no resolver.
-        let found = resolve("::1", 1, soon, stuck).expect("an address");
+        let found = wait(resolve("::1", 1, &soon(), stuck)).expect("an address");
         assert_eq!(found, ["[::1]:1".parse().expect("an address")]);
     }
 
     #[test]
     fn what_the_resolver_says_arrives() {
-        let late = Instant::now() + Duration::from_secs(20);
-        let found = resolve("localhost", 7, late, lookup).expect("every machine knows it");
+        let late = Pace::new(Instant::now() + Duration::from_secs(20));
+        let found = wait(resolve("localhost", 7, &late, lookup)).expect("every machine knows it");
         assert!(found.iter().all(|address| address.ip().is_loopback() && address.port() == 7) && !found.is_empty());
         let failed: fn(&str, u16) -> _ = |_, _| Err(io::ErrorKind::NotFound.into());
-        assert_eq!(resolve("nowhere", 7, late, failed).expect_err("as said").kind(), io::ErrorKind::NotFound);
+        assert_eq!(wait(resolve("nowhere", 7, &late, failed)).expect_err("as said").kind(), io::ErrorKind::NotFound);
     }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use common::{PATIENCE, Pair, end_of, pair, pattern, readable, receive, send, until, whole};
 use nearcall_ring::SpinPolicy;
-use nearcall_transport::{Incoming, Link, LinkError, Options};
+use nearcall_transport::{Budget, Incoming, Link, LinkError, Options, Room, Sent};
 
 macro_rules! every_transport {
     ($($test:ident)*) => {
@@ -41,6 +41,10 @@ every_transport! {
     a_sender_without_room_notices_the_end
     a_slow_reader_slows_the_sender_down
     a_signal_interrupts_a_wait_but_not_a_frame
+    what_waits_goes_out_in_order_when_there_is_room
+    without_room_nothing_of_a_frame_is_sent
+    what_a_sender_leaves_in_the_middle_is_sent_to_its_end
+    what_waits_for_a_peer_that_does_not_read_is_bounded
 }
 
 fn small_ring() -> Options {
@@ -116,14 +120,14 @@ fn both_directions_at_once_under_full_rings(scheme: &str) {
         };
         for number in 0..FRAMES {
             let bytes = pattern(own + number, sizes[number % sizes.len()]);
-            link.send(&[own as u8; 8], &[&bytes], &mut || match link.try_receive()? {
+            let mut blocked = || match link.try_receive()? {
                 Some(incoming) => {
                     check(&incoming);
                     Ok(())
                 }
                 None => link.wait_room(true, Duration::from_secs(1)),
-            })
-            .expect("sent");
+            };
+            link.send(&[own as u8; 8], &[&bytes], Room::Wait(&mut blocked)).expect("sent");
         }
         let end = Instant::now() + PATIENCE;
         while got.get() < FRAMES {
@@ -321,12 +325,12 @@ fn a_sender_without_room_notices_the_end(scheme: &str) {
         let sender = std::thread::spawn(move || {
             let end = Instant::now() + PATIENCE;
             loop {
-                let sent = client.send(b"head", &[&[0; 400]], &mut || {
+                let mut blocked = || {
                     assert!(Instant::now() < end, "the end is not noticed");
                     client.wait_room(receiving, Duration::from_millis(100))
-                });
-                match sent {
-                    Ok(()) => count.fetch_add(1, Ordering::Relaxed),
+                };
+                match client.send(b"head", &[&[0; 400]], Room::Wait(&mut blocked)) {
+                    Ok(_) => count.fetch_add(1, Ordering::Relaxed),
                     Err(error) => return error,
                 };
             }
@@ -414,6 +418,131 @@ fn a_signal_interrupts_a_wait_but_not_a_frame(scheme: &str) {
     storm.join().expect("no panic");
     reader.join().expect("no panic");
     assert!(matches!(interrupted, Some(LinkError::Interrupted | LinkError::Closed)), "{interrupted:?}");
+}
+
+/// Sends what waits while the other side is read from, until all of it is out.
+fn flush(link: &dyn Link) {
+    let end = Instant::now() + PATIENCE;
+    while !link.flush().expect("open") {
+        assert!(Instant::now() < end, "no room is made");
+        link.wait_room(false, Duration::from_millis(20)).expect("open");
+    }
+    assert_eq!(link.queued(), 0);
+}
+
+fn what_waits_goes_out_in_order_when_there_is_room(scheme: &str) {
+    let Pair { client, server } = pair(scheme, &small_ring(), &small_ring());
+    let frames: Vec<_> = (0..300).map(|number| pattern(number, [3, 900, 100_000][number % 3])).collect();
+    let mut queued = 0;
+    for frame in &frames {
+        queued += usize::from(client.send(b"headhead", &[frame], Room::Later).expect("kept") == Sent::Queued);
+    }
+    assert!(queued > 0 && client.queued() > 0, "all of it went out at once");
+    let reader = std::thread::spawn(move || {
+        for (number, frame) in frames.iter().enumerate() {
+            assert!(receive(&*server).expect("a frame")[8..] == *frame, "frame {number} is garbled or out of order");
+        }
+        server
+    });
+    flush(&*client);
+    drop(reader.join().expect("no panic"));
+}
+
+fn without_room_nothing_of_a_frame_is_sent(scheme: &str) {
+    let Pair { client, server } = pair(scheme, &small_ring(), &small_ring());
+    let mut sent = 0;
+    let full = loop {
+        match client.send(b"headhead", &[&pattern(sent, 700)], Room::Now) {
+            Ok(_) => sent += 1,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(full, LinkError::Full);
+    let reader = std::thread::spawn(move || {
+        for number in 0..sent {
+            assert!(receive(&*server).expect("a frame")[8..] == pattern(number, 700), "frame {number}");
+        }
+        receive(&*server)
+    });
+    flush(&*client);
+    send(&*client, b"the last", &[]).expect("room");
+    assert_eq!(reader.join().expect("no panic").expect("a frame"), b"the last");
+}
+
+fn what_a_sender_leaves_in_the_middle_is_sent_to_its_end(scheme: &str) {
+    let Pair { client, server } = pair(scheme, &small_ring(), &small_ring());
+    let long = pattern(7, 20_000_000);
+    let mut left = 0;
+    // It is tried until there is no room, once.
+    while client.send(b"headhead", &[&long], Room::Wait(&mut || Err(LinkError::DeadlinePassed))).is_ok() {
+        left += 1;
+        if client.queued() > 0 {
+            break;
+        }
+    }
+    let reader = std::thread::spawn(move || {
+        for _ in 0..left {
+            assert!(receive(&*server).expect("a frame")[8..] == long, "garbled");
+        }
+        receive(&*server).map(|frame| (frame, server))
+    });
+    flush(&*client);
+    send(&*client, b"the next", &[]).expect("room");
+    assert_eq!(reader.join().expect("no panic").expect("a frame").0, b"the next");
+}
+
+fn what_waits_for_a_peer_that_does_not_read_is_bounded(scheme: &str) {
+    let budget = Budget::new(32 << 20);
+    let bounded = Options { budget: Some(Arc::clone(&budget)), max_message: 1 << 20, ..Options::default() };
+    let Pair { client: _client, server } = pair(scheme, &Options::default(), &bounded);
+    let bytes = pattern(0, 1_000_000);
+    let refused = loop {
+        match server.send(b"head", &[&bytes], Room::Later) {
+            // One that has begun is kept whatever the budget says.
+            Ok(_) => assert!(server.queued() <= 10 << 20),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(&refused, LinkError::Exhausted(why) if why.contains("max_memory")), "{refused:?}");
+    server.send(b"short", &[], Room::Later).expect("a short one always waits");
+    server.close();
+    assert_eq!(budget.used(), 0);
+}
+
+/// What is kept of a peer is charged to it, and not read before there is room for it.
+#[test]
+fn nothing_is_read_beyond_the_budget() {
+    for scheme in ["shm", "unix", "tcp", "tls"] {
+        let budget = Budget::new(16 << 20);
+        let bounded = Options { budget: Some(Arc::clone(&budget)), max_message: 1 << 20, ..Options::default() };
+        let Pair { client, server } = pair(scheme, &Options::default(), &bounded);
+        let sender = std::thread::spawn(move || {
+            for number in 0..12 {
+                send(&*client, b"headhead", &[&pattern(number, 1_000_000)]).expect("sent");
+            }
+            client
+        });
+        let mut kept = std::collections::VecDeque::new();
+        let end = Instant::now() + PATIENCE;
+        let mut taken = 0;
+        while taken + kept.len() < 12 {
+            assert!(Instant::now() < end, "{scheme}: nothing comes any more");
+            match server.receive(Some(Instant::now() + Duration::from_millis(20))) {
+                Ok(incoming) => kept.extend(incoming),
+                Err(LinkError::OverBudget) => {
+                    assert!(budget.used() > 3_000_000 && budget.used() <= 4 << 20, "{scheme}: {}", budget.used());
+                    let first: Incoming = kept.pop_front().expect("something is kept");
+                    assert!(whole(&first)[8..] == pattern(taken, 1_000_000), "{scheme}: frame {taken} is garbled");
+                    taken += 1;
+                }
+                Err(error) => panic!("{scheme}: {error}"),
+            }
+        }
+        assert!(taken > 0, "{scheme}: the budget was never felt");
+        drop(kept);
+        assert_eq!(budget.used(), 0);
+        drop(sender.join().expect("no panic"));
+    }
 }
 
 /// A test that fails must not go on sending signals to whatever runs on its thread next.

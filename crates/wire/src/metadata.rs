@@ -10,7 +10,13 @@ use crate::malformed::Malformed;
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Metadata(Vec<(String, Vec<u8>)>);
 
+/// Bytes that the metadata of a frame may have.
+const MOST_BYTES: usize = 1 << 20;
+
 impl Metadata {
+    /// Pairs that a frame may carry: each costs its receiver much more than its bytes.
+    pub const MOST_PAIRS: usize = 4096;
+
     /// Appends a pair.
     pub fn push(&mut self, key: &str, value: &[u8]) {
         self.0.push((key.to_owned(), value.to_vec()));
@@ -43,6 +49,9 @@ impl Metadata {
         const SHORT: Malformed = Malformed("metadata is longer than its frame");
         let (len, rest) = bytes.split_first_chunk::<4>().ok_or(SHORT)?;
         let (mut pairs, after) = rest.split_at_checked(u32::from_le_bytes(*len) as usize).ok_or(SHORT)?;
+        if pairs.len() > MOST_BYTES {
+            return Err(Malformed("the metadata of a frame has more than 1 MiB"));
+        }
         let mut this = Self::default();
         while !pairs.is_empty() {
             let (len, rest) = pairs.split_first_chunk::<2>().ok_or(SHORT)?;
@@ -50,9 +59,31 @@ impl Metadata {
             let (len, rest) = rest.split_first_chunk::<4>().ok_or(SHORT)?;
             let (value, rest) = rest.split_at_checked(u32::from_le_bytes(*len) as usize).ok_or(SHORT)?;
             let key = std::str::from_utf8(key).map_err(|_| Malformed("a metadata key is not UTF-8"))?;
+            if this.0.len() == Self::MOST_PAIRS {
+                return Err(Malformed("the metadata of a frame has more than 4096 entries"));
+            }
             this.push(key, value);
             pairs = rest;
         }
         Ok((this, after))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_cheap_to_send_and_dear_to_keep_is_refused() {
+        let encoded = |pairs: usize, value: usize| {
+            let mut metadata = Metadata::default();
+            (0..pairs).for_each(|_| metadata.push("", &vec![0; value]));
+            let mut out = Vec::new();
+            metadata.encode(&mut out);
+            out
+        };
+        assert!(Metadata::decode(&encoded(Metadata::MOST_PAIRS, 0)).is_ok());
+        assert!(Metadata::decode(&encoded(Metadata::MOST_PAIRS + 1, 0)).is_err());
+        assert!(Metadata::decode(&encoded(1, MOST_BYTES)).is_err());
     }
 }

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterable, Callable, Coroutine, Generator, Iterable, Sequence
-from contextvars import ContextVar
-from functools import partial
+from contextlib import AbstractContextManager, nullcontext
+from contextvars import ContextVar, copy_context
+from copy import copy
+from math import inf
 from types import TracebackType
 from typing import Any, Literal, cast
 
 import msgspec
 
 from .. import _core
+from ..call import timeout
 from ..client import DEFAULT_MAX_MESSAGE_SIZE, DEFAULT_RING_SIZE, check_options, check_service, check_trust, error_maker
 from ..dropping import OnewayPolicy, check_oneway, drop_reporter
-from ..errors import Unavailable
+from ..errors import DeadlineExceeded, RpcError, Unavailable
 from ..interceptors import ClientInterceptor, check_interceptors, intercept_client
 from ..plan import BIDI_STREAM, CLIENT_STREAM, ONEWAY, SERVER_STREAM, MethodPlan
 from ..proxy import Agreement, make_proxy
@@ -25,6 +28,10 @@ from .streams import AsyncReplies, call_client_stream
 __all__ = ["AsyncClient", "connect"]
 
 _MOST_ATTEMPTS = 3
+_SLICE = 0.1
+"""Seconds for which a thread goes on connecting before a task has to want that still."""
+_COMEBACK = 1.0
+"""Seconds for which a call that may be repeated waits for a server to come back."""
 _attempts: ContextVar[int] = ContextVar("nearcall.attempts", default=0)
 
 
@@ -46,7 +53,7 @@ class AsyncClient:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._service: Any = None
         self._watched: list[_core.Watched] = []
-        self._renewing = asyncio.Lock()
+        self._connecting: dict[bool, asyncio.Future[bool]] = {}
         self._room = RoomQueue()
 
     async def _open(self) -> AsyncClient:
@@ -54,14 +61,17 @@ class AsyncClient:
             self._connection.check_loop()
             return self
         self._loop = asyncio.get_running_loop()
-        make = partial(_core.Connection, self._url, on_change=self._agreement.renew, **self._options)
-        connection = await self._loop.run_in_executor(None, make)
+        connection = _core.Connection(self._url, on_change=self._agreement.renew, **self._options)
         try:
+            # Without patience one attempt is all there is, and ends by itself.
+            soon = self._loop.time() + self._options["handshake_timeout"] if self._options["wait_for_ready"] else None
+            await self._connect(connection, soon, until=soon)
             self._service = make_proxy(connection, self._agreement, self._make_method)
             self._connection = connection
             connection.use_loop(self._loop, self._loop.call_soon, connection.on_idle, self._call_again)
             self._follow()
         except BaseException:
+            self._connecting.clear()
             connection.close()
             raise
         return self
@@ -90,16 +100,52 @@ class AsyncClient:
             if not watched.goes_on:
                 self._unwatch(watched)
 
-    async def _renew(self, hopeful: bool = False) -> None:
-        """Makes sure that there is a connection; many calls may ask at once. ``hopeful``: a server is to come soon."""
-        async with self._renewing:
-            connection = self._opened()
-            if not connection.connected:
-                await self._running().run_in_executor(None, connection.renew, hopeful)
-            self._follow()
+    async def _connect(self, connection: _core.Connection, patient_until: float | None, until: float | None) -> None:
+        """Makes sure that there is a connection; any number of tasks may wait for one. Both times are the loop's.
+
+        Threads do it, a slice at a time: so every task gives up when its own time is over.
+        """
+        loop = self._running()
+        while not connection.connected:
+            now = loop.time()
+            if until is not None and now >= until:
+                # The last attempt may have failed, which says more.
+                if not connection.try_connect(False, 0.0):
+                    raise DeadlineExceeded(
+                        f"there was no connection to {self._url} before the deadline: the server does not answer"
+                    )
+                return
+            patient = patient_until is not None and now < patient_until
+            step = self._connecting.get(patient)
+            if step is None or step.done():
+                step = loop.run_in_executor(None, connection.try_connect, patient, _SLICE)
+                # Nobody may wait for it any more when it fails.
+                step.add_done_callback(lambda step: step.cancelled() or step.exception())
+                self._connecting[patient] = step
+            await asyncio.wait([step], timeout=None if until is None else until - now)
+            if step.done() and (failure := step.exception()) is not None:
+                # Of several tasks each gets one of its own, with its own traceback.
+                raise copy(failure)
+
+    async def _renew(self, hopeful: bool = False, left: float | None = None) -> None:
+        """Makes sure that there is a connection, within the seconds that are ``left``. ``hopeful``: a server is to come
+        soon.
+        """
+        now = self._running().time()
+        until = None if left is None else now + left
+        patient_until = now + _COMEBACK if hopeful else None
+        if self._options["wait_for_ready"]:
+            patient_until = inf if until is None else until
+        await self._connect(self._opened(), patient_until, until)
+        self._follow()
 
     async def _call_again(
-        self, method: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], hopeful: bool
+        self,
+        method: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        hopeful: bool,
+        left: float | None,
     ) -> Any:
         """Calls on a new connection, because the last one was lost before or while the method was called."""
         attempts = _attempts.get() + 1
@@ -107,20 +153,41 @@ class AsyncClient:
             raise Unavailable(f"the connection to {self._url} was lost {attempts} times during one call")
         token = _attempts.set(attempts)
         try:
-            await self._renew(hopeful)
-            return await method(*args, **kwargs)
+            with _within(left):
+                await self._renew(hopeful, left)
+                return await method(*args, **kwargs)
         finally:
             _attempts.reset(token)
 
     def _open_stream(self, method: _core.Method, arguments: Any) -> _core.Stream:
         connection = self._opened()
         connection.check_loop()
-        try:
-            return connection.open(method, arguments, for_loop=True)
-        finally:
-            # It may have renewed a connection that was lost, even if it failed in the end.
-            if connection.connected:
-                self._follow()
+        return connection.open(method, arguments, for_loop=True)
+
+    def _replies(
+        self,
+        method: _core.Method,
+        arguments: Any,
+        items: AsyncIterable[Any] | Iterable[Any] | None = None,
+    ) -> AsyncReplies:
+        """The replies of a call that begins now, or, without a connection, when the first of them is awaited."""
+        connection = self._opened()
+        connection.check_loop()
+        if connection.connected:
+            return AsyncReplies(self._open_stream(method, arguments), items)
+        left = connection.time_left()
+        until, context = None if left is None else self._running().time() + left, copy_context()
+
+        def begin(left: float | None) -> _core.Stream:
+            with _within(inf if left is None else max(left, 0.0)):
+                return self._open_stream(method, arguments)
+
+        async def connect() -> _core.Stream:
+            await self._renew(left=None if until is None else until - self._running().time())
+            # In the blocks that surrounded the call.
+            return context.run(begin, None if until is None else until - self._running().time())
+
+        return AsyncReplies(connect, items)
 
     def _running(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:
@@ -198,24 +265,29 @@ class AsyncClient:
 
     def _callable(self, connection: _core.Connection, plan: MethodPlan, method: _core.Method) -> Callable[..., Any]:
         if plan.kind == ONEWAY:
-            send = connection.oneway(method)
+            send = connection.oneway(method, for_loop=True)
 
             def ready() -> Coroutine[Any, Any, None] | None:
-                return None if connection.connected else self._renew()
+                return None if connection.connected else self._renew(left=send.time_left())
+
+            async def send_once(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+                if self._options["oneway"] == "block":
+                    await self._room.send(send, args, kwargs, ready)
+                else:
+                    if (connecting := ready()) is not None:
+                        await connecting
+                    send(*args, **kwargs)
 
             async def oneway(*args: Any, **kwargs: Any) -> None:
                 connection.check_loop()
-                try:
-                    if self._options["oneway"] == "block":
-                        await self._room.send(send, args, kwargs, ready)
-                    else:
-                        if (connecting := ready()) is not None:
-                            await connecting
-                        send(*args, **kwargs)
-                finally:
-                    # As in `_open_stream`.
-                    if connection.connected:
-                        self._follow()
+                with _within(None if connection.connected else send.time_left()):
+                    try:
+                        await send_once(args, kwargs)
+                    except RpcError:
+                        if connection.connected or connection.closed:
+                            raise
+                        # The connection was found lost on the way: nothing was sent.
+                        await send_once(args, kwargs)
                 connection.sent()
 
             return _named(oneway, plan)
@@ -223,7 +295,7 @@ class AsyncClient:
             bind = plan.arguments.bind
 
             def server_stream(*args: Any, **kwargs: Any) -> AsyncReplies:
-                return AsyncReplies(self._open_stream(method, bind(args, kwargs)))
+                return self._replies(method, bind(args, kwargs))
 
             return server_stream
         if plan.kind == CLIENT_STREAM:
@@ -231,9 +303,13 @@ class AsyncClient:
             async def client_stream(*args: Any, **kwargs: Any) -> Any:
                 arguments, items = plan.split(args, kwargs)
                 connection.check_loop()
-                if not connection.connected:
-                    await self._renew()
-                stream = self._open_stream(method, arguments)
+                if connection.connected:
+                    stream = self._open_stream(method, arguments)
+                else:
+                    left = connection.time_left()
+                    with _within(left):
+                        await self._renew(left=left)
+                        stream = self._open_stream(method, arguments)
                 return await call_client_stream(stream, cast("AsyncIterable[Any] | Iterable[Any]", items))
 
             return _named(client_stream, plan)
@@ -241,11 +317,15 @@ class AsyncClient:
 
             def bidi_stream(*args: Any, **kwargs: Any) -> AsyncReplies:
                 arguments, items = plan.split(args, kwargs)
-                stream = self._open_stream(method, arguments)
-                return AsyncReplies(stream, cast("AsyncIterable[Any] | Iterable[Any]", items))
+                return self._replies(method, arguments, cast("AsyncIterable[Any] | Iterable[Any]", items))
 
             return bidi_stream
         return connection.async_unary(method)
+
+
+def _within(left: float | None) -> AbstractContextManager[object]:
+    """A call that had to connect first ends with the time it began with."""
+    return nullcontext() if left is None else timeout(left)
 
 
 def _named(function: Callable[..., Any], plan: MethodPlan) -> Callable[..., Any]:

@@ -188,20 +188,19 @@ class LoopThread:
         try:
             if plan.kind in (UNARY, ONEWAY):
                 result = await handler(*request.arguments())
-                if not request.reply(result):
-                    await _until_sent(partial(request.reply, result))
+                await _reply(running, result)
             else:
                 running.changed = asyncio.Event()
-                await self._stream(plan, handler, request, running.changed)
+                await self._stream(plan, handler, running, running.changed)
         except asyncio.CancelledError as error:
             if running.late:
-                await _until_sent(request.fail_late)
+                request.fail_late()
             elif request.cancelled:
                 request.forget()
             elif self._stopping:
                 request.fail(Unavailable(f"the server was stopped before {plan.full_name} had finished"))
             else:
-                await _until_sent(partial(request.fail, error))
+                request.fail(error)
         except BaseException as error:
             # SystemExit and KeyboardInterrupt, too: a handler does not end the server.
             if request.oneway:
@@ -209,19 +208,20 @@ class LoopThread:
                 _log.warning(text, plan.full_name, type(error).__name__, exc_info=True)
                 request.fail(error)  # nothing is sent
             else:
-                await _until_sent(partial(request.fail, error))
+                request.fail(error)
         finally:
             if timer is not None:
                 timer.cancel()
             if inherited is not None:
                 inherited.__exit__(None, None, None)
 
-    async def _stream(self, plan: MethodPlan, handler: Any, request: _core.LoopRequest, changed: asyncio.Event) -> None:
+    async def _stream(self, plan: MethodPlan, handler: Any, running: _Running, changed: asyncio.Event) -> None:
+        request = running.request
         arguments = list(request.arguments())
         if plan.kind in (CLIENT_STREAM, BIDI_STREAM):
             arguments.insert(plan.stream_position, _items(request, changed))
         if plan.kind not in (SERVER_STREAM, BIDI_STREAM):
-            await _until_sent(partial(request.reply, await handler(*arguments)))
+            await _reply(running, await handler(*arguments))
             return
         replies = handler(*arguments)
         if hasattr(replies, "__await__"):
@@ -231,7 +231,7 @@ class LoopThread:
                 if not await _send(request, item, changed):
                     request.forget()
                     return
-            await _until_sent(request.end)
+            request.end()
         finally:
             if hasattr(replies, "aclose"):
                 await replies.aclose()
@@ -247,44 +247,29 @@ async def _items(request: _core.LoopRequest, changed: asyncio.Event) -> AsyncIte
             return
         if item is not _NOTHING_YET:
             yield item
-        elif request.owes_credit:
-            # The client may be waiting for it, and there was no room to grant it.
-            await _wait(changed, _SOON)
         else:
             await changed.wait()
 
 
 async def _send(request: _core.LoopRequest, item: Any, changed: asyncio.Event) -> bool:
-    """Sends an item once the client has room for it. ``False`` if the client gave the call up."""
-    delay = _SHORTEST
+    """Sends an item once the client takes it. ``False`` if the client gave the call up."""
     while True:
         changed.clear()
         sent = request.try_send(item)
         if sent is not None:
             return sent
-        # Credit is announced; room in the ring or the socket is not, so look again after a while.
-        await _wait(changed, delay)
-        delay = min(delay * 2, _LONGEST)
-
-
-async def _wait(changed: asyncio.Event, at_most: float) -> None:
-    timer = asyncio.get_running_loop().call_later(at_most, changed.set)
-    try:
         await changed.wait()
-    finally:
-        timer.cancel()
 
 
-async def _until_sent(send: Callable[[], bool]) -> None:
-    """Sends once there is room. The loop is never kept waiting by a client that does not read."""
-    delay = _SHORTEST
-    while not send():
-        await asyncio.sleep(delay)
-        delay = min(delay * 2, _LONGEST)
+async def _reply(running: _Running, result: Any) -> None:
+    """Ends a call with its result, once the client reads what it was sent before."""
+    if running.request.reply(result):
+        return
+    changed = running.changed = running.changed or asyncio.Event()
+    while not running.request.reply(result):
+        await changed.wait()
+        changed.clear()
 
 
 _TURN = 0.0001
 """Seconds after which the loop looks at its other work, even if one request comes after the other."""
-_SHORTEST = 0.001
-_LONGEST = 0.05
-_SOON = 0.005

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterable, AsyncIterator, Iterable
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
 from types import TracebackType
 from typing import Any
 
@@ -56,25 +56,47 @@ def _wake(future: asyncio.Future[None]) -> None:
 class AsyncReplies:
     """The replies of a call; iterate with ``async for``. Closing it, or leaving ``async with``, gives the call up."""
 
-    def __init__(self, stream: _core.Stream, items: AsyncIterable[Any] | Iterable[Any] | None = None) -> None:
+    def __init__(
+        self,
+        stream: _core.Stream | Callable[[], Awaitable[_core.Stream]],
+        items: AsyncIterable[Any] | Iterable[Any] | None = None,
+    ) -> None:
+        """Without a connection, ``stream`` connects and begins the call, when the first reply is awaited."""
+        self._loop = asyncio.get_running_loop()
+        self._items = items
+        self._stream: _core.Stream | None = None
+        self._sender: asyncio.Task[None] | None = None
+        self._connect: Callable[[], Awaitable[_core.Stream]] | None = None
+        if isinstance(stream, _core.Stream):
+            self._begin(stream)
+        else:
+            self._connect = stream
+
+    def _begin(self, stream: _core.Stream) -> _core.Stream:
         self._stream = stream
         self._bell = _Bell(stream)
-        self._loop = asyncio.get_running_loop()
-        self._sender: asyncio.Task[None] | None = None
-        if items is not None:
+        if self._items is not None:
             # The task must not hold this object: when nobody else does any more, the call is given up.
-            self._sender = self._loop.create_task(_send_or_cancel(stream, self._bell, items))
+            self._sender = self._loop.create_task(_send_or_cancel(stream, self._bell, self._items))
+            self._items = None
+        return stream
 
     def __del__(self) -> None:
         # The collector may run in any thread.
-        with contextlib.suppress(RuntimeError):  # the loop is closed, and with it the connection
-            self._loop.call_soon_threadsafe(_give_up, self._stream, self._sender)
+        if self._stream is not None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed, and with it the connection
+                self._loop.call_soon_threadsafe(_give_up, self._stream, self._sender)
 
     def __aiter__(self) -> AsyncReplies:
         return self
 
     async def __anext__(self) -> Any:
         stream = self._stream
+        if stream is None:
+            connect, self._connect = self._connect, None
+            if connect is None:
+                raise StopAsyncIteration
+            stream = self._begin(await connect())
         try:
             while (item := stream.try_next(_NOTHING_YET)) is _NOTHING_YET:
                 await self._bell.wait()
@@ -102,7 +124,9 @@ class AsyncReplies:
 
     async def aclose(self) -> None:
         """Gives the call up; the server stops. Harmless when it has ended."""
-        _give_up(self._stream, self._sender)
+        self._connect = None
+        if self._stream is not None:
+            _give_up(self._stream, self._sender)
 
     async def __aenter__(self) -> AsyncReplies:
         return self

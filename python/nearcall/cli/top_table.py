@@ -65,6 +65,7 @@ def _summary(view: View) -> list[str]:
         f"{view.in_flight:,} in flight" + (f" ({unmeasured:,} since before measuring)" if unmeasured > 0 else ""),
         f"{view.queued:,} waiting",
         f"{view.connections:,} connections",
+        f"{_size(view.memory)} of {_size(view.max_memory)} kept for clients",
         f"{view.workers:,} workers, {view.idle_workers:,} idle",
         f"measured for {view.measured_seconds:.0f} s",
     ]

@@ -49,6 +49,9 @@ class View(msgspec.Struct, frozen=True):
     idle_workers: int
     queued: int
     in_flight: int
+    memory: int
+    """Bytes kept for clients, of ``max_memory`` that may be."""
+    max_memory: int
     methods: list[Row]
 
 
@@ -68,6 +71,8 @@ def compare(url: str, last: Statistics, now: Statistics) -> View:
         idle_workers=now.idle_workers,
         queued=now.queued,
         in_flight=now.in_flight,
+        memory=now.memory,
+        max_memory=now.max_memory,
         methods=[_row(begun.get(method.method), method, seconds) for method in now.methods],
     )
 

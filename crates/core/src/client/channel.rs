@@ -1,12 +1,16 @@
 //! A client's way to a server: a connection, and a new one when it is lost.
+//!
+//! Any number of threads may wait for one dial. One of them dials, a slice at a time; the others sleep, each until its own
+//! deadline, and any of them goes on when that one gives up. No lock is held while dialling, nor while a callback runs.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use arc_swap::ArcSwap;
-use nearcall_transport::lock::Mutex;
-use nearcall_transport::{ConnectError, Options, Url};
+use arc_swap::{ArcSwap, ArcSwapOption};
+use nearcall_transport::lock::{Condvar, Mutex, MutexGuard};
+use nearcall_transport::{ConnectError, Connected, Dial, Options, Url, fork};
 use nearcall_wire::Failure;
 
 use super::Connection;
@@ -21,6 +25,10 @@ const JITTER: f64 = 0.2;
 
 /// Less time than this is not worth one more attempt.
 const LEAST: Duration = Duration::from_millis(5);
+/// Who waits asks so often whether to go on.
+const SLICE: Duration = Duration::from_millis(50);
+/// A dial that nobody has cared for so long is given up: the server may have done so, too.
+const ABANDONED: Duration = Duration::from_secs(1);
 
 /// Told when a new connection's server describes itself differently; refuses it with a failure.
 pub type OnChange = Box<dyn Fn(&str) -> Result<(), Failure> + Send + Sync>;
@@ -34,22 +42,67 @@ pub enum Patience {
     Until(Option<Instant>),
 }
 
+impl Patience {
+    /// What is left of it; `None` if that is for ever.
+    fn left(self) -> Option<Duration> {
+        match self {
+            Self::FailFast => Some(Duration::ZERO),
+            Self::Until(until) => until.map(|until| until.saturating_duration_since(Instant::now())),
+        }
+    }
+
+    fn has_ended(self) -> bool {
+        self.left().is_some_and(|left| left <= LEAST)
+    }
+
+    /// When to try again, sooner towards the end of the time there is.
+    fn shorten(self, at: Instant) -> Instant {
+        self.left().map_or(at, |left| at.min(Instant::now() + left / 2))
+    }
+}
+
 /// Makes connections to one server, one at a time.
 pub struct Channel {
     url: Url,
     options: Options,
     around_wait: AroundWait,
-    current: ArcSwap<Connection>,
-    renewal: Mutex<Renewal>,
+    current: ArcSwapOption<Connection>,
+    closed: AtomicBool,
+    renewal: ArcSwap<Renewal>,
     on_change: OnChange,
 }
 
+/// How far this process is with a new connection.
 struct Renewal {
-    closed: bool,
-    description: String,
-    pause: Duration,
+    /// Those who wait are told of every change.
+    changed: Condvar,
+    state: Mutex<State>,
+    generation: u32,
+}
+
+struct State {
+    dialling: Dialling,
+    /// Dials that have failed.
+    failed: u64,
+    /// Why the last one did; `None` once there was a connection.
+    failure: Option<Failure>,
+    /// When the next one may begin, and how long the pause before it is.
     not_before: Option<Instant>,
-    last_failure: Option<Failure>,
+    pause: Duration,
+}
+
+enum Dialling {
+    Not,
+    /// Nobody cares for it since then.
+    Left(Dial, Instant),
+    /// A thread has taken it.
+    Taken,
+}
+
+/// Takes a dial back to where others find it, whatever becomes of the thread that had it.
+struct Turn<'a> {
+    renewal: &'a Renewal,
+    dial: Option<Dial>,
 }
 
 impl std::fmt::Debug for Channel {
@@ -59,44 +112,18 @@ impl std::fmt::Debug for Channel {
 }
 
 impl Channel {
-    /// Connects for the first time. Between two attempts `pause` sleeps for as long as it is told, and says whether to go
-    /// on.
-    ///
-    /// # Errors
-    /// [`ConnectError`], with a sentence for the user.
-    pub fn open(
-        url: &Url,
-        options: &Options,
-        around_wait: AroundWait,
-        patience: Patience,
-        pause_for: &mut dyn FnMut(Duration) -> bool,
-        on_change: OnChange,
-    ) -> Result<Self, ConnectError> {
-        let mut pause = SHORTEST;
-        let connection = loop {
-            match Connection::connect(url, options, Arc::clone(&around_wait)) {
-                Ok(connection) => break connection,
-                Err(error @ ConnectError::Unavailable(_)) => {
-                    let Patience::Until(until) = patience else { return Err(error) };
-                    let Some(next) = within(vary(pause), until) else { return Err(error) };
-                    if !pause_for(next) {
-                        return Err(error);
-                    }
-                    pause = longer(pause);
-                }
-                Err(error) => return Err(error),
-            }
-        };
-        let description = connection.welcome().description.clone();
-        let renewal = Renewal { closed: false, description, pause: SHORTEST, not_before: None, last_failure: None };
-        Ok(Self {
-            url: url.clone(),
-            options: options.clone(),
+    /// A way to a server that has not been looked for yet.
+    #[must_use]
+    pub fn new(url: Url, options: Options, around_wait: AroundWait, on_change: OnChange) -> Self {
+        Self {
+            url,
+            options,
             around_wait,
-            current: ArcSwap::from_pointee(connection),
-            renewal: Mutex::new(renewal),
+            current: ArcSwapOption::empty(),
+            closed: AtomicBool::new(false),
+            renewal: ArcSwap::new(Renewal::new()),
             on_change,
-        })
+        }
     }
 
     /// Where the server is.
@@ -105,87 +132,205 @@ impl Channel {
         &self.url
     }
 
-    /// The connection of the moment, usable or not.
+    /// The last connection, usable or not; `None` if there was none yet.
     #[inline]
     #[must_use]
-    pub fn current(&self) -> Arc<Connection> {
+    pub fn current(&self) -> Option<Arc<Connection>> {
         self.current.load_full()
     }
 
-    /// A usable connection, made now if need be. Blocks while connecting, and as long as `patience` says.
+    /// The connection of the moment, if it is usable.
+    #[inline]
+    #[must_use]
+    pub fn ready(&self) -> Option<Arc<Connection>> {
+        self.current().filter(|connection| connection.is_usable())
+    }
+
+    /// A usable connection, made now if need be. Blocks as long as `patience` says, and until a dial that is under way has
+    /// ended, but no longer than `until`: then it is `None`, unless the last dial has failed. Meanwhile `go_on` is asked
+    /// every 50 ms, and after a signal, whether to.
     ///
     /// # Errors
     /// The failure that a call ends with.
-    pub fn usable(&self, patience: Patience) -> Result<Arc<Connection>, Failure> {
+    pub fn usable(
+        &self,
+        patience: Patience,
+        until: Option<Instant>,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Result<Option<Arc<Connection>>, Failure> {
+        let renewal = self.renewal();
+        let mut state = renewal.state.lock();
+        let mut seen = state.failed;
+        let mut next = state.not_before.map(|at| patience.shorten(at));
         loop {
-            let mut renewal = self.renewal.lock();
-            let current = self.current.load_full();
-            if renewal.closed {
+            if self.is_closed() {
+                let left = state.leave();
+                drop(state);
+                drop(left);
                 return Err(Failure::new(Failure::CANCELLED, format!("this client of {} was closed", self.url)));
             }
-            if current.is_usable() {
-                return Ok(current);
+            if let Some(connection) = self.ready() {
+                return Ok(Some(connection));
+            }
+            if state.failed != seen {
+                next = state.not_before.map(|at| patience.shorten(at));
             }
             let now = Instant::now();
-            let wait = renewal.not_before.map_or(Duration::ZERO, |at| at.saturating_duration_since(now));
-            if wait.is_zero() {
-                match self.renew(&mut renewal, current) {
-                    Ok(connection) => return Ok(connection),
-                    Err(failure) if failure.code != Failure::UNAVAILABLE => return Err(failure),
-                    Err(failure) => {
-                        renewal.not_before = Some(Instant::now() + vary(renewal.pause));
-                        renewal.pause = longer(renewal.pause);
-                        renewal.last_failure = Some(failure);
-                    }
+            let pauses = state.not_before.is_some_and(|at| now < at);
+            // A failure is news to who waited for that dial, and the answer to who comes in the pause after it.
+            let failure = state.failure.as_ref().filter(|_| pauses || state.failed != seen);
+            let over = until.is_some_and(|until| now >= until);
+            match failure {
+                Some(failure) if over || patience.has_ended() || !may_pass(failure) => return Err(failure.clone()),
+                None if over => return Ok(None),
+                _ => seen = state.failed,
+            }
+            let end = until.map_or(now + SLICE, |until| until.min(now + SLICE));
+            let pause = next.filter(|&next| pauses && now < next).map(|next| next.min(end));
+            if pause.is_some() || matches!(state.dialling, Dialling::Taken) {
+                renewal.changed.wait_for(&mut state, pause.unwrap_or(end).saturating_duration_since(now));
+                drop(state);
+            } else {
+                let turn = renewal.take(&mut state, || Dial::new(&self.url, crate::VERSION, &self.options));
+                drop(state);
+                self.advance(turn, end);
+            }
+            if self.ready().is_none() && !go_on() {
+                return Err(Failure::new(Failure::CANCELLED, "interrupted while connecting"));
+            }
+            state = renewal.state.lock();
+        }
+    }
+
+    /// Goes on with a dial.
+    fn advance(&self, mut turn: Turn<'_>, end: Instant) {
+        let Some(mut dial) = turn.dial.take() else { return };
+        let ended = match dial.advance(end) {
+            Ok(None) => {
+                turn.dial = Some(dial);
+                return;
+            }
+            Ok(Some(connected)) => self.welcome(connected),
+            Err(error) => Err(connect_failure(&error)),
+        };
+        let mut state = turn.renewal.state.lock();
+        match ended {
+            // Nobody else would end it.
+            Ok(connection) if self.is_closed() => {
+                drop(state);
+                connection.close();
+            }
+            Ok(connection) => {
+                (state.failure, state.not_before, state.pause) = (None, None, SHORTEST);
+                let old = self.current.swap(Some(connection));
+                drop(state);
+                if let Some(old) = old.filter(|old| !old.is_ours()) {
+                    // Its locks may have been held by a thread of the parent when we were forked: never touch it again.
+                    std::mem::forget(old);
                 }
             }
-            let failure = renewal.last_failure.clone();
-            let next = renewal.not_before.map_or(SHORTEST, |at| at.saturating_duration_since(Instant::now()));
-            drop(renewal);
-            let failure = failure.unwrap_or_else(|| Failure::new(Failure::UNAVAILABLE, "there is no server"));
-            match patience {
-                Patience::FailFast => return Err(failure),
-                Patience::Until(until) => std::thread::sleep(within(next, until).ok_or(failure)?),
+            Err(failure) => {
+                if may_pass(&failure) {
+                    state.not_before = Some(Instant::now() + vary(state.pause));
+                    state.pause = longer(state.pause);
+                }
+                state.failed += 1;
+                state.failure = Some(failure);
             }
         }
     }
 
-    fn renew(&self, renewal: &mut Renewal, old: Arc<Connection>) -> Result<Arc<Connection>, Failure> {
-        let connection = Connection::connect(&self.url, &self.options, Arc::clone(&self.around_wait))
-            .map_err(|error| connect_failure(&error))?;
+    /// Whether a new connection's server still fits.
+    fn welcome(&self, connected: Connected) -> Result<Arc<Connection>, Failure> {
+        let connection = Arc::new(Connection::new(&self.url, connected, Arc::clone(&self.around_wait)));
         let description = &connection.welcome().description;
-        if *description != renewal.description {
+        if self.current().is_some_and(|old| old.welcome().description != *description) {
             (self.on_change)(description)?;
-            renewal.description.clone_from(description);
-        }
-        renewal.pause = SHORTEST;
-        renewal.not_before = None;
-        renewal.last_failure = None;
-        let connection = Arc::new(connection);
-        self.current.store(Arc::clone(&connection));
-        if !old.is_ours() {
-            // Its locks may have been held by a thread of the parent when we were forked: never touch it again.
-            std::mem::forget(old);
         }
         Ok(connection)
     }
 
-    /// Ends the connection for good. Whether all that was accepted was sent.
-    pub fn close(&self) -> bool {
-        self.renewal.lock().closed = true;
-        self.current().close()
+    /// How far this process is: what a child by fork finds is its parent's.
+    fn renewal(&self) -> Arc<Renewal> {
+        let renewal = self.renewal.load_full();
+        if renewal.generation == fork::generation() {
+            return renewal;
+        }
+        // A thread of the parent may have held its lock or its dial. Of two threads of the child, one is first.
+        let before = self.renewal.compare_and_swap(&renewal, Renewal::new());
+        if Arc::ptr_eq(&before, &renewal) {
+            std::mem::forget(renewal);
+        }
+        self.renewal.load_full()
     }
 
-    /// Whether [`Channel::close`] was called.
+    /// Ends the connection for good, and a dial with it. Whether all that was accepted was sent.
+    pub fn close(&self) -> bool {
+        let renewal = self.renewal();
+        let abandoned = {
+            let mut state = renewal.state.lock();
+            // Release: who sees it finds no newer connection than we do. Set under the lock, so that nobody stores one later.
+            self.closed.store(true, Ordering::Release);
+            state.leave()
+        };
+        drop(abandoned);
+        renewal.changed.notify_all();
+        self.current().is_none_or(|connection| connection.close())
+    }
+
+    /// Whether [`Channel::close`] was called. Never waits.
     #[must_use]
     pub fn is_closed(&self) -> bool {
-        self.renewal.lock().closed
+        // Acquire: after the Release of `close`.
+        self.closed.load(Ordering::Acquire)
     }
 }
 
-/// The failure of a call for which no connection came about.
+impl Renewal {
+    fn new() -> Arc<Self> {
+        let state = State { dialling: Dialling::Not, failed: 0, failure: None, not_before: None, pause: SHORTEST };
+        Arc::new(Self { changed: Condvar::new(), state: Mutex::new(state), generation: fork::mark() })
+    }
+
+    /// Takes the dial that nobody cares for, or a new one.
+    fn take(&self, state: &mut MutexGuard<'_, State>, new: impl FnOnce() -> Dial) -> Turn<'_> {
+        let dial = match std::mem::replace(&mut state.dialling, Dialling::Taken) {
+            Dialling::Left(dial, since) if since.elapsed() < ABANDONED => dial,
+            _ => new(),
+        };
+        Turn { renewal: self, dial: Some(dial) }
+    }
+}
+
+impl State {
+    /// Takes out a dial that nobody cares for.
+    fn leave(&mut self) -> Option<Dialling> {
+        matches!(self.dialling, Dialling::Left(..)).then(|| std::mem::replace(&mut self.dialling, Dialling::Not))
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let left = self.dial.take().map_or(Dialling::Not, |dial| Dialling::Left(dial, Instant::now()));
+        let has_ended = matches!(left, Dialling::Not);
+        self.renewal.state.lock().dialling = left;
+        if has_ended {
+            self.renewal.changed.notify_all();
+        } else {
+            // One of those who wait goes on, if this thread does not.
+            self.renewal.changed.notify_one();
+        }
+    }
+}
+
+/// Whether the failure to connect may pass: there is no server now, or it is busy.
 #[must_use]
-pub fn connect_failure(error: &ConnectError) -> Failure {
+pub fn may_pass(failure: &Failure) -> bool {
+    matches!(failure.code, Failure::UNAVAILABLE | Failure::DEADLINE_EXCEEDED)
+}
+
+/// The failure of a call for which no connection came about.
+fn connect_failure(error: &ConnectError) -> Failure {
     let code = match error {
         ConnectError::Unavailable(_) => Failure::UNAVAILABLE,
         ConnectError::Mismatch(_) => Failure::FAILED_PRECONDITION,
@@ -199,13 +344,6 @@ pub fn connect_failure(error: &ConnectError) -> Failure {
 
 fn longer(pause: Duration) -> Duration {
     pause.mul_f64(GROWTH).min(LONGEST)
-}
-
-/// The pause before the next attempt, shorter towards the end of the time there is; `None` when that is over.
-fn within(pause: Duration, until: Option<Instant>) -> Option<Duration> {
-    let Some(until) = until else { return Some(pause) };
-    let left = until.saturating_duration_since(Instant::now());
-    (left > LEAST).then(|| pause.min(left / 2))
 }
 
 fn vary(pause: Duration) -> Duration {

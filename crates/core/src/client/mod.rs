@@ -1,28 +1,28 @@
 //! The client's end of a connection.
 
-mod aside;
 mod channel;
+mod flushing;
+mod leadership;
 mod oneway;
 mod receiving;
 mod table;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use nearcall_transport::lock::Mutex;
-use nearcall_transport::{ConnectError, Link, LinkError, Options, Peer, Url, fork};
-use nearcall_wire::{Failure, FrameHead, Kind, Welcome};
+use nearcall_transport::{Connected, Link, LinkError, Peer, Room, Sent, Url, fork};
+use nearcall_wire::{Failure, Kind, Welcome};
 
 use crate::AroundWait;
 use crate::event::Event;
 use crate::flow::{Taken, cost};
-use crate::outgoing::{Body, Outgoing, await_turn};
-use aside::Aside;
-pub use channel::{Channel, OnChange, Patience, connect_failure};
+use crate::outgoing::{Body, Outgoing};
+pub use channel::{Channel, OnChange, Patience, may_pass};
+use leadership::Leadership;
 pub use oneway::Passed;
 pub use table::CallId;
-use table::{Table, Waker};
+use table::{SharedTable, Waker};
 
 /// A connection to a server. Any number of threads, or one event loop, may use it at once.
 ///
@@ -32,15 +32,9 @@ pub struct Connection {
     link: Arc<dyn Link>,
     welcome: Welcome,
     url: Url,
-    /// Held by the thread that receives.
-    receiving: Mutex<()>,
-    table: Mutex<Table>,
-    /// Threads that sleep until another one delivers to them.
-    followers: Mutex<Vec<CallId>>,
-    follower_count: AtomicU32,
-    /// Pings to be answered, by whoever sends next.
-    pongs: Mutex<Vec<Vec<u8>>>,
-    has_pongs: AtomicBool,
+    /// Of the thread that receives.
+    receiving: Leadership,
+    table: SharedTable,
     /// The connection is lost or closed.
     lost: AtomicBool,
     /// The server takes no new calls here.
@@ -49,11 +43,8 @@ pub struct Connection {
     around_wait: AroundWait,
     /// An event loop uses it: sending must not wait.
     in_loop: AtomicBool,
-    aside: Arc<Aside>,
-    /// Threads that wait for room in the middle of sending.
-    short_of_room: Arc<AtomicU32>,
-    /// Threads that send the rest of a long one-way message.
-    finishing: Arc<AtomicU32>,
+    /// A thread sends what waits.
+    flushing: Arc<AtomicBool>,
 }
 
 impl std::fmt::Debug for Connection {
@@ -77,31 +68,20 @@ pub enum NoEvent {
 }
 
 impl Connection {
-    /// Connects to a server. Blocks for at most `options.handshake`.
-    ///
-    /// # Errors
-    /// [`ConnectError`], with a sentence for the user.
-    pub fn connect(url: &Url, options: &Options, around_wait: AroundWait) -> Result<Self, ConnectError> {
-        let connected = nearcall_transport::connect(url, crate::VERSION, options)?;
-        Ok(Self {
+    fn new(url: &Url, connected: Connected, around_wait: AroundWait) -> Self {
+        Self {
             link: connected.link,
             welcome: connected.welcome,
             url: url.clone(),
-            receiving: Mutex::new(()),
-            table: Mutex::default(),
-            followers: Mutex::default(),
-            follower_count: AtomicU32::new(0),
-            pongs: Mutex::default(),
-            has_pongs: AtomicBool::new(false),
+            receiving: Leadership::default(),
+            table: SharedTable::default(),
             lost: AtomicBool::new(false),
             going_away: AtomicBool::new(false),
             generation: fork::mark(),
             around_wait,
             in_loop: AtomicBool::new(false),
-            aside: Arc::default(),
-            short_of_room: Arc::default(),
-            finishing: Arc::default(),
-        })
+            flushing: Arc::default(),
+        }
     }
 
     /// What the server said of itself.
@@ -168,7 +148,7 @@ impl Connection {
         if !self.is_ours() {
             return true;
         }
-        let complete = self.await_rest();
+        let complete = self.await_flush();
         let failure = Failure::new(Failure::CANCELLED, format!("this client of {} was closed", self.url));
         self.table.lock().die(&failure);
         self.lost.store(true, Ordering::Release);
@@ -201,7 +181,7 @@ impl Connection {
         if !self.link.is_stale() {
             return Ok(());
         }
-        if let Some(_receiving) = self.receiving.try_lock() {
+        if let Some(_lead) = self.receiving.try_lead() {
             self.receive(None);
         }
         if self.is_going_away() || self.is_dead() {
@@ -278,7 +258,7 @@ impl Connection {
             // for: it may go on with the call.
             let soon = Some(Instant::now() + CANCEL_PATIENCE);
             let _ = self.send_until(id.number(), &Outgoing::new(Kind::Cancel, Body::Whole(&[])), soon);
-            if self.receiving.is_locked() {
+            if self.receiving.is_led() {
                 // The thread that receives may be the one that waits for this call: the answer wakes it.
                 let _ = self.send_until(u32::MAX, &Outgoing::new(Kind::Ping, Body::Whole(&[])), soon);
             }
@@ -287,6 +267,9 @@ impl Connection {
 
     /// Grants the server more credit for its stream.
     pub fn grant(&self, id: CallId, credit: u64) {
+        if let Some(call) = self.table.lock().get(id) {
+            call.allowance = call.allowance.saturating_add_unsigned(credit);
+        }
         // As in `cancel`.
         let _ = self.send(id.number(), &Outgoing::new(Kind::Credit, Body::Whole(&credit.to_le_bytes())));
     }
@@ -313,37 +296,37 @@ impl Connection {
         self.send_until(call, frame, None)
     }
 
-    /// Sends, waiting for room until then, or as long as the frame itself says.
+    /// Sends, waiting for room until then, or as long as the frame itself says. An event loop does not wait: there the frame
+    /// does.
     fn send_until(&self, call: u32, frame: &Outgoing<'_>, mut until: Option<Instant>) -> Result<(), Failure> {
-        // Acquire: pairs with the release in `deliver`.
-        if self.has_pongs.load(Ordering::Acquire) {
-            self.answer_pings();
-        }
-        if self.in_loop.load(Ordering::Relaxed) {
-            return self.send_without_waiting(call, frame);
-        }
-        // The clock is read only when there is something to wait for.
-        let mut blocked = |wait: &dyn Fn(Option<Instant>) -> Result<(), LinkError>| {
-            if until.is_none() {
-                until = frame.deadline_us.and_then(|us| Instant::now().checked_add(Duration::from_micros(us)));
-            }
-            if is_past(until) { Err(LinkError::DeadlinePassed) } else { wait(until) }
+        // Relaxed: the loop's own thread sends next.
+        let sent = if self.in_loop.load(Ordering::Relaxed) {
+            frame.send(call, &*self.link, Room::Later)
+        } else {
+            frame.send(
+                call,
+                &*self.link,
+                Room::Wait(&mut || {
+                    // The clock is read only when there is something to wait for.
+                    if until.is_none() {
+                        until = frame.deadline_us.and_then(|us| Instant::now().checked_add(Duration::from_micros(us)));
+                    }
+                    if is_past(until) { Err(LinkError::DeadlinePassed) } else { self.blocked(until) }
+                }),
+            )
         };
-        let mut sent = Ok(());
-        while sent.is_ok() && self.link.is_sending() {
-            sent = blocked(&|until| {
-                await_turn(&*self.link, &self.around_wait, until);
+        match sent {
+            Ok(Sent::Out) => Ok(()),
+            Ok(Sent::Queued) => {
+                self.flush_aside();
                 Ok(())
-            });
-        }
-        match sent.and_then(|()| frame.send(call, &*self.link, &mut || blocked(&|until| self.blocked(until)))) {
-            Ok(()) => Ok(()),
-            Err(error) => Err(self.cannot_send(&error, until)),
+            }
+            Err(error) => Err(self.cannot_send(&error)),
         }
     }
 
-    /// The failure of a call that could not be sent, whose time was up at `until`.
-    fn cannot_send(&self, error: &LinkError, until: Option<Instant>) -> Failure {
+    /// The failure of a call that could not be sent.
+    fn cannot_send(&self, error: &LinkError) -> Failure {
         if *error == LinkError::DeadlinePassed {
             return Failure::new(Failure::DEADLINE_EXCEEDED, error.to_string());
         }
@@ -351,27 +334,7 @@ impl Connection {
             return Failure::new(Failure::RESOURCE_EXHAUSTED, error.to_string());
         }
         self.lost(error);
-        if *error == LinkError::Closed && is_past(until) {
-            // Half of it is out, and the server reads nothing: there is no other way to keep the deadline.
-            let what = format!("the deadline passed while {} was taking in the message", self.url);
-            return Failure::new(Failure::DEADLINE_EXCEEDED, what);
-        }
         self.table.lock().dead.clone().expect("just lost")
-    }
-
-    fn answer_pings(&self) {
-        // Relaxed: a ping that comes now sets it again.
-        self.has_pongs.store(false, Ordering::Relaxed);
-        for payload in std::mem::take(&mut *self.pongs.lock()) {
-            if self.in_loop.load(Ordering::Relaxed) {
-                let _ = self.send_without_waiting(u32::MAX, &Outgoing::new(Kind::Pong, Body::Whole(&payload)));
-                continue;
-            }
-            let pong = FrameHead::plain(Kind::Pong, 0, 0, u32::MAX);
-            // If it cannot be sent, the next send finds out why.
-            await_turn(&*self.link, &self.around_wait, None);
-            let _ = self.link.send(&pong, &[&payload], &mut || self.blocked(None));
-        }
     }
 
     /// Makes room while a send waits: the server may be waiting for us to take its replies.
@@ -379,24 +342,19 @@ impl Connection {
         const SLICE: Duration = Duration::from_millis(100);
         let slice = until.map_or(SLICE, |until| until.saturating_duration_since(Instant::now()).min(SLICE));
         let mut result = Ok(());
-        // Relaxed, both: a hint for `try_send`.
-        self.short_of_room.fetch_add(1, Ordering::Relaxed);
         (self.around_wait)(&mut || result = self.make_room(slice));
-        self.short_of_room.fetch_sub(1, Ordering::Relaxed);
         result
     }
 
     fn make_room(&self, slice: Duration) -> Result<(), LinkError> {
-        match self.receiving.try_lock() {
-            Some(guard) => {
+        match self.receiving.try_lead() {
+            Some(_lead) => {
                 let mut took = false;
                 while let Some(incoming) = self.link.try_receive()? {
                     self.deliver(incoming, None);
                     took = true;
                 }
                 let waited = if took { Ok(()) } else { self.link.wait_room(true, slice) };
-                drop(guard);
-                self.hand_on();
                 // A signal is handled when the send is through.
                 waited.or_else(|error| if error == LinkError::Interrupted { Ok(()) } else { Err(error) })
             }

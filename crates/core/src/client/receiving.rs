@@ -1,13 +1,13 @@
-//! Who receives: a thread that waits for a reply does it by itself, for all others that wait too, and hands the task on
-//! when its own reply has come.
+//! Receiving: a thread that waits for a reply does it by itself, for all others that wait too, and hands the task on when
+//! its own reply has come.
 
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use nearcall_transport::{Incoming, LONGEST_SLEEP, LinkError};
-use nearcall_wire::{Failure, Kind};
+use nearcall_transport::{Incoming, LONGEST_SLEEP, LinkError, Room, Sent};
+use nearcall_wire::{Failure, FrameHead, Kind, Malformed};
 
-use super::table::{CallId, Table, Waker};
+use super::table::{CallId, Table};
 use super::{Connection, NoEvent};
 use crate::event::Event;
 
@@ -21,19 +21,14 @@ impl Connection {
         if let Some(event) = self.table.lock().take(id) {
             return Some(event);
         }
-        let guard = self.receiving.try_lock()?;
-        let event = self.receive(Some(id));
-        drop(guard);
-        self.hand_on();
-        event
+        let _lead = self.receiving.try_lead()?;
+        self.receive(Some(id))
     }
 
     /// Receives what is here, for a caller that sends much and would otherwise not learn that its call has ended.
     pub fn look(&self) {
-        if let Some(guard) = self.receiving.try_lock() {
+        if let Some(_lead) = self.receiving.try_lead() {
             self.receive(None);
-            drop(guard);
-            self.hand_on();
         }
     }
 
@@ -43,7 +38,7 @@ impl Connection {
     /// [`NoEvent`].
     pub fn next_event(&self, id: CallId, deadline: Option<Instant>) -> Result<Event, NoEvent> {
         // The usual case first: this thread receives, and what comes is for it.
-        if let Some(guard) = self.receiving.try_lock() {
+        if let Some(lead) = self.receiving.try_lead() {
             let arrived = {
                 let mut table = self.table.lock();
                 if table.get(id).is_none() {
@@ -65,8 +60,7 @@ impl Connection {
                     }
                 }
             };
-            drop(guard);
-            self.hand_on();
+            drop(lead);
             if let Some(event) = event? {
                 return Ok(event);
             }
@@ -80,7 +74,7 @@ impl Connection {
 
     /// For an event loop: receives all that is here, and returns the loop's calls for which something came.
     pub fn pump(&self) -> Vec<CallId> {
-        if let Some(_receiving) = self.receiving.try_lock() {
+        if let Some(_lead) = self.receiving.try_lead() {
             self.receive(None);
         }
         std::mem::take(&mut self.table.lock().ready)
@@ -94,7 +88,7 @@ impl Connection {
     /// For an event loop: spins for a moment, as a thread would before it sleeps. Whether it pays to look again.
     #[must_use]
     pub fn spin(&self) -> bool {
-        self.receiving.try_lock().is_some_and(|_receiving| self.link.spin())
+        self.receiving.try_lead().is_some_and(|_lead| self.link.spin())
     }
 
     /// The event of a call that [`Connection::pump`] has already received.
@@ -143,16 +137,11 @@ impl Connection {
     pub(super) fn deliver(&self, incoming: Incoming, mine: Option<CallId>) -> Option<Event> {
         let event = match Event::parse(incoming) {
             Ok(event) => event,
-            Err(malformed) => {
-                self.lost(&LinkError::Broken(malformed.0.to_owned()));
-                return mine.and_then(|id| self.table.lock().take(id));
-            }
+            Err(malformed) => return self.broken(malformed, mine),
         };
         match event.head.kind {
             Kind::Ping => {
-                self.pongs.lock().push(event.payload.to_vec());
-                // Release: whoever sees the flag finds the ping.
-                self.has_pongs.store(true, Ordering::Release);
+                self.answer(event.payload.inline().unwrap_or_default());
                 None
             }
             Kind::GoAway => {
@@ -160,7 +149,29 @@ impl Connection {
                 self.going_away.store(true, Ordering::Relaxed);
                 None
             }
-            _ => self.table.lock().deliver(event, mine),
+            _ => {
+                let delivered = self.table.lock().deliver(event, mine);
+                delivered.unwrap_or_else(|malformed| self.broken(malformed, mine))
+            }
+        }
+    }
+
+    /// The server broke the protocol. What that is for `mine`.
+    #[cold]
+    fn broken(&self, malformed: Malformed, mine: Option<CallId>) -> Option<Event> {
+        self.lost(&LinkError::Broken(malformed.0.to_owned()));
+        mine.and_then(|id| self.table.lock().take(id))
+    }
+
+    /// Answers a ping. A server that takes nothing gets no answer: it must not make us keep them.
+    #[cold]
+    fn answer(&self, ping: &[u8]) {
+        if self.link.queued() == 0 {
+            let pong = FrameHead::plain(Kind::Pong, 0, 0, u32::MAX);
+            // If it cannot be sent, the next send finds out why.
+            if let Ok(Sent::Queued) = self.link.send(&pong, &[ping], Room::Later) {
+                self.flush_aside();
+            }
         }
     }
 
@@ -190,14 +201,12 @@ impl Connection {
         mut check: impl FnMut(&mut Table) -> Option<T>,
     ) -> Result<T, NoEvent> {
         loop {
-            if let Some(guard) = self.receiving.try_lock() {
-                let result = self.lead(deadline, &mut check);
-                drop(guard);
-                self.hand_on();
-                return result;
+            if let Some(_lead) = self.receiving.try_lead() {
+                return self.lead(deadline, &mut check);
             }
-            if let Some(found) = self.follow(id, deadline, &mut check)? {
-                return Ok(found);
+            if let Some(ended) = self.follow(id, deadline, &mut check).transpose() {
+                self.receiving.pass_on();
+                return ended;
             }
         }
     }
@@ -238,60 +247,26 @@ impl Connection {
         deadline: Option<Instant>,
         check: &mut impl FnMut(&mut Table) -> Option<T>,
     ) -> Result<Option<T>, NoEvent> {
+        let me = std::thread::current();
         {
             let mut table = self.table.lock();
             if let Some(found) = check(&mut table) {
                 return Ok(Some(found));
             }
-            if let Some(call) = table.get(id) {
-                call.waker = Waker::Thread(std::thread::current());
-            }
+            table.wait(id, &me);
         }
-        self.followers.lock().push(id);
-        // SeqCst, as the fence in `hand_on`: either the leader that leaves sees this follower, or we find the task free.
-        self.follower_count.fetch_add(1, Ordering::SeqCst);
-        let mut interrupted = false;
-        if !self.is_free() {
-            let slice = match deadline {
-                Some(deadline) => deadline.saturating_duration_since(Instant::now()).min(SIGNAL_CHECK),
-                None => SIGNAL_CHECK,
-            };
-            let begun = Instant::now();
-            std::thread::park_timeout(slice);
-            interrupted = begun.elapsed() >= slice;
-        }
-        self.follower_count.fetch_sub(1, Ordering::SeqCst);
-        self.followers.lock().retain(|&follower| follower != id);
-        let found = check(&mut self.table.lock());
-        if found.is_some() {
-            // The task of receiving may have been handed to us: it goes on to the next.
-            self.hand_on();
-            return Ok(found);
-        }
-        if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-            self.hand_on();
-            return Err(NoEvent::DeadlinePassed);
-        }
-        if interrupted { Err(NoEvent::Interrupted) } else { Ok(None) }
-    }
-
-    fn is_free(&self) -> bool {
-        self.receiving.try_lock().is_some()
-    }
-
-    /// Called by a thread that has just stopped receiving: another one that waits takes over.
-    pub(super) fn hand_on(&self) {
-        // SeqCst: see `follow`.
-        fence(Ordering::SeqCst);
-        if self.follower_count.load(Ordering::Relaxed) == 0 {
-            return;
-        }
-        let next = self.followers.lock().first().copied();
-        if let Some(id) = next
-            && let Some(call) = self.table.lock().get(id)
-            && let Waker::Thread(thread) = &call.waker
-        {
-            thread.unpark();
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let woken = self.receiving.follow(left.map_or(SIGNAL_CHECK, |left| left.min(SIGNAL_CHECK)));
+        let found = {
+            let mut table = self.table.lock();
+            table.stop_waiting(id, me.id());
+            check(&mut table)
+        };
+        match found {
+            Some(found) => Ok(Some(found)),
+            None if deadline.is_some_and(|deadline| Instant::now() >= deadline) => Err(NoEvent::DeadlinePassed),
+            None if woken => Ok(None),
+            None => Err(NoEvent::Interrupted),
         }
     }
 }

@@ -1,18 +1,23 @@
 //! The calls of one connection that are under way.
 
 use std::collections::VecDeque;
-use std::thread::Thread;
+use std::ops::{Deref, DerefMut};
+use std::thread::{Thread, ThreadId};
 
-use nearcall_wire::{Failure, Kind};
+use nearcall_transport::lock::{Mutex, MutexGuard};
+use nearcall_wire::{Failure, Kind, Malformed};
+use smallvec::SmallVec;
 
 use crate::event::Event;
-use crate::flow::{WINDOW, granted};
+use crate::flow::{WINDOW, cost, granted};
 
 /// A call under way. Its number names a slot and how often the slot was used, so that a late frame for an old call never
 /// reaches a new one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct CallId(u32);
 
+/// Frames of initial metadata that a call may have.
+const MOST_HEADS: u8 = 64;
 const SLOT_BITS: u32 = 20;
 const SLOTS: u32 = 1 << SLOT_BITS;
 
@@ -33,8 +38,8 @@ impl CallId {
 pub(super) enum Waker {
     /// Nobody: the caller looks by itself.
     None,
-    /// A thread that sleeps.
-    Thread(Thread),
+    /// Threads that sleep: one that takes what comes, and one that sends a stream and waits for credit.
+    Threads(SmallVec<[Thread; 1]>),
     /// The event loop that owns the connection.
     Loop,
 }
@@ -47,6 +52,12 @@ pub(super) struct Call {
     pub(super) waker: Waker,
     /// What may still be sent on the call's stream, bytes.
     pub(super) credit: i64,
+    /// What the server may still send on its stream, bytes: it may begin an item as long as anything is left.
+    pub(super) allowance: i64,
+    /// Frames of initial metadata that have come.
+    heads: u8,
+    /// The last frame has come.
+    ended: bool,
 }
 
 #[derive(Debug, Default)]
@@ -58,6 +69,62 @@ pub(super) struct Table {
     pub(super) ready: Vec<CallId>,
     /// Set once, when the connection is lost: every call from then on fails with it.
     pub(super) dead: Option<Failure>,
+    /// To be woken once the lock is free.
+    woken: Woken,
+}
+
+/// The table and its lock.
+#[derive(Debug, Default)]
+pub(super) struct SharedTable(Mutex<Table>);
+
+impl SharedTable {
+    #[inline]
+    pub(super) fn lock(&self) -> LockedTable<'_> {
+        LockedTable { table: self.0.lock(), woken: Woken::default() }
+    }
+}
+
+/// The table while it is locked. Threads that it wakes are woken after that: they want the lock.
+pub(super) struct LockedTable<'a> {
+    // In this order: fields are dropped as they are declared.
+    table: MutexGuard<'a, Table>,
+    woken: Woken,
+}
+
+impl Deref for LockedTable<'_> {
+    type Target = Table;
+
+    #[inline]
+    fn deref(&self) -> &Table {
+        &self.table
+    }
+}
+
+impl DerefMut for LockedTable<'_> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Table {
+        &mut self.table
+    }
+}
+
+impl Drop for LockedTable<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if !self.table.woken.0.is_empty() {
+            self.woken = std::mem::take(&mut self.table.woken);
+        }
+    }
+}
+
+/// Threads that are woken when it is dropped.
+#[derive(Debug, Default)]
+struct Woken(SmallVec<[Thread; 2]>);
+
+impl Drop for Woken {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.iter().for_each(Thread::unpark);
+    }
 }
 
 impl Table {
@@ -72,6 +139,9 @@ impl Table {
             call.live = true;
             call.waker = waker;
             call.credit = WINDOW;
+            call.allowance = WINDOW;
+            call.heads = 0;
+            call.ended = false;
             return Ok(call.id);
         }
         let slot = self.calls.len() as u32;
@@ -84,7 +154,17 @@ impl Table {
             ));
         }
         let id = CallId(slot);
-        self.calls.push(Call { id, live: true, arrived: VecDeque::new(), waker, credit: WINDOW });
+        let call = Call {
+            id,
+            live: true,
+            arrived: VecDeque::new(),
+            waker,
+            credit: WINDOW,
+            allowance: WINDOW,
+            heads: 0,
+            ended: false,
+        };
+        self.calls.push(call);
         Ok(id)
     }
 
@@ -98,14 +178,31 @@ impl Table {
         let Some(call) = self.get(id) else { return };
         call.live = false;
         call.arrived.clear();
-        if let Waker::Thread(thread) = std::mem::replace(&mut call.waker, Waker::None) {
-            // It waits in vain.
-            thread.unpark();
-        }
+        let waker = std::mem::replace(&mut call.waker, Waker::None);
         // The next use of the slot has another number.
         call.id = CallId(call.id.0.wrapping_add(SLOTS));
+        if let Waker::Threads(threads) = waker {
+            // They wait in vain.
+            self.woken.0.extend(threads);
+        }
         self.free.push(id.slot() as u32);
         self.live -= 1;
+    }
+
+    /// Wakes the thread when something comes for the call.
+    pub(super) fn wait(&mut self, id: CallId, thread: &Thread) {
+        let Some(call) = self.get(id) else { return };
+        match &mut call.waker {
+            Waker::Threads(threads) => threads.push(thread.clone()),
+            waker => *waker = Waker::Threads(SmallVec::from_iter([thread.clone()])),
+        }
+    }
+
+    /// Takes that back.
+    pub(super) fn stop_waiting(&mut self, id: CallId, thread: ThreadId) {
+        if let Some(Call { waker: Waker::Threads(threads), .. }) = self.get(id) {
+            threads.retain(|waiting| waiting.id() != thread);
+        }
     }
 
     /// Calls under way.
@@ -114,31 +211,50 @@ impl Table {
     }
 
     /// Takes in a frame. If it is for `mine` and nothing else waits there, it is returned at once.
-    pub(super) fn deliver(&mut self, event: Event, mine: Option<CallId>) -> Option<Event> {
+    ///
+    /// # Errors
+    /// [`Malformed`] if the server sends more than it may.
+    pub(super) fn deliver(&mut self, event: Event, mine: Option<CallId>) -> Result<Option<Event>, Malformed> {
         let id = CallId(event.head.call);
         let ends = event.ends_call();
         // A call that has ended here: the peer could not know yet.
-        let call = self.get(id)?;
-        if event.head.kind == Kind::Credit {
-            let granted = event.payload.inline().and_then(granted).unwrap_or(0);
-            call.credit = call.credit.saturating_add(granted);
-        } else if mine == Some(id) && call.arrived.is_empty() {
-            if ends {
-                self.end(id);
+        let Some(call) = self.get(id) else { return Ok(None) };
+        if call.ended {
+            return Err(Malformed("the server sent more after the end of a call"));
+        }
+        call.ended = ends;
+        match event.head.kind {
+            Kind::Credit => {
+                let granted = event.payload.inline().and_then(granted).unwrap_or(0);
+                call.credit = call.credit.saturating_add(granted);
             }
-            return Some(event);
-        } else {
-            call.arrived.push_back(event);
+            Kind::Item if call.allowance <= 0 => return Err(Malformed("the server sent more items than it may")),
+            Kind::Head if call.heads == MOST_HEADS => {
+                return Err(Malformed("the server sent initial metadata too often"));
+            }
+            kind => {
+                call.heads += u8::from(kind == Kind::Head);
+                if kind == Kind::Item {
+                    call.allowance -= cost(event.payload.len());
+                }
+                if mine == Some(id) && call.arrived.is_empty() {
+                    if ends {
+                        self.end(id);
+                    }
+                    return Ok(Some(event));
+                }
+                call.arrived.push_back(event);
+            }
         }
         match std::mem::replace(&mut call.waker, Waker::None) {
             Waker::None => {}
-            Waker::Thread(thread) => thread.unpark(),
+            Waker::Threads(threads) => self.woken.0.extend(threads),
             Waker::Loop => {
                 call.waker = Waker::Loop;
                 self.ready.push(id);
             }
         }
-        None
+        Ok(None)
     }
 
     /// Takes the oldest event of a call. The call is forgotten with its last one.
@@ -158,13 +274,17 @@ impl Table {
         self.dead = Some(failure.clone());
         let ids: Vec<CallId> = self.calls.iter().filter(|call| call.live).map(|call| call.id).collect();
         for id in ids {
-            self.deliver(Event::local(id.0, failure), None);
+            // A call that has ended keeps its own end.
+            let _ = self.deliver(Event::local(id.0, failure), None);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use nearcall_transport::Incoming;
+    use nearcall_wire::FrameHead;
+
     use super::*;
 
     #[test]
@@ -175,8 +295,40 @@ mod tests {
         let new = table.begin(Waker::None).expect("alive");
         assert_eq!(old.slot(), new.slot());
         let late = Event::local(old.number(), &Failure::new(Failure::UNKNOWN, "late"));
-        assert!(table.deliver(late, Some(new)).is_none());
+        assert_eq!(table.deliver(late, Some(new)).map(|event| event.is_some()), Ok(false));
         assert!(table.take(new).is_none());
+    }
+
+    #[test]
+    fn every_thread_that_waits_for_a_call_is_woken_and_no_earlier_than_the_table_is_free() {
+        let table = SharedTable::default();
+        let id = table.lock().begin(Waker::None).expect("alive");
+        let reader = std::thread::current();
+        std::thread::scope(|scope| {
+            let (waits, waiting) = std::sync::mpsc::channel();
+            let sender = scope.spawn({
+                let table = &table;
+                move || {
+                    table.lock().wait(id, &std::thread::current());
+                    waits.send(()).expect("the other thread waits for it");
+                    std::thread::park();
+                }
+            });
+            waiting.recv().expect("it waits");
+            let mut locked = table.lock();
+            locked.wait(id, &reader);
+            // Taken back, it is in the way of nobody else.
+            locked.wait(id, &std::thread::current());
+            locked.stop_waiting(id, std::thread::current().id());
+            locked.wait(id, &reader);
+            let credit = Event::local(id.number(), &Failure::new(Failure::UNKNOWN, "something"));
+            assert!(locked.deliver(credit, None).is_ok_and(|event| event.is_none()));
+            assert_eq!(locked.table.woken.0.len(), 2);
+            drop(locked);
+            assert!(table.lock().table.woken.0.is_empty());
+            sender.join().expect("woken");
+        });
+        std::thread::park();
     }
 
     #[test]
@@ -193,5 +345,23 @@ mod tests {
         }
         assert_eq!(table.live(), 0);
         assert_eq!(table.begin(Waker::None), Err(failure));
+    }
+
+    #[test]
+    fn a_server_that_sends_more_than_it_may_is_found_out() {
+        let item = |id: CallId, kind: Kind, len: usize| {
+            let mut frame = FrameHead::plain(kind, 0, 0, id.number()).to_vec();
+            frame.resize(frame.len() + len, 0);
+            Event::parse(Incoming { bytes: frame.into(), lease: None, charge: None }).expect("a frame")
+        };
+        let mut table = Table::default();
+        let id = table.begin(Waker::None).expect("alive");
+        assert!(table.deliver(item(id, Kind::Item, WINDOW as usize - 33), None).is_ok());
+        assert!(table.deliver(item(id, Kind::Item, WINDOW as usize), None).is_ok(), "the last byte may be overdrawn");
+        assert!(table.deliver(item(id, Kind::Item, 0), None).is_err());
+        table.get(id).expect("alive").allowance += 2 * WINDOW;
+        assert!(table.deliver(item(id, Kind::Item, 0), None).is_ok(), "credit was granted");
+        assert!(table.deliver(item(id, Kind::End, 0), None).is_ok());
+        assert!(table.deliver(item(id, Kind::End, 0), None).is_err(), "it had ended");
     }
 }

@@ -19,9 +19,6 @@ use crate::event::Event;
 use crate::flow::{Taken, WINDOW, cost, granted};
 use crate::outgoing::{Body, Outgoing};
 
-/// A client may overdraw its credit by one item, which the message limit bounds; this many items are beyond any credit.
-const MOST_QUEUED: usize = 1 << 17;
-
 /// The state of a call that its handler and the receiving worker share.
 #[derive(Debug)]
 pub struct ServerCall {
@@ -42,6 +39,8 @@ struct State {
     cancelled: bool,
     /// What the handler may still send, bytes.
     credit: i64,
+    /// What the client may still send, bytes: it may begin an item as long as anything is left.
+    allowance: i64,
     taken: Taken,
     /// How often anything has changed: tells a waiter that it looked too early.
     changes: u64,
@@ -87,6 +86,7 @@ impl ServerCall {
             ended: false,
             cancelled: false,
             credit: WINDOW,
+            allowance: WINDOW,
             taken: Taken::default(),
             changes: 0,
         };
@@ -120,9 +120,10 @@ impl ServerCall {
             state.changes += 1;
             match event.head.kind {
                 Kind::Item => {
-                    if state.ended || state.items.len() >= MOST_QUEUED {
+                    if state.ended || state.allowance <= 0 {
                         return Err(LinkError::Broken("the client sent more items than it may".into()));
                     }
+                    state.allowance -= cost(event.payload.len());
                     if let Some(measured) = &self.measured {
                         measured.item_in(event.payload.len());
                     }
@@ -149,49 +150,35 @@ impl ServerCall {
         }
     }
 
+    /// There may be room again to send.
+    pub(super) fn nudge(self: &Arc<Self>) {
+        self.state.lock().changes += 1;
+        self.tell();
+    }
+
     /// The next item of the client's stream, if it is here.
     pub fn try_next_item(&self, server: &Server) -> NextItem {
         let (next, credit) = {
             let mut state = self.state.lock();
-            match Self::next(&mut state) {
-                Some(NextItem::Item(item)) => {
-                    let credit = state.taken.count(item.payload.len());
-                    (NextItem::Item(item), credit)
-                }
-                Some(next) => (next, None),
-                None => (NextItem::Pending, state.taken.overdue()),
-            }
+            let next = Self::next(&mut state);
+            let credit = match &next {
+                Some(NextItem::Item(item)) => state.taken.count(item.payload.len()),
+                _ => None,
+            };
+            state.allowance += credit.unwrap_or(0) as i64;
+            (next.unwrap_or(NextItem::Pending), credit)
         };
         if let Some(credit) = credit {
             let bytes = credit.to_le_bytes();
-            let frame = Outgoing::new(Kind::Credit, Body::Whole(&bytes));
             // If it cannot be sent the client is gone, which the next item reports.
-            if let Err(LinkError::Full) = self.send(server, &frame) {
-                self.state.lock().taken.put_back(credit);
-            }
+            let _ = self.connection.send(server, self.id, &Outgoing::new(Kind::Credit, Body::Whole(&bytes)));
         }
         next
-    }
-
-    /// Whether an event loop has credit to grant for which there was no room: it is to ask for the next item again soon,
-    /// even if none comes.
-    #[must_use]
-    pub fn owes_credit(&self) -> bool {
-        self.state.lock().taken.is_overdue()
     }
 
     /// Whether an event loop handles the call.
     pub(super) fn is_in_loop(&self) -> bool {
         self.queue.is_some()
-    }
-
-    /// Sends a frame of the call; for an event loop without waiting. [`LinkError::Full`] if the client gave the call up while
-    /// there was no room: perhaps nobody reads there any more.
-    fn send(&self, server: &Server, frame: &Outgoing<'_>) -> Result<(), LinkError> {
-        if self.is_in_loop() {
-            return self.connection.send_at_once(server, self.id, frame);
-        }
-        self.connection.send_while(server, self.id, frame, &|| !self.is_cancelled())
     }
 
     fn next(state: &mut State) -> Option<NextItem> {
@@ -221,7 +208,7 @@ impl ServerCall {
         }
     }
 
-    /// Sends an item if there is credit for it.
+    /// Sends an item if there is credit for it, and the client reads what it is sent.
     ///
     /// # Errors
     /// As [`Request::reply`].
@@ -231,21 +218,17 @@ impl ServerCall {
             if state.cancelled {
                 return Ok(ItemOutcome::Cancelled);
             }
-            if state.credit <= 0 {
+            if state.credit <= 0 || !self.connection.has_room_or_tells() {
                 return Ok(ItemOutcome::NoCredit);
             }
             state.credit -= cost(item.len());
         }
-        match self.send(server, item) {
+        match self.connection.send(server, self.id, item) {
             Ok(()) => {
                 if let Some(measured) = &self.measured {
                     measured.item_out(item.len());
                 }
                 Ok(ItemOutcome::Sent)
-            }
-            Err(LinkError::Full) => {
-                self.state.lock().credit += cost(item.len());
-                Ok(ItemOutcome::NoCredit)
             }
             Err(error) if error.spares_connection() => Err(error),
             Err(_) => Ok(ItemOutcome::Cancelled),
@@ -273,7 +256,7 @@ impl ServerCall {
             }
             server.wait_in_handler(self, until, |call| {
                 let state = call.state.lock();
-                state.cancelled || state.credit > 0
+                state.cancelled || (state.credit > 0 && call.connection.has_room_or_tells())
             });
         }
     }

@@ -44,6 +44,11 @@ impl Calls {
         }
     }
 
+    /// All of them.
+    pub(super) fn all(&self) -> Vec<Arc<ServerCall>> {
+        self.tracked.values().map(|tracked| Arc::clone(&tracked.call)).collect()
+    }
+
     /// Takes all of them out.
     pub(super) fn take(&mut self) -> impl Iterator<Item = Arc<ServerCall>> + use<> {
         std::mem::take(self).tracked.into_values().map(|tracked| tracked.call)

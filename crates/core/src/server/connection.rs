@@ -1,22 +1,21 @@
 //! One client, as the server sees it.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use nearcall_transport::lock::Mutex;
-use nearcall_transport::{Incoming, Link, LinkError, Peer, Seat};
+use nearcall_transport::{Incoming, Link, LinkError, Peer, Room, Seat, Sent};
 use nearcall_wire::{Failure, FrameHead, Kind};
 
 use super::Server;
 use super::call::ServerCall;
 use super::calls::Calls;
-use super::held::Held;
 use super::request::Request;
 use super::statistics::Statistics;
 use crate::event::{Event, Payload};
-use crate::outgoing::{Body, Outgoing, await_turn, finish_aside};
+use crate::outgoing::{Body, Outgoing};
 
 /// A connection to one client.
 #[derive(Debug)]
@@ -33,8 +32,11 @@ pub struct ServerConnection {
     told: AtomicBool,
     /// The server's count of requests received and not finished.
     pub(super) in_flight: Arc<AtomicUsize>,
-    /// Cancelled calls that nothing here was registered for: their handlers may ask.
-    cancelled: Mutex<VecDeque<u32>>,
+    /// Calls that have arrived: a call's ordinal is what this was when it did.
+    arrived: AtomicU64,
+    /// Cancelled calls that nothing here was registered for, as their handlers may ask: their numbers, and how many calls
+    /// had arrived by then. A later call with the same number is another one.
+    cancelled: Mutex<VecDeque<(u32, u64)>>,
     oneway: Mutex<OnewayLane>,
     statistics: Arc<Statistics>,
     /// It watches the server's statistics.
@@ -43,11 +45,36 @@ pub struct ServerConnection {
     _seat: Option<Arc<Seat>>,
     /// One-way requests received and not finished.
     pub(super) oneway_pending: AtomicUsize,
-    /// Why nothing is read from it for now, if nothing is.
-    pub(super) held: Mutex<Held>,
-    /// It owes to read: see [`ServerConnection::is_overdue`].
-    pub(super) overdue: AtomicBool,
+    /// Something waits to be sent, and the reception watches for room.
+    unsent: AtomicBool,
+    /// Calls under way wait for room.
+    room_wanted: AtomicBool,
+    /// Requests that are not begun before the client reads what it is sent.
+    parked: Mutex<VecDeque<Request>>,
 }
+
+/// What became of a frame.
+pub(super) enum Routed {
+    /// A call to be handled.
+    Request(Request),
+    /// It is done with.
+    Done,
+    /// Nothing is read from the client until this can go on.
+    Wait(Waits),
+}
+
+/// Why nothing is read from a client for now.
+pub(super) enum Waits {
+    /// A one-way call came when the server had all it takes.
+    Oneway(Request),
+    /// There is no room for the answer to a frame: the client does not read.
+    Answer(u32, Kind, Vec<u8>),
+    /// More is kept of what it has sent than may be.
+    Budget,
+}
+
+/// A client that leaves more bytes unread than this gets no answers, and none of its calls is begun, until it reads.
+const FULL: usize = 1 << 20;
 
 /// One-way calls of a client are handled one after the other, in the order they were sent: nothing else could tell the
 /// client's code when the first is done.
@@ -57,7 +84,7 @@ struct OnewayLane {
     waiting: VecDeque<Request>,
 }
 
-/// Cancellations remembered for handlers that may ask; older ones are of calls long over.
+/// Cancellations remembered for handlers that may ask; older ones are forgotten.
 const MOST_CANCELLED: usize = 1024;
 
 impl ServerConnection {
@@ -77,14 +104,16 @@ impl ServerConnection {
             dead: AtomicBool::new(false),
             told: AtomicBool::new(false),
             in_flight,
+            arrived: AtomicU64::new(0),
             cancelled: Mutex::default(),
             oneway: Mutex::default(),
             statistics,
             watches: Mutex::default(),
             _seat: seat,
             oneway_pending: AtomicUsize::new(0),
-            held: Mutex::default(),
-            overdue: AtomicBool::new(false),
+            unsent: AtomicBool::new(false),
+            room_wanted: AtomicBool::new(false),
+            parked: Mutex::default(),
         })
     }
 
@@ -112,9 +141,12 @@ impl ServerConnection {
     }
 
     /// The client is gone: its calls are cancelled.
-    pub(super) fn die(&self) {
+    pub(super) fn die(&self, server: &Server) {
         self.dead.store(true, Ordering::Release);
         self.link.close();
+        self.note_sent(server);
+        let parked = std::mem::take(&mut *self.parked.lock());
+        drop(parked);
         self.unwatch();
         let calls = self.calls.lock().take();
         for call in calls {
@@ -164,11 +196,11 @@ impl ServerConnection {
     pub(super) fn clear_oneway(&self) {
         let waiting = std::mem::take(&mut self.oneway.lock().waiting);
         drop(waiting);
-        self.abandon();
     }
 
-    pub(super) fn was_cancelled(&self, call: u32) -> bool {
-        self.cancelled.lock().contains(&call)
+    /// Whether the call of that number was cancelled that arrived with that ordinal.
+    pub(super) fn was_cancelled(&self, call: u32, ordinal: u64) -> bool {
+        self.cancelled.lock().iter().any(|&(number, arrived)| number == call && arrived > ordinal)
     }
 
     pub(super) fn forget(&self, call: u32) {
@@ -176,13 +208,13 @@ impl ServerConnection {
     }
 
     /// Takes in a frame; a new call comes out as a request.
-    pub(super) fn route(self: &Arc<Self>, server: &Server, incoming: Incoming) -> Result<Option<Request>, LinkError> {
+    pub(super) fn route(self: &Arc<Self>, server: &Server, incoming: Incoming) -> Result<Routed, LinkError> {
         let Event { head, payload } = Event::parse(incoming).map_err(|bad| LinkError::Broken(bad.0.to_owned()))?;
         match head.kind {
             Kind::Call => return self.begin(server, head, payload),
             Kind::Ping => {
                 let payload = payload.inline().unwrap_or_default();
-                self.send_in_passing(head.call, &Outgoing::new(Kind::Pong, Body::Whole(payload)))?;
+                return self.answer(server, head.call, Kind::Pong, payload);
             }
             Kind::Item | Kind::End | Kind::Cancel | Kind::Credit => {
                 // Of a call that has ended here: the client could not know yet.
@@ -194,7 +226,8 @@ impl ServerConnection {
                     if cancelled.len() >= MOST_CANCELLED {
                         cancelled.pop_front();
                     }
-                    cancelled.push_back(head.call);
+                    // Relaxed: frames are taken in one after the other.
+                    cancelled.push_back((head.call, self.arrived.load(Ordering::Relaxed)));
                 }
             }
             Kind::Pong => {}
@@ -202,15 +235,10 @@ impl ServerConnection {
                 return Err(LinkError::Broken("the client sent a frame that only servers send".into()));
             }
         }
-        Ok(None)
+        Ok(Routed::Done)
     }
 
-    fn begin(
-        self: &Arc<Self>,
-        server: &Server,
-        head: FrameHead,
-        payload: Payload,
-    ) -> Result<Option<Request>, LinkError> {
+    fn begin(self: &Arc<Self>, server: &Server, head: FrameHead, payload: Payload) -> Result<Routed, LinkError> {
         let kind = server.methods.get(usize::from(head.method));
         // Relaxed: a bound on memory, exact enough; the request itself is published by other means.
         let pending = self.in_flight.fetch_add(1, Ordering::Relaxed);
@@ -226,6 +254,8 @@ impl ServerConnection {
             context,
             finished: AtomicBool::new(false),
             measured,
+            // Relaxed: as where it is read.
+            ordinal: self.arrived.fetch_add(1, Ordering::Relaxed),
         };
         let oneway = request.is_oneway();
         // Relaxed: as above.
@@ -241,8 +271,7 @@ impl ServerConnection {
                 Some(server.too_many_streams())
             }
             Some(_) if pending >= server.limits.max_pending && !alone => {
-                self.held.lock().requests.push_back(request);
-                return Ok(None);
+                return Ok(Routed::Wait(Waits::Oneway(request)));
             }
             Some(_) => None,
         };
@@ -251,14 +280,14 @@ impl ServerConnection {
             if !oneway {
                 if server.is_stopping() {
                     // The goodbye to all may not be sent yet; without it the client would not know that it may try again.
-                    self.send_in_passing(0, &Outgoing::new(Kind::GoAway, Body::Whole(&[])))?;
+                    self.send(server, 0, &Outgoing::new(Kind::GoAway, Body::Whole(&[])))?;
                 }
                 let body = refusal.encode();
-                self.send_in_passing(request.head.call, &Outgoing::new(Kind::Error, Body::Whole(&body)))?;
+                return self.answer(server, request.head.call, Kind::Error, &body);
             } else if refusal.code == Failure::UNAVAILABLE {
                 server.came_too_late.fetch_add(1, Ordering::Relaxed);
             }
-            return Ok(None);
+            return Ok(Routed::Done);
         }
         if let Some(kind) = kind
             && kind.tracked
@@ -272,103 +301,142 @@ impl ServerConnection {
             }
             request.call = Some(call);
         }
-        Ok(Some(request))
+        Ok(Routed::Request(request))
     }
 
-    /// Sends the last frame of an introspective call, maybe from the receiving worker itself. Whoever only watches must not
-    /// keep those who work: a client that asks and does not read is dropped.
-    #[cold]
-    pub(super) fn send_to_watcher(&self, server: &Server, call: u32, frame: &Outgoing<'_>) -> Result<(), LinkError> {
-        const SLICE: Duration = Duration::from_millis(1);
-        let mut patience = 200;
-        let mut wait = |wait: &mut (dyn FnMut() -> Result<(), LinkError> + Send)| {
-            patience -= 1;
-            if patience == 0 {
-                return Err(LinkError::Broken("the client does not read what it asks for".into()));
-            }
-            // There may be nobody else to receive, if as many handlers run as may.
-            server.release();
-            let mut result = Ok(());
-            (server.around_wait)(&mut || result = wait());
-            result
-        };
-        let mut send = || {
-            // See `await_turn`; a worker that replies to this client may have to wait for it much longer than we may.
-            while self.link.is_sending() {
-                wait(&mut || {
-                    self.link.wait_turn(SLICE);
-                    Ok(())
-                })?;
-            }
-            frame.send(call, &*self.link, &mut || wait(&mut || self.link.wait_room(false, SLICE)))
-        };
-        let sent = send();
-        if let Err(error @ LinkError::Broken(_)) = &sent {
-            server.notify(false, format!("dropped the connection to {}: {error}", self.peer()));
-            self.link.close();
+    /// Sends the answer to a frame, if the client reads.
+    fn answer(&self, server: &Server, call: u32, kind: Kind, payload: &[u8]) -> Result<Routed, LinkError> {
+        if !self.has_room() {
+            return Ok(Routed::Wait(Waits::Answer(call, kind, payload.to_vec())));
         }
-        sent
+        self.send(server, call, &Outgoing::new(kind, Body::Whole(payload)))?;
+        Ok(Routed::Done)
     }
 
-    /// Sends a frame for an event loop, which does not wait: [`LinkError::Full`] if there is no room. What a socket has no
-    /// room for after the beginning is sent aside.
-    pub(super) fn send_at_once(&self, server: &Server, call: u32, frame: &Outgoing<'_>) -> Result<(), LinkError> {
-        let sent = frame.try_send(call, &*self.link);
-        match &sent {
-            Ok(()) if self.link.has_rest() => finish_aside(&self.link),
-            Ok(()) => {}
-            Err(error) if error.spares_connection() => {}
-            // As in `send`.
-            Err(error) => {
-                self.tell_end(server, error);
-                self.link.close();
-            }
+    /// Whether reading can go on that has stopped for this reason.
+    pub(super) fn may_go_on(&self, server: &Server, waits: &Waits) -> bool {
+        match waits {
+            Waits::Oneway(_) => self.may_begin_oneway(server),
+            Waits::Answer(..) => self.has_room(),
+            Waits::Budget => true,
         }
-        sent
     }
 
-    /// Sends a frame; a worker that must wait for room lets another one receive.
+    fn may_begin_oneway(&self, server: &Server) -> bool {
+        // A request that waits counts itself, in both. Relaxed: as in `begin`. One at least is always under way, so that a
+        // client's messages move on whatever others do.
+        self.in_flight.load(Ordering::Relaxed) <= server.limits.max_pending
+            || self.oneway_pending.load(Ordering::Relaxed) <= 1
+    }
+
+    /// Whether the client reads what it is sent: if not, its frames get no answer, and none of its calls is begun. Cheap.
+    pub(super) fn has_room(&self) -> bool {
+        self.link.queued() < FULL
+    }
+
+    /// The same; if not, the calls under way are told when it does again.
+    pub(super) fn has_room_or_tells(&self) -> bool {
+        if self.has_room() {
+            return true;
+        }
+        // SeqCst, before the second look: whoever makes room looks at the flag after it.
+        self.room_wanted.store(true, Ordering::SeqCst);
+        self.has_room()
+    }
+
+    /// Sends a frame, without waiting: what there is no room for waits in the connection's queue.
     pub(super) fn send(&self, server: &Server, call: u32, frame: &Outgoing<'_>) -> Result<(), LinkError> {
-        self.send_while(server, call, frame, &|| true)
+        match frame.send(call, &*self.link, Room::Later) {
+            Ok(Sent::Out) => Ok(()),
+            Ok(Sent::Queued) => {
+                self.note_unsent(server);
+                Ok(())
+            }
+            Err(error) => {
+                if !error.spares_connection() {
+                    // The reception notices the end by itself, and drops the connection; but not why.
+                    self.tell_end(server, &error);
+                    self.link.close();
+                }
+                Err(error)
+            }
+        }
     }
 
-    /// Sends a frame as long as it is `wanted`: [`LinkError::Full`] if there was no room until then.
-    pub(super) fn send_while(
-        &self,
-        server: &Server,
-        call: u32,
-        frame: &Outgoing<'_>,
-        wanted: &(dyn Fn() -> bool + Sync),
-    ) -> Result<(), LinkError> {
-        const SLICE: Duration = Duration::from_millis(100);
-        while self.link.is_sending() {
-            if !wanted() {
-                return Err(LinkError::Full);
-            }
-            server.release();
-            await_turn(&*self.link, &server.around_wait, Instant::now().checked_add(SLICE));
-        }
-        let sent = frame.send(call, &*self.link, &mut || {
-            server.release();
-            let mut result = Ok(());
-            (server.around_wait)(&mut || result = self.link.wait_room(false, SLICE));
-            match result {
-                _ if self.is_dead() => Err(LinkError::Closed),
-                Ok(()) if !wanted() => Err(LinkError::Full),
-                result => result,
-            }
-        });
-        match &sent {
-            // The beginning of a frame that is no longer wanted is out.
-            Ok(()) if self.link.has_rest() => finish_aside(&self.link),
-            Ok(()) | Err(LinkError::Interrupted) => {}
-            Err(error) if error.spares_connection() => {}
-            // The reception notices the end by itself, and drops the connection; but not why.
-            Err(error) => {
-                self.tell_end(server, error);
-                self.link.close();
+    /// Whether something waits to be sent, or has just been.
+    pub(super) fn has_unsent(&self) -> bool {
+        // Relaxed: `flush` takes the lock.
+        self.unsent.load(Ordering::Relaxed)
+    }
+
+    /// Something waits to be sent: the reception is to flush it when there is room.
+    #[cold]
+    fn note_unsent(&self, server: &Server) {
+        // AcqRel: see `flush`.
+        if !self.unsent.swap(true, Ordering::AcqRel) {
+            server.unsent.fetch_add(1, Ordering::AcqRel);
+            server.watch_room(self, true);
+            if self.is_dead() {
+                self.note_sent(server);
             }
         }
-        sent
+    }
+
+    /// Nothing waits any more. Whether something did.
+    fn note_sent(&self, server: &Server) -> bool {
+        // AcqRel: whoever queued a frame and found the flag set is seen by the look at the queue that follows. Whoever sets it
+        // after a connection has died sees that.
+        let unsent = self.unsent.swap(false, Ordering::AcqRel);
+        if unsent {
+            server.unsent.fetch_sub(1, Ordering::AcqRel);
+        }
+        unsent
+    }
+
+    /// Sends what waits, as far as there is room. For whoever holds the reception. Requests that may be begun now come out.
+    #[cold]
+    pub(super) fn flush(&self, server: &Server) -> VecDeque<Request> {
+        loop {
+            match self.link.flush() {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) => {
+                    self.tell_end(server, &error);
+                    self.link.close();
+                }
+            }
+            if !self.note_sent(server) {
+                break;
+            }
+            server.watch_room(self, false);
+            if self.link.queued() == 0 {
+                break;
+            }
+            self.note_unsent(server);
+        }
+        if !self.has_room() {
+            return VecDeque::new();
+        }
+        // SeqCst: see `has_room_or_tells`.
+        if self.room_wanted.swap(false, Ordering::SeqCst) {
+            let calls = self.calls.lock().all();
+            calls.iter().for_each(ServerCall::nudge);
+        }
+        std::mem::take(&mut *self.parked.lock())
+    }
+
+    /// Lets a request wait until the client reads; gives it back if it does.
+    pub(super) fn park(request: Request) -> Option<Request> {
+        if request.connection.has_room() {
+            return Some(request);
+        }
+        let connection = Arc::clone(&request.connection);
+        let mut parked = connection.parked.lock();
+        // Looked at under the lock, which whoever makes room takes after it.
+        if connection.has_room() {
+            return Some(request);
+        }
+        parked.push_back(request);
+        None
     }
 }

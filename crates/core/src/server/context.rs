@@ -1,6 +1,7 @@
 //! What a handler can learn of its call, and say beside its result.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use nearcall_transport::lock::Mutex;
@@ -18,6 +19,9 @@ use crate::outgoing::{Body, Outgoing};
 pub struct CallContext {
     pub(super) connection: Arc<ServerConnection>,
     pub(super) id: u32,
+    pub(super) ordinal: u64,
+    /// The handler has heard that it was.
+    pub(super) cancelled: AtomicBool,
     pub(super) call: Option<Arc<ServerCall>>,
     pub(super) oneway: bool,
     /// When the caller stops waiting.
@@ -64,8 +68,12 @@ impl CallContext {
     /// Whether the caller gave the call up, or is gone.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
-        self.connection.is_dead()
+        // Relaxed, both: nothing else hangs on it. The connection may forget it; what the handler has heard stays true.
+        let cancelled = self.cancelled.load(Ordering::Relaxed)
+            || self.connection.is_dead()
             || self.call.as_ref().is_some_and(|call| call.is_cancelled())
-            || self.connection.was_cancelled(self.id)
+            || self.connection.was_cancelled(self.id, self.ordinal);
+        self.cancelled.store(cancelled, Ordering::Relaxed);
+        cancelled
     }
 }

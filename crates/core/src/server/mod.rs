@@ -8,7 +8,6 @@ mod calls;
 mod connection;
 mod context;
 mod event_loop;
-mod held;
 mod reception;
 mod request;
 mod statistics;
@@ -22,8 +21,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use nearcall_transport::lock::{Condvar, Mutex};
-use nearcall_transport::{Listener, Options};
+use nearcall_transport::{Budget, Listener, Options};
 use nearcall_wire::{Failure, Limits, Welcome};
+use rustix::event::epoll::{self, EventData, EventFlags};
 
 pub use call::{AsyncQueue, ItemOutcome, NextItem, ServerCall};
 pub use connection::ServerConnection;
@@ -103,9 +103,9 @@ pub struct Server {
     /// Requests that wait for a worker, because as many handlers run as may.
     queue: Mutex<VecDeque<Request>>,
     queued: AtomicUsize,
-    /// Clients that frames wait for since the reception last looked, and whether there are any.
-    newly_held: Mutex<Vec<Arc<ServerConnection>>>,
-    has_newly_held: AtomicBool,
+    /// Clients that do not read what waits for them.
+    unsent: AtomicUsize,
+    budget: Arc<Budget>,
     /// One-way calls that came while the server was stopping: nobody else could be told.
     came_too_late: AtomicUsize,
 }
@@ -119,6 +119,8 @@ pub struct WorkLimits {
     pub max_pending: usize,
     /// Calls with a stream under way on one connection.
     pub max_streams: usize,
+    /// Bytes kept of what clients have sent, and of what waits for them to read.
+    pub max_memory: usize,
 }
 
 impl std::fmt::Debug for Server {
@@ -141,6 +143,8 @@ impl Server {
         around_wait: AroundWait,
     ) -> io::Result<Self> {
         let limits = Limits { max_message: options.max_message };
+        let budget = Budget::new(work_limits.max_memory);
+        let options = Options { budget: Some(Arc::clone(&budget)), ..options };
         let wake = Arc::new(bells::new_bell()?);
         let poller = Arc::new(bells::new_poller()?);
         Ok(Self {
@@ -168,8 +172,8 @@ impl Server {
             limits: work_limits,
             queue: Mutex::default(),
             queued: AtomicUsize::new(0),
-            newly_held: Mutex::default(),
-            has_newly_held: AtomicBool::new(false),
+            unsent: AtomicUsize::new(0),
+            budget,
             came_too_late: AtomicUsize::new(0),
         })
     }
@@ -222,7 +226,8 @@ impl Server {
     }
 
     fn is_idle(&self) -> bool {
-        self.in_flight.load(Ordering::Acquire) == 0
+        // Acquire: a reply that had to wait is counted before its call is over.
+        self.in_flight.load(Ordering::Acquire) == 0 && self.unsent.load(Ordering::Acquire) == 0
     }
 
     /// Workers alive.
@@ -256,6 +261,8 @@ impl Server {
             idle_workers: self.standby.load(Ordering::Relaxed),
             queued: self.queued.load(Ordering::Relaxed),
             in_flight: self.in_flight.load(Ordering::Relaxed),
+            memory: self.budget.used(),
+            max_memory: self.budget.limit(),
             ..self.statistics.snapshot()
         }
     }
@@ -263,10 +270,7 @@ impl Server {
     /// Closes everything that is left, after the workers have returned.
     pub fn close(&self) {
         self.queue.lock().clear();
-        for connection in std::mem::take(&mut *self.newly_held.lock()) {
-            connection.abandon();
-        }
-        self.reception.lock().close();
+        self.reception.lock().close(self);
     }
 
     fn too_many_pending(&self) -> Failure {
@@ -277,13 +281,13 @@ impl Server {
         )
     }
 
-    /// Nothing is to be read from the client until it has read what it is owed.
-    #[cold]
-    fn hold(&self, connection: Arc<ServerConnection>) {
-        self.newly_held.lock().push(connection);
-        // Release: whoever sees it finds the client.
-        self.has_newly_held.store(true, Ordering::Release);
-        self.wake_reception();
+    /// Lets the poller tell of room in a client's socket, or no longer. A ring's reader rings the bell by itself.
+    fn watch_room(&self, connection: &ServerConnection, watch: bool) {
+        if !connection.link.is_memory() {
+            let flags = if watch { reception::SOCKET | EventFlags::OUT } else { reception::SOCKET };
+            // It fails for a connection that is gone.
+            let _ = epoll::modify(&*self.poller, connection.link.fd(), EventData::new_u64(connection.token), flags);
+        }
     }
 
     fn too_many_streams(&self) -> Failure {

@@ -15,7 +15,7 @@ use rustix::event::Timespec;
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
 
 use super::arrivals::{Arrivals, Guest};
-use super::connection::ServerConnection;
+use super::connection::{Routed, ServerConnection, Waits};
 use super::request::Request;
 use super::{Server, bells};
 use crate::outgoing::{Body, Outgoing};
@@ -24,11 +24,16 @@ use crate::outgoing::{Body, Outgoing};
 const ROUNDS_PER_CLOCK: u32 = 64;
 /// Spinning rounds between two looks at the system's poller, while only shared memory is active.
 const ROUNDS_PER_POLL: u32 = 512;
-/// How long the server sleeps while clients are held back, or are to be told that it goes away.
-const HELD_LOOK: Duration = Duration::from_millis(1);
+/// Frames taken in between two looks at the system's poller, however busy the clients are.
+const FRAMES_PER_POLL: u32 = 128;
+/// How long the server sleeps while it waits for its own handlers to read on from a client.
+const STALLED_LOOK: Duration = Duration::from_millis(1);
 
 /// Events taken from the poller at once.
 const EVENTS: usize = 64;
+
+/// What the poller watches a client's socket for, if nothing waits to be sent.
+pub(super) const SOCKET: EventFlags = EventFlags::IN.union(EventFlags::RDHUP).union(EventFlags::ET);
 
 /// The poller's word for the descriptor that wakes it.
 const WAKE: u64 = 0;
@@ -52,10 +57,10 @@ pub(super) struct Reception {
     asleep_since: Option<u64>,
     /// Requests received by a worker that could not run them.
     backlog: VecDeque<Request>,
-    /// Clients that are not read from, because they sent more one-way calls than the server takes, or read nothing.
-    held: Vec<Arc<ServerConnection>>,
-    /// Clients that do not know yet that the server goes away, because there is no room to tell them.
-    untold: Vec<Arc<ServerConnection>>,
+    /// Clients that are not read from, because they send more than the server takes on now, or do not read themselves.
+    stalled: Vec<(Arc<ServerConnection>, Waits)>,
+    /// Frames taken in since the last look at the poller.
+    unpolled: u32,
     budget: SpinBudget,
     /// Frames routed to calls that a handler may be waiting on: it looks after each.
     routed: u64,
@@ -77,8 +82,8 @@ impl Reception {
             loop_active: false,
             asleep_since: None,
             backlog: VecDeque::new(),
-            held: Vec::new(),
-            untold: Vec::new(),
+            stalled: Vec::new(),
+            unpolled: 0,
             routed: 0,
         })
     }
@@ -89,34 +94,20 @@ impl Reception {
 
     /// Tells every client that no new calls are taken here.
     fn say_goodbye(&mut self, server: &Server) {
-        self.untold.extend(self.connections.values().cloned());
-        self.go_on_saying_goodbye(server);
-    }
-
-    /// Tells those that there is room for; the others are told when they have read what is theirs, or end with the server.
-    fn go_on_saying_goodbye(&mut self, server: &Server) {
-        let goodbye = Outgoing::new(Kind::GoAway, Body::Whole(&[]));
-        for connection in std::mem::take(&mut self.untold) {
-            let link = &*connection.link;
-            let told =
-                if link.has_rest() { link.finish(&mut || Err(LinkError::Full)) } else { goodbye.try_send(0, link) };
-            match told {
-                Ok(()) if !link.has_rest() => {}
-                Ok(()) | Err(LinkError::Full) => self.untold.push(connection),
-                Err(error) => self.drop_connection(server, &connection, &error),
-            }
+        for connection in self.connections.values() {
+            // A client that is gone is found out by reading from it.
+            let _ = connection.send(server, 0, &Outgoing::new(Kind::GoAway, Body::Whole(&[])));
         }
     }
 
-    pub(super) fn close(&mut self) {
+    pub(super) fn close(&mut self, server: &Server) {
         self.arrivals.stop();
         self.backlog.clear();
         self.memory.clear();
         self.readable.clear();
-        self.held.clear();
-        self.untold.clear();
+        self.stalled.clear();
         for (_, connection) in self.connections.drain() {
-            connection.die();
+            connection.die(server);
             connection.clear_oneway();
         }
     }
@@ -151,14 +142,9 @@ impl Reception {
     }
 
     fn receive(&mut self, server: &Server) -> Option<Request> {
-        // Relaxed: a hint; `hold_newly` takes the lock.
-        if server.has_newly_held.load(Ordering::Relaxed) {
-            self.hold_newly(server);
-        }
-        if !self.held.is_empty()
-            && let Some(request) = self.resume(server)
-        {
-            return Some(request);
+        if self.unpolled >= FRAMES_PER_POLL {
+            // Nobody is overlooked because others always have something.
+            self.poll_events(server, Some(Duration::ZERO));
         }
         let mut quiet = 0;
         while quiet < self.memory.len() {
@@ -166,120 +152,97 @@ impl Reception {
                 self.cursor = 0;
             }
             let connection = &self.memory[self.cursor];
-            match connection.link.try_receive() {
-                Ok(Some(incoming)) => {
-                    quiet = 0;
-                    match connection.route(server, incoming) {
-                        Ok(Some(request)) => {
-                            // The next look starts with the next connection: a busy client does not starve the others.
-                            self.cursor += 1;
-                            return Some(request);
-                        }
-                        Ok(None) if connection.is_held() => {
-                            let connection = self.memory.swap_remove(self.cursor);
-                            self.held.push(connection);
-                        }
-                        Ok(None) => self.routed += 1,
-                        Err(error) => self.drop_memory(server, &error),
-                    }
+            match take(server, connection) {
+                Took::Frame(Routed::Request(request)) => {
+                    // The next look starts with the next connection: a busy client does not starve the others.
+                    self.cursor += 1;
+                    self.unpolled += 1;
+                    return Some(request);
                 }
-                // Relaxed: set and read by whoever holds this reception.
-                Ok(None) if connection.hung_up.load(Ordering::Relaxed) => self.drop_memory(server, &LinkError::Closed),
-                Ok(None) => {
+                Took::Frame(Routed::Done) => {
+                    quiet = 0;
+                    self.unpolled += 1;
+                    self.routed += 1;
+                }
+                Took::Nothing => {
                     quiet += 1;
                     self.cursor += 1;
                 }
-                Err(error) => self.drop_memory(server, &error),
-            }
-        }
-        while let Some(connection) = self.readable.front() {
-            let routed = match connection.link.try_receive() {
-                Ok(Some(incoming)) => connection.route(server, incoming).map(Some),
-                Ok(None) => Ok(None),
-                Err(error) => Err(error),
-            };
-            match routed {
-                Ok(Some(Some(request))) => {
-                    self.readable.rotate_left(1);
-                    return Some(request);
+                Took::Frame(Routed::Wait(waits)) => {
+                    let connection = self.memory.swap_remove(self.cursor);
+                    self.stalled.push((connection, waits));
                 }
-                Ok(Some(None)) if connection.is_held() => {
-                    let connection = self.readable.pop_front().expect("looked at just now");
-                    self.held.push(connection);
-                }
-                Ok(Some(None)) => self.routed += 1,
-                Ok(None) if connection.hung_up.load(Ordering::Relaxed) => {
-                    let connection = self.readable.pop_front().expect("looked at just now");
-                    self.drop_connection(server, &connection, &LinkError::Closed);
-                }
-                Ok(None) => {
-                    connection.listed.store(false, Ordering::Relaxed);
-                    self.readable.pop_front();
-                }
-                Err(error) => {
-                    let connection = self.readable.pop_front().expect("looked at just now");
+                Took::End(error) => {
+                    let connection = self.memory.swap_remove(self.cursor);
                     self.drop_connection(server, &connection, &error);
                 }
             }
         }
+        while let Some(connection) = self.readable.front() {
+            match take(server, connection) {
+                Took::Frame(Routed::Request(request)) => {
+                    self.readable.rotate_left(1);
+                    self.unpolled += 1;
+                    return Some(request);
+                }
+                Took::Frame(Routed::Done) => {
+                    self.unpolled += 1;
+                    self.routed += 1;
+                }
+                Took::Nothing => {
+                    connection.listed.store(false, Ordering::Relaxed);
+                    self.readable.pop_front();
+                }
+                Took::Frame(Routed::Wait(waits)) => {
+                    let connection = self.readable.pop_front();
+                    self.stalled.extend(connection.map(|connection| (connection, waits)));
+                }
+                Took::End(error) => {
+                    if let Some(connection) = self.readable.pop_front() {
+                        self.drop_connection(server, &connection, &error);
+                    }
+                }
+            }
+        }
         None
     }
 
-    /// Reads no more from clients that workers have left frames for.
+    /// Reads again from clients for which there may be room now.
     #[cold]
-    fn hold_newly(&mut self, server: &Server) {
-        // Acquire: pairs with the release in `hold`.
-        server.has_newly_held.swap(false, Ordering::Acquire);
-        for connection in std::mem::take(&mut *server.newly_held.lock()) {
-            if !self.connections.contains_key(&connection.token) {
-                connection.abandon();
-                continue;
-            }
-            if self.is_holding(connection.token) {
-                continue;
-            }
-            self.memory.retain(|other| other.token != connection.token);
-            self.readable.retain(|other| other.token != connection.token);
-            connection.listed.store(true, Ordering::Relaxed);
-            self.held.push(connection);
-        }
-    }
-
-    fn is_holding(&self, token: u64) -> bool {
-        self.held.iter().any(|held| held.token == token)
-    }
-
-    /// Reads again from clients that need not be held back any longer; a request of one of them that can be taken on now.
-    #[cold]
-    fn resume(&mut self, server: &Server) -> Option<Request> {
+    fn resume(&mut self, server: &Server) {
         let mut at = 0;
-        while at < self.held.len() {
-            let Ok(request) = self.held[at].let_go(server) else {
+        while at < self.stalled.len() {
+            let (connection, waits) = &self.stalled[at];
+            if !connection.may_go_on(server, waits) {
                 at += 1;
                 continue;
-            };
-            if request.is_some() && self.held[at].is_held() {
-                // The others have their turn in between.
-                self.held.rotate_left(1);
-                return request;
             }
-            let connection = self.held.remove(at);
-            if connection.link.is_memory() {
-                self.memory.push(connection);
-            } else {
-                self.sockets_active = true;
-                self.readable.push_back(connection);
+            let (connection, waits) = self.stalled.swap_remove(at);
+            match waits {
+                Waits::Oneway(request) => self.backlog.push_back(request),
+                Waits::Answer(call, kind, payload) => {
+                    // If the client is gone, that is found out by reading from it.
+                    let _ = connection.send(server, call, &Outgoing::new(kind, Body::Whole(&payload)));
+                }
+                Waits::Budget => {}
             }
-            if request.is_some() {
-                return request;
-            }
+            self.list(connection);
         }
-        None
     }
 
-    fn drop_memory(&mut self, server: &Server, error: &LinkError) {
-        let connection = self.memory.swap_remove(self.cursor);
-        self.drop_connection(server, &connection, error);
+    /// Whether it waits for this server's own handlers, who do not know, to read on from a client.
+    fn waits_for_handlers(&self) -> bool {
+        self.stalled.iter().any(|(_, waits)| !matches!(waits, Waits::Answer(..)))
+    }
+
+    /// Looks at a client from now on. It is marked as listed.
+    fn list(&mut self, connection: Arc<ServerConnection>) {
+        if connection.link.is_memory() {
+            self.memory.push(connection);
+        } else {
+            self.sockets_active = true;
+            self.readable.push_back(connection);
+        }
     }
 
     fn drop_connection(&mut self, server: &Server, connection: &Arc<ServerConnection>, error: &LinkError) {
@@ -289,7 +252,7 @@ impl Reception {
             server.connections.store(self.connections.len(), Ordering::Relaxed);
         }
         connection.tell_end(server, error);
-        connection.die();
+        connection.die(server);
     }
 
     /// Waits until something may be here: spins while that pays, then sleeps in the poller. A request it met by spinning
@@ -318,14 +281,10 @@ impl Reception {
         if !self.arm() {
             return None;
         }
-        // Whoever finishes a call does not know of those held back.
-        let look = (!self.held.is_empty() || !self.untold.is_empty()).then_some(HELD_LOOK);
+        // Whoever finishes a call does not know of those that wait for it.
+        let look = self.waits_for_handlers().then_some(STALLED_LOOK);
         let timeout = self.arrivals.next_timer().into_iter().chain(at_most).chain(look).min();
-        let happened = self.poll_events(server, timeout);
-        if !self.untold.is_empty() {
-            self.go_on_saying_goodbye(server);
-        }
-        if happened {
+        if self.poll_events(server, timeout) {
             self.budget.learn(cpu::monotonic_ns() - begun);
         }
         None
@@ -367,7 +326,7 @@ impl Reception {
 
     /// Whether somebody must be here at a certain time, even if nothing comes.
     pub(super) fn has_timer(&self) -> bool {
-        self.arrivals.has_timer() || !self.held.is_empty() || !self.untold.is_empty()
+        self.arrivals.has_timer() || self.waits_for_handlers()
     }
 
     /// From here on every client must ring the bell. `false`, and they need not, if something is here already.
@@ -450,8 +409,13 @@ impl Reception {
         // An error is a signal; the caller looks again.
         let events = epoll::wait(&*self.poller, &mut space[..], timeout.as_ref()).map_or(&[][..], |(events, _)| events);
         let happened = !events.is_empty();
+        self.unpolled = 0;
         for event in events {
-            self.handle(server, event.data.u64());
+            let (token, flags) = (event.data.u64(), event.flags);
+            self.handle(server, token, flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR));
+        }
+        if !self.stalled.is_empty() {
+            self.resume(server);
         }
         if self.arrivals.has_timer() {
             self.arrivals.run_timers(server);
@@ -459,8 +423,9 @@ impl Reception {
         happened
     }
 
-    fn handle(&mut self, server: &Server, token: u64) {
-        if let Some(connection) = self.connections.get(&token) {
+    fn handle(&mut self, server: &Server, token: u64, hung_up: bool) {
+        if let Some(connection) = self.connections.get(&token).cloned() {
+            let mut hung_up = hung_up;
             if connection.link.is_memory() {
                 match connection.link.readable() {
                     Ok(Some(wake_cost)) => self.budget.learn_wake_cost(wake_cost),
@@ -468,21 +433,22 @@ impl Reception {
                     Err(error) => {
                         connection.tell_end(server, &error);
                         connection.hung_up.store(true, Ordering::Relaxed);
-                        if self.is_holding(token) {
-                            // What it sent before is still handled, but there is no more news of it.
-                            let _ = epoll::delete(&*self.poller, connection.link.fd());
-                        }
+                        hung_up = true;
                     }
                 }
                 connection.link.disarm();
-                if !connection.listed.swap(true, Ordering::Relaxed) {
-                    self.memory.push(Arc::clone(connection));
-                }
-            } else {
-                self.sockets_active = true;
-                if !connection.listed.swap(true, Ordering::Relaxed) {
-                    self.readable.push_back(Arc::clone(connection));
-                }
+            }
+            if hung_up {
+                // Nobody reads there any more; what it sent before is still taken in.
+                connection.link.stop_sending();
+                // There is no more news of it.
+                let _ = epoll::delete(&*self.poller, connection.link.fd());
+            }
+            if connection.has_unsent() {
+                self.backlog.extend(connection.flush(server));
+            }
+            if !connection.listed.swap(true, Ordering::Relaxed) {
+                self.list(connection);
             }
         } else if token == WAKE {
             bells::silence(&self.wake);
@@ -499,7 +465,7 @@ impl Reception {
 
     fn add_connection(&mut self, server: &Server, guest: Guest) {
         let Guest { token, link, seat } = guest;
-        let flags = if link.is_memory() { EventFlags::IN } else { EventFlags::IN | EventFlags::RDHUP | EventFlags::ET };
+        let flags = if link.is_memory() { EventFlags::IN } else { SOCKET };
         if let Err(error) = epoll::add(&*self.poller, link.fd(), EventData::new_u64(token), flags) {
             server.notify(true, format!("cannot take in a client: {error}"));
             return;
@@ -507,16 +473,31 @@ impl Reception {
         let (in_flight, statistics) = (Arc::clone(&server.in_flight), Arc::clone(&server.statistics));
         let connection = ServerConnection::new(token, link, in_flight, statistics, seat);
         connection.listed.store(true, Ordering::Relaxed);
-        if connection.link.is_memory() {
-            self.memory.push(Arc::clone(&connection));
-        } else {
-            self.sockets_active = true;
-            self.readable.push_back(Arc::clone(&connection));
-        }
+        self.list(Arc::clone(&connection));
         self.connections.insert(token, connection);
         // Relaxed: only ever shown.
         server.connections.store(self.connections.len(), Ordering::Relaxed);
     }
+}
+
+/// What came of reading from a client.
+enum Took {
+    Frame(Routed),
+    Nothing,
+    End(LinkError),
+}
+
+#[inline]
+fn take(server: &Server, connection: &Arc<ServerConnection>) -> Took {
+    let taken = match connection.link.try_receive() {
+        Ok(Some(incoming)) => connection.route(server, incoming).map(Took::Frame),
+        // Relaxed: set and read by whoever holds the reception.
+        Ok(None) if connection.hung_up.load(Ordering::Relaxed) => Err(LinkError::Closed),
+        Ok(None) => Ok(Took::Nothing),
+        Err(LinkError::OverBudget) => Ok(Took::Frame(Routed::Wait(Waits::Budget))),
+        Err(error) => Err(error),
+    };
+    taken.unwrap_or_else(Took::End)
 }
 
 /// Nanoseconds since then; none if the clock was not even read.

@@ -36,6 +36,8 @@ pub struct Request {
     pub(super) finished: AtomicBool,
     /// Present while somebody watches.
     pub(super) measured: Option<Arc<Measured>>,
+    /// How many calls had come on its connection before it.
+    pub(super) ordinal: u64,
 }
 
 impl Drop for Request {
@@ -57,6 +59,8 @@ impl Request {
             Arc::new(CallContext {
                 connection: Arc::clone(&self.connection),
                 id: self.head.call,
+                ordinal: self.ordinal,
+                cancelled: AtomicBool::new(false),
                 call: self.call.clone(),
                 oneway: self.is_oneway(),
                 deadline: self.deadline,
@@ -92,7 +96,8 @@ impl Request {
     ///
     /// # Errors
     /// One that [spares the connection](LinkError::spares_connection) (nothing was sent, the call still waits), or the
-    /// connection is gone.
+    /// connection is gone. [`LinkError::Full`] for an event loop whose client does not read: it is told when it may try
+    /// again. A thread need not wait: its reply does.
     pub fn reply(&self, server: &Server, body: Body<'_>) -> Result<(), LinkError> {
         self.end(server, Outgoing::new(Kind::Reply, body), OK)
     }
@@ -105,26 +110,23 @@ impl Request {
         self.end(server, Outgoing::new(Kind::End, Body::Whole(&[])), OK)
     }
 
-    /// Ends the call with a failure. If that cannot be sent, there is nobody left to tell. `false` for an event loop if
-    /// there is no room.
-    pub fn fail(&self, server: &Server, failure: &Failure) -> bool {
+    /// Ends the call with a failure. If that cannot be sent, there is nobody left to tell.
+    pub fn fail(&self, server: &Server, failure: &Failure) {
         let mut failure = failure.clone();
         // A message of any length may be an exception's text; the client must not refuse the frame for it.
         if failure.message.len() > 16_384 {
             let cut = (0..=16_384).rev().find(|&at| failure.message.is_char_boundary(at)).unwrap_or(0);
             failure.message.truncate(cut);
         }
-        let mut sent = self.end(server, Outgoing::new(Kind::Error, Body::Whole(&failure.encode())), failure.code);
-        // A lack of room is not mended by saying less.
-        if sent.as_ref().is_err_and(|error| *error != LinkError::Full && error.spares_connection()) {
+        let sent = self.end(server, Outgoing::new(Kind::Error, Body::Whole(&failure.encode())), failure.code);
+        if sent.is_err_and(|error| error.spares_connection()) {
             // The client waits for its end all the same.
             failure.details.clear();
             if let Some(context) = self.context.get() {
                 drop(std::mem::take(&mut *context.trailing.lock()));
             }
-            sent = self.end(server, Outgoing::new(Kind::Error, Body::Whole(&failure.encode())), failure.code);
+            let _ = self.end(server, Outgoing::new(Kind::Error, Body::Whole(&failure.encode())), failure.code);
         }
-        sent != Err(LinkError::Full)
     }
 
     /// Ends a one-way call well: nothing is sent.
@@ -148,13 +150,13 @@ impl Request {
             let trailing = context.trailing.lock();
             frame.metadata = (!trailing.is_empty()).then(|| trailing.clone());
         }
-        let sent = if server.is_introspective(self.head.method) {
-            self.connection.send_to_watcher(server, self.head.call, &frame)
-        } else if self.call.as_ref().is_some_and(|call| call.is_in_loop()) {
-            self.connection.send_at_once(server, self.head.call, &frame)
-        } else {
-            self.connection.send_last(server, self.head.call, &frame)
-        };
+        if frame.kind == Kind::Reply
+            && self.call.as_ref().is_some_and(|call| call.is_in_loop())
+            && !self.connection.has_room_or_tells()
+        {
+            return Err(LinkError::Full);
+        }
+        let sent = self.connection.send(server, self.head.call, &frame);
         match &sent {
             Ok(()) => self.note_end(code, frame.len()),
             Err(error) if error.spares_connection() => {}

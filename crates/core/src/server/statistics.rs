@@ -74,6 +74,10 @@ pub struct Snapshot {
     pub queued: usize,
     /// Calls received and not finished, those that were there before measuring began included.
     pub in_flight: usize,
+    /// Bytes kept of what clients have sent, and of what waits for them to read; and how many may be.
+    pub memory: usize,
+    /// See [`super::WorkLimits::max_memory`].
+    pub max_memory: usize,
     /// Per method.
     pub methods: Vec<Counts>,
 }

@@ -125,7 +125,7 @@ impl Server {
     /// The receiving worker is to handle a request at once, unless as many handlers run as may: then it is queued. One
     /// for the event loop is handed over here.
     fn accept(&self, request: Request) -> Option<Request> {
-        let request = if request.connection.is_overdue() { ServerConnection::park(request)? } else { request };
+        let request = ServerConnection::park(request)?;
         if self.methods[usize::from(request.head.method)].in_loop {
             // While this worker still receives: the loop gets them in the order in which they came.
             self.hand_to_loop(request);
@@ -156,12 +156,6 @@ impl Server {
         self.workers.load(Ordering::Relaxed).saturating_sub(standby + 1)
     }
 
-    /// Whether calls wait for a worker, and there are as many as may be.
-    pub(super) fn lacks_workers(&self) -> bool {
-        // Relaxed: asked again a moment later.
-        self.queued.load(Ordering::Relaxed) > 0 && self.others_busy() >= self.limits.max_concurrency
-    }
-
     /// Whether a request is queued that a worker should run now.
     fn may_dequeue(&self) -> bool {
         // SeqCst: a worker that queues a request looks at the counts after it, one that goes to sleep at the queue after
@@ -180,7 +174,7 @@ impl Server {
         let mut queue = self.queue.lock();
         let mut request = queue.pop_front();
         // A one-way request goes on: it is its client's turn, and nothing is sent for it.
-        while let Some(other) = request.take_if(|request| request.connection.is_overdue() && !request.is_oneway()) {
+        while let Some(other) = request.take_if(|request| !request.connection.has_room() && !request.is_oneway()) {
             request = ServerConnection::park(other).or_else(|| queue.pop_front());
         }
         self.queued.store(queue.len(), Ordering::Release);

@@ -1,33 +1,35 @@
 //! A connection over shared memory.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::lock::{Condvar, Mutex};
-use nearcall_ring::{Consumer, Corrupt, MappedLane, Producer, Segment, SpinBudget, cpu, spin};
+use nearcall_ring::{Consumer, MappedLane, Producer, Segment, SpinBudget, cpu, spin};
 use rustix::event::PollFlags;
 use smallvec::SmallVec;
 
-use super::regions::{Fresh, Mapped, Note, Outgoing, no_memory};
-use super::socket::{Inbox, announce, ring_bell};
+use super::regions::{Mapped, Note, Outgoing, no_memory};
+use super::socket::{Inbox, ring_bell};
+use crate::budget::Account;
 use crate::fork;
-use crate::link::{HEAD_ROOM, Link, LinkError, Options};
+use crate::link::{HEAD_ROOM, Link, LinkError, Options, Room, Sent};
 use crate::message::{INLINE, Incoming};
+use crate::outbox::{Frame, Outbox, Sink};
 use crate::peer::Peer;
 use crate::sys;
 
-/// How long a sender looks for room before it tells the reader that it waits: about what the reader needs to make some.
+/// How long a sender that waits looks for room before it sleeps: about what the reader needs to make some.
 const ROOM_SPIN_NS: u64 = 20_000;
 /// How long a sender that does not receive sleeps before it looks for room by itself.
 const ROOM_LOOK: Duration = Duration::from_millis(2);
 
 #[derive(Debug)]
 pub(crate) struct ShmLink {
-    segment: Segment,
-    socket: OwnedFd,
+    shared: Arc<Shared>,
     peer: Peer,
-    sender: Mutex<Sender>,
+    outbox: Outbox<Sender>,
     receiver: Mutex<Receiver>,
     /// Longest message the peer takes, and this side.
     peer_limit: u64,
@@ -37,15 +39,26 @@ pub(crate) struct ShmLink {
     /// Threads that wait for room while another one receives.
     room_waiters: AtomicU32,
     room: (Mutex<()>, Condvar),
-    /// Counts the times the bell may have rung for them, and how far the sender had counted before it last looked for room.
+}
+
+/// What both directions use.
+#[derive(Debug)]
+struct Shared {
+    segment: Segment,
+    socket: OwnedFd,
+    /// Counts the times the bell may have rung for threads that wait for room, and how far a sender had counted before it
+    /// last looked for room.
     bells_heard: AtomicU32,
     bells_seen: AtomicU32,
 }
 
 #[derive(Debug)]
 struct Sender {
+    shared: Arc<Shared>,
     producer: Producer<MappedLane>,
     regions: Outgoing,
+    /// The reader was told that there was no room.
+    starved: bool,
 }
 
 #[derive(Debug)]
@@ -53,22 +66,103 @@ struct Receiver {
     consumer: Consumer<MappedLane>,
     regions: Mapped,
     inbox: Inbox,
+    account: Arc<Account>,
     budget: SpinBudget,
+}
+
+impl Sink for Sender {
+    #[inline]
+    fn put(&mut self, frame: &Frame<'_>, sent: &mut usize) -> Result<bool, LinkError> {
+        // A frame is written whole or not at all: `sent` says only whether it is.
+        *sent = 0;
+        if self.shared.segment.peer_side().has_left() {
+            return Err(LinkError::Closed);
+        }
+        self.shared.segment.own_side().publish_cpu();
+        if !self.try_put(frame)? {
+            // SeqCst: read before the last look for room. A bell that is heard from now on is news to `wait_room`.
+            self.shared.bells_seen.store(self.shared.bells_heard.load(Ordering::SeqCst), Ordering::Relaxed);
+            self.producer.declare_starved();
+            self.starved = true;
+            if !self.try_put(frame)? {
+                return Ok(false);
+            }
+        }
+        if std::mem::take(&mut self.starved) {
+            self.producer.declare_sated();
+        }
+        *sent = frame.head.len() + frame.payload_len;
+        Ok(true)
+    }
+}
+
+impl Sender {
+    /// Writes a frame if there is room for all of it.
+    #[inline]
+    fn try_put(&mut self, frame: &Frame<'_>) -> Result<bool, LinkError> {
+        let Frame { head, payload, payload_len: len } = *frame;
+        // Half the longest record: so that a reader can take one while the next is written.
+        if head.len() + len > self.producer.longest() / 2 {
+            return self.try_put_beside(head, payload, len);
+        }
+        Ok(match payload {
+            [] => self.producer.try_write(&[head], false)?,
+            [one] => self.producer.try_write(&[head, one], false)?,
+            many => {
+                let parts: SmallVec<[&[u8]; 8]> = std::iter::once(head).chain(many.iter().copied()).collect();
+                self.producer.try_write(&parts, false)?
+            }
+        })
+    }
+
+    /// Whether it is worth trying again. A ring that is broken is looked at, too.
+    fn may_have_room(&mut self, frame: &Frame<'_>) -> bool {
+        let len = frame.head.len() + frame.payload_len;
+        let record = if len > self.producer.longest() / 2 { Note::LEN + frame.head.len() } else { len };
+        self.producer.fits(record).unwrap_or(true)
+    }
+
+    /// Writes a frame whose payload lies in a region of its own.
+    fn try_put_beside(&mut self, head: &[u8], payload: &[&[u8]], len: usize) -> Result<bool, LinkError> {
+        let Self { shared, producer, regions, .. } = self;
+        let note = Note::LEN + head.len();
+        if note > producer.longest() {
+            let limit = producer.longest() - Note::LEN;
+            return Err(LinkError::HeadTooLong { len: head.len(), limit: limit as u64 });
+        }
+        // Memory that the reader has not even looked at must not pile up.
+        if regions.must_wait(len, producer.consumed()?) || !producer.fits(note)? {
+            return Ok(false);
+        }
+        let place = regions.place(len).map_err(|error| no_memory(len, error))?;
+        if !regions.announce(place, &shared.socket)? {
+            return Ok(false);
+        }
+        let note = regions.fill(place, payload, len);
+        let written = producer.try_write(&[&note.encode(), head], true)?;
+        debug_assert!(written, "looked at just now");
+        regions.sent(place, producer.written());
+        Ok(true)
+    }
 }
 
 impl ShmLink {
     pub(crate) fn new(socket: OwnedFd, segment: Segment, peer: Peer, peer_limit: u64, options: &Options) -> Self {
         let (producer, consumer) = segment.lanes();
         segment.own_side().publish_cpu();
+        let bells = || AtomicU32::new(0);
+        let shared = Arc::new(Shared { segment, socket, bells_heard: bells(), bells_seen: bells() });
+        let sender = Sender { shared: Arc::clone(&shared), producer, regions: Outgoing::default(), starved: false };
+        let account = options.account();
         Self {
-            segment,
-            socket,
+            shared,
             peer,
-            sender: Mutex::new(Sender { producer, regions: Outgoing::default() }),
+            outbox: Outbox::new(sender, Arc::clone(&account)),
             receiver: Mutex::new(Receiver {
                 consumer,
                 regions: Mapped::default(),
                 inbox: Inbox::default(),
+                account,
                 budget: SpinBudget::new(options.spin),
             }),
             peer_limit,
@@ -77,8 +171,6 @@ impl ShmLink {
             generation: fork::mark(),
             room_waiters: AtomicU32::new(0),
             room: (Mutex::new(()), Condvar::new()),
-            bells_heard: AtomicU32::new(0),
-            bells_seen: AtomicU32::new(0),
         }
     }
 
@@ -88,74 +180,22 @@ impl ShmLink {
     }
 
     fn wake_peer(&self) {
-        if self.segment.peer_side().claim_wake() {
-            ring_bell(&self.socket);
+        if self.shared.segment.peer_side().claim_wake() {
+            ring_bell(&self.shared.socket);
         }
     }
 
-    /// Writes one record, waiting for room through `blocked`.
-    fn write(
-        &self,
-        producer: &mut Producer<MappedLane>,
-        parts: &[&[u8]],
-        len: usize,
-        note: bool,
-        blocked: &mut dyn FnMut() -> Result<(), LinkError>,
-    ) -> Result<(), LinkError> {
-        while !producer.try_write(parts, note)? {
-            self.await_reader(producer, |producer| producer.fits(len), blocked)?;
-        }
-        Ok(())
-    }
-
-    /// Waits, through `blocked`, until the reader has come as far as `ready` wants.
-    fn await_reader(
-        &self,
-        producer: &mut Producer<MappedLane>,
-        ready: impl Fn(&mut Producer<MappedLane>) -> Result<bool, Corrupt>,
-        blocked: &mut dyn FnMut() -> Result<(), LinkError>,
-    ) -> Result<(), LinkError> {
-        let mut starving = false;
-        while !ready(producer)? {
-            if self.is_closed() || self.segment.peer_side().has_left() {
-                return Err(LinkError::Closed);
-            }
-            let pays = || self.segment.peer_side().runs_elsewhere();
-            if spin(ROOM_SPIN_NS, || ready(producer).unwrap_or(true), pays).is_some() {
-                continue;
-            }
-            // SeqCst: read before the last look for room. A bell that is heard from now on is news to `wait_room`.
-            self.bells_seen.store(self.bells_heard.load(Ordering::SeqCst), Ordering::Relaxed);
-            producer.declare_starved();
-            starving = true;
-            if !ready(producer)?
-                && let Err(error) = blocked()
-            {
-                producer.declare_sated();
-                return Err(error);
-            }
-        }
-        if starving {
-            producer.declare_sated();
-        }
-        Ok(())
-    }
-
-    /// Announces a region, waiting for room in the socket through `blocked`: a reader that never sleeps leaves bells there.
-    fn announce(&self, fresh: &Fresh, blocked: &mut dyn FnMut() -> Result<(), LinkError>) -> Result<(), LinkError> {
-        while !announce(&self.socket, fresh.id, fresh.size, &fresh.fd)? {
-            if self.is_closed() {
-                return Err(LinkError::Closed);
-            }
-            blocked()?;
-        }
-        Ok(())
+    /// Looks for room for a moment. Whether there may be some.
+    fn spin_for_room(&self, frame: &Frame<'_>) -> bool {
+        let pays = || self.shared.segment.peer_side().runs_elsewhere();
+        let look = || self.is_closed() || self.outbox.peek(|sender| sender.may_have_room(frame)).unwrap_or(false);
+        spin(ROOM_SPIN_NS, look, pays).is_some()
     }
 
     /// Lets threads that wait for room look again; called whenever the bell may have rung for them.
     fn notify_room(&self) {
         // SeqCst, both: a waiter counts itself before it looks at the bells for the last time.
-        self.bells_heard.fetch_add(1, Ordering::SeqCst);
+        self.shared.bells_heard.fetch_add(1, Ordering::SeqCst);
         if self.room_waiters.load(Ordering::SeqCst) > 0 {
             let _guard = self.room.0.lock();
             self.room.1.notify_all();
@@ -164,7 +204,7 @@ impl ShmLink {
 
     /// Waits until the ring has something, the bell rings, or the deadline passes.
     fn sleep(&self, receiver: &mut Receiver, deadline: Option<Instant>) -> Result<(), LinkError> {
-        let own = self.segment.own_side();
+        let own = self.shared.segment.own_side();
         let Receiver { consumer, inbox, budget, .. } = receiver;
         own.publish_cpu();
         let mut limit = budget.next();
@@ -174,12 +214,12 @@ impl ShmLink {
         }
         let pays = || {
             own.publish_cpu();
-            self.segment.peer_side().runs_elsewhere()
+            self.shared.segment.peer_side().runs_elsewhere()
         };
         if let Some(waited) = spin(limit, || consumer.has_work(), pays) {
             budget.learn(waited);
             if !consumer.has_record() && consumer.producer_waits(None) {
-                ring_bell(&self.socket);
+                ring_bell(&self.shared.socket);
             }
             return Ok(());
         }
@@ -190,13 +230,13 @@ impl ShmLink {
             return Ok(());
         }
         if consumer.producer_waits(None) {
-            ring_bell(&self.socket);
+            ring_bell(&self.shared.socket);
         }
         let woken = match deadline {
             // One system call sleeps and empties the socket at once.
-            None => inbox.read(&self.socket, true),
-            Some(_) => match sys::wait_for(self.socket.as_fd(), PollFlags::IN, deadline) {
-                Ok(true) => inbox.read(&self.socket, false),
+            None => inbox.read(&self.shared.socket, true),
+            Some(_) => match sys::wait_for(self.shared.socket.as_fd(), PollFlags::IN, deadline) {
+                Ok(true) => inbox.read(&self.shared.socket, false),
                 Ok(false) => Ok(()),
                 Err(error) => Err(error.into()),
             },
@@ -215,10 +255,10 @@ impl ShmLink {
     }
 
     fn take(&self, receiver: &mut Receiver) -> Result<Option<Incoming>, LinkError> {
-        let Receiver { consumer, regions, inbox, .. } = receiver;
+        let Receiver { consumer, regions, inbox, account, .. } = receiver;
         let Some(record) = consumer.peek()? else {
             if consumer.producer_waits(None) {
-                ring_bell(&self.socket);
+                ring_bell(&self.shared.socket);
             }
             return Ok(None);
         };
@@ -238,108 +278,64 @@ impl ShmLink {
             bytes.resize(record.len, 0);
         }
         consumer.copy(&mut bytes);
+        let note = if record.note {
+            let note = bytes.first_chunk::<{ Note::LEN }>().map(Note::decode);
+            Some(note.ok_or_else(|| LinkError::Broken("a note in the ring is too short".into()))?)
+        } else {
+            None
+        };
+        let beside = note.map_or(0, |note| usize::try_from(note.len.min(self.limit)).unwrap_or(usize::MAX));
+        let charge = Incoming::charge(account, record.len.saturating_add(beside))?;
         consumer.consume(record);
         if consumer.producer_waits(Some(record)) {
-            ring_bell(&self.socket);
+            ring_bell(&self.shared.socket);
         }
-        if !record.note {
-            return Ok(Some(Incoming { bytes, lease: None }));
-        }
-        let note = bytes.first_chunk::<{ Note::LEN }>().map(Note::decode);
-        let note = note.ok_or_else(|| LinkError::Broken("a note in the ring is too short".into()))?;
-        let lease = regions.open(note, self.limit, inbox, &self.socket)?;
+        let Some(note) = note else { return Ok(Some(Incoming { bytes, lease: None, charge })) };
+        let lease = regions.open(note, self.limit, inbox, &self.shared.socket)?;
         // A bell may have been read along with the region.
         self.notify_room();
         bytes.drain(..Note::LEN);
-        Ok(Some(Incoming { bytes, lease: Some(lease) }))
-    }
-}
-
-impl ShmLink {
-    fn send_as(
-        &self,
-        sender: &mut Sender,
-        head: &[u8],
-        payload: &[&[u8]],
-        blocked: &mut dyn FnMut() -> Result<(), LinkError>,
-    ) -> Result<(), LinkError> {
-        let len: usize = payload.iter().map(|piece| piece.len()).sum();
-        if len as u64 > self.peer_limit {
-            return Err(LinkError::TooLong { len, limit: self.peer_limit });
-        }
-        if self.is_closed() || self.segment.peer_side().has_left() {
-            return Err(LinkError::Closed);
-        }
-        self.segment.own_side().publish_cpu();
-        let Sender { producer, regions } = sender;
-        // Half the longest record: so that a reader can take one while the next is written.
-        if head.len() + len <= producer.longest() / 2 {
-            match payload {
-                [] => self.write(producer, &[head], head.len(), false, blocked)?,
-                [one] => self.write(producer, &[head, one], head.len() + len, false, blocked)?,
-                many => {
-                    let parts: SmallVec<[&[u8]; 8]> = std::iter::once(head).chain(many.iter().copied()).collect();
-                    self.write(producer, &parts, head.len() + len, false, blocked)?;
-                }
-            }
-        } else {
-            if Note::LEN + head.len() > producer.longest() {
-                let limit = producer.longest() - Note::LEN;
-                return Err(LinkError::HeadTooLong { len: head.len(), limit: limit as u64 });
-            }
-            // Memory that the reader has not even looked at must not pile up.
-            while let Some(position) = regions.must_wait(len, producer.consumed()?) {
-                self.await_reader(producer, |producer| Ok(producer.consumed()? >= position), blocked)?;
-            }
-            // Before a region is taken: a sender that gives up leaves nothing behind.
-            self.await_reader(producer, |producer| producer.fits(Note::LEN + head.len()), blocked)?;
-            let (note, fresh) = regions.place(payload, len).map_err(|error| no_memory(len, error))?;
-            if let Some(fresh) = &fresh {
-                let announced = self.announce(fresh, &mut || match blocked() {
-                    // The reader will soon have read the few bells that fill the socket.
-                    Err(LinkError::Full) => self.wait_room(false, ROOM_LOOK),
-                    other => other,
-                });
-                if let Err(error) = announced {
-                    self.close();
-                    return Err(error.in_the_middle());
-                }
-            }
-            self.write(producer, &[&note.encode(), head], Note::LEN + head.len(), true, blocked)?;
-            if let Some(fresh) = &fresh {
-                regions.sent(fresh, producer.written());
-            }
-        }
-        Ok(())
+        Ok(Some(Incoming { bytes, lease: Some(lease), charge }))
     }
 }
 
 impl Link for ShmLink {
-    fn send(
-        &self,
-        head: &[u8],
-        payload: &[&[u8]],
-        blocked: &mut dyn FnMut() -> Result<(), LinkError>,
-    ) -> Result<(), LinkError> {
-        self.send_as(&mut self.sender.lock(), head, payload, blocked)?;
+    #[inline]
+    fn send(&self, head: &[u8], payload: &[&[u8]], room: Room<'_>) -> Result<Sent, LinkError> {
+        let frame = Frame::new(head, payload);
+        if frame.payload_len as u64 > self.peer_limit {
+            return Err(LinkError::TooLong { len: frame.payload_len, limit: self.peer_limit });
+        }
+        let sent = match room {
+            Room::Wait(blocked) => {
+                let mut looked = false;
+                let mut blocked = || {
+                    // It may be room of another kind that is missing, in the socket.
+                    looked = !looked && self.spin_for_room(&frame);
+                    if looked { Ok(()) } else { blocked() }
+                };
+                self.outbox.send(&frame, Room::Wait(&mut blocked))
+            }
+            room => self.outbox.send(&frame, room),
+        };
+        if sent.is_ok() {
+            self.wake_peer();
+        }
+        sent
+    }
+
+    fn flush(&self) -> Result<bool, LinkError> {
+        let flushed = self.outbox.flush()?;
         self.wake_peer();
-        Ok(())
+        Ok(flushed)
     }
 
-    fn try_send(&self, head: &[u8], payload: &[&[u8]]) -> Result<(), LinkError> {
-        let mut sender = self.sender.try_lock().ok_or(LinkError::Full)?;
-        self.send_as(&mut sender, head, payload, &mut || Err(LinkError::Full))?;
-        drop(sender);
-        self.wake_peer();
-        Ok(())
+    fn queued(&self) -> usize {
+        self.outbox.queued()
     }
 
-    fn is_sending(&self) -> bool {
-        self.sender.is_locked()
-    }
-
-    fn wait_turn(&self, timeout: Duration) {
-        drop(self.sender.try_lock_for(timeout));
+    fn stop_sending(&self) {
+        self.outbox.close();
     }
 
     fn try_receive(&self) -> Result<Option<Incoming>, LinkError> {
@@ -359,8 +355,8 @@ impl Link for ShmLink {
         let mut receiver = self.receiver.lock();
         let Receiver { consumer, budget, .. } = &mut *receiver;
         let limit = budget.next();
-        self.segment.own_side().publish_cpu();
-        let pays = || self.segment.peer_side().runs_elsewhere();
+        self.shared.segment.own_side().publish_cpu();
+        let pays = || self.shared.segment.peer_side().runs_elsewhere();
         let waited = spin(limit, || consumer.has_work(), pays);
         if let Some(waited) = waited {
             budget.learn(waited);
@@ -369,7 +365,7 @@ impl Link for ShmLink {
     }
 
     fn is_stale(&self) -> bool {
-        self.segment.peer_side().has_left()
+        self.shared.segment.peer_side().has_left()
     }
 
     fn wait_room(&self, receiving: bool, timeout: Duration) -> Result<(), LinkError> {
@@ -383,43 +379,43 @@ impl Link for ShmLink {
         // SeqCst, both: counted before the last look at what the waker writes.
         self.room_waiters.fetch_add(1, Ordering::SeqCst);
         let mut guard = self.room.0.lock();
-        if self.bells_heard.load(Ordering::SeqCst) == self.bells_seen.load(Ordering::Relaxed) {
+        if self.shared.bells_heard.load(Ordering::SeqCst) == self.shared.bells_seen.load(Ordering::Relaxed) {
             // No longer, because it may be that nobody receives just now, and so nobody hears the bell.
             self.room.1.wait_for(&mut guard, timeout.min(ROOM_LOOK));
         }
         drop(guard);
         self.room_waiters.fetch_sub(1, Ordering::SeqCst);
         // For the same reason a sender must notice the end by itself.
-        if self.is_closed() || sys::hung_up(self.socket.as_fd()) { Err(LinkError::Closed) } else { Ok(()) }
+        if self.is_closed() || sys::hung_up(self.shared.socket.as_fd()) { Err(LinkError::Closed) } else { Ok(()) }
     }
 
     fn fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+        self.shared.socket.as_fd()
     }
 
     fn arm(&self) -> bool {
         let receiver = self.receiver.lock();
-        self.segment.own_side().park();
+        self.shared.segment.own_side().park();
         if receiver.consumer.has_record() {
-            self.segment.own_side().unpark();
+            self.shared.segment.own_side().unpark();
             return false;
         }
         if receiver.consumer.producer_waits(None) {
-            ring_bell(&self.socket);
+            ring_bell(&self.shared.socket);
         }
         true
     }
 
     fn disarm(&self) {
-        self.segment.own_side().unpark();
-        self.segment.own_side().publish_cpu();
+        self.shared.segment.own_side().unpark();
+        self.shared.segment.own_side().publish_cpu();
     }
 
     fn readable(&self) -> Result<Option<u64>, LinkError> {
         let mut receiver = self.receiver.lock();
         let Receiver { consumer, inbox, budget, .. } = &mut *receiver;
-        let read = inbox.read(&self.socket, false);
-        let cost = self.segment.own_side().wake_cost_ns();
+        let read = inbox.read(&self.shared.socket, false);
+        let cost = self.shared.segment.own_side().wake_cost_ns();
         if let Some(cost) = cost {
             budget.learn_wake_cost(cost);
         }
@@ -435,7 +431,7 @@ impl Link for ShmLink {
     }
 
     fn spinning_pays(&self) -> bool {
-        let peer = self.segment.peer_side();
+        let peer = self.shared.segment.peer_side();
         !peer.is_parked() && peer.runs_elsewhere()
     }
 
@@ -450,9 +446,10 @@ impl Link for ShmLink {
         }
         // Release: pairs with the acquire in `is_closed`.
         self.closed.store(true, Ordering::Release);
-        self.segment.own_side().leave();
+        self.outbox.close();
+        self.shared.segment.own_side().leave();
         // Both sides' sleepers wake with an end of file; the descriptor itself stays ours until drop.
-        let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
+        let _ = rustix::net::shutdown(&self.shared.socket, rustix::net::Shutdown::Both);
         self.notify_room();
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use nearcall_ring::Mapping;
 
-use super::socket::{Announced, Inbox};
+use super::socket::{Announced, Inbox, announce};
 use crate::link::{LinkError, is_exhaustion};
 use crate::message::{Lease, REGION_HEAD, RegionHead};
 
@@ -49,10 +49,21 @@ impl Note {
     }
 }
 
+/// A region of the sender.
+#[derive(Debug)]
+struct Region {
+    id: u32,
+    mapping: Mapping,
+    /// For the peer, who does not know the region yet.
+    fd: Option<OwnedFd>,
+    /// It is used for one message only.
+    used_once: bool,
+}
+
 /// The sender's regions.
 #[derive(Debug, Default)]
 pub(super) struct Outgoing {
-    kept: Vec<(u32, Mapping)>,
+    kept: Vec<Region>,
     kept_bytes: usize,
     next: u32,
     /// Regions announced that the reader has not come to yet: where in the ring their note ends, and the bytes that are
@@ -60,59 +71,76 @@ pub(super) struct Outgoing {
     under_way: VecDeque<(u64, usize)>,
 }
 
-/// A region that the peer does not know yet.
-#[derive(Debug)]
-pub(super) struct Fresh {
-    pub(super) id: u32,
-    pub(super) size: u64,
-    pub(super) fd: OwnedFd,
-    used_once: bool,
+/// Which region a message is put into.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Place {
+    at: usize,
+    fresh: bool,
 }
 
 impl Outgoing {
-    /// Whether the next payload of `len` bytes must wait until the reader has consumed the ring up to the returned
-    /// position. It has consumed it up to `consumed` now.
-    pub(super) fn must_wait(&mut self, len: usize, consumed: u64) -> Option<u64> {
+    /// Whether the next payload of `len` bytes must wait for the reader, who has consumed the ring up to `consumed`.
+    pub(super) fn must_wait(&mut self, len: usize, consumed: u64) -> bool {
         while self.under_way.front().is_some_and(|(position, _)| *position <= consumed) {
             self.under_way.pop_front();
         }
-        let (position, _) = *self.under_way.front()?;
-        if self.free(len + REGION_HEAD).is_some() {
-            return None;
+        if self.under_way.is_empty() || self.free(len + REGION_HEAD).is_some() {
+            return false;
         }
         let bytes: usize = self.under_way.iter().map(|(_, bytes)| bytes).sum();
-        (self.under_way.len() >= MOST_UNDER_WAY || (bytes > 0 && bytes + len > KEPT)).then_some(position)
+        self.under_way.len() >= MOST_UNDER_WAY || (bytes > 0 && bytes + len > KEPT)
     }
 
     /// The smallest region that fits and is free: a short message must not occupy the only long region.
-    fn free(&self, need: usize) -> Option<&(u32, Mapping)> {
-        let fits = |mapping: &Mapping| mapping.len() >= need && RegionHead::of(mapping).is_free();
-        self.kept.iter().filter(|(_, mapping)| fits(mapping)).min_by_key(|(_, mapping)| mapping.len())
+    fn free(&self, need: usize) -> Option<usize> {
+        let fits = |region: &Region| region.mapping.len() >= need && RegionHead::of(&region.mapping).is_free();
+        let fitting = self.kept.iter().enumerate().filter(|(_, region)| fits(region));
+        fitting.min_by_key(|(_, region)| region.mapping.len()).map(|(at, _)| at)
     }
 
-    /// Puts a payload of `len` bytes, in pieces, into a region, and returns the note for the ring. A fresh region must be
-    /// announced before that is written, and [accounted for](Outgoing::sent) after.
-    pub(super) fn place(&mut self, pieces: &[&[u8]], len: usize) -> io::Result<(Note, Option<Fresh>)> {
+    /// Finds or makes a region for a payload of `len` bytes. It is to be [announced](Outgoing::announce),
+    /// [filled](Outgoing::fill), and when its note is in the ring, [accounted for](Outgoing::sent).
+    pub(super) fn place(&mut self, len: usize) -> io::Result<Place> {
         let need = len + REGION_HEAD;
-        if let Some((id, mapping)) = self.free(need) {
-            fill(mapping, pieces);
-            return Ok((Note { id: *id, len: len as u64, last_use: false }, None));
+        if let Some(at) = self.free(need) {
+            return Ok(Place { at, fresh: self.kept[at].fd.is_some() });
         }
         let mut size = need.next_power_of_two().max(SMALLEST);
-        let keep = self.kept_bytes + size <= KEPT;
-        if !keep {
-            // Used once: no room to grow into.
+        let used_once = self.kept_bytes + size > KEPT;
+        if used_once {
+            // No room to grow into.
             size = need.next_multiple_of(4096);
         }
         let (mapping, fd) = Mapping::create("nearcall-message", size, true)?;
-        fill(&mapping, pieces);
         let id = self.fresh_id();
-        if keep {
+        if !used_once {
             self.kept_bytes += size;
-            self.kept.push((id, mapping));
         }
-        let note = Note { id, len: len as u64, last_use: !keep };
-        Ok((note, Some(Fresh { id, size: size as u64, fd, used_once: !keep })))
+        self.kept.push(Region { id, mapping, fd: Some(fd), used_once });
+        Ok(Place { at: self.kept.len() - 1, fresh: true })
+    }
+
+    /// Tells the peer of a region that it does not know yet. `false` if there is no room in the socket now.
+    pub(super) fn announce(&mut self, place: Place, socket: &OwnedFd) -> Result<bool, LinkError> {
+        let region = &mut self.kept[place.at];
+        let Some(fd) = &region.fd else { return Ok(true) };
+        if !announce(socket, region.id, region.mapping.len() as u64, fd)? {
+            return Ok(false);
+        }
+        region.fd = None;
+        Ok(true)
+    }
+
+    /// Copies a payload of `len` bytes, in pieces, into its region; the note for the ring.
+    pub(super) fn fill(&self, place: Place, pieces: &[&[u8]], len: usize) -> Note {
+        let region = &self.kept[place.at];
+        RegionHead::of(&region.mapping).take();
+        let mut at = REGION_HEAD;
+        for piece in pieces {
+            region.mapping.write(at, piece);
+            at += piece.len();
+        }
+        Note { id: region.id, len: len as u64, last_use: region.used_once }
     }
 
     /// A number that no living region has: they are used up one by one, but a kept region keeps its own.
@@ -120,15 +148,22 @@ impl Outgoing {
         loop {
             let id = self.next;
             self.next = id.wrapping_add(1);
-            if self.kept.iter().all(|(kept, _)| *kept != id) {
+            if self.kept.iter().all(|region| region.id != id) {
                 return id;
             }
         }
     }
 
-    /// The note of a fresh region is in the ring, which was written up to `position` by that.
-    pub(super) fn sent(&mut self, fresh: &Fresh, position: u64) {
-        self.under_way.push_back((position, if fresh.used_once { fresh.size as usize } else { 0 }));
+    /// The note of the region is in the ring, which was written up to `position` by that.
+    pub(super) fn sent(&mut self, place: Place, position: u64) {
+        let region = &self.kept[place.at];
+        let lent = if region.used_once { region.mapping.len() } else { 0 };
+        if region.used_once {
+            self.kept.swap_remove(place.at);
+        }
+        if place.fresh {
+            self.under_way.push_back((position, lent));
+        }
     }
 }
 
@@ -138,15 +173,6 @@ pub(super) fn no_memory(len: usize, error: io::Error) -> LinkError {
         return LinkError::Exhausted(format!("no shared memory for a message of {len} bytes: {error}"));
     }
     error.into()
-}
-
-fn fill(mapping: &Mapping, pieces: &[&[u8]]) {
-    RegionHead::of(mapping).take();
-    let mut at = REGION_HEAD;
-    for piece in pieces {
-        mapping.write(at, piece);
-        at += piece.len();
-    }
 }
 
 /// The receiver's view of the peer's regions.
@@ -210,33 +236,41 @@ mod tests {
         }
     }
 
+    fn put(regions: &mut Outgoing, len: usize, position: u64) -> u32 {
+        let place = regions.place(len).expect("memory");
+        // As if it had been announced.
+        regions.kept[place.at].fd = None;
+        let note = regions.fill(place, &[&vec![1; len]], len);
+        regions.sent(place, position);
+        note.id
+    }
+
     #[test]
     fn numbers_that_wrap_pass_over_kept_regions() {
         let mut regions = Outgoing::default();
-        let place = |regions: &mut Outgoing| regions.place(&[&vec![1; 100_000]], 100_000).expect("memory").0.id;
-        assert_eq!([place(&mut regions), place(&mut regions)], [0, 1]);
+        assert_eq!([put(&mut regions, 100_000, 1), put(&mut regions, 100_000, 2)], [0, 1]);
         regions.next = u32::MAX;
-        assert_eq!([place(&mut regions), place(&mut regions)], [u32::MAX, 2]);
+        assert_eq!([put(&mut regions, 100_000, 3), put(&mut regions, 100_000, 4)], [u32::MAX, 2]);
+    }
+
+    #[test]
+    fn a_region_that_could_not_be_announced_is_used_by_the_next_message() {
+        let mut regions = Outgoing::default();
+        let first = regions.place(100_000).expect("memory");
+        assert_eq!(regions.place(90_000).expect("memory"), first);
     }
 
     #[test]
     fn a_sender_is_not_far_ahead_of_its_reader() {
         let mut regions = Outgoing::default();
-        let mut position = 0;
-        let mut send = |regions: &mut Outgoing, len: usize| {
-            let (_, fresh) = regions.place(&[&vec![0; len]], len).expect("memory");
-            position += 32;
-            regions.sent(&fresh.expect("a fresh one"), position);
-        };
-        for _ in 0..MOST_UNDER_WAY {
-            assert_eq!(regions.must_wait(70_000, 0), None);
-            send(&mut regions, 70_000);
+        for position in 1..=MOST_UNDER_WAY as u64 {
+            assert!(!regions.must_wait(70_000, 0));
+            put(&mut regions, 70_000, position);
         }
-        assert_eq!(regions.must_wait(70_000, 0), Some(32), "too many");
-        assert_eq!(regions.must_wait(70_000, 31), Some(32));
-        assert_eq!(regions.must_wait(70_000, 32), None, "one was taken");
-        assert_eq!(regions.must_wait(40 << 20, u64::MAX), None, "the first may be of any length");
-        send(&mut regions, 40 << 20);
-        assert_eq!(regions.must_wait(40 << 20, 0), Some(32 * 33), "too long together");
+        assert!(regions.must_wait(70_000, 0), "too many");
+        assert!(!regions.must_wait(70_000, 1), "one was taken");
+        assert!(!regions.must_wait(40 << 20, u64::MAX), "the first may be of any length");
+        put(&mut regions, 40 << 20, 100);
+        assert!(regions.must_wait(40 << 20, 50), "too long together");
     }
 }

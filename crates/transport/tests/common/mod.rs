@@ -9,7 +9,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use nearcall_transport::{
-    Connected, Credentials, DevCerts, Incoming, Link, LinkError, Listener, Options, Pem, Url, connect, dev_certs,
+    Connected, Credentials, DevCerts, Incoming, Link, LinkError, Listener, Options, Pem, Room, Url, connect, dev_certs,
 };
 use nearcall_wire::{Hello, Limits, Preamble, Welcome};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -135,10 +135,11 @@ pub fn pair(scheme: &str, client: &Options, server: &Options) -> Pair {
 /// Sends a frame, waiting for room while others receive.
 pub fn send(link: &dyn Link, head: &[u8], payload: &[&[u8]]) -> Result<(), LinkError> {
     let end = Instant::now() + PATIENCE;
-    link.send(head, payload, &mut || {
+    let mut blocked = || {
         assert!(Instant::now() < end, "no room is made");
         link.wait_room(false, Duration::from_millis(100))
-    })
+    };
+    link.send(head, payload, Room::Wait(&mut blocked)).map(drop)
 }
 
 /// The next frame, whole: head and payload.

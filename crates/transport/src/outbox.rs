@@ -1,0 +1,267 @@
+//! The outgoing queue of a connection.
+//!
+//! A frame is written directly, under a lock that is held for the copy only. What there is no room for waits here, in order,
+//! until somebody who sees that the peer reads again [flushes](Outbox::flush) it. Nobody waits while holding the lock.
+//! A sender that wants to wait can send a long frame without a copy: while it does, other frames queue up behind.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::budget::{Account, Charge};
+use crate::link::{LinkError, Room, Sent};
+use crate::lock::Mutex;
+
+/// What a frame that waits costs beside its bytes.
+const OVERHEAD: usize = 64;
+/// Frames up to this many bytes wait whatever the budget says: they end calls, or keep streams going, and are few.
+const SMALL: usize = 4096;
+
+/// A frame to be written: its head, and its payload in pieces.
+#[derive(Clone, Copy)]
+pub(crate) struct Frame<'a> {
+    pub(crate) head: &'a [u8],
+    pub(crate) payload: &'a [&'a [u8]],
+    pub(crate) payload_len: usize,
+}
+
+impl<'a> Frame<'a> {
+    pub(crate) fn new(head: &'a [u8], payload: &'a [&'a [u8]]) -> Self {
+        Self { head, payload, payload_len: payload.iter().map(|piece| piece.len()).sum() }
+    }
+}
+
+/// Writes frames: a ring, or a socket.
+pub(crate) trait Sink {
+    /// Writes as much of a frame as there is room for, and counts its bytes in `sent`: from there it goes on next time. Whether
+    /// the frame is out. Never waits.
+    ///
+    /// # Errors
+    /// One that spares the connection if nothing of the frame is out; else the connection is gone.
+    fn put(&mut self, frame: &Frame<'_>, sent: &mut usize) -> Result<bool, LinkError>;
+}
+
+/// A frame that waits.
+#[derive(Debug)]
+struct Kept {
+    bytes: Vec<u8>,
+    head: usize,
+    sent: usize,
+    _charge: Charge,
+}
+
+#[derive(Debug)]
+struct State<S> {
+    sink: S,
+    frames: VecDeque<Kept>,
+    /// A sender is in the middle of a frame of its own.
+    lent: bool,
+    closed: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct Outbox<S> {
+    state: Mutex<State<S>>,
+    queued: AtomicUsize,
+    account: Arc<Account>,
+}
+
+impl<S: Sink> State<S> {
+    #[inline]
+    fn put(&mut self, frame: &Frame<'_>, sent: &mut usize) -> Result<bool, LinkError> {
+        let put = self.sink.put(frame, sent);
+        if put.as_ref().is_err_and(|error| !error.spares_connection()) {
+            // What came after a part of a frame would be read as its rest.
+            self.closed = true;
+        }
+        put
+    }
+}
+
+impl<S: Sink> Outbox<S> {
+    pub(crate) fn new(sink: S, account: Arc<Account>) -> Self {
+        let state = State { sink, frames: VecDeque::new(), lent: false, closed: false };
+        Self { state: Mutex::new(state), queued: AtomicUsize::new(0), account }
+    }
+
+    /// Bytes that wait.
+    pub(crate) fn queued(&self) -> usize {
+        // Relaxed: a hint; whoever flushes takes the lock.
+        self.queued.load(Ordering::Relaxed)
+    }
+
+    /// Looks at the sink, if nobody uses it just now.
+    pub(crate) fn peek<T>(&self, look: impl FnOnce(&mut S) -> T) -> Option<T> {
+        self.state.try_lock().map(|mut state| look(&mut state.sink))
+    }
+
+    /// Forgets what waits, and takes no more.
+    pub(crate) fn close(&self) {
+        let mut state = self.state.lock();
+        state.closed = true;
+        let frames = std::mem::take(&mut state.frames);
+        self.queued.store(0, Ordering::Relaxed);
+        drop(state);
+        drop(frames);
+    }
+
+    pub(crate) fn send(&self, frame: &Frame<'_>, room: Room<'_>) -> Result<Sent, LinkError> {
+        let mut state = self.state.lock();
+        if state.closed {
+            return Err(LinkError::Closed);
+        }
+        if state.lent || !state.frames.is_empty() {
+            drop(state);
+            return self.send_behind(frame, room);
+        }
+        let mut sent = 0;
+        match state.put(frame, &mut sent) {
+            Ok(true) => Ok(Sent::Out),
+            Ok(false) => {
+                state.lent = sent > 0 && matches!(room, Room::Wait(_));
+                match room {
+                    Room::Wait(blocked) => {
+                        drop(state);
+                        self.send_patiently(frame, sent, blocked)
+                    }
+                    Room::Now if sent == 0 => Err(LinkError::Full),
+                    Room::Now | Room::Later => self.keep(&mut state, frame, sent, false),
+                }
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Others wait, or are at it.
+    #[cold]
+    fn send_behind(&self, frame: &Frame<'_>, room: Room<'_>) -> Result<Sent, LinkError> {
+        match room {
+            Room::Wait(blocked) => self.send_patiently(frame, 0, blocked),
+            Room::Now => {
+                if self.flush()? && !self.state.lock().lent {
+                    self.send(frame, Room::Now)
+                } else {
+                    Err(LinkError::Full)
+                }
+            }
+            Room::Later => {
+                let mut state = self.state.lock();
+                if state.closed {
+                    return Err(LinkError::Closed);
+                }
+                if !state.lent && state.frames.is_empty() {
+                    drop(state);
+                    return self.send(frame, Room::Later);
+                }
+                self.keep(&mut state, frame, 0, false)
+            }
+        }
+    }
+
+    /// Sends a frame, of which `sent` bytes are out, as `blocked` makes room. While it is in the middle, it is `lent`.
+    #[cold]
+    fn send_patiently(
+        &self,
+        frame: &Frame<'_>,
+        mut sent: usize,
+        blocked: &mut dyn FnMut() -> Result<(), LinkError>,
+    ) -> Result<Sent, LinkError> {
+        loop {
+            let waited = blocked();
+            let mut state = self.state.lock();
+            if state.closed {
+                return Err(LinkError::Closed);
+            }
+            let begun = sent > 0;
+            if let Err(why) = waited {
+                if !begun {
+                    return Err(why);
+                }
+                // What has begun must end: the rest waits, in front of those who came later.
+                state.lent = false;
+                return self.keep(&mut state, frame, sent, true);
+            }
+            if !begun && (state.lent || !self.drain(&mut state)?) {
+                continue;
+            }
+            match state.put(frame, &mut sent) {
+                Ok(true) => {
+                    state.lent = false;
+                    let all = self.drain(&mut state)?;
+                    return Ok(if all { Sent::Out } else { Sent::Queued });
+                }
+                Ok(false) => state.lent = sent > 0,
+                Err(error) => {
+                    state.lent = false;
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    /// Keeps what of a frame is not `sent`.
+    #[cold]
+    fn keep(&self, state: &mut State<S>, frame: &Frame<'_>, sent: usize, in_front: bool) -> Result<Sent, LinkError> {
+        let len = frame.head.len() + frame.payload_len;
+        let cost = len + OVERHEAD;
+        let charge = if sent > 0 || len <= SMALL {
+            self.account.charge_anyway(cost)
+        } else {
+            self.account.charge(cost).ok_or_else(|| over_budget(len))?
+        };
+        let mut bytes = Vec::new();
+        if bytes.try_reserve_exact(len).is_err() {
+            let why = LinkError::Exhausted(format!("no memory for a message of {len} bytes that has to wait"));
+            if sent > 0 {
+                // Half a frame is out: there is no way back.
+                state.closed = true;
+                return Err(LinkError::Broken(why.to_string()));
+            }
+            return Err(why);
+        }
+        bytes.extend_from_slice(frame.head);
+        frame.payload.iter().for_each(|piece| bytes.extend_from_slice(piece));
+        self.queued.fetch_add(bytes.len() + OVERHEAD, Ordering::Relaxed);
+        let kept = Kept { bytes, head: frame.head.len(), sent, _charge: charge };
+        if in_front {
+            state.frames.push_front(kept);
+        } else {
+            state.frames.push_back(kept);
+        }
+        Ok(Sent::Queued)
+    }
+
+    /// Sends what waits, as far as there is room. Whether nothing is left for the caller to do: a sender in the middle of a
+    /// frame sees to it afterwards.
+    pub(crate) fn flush(&self) -> Result<bool, LinkError> {
+        let mut state = self.state.lock();
+        if state.lent { Ok(true) } else { self.drain(&mut state) }
+    }
+
+    fn drain(&self, state: &mut State<S>) -> Result<bool, LinkError> {
+        while let Some(kept) = state.frames.front_mut() {
+            let payload = [&kept.bytes[kept.head..]];
+            let frame = Frame::new(&kept.bytes[..kept.head], &payload);
+            match state.sink.put(&frame, &mut kept.sent) {
+                Ok(true) => {
+                    self.queued.fetch_sub(kept.bytes.len() + OVERHEAD, Ordering::Relaxed);
+                    state.frames.pop_front();
+                }
+                Ok(false) => return Ok(false),
+                // Its sender cannot be told any more, so it must not be left out in silence.
+                Err(error) => {
+                    state.closed = true;
+                    return Err(if error.spares_connection() { LinkError::Broken(error.to_string()) } else { error });
+                }
+            }
+        }
+        Ok(true)
+    }
+}
+
+fn over_budget(len: usize) -> LinkError {
+    LinkError::Exhausted(format!(
+        "the message has {len} bytes, and what waits for this client to read it is all that may wait; read faster, or \
+         raise the server's max_memory"
+    ))
+}
