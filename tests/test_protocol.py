@@ -10,8 +10,10 @@ import socket
 import struct
 import tempfile
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
+from uuid import UUID
 
 import msgspec
 import numpy as np
@@ -51,6 +53,9 @@ class Served:
         return sum(xs)
 
     def nothing(self) -> None: ...
+
+    def kinds(self, value: Any, at: datetime) -> Any:
+        return [type(value).__name__, value, (1, {2}), frozenset({3}), at, UUID(int=5), timedelta(1, 2, 3)]
 
     def empty(self) -> None:
         error = Empty("shelf", 7)
@@ -221,6 +226,22 @@ def test_buffers_and_arrays(client: Client) -> None:
     header = decode(reply.rest[12:-24])
     assert (header.code, decode(header.data)) == (2, ["<f8", [3], "C", 0])
     assert reply.rest[-24:] == struct.pack("<3d", 0, 1, 2)
+
+
+def test_values_of_any_type(client: Client) -> None:
+    value = Ext(7, encode(["datetime", ["2024-02-29T12:00:00", 0, "Europe/Berlin"]]))
+    table = struct.pack("<I", 0)
+    client.send(CALL, encode([Ext(4, encode([value])), "2024-02-29T12:00:00+02:00"]), PARTS, "kinds", table)
+    reply = client.receive()
+    assert (reply.kind, reply.flags, reply.rest[:4]) == (REPLY, PARTS, table)
+    kind, same, pair, frozen, at, uuid, delta = decode(reply.rest[4:])
+    assert (kind, same.code, decode(same.data)[0].data) == ("tuple", 4, value.data)
+    first, second = decode(pair.data)
+    assert (pair.code, first, second.code, second.data) == (4, 1, 5, encode([2]))
+    assert (frozen.code, frozen.data) == (6, encode([3]))
+    assert decode(at.data) == ["datetime", ["2024-02-29T12:00:00+02:00", 0, None]]
+    assert decode(uuid.data) == ["uuid", bytes(15) + b"\5"]
+    assert (delta.code, decode(delta.data)) == (7, ["timedelta", [1, 2, 3]])
 
 
 def test_streams(client: Client) -> None:

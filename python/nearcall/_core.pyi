@@ -29,6 +29,7 @@ __all__ = [
     "dev_certs",
     "end_with",
     "install",
+    "is_native",
     "set_call_variables",
 ]
 
@@ -54,6 +55,9 @@ def set_call_variables(
 
 def count_blocks(entered: bool) -> None:
     """Counts a block that surrounds calls in (``True``) or out; while there is none, no call looks at the variables."""
+
+def is_native(value: Any) -> bool:
+    """Whether a value consists of what msgpack has itself: plain values, lists and dicts, no subclasses of them."""
 
 def current_call() -> Call | None:
     """The call that the calling thread serves."""
@@ -124,6 +128,7 @@ class Method:
         cls,
         plan: MethodPlan,
         *,
+        max_values: int,
         number: int = 0,
         make_error: Callable[[int, str, bytes], BaseException] | None = None,
         describe_error: Callable[[BaseException], tuple[int, str, bytes]] | None = None,

@@ -199,9 +199,7 @@ class _Where(NamedTuple):
     service: ServiceInfo
 
     def finder_of_sent(self, ours: Any, theirs: Any) -> Finder | None:
-        # Of plain data nobody has declared the fields, so that every one that the server does not know is too much.
-        written, types = ("any", {}) if self.client.plain else (ours, self.client.types)
-        return field_finder(written, types, theirs, self.service.types)
+        return field_finder(ours, self.client.types, theirs, self.service.types)
 
     def refuse_sent(self, what: str, found: UnknownField) -> NoReturn:
         advice = "leave it out" if found.type_name is None else "leave it at its default"

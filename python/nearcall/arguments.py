@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from .binding import Binder
-from .codec import explain, msgpack
+from .codec import explain, msgpack, sending
 from .errors import InvalidArgument
 from .plan import BUFFER_FORMS, CODED, NOTHING, PARTS, ArgumentsPlan, Parameter
 from .values import Crossing, ProblemFinder, problem_finder
@@ -53,7 +53,7 @@ def arguments_plan(method: str, arguments: Sequence[Argument], binder: Binder) -
         forms=tuple(argument.form for argument in arguments),
         positional=sum(argument.by_position for argument in arguments),
         parts=parts,
-        encode=encode,
+        encode=sending.group_seen_to(encode, names, [argument.crossing.sender for argument in coded]),
         decode=msgpack.parts_decoder(annotation) if parts else msgpack.coded_decoder(annotation),
         accepts=tuple(argument.crossing.outer.accepts for argument in arguments),
         needs_check=tuple(find_problem is not None for _, find_problem in finders),
@@ -92,6 +92,9 @@ def _named_encoder(
 ) -> Callable[[tuple[Any, ...] | dict[str, Any]], tuple[bytes, list[memoryview]]]:
     by_name = dict(finders)
     buffers = {argument.name for argument in arguments if argument.form in BUFFER_FORMS}
+    senders = {
+        argument.name: argument.crossing.sender for argument in arguments if argument.crossing.sender is not None
+    }
 
     # Checks the values as well: only here is it known which parameters they are for.
     def encode_named(bound: tuple[Any, ...] | dict[str, Any]) -> tuple[bytes, list[memoryview]]:
@@ -102,7 +105,10 @@ def _named_encoder(
                 raise InvalidArgument(f"{method}(): argument '{name}' {problem}")
         # Any buffer will do for a buffer; an array, say, must not travel as an array here.
         views = {name: memoryview(value) for name, value in values.items() if name in buffers}
-        return msgpack.encode_parts({**values, **views} if views else values)
+        seen = {
+            name: sending.seen_argument(name, values[name], senders[name]) for name in senders.keys() & values.keys()
+        }
+        return msgpack.encode_parts({**values, **views, **seen} if views or seen else values)
 
     return encode_named
 

@@ -27,6 +27,8 @@ T = TypeVar("T")
 
 DEFAULT_MAX_MESSAGE_SIZE = 64 * 1024 * 1024
 """Longest message received, bytes, unless the user says otherwise."""
+DEFAULT_MAX_VALUES = 2_000_000
+"""Values that a received message may hold, unless the user says otherwise: some 300 MB, if each is an empty dict."""
 DEFAULT_RING_SIZE = 256 * 1024
 """Size of each of a shared memory connection's two rings, bytes. Memory counts only once it was touched."""
 
@@ -119,6 +121,7 @@ def connect(
     timeout: float | None = None,
     spin: float | Literal["auto"] = "auto",
     max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE,
+    max_values: int = DEFAULT_MAX_VALUES,
     ring_size: int = DEFAULT_RING_SIZE,
     handshake_timeout: float = 5.0,
     wait_for_ready: bool = False,
@@ -137,6 +140,7 @@ def connect(
     timeout: float | None = None,
     spin: float | Literal["auto"] = "auto",
     max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE,
+    max_values: int = DEFAULT_MAX_VALUES,
     ring_size: int = DEFAULT_RING_SIZE,
     handshake_timeout: float = 5.0,
     wait_for_ready: bool = False,
@@ -154,6 +158,7 @@ def connect(  # noqa: PLR0913 - options have names
     timeout: float | None = None,
     spin: float | Literal["auto"] = "auto",
     max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE,
+    max_values: int = DEFAULT_MAX_VALUES,
     ring_size: int = DEFAULT_RING_SIZE,
     handshake_timeout: float = 5.0,
     wait_for_ready: bool = False,
@@ -174,6 +179,8 @@ def connect(  # noqa: PLR0913 - options have names
         spin: How long to spin for a reply before sleeping: ``"auto"`` measures and adapts, ``0`` sleeps at once,
             seconds set a fixed bound.
         max_message_size: Longest message this client receives, bytes.
+        max_values: Values that a message this client receives may hold, those in lists, dicts and objects included; not
+            elements of arrays.
         ring_size: Size of each ring of a shared memory connection, bytes, a power of two.
         handshake_timeout: Seconds that connecting may take.
         wait_for_ready: Where there is no server, wait for one: here for at most ``handshake_timeout``, and in a call
@@ -202,7 +209,7 @@ def connect(  # noqa: PLR0913 - options have names
     """
     cls = check_service(service)
     chain = check_interceptors(interceptors, "this client is for threads")
-    agreement = Agreement(url, cls, error_maker(cls))
+    agreement = Agreement(url, cls, error_maker(cls), check_whole("max_values", max_values))
     connection = _core.Connection(
         url,
         **check_options(timeout, spin, max_message_size, ring_size, handshake_timeout, wait_for_ready),

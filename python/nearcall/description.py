@@ -17,6 +17,7 @@ import msgspec
 from .arguments import Argument, arguments_plan
 from .binding import Binder, make_adapter
 from .codec.checks import outer_type
+from .codec.described import described_sender
 from .errors import FailedPrecondition
 from .plan import (
     BIDI_STREAM,
@@ -198,7 +199,7 @@ def plans_from(description: Mapping[str, Any] | bytes) -> list[ServicePlan]:
     return [
         ServicePlan(
             name=service.name,
-            methods=tuple(_dynamic_method(service.name, method) for method in service.methods),
+            methods=tuple(_dynamic_method(service.name, method, service.types) for method in service.methods),
             doc=service.doc,
             types=service.types,
             plain=True,
@@ -207,7 +208,7 @@ def plans_from(description: Mapping[str, Any] | bytes) -> list[ServicePlan]:
     ]
 
 
-def _dynamic_method(service: str, method: MethodInfo) -> MethodPlan:
+def _dynamic_method(service: str, method: MethodInfo, types: Mapping[str, Any]) -> MethodPlan:
     full_name = f"{service}.{method.name}"
     slots = [
         Slot(parameter.name, parameter.by_position, parameter.by_name, parameter.required)
@@ -217,10 +218,10 @@ def _dynamic_method(service: str, method: MethodInfo) -> MethodPlan:
     if stream is not None:
         position = min(max(stream.position, 0), len(slots))
         slots.insert(position, Slot(stream.name, stream.by_position, stream.by_name, True))
-        request_item = _dynamic_value(stream, value_roles(full_name, stream=stream.name))
+        request_item = _dynamic_value(stream, types, value_roles(full_name, stream=stream.name))
     binder = Binder(full_name, slots, method.signature, None if stream is None else stream.name)
     arguments = [
-        Argument(parameter.name, _dynamic_crossing(parameter), parameter.by_position, parameter.required)
+        Argument(parameter.name, _dynamic_crossing(parameter, types), parameter.by_position, parameter.required)
         for parameter in method.parameters
     ]
     return MethodPlan(
@@ -231,7 +232,9 @@ def _dynamic_method(service: str, method: MethodInfo) -> MethodPlan:
         request_item=request_item,
         slots=tuple(slots),
         stream_position=position,
-        reply=_dynamic_value(method.returns, value_roles(full_name, items=method.kind in (SERVER_STREAM, BIDI_STREAM))),
+        reply=_dynamic_value(
+            method.returns, types, value_roles(full_name, items=method.kind in (SERVER_STREAM, BIDI_STREAM))
+        ),
         handler_is_async=False,
         split=binder.split,
         adapt=make_adapter(slots),
@@ -241,14 +244,18 @@ def _dynamic_method(service: str, method: MethodInfo) -> MethodPlan:
     )
 
 
-def _dynamic_crossing(value: ValueInfo | ParameterInfo | StreamInfo) -> Crossing:
+def _dynamic_crossing(value: ValueInfo | ParameterInfo | StreamInfo, types: Mapping[str, Any]) -> Crossing:
     if value.form in BUFFER_FORMS:
         annotation: Any = buffer_decodes_as[value.form]
         return Crossing(annotation, value.form, value.type, value.schema, outer_type(annotation))
     if value.form == NOTHING:
         return Crossing(None, NOTHING, value.type, value.schema, outer_type(None))
-    return Crossing(Any, PARTS, value.type, value.schema, outer_type(Any))
+    try:
+        sender = described_sender(value.schema, types)
+    except (AttributeError, LookupError, TypeError, ValueError, RecursionError):
+        raise FailedPrecondition("the server's description of its types is malformed") from None
+    return Crossing(Any, PARTS, value.type, value.schema, outer_type(Any), sender)
 
 
-def _dynamic_value(value: ValueInfo | StreamInfo, roles: Any) -> ValuePlan:
-    return value_plan(_dynamic_crossing(value), roles)
+def _dynamic_value(value: ValueInfo | StreamInfo, types: Mapping[str, Any], roles: Any) -> ValuePlan:
+    return value_plan(_dynamic_crossing(value, types), roles)

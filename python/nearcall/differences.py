@@ -144,9 +144,6 @@ class _Comparison:
             other = given.pop(field["name"], None)
             if other is not None:
                 found += _within(f".{field['name']}", self.compare(other["type"], field["type"]))
-                if sent.get("omits") and "default" in other and not _same_default(other, field):
-                    here, there = (_with_default(each) for each in (other, field))
-                    found.append(Difference(f".{field['name']}", f"{here}, left out if so", there, True))
             elif field["required"]:
                 found.append(_missing(field))
         # What has its default need not be known to the other side; all else would vanish there.
@@ -191,15 +188,6 @@ def _missing(field: Any) -> Difference:
 
 def _surplus(field: Any, *, always: bool) -> Difference:
     return Difference(f".{field['name']}", show(field["type"]), _NO_FIELD, always)
-
-
-def _same_default(sent: Any, expected: Any) -> bool:
-    # One that is required is missed if it does not come.
-    return bool(expected["required"]) or ("default" in expected and repr(sent["default"]) == repr(expected["default"]))
-
-
-def _with_default(field: Any) -> str:
-    return f"{show(field['type'])} = {field['default']!r}" if "default" in field else f"{show(field['type'])} = ..."
 
 
 def _choices(sent: dict[str, Any], expected: dict[str, Any]) -> list[Difference]:

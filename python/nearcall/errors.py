@@ -200,8 +200,6 @@ _CLASSES: dict[int, type[RpcError]] = {
     )
 }
 
-_decode_details = msgspec.msgpack.Decoder().decode
-
 _ENVELOPE: Final = 3
 """The msgpack extension type of details that have more beside them (see docs/protocol.md)."""
 _LONGEST_TRACEBACK: Final = 64 * 1024
@@ -227,10 +225,12 @@ def make_error(
     value: Any = None
     envelope: dict[str, Any] = {}
     if details:
+        from .codec.msgpack import decode_any
+
         try:
-            value = _decode_details(details)
+            value = decode_any(details)
             if isinstance(value, msgspec.msgpack.Ext) and value.code == _ENVELOPE:
-                envelope = msgspec.convert(_decode_details(value.data), dict[str, Any])
+                envelope = msgspec.convert(decode_any(value.data), dict[str, Any])
                 value = envelope.get("details")
         except Exception:
             value = bytes(details)
@@ -290,7 +290,7 @@ def describe_error(
     if details is None and not declared and not tracebacks:
         return code, message, b""
     # Imported when first needed: the codec's own modules raise these errors.
-    from .codec.msgpack import encode
+    from .codec.msgpack import encode_plainly as encode
 
     envelope: dict[str, Any] = {}
     if details is not None:
@@ -309,7 +309,7 @@ def describe_error(
         envelope["traceback"] = text
     if not envelope.keys() - {"details"}:
         return code, message, bytes(envelope["details"]) if envelope else b""
-    return code, message, encode(msgspec.msgpack.Ext(_ENVELOPE, msgspec.msgpack.encode(envelope)))
+    return code, message, msgspec.msgpack.encode(msgspec.msgpack.Ext(_ENVELOPE, msgspec.msgpack.encode(envelope)))
 
 
 def _described(error: BaseException, name: str, encode: Any) -> dict[str, Any]:

@@ -29,12 +29,14 @@ class Agreement:
         url: Where the server is, for messages.
         cls: The class that the client was made with; without one it is what the first server described.
         make_error: What makes exceptions of failures, if the class declares some of its own.
+        max_values: Values that a received message may hold.
     """
 
-    def __init__(self, url: str, cls: type | None, make_error: MakeError | None) -> None:
+    def __init__(self, url: str, cls: type | None, make_error: MakeError | None, max_values: int) -> None:
         self._url = url
         self._cls = cls
         self._make_error = make_error
+        self._max_values = max_values
         self._methods: Methods = {}
         self.plans: list[ServicePlan] = []
 
@@ -80,7 +82,9 @@ class Agreement:
     def _make(self, agreed: dict[str, dict[str, Agreed]]) -> Methods:
         return {
             name: {
-                method: _core.Method(each.plan, number=each.number, make_error=self._make_error)
+                method: _core.Method(
+                    each.plan, max_values=self._max_values, number=each.number, make_error=self._make_error
+                )
                 for method, each in methods.items()
             }
             for name, methods in agreed.items()

@@ -93,16 +93,9 @@ class SchemaBuilder:
         self.types[name] = {"layout": "array" if is_array else "map", "fields": fields}
         if getattr(shape, "tag", None) is not None:
             self.types[name]["tag"] = [shape.tag_field, shape.tag]
-        if not is_array and _omits_defaults(shape.cls):
-            self.types[name]["omits"] = True
         if getattr(shape, "forbid_unknown_fields", False):
             self.types[name]["closed"] = True
         return name
-
-
-def _omits_defaults(cls: type) -> bool:
-    config = getattr(cls, "__struct_config__", None)
-    return config is not None and bool(config.omit_defaults)
 
 
 def _default(field: shapes.Field) -> dict[str, Any]:

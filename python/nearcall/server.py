@@ -18,7 +18,7 @@ import msgspec
 
 from . import _core
 from .checked import check_seconds, check_whole
-from .client import DEFAULT_MAX_MESSAGE_SIZE, check_spin
+from .client import DEFAULT_MAX_MESSAGE_SIZE, DEFAULT_MAX_VALUES, check_spin
 from .description import describe
 from .errors import InvalidArgument, describe_error
 from .interceptors import ServerInterceptor, check_interceptors, intercept_handler
@@ -69,6 +69,8 @@ class Server:
         spin: How long to spin for a request before sleeping: ``"auto"`` measures and adapts, ``0`` sleeps at once,
             seconds set a fixed bound.
         max_message_size: Longest message received, bytes.
+        max_values: Values that a received message may hold, those in lists, dicts and objects included; not elements of
+            arrays.
         handshake_timeout: Seconds a client may take to shake hands.
         interceptors: Functions around every call, each ``f(call, proceed)`` with a :class:`~nearcall.ServerCall`; the
             first is the outermost.
@@ -96,6 +98,7 @@ class Server:
         max_memory: int | None = None,
         spin: float | Literal["auto"] = "auto",
         max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE,
+        max_values: int = DEFAULT_MAX_VALUES,
         handshake_timeout: float = 5.0,
         interceptors: Sequence[ServerInterceptor] = (),
         tracebacks: bool = False,
@@ -129,6 +132,7 @@ class Server:
             services.append(introspection_of(plans, _core.VERSION, in_loop=bool(chain) and not ordinary))
             own = [plan_of(type(services[-1]))]
         methods: list[tuple[_core.Method, Any]] = []
+        values = check_whole("max_values", max_values)
         self._handlers: list[tuple[Any, Any]] = []
         for item, plan in zip(services, [*plans, *own], strict=True):
             describer = None
@@ -136,7 +140,7 @@ class Server:
                 describer = partial(describe_error, declared=frozenset(plan.errors), tracebacks=tracebacks)
             for method in plan.methods:
                 handler = intercept_handler(chain, method, getattr(item, method.name))
-                methods.append((_core.Method(method, describe_error=describer), handler))
+                methods.append((_core.Method(method, max_values=values, describe_error=describer), handler))
                 self._handlers.append((method, handler))
         self._listeners = make_listeners(
             self._asked, allow_plaintext=allow_plaintext, tls=tls, allow_users=allow_users, allow_groups=allow_groups

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from msgspec import inspect as shapes
 
-from .codec import checks, explain, inspection, msgpack
+from .codec import checks, explain, inspection, msgpack, sending
 from .codec.arrays import dtype_name
 from .errors import RpcError
 from .hints import type_name, unwrap
@@ -37,6 +37,8 @@ class Crossing(NamedTuple):
     type_name: str
     schema: Any
     outer: checks.OuterType
+    sender: sending.Sender | None = None
+    """Sees to it that values arrive as they left; ``None`` if there is nothing to see to."""
 
 
 class Roles(NamedTuple):
@@ -58,7 +60,9 @@ def cross(annotation: Any, builder: SchemaBuilder) -> Crossing:
     shape = inspection.inspect_type(annotation)
     is_array = isinstance(shape, shapes.CustomType)
     schema = {"array": dtype_name(unwrap(annotation))} if is_array else builder.schema(shape)
-    return Crossing(annotation, _form(shape), type_name(annotation), schema, checks.outer_type(annotation))
+    form = _form(shape)
+    sender = sending.sender(shape, annotation) if form in (CODED, PARTS) else None
+    return Crossing(annotation, form, type_name(annotation), schema, checks.outer_type(annotation), sender)
 
 
 def value_plan(crossing: Crossing, roles: Roles) -> ValuePlan:
@@ -67,9 +71,9 @@ def value_plan(crossing: Crossing, roles: Roles) -> ValuePlan:
     encode: Callable[[Any], Any] | None = None
     decode: Callable[..., Any] | None = None
     if form == CODED:
-        encode, decode = msgpack.encode, msgpack.coded_decoder(annotation)
+        encode, decode = sending.seen_to(msgpack.encode, crossing.sender), msgpack.coded_decoder(annotation)
     elif form == PARTS:
-        encode, decode = msgpack.encode_parts, msgpack.parts_decoder(annotation)
+        encode, decode = sending.seen_to(msgpack.encode_parts, crossing.sender), msgpack.parts_decoder(annotation)
     return ValuePlan(
         form=form,
         encode=encode,

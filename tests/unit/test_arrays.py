@@ -96,7 +96,7 @@ def test_aligned_records_and_big_endian_cross() -> None:
         (["<f8", [-2], "C", 0], "malformed array header"),
         (["<f8", [2], "A", 0], "malformed array header"),
         (["<f8", [1] * 65, "C", 0], "malformed array header"),
-        (["|O", [2], "C", 0], "an array of Python objects is not accepted"),
+        (["|O", [2], "C", 0], "malformed array header: no dtype"),
         (["nonsense", [2], "C", 0], "malformed array header"),
         ([[["a"]], [2], "C", 0], "malformed array header"),
         ([{"a": 1}, [2], "C", 0], "malformed array header"),
@@ -119,9 +119,9 @@ def test_any_bytes_in_a_header_are_refused_or_read(data: bytes) -> None:
 
 
 def test_raw_buffers_can_be_referred_to() -> None:
-    body = msgspec.msgpack.encode([msgspec.msgpack.Ext(msgpack.BUFFER, b"\x00"), msgspec.msgpack.Ext(7, b"x")])
+    body = msgspec.msgpack.encode([msgspec.msgpack.Ext(msgpack.BUFFER, b"\x00"), msgspec.msgpack.Ext(77, b"x")])
     view, other = decode_any(body, [memoryview(b"abc")])
-    assert (view, other) == (b"abc", msgspec.msgpack.Ext(7, b"x"))
+    assert (view, other) == (b"abc", msgspec.msgpack.Ext(77, b"x"))
     with pytest.raises(ValueError, match="refers to buffer 0 of 0"):
         decode_any(body, [])
 

@@ -471,10 +471,10 @@ def test_a_hostile_description_is_refused_or_used(data: st.DataObject) -> None:
     for _ in range(data.draw(st.integers(1, 3))):
         described = mutated(data.draw, described)
     for cls in (None, Calculator):
-        agreement = Agreement("tcp://far", cls, None)
+        agreement = Agreement("tcp://far", cls, None, 1000)
         with contextlib.suppress(FailedPrecondition):
             agreement.begin(json.dumps(described).encode())
-        agreement = Agreement("tcp://far", cls, None)
+        agreement = Agreement("tcp://far", cls, None, 1000)
         agreement.begin(json.dumps(description(Calculator, Store)).encode())
         with contextlib.suppress(FailedPrecondition):
             agreement.renew(json.dumps(described))
@@ -484,7 +484,7 @@ def test_a_server_with_more_methods_than_there_are_numbers_is_refused() -> None:
     described = description(Store)
     described["services"].insert(0, {"name": "Many", "methods": described["services"][0]["methods"] * 0x10000})
     with pytest.raises(FailedPrecondition, match="tcp://far: the server's description of itself is malformed"):
-        Agreement("tcp://far", Store, None).begin(json.dumps(described).encode())
+        Agreement("tcp://far", Store, None, 1000).begin(json.dumps(described).encode())
 
 
 def test_where_both_declare_the_same_nothing_stands_in_between() -> None:

@@ -310,11 +310,11 @@ class Deep:
         ),
         (
             Order([]),
-            {"a": "\ud800"},
+            {"\ud800": []},
             "argument 'table' cannot be sent: a str holds a lone surrogate, which UTF-8 cannot carry",
         ),
         (
-            Order([object()]),
+            Order([], Tree(object())),
             {},
             "argument 'order' cannot be sent: object is not a type that can be encoded; "
             "use a dataclass, a msgspec.Struct or plain data",
@@ -329,11 +329,16 @@ def test_deeper_mistakes_are_named_by_the_server(order: Any, table: Any, message
 
 
 def test_a_value_that_holds_itself_is_refused() -> None:
+    tree = Tree("a")
+    tree.children.append(tree)
+    arguments = plan_of(Deep).methods[0].arguments
+    with pytest.raises(InvalidArgument, match="argument 'order' cannot be sent: the value is nested too deeply"):
+        carry_arguments(arguments, arguments, (1, b"", Order([], tree), {}))
     loop: dict[str, Any] = {}
     loop["self"] = loop
-    arguments = plan_of(Deep).methods[0].arguments
-    with pytest.raises(InvalidArgument, match="argument 'table' cannot be sent: the value is nested too deeply"):
-        carry_arguments(arguments, arguments, (1, b"", Order([]), loop))
+    arguments = make_service(Any).methods[0].arguments
+    with pytest.raises(InvalidArgument, match="argument 'value' cannot be sent: the value is nested too deeply"):
+        carry_arguments(arguments, arguments, (loop, 1))
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ pub use nearcall_transport::{
     Admission, BadUrl, ConnectError, Credentials, DevCerts, Incoming, Lease, LinkError, Listener, Options, Peer, Pem,
     Url, dev_certs, end_with, lock,
 };
-pub use nearcall_wire::{Failure, Kind, Metadata};
+pub use nearcall_wire::{Failure, Kind, Metadata, holds_more_than};
 pub use outgoing::{Body, Outgoing};
 
 /// Runs a closure that may block for long. The caller of this crate may hold something that others need meanwhile (an

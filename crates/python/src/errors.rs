@@ -1,6 +1,6 @@
 //! Failures become Python exceptions and back. What the exceptions are is decided in Python.
 
-use nearcall_core::Failure;
+use nearcall_core::{Failure, holds_more_than};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -13,6 +13,9 @@ use crate::plan::Method;
 static MAKE_ERROR: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 /// `describe_error(exception)` of `nearcall.errors`.
 static DESCRIBE_ERROR: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+
+/// Values that the details of a failure may hold.
+const MOST_DETAILS: usize = 1_000_000;
 
 /// Tells the core how to make an exception of a failure, and a failure of an exception.
 #[pyfunction]
@@ -39,7 +42,18 @@ pub(crate) fn raise_for(py: Python<'_>, method: &Method, failure: &Failure) -> P
 }
 
 fn raise_with(py: Python<'_>, make: &Py<PyAny>, failure: &Failure) -> PyErr {
-    let details = PyBytes::new(py, &failure.details);
+    if holds_more_than(&failure.details, MOST_DETAILS) {
+        let message = format!("{} (its details hold more than {MOST_DETAILS} values)", failure.message);
+        return raise_with(py, make, &Failure::new(failure.code, message));
+    }
+    let details = PyBytes::new_with(py, failure.details.len(), |into| {
+        into.copy_from_slice(&failure.details);
+        Ok(())
+    });
+    let details = match details {
+        Ok(details) => details,
+        Err(error) => return error,
+    };
     match make.bind(py).run_with((failure.code, failure.message.as_str(), details)) {
         Ok(exception) => PyErr::from_value(exception),
         Err(error) => error,

@@ -13,6 +13,7 @@ mod deadline;
 mod errors;
 mod listeners;
 mod loop_server;
+mod native;
 mod oneway;
 mod options;
 mod outcome;
@@ -48,6 +49,8 @@ mod _core {
     use super::listeners::{Listeners, end_with};
     #[pymodule_export]
     use super::loop_server::LoopRequest;
+    #[pymodule_export]
+    use super::native::is_native;
     #[pymodule_export]
     use super::oneway::Oneway;
     #[pymodule_export]

@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use nearcall_core::{Body, Event, Failure, Outgoing, Payload};
+use nearcall_core::{Body, Event, Failure, Outgoing, Payload, holds_more_than};
 use pyo3::buffer::PyUntypedBuffer;
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyMemoryError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyDict, PyList, PyTuple};
 use smallvec::SmallVec;
 
 use crate::callback::Callback;
 use crate::errors::raise;
-use crate::plan::{Arguments, Form, Method, Value};
+use crate::plan::{Arguments, Form, Limit, Method, Value};
 use crate::view::View;
 
 /// A buffer that Python lends for as long as it is sent.
@@ -120,12 +120,12 @@ impl Value {
         match self.form {
             Form::Nothing => Ok(py.None()),
             Form::Coded => {
-                let body = bytes(py, &event.payload, 0, event.payload.len())?;
+                let body = self.limit.body(py, &event.payload, event.payload.len())?;
                 let value = self.decode.bind(py).run([body.as_any()]);
                 value.map(Bound::unbind).map_err(|error| explain(py, &self.decode_error, error))
             }
             Form::Parts => {
-                let (body, buffers) = divide(py, event)?;
+                let (body, buffers) = self.limit.divide(py, event)?;
                 let value = self.decode.bind(py).run([body.as_any(), buffers.as_any()]);
                 value.map(Bound::unbind).map_err(|error| explain(py, &self.decode_error, error))
             }
@@ -156,30 +156,65 @@ pub(crate) fn buffer(py: Python<'_>, form: Form, payload: Payload) -> PyResult<P
 fn bytes<'py>(py: Python<'py>, payload: &Payload, offset: usize, len: usize) -> PyResult<Bound<'py, PyBytes>> {
     match payload.inline() {
         Some(inline) => Ok(PyBytes::new(py, &inline[offset..offset + len])),
-        None => PyBytes::new_with(py, len, |into| {
-            payload.copy(offset, into);
-            Ok(())
-        }),
+        None => fitting(py, len, PyBytes::new_with(py, len, |into| filled(payload, offset, into))),
     }
 }
 
 fn bytearray<'py>(py: Python<'py>, payload: &Payload, offset: usize, len: usize) -> PyResult<Bound<'py, PyByteArray>> {
-    PyByteArray::new_with(py, len, |into| {
-        payload.copy(offset, into);
-        Ok(())
+    fitting(py, len, PyByteArray::new_with(py, len, |into| filled(payload, offset, into)))
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "the signature PyO3 asks for")]
+fn filled(payload: &Payload, offset: usize, into: &mut [u8]) -> PyResult<()> {
+    payload.copy(offset, into);
+    Ok(())
+}
+
+/// A lack of memory for what arrived is the call's failure.
+fn fitting<T>(py: Python<'_>, len: usize, made: PyResult<T>) -> PyResult<T> {
+    made.map_err(|error| {
+        if !error.is_instance_of::<PyMemoryError>(py) {
+            return error;
+        }
+        let message =
+            format!("there is no memory for a message of {len} bytes; lower max_message_size at its receiver");
+        raise(py, &Failure::new(Failure::RESOURCE_EXHAUSTED, message))
     })
 }
 
-/// A payload with buffers beside it, as the codec takes it.
-fn divide(py: Python<'_>, event: Event) -> PyResult<(Bound<'_, PyBytes>, Bound<'_, PyList>)> {
-    let (body, ranges) = ranges(py, &event)?;
-    let body = bytes(py, &event.payload, 0, body)?;
-    let payload = Arc::new(event.payload);
-    let views = PyList::empty(py);
-    for (offset, len) in ranges {
-        views.append(View::of(py, &payload, offset, len)?)?;
+impl Limit {
+    /// The msgpack of a payload, which holds no more values than are allowed.
+    #[inline]
+    fn body<'py>(&self, py: Python<'py>, payload: &Payload, len: usize) -> PyResult<Bound<'py, PyBytes>> {
+        let body = bytes(py, payload, 0, len)?;
+        // Every value takes a byte at least.
+        if len > self.max_values && holds_more_than(body.as_bytes(), self.max_values) {
+            return Err(self.exceeded(py));
+        }
+        Ok(body)
     }
-    Ok((body, views))
+
+    #[cold]
+    fn exceeded(&self, py: Python<'_>) -> PyErr {
+        let message = format!(
+            "{}: the message holds more than {} values; send less in one, send an array or bytes, or raise max_values at \
+             its receiver",
+            self.method, self.max_values
+        );
+        raise(py, &Failure::new(Failure::RESOURCE_EXHAUSTED, message))
+    }
+
+    /// A payload with buffers beside it, as the codec takes it.
+    fn divide<'py>(&self, py: Python<'py>, event: Event) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyList>)> {
+        let (body, ranges) = ranges(py, &event)?;
+        let body = self.body(py, &event.payload, body)?;
+        let payload = Arc::new(event.payload);
+        let views = PyList::empty(py);
+        for (offset, len) in ranges {
+            views.append(View::of(py, &payload, offset, len)?)?;
+        }
+        Ok((body, views))
+    }
 }
 
 /// Length of the body, and where each buffer lies.
@@ -291,7 +326,7 @@ impl Arguments {
     /// Decodes the arguments of a call that has arrived, every parameter in order.
     pub(crate) fn decode<'py>(&self, py: Python<'py>, event: Event, named: bool) -> PyResult<Bound<'py, PyTuple>> {
         if named {
-            let (body, buffers) = divide(py, event)?;
+            let (body, buffers) = self.limit.divide(py, event)?;
             return self.decoded(py, self.decode_named.bind(py).run([body.as_any(), buffers.as_any()]));
         }
         if self.forms.is_empty() {
@@ -299,10 +334,10 @@ impl Arguments {
         }
         if self.all_coded {
             return if self.parts {
-                let (body, buffers) = divide(py, event)?;
+                let (body, buffers) = self.limit.divide(py, event)?;
                 self.decoded(py, self.decode.bind(py).run([body.as_any(), buffers.as_any()]))
             } else {
-                let body = bytes(py, &event.payload, 0, event.payload.len())?;
+                let body = self.limit.body(py, &event.payload, event.payload.len())?;
                 self.decoded(py, self.decode.bind(py).run([body.as_any()]))
             };
         }
@@ -314,7 +349,7 @@ impl Arguments {
 
     fn decode_mixed<'py>(&self, py: Python<'py>, event: Event) -> PyResult<Bound<'py, PyTuple>> {
         let (body, ranges) = ranges(py, &event)?;
-        let body = bytes(py, &event.payload, 0, body)?;
+        let body = self.limit.body(py, &event.payload, body)?;
         let direct = self.forms.iter().filter(|form| form.is_buffer()).count();
         if ranges.len() < direct {
             let message = "the call's arguments lack a buffer; do client and server have the same service?";

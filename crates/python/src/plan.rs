@@ -51,6 +51,13 @@ impl Accepts {
     }
 }
 
+/// How much a message may hold, and whose it is.
+#[derive(Debug, Clone)]
+pub(crate) struct Limit {
+    pub(crate) method: String,
+    pub(crate) max_values: usize,
+}
+
 /// How a result or a stream item crosses.
 #[derive(Debug)]
 pub(crate) struct Value {
@@ -61,11 +68,13 @@ pub(crate) struct Value {
     pub(crate) check: Option<Py<PyAny>>,
     pub(crate) encode_error: Py<PyAny>,
     pub(crate) decode_error: Py<PyAny>,
+    pub(crate) limit: Limit,
 }
 
 impl Value {
-    fn read(plan: &Bound<'_, PyAny>) -> PyResult<Self> {
+    fn read(plan: &Bound<'_, PyAny>, limit: &Limit) -> PyResult<Self> {
         Ok(Self {
+            limit: limit.clone(),
             form: Form::parse(plan.getattr("form")?.cast::<PyString>()?.to_str()?)?,
             encode: plan.getattr("encode")?.unbind(),
             decode: plan.getattr("decode")?.unbind(),
@@ -94,10 +103,11 @@ pub(crate) struct Arguments {
     pub(crate) bind: Py<PyAny>,
     pub(crate) encode_error: Py<PyAny>,
     pub(crate) decode_error: Py<PyAny>,
+    pub(crate) limit: Limit,
 }
 
 impl Arguments {
-    fn read(plan: &Bound<'_, PyAny>) -> PyResult<Self> {
+    fn read(plan: &Bound<'_, PyAny>, limit: Limit) -> PyResult<Self> {
         let forms: Vec<String> = plan.getattr("forms")?.extract()?;
         let forms = forms.iter().map(|form| Form::parse(form)).collect::<PyResult<Vec<Form>>>()?;
         let accepts: Vec<Vec<Py<PyType>>> = plan.getattr("accepts")?.extract()?;
@@ -105,6 +115,7 @@ impl Arguments {
             positional: plan.getattr("positional")?.extract()?,
             all_coded: !forms.iter().any(|form| form.is_buffer()),
             forms,
+            limit,
             parts: plan.getattr("parts")?.extract()?,
             encode: plan.getattr("encode")?.unbind(),
             decode: plan.getattr("decode")?.unbind(),
@@ -177,9 +188,10 @@ pub(crate) struct Method {
 #[pymethods]
 impl Method {
     #[new]
-    #[pyo3(signature = (plan, *, number=0, make_error=None, describe_error=None))]
+    #[pyo3(signature = (plan, *, max_values, number=0, make_error=None, describe_error=None))]
     fn new(
         plan: &Bound<'_, PyAny>,
+        max_values: usize,
         number: u16,
         make_error: Option<Py<PyAny>>,
         describe_error: Option<Py<PyAny>>,
@@ -194,14 +206,16 @@ impl Method {
         };
         let request_item = plan.getattr("request_item")?;
         let position: isize = plan.getattr("stream_position")?.extract()?;
+        let name: String = plan.getattr("full_name")?.extract()?;
+        let limit = Limit { method: name.clone(), max_values };
         Ok(Self {
-            name: plan.getattr("full_name")?.extract()?,
+            name,
             number,
             kind,
-            arguments: Arguments::read(&plan.getattr("arguments")?)?,
-            request_item: if request_item.is_none() { None } else { Some(Value::read(&request_item)?) },
+            request_item: if request_item.is_none() { None } else { Some(Value::read(&request_item, &limit)?) },
             stream_position: usize::try_from(position).unwrap_or(0),
-            reply: Value::read(&plan.getattr("reply")?)?,
+            reply: Value::read(&plan.getattr("reply")?, &limit)?,
+            arguments: Arguments::read(&plan.getattr("arguments")?, limit)?,
             in_loop: plan.getattr("handler_is_async")?.extract()?,
             always_named: plan.getattr("always_named")?.extract()?,
             idempotent: plan.getattr("idempotent")?.extract()?,

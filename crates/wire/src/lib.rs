@@ -8,6 +8,7 @@ mod handshake;
 mod malformed;
 mod metadata;
 mod payload;
+mod values;
 
 pub use error::Failure;
 pub use frame::{Extras, FrameHead, HEAD_LEN, Kind, flags};
@@ -15,3 +16,4 @@ pub use handshake::{Hello, Limits, MAGIC, MAX_HANDSHAKE, PROTOCOL, Preamble, Pre
 pub use malformed::Malformed;
 pub use metadata::Metadata;
 pub use payload::PartsTable;
+pub use values::holds_more_than;

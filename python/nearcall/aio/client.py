@@ -15,7 +15,16 @@ import msgspec
 
 from .. import _core
 from ..call import timeout
-from ..client import DEFAULT_MAX_MESSAGE_SIZE, DEFAULT_RING_SIZE, check_options, check_service, check_trust, error_maker
+from ..checked import check_whole
+from ..client import (
+    DEFAULT_MAX_MESSAGE_SIZE,
+    DEFAULT_MAX_VALUES,
+    DEFAULT_RING_SIZE,
+    check_options,
+    check_service,
+    check_trust,
+    error_maker,
+)
 from ..dropping import OnewayPolicy, check_oneway, drop_reporter
 from ..errors import DeadlineExceeded, RpcError, Unavailable
 from ..interceptors import ClientInterceptor, check_interceptors, intercept_client
@@ -43,12 +52,17 @@ class AsyncClient:
     """
 
     def __init__(
-        self, url: str, cls: type | None, options: dict[str, Any], interceptors: tuple[ClientInterceptor, ...] = ()
+        self,
+        url: str,
+        cls: type | None,
+        options: dict[str, Any],
+        interceptors: tuple[ClientInterceptor, ...] = (),
+        max_values: int = DEFAULT_MAX_VALUES,
     ) -> None:
         self._url = url
         self._options = options
         self._interceptors = interceptors
-        self._agreement = Agreement(url, cls, error_maker(cls))
+        self._agreement = Agreement(url, cls, error_maker(cls), max_values)
         self._connection: _core.Connection | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._service: Any = None
@@ -341,6 +355,7 @@ def connect(  # noqa: PLR0913 - options have names
     timeout: float | None = None,
     spin: float | Literal["auto"] = "auto",
     max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE,
+    max_values: int = DEFAULT_MAX_VALUES,
     ring_size: int = DEFAULT_RING_SIZE,
     handshake_timeout: float = 5.0,
     wait_for_ready: bool = False,
@@ -364,4 +379,5 @@ def connect(  # noqa: PLR0913 - options have names
     options = check_options(timeout, spin, max_message_size, ring_size, handshake_timeout, wait_for_ready)
     options |= check_trust(url, allow_plaintext, tls, allow_users, allow_groups)
     options |= {"oneway": check_oneway(oneway), "on_drop": drop_reporter(url)}
-    return AsyncClient(url, check_service(service), options, check_interceptors(interceptors, None))
+    values = check_whole("max_values", max_values)
+    return AsyncClient(url, check_service(service), options, check_interceptors(interceptors, None), values)

@@ -14,6 +14,7 @@ _FLAGS = {
     "allow_users=[": "allow_user",
     "allow_groups=[": "allow_group",
     "max_message_size": "max_message_size",
+    "max_values": "max_values",
     "TLS(ca=": "tls_ca",
     "TLS(cert=": "tls_cert",
     "key=...": "tls_key",
@@ -57,6 +58,7 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
         "--allow-group", action="append", metavar="GROUP", help="trust this group's members at unix://; repeatable"
     )
     parser.add_argument("--max-message-size", type=int, metavar="BYTES", help="longest message received")
+    parser.add_argument("--max-values", type=int, metavar="N", help="values that a received message may hold")
     parser.add_argument(
         "--token-file",
         metavar="FILE",
@@ -97,8 +99,9 @@ def _common(options: argparse.Namespace) -> dict[str, Any]:
     for name, given in (("allow_users", options.allow_user), ("allow_groups", options.allow_group)):
         if given:
             chosen[name] = [int(each) if each.isdecimal() else each for each in given]
-    if options.max_message_size is not None:
-        chosen["max_message_size"] = options.max_message_size
+    for name in ("max_message_size", "max_values"):
+        if (size := getattr(options, name)) is not None:
+            chosen[name] = size
     if options.token_file is not None:
         from ..auth import token
 

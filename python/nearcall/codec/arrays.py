@@ -6,10 +6,13 @@ imported it or a peer has sent one.
 
 from __future__ import annotations
 
+import math
 import sys
 from typing import TYPE_CHECKING, Any, cast, get_args, get_origin
 
 import msgspec
+
+from . import dtypes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,9 +30,12 @@ _ABSTRACT = frozenset(
     }
 )
 _MAX_DIMENSIONS = 64
+_MAX_HEADER = 64 * 1024
+"""Bytes of an array's header: enough for a record of a thousand fields."""
 _CACHED_DTYPES = 256
+_CACHED_CODE = 1024
+"""Bytes of the longest description of a dtype that is remembered."""
 _dtype_codes: dict[Any, tuple[Any, bool]] = {}
-_dtypes: dict[str, Any] = {}
 
 
 def is_array_type(cls: Any) -> bool:
@@ -97,6 +103,9 @@ def array_header(array: np.ndarray[Any, Any], index: int) -> tuple[bytes, memory
 def read_array(header: bytes | memoryview, buffers: list[memoryview]) -> np.ndarray[Any, Any]:
     """The array that a header describes, as a view of its buffer: writable only if the buffer is.
 
+    Nothing of the header reaches numpy before the bytes that it asks for have been counted, in Python's exact integers,
+    and are those of the buffer: numpy reads more into a dtype than a peer may say.
+
     Raises:
         ValueError: the header is malformed or does not fit the buffer.
     """
@@ -104,26 +113,30 @@ def read_array(header: bytes | memoryview, buffers: list[memoryview]) -> np.ndar
         import numpy as np
     except ImportError:
         raise ValueError("a numpy array arrived, and numpy is not installed here: pip install numpy") from None
+    if len(header) > _MAX_HEADER:
+        raise ValueError(f"malformed array header: {len(header)} bytes, at most {_MAX_HEADER} are accepted")
     try:
         code, shape, order, index = _decode(header)
-        dtype = _dtype_of(code)
-    except (msgspec.MsgspecError, TypeError, ValueError, SyntaxError) as problem:
+        itemsize = dtypes.size_of(code)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError) as problem:
         raise ValueError(f"malformed array header: {problem}") from None
-    if dtype.hasobject:
-        raise ValueError("an array of Python objects is not accepted")
     if order not in ("C", "F") or len(shape) > _MAX_DIMENSIONS or any(length < 0 for length in shape):
         raise ValueError("malformed array header: shape or order")
     if not 0 <= index < len(buffers):
         raise ValueError(f"an array refers to buffer {index} of {len(buffers)}")
-    size = dtype.itemsize
-    for length in shape:
-        size *= length
     buffer = buffers[index]
+    size = itemsize * math.prod(shape)
     if buffer.nbytes != size:
         raise ValueError(f"an array of {size} bytes refers to a buffer of {buffer.nbytes} bytes")
-    if size == 0:
-        return np.empty(shape, dtype)
-    array: np.ndarray[Any, Any] = np.ndarray(shape, dtype, buffer, order="C" if order == "C" else "F")
+    try:
+        dtype = dtypes.dtype_of(code)
+        if dtype.itemsize != itemsize or dtype.hasobject:
+            raise ValueError(f"numpy makes {dtype.itemsize} bytes of {itemsize}")
+        array: np.ndarray[Any, Any] = np.ndarray(shape, dtype, buffer, order="C" if order == "C" else "F")
+    except (TypeError, ValueError, MemoryError, RecursionError) as problem:
+        raise ValueError(f"malformed array header: {problem}") from None
+    if array.nbytes != size:
+        raise ValueError(f"malformed array header: numpy makes {array.nbytes} bytes of {size}")
     return array
 
 
@@ -133,34 +146,20 @@ def _dtype_code(dtype: Any) -> tuple[Any, bool]:
 
     if dtype.hasobject:
         raise TypeError(f"an array of dtype {dtype} holds Python objects and cannot be sent")
-    code = np.lib.format.dtype_to_descr(dtype)
-    if np.lib.format.descr_to_dtype(_tuples(code)) != dtype:
+    try:
+        code = np.lib.format.dtype_to_descr(dtype)
+        encoded = _encode(code)
+        arrives = msgspec.msgpack.decode(encoded)
+        same = dtypes.size_of(arrives) == dtype.itemsize and dtypes.dtype_of(arrives) == dtype
+    except ValueError as problem:
+        raise TypeError(f"an array of dtype {dtype} cannot be sent: {problem}") from None
+    if len(encoded) > _MAX_HEADER - 1024:
+        raise TypeError(f"an array cannot be sent: the description of its dtype has {len(encoded)} bytes")
+    if not same:
         raise TypeError(f"an array of dtype {dtype} cannot be sent: convert it with astype() first")
     entry = code, dtype.kind in "biufc"
-    if len(_dtype_codes) < _CACHED_DTYPES:
+    if len(encoded) <= _CACHED_CODE:
+        if len(_dtype_codes) >= _CACHED_DTYPES:  # who uses so many can work them out again
+            _dtype_codes.clear()
         _dtype_codes[dtype] = entry
     return entry
-
-
-def _dtype_of(code: Any) -> Any:
-    import numpy as np
-
-    if not isinstance(code, str):
-        return np.lib.format.descr_to_dtype(_tuples(code))
-    dtype = _dtypes.get(code)
-    if dtype is None:
-        dtype = np.dtype(code)
-        if len(_dtypes) < _CACHED_DTYPES:
-            _dtypes[code] = dtype
-    return dtype
-
-
-def _tuples(code: Any) -> Any:
-    """A dtype's description with the tuples that msgpack turned into lists; numpy insists on them."""
-    if not isinstance(code, list):
-        return code
-    fields: list[Any] = []
-    for field in cast("list[list[Any]]", code):
-        name, kind, *shape = field
-        fields.append((tuple(cast(Any, name)) if isinstance(name, list) else name, _tuples(kind), *map(tuple, shape)))
-    return fields

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import collections.abc
 import datetime
+import math
 import numbers
 import types
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from typing import Any, Literal, NamedTuple, cast, get_args, get_origin
 
 from ..hints import UNION_ORIGINS, describe_value, short_repr, type_name, unwrap
 from .arrays import dtype_of_annotation, is_array_type, wrong_dtype
+from .sending import is_record, loss
 
 __all__ = ["BUFFERS", "OuterType", "outer_type", "problem_with", "problem_with_buffer"]
 
@@ -60,6 +62,11 @@ def problem_with(value: Any, annotation: Any) -> str:
     bare = unwrap(annotation)
     if get_origin(bare) is Literal:
         got = short_repr(value)
+    cls: Any = get_origin(bare) or bare
+    if isinstance(cls, type) and _has_fields(cls):
+        got += loss(value, cls)
+    elif bare is float and not isinstance(value, bool) and isinstance(value, numbers.Real):
+        got += f" {short_repr(value)}, which no float equals"
     return f"must be {type_name(annotation)}, got {got}"
 
 
@@ -80,7 +87,7 @@ def _of_class(cls: type) -> OuterType:
     if cls is int:
         return OuterType((int,), _is_int)
     if cls is float:
-        return OuterType((float, int), _is_real)
+        return OuterType((float,), _is_real)
     if cls in BUFFERS:
         return OuterType(BUFFERS, _instance(BUFFERS))
     if cls is datetime.date:
@@ -89,7 +96,18 @@ def _of_class(cls: type) -> OuterType:
         return OuterType((list, tuple), _collection(cls))
     if cls.__module__ == "collections.abc":  # Mapping, Set and their like
         return OuterType((), _instance(cls))
+    if _has_fields(cls):
+        return OuterType((cls,), _exactly(cls))
+    if cls is tuple:
+        return OuterType((tuple,), _is_plain_tuple)
     return OuterType((cls,), _instance(cls))
+
+
+def _has_fields(cls: Any) -> bool:
+    """Whether a subclass may hold more than what is declared."""
+    return any(
+        hasattr(cls, mark) for mark in ("__dataclass_fields__", "__struct_fields__", "__attrs_attrs__", "_fields")
+    )
 
 
 def _union(members: list[OuterType]) -> OuterType:
@@ -119,6 +137,14 @@ def _array(cls: type, scalar: Any) -> Callable[[Any], bool]:
     return lambda value: isinstance(value, cls) and not wrong_dtype(value, scalar)
 
 
+def _exactly(cls: type) -> Callable[[Any], bool]:
+    return lambda value: type(value) is cls
+
+
+def _is_plain_tuple(value: Any) -> bool:
+    return isinstance(value, tuple) and not is_record(cast(Any, value))
+
+
 def _instance(cls: type | tuple[type, ...]) -> Callable[[Any], bool]:
     return lambda value: isinstance(value, cls)
 
@@ -141,7 +167,12 @@ def _is_int(value: Any) -> bool:
 
 
 def _is_real(value: Any) -> bool:
-    return type(value) is not bool and isinstance(value, numbers.Real)
+    if type(value) is bool or not isinstance(value, numbers.Real):
+        return False
+    try:
+        return float(value) == value or math.isnan(value)
+    except OverflowError:
+        return False
 
 
 def _is_numpy_bool(value: Any) -> bool:

@@ -8,8 +8,9 @@ from typing import Any
 
 import msgspec
 
-from ..errors import InvalidArgument, RpcError
+from ..errors import InvalidArgument, ResourceExhausted, RpcError
 from .msgpack import encode_parts
+from .sending import MisfitError
 
 __all__ = ["explain_decode_error", "explain_encode_error", "explain_value_decode_error", "explain_value_encode_error"]
 
@@ -21,7 +22,7 @@ _MISSING = re.compile(r"^Object missing required field `(.+)`$")
 _UNKNOWN = re.compile(r"^Object contains unknown field `(.+)`$")
 
 
-def explain_decode_error(method: str, names: Sequence[str], error: BaseException) -> InvalidArgument:
+def explain_decode_error(method: str, names: Sequence[str], error: BaseException) -> RpcError:
     """The error to report when the arguments of a call could not be decoded.
 
     Args:
@@ -29,6 +30,8 @@ def explain_decode_error(method: str, names: Sequence[str], error: BaseException
         names: The parameters in the coded group, in order.
         error: What the decoder raised.
     """
+    if isinstance(error, MemoryError):
+        return ResourceExhausted(f"{method}(): there is no memory for the arguments")
     message, path = _split(error)
     if not isinstance(error, msgspec.ValidationError):
         return InvalidArgument(f"{method}(): the arguments cannot be decoded: {message}")
@@ -62,6 +65,11 @@ def explain_encode_error(
     """
     if isinstance(error, RpcError):
         return error
+    if isinstance(error, MemoryError):
+        return ResourceExhausted(f"{method}(): there is no memory to encode the arguments")
+    if isinstance(error, MisfitError) and error.argument is not None:
+        why = reason(error) if error.path else f"cannot be sent: {reason(error)}"
+        return InvalidArgument(f"{method}(): argument '{error.argument}' {why}")
     by_name = values if isinstance(values, dict) else dict(zip(names, values, strict=False))
     for name, value in by_name.items():
         try:
@@ -73,7 +81,13 @@ def explain_encode_error(
 
 def explain_value_encode_error(what: str, failure: type[RpcError]) -> Callable[[BaseException], RpcError]:
     """Makes the ``encode_error`` of a value's plan."""
-    return lambda error: failure(f"{what} cannot be sent: {reason(error)}")
+
+    def explain(error: BaseException) -> RpcError:
+        if isinstance(error, MemoryError):
+            return ResourceExhausted(f"{what}: there is no memory to encode it")
+        return failure(f"{what} cannot be sent: {reason(error)}")
+
+    return explain
 
 
 def explain_value_decode_error(
@@ -82,6 +96,8 @@ def explain_value_decode_error(
     """Makes the ``decode_error`` of a value's plan."""
 
     def explain(error: BaseException) -> RpcError:
+        if isinstance(error, MemoryError):
+            return ResourceExhausted(f"{what}: there is no memory for it")
         message, path = _split(error)
         where = f" at {path}" if path else ""
         return failure(f"{what} must be {type_name}{where}: {message}")

@@ -19,9 +19,20 @@ from typing import Any, cast
 import msgspec
 
 from ..hints import describe_value
+from . import anything
 from .arrays import array_header, dtype_of_annotation, read_array, wrong_dtype
 
-__all__ = ["ARRAY", "BUFFER", "coded_decoder", "encode", "encode_parts", "encode_with_arrays", "parts_decoder"]
+__all__ = [
+    "ARRAY",
+    "BUFFER",
+    "coded_decoder",
+    "decode_any",
+    "encode",
+    "encode_parts",
+    "encode_plainly",
+    "encode_with_arrays",
+    "parts_decoder",
+]
 
 BUFFER = 1
 """msgpack extension: a raw buffer that travels beside the message; the data is its index in msgpack."""
@@ -77,12 +88,16 @@ def _is_array(value: Any) -> bool:
 
 
 def _convert_or_tell(value: Any) -> Any:
+    if type(value) is anything.Packed:
+        return msgspec.msgpack.Ext(value.code, _encode_or_tell(value.content))
     if _is_array(value):
         raise _HasArraysError
     return _convert(value)
 
 
 def _convert_or_refuse(value: Any) -> Any:
+    if type(value) is anything.Packed:
+        return msgspec.msgpack.Ext(value.code, encode(value.content))
     if _is_array(value):
         raise TypeError("ndarray cannot be sent here: annotate the value as ndarray or Any")
     return _convert(value)
@@ -94,15 +109,23 @@ encode: Callable[[Any], bytes] = msgspec.msgpack.Encoder(enc_hook=_convert_or_re
 """Encodes any supported value without arrays; msgspec's own method."""
 
 
+def encode_plainly(value: Any) -> bytes:
+    """Encodes what an exception carries: plain data arrives as it left, objects with fields arrive as dicts."""
+    return encode(anything.pack_plainly(value))
+
+
 class _Collector:
     """Puts the arrays of one message aside."""
 
-    __slots__ = ("buffers",)
+    __slots__ = ("buffers", "encode")
 
     def __init__(self) -> None:
         self.buffers: list[memoryview] = []
+        self.encode = msgspec.msgpack.Encoder(enc_hook=self.convert).encode
 
     def convert(self, value: Any) -> Any:
+        if type(value) is anything.Packed:
+            return msgspec.msgpack.Ext(value.code, self.encode(value.content))
         if not _is_array(value):
             return _convert(value)
         header, data = array_header(value, len(self.buffers))
@@ -122,7 +145,7 @@ def encode_parts(value: Any) -> tuple[bytes, list[memoryview]]:
 def encode_with_arrays(value: Any) -> tuple[bytes, list[memoryview]]:
     """Like :func:`encode_parts`, for a value that is known to hold arrays."""
     collector = _Collector()
-    return msgspec.msgpack.Encoder(enc_hook=collector.convert).encode(value), collector.buffers
+    return collector.encode(value), collector.buffers
 
 
 class _Arrived(threading.local):
@@ -135,6 +158,8 @@ _arrived = _Arrived()
 
 
 def _read_extension(code: int, data: memoryview) -> Any:
+    if code in anything.EXTENSIONS:
+        return anything.unpack(code, decode_any(data))
     buffers = _arrived.buffers or []
     if code == ARRAY:
         return read_array(data, buffers)
@@ -144,6 +169,10 @@ def _read_extension(code: int, data: memoryview) -> Any:
             raise ValueError(f"the message refers to buffer {index} of {len(buffers)}")
         return buffers[index]
     return msgspec.msgpack.Ext(code, bytes(data))
+
+
+decode_any: Callable[[Any], Any] = msgspec.msgpack.Decoder(Any, ext_hook=_read_extension).decode
+"""Decodes a value of any type, with what :mod:`nearcall.codec.anything` makes of it."""
 
 
 @functools.lru_cache(maxsize=256)
@@ -178,8 +207,6 @@ def parts_decoder(annotation: Any) -> Callable[..., Any]:
     decode = msgspec.msgpack.Decoder(annotation, ext_hook=_read_extension, dec_hook=_read_custom).decode
 
     def decode_parts(body: Any, buffers: list[memoryview]) -> Any:
-        if not buffers:
-            return decode(body)
         outer = _arrived.buffers  # not None if a constructor called from the decoder makes a call of its own
         _arrived.buffers = buffers
         try:
