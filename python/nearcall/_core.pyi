@@ -1,6 +1,6 @@
 """The compiled core. Nothing here is for users: they see what ``nearcall`` makes of it."""
 
-from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextvars import ContextVar
 from typing import Any, Final, Literal, Protocol, TypeVar, final, type_check_only
 
@@ -133,12 +133,17 @@ class Method:
         plan: MethodPlan,
         *,
         max_values: int,
+        number: int = 0,
         make_error: Callable[[int, str, bytes], BaseException] | None = None,
         describe_error: Callable[[BaseException, Call], tuple[int, str, bytes]] | None = None,
     ) -> Method:
-        """A client of a service that declares exceptions gives its own ``make_error``; otherwise that of ``install``
-        serves. A server gives its own ``describe_error``, which is told of every exception of a handler.
+        """A client says which number stands for the method. If its service declares exceptions it gives its own
+        ``make_error``; otherwise that of ``install`` serves. A server gives its own ``describe_error``, which is told
+        of every exception of a handler.
         """
+
+    def succeed(self, successor: Method) -> None:
+        """Calls made from now on go by ``successor``: the same method, as agreed on with the next server."""
 
     @property
     def name(self) -> str:
@@ -181,14 +186,14 @@ class Connection:
         wait_for_ready: bool,
         oneway: Literal["block", "error", "drop"],
         on_drop: Callable[[dict[str, int]], object],
-        on_change: Callable[[str], Mapping[str, int]],
+        on_change: Callable[[str], object],
     ) -> Connection:
         """Does not connect yet.
 
         ``on_drop`` is called once in a while with the numbers of one-way calls that were dropped, by method.
 
-        ``on_change`` is called with the description of a later server that describes itself differently; it returns
-        the numbers of the methods by name, or raises.
+        ``on_change`` is called with the description of a later server that describes itself differently; it gives
+        the methods their successors, or raises.
         """
 
     @property
@@ -269,18 +274,16 @@ class Connection:
     def time_left(self) -> float | None:
         """Seconds that a call made now may take; ``None`` for ever."""
 
-    def unary(self, method: Method, index: int) -> Unary:
+    def unary(self, method: Method) -> Unary:
         """A callable for a method without streams."""
 
-    def oneway(self, method: Method, index: int, *, for_loop: bool) -> Oneway:
+    def oneway(self, method: Method, *, for_loop: bool) -> Oneway:
         """A callable for a method that sends no reply. For a loop it never connects."""
 
-    def async_unary(self, method: Method, index: int) -> AsyncUnary:
+    def async_unary(self, method: Method) -> AsyncUnary:
         """A callable for a method without streams that returns an awaitable."""
 
-    def open(
-        self, method: Method, index: int, arguments: tuple[Any, ...] | dict[str, Any], *, for_loop: bool
-    ) -> Stream:
+    def open(self, method: Method, arguments: tuple[Any, ...] | dict[str, Any], *, for_loop: bool) -> Stream:
         """Begins a call with streams; the arguments as the plan's ``split`` returned them."""
 
 @final

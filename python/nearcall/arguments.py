@@ -43,13 +43,13 @@ def arguments_plan(method: str, arguments: Sequence[Argument], binder: Binder) -
         binder: Binds calls of the method.
     """
     coded = [argument for argument in arguments if argument.form == CODED]
-    names = tuple(argument.name for argument in coded)
+    names, all_names = (tuple(argument.name for argument in each) for each in (coded, arguments))
     annotation: Any = tuple[tuple(argument.crossing.annotation for argument in coded)]  # type: ignore[misc]
     parts = any(argument.crossing.form == PARTS for argument in coded)
     finders = [(argument.name, problem_finder(argument.crossing)) for argument in arguments]
     encode: Callable[[Any], Any] = msgpack.encode_parts if parts else msgpack.encode
     return ArgumentsPlan(
-        names=tuple(argument.name for argument in arguments),
+        names=all_names,
         forms=tuple(argument.form for argument in arguments),
         positional=sum(argument.by_position for argument in arguments),
         parts=parts,
@@ -61,7 +61,9 @@ def arguments_plan(method: str, arguments: Sequence[Argument], binder: Binder) -
         bind=binder.bind,
         encode_named=_named_encoder(method, arguments, finders),
         decode_named=_named_decoder(arguments),
-        encode_error=lambda error, values: explain.explain_encode_error(method, names, error, values),
+        encode_error=lambda error, values: explain.explain_encode_error(
+            method, names if len(values) == len(names) else all_names, error, values
+        ),
         decode_error=lambda error: explain.explain_decode_error(method, names, error),
         parameters=tuple(
             Parameter(
@@ -87,7 +89,7 @@ def _checker(method: str, finders: list[tuple[str, ProblemFinder | None]]) -> Ca
 
 def _named_encoder(
     method: str, arguments: Sequence[Argument], finders: list[tuple[str, ProblemFinder | None]]
-) -> Callable[[dict[str, Any]], tuple[bytes, list[memoryview]]]:
+) -> Callable[[tuple[Any, ...] | dict[str, Any]], tuple[bytes, list[memoryview]]]:
     by_name = dict(finders)
     buffers = {argument.name for argument in arguments if argument.form in BUFFER_FORMS}
     senders = {
@@ -95,7 +97,8 @@ def _named_encoder(
     }
 
     # Checks the values as well: only here is it known which parameters they are for.
-    def encode_named(values: dict[str, Any]) -> tuple[bytes, list[memoryview]]:
+    def encode_named(bound: tuple[Any, ...] | dict[str, Any]) -> tuple[bytes, list[memoryview]]:
+        values = bound if isinstance(bound, dict) else dict(zip(by_name, bound, strict=True))
         for name, value in values.items():
             find_problem = by_name[name]
             if find_problem is not None and (problem := find_problem(value)):

@@ -16,7 +16,7 @@ from .errors import InvalidArgument, make_error
 from .interceptors import ClientInterceptor, check_interceptors, intercept_client
 from .listening import check_users
 from .plan import BIDI_STREAM, CLIENT_STREAM, ONEWAY, SERVER_STREAM, MethodPlan
-from .proxy import make_proxy, renumberer
+from .proxy import Agreement, make_proxy
 from .service import plan_of
 from .streams import call_bidi_stream, call_client_stream, call_server_stream
 from .tls import TLS, client_side
@@ -209,18 +209,18 @@ def connect(  # noqa: PLR0913 - options have names
     """
     cls = check_service(service)
     chain = check_interceptors(interceptors, "this client is for threads")
-    values = check_whole("max_values", max_values)
+    agreement = Agreement(url, cls, error_maker(cls), check_whole("max_values", max_values))
     connection = _core.Connection(
         url,
         **check_options(timeout, spin, max_message_size, ring_size, handshake_timeout, wait_for_ready),
         **check_trust(url, allow_plaintext, tls, allow_users, allow_groups),
         oneway=check_oneway(oneway),
         on_drop=drop_reporter(url),
-        on_change=renumberer(url, cls),
+        on_change=agreement.renew,
     )
     try:
         connection.connect()
-        proxy: Any = make_proxy(connection, cls, partial(_make_method, chain, error_maker(cls), values))
+        proxy: Any = make_proxy(connection, agreement, partial(_make_method, chain))
     except BaseException:
         connection.close()
         raise
@@ -310,24 +310,18 @@ def error_maker(cls: type | None) -> Callable[[int, str, bytes], BaseException] 
 
 
 def _make_method(
-    interceptors: tuple[ClientInterceptor, ...],
-    make_error: Callable[[int, str, bytes], BaseException] | None,
-    max_values: int,
-    connection: _core.Connection,
-    plan: MethodPlan,
-    number: int,
+    interceptors: tuple[ClientInterceptor, ...], connection: _core.Connection, plan: MethodPlan, method: _core.Method
 ) -> Any:
-    method = _core.Method(plan, max_values=max_values, make_error=make_error)
-    return intercept_client(interceptors, plan, _callable(connection, plan, method, number), for_loop=False)
+    return intercept_client(interceptors, plan, _callable(connection, plan, method), for_loop=False)
 
 
-def _callable(connection: _core.Connection, plan: MethodPlan, method: _core.Method, number: int) -> Any:
+def _callable(connection: _core.Connection, plan: MethodPlan, method: _core.Method) -> Any:
     if plan.kind == ONEWAY:
-        return connection.oneway(method, number, for_loop=False)
+        return connection.oneway(method, for_loop=False)
     if plan.kind == SERVER_STREAM:
-        return call_server_stream(connection, plan, method, number)
+        return call_server_stream(connection, plan, method)
     if plan.kind == CLIENT_STREAM:
-        return call_client_stream(connection, plan, method, number)
+        return call_client_stream(connection, plan, method)
     if plan.kind == BIDI_STREAM:
-        return call_bidi_stream(connection, plan, method, number)
-    return connection.unary(method, number)
+        return call_bidi_stream(connection, plan, method)
+    return connection.unary(method)

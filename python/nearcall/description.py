@@ -1,7 +1,7 @@
 """What a server tells about itself, and what a client makes of it.
 
 A description is plain data that travels as JSON. A client that has a class compares it with the description when it
-connects (:func:`compare`); a client that has none makes its plans from it (:func:`plans_from`).
+connects (:mod:`nearcall.agreement`); a client that has none makes its plans from it (:func:`plans_from`).
 
 Methods are numbered in order of appearance over all services of a description; the number stands for the method on
 the wire.
@@ -18,13 +18,11 @@ from .arguments import Argument, arguments_plan
 from .binding import Binder, make_adapter
 from .codec.checks import outer_type
 from .codec.described import described_sender
-from .defaults import filler
 from .description_check import Malformed, check_depth, check_description
 from .errors import FailedPrecondition
 from .plan import (
     BIDI_STREAM,
     BUFFER_FORMS,
-    CODED,
     NOTHING,
     PARTS,
     SERVER_STREAM,
@@ -33,7 +31,6 @@ from .plan import (
     Slot,
     ValuePlan,
 )
-from .schema import find_mismatch
 from .shown import shown
 from .signature import value_roles
 from .values import Crossing, buffer_decodes_as, value_plan
@@ -43,10 +40,8 @@ __all__ = [
     "Description",
     "MethodInfo",
     "ServiceInfo",
-    "compare",
     "describe",
     "method_info",
-    "method_mismatch",
     "plans_from",
     "read_description",
 ]
@@ -165,77 +160,6 @@ def read_description(data: Mapping[str, Any] | bytes) -> Description:
         raise FailedPrecondition(f"the server's description of itself is malformed: {shown(str(problem))}") from None
 
 
-def compare(client: ServicePlan, description: Mapping[str, Any] | bytes) -> dict[str, tuple[int, bool]]:
-    """Makes sure that a client and a server mean the same service.
-
-    The server may have more methods, more parameters as long as they have defaults, and its types may have changed as
-    far as :func:`nearcall.schema.find_mismatch` allows.
-
-    Returns:
-        For each of the client's methods its number on the wire, and whether its arguments must be sent by name.
-
-    Raises:
-        FailedPrecondition: they differ; names the method, the parameter and both types.
-    """
-    read = read_description(description)
-    served = {method.name: (number, service, method) for number, service, method in _of_service(client, read)}
-    result: dict[str, tuple[int, bool]] = {}
-    for plan in client.methods:
-        if plan.name not in served:
-            raise FailedPrecondition(
-                f"the server's {client.name} has no method '{plan.name}'; it has {_listed(served)}: "
-                "update the server, or remove the method from the client's class"
-            )
-        number, service, method = served[plan.name]
-        ours = method_info(plan)
-        try:
-            problem = method_mismatch(client.name, ours, client.types, method, service.types)
-        except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
-            raise FailedPrecondition(f"the server's description of {client.name}.{plan.name} is malformed") from None
-        if problem:
-            raise FailedPrecondition(problem)
-        same = [parameter.name for parameter in ours.parameters] == [parameter.name for parameter in method.parameters]
-        result[plan.name] = number, not same
-    return result
-
-
-def method_mismatch(
-    service: str,
-    client: MethodInfo,
-    client_types: Mapping[str, Any],
-    server: MethodInfo,
-    server_types: Mapping[str, Any],
-) -> str | None:
-    """Why calls of the client's method would fail on the server's, in one line; ``None`` if they would not."""
-    name = f"{service}.{client.name}"
-    if client.kind != server.kind:
-        return f"client's {name} is {_article(client.kind)} but the server's is {_article(server.kind)}"
-    served = {parameter.name: parameter for parameter in server.parameters}
-    for parameter in client.parameters:
-        known = served.pop(parameter.name, None)
-        written = f"client's {name}({parameter.name}: {parameter.type})"
-        if known is None:
-            return f"{written} but the server's has no parameter '{parameter.name}': it is {server.signature}"
-        if (problem := _value_mismatch(parameter, client_types, known, server_types)) is not None:
-            return f"{written} but the server's has {known.name}: {known.type}{problem}"
-        if known.required and not parameter.required:
-            return f"client's {name} has a default for '{parameter.name}' but the server's requires it"
-    for parameter in served.values():
-        if parameter.required:
-            return (
-                f"client's {name} has no parameter '{parameter.name}' but the server's requires "
-                f"{parameter.name}: {parameter.type}"
-            )
-    ours, theirs = client.stream, server.stream
-    if ours and theirs and (problem := _value_mismatch(ours, client_types, theirs, server_types)) is not None:
-        return f"client's {name} streams {ours.name}: {ours.type} but the server's expects {theirs.type}{problem}"
-    problem = _value_mismatch(server.returns, server_types, client.returns, client_types, reply=True)
-    if problem is not None:
-        verb = "streams" if client.kind in (SERVER_STREAM, BIDI_STREAM) else "returns"
-        return f"client's {name} {verb} {client.returns.type} but the server's {verb} {server.returns.type}{problem}"
-    return None
-
-
 def method_info(plan: MethodPlan) -> MethodInfo:
     """The description of one method."""
     stream = None
@@ -283,6 +207,7 @@ def plans_from(description: Mapping[str, Any] | bytes) -> list[ServicePlan]:
             methods=tuple(_dynamic_method(service.name, method, service.types) for method in service.methods),
             doc=service.doc,
             types=service.types,
+            plain=True,
         )
         for service in read_description(description).services
     ]
@@ -313,12 +238,8 @@ def _dynamic_method(service: str, method: MethodInfo, types: Mapping[str, Any]) 
         request_item=request_item,
         slots=tuple(slots),
         stream_position=position,
-        reply=_with_defaults(
-            _dynamic_value(
-                method.returns, types, value_roles(full_name, items=method.kind in (SERVER_STREAM, BIDI_STREAM))
-            ),
-            method.returns.schema,
-            types,
+        reply=_dynamic_value(
+            method.returns, types, value_roles(full_name, items=method.kind in (SERVER_STREAM, BIDI_STREAM))
         ),
         handler_is_async=False,
         split=binder.split,
@@ -337,72 +258,10 @@ def _dynamic_crossing(value: ValueInfo | ParameterInfo | StreamInfo, types: Mapp
         return Crossing(None, NOTHING, value.type, value.schema, outer_type(None))
     try:
         sender = described_sender(value.schema, types)
-    except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
+    except (AttributeError, LookupError, TypeError, ValueError, RecursionError):
         raise FailedPrecondition("the server's description of its types is malformed") from None
     return Crossing(Any, PARTS, value.type, value.schema, outer_type(Any), sender)
 
 
 def _dynamic_value(value: ValueInfo | StreamInfo, types: Mapping[str, Any], roles: Any) -> ValuePlan:
     return value_plan(_dynamic_crossing(value, types), roles)
-
-
-def _with_defaults(plan: ValuePlan, schema: Any, types: Mapping[str, Any]) -> ValuePlan:
-    """The plan of values in which no field is missing."""
-    decode = plan.decode
-    try:
-        fill = filler(schema, types)
-    except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
-        raise FailedPrecondition("the server's description of its types is malformed") from None
-    if fill is None or decode is None:
-        return plan
-
-    def decode_and_fill(*encoded: Any) -> Any:
-        value = decode(*encoded)
-        fill(value)
-        return value
-
-    return msgspec.structs.replace(plan, decode=decode_and_fill)
-
-
-def _of_service(client: ServicePlan, description: Description) -> list[tuple[int, ServiceInfo, MethodInfo]]:
-    found = [entry for entry in description.numbered(introspection=True) if entry[1].name == client.name]
-    if not found:
-        names = _listed(service.name for service in description.services)
-        raise FailedPrecondition(
-            f"the server does not serve {client.name}; it serves {names}: connect with the class of one of these"
-        )
-    return found
-
-
-def _value_mismatch(
-    ours: ValueInfo | ParameterInfo | StreamInfo,
-    our_types: Mapping[str, Any],
-    theirs: ValueInfo | ParameterInfo | StreamInfo,
-    their_types: Mapping[str, Any],
-    *,
-    reply: bool = False,
-) -> str | None:
-    """``None`` if values described as ``ours`` are accepted as ``theirs``; else what to add to both types' names."""
-    if _wire_form(ours.form) != _wire_form(theirs.form):
-        return " (one is a bare buffer and the other is not)" if BUFFER_FORMS & {ours.form, theirs.form} else ""
-    problem = find_mismatch(ours.schema, our_types, theirs.schema, their_types)
-    if problem is None:
-        return None
-    if not problem.path:
-        return ""
-    here, there = (problem.expected, problem.sent) if reply else (problem.sent, problem.expected)
-    return f" ({problem.path.lstrip('.')}: {here} here, {there} there)"
-
-
-def _wire_form(form: str) -> str:
-    if form in BUFFER_FORMS:
-        return "buffer"
-    return CODED if form == PARTS else form
-
-
-def _article(kind: str) -> str:
-    return {"unary": "unary", "oneway": "one-way"}.get(kind, f"a {kind.replace('_', ' ')}")
-
-
-def _listed(names: Any) -> str:
-    return ", ".join(names) or "nothing"

@@ -133,8 +133,8 @@ class ArgumentsPlan(msgspec.Struct, frozen=True, eq=False):
     """Checks a value for the parameter of that index; raises :class:`~nearcall.errors.InvalidArgument`."""
     bind: Callable[[tuple[Any, ...], dict[str, Any]], tuple[Any, ...] | dict[str, Any]]
     """Python's rules for calling: a full tuple if every parameter was given, else what was given, by name."""
-    encode_named: Callable[[dict[str, Any]], Parts]
-    """Checks arguments given by name, and encodes them as a msgpack map, buffers included."""
+    encode_named: Callable[[tuple[Any, ...] | dict[str, Any]], Parts]
+    """Checks what ``bind`` returned, and encodes it as a msgpack map by name, buffers included."""
     decode_named: Callable[..., tuple[Any, ...]]
     """From the map and its buffers to the full tuple; what was not sent takes the signature's default."""
     encode_error: Callable[[BaseException, Any], RpcError]
@@ -169,7 +169,7 @@ class MethodPlan(msgspec.Struct, frozen=True, eq=False):
     signature: str
     """The signature as one would write it: ``add(a: int, b: int = ...) -> int``."""
     always_named: bool = False
-    """Always send the arguments by name, because the server's parameters are not the same ones in the same order."""
+    """Always send the arguments by name, through ``encode_named``: the server declares the method differently."""
     idempotent: bool = False
     """Calling twice does what calling once does, so the call may be repeated after a broken connection."""
     doc: str | None = None
@@ -190,3 +190,5 @@ class ServicePlan(msgspec.Struct, frozen=True, eq=False):
     """The named types that the methods' schemas refer to."""
     errors: tuple[type[Exception], ...] = ()
     """Exception classes of the application that arrive at the caller as themselves."""
+    plain: bool = False
+    """Made from a description: values are plain data, whose fields nobody has declared here."""

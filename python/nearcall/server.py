@@ -43,7 +43,7 @@ DEFAULT_MAX_PENDING = 65_536
 DEFAULT_MAX_STREAMS = 1_000
 """Calls with a stream that one connection may have under way at once, unless the user says otherwise."""
 DEFAULT_MAX_MEMORY = 1 << 30
-"""Bytes that a server keeps for its clients, unless the user says otherwise or four of the longest messages need more."""
+"""Bytes that a server keeps for its clients, unless the user says otherwise or four of its messages need more."""
 
 
 class Server:

@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, cast, overload
 from weakref import WeakKeyDictionary
 
-from .description import method_info, method_mismatch
+from .agreement import Sides, method_findings
+from .description import method_info
 from .plan import MethodPlan, ServicePlan
 from .schema import SchemaBuilder
 from .signature import IDEMPOTENT_MARK, ONEWAY_MARK, ReadMethod, method_plan, read_method
@@ -201,12 +202,10 @@ def _implementation(interface: MethodPlan, written: ReadMethod, owner: type, bui
         raise TypeError(f"{owner.__name__}.{interface.name} is not a method, but {interface.full_name} is")
     read = read_method(owner.__name__, interface.name, function, _namespace(owner), written)
     plan = method_plan(read._replace(service=interface.service), builder)
-    problem = method_mismatch(
-        interface.service, method_info(interface), builder.types, method_info(plan), builder.types
-    )
-    if problem:
-        problem = problem.replace("client's", "the interface's").replace("the server's", f"{owner.__name__}'s")
-        raise TypeError(f"{owner.__name__}.{interface.name}() differs from its interface: {problem}")
+    sides = Sides("the interface's", f"{owner.__name__}'s")
+    ours, theirs = method_info(interface), method_info(plan)
+    for finding in method_findings(interface.service, ours, builder.types, theirs, builder.types, sides):
+        raise TypeError(f"{owner.__name__}.{interface.name}() differs from its interface: {finding.text}")
     return plan
 
 

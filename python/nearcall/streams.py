@@ -16,28 +16,24 @@ from .plan import MethodPlan
 __all__ = ["BidiStream", "call_bidi_stream", "call_client_stream", "call_server_stream"]
 
 
-def call_server_stream(
-    connection: _core.Connection, plan: MethodPlan, method: _core.Method, number: int
-) -> Callable[..., Any]:
+def call_server_stream(connection: _core.Connection, plan: MethodPlan, method: _core.Method) -> Callable[..., Any]:
     """The callable of a method that returns a stream: it returns an iterator, and the items come as they are taken."""
     bind = plan.arguments.bind
 
     def call(*args: Any, **kwargs: Any) -> _core.Stream:
-        return connection.open(method, number, bind(args, kwargs), for_loop=False)
+        return connection.open(method, bind(args, kwargs), for_loop=False)
 
     call.__name__ = plan.name
     return call
 
 
-def call_client_stream(
-    connection: _core.Connection, plan: MethodPlan, method: _core.Method, number: int
-) -> Callable[..., Any]:
+def call_client_stream(connection: _core.Connection, plan: MethodPlan, method: _core.Method) -> Callable[..., Any]:
     """The callable of a method that takes a stream: it sends the items and returns the result."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
         arguments, items = plan.split(args, kwargs)
         iterator = _iterator(plan, items)
-        stream = connection.open(method, number, arguments, for_loop=False)
+        stream = connection.open(method, arguments, for_loop=False)
         try:
             send_all(stream, iterator)
             return stream.result()
@@ -49,15 +45,13 @@ def call_client_stream(
     return call
 
 
-def call_bidi_stream(
-    connection: _core.Connection, plan: MethodPlan, method: _core.Method, number: int
-) -> Callable[..., Any]:
+def call_bidi_stream(connection: _core.Connection, plan: MethodPlan, method: _core.Method) -> Callable[..., Any]:
     """The callable of a method with streams both ways: it returns an iterator while another thread sends."""
 
     def call(*args: Any, **kwargs: Any) -> BidiStream:
         arguments, items = plan.split(args, kwargs)
         iterator = _iterator(plan, items)
-        return BidiStream(connection.open(method, number, arguments, for_loop=False), iterator, plan.full_name)
+        return BidiStream(connection.open(method, arguments, for_loop=False), iterator, plan.full_name)
 
     call.__name__ = plan.name
     return call

@@ -153,7 +153,6 @@ class Part:
         (OtherResult, ["Basics.add", "returns int", "returns str"]),
         (MoreParameters, ["Basics.add", "'c'"]),
         (FewerParameters, ["Basics.add", "'a'"]),
-        (MoreMethods, ["Basics", "multiply"]),
         (OtherKind, ["Basics.add", "stream"]),
         (Unknown, ["Unknown", "Basics"]),
     ],
@@ -163,6 +162,13 @@ def test_a_service_that_differs(served: Any, service: type[Any], words: list[str
     with pytest.raises(nearcall.FailedPrecondition) as caught:
         nearcall.connect(url, service)
     one_line(caught.value, *words)
+
+
+def test_a_method_that_the_server_does_not_have(served: Any) -> None:
+    with nearcall.connect(served("shm"), MoreMethods) as client:
+        with pytest.raises(nearcall.Unimplemented) as caught:
+            client.multiply(1, 2)
+        one_line(caught.value, "Basics", "'multiply'", "update the server")
 
 
 def test_a_service_that_differs_only_in_order(url: str) -> None:

@@ -6,7 +6,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from nearcall.description import compare, describe, plans_from
+from nearcall.agreement import agree
+from nearcall.description import describe, plans_from, read_description
 from nearcall.plan import BUFFER_FORMS, CODED, NOTHING, PARTS, ArgumentsPlan, MethodPlan, ServicePlan, ValuePlan
 from nearcall.service import plan_of
 
@@ -91,7 +92,7 @@ class Loopback:
         self._server: ServicePlan = plan_of(type(served))
         self.description: dict[str, Any] = json.loads(json.dumps(describe([self._server])))
         self._client = plans_from(self.description)[0] if cls is None else plan_of(cls)
-        self._indexes = compare(self._client, self.description)
+        self._agreed = agree(self._client, read_description(self.description))
 
     def __getattr__(self, name: str) -> Any:
         for plan in self._client.methods:
@@ -100,10 +101,10 @@ class Loopback:
         raise AttributeError(name)
 
     def _call(self, plan: MethodPlan, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        number, named = self._indexes[plan.name]
+        number, plan, _ = self._agreed[plan.name]
         server = self._server.methods[number]
         bound, stream = plan.split(args, kwargs)
-        values = list(carry_arguments(plan.arguments, server.arguments, bound, named=named))
+        values = list(carry_arguments(plan.arguments, server.arguments, bound, named=plan.always_named))
         if plan.request_item is not None and server.request_item is not None:
             values.insert(server.stream_position, _carried(plan.request_item, server.request_item, stream))
         result = server.adapt(getattr(self._served, server.name))(*values)

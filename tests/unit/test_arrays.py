@@ -20,8 +20,8 @@ from numpy.typing import NDArray  # noqa: E402
 
 from nearcall.codec import msgpack  # noqa: E402
 from nearcall.description import describe  # noqa: E402
+from nearcall.differences import Difference, differences  # noqa: E402
 from nearcall.errors import Internal, InvalidArgument  # noqa: E402
-from nearcall.schema import find_mismatch  # noqa: E402
 from nearcall.service import plan_of, service  # noqa: E402
 
 from .loopback import Loopback, carry_arguments  # noqa: E402
@@ -229,8 +229,9 @@ def test_dtypes_are_part_of_the_description() -> None:
     assert described["services"][0]["methods"][0]["parameters"][0]["schema"] == {"array": "float64"}
     for wider in (NDArray[np.floating[Any]], np.ndarray, NDArray[Any]):
         assert method(wider)["services"][0]["methods"][0]["parameters"][0]["schema"] == {"array": None}
-        assert find_mismatch({"array": "float64"}, {}, {"array": None}, {}) is None
-    assert find_mismatch({"array": "float64"}, {}, {"array": "int8"}, {}) == ("", "NDArray[float64]", "NDArray[int8]")
+        assert differences({"array": "float64"}, {}, {"array": None}, {}) == []
+    found = [Difference("", "NDArray[float64]", "NDArray[int8]", True)]
+    assert differences({"array": "float64"}, {}, {"array": "int8"}, {}) == found
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import enum
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Literal, NamedTuple, TypedDict
 
 import msgspec
@@ -14,8 +15,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nearcall.description import compare, describe, plans_from, read_description
-from nearcall.errors import FailedPrecondition, InvalidArgument
+from nearcall.agreement import Sides, agree, service_findings
+from nearcall.description import describe, plans_from, read_description
+from nearcall.errors import FailedPrecondition, InvalidArgument, RpcError, Unimplemented
+from nearcall.plan import ServicePlan
+from nearcall.proxy import Agreement
 from nearcall.service import oneway, plan_of, service
 
 
@@ -38,6 +42,15 @@ class Calculator:
 @service
 class Store:
     def get(self, key: str) -> bytes: ...
+
+
+def compare(client: ServicePlan, described: Any) -> dict[str, tuple[int, bool]]:
+    """For each method its number, and whether its arguments go by name."""
+    agreed = agree(client, read_description(described))
+    for each in agreed.values():
+        if each.problem is not None:
+            raise FailedPrecondition(each.problem)
+    return {name: (each.number, each.plan.always_named) for name, each in agreed.items()}
 
 
 def description(*classes: type) -> dict[str, Any]:
@@ -90,7 +103,7 @@ def test_a_description_is_plain_data() -> None:
             "layout": "map",
             "fields": [
                 {"name": "x", "required": True, "type": "int"},
-                {"name": "y", "required": False, "type": "float"},
+                {"name": "y", "required": False, "type": "float", "default": 0.0},
             ],
         }
     }
@@ -149,6 +162,20 @@ class Strict:
     z: int
 
 
+class Swapped(enum.Enum):
+    A = "b"
+    B = "a"
+
+
+class Turned(NamedTuple):
+    y: float
+    x: int
+
+
+class OnlyY(NamedTuple):
+    y: float
+
+
 class Closed(msgspec.Struct, forbid_unknown_fields=True):
     x: int
 
@@ -205,13 +232,10 @@ class TreeC:
         (list[int], tuple[int, ...]),
         (set[int], frozenset[int]),
         (Point, Moved),
-        (Moved, Point),
-        (Point, AsDict),
         (Suit, Wider),
         (Suit, str),
         (Literal["a"], Suit),
         (Literal["a", "b"], str),
-        (TreeA, TreeB),
         (TreeB, TreeA),
         (list[Point], list[Moved | None]),
         (AsTuple, AsTuple),
@@ -227,12 +251,12 @@ def test_what_the_server_accepts(client: Any, server: Any) -> None:
         (str, int, "client's Service.m(value: str) but the server's has value: int"),
         (float, int, "client's Service.m(value: float) but the server's has value: int"),
         (Point, dict[str, Any], "client's Service.m(value: Point) but the server's has value: dict[str, Any]"),
-        (int | None, int, "client's Service.m(value: int | None) but the server's has value: int"),
+        (int | None, str | None, "client's Service.m(value: int | None) but the server's has value: str | None"),
         (
-            bytes,
-            bytes | None,
-            "client's Service.m(value: bytes) but the server's has value: bytes | None "
-            "(one is a bare buffer and the other is not)",
+            int | str,
+            datetime | int,
+            "client's Service.m(value: int | str) but the server's has value: datetime | int "
+            "(str here, datetime | int there)",
         ),
         (
             list[int],
@@ -254,10 +278,31 @@ def test_what_the_server_accepts(client: Any, server: Any) -> None:
         (
             AsTuple,
             Point,
-            "client's Service.m(value: AsTuple) but the server's has value: Point",
+            "client's Service.m(value: AsTuple) but the server's has value: Point "
+            "(AsTuple (array) here, Point (map) there)",
         ),
-        (Closed, Tagged, "client's Service.m(value: Closed) but the server's has value: Tagged"),
-        (Wider, Suit, "client's Service.m(value: Wider) but the server's has value: Suit"),
+        (
+            Closed,
+            Tagged,
+            "client's Service.m(value: Closed) but the server's has value: Tagged "
+            "(Closed (map) here, Tagged (map, tagged type='Tagged') there)",
+        ),
+        (
+            Swapped,
+            Suit,
+            "client's Service.m(value: Swapped) but the server's has value: Suit (A = 'b' here, A = 'a' there)",
+        ),
+        (
+            AsTuple,
+            Turned,
+            "client's Service.m(value: AsTuple) but the server's has value: Turned "
+            "(x: field 0 is x here, field 0 is y there)",
+        ),
+        (
+            Turned,
+            OnlyY,
+            "client's Service.m(value: Turned) but the server's has value: OnlyY (x: int here, no such field there)",
+        ),
         (
             TreeA,
             TreeC,
@@ -278,6 +323,29 @@ def test_what_the_server_accepts(client: Any, server: Any) -> None:
 )
 def test_what_the_server_would_refuse(client: Any, server: Any, message: str) -> None:
     assert pair(method(client), method(server)) == (None, message)
+
+
+@pytest.mark.parametrize(
+    ("client", "server", "found"),
+    [
+        (Moved, Point, "(z: int here, no such field there)"),
+        (Point, AsDict, "(y: float here, no such field there)"),
+        (TreeA, TreeB, "(name: str here, no such field there)"),
+        (Wider, Suit, "(Literal['c'] here, Literal['a', 'b'] there)"),
+        (str, Literal["a"], "client's Service.m(value: str) but the server's has value: Literal['a']"),
+        (int | None, int, "(None here, int there)"),
+        (int | str, int, "(str here, int there)"),
+        (bytes | None, bytes, "(None here, bytes there)"),
+    ],
+)
+def test_what_only_some_calls_get_wrong(client: Any, server: Any, found: str) -> None:
+    named = {"m": (0, found.endswith("no such field there)") or server is bytes)}
+    assert pair(method(client), method(server)) == (named, "")
+    ours, theirs = (service(type("Service", (), {"m": method(each)})) for each in (client, server))
+    infos = [read_description(description(each)).services[0] for each in (ours, theirs)]
+    (finding,) = service_findings(*infos, Sides())
+    assert (finding.always, finding.user) == (False, "client")
+    assert finding.text.endswith(found)
 
 
 def test_results_are_compared_the_other_way_round() -> None:
@@ -321,9 +389,10 @@ def test_parameters_are_compared_by_name() -> None:
     assert pair(base, grown)[0] == {"m": (0, True)}
     assert pair(base, moved)[0] == {"m": (0, True)}
     assert pair(strict, base)[0] == {"m": (0, False)}
-    assert pair(base, strict)[1] == "client's Service.m has a default for 'b' but the server's requires it"
+    assert pair(base, strict)[0] == {"m": (0, True)}
+    assert pair(base, shrunk)[0] == {"m": (0, True)}
     assert pair(strict, needs)[1] == "client's Service.m has no parameter 'c' but the server's requires c: int"
-    assert pair(base, shrunk)[1] == (
+    assert pair(strict, shrunk)[1] == (
         "client's Service.m(b: int) but the server's has no parameter 'b': it is m(a: int) -> None"
     )
 
@@ -336,10 +405,9 @@ def test_a_missing_service_or_method_is_named() -> None:
     class Newer:
         def put(self, key: str) -> None: ...
 
-    with pytest.raises(
-        FailedPrecondition, match="the server's Store has no method 'put'; it has get: update the server"
-    ):
-        compare(plan_of(Newer), description(Store))
+    plan = agree(plan_of(Newer), read_description(description(Store)))["put"].plan
+    with pytest.raises(Unimplemented, match="the server's Store has no method 'put'; it has get: update the server"):
+        plan.arguments.encode_named(("x",))
 
 
 @pytest.mark.parametrize(
@@ -379,3 +447,73 @@ def test_strange_schemas_never_break_the_comparison(schema: Any, types: Any) -> 
     described["services"][0]["methods"][1]["returns"]["schema"] = schema
     with contextlib.suppress(FailedPrecondition):
         compare(plan_of(Calculator), described)
+    with contextlib.suppress(FailedPrecondition):
+        (plain,) = plans_from(described)
+        add = agree(plain, read_description(described))["add"].plan
+        with contextlib.suppress(RpcError):
+            add.arguments.encode_named(({"x": 1, "y": [{"z": 2}]}, [{"x": {}}]))
+
+
+def mutated(draw: st.DrawFn, value: Any) -> Any:
+    """The same plain data with something else in one place."""
+    if isinstance(value, dict) and value and draw(st.integers(0, 8)):
+        key = draw(st.sampled_from(sorted(value)))
+        return {**value, key: mutated(draw, value[key])}
+    if isinstance(value, list) and value and draw(st.integers(0, 8)):
+        index = draw(st.integers(0, len(value) - 1))
+        return [*value[:index], mutated(draw, value[index]), *value[index + 1 :]]
+    return draw(JSON | st.sampled_from(["__class__", "_nearcall_url", "", 1 << 70, -1, 0.5, "unary", "bytes", "tuple"]))
+
+
+@given(data=st.data())
+def test_a_hostile_description_is_refused_or_used(data: st.DataObject) -> None:
+    described = description(Calculator, Store)
+    for _ in range(data.draw(st.integers(1, 3))):
+        described = mutated(data.draw, described)
+    for cls in (None, Calculator):
+        agreement = Agreement("tcp://far", cls, None, 1000)
+        with contextlib.suppress(FailedPrecondition):
+            agreement.begin(json.dumps(described).encode())
+        agreement = Agreement("tcp://far", cls, None, 1000)
+        agreement.begin(json.dumps(description(Calculator, Store)).encode())
+        with contextlib.suppress(FailedPrecondition):
+            agreement.renew(json.dumps(described))
+
+
+def test_a_server_with_more_methods_than_there_are_numbers_is_refused() -> None:
+    described = description(Store)
+    described["services"].insert(0, {"name": "Many", "methods": described["services"][0]["methods"] * 0x10000})
+    with pytest.raises(FailedPrecondition, match="tcp://far: the server's description of itself is malformed"):
+        Agreement("tcp://far", Store, None, 1000).begin(json.dumps(described).encode())
+
+
+def test_where_both_declare_the_same_nothing_stands_in_between() -> None:
+    plan = plan_of(Calculator)
+    for method, agreed in zip(
+        plan.methods, agree(plan, read_description(description(Calculator))).values(), strict=True
+    ):
+        assert agreed.plan is method
+
+
+class Many(TypedDict):
+    a: list[Many]
+    b: list[Many]
+    c: list[Many]
+
+
+def test_a_server_cannot_make_the_comparison_long() -> None:
+    described = description(service(type("Service", (), {"m": method(Many)})))
+    # Each type refers to the next one three times, and the last one differs: 3 ** 60 ways lead there.
+    names = [f"T{number}" for number in range(60)]
+    types = {
+        name: {
+            "layout": "map",
+            "fields": [{"name": field, "required": True, "type": {"list": {"ref": after}}} for field in "abc"],
+        }
+        for name, after in zip(names, [*names[1:], "Many"], strict=True)
+    }
+    types["Many"] = {"layout": "map", "fields": []}
+    described["services"][0]["types"] = types
+    described["services"][0]["methods"][0]["parameters"][0]["schema"] = {"ref": "T0"}
+    with pytest.raises(FailedPrecondition, match="no such field"):
+        compare(plan_of(service(type("Service", (), {"m": method(Many)}))), described)

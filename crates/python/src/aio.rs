@@ -5,7 +5,6 @@
 
 use std::ffi::CString;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Instant;
 
 use nearcall_core::client::{CallId, Connection as Core};
@@ -32,12 +31,11 @@ pub(crate) struct AsyncUnary {
     calling: Calling,
     waiting: Arc<Waiting>,
     method: Py<Method>,
-    index: Arc<AtomicU16>,
 }
 
 impl AsyncUnary {
-    pub(crate) fn new(calling: Calling, waiting: Arc<Waiting>, method: Py<Method>, index: Arc<AtomicU16>) -> Self {
-        Self { calling, waiting, method, index }
+    pub(crate) fn new(calling: Calling, waiting: Arc<Waiting>, method: Py<Method>) -> Self {
+        Self { calling, waiting, method }
     }
 }
 
@@ -83,6 +81,8 @@ struct Sent {
     core: Arc<Core>,
     id: CallId,
     until: Option<Instant>,
+    /// What the call went by if that was no longer the method as it was at first; the reply goes by it, too.
+    successor: Option<Py<Method>>,
     /// For a call that is repeated.
     arguments: CallArguments,
 }
@@ -98,19 +98,19 @@ impl PendingCall {
 
     fn begin<'py>(&self, py: Python<'py>, arguments: CallArguments) -> PyResult<Bound<'py, PyAny>> {
         let call = self.call.get();
-        let method = call.method.get();
         call.waiting.check_loop(py)?;
         let surroundings = Surroundings::look(py, call.calling.timeout)?;
         let Some(core) = call.calling.channel.ready() else {
             return self.delegate(py, &arguments, false, surroundings.until());
         };
+        let successor = call.method.get().successor(py);
+        let method = successor.as_ref().unwrap_or(&call.method).get();
         let (args, kwargs) = &arguments;
         let encoded: Encoded<'_> = method.encode_call(args.bind(py), kwargs.as_ref().map(|kwargs| kwargs.bind(py)))?;
         let metadata = surroundings.metadata(py)?;
         let begun = encoded.with(|body| {
             let mut request = Outgoing::new(Kind::Call, body);
-            // Relaxed: a stale number reaches only a connection that is gone.
-            request.method = call.index.load(Ordering::Relaxed);
+            request.method = method.number;
             request.flags = encoded.flags();
             request.deadline_us = surroundings.micros();
             request.metadata = metadata;
@@ -132,7 +132,7 @@ impl PendingCall {
         }
         call.waiting.deliver(py, &core)?;
         *self.surroundings.lock() = surroundings;
-        self.proceed(py, Sent { core, id, until, arguments })
+        self.proceed(py, Sent { core, id, until, successor, arguments })
     }
 
     /// Ends with the outcome if it has come, else suspends.
@@ -158,7 +158,7 @@ impl PendingCall {
             return self.suspend(py, &core, id, until);
         };
         self.stop_timer(py);
-        let method = call.method.get();
+        let method = sent.successor.as_ref().unwrap_or(&call.method).get();
         match event.head.kind {
             Kind::Reply => {
                 let value = method.reply.decode(py, event)?;

@@ -2,11 +2,9 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 use nearcall_core::client::{Channel, Connection as Core, NoEvent, Patience, may_pass};
-use nearcall_core::lock::Mutex;
 use nearcall_core::{Failure, Kind, Outgoing, Peer, Url};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -25,28 +23,24 @@ use crate::outcome::{late, name_failure};
 use crate::plan::Method;
 use crate::stream::Stream;
 use crate::tls::Tls;
-use crate::unary::Unary;
+use crate::unary::{ATTEMPTS, Unary};
 use crate::waiting::Waiting;
 use crate::watched::Watched;
 use crate::when_full::WhenFull;
-
-/// The numbers of methods by name; a number changes when a new server numbers its methods differently.
-type Numbers = Arc<Mutex<HashMap<String, Arc<AtomicU16>>>>;
 
 /// A client's connection to a server.
 #[pyclass(frozen, module = "nearcall._core")]
 pub(crate) struct Connection {
     calling: Calling,
     pub(crate) waiting: Arc<Waiting>,
-    numbers: Numbers,
     handshake: Duration,
 }
 
 #[pymethods]
 impl Connection {
     /// Does not [connect](Self::connect) yet. `on_change` is called with the description of a later server that describes
-    /// itself differently; it returns the numbers of the methods by name, or raises. `on_drop` is called once in a while
-    /// with the numbers of one-way calls that were dropped.
+    /// itself differently; it gives the methods their successors, or raises. `on_drop` is called once in a while with the
+    /// numbers of one-way calls that were dropped.
     #[new]
     #[expect(clippy::too_many_arguments, reason = "they are keyword arguments in Python")]
     #[pyo3(signature = (url, *, spin, ring_size, max_message_size, handshake_timeout, allow_plaintext, tls, allow_users, allow_groups, timeout, wait_for_ready, oneway, on_drop, on_change))]
@@ -76,16 +70,12 @@ impl Connection {
                     .map_err(|_| invalid(py, format!("timeout must be a number of seconds, not {seconds}")))
             })
             .transpose()?;
-        let numbers = Numbers::default();
-        let renumber = {
-            let numbers = Arc::clone(&numbers);
-            move |description: &str| attach(|py| renumber(py, &on_change, description, &numbers))
-        };
+        let agree = move |description: &str| attach(|py| agree(py, &on_change, description));
         let handshake = options.handshake;
-        let channel = Arc::new(Channel::new(url, options, around_wait(), Box::new(renumber)));
+        let channel = Arc::new(Channel::new(url, options, around_wait(), Box::new(agree)));
         let when_full = Arc::new(WhenFull::new(py, oneway, on_drop)?);
         let calling = Calling { channel, timeout, wait_for_ready, when_full };
-        Ok(Self { calling, waiting: Arc::default(), numbers, handshake })
+        Ok(Self { calling, waiting: Arc::default(), handshake })
     }
 
     /// Connects for the first time; blocks for at most `handshake_timeout` seconds.
@@ -222,50 +212,60 @@ impl Connection {
     }
 
     /// A callable for a method without streams.
-    fn unary(&self, method: Py<Method>, index: u16) -> Unary {
-        let index = self.number(&method, index);
-        Unary::new(self.calling.clone(), method, index)
+    fn unary(&self, method: Py<Method>) -> Unary {
+        Unary::new(self.calling.clone(), method)
     }
 
     /// A callable for a method that sends no reply. For a loop it never connects.
-    #[pyo3(signature = (method, index, *, for_loop))]
-    fn oneway(&self, method: Py<Method>, index: u16, for_loop: bool) -> Oneway {
-        let index = self.number(&method, index);
-        Oneway::new(self.calling.clone(), method, index, for_loop)
+    #[pyo3(signature = (method, *, for_loop))]
+    fn oneway(&self, method: Py<Method>, for_loop: bool) -> Oneway {
+        Oneway::new(self.calling.clone(), method, for_loop)
     }
 
     /// A callable for a method without streams that returns an awaitable.
-    fn async_unary(&self, method: Py<Method>, index: u16) -> AsyncUnary {
-        let index = self.number(&method, index);
-        AsyncUnary::new(self.calling.clone(), Arc::clone(&self.waiting), method, index)
+    fn async_unary(&self, method: Py<Method>) -> AsyncUnary {
+        AsyncUnary::new(self.calling.clone(), Arc::clone(&self.waiting), method)
     }
 
     /// Begins a call with streams. `arguments` is what the plan's `split` returned.
-    #[pyo3(signature = (method, index, arguments, *, for_loop))]
+    #[pyo3(signature = (method, arguments, *, for_loop))]
     fn open(
         &self,
         py: Python<'_>,
-        method: Py<Method>,
-        index: u16,
+        method: &Bound<'_, Method>,
         arguments: &Bound<'_, PyAny>,
         for_loop: bool,
     ) -> PyResult<Stream> {
         let surroundings = Surroundings::look(py, self.calling.timeout)?;
         let metadata = surroundings.metadata(py)?;
-        let encoded = method.get().encode_bound(arguments)?;
-        // A loop has connected before, and is not to wait here.
-        let core = self.ready(py, if for_loop { Some(Instant::now()) } else { surroundings.until() })?;
-        // Relaxed: a stale number reaches only a connection that is gone.
-        let index = self.number(&method, index).load(Ordering::Relaxed);
-        let id = encoded.with(|body| {
-            let mut request = Outgoing::new(Kind::Call, body);
-            request.method = index;
-            request.flags = encoded.flags();
-            request.deadline_us = surroundings.micros();
-            request.metadata = metadata;
-            core.begin(&request, for_loop)
-        });
-        let id = id.map_err(|failure| name_failure(py, &failure, &method.get().name))?;
+        let mut attempts = 1;
+        let (core, method, id) = loop {
+            // A loop has connected before, and is not to wait here.
+            let core = self.ready(py, if for_loop { Some(Instant::now()) } else { surroundings.until() })?;
+            let method = method.get().successor(py).unwrap_or_else(|| method.clone().unbind());
+            let encoded = method.get().encode_bound(arguments)?;
+            let begun = encoded.with(|body| {
+                let mut request = Outgoing::new(Kind::Call, body);
+                request.method = method.get().number;
+                request.flags = encoded.flags();
+                request.deadline_us = surroundings.micros();
+                request.metadata.clone_from(&metadata);
+                core.begin(&request, for_loop)
+            });
+            match begun {
+                Ok(id) => break (core, method, id),
+                // Not even begun: the connection was lost before.
+                Err(failure)
+                    if !core.is_usable()
+                        && failure.code == Failure::UNAVAILABLE
+                        && attempts < ATTEMPTS
+                        && !for_loop =>
+                {
+                    attempts += 1;
+                }
+                Err(failure) => return Err(name_failure(py, &failure, &method.get().name)),
+            }
+        };
         self.waiting.sent(py)?;
         Ok(Stream::new(core, Arc::clone(&self.waiting), method, id, surroundings))
     }
@@ -283,29 +283,12 @@ impl Connection {
             None => self.calling.usable(py, until),
         }
     }
-
-    fn number(&self, method: &Py<Method>, index: u16) -> Arc<AtomicU16> {
-        let mut numbers = self.numbers.lock();
-        let number = numbers.entry(method.get().name.clone()).or_insert_with(|| Arc::new(AtomicU16::new(index)));
-        Arc::clone(number)
-    }
 }
 
-/// Asks Python for the methods' numbers at a server that describes itself differently.
-fn renumber(py: Python<'_>, on_change: &Py<PyAny>, description: &str, numbers: &Numbers) -> Result<(), Failure> {
-    let new: HashMap<String, u16> = on_change
-        .bind(py)
-        .run([PyString::new(py, description).as_any()])
-        .and_then(|numbers| numbers.extract())
-        .map_err(|error| describe(py, &error))?;
-    for (name, number) in numbers.lock().iter() {
-        let new = new.get(name).ok_or_else(|| {
-            Failure::new(Failure::FAILED_PRECONDITION, format!("the server that came back does not serve {name}"))
-        })?;
-        // Relaxed: calls on the new connection begin after it is stored.
-        number.store(*new, Ordering::Relaxed);
-    }
-    Ok(())
+/// Lets Python compare what the client was made for with a server that describes itself differently.
+fn agree(py: Python<'_>, on_change: &Py<PyAny>, description: &str) -> Result<(), Failure> {
+    let description = PyString::new(py, description);
+    on_change.bind(py).run([description.as_any()]).map(|_| ()).map_err(|error| describe(py, &error))
 }
 
 /// A peer's identity as a dictionary.

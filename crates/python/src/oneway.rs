@@ -1,7 +1,6 @@
 //! Calls without a reply, and what becomes of them when there is no room to send.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Instant;
 
 use nearcall_core::client::{Connection as Core, Passed};
@@ -21,7 +20,6 @@ use crate::when_full::Policy;
 pub(crate) struct Oneway {
     calling: Calling,
     method: Py<Method>,
-    index: Arc<AtomicU16>,
     for_loop: bool,
 }
 
@@ -75,8 +73,8 @@ impl Oneway {
 }
 
 impl Oneway {
-    pub(crate) fn new(calling: Calling, method: Py<Method>, index: Arc<AtomicU16>, for_loop: bool) -> Self {
-        Self { calling, method, index, for_loop }
+    pub(crate) fn new(calling: Calling, method: Py<Method>, for_loop: bool) -> Self {
+        Self { calling, method, for_loop }
     }
 
     fn usable(&self, py: Python<'_>, until: Option<Instant>) -> PyResult<Arc<Core>> {
@@ -93,8 +91,6 @@ impl Oneway {
         wait: Wait,
         surroundings: &Surroundings,
     ) -> PyResult<bool> {
-        let method = self.method.get();
-        let encoded = method.encode_call(args, kwargs)?;
         let metadata = surroundings.metadata(py)?;
         let until = surroundings.until();
         let mut stopped: Option<PyErr> = None;
@@ -106,32 +102,36 @@ impl Oneway {
                 false
             }
         };
-        let mut send = |core: &Core, metadata: Option<Metadata>| -> Result<Passed, Failure> {
-            encoded.with(|body| {
+        let mut send = |core: &Core, metadata: Option<Metadata>| -> PyResult<Result<Passed, Failure>> {
+            // For the server at the other end of `core`.
+            let successor = self.method.get().successor(py);
+            let method = successor.as_ref().unwrap_or(&self.method).get();
+            let encoded = method.encode_call(args, kwargs)?;
+            Ok(encoded.with(|body| {
                 let mut request = Outgoing::new(Kind::Call, body);
-                // Relaxed: as for `Unary`.
-                request.method = self.index.load(Ordering::Relaxed);
+                request.method = method.number;
                 request.flags = encoded.flags() | Outgoing::ONEWAY;
                 request.metadata = metadata;
                 core.send_oneway(&request, if wait == Wait::Never { None } else { Some(&mut go_on) })
-            })
+            }))
         };
         let core = match self.calling.channel.ready() {
             Some(core) => core,
             None => self.usable(py, until)?,
         };
-        let passed = match send(&core, metadata.clone()) {
+        let name = &self.method.get().name;
+        let passed = match send(&core, metadata.clone())? {
             // It was not sent, so it can be sent again.
             Err(failure) if !core.is_usable() && failure.code == Failure::UNAVAILABLE => {
                 let core = self.usable(py, until)?;
-                send(&core, metadata)
+                send(&core, metadata)?
             }
             other => other,
         };
-        match passed.map_err(|failure| name_failure(py, &failure, &method.name))? {
+        match passed.map_err(|failure| name_failure(py, &failure, name))? {
             Passed::Sent => Ok(true),
             Passed::Begun => {
-                self.calling.when_full.begin(&method.name);
+                self.calling.when_full.begin(name);
                 stopped.map_or(Ok(true), Err)
             }
             Passed::NoRoom => stopped.map_or(Ok(false), Err),

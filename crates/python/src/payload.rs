@@ -248,10 +248,13 @@ impl Method {
         self.encode_bound(&bound)
     }
 
-    /// Encodes arguments that `bind` or `split` has sorted: a full tuple, or a dictionary of those given.
+    /// Encodes arguments that `bind` or `split` has sorted: a full tuple, or a dictionary of those given. Every call that
+    /// does not take the fast path comes by here, so that here alone is decided how its arguments travel.
     pub(crate) fn encode_bound<'py>(&self, bound: &Bound<'py, PyAny>) -> PyResult<Encoded<'py>> {
         let arguments = &self.arguments;
-        if let Ok(values) = bound.cast::<PyTuple>() {
+        if !self.always_named
+            && let Ok(values) = bound.cast::<PyTuple>()
+        {
             arguments.check(values)?;
             return arguments.encode(values);
         }

@@ -1,5 +1,8 @@
 //! What is known of a method before it is called, read once from the plan that Python made.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use nearcall_core::lock::Mutex;
 use nearcall_core::server::MethodKind;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -161,9 +164,10 @@ impl Kind {
 
 /// A method, as the core uses it: everything a call needs, taken from a `MethodPlan` once.
 #[pyclass(frozen, module = "nearcall._core")]
-#[derive(Debug)]
 pub(crate) struct Method {
     pub(crate) name: String,
+    /// Which one it is on the wire, for a client.
+    pub(crate) number: u16,
     pub(crate) kind: Kind,
     pub(crate) arguments: Arguments,
     pub(crate) request_item: Option<Value>,
@@ -176,15 +180,19 @@ pub(crate) struct Method {
     pub(crate) make_error: Option<Py<PyAny>>,
     /// A server's own `describe_error`, if the service declares exceptions or the server sends tracebacks.
     pub(crate) describe_error: Option<Py<PyAny>>,
+    /// Whether there is a successor: so that as long as there is none, looking for one costs nothing.
+    succeeded: AtomicBool,
+    successor: Mutex<Option<Py<Self>>>,
 }
 
 #[pymethods]
 impl Method {
     #[new]
-    #[pyo3(signature = (plan, *, max_values, make_error=None, describe_error=None))]
+    #[pyo3(signature = (plan, *, max_values, number=0, make_error=None, describe_error=None))]
     fn new(
         plan: &Bound<'_, PyAny>,
         max_values: usize,
+        number: u16,
         make_error: Option<Py<PyAny>>,
         describe_error: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
@@ -202,6 +210,7 @@ impl Method {
         let limit = Limit { method: name.clone(), max_values };
         Ok(Self {
             name,
+            number,
             kind,
             request_item: if request_item.is_none() { None } else { Some(Value::read(&request_item, &limit)?) },
             stream_position: usize::try_from(position).unwrap_or(0),
@@ -212,7 +221,17 @@ impl Method {
             idempotent: plan.getattr("idempotent")?.extract()?,
             make_error,
             describe_error,
+            succeeded: AtomicBool::new(false),
+            successor: Mutex::default(),
         })
+    }
+
+    /// Calls made from now on go by `successor`: the same method, as agreed on with the next server.
+    fn succeed(&self, successor: Py<Self>) {
+        let earlier = self.successor.lock().replace(successor);
+        // Release: pairs with the load in `successor`, though the new connection, which is stored later, publishes both.
+        self.succeeded.store(true, Ordering::Release);
+        drop(earlier);
     }
 
     /// `"Service.method"`.
@@ -227,6 +246,17 @@ impl Method {
 }
 
 impl Method {
+    /// What has taken the method's place. To be asked after the connection was chosen: then what is found fits that
+    /// connection, or a later one, and then nothing can be sent on it any more.
+    #[inline]
+    pub(crate) fn successor(&self, py: Python<'_>) -> Option<Py<Self>> {
+        // Acquire: pairs with the store in `succeed`.
+        if !self.succeeded.load(Ordering::Acquire) {
+            return None;
+        }
+        self.successor.lock().as_ref().map(|successor| successor.clone_ref(py))
+    }
+
     /// What the routing of frames must know.
     pub(crate) fn routing(&self, introspective: bool) -> MethodKind {
         let streams = self.kind.client_streams() || self.kind.server_streams();

@@ -1,7 +1,5 @@
 //! Calls without streams, from threads: encode, send, wait with the interpreter released, decode.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Instant;
 
 use nearcall_core::client::{CallId, Connection as Core};
@@ -14,34 +12,39 @@ use crate::deadline::Surroundings;
 use crate::errors::raise;
 use crate::interpreter::detach;
 use crate::outcome::{name_failure, outcome, wait_on};
-use crate::payload::Encoded;
 use crate::plan::Method;
 
 /// How often a call is sent at the most.
-const ATTEMPTS: u32 = 3;
+pub(crate) const ATTEMPTS: u32 = 3;
 
 /// A method without streams, bound to a connection.
 #[pyclass(frozen, module = "nearcall._core")]
 pub(crate) struct Unary {
     calling: Calling,
     method: Py<Method>,
-    index: Arc<AtomicU16>,
 }
 
 impl Unary {
-    pub(crate) fn new(calling: Calling, method: Py<Method>, index: Arc<AtomicU16>) -> Self {
-        Self { calling, method, index }
+    pub(crate) fn new(calling: Calling, method: Py<Method>) -> Self {
+        Self { calling, method }
     }
 }
 
-/// How an attempt at a call ended.
+/// One call, as it was made.
+struct Call<'a, 'py> {
+    py: Python<'py>,
+    args: &'a Bound<'py, PyTuple>,
+    kwargs: Option<&'a Bound<'py, PyDict>>,
+    surroundings: Surroundings,
+    until: Option<Instant>,
+}
+
+/// How an attempt at a call ended, unless it failed for good.
 enum Attempt {
-    /// The server has answered.
-    Answered(Event),
+    /// With a result.
+    Ended(Py<PyAny>),
     /// It did not come to the server, or did and may be repeated.
     Repeat(Failure),
-    /// It has failed for good.
-    Failed(PyErr),
 }
 
 #[pymethods]
@@ -53,23 +56,15 @@ impl Unary {
         args: &Bound<'_, PyTuple>,
         kwargs: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Py<PyAny>> {
-        let method = self.method.get();
-        let encoded = method.encode_call(args, kwargs)?;
         let surroundings = Surroundings::look(py, self.calling.timeout)?;
-        let until = surroundings.until();
+        let call = Call { py, args, kwargs, until: surroundings.until(), surroundings };
         let core = match self.calling.channel.ready() {
             Some(core) => core,
-            None => self.calling.usable(py, until)?,
+            None => self.calling.usable(py, call.until)?,
         };
-        let first = self.attempt(py, &core, &encoded, &surroundings, until)?;
-        let event = match first {
-            Attempt::Answered(event) => event,
-            Attempt::Failed(error) => return Err(error),
-            Attempt::Repeat(failure) => self.repeat(py, &core, &encoded, &surroundings, until, failure)?,
-        };
-        match event.head.kind {
-            Kind::Reply => method.reply.decode(py, event),
-            _ => Err(outcome(py, &event, method)),
+        match self.attempt(&call, &core)? {
+            Attempt::Ended(value) => Ok(value),
+            Attempt::Repeat(failure) => self.repeat(&call, &core, failure),
         }
     }
 
@@ -79,23 +74,19 @@ impl Unary {
 }
 
 impl Unary {
+    /// Encodes and sends for the server at the other end of `core`: the next one may want the arguments otherwise.
     #[inline]
-    fn attempt(
-        &self,
-        py: Python<'_>,
-        core: &Core,
-        encoded: &Encoded<'_>,
-        surroundings: &Surroundings,
-        until: Option<Instant>,
-    ) -> PyResult<Attempt> {
-        let method = self.method.get();
-        let metadata = surroundings.metadata(py)?;
+    fn attempt(&self, call: &Call<'_, '_>, core: &Core) -> PyResult<Attempt> {
+        let (py, until) = (call.py, call.until);
+        let successor = self.method.get().successor(py);
+        let method = successor.as_ref().unwrap_or(&self.method).get();
+        let encoded = method.encode_call(call.args, call.kwargs)?;
+        let metadata = call.surroundings.metadata(py)?;
         let begun: Result<_, Failure> = encoded.with(|body| {
             let mut request = Outgoing::new(Kind::Call, body);
-            // Relaxed: a stale number reaches only a connection that is gone.
-            request.method = self.index.load(Ordering::Relaxed);
+            request.method = method.number;
             request.flags = encoded.flags();
-            request.deadline_us = surroundings.micros();
+            request.deadline_us = call.surroundings.micros();
             request.metadata = metadata;
             detach(py, || {
                 let id = core.begin(&request, false)?;
@@ -108,14 +99,14 @@ impl Unary {
             Err(failure) if !core.is_usable() && failure.code == Failure::UNAVAILABLE => {
                 return Ok(Attempt::Repeat(failure));
             }
-            Err(failure) => return Ok(Attempt::Failed(name_failure(py, &failure, &method.name))),
+            Err(failure) => return Err(name_failure(py, &failure, &method.name)),
         };
         let mut event = match first {
             Ok(event) => event,
             Err(no_event) => wait_on(py, core, id, until, no_event, &method.name)?,
         };
         if event.head.extras().is_some() {
-            event = self.take_metadata(py, core, event, id, surroundings, until)?;
+            event = self.take_metadata(py, core, event, id, &call.surroundings, until)?;
         }
         if event.head.kind == Kind::Error && !core.is_usable() {
             let failure = event.failure().unwrap_or_else(Failure::from);
@@ -123,34 +114,28 @@ impl Unary {
                 return Ok(Attempt::Repeat(failure));
             }
         }
-        Ok(Attempt::Answered(event))
+        match event.head.kind {
+            Kind::Reply => method.reply.decode(py, event).map(Attempt::Ended),
+            _ => Err(outcome(py, &event, method)),
+        }
     }
 
     #[cold]
-    fn repeat(
-        &self,
-        py: Python<'_>,
-        failed: &Core,
-        encoded: &Encoded<'_>,
-        surroundings: &Surroundings,
-        until: Option<Instant>,
-        mut failure: Failure,
-    ) -> PyResult<Event> {
+    fn repeat(&self, call: &Call<'_, '_>, failed: &Core, mut failure: Failure) -> PyResult<Py<PyAny>> {
         let hopeful = is_hopeful(failed, self.method.get());
         for _ in 1..ATTEMPTS {
-            let core = match self.calling.usable_again(py, hopeful, until) {
+            let core = match self.calling.usable_again(call.py, hopeful, call.until) {
                 Ok(core) => core,
                 // What happened to the call says more than that nobody is there now.
                 Err(_) if self.method.get().idempotent => break,
                 Err(error) => return Err(error),
             };
-            match self.attempt(py, &core, encoded, surroundings, until)? {
-                Attempt::Answered(event) => return Ok(event),
-                Attempt::Failed(error) => return Err(error),
+            match self.attempt(call, &core)? {
+                Attempt::Ended(value) => return Ok(value),
                 Attempt::Repeat(again) => failure = again,
             }
         }
-        Err(raise(py, &failure))
+        Err(raise(call.py, &failure))
     }
 
     /// Tells the surrounding block of the metadata that came, and waits for the outcome behind initial metadata.

@@ -29,7 +29,7 @@ from ..dropping import OnewayPolicy, check_oneway, drop_reporter
 from ..errors import DeadlineExceeded, RpcError, Unavailable
 from ..interceptors import ClientInterceptor, check_interceptors, intercept_client
 from ..plan import BIDI_STREAM, CLIENT_STREAM, ONEWAY, SERVER_STREAM, MethodPlan
-from ..proxy import make_proxy, renumberer
+from ..proxy import Agreement, make_proxy
 from ..tls import TLS
 from .room import RoomQueue
 from .streams import AsyncReplies, call_client_stream
@@ -60,11 +60,9 @@ class AsyncClient:
         max_values: int = DEFAULT_MAX_VALUES,
     ) -> None:
         self._url = url
-        self._cls = cls
         self._options = options
         self._interceptors = interceptors
-        self._max_values = max_values
-        self._make_error = error_maker(cls)
+        self._agreement = Agreement(url, cls, error_maker(cls), max_values)
         self._connection: _core.Connection | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._service: Any = None
@@ -77,12 +75,12 @@ class AsyncClient:
             self._connection.check_loop()
             return self
         self._loop = asyncio.get_running_loop()
-        connection = _core.Connection(self._url, on_change=renumberer(self._url, self._cls), **self._options)
+        connection = _core.Connection(self._url, on_change=self._agreement.renew, **self._options)
         try:
             # Without patience one attempt is all there is, and ends by itself.
             soon = self._loop.time() + self._options["handshake_timeout"] if self._options["wait_for_ready"] else None
             await self._connect(connection, soon, until=soon)
-            self._service = make_proxy(connection, self._cls, self._make_method)
+            self._service = make_proxy(connection, self._agreement, self._make_method)
             self._connection = connection
             connection.use_loop(self._loop, self._loop.call_soon, connection.on_idle, self._call_again)
             self._follow()
@@ -175,15 +173,14 @@ class AsyncClient:
         finally:
             _attempts.reset(token)
 
-    def _open_stream(self, method: _core.Method, number: int, arguments: Any) -> _core.Stream:
+    def _open_stream(self, method: _core.Method, arguments: Any) -> _core.Stream:
         connection = self._opened()
         connection.check_loop()
-        return connection.open(method, number, arguments, for_loop=True)
+        return connection.open(method, arguments, for_loop=True)
 
     def _replies(
         self,
         method: _core.Method,
-        number: int,
         arguments: Any,
         items: AsyncIterable[Any] | Iterable[Any] | None = None,
     ) -> AsyncReplies:
@@ -191,13 +188,13 @@ class AsyncClient:
         connection = self._opened()
         connection.check_loop()
         if connection.connected:
-            return AsyncReplies(self._open_stream(method, number, arguments), items)
+            return AsyncReplies(self._open_stream(method, arguments), items)
         left = connection.time_left()
         until, context = None if left is None else self._running().time() + left, copy_context()
 
         def begin(left: float | None) -> _core.Stream:
             with _within(inf if left is None else max(left, 0.0)):
-                return self._open_stream(method, number, arguments)
+                return self._open_stream(method, arguments)
 
         async def connect() -> _core.Stream:
             await self._renew(left=None if until is None else until - self._running().time())
@@ -276,16 +273,13 @@ class AsyncClient:
     def __repr__(self) -> str:
         return f"<asynchronous client of {self._service or self._url!r}>"
 
-    def _make_method(self, connection: _core.Connection, plan: MethodPlan, number: int) -> Callable[..., Any]:
-        method = _core.Method(plan, max_values=self._max_values, make_error=self._make_error)
-        function = self._callable(connection, plan, method, number)
+    def _make_method(self, connection: _core.Connection, plan: MethodPlan, method: _core.Method) -> Callable[..., Any]:
+        function = self._callable(connection, plan, method)
         return intercept_client(self._interceptors, plan, function, for_loop=True)
 
-    def _callable(
-        self, connection: _core.Connection, plan: MethodPlan, method: _core.Method, number: int
-    ) -> Callable[..., Any]:
+    def _callable(self, connection: _core.Connection, plan: MethodPlan, method: _core.Method) -> Callable[..., Any]:
         if plan.kind == ONEWAY:
-            send = connection.oneway(method, number, for_loop=True)
+            send = connection.oneway(method, for_loop=True)
 
             def ready() -> Coroutine[Any, Any, None] | None:
                 return None if connection.connected else self._renew(left=send.time_left())
@@ -315,7 +309,7 @@ class AsyncClient:
             bind = plan.arguments.bind
 
             def server_stream(*args: Any, **kwargs: Any) -> AsyncReplies:
-                return self._replies(method, number, bind(args, kwargs))
+                return self._replies(method, bind(args, kwargs))
 
             return server_stream
         if plan.kind == CLIENT_STREAM:
@@ -324,12 +318,12 @@ class AsyncClient:
                 arguments, items = plan.split(args, kwargs)
                 connection.check_loop()
                 if connection.connected:
-                    stream = self._open_stream(method, number, arguments)
+                    stream = self._open_stream(method, arguments)
                 else:
                     left = connection.time_left()
                     with _within(left):
                         await self._renew(left=left)
-                        stream = self._open_stream(method, number, arguments)
+                        stream = self._open_stream(method, arguments)
                 return await call_client_stream(stream, cast("AsyncIterable[Any] | Iterable[Any]", items))
 
             return _named(client_stream, plan)
@@ -337,10 +331,10 @@ class AsyncClient:
 
             def bidi_stream(*args: Any, **kwargs: Any) -> AsyncReplies:
                 arguments, items = plan.split(args, kwargs)
-                return self._replies(method, number, arguments, cast("AsyncIterable[Any] | Iterable[Any]", items))
+                return self._replies(method, arguments, cast("AsyncIterable[Any] | Iterable[Any]", items))
 
             return bidi_stream
-        return connection.async_unary(method, number)
+        return connection.async_unary(method)
 
 
 def _within(left: float | None) -> AbstractContextManager[object]:

@@ -1,4 +1,5 @@
-"""The ``nearcall`` command: serve a class, look at a server, call its methods, measure its distance, watch it.
+"""The ``nearcall`` command: serve a class, look at a server, call its methods, measure its distance, watch it, and
+compare two versions of a class.
 
 argparse does the parsing: it is part of Python, so the library gains no dependency from its command.
 """
@@ -35,7 +36,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: The arguments without the program's name; those of the process if not given.
 
     Returns:
-        The exit status: 0 for success, 1 for a failed call, 2 for wrong usage, 130 after Ctrl-C.
+        The exit status: 0 for success, 1 for a failed call or a check that found something, 2 for wrong usage, 130
+        after Ctrl-C.
     """
     options = _parser().parse_args(argv)
     try:
@@ -66,7 +68,7 @@ def _message(error: Exception) -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
-    from . import call, dev_certs, listing, ping, serve, top
+    from . import call, check, dev_certs, listing, ping, serve, top
 
     parser = argparse.ArgumentParser(
         prog="nearcall",
@@ -75,7 +77,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"nearcall {_version()}")
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=_Intermixed)
-    for module in (serve, listing, call, ping, top, dev_certs):
+    for module in (serve, listing, call, ping, top, check, dev_certs):
         module.add_to(commands)
     return parser
 

@@ -15,7 +15,7 @@ from ..service import is_service
 from . import UsageError
 from .flags import add_server_options, server_options
 
-__all__ = ["add_to", "load", "run"]
+__all__ = ["add_to", "find", "load", "run"]
 
 
 def add_to(commands: Any) -> None:
@@ -63,6 +63,21 @@ def load(target: str) -> object:
     Raises:
         UsageError: the module cannot be imported, has no such name, or the name is no service.
     """
+    found: Any = find(target)
+    if inspect.isclass(found) or inspect.isfunction(found):
+        found = _make(target, found)
+    served: object = found
+    if not is_service(type(served)):
+        raise UsageError(f"{target} is not a service: decorate its class with @nearcall.service")
+    return served
+
+
+def find(target: str) -> object:
+    """What ``module:name`` names.
+
+    Raises:
+        UsageError: the module cannot be imported, or has no such name.
+    """
     module_name, colon, name = target.partition(":")
     if not (colon and module_name and name):
         raise UsageError(f"'{target}' is not MODULE:CLASS, for example calculator:Calculator")
@@ -81,12 +96,7 @@ def load(target: str) -> object:
             found = getattr(found, part)
         except AttributeError:
             raise UsageError(f"module '{module_name}' has no '{name}'") from None
-    if inspect.isclass(found) or inspect.isfunction(found):
-        found = _make(target, found)
-    served: object = found
-    if not is_service(type(served)):
-        raise UsageError(f"{target} is not a service: decorate its class with @nearcall.service")
-    return served
+    return found
 
 
 def _make(target: str, factory: Any) -> Any:

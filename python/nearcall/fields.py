@@ -1,0 +1,194 @@
+"""Fields that the reader of a value does not know: their values would vanish, so only those may come that say nothing.
+
+The client looks for them, in what it sends and in what it receives, because it knows both declarations. It looks at
+encoded values, as those show what crosses; and only where the declarations leave room for such fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias, TypeGuard
+
+import msgspec
+
+from .differences import Types
+from .schema import show
+
+__all__ = ["UnknownField", "field_finder"]
+
+Decoded: TypeAlias = Any
+Finder: TypeAlias = "Callable[[bytes], UnknownField | None]"
+
+
+class UnknownField(msgspec.Struct, frozen=True):
+    """A field that came and that the reader does not know."""
+
+    path: str
+    """``[3].y``"""
+    name: str
+    type_name: str | None
+    """As the writer declares it, if it does."""
+    reader: str
+    """The reader's type that does not have it."""
+
+    def __str__(self) -> str:
+        return self.name if self.type_name is None else f"{self.name}: {self.type_name}"
+
+
+def field_finder(written: Any, written_types: Types, read: Any, read_types: Types) -> Finder | None:
+    """What finds the first field in an encoded value that would vanish; ``None`` if there can be none.
+
+    Args:
+        written: The writer's schema.
+        written_types: The named types that it refers to.
+        read: The reader's schema.
+        read_types: The named types that it refers to.
+    """
+    search = _Search(written_types, read_types)
+    if (written == read and written_types == read_types) or not search.possible(written, read, set()):
+        return None
+    decode: Callable[[bytes], Decoded] = msgspec.msgpack.Decoder(ext_hook=_no_matter).decode
+    return lambda encoded: search.find(decode(encoded), written, read, "")
+
+
+class _Search:
+    def __init__(self, written_types: Types, read_types: Types) -> None:
+        self.written_types = written_types
+        self.read_types = read_types
+
+    def possible(self, written: Any, read: Any, seen: set[tuple[str, str]]) -> bool:
+        """Whether a value can hold a field that the reader does not know."""
+        kind, inner = _kind(read)
+        if kind == "union":
+            return any(self.possible(written, member, seen) for member in inner)
+        if _kind(written)[0] == "union":
+            return any(self.possible(member, read, seen) for member in written["union"])
+        if kind == "ref":
+            described = self.read_types.get(inner, {})
+            writer = self._writer(written, described)
+            if (str(written), inner) in seen or (writer is None and written != "any"):
+                return False  # in another layout: the decoder refuses it
+            seen.add((str(written), inner))
+            known = {field["name"] for field in described.get("fields", ())}
+            if described.get("layout") == "map" and (writer is None or any(name not in known for name in writer)):
+                return True
+            return any(
+                self.possible(_type_of(writer, field["name"]), field["type"], seen)
+                for field in described.get("fields", ())
+            )
+        return any(self.possible(theirs, ours, seen) for theirs, ours in _inside(written, read))
+
+    def find(self, value: Decoded, written: Any, read: Any, path: str) -> UnknownField | None:
+        """The first such field; what does not fit the schema is left to the decoder."""
+        kind, inner = _kind(read)
+        if kind == "union":
+            meant = next((member for member in inner if _is_meant(value, member, self.read_types)), None)
+            return None if meant is None else self.find(value, written, meant, path)
+        if _kind(written)[0] == "union":
+            members: list[Any] = written["union"]
+            meant = next((member for member in members if _is_meant(value, member, self.written_types)), "any")
+            return self.find(value, meant, read, path)
+        if kind == "ref":
+            return self._in_fields(value, written, inner, path)
+        items: Iterable[tuple[Any, Any]] = ()
+        if kind in ("list", "set", "tuple") and _is_list(value):
+            items = enumerate(value)
+        elif kind == "dict" and _is_map(value):
+            items = value.items()
+        pairs = _inside(written, read)
+        if not pairs:
+            return None
+        for number, (key, item) in enumerate(items):
+            theirs, ours = pairs[min(number, len(pairs) - 1)] if kind == "tuple" else pairs[-1]
+            if found := self.find(item, theirs, ours, f"{path}[{key!r}]"):
+                return found
+        return None
+
+    def _in_fields(self, value: Decoded, written: Any, name: str, path: str) -> UnknownField | None:
+        described = self.read_types.get(name, {})
+        fields = {field["name"]: field for field in described.get("fields", ())}
+        writer = self._writer(written, described)
+        if described.get("layout") == "array" and _is_list(value):
+            given: Iterable[tuple[Any, Any]] = zip(fields, value, strict=False)
+        elif described.get("layout") == "map" and _is_map(value):
+            given = value.items()
+        else:
+            return None
+        tag = described.get("tag")
+        for key, item in given:
+            field = fields.get(key)
+            if field is not None:
+                found = self.find(item, _type_of(writer, key), field["type"], f"{path}.{key}")
+                if found:
+                    return found
+            elif not (tag and key == tag[0]):
+                known = (writer or {}).get(key)
+                if known is None or not _is_default(item, known):
+                    type_name = None if known is None else show(known["type"])
+                    return UnknownField(f"{path}.{key}", str(key), type_name, name)
+        return None
+
+    def _writer(self, written: Any, reader: Any) -> dict[str, Any] | None:
+        """The writer's fields by name, if it declares the value in the reader's layout."""
+        kind, inner = _kind(written)
+        described = self.written_types.get(inner) if kind == "ref" else None
+        if not described or described.get("layout") != reader.get("layout"):
+            return None
+        return {field["name"]: field for field in described["fields"]}
+
+
+def _kind(schema: Any) -> tuple[str, Any]:
+    if not _is_map(schema) or not schema:
+        return str(schema), None
+    return next(iter(schema.items()))
+
+
+def _inside(written: Any, read: Any) -> list[tuple[Any, Any]]:
+    """The schemas of what is inside, by pairs of the writer's and the reader's."""
+    kind, ours = _kind(read)
+    its, theirs = _kind(written)
+    if kind in ("list", "set"):
+        return [(theirs if its == kind else "any", ours)]
+    if kind in ("dict", "tuple"):
+        known = theirs if its == kind and len(theirs) == len(ours) else ["any"] * len(ours)
+        return list(zip(known, ours, strict=True))
+    return []
+
+
+def _type_of(writer: dict[str, Any] | None, name: str) -> Any:
+    return writer[name]["type"] if writer is not None and name in writer else "any"
+
+
+def _is_default(item: Decoded, field: Any) -> bool:
+    if "default" not in field:
+        return False
+    try:
+        plain = msgspec.to_builtins(item)
+    except (TypeError, ValueError, OverflowError):  # an array, for example
+        return False
+    default = field["default"]
+    return bool(plain == default) and isinstance(plain, bool) == isinstance(default, bool)
+
+
+def _is_meant(value: Decoded, schema: Any, types: Types) -> bool:
+    """Whether this member of a union is the value's: types with fields have tags if there are several."""
+    kind, inner = _kind(schema)
+    if kind == "ref":
+        described = types.get(inner, {})
+        if described.get("layout") == "array":
+            return _is_list(value)
+        tag = described.get("tag")
+        return _is_map(value) and (tag is None or value.get(tag[0]) == tag[1])
+    return _is_map(value) if kind == "dict" else kind in ("list", "set", "tuple") and _is_list(value)
+
+
+def _is_list(value: Any) -> TypeGuard[list[Any]]:
+    return isinstance(value, list)
+
+
+def _is_map(value: Any) -> TypeGuard[dict[Any, Any]]:
+    return isinstance(value, dict)
+
+
+def _no_matter(code: int, data: memoryview) -> object:
+    return object()
