@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 import nearcall
 
 SECRET = b"this-belongs-to-another-connection!"
-TOKEN = "let me in"
+TOKEN = "let-me-in"
 
 
 @nearcall.service
