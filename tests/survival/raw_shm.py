@@ -127,6 +127,9 @@ class End:
         self.tail += (4 + length + 7) & ~7
         if give_back:
             self.put(self.into + TAIL, self.tail)
+            if self.get(self.into + STARVED) & 0xFFFFFFFF:
+                self.put(self.into + STARVED, 0, "<I")
+                self.bell()
         return data
 
     def hung_up(self) -> bool:

@@ -1,6 +1,6 @@
 //! A frame that belongs to a call, divided into head and payload.
 
-use nearcall_transport::{Incoming, Lease};
+use nearcall_transport::{Charge, Incoming, Lease};
 use nearcall_wire::{Failure, FrameHead, Kind, Malformed};
 
 /// A frame for a call.
@@ -25,7 +25,11 @@ impl Event {
         if incoming.lease.is_some() && at != incoming.bytes.len() {
             return Err(Malformed("a frame has a payload both in the ring and beside it"));
         }
-        Ok(Self { head, payload: Payload { incoming, at } })
+        let payload = Payload { incoming, at };
+        if let Some(parts) = head.extras().and_then(|extras| extras.parts.as_ref()) {
+            parts.check(payload.len())?;
+        }
+        Ok(Self { head, payload })
     }
 
     /// An event that was not received but happened here, such as the loss of the connection.
@@ -54,6 +58,11 @@ impl Event {
 impl Payload {
     pub(crate) fn empty() -> Self {
         Self { incoming: Incoming { bytes: [].as_slice().into(), lease: None, charge: None }, at: 0 }
+    }
+
+    /// Takes out what it costs its sender's account, to be kept for longer than the payload.
+    pub(crate) fn take_charge(&mut self) -> Option<Charge> {
+        self.incoming.charge.take()
     }
 
     /// Length in bytes.

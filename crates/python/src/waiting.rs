@@ -32,6 +32,9 @@ pub(crate) struct Waiting {
     scheduled: AtomicBool,
 }
 
+/// Looks at connections that have something for nobody, in a row.
+const MOST_LOOKS: usize = 4;
+
 /// A call by its connection and its number there.
 type Call = (usize, CallId);
 
@@ -226,8 +229,12 @@ impl Waiting {
         if !delivered && !self.futures.lock().is_empty() && detach(py, || current.spin()) {
             delivered = self.deliver(py, current)?;
         }
-        // If something comes while we fall asleep, and is not for us, the next look finds nothing.
-        while !delivered {
+        // If something comes while we fall asleep, and is not for us, the next look finds nothing; unless the server never
+        // stops sending, and the loop's other work has its turn.
+        for _ in 0..MOST_LOOKS {
+            if delivered {
+                break;
+            }
             let Some(awake) = watched.iter().find(|core| !core.is_dead() && !core.link().arm()) else { return Ok(()) };
             delivered = self.deliver(py, awake)?;
         }

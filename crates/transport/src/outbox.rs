@@ -16,6 +16,8 @@ use crate::lock::Mutex;
 const OVERHEAD: usize = 64;
 /// Frames up to this many bytes wait whatever the budget says: they end calls, or keep streams going, and are few.
 const SMALL: usize = 4096;
+/// What a socket may take of a longer frame is not its end, and the rest must wait: there has to be room for it before.
+const LONG: usize = 256 << 10;
 
 /// A frame to be written: its head, and its payload in pieces.
 #[derive(Clone, Copy)]
@@ -113,6 +115,9 @@ impl<S: Sink> Outbox<S> {
         if state.lent || !state.frames.is_empty() {
             drop(state);
             return self.send_behind(frame, room);
+        }
+        if frame.payload_len > LONG && matches!(room, Room::Later) && !self.account.allows(frame.payload_len) {
+            return Err(over_budget(frame.payload_len));
         }
         let mut sent = 0;
         match state.put(frame, &mut sent) {

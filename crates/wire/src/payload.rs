@@ -35,14 +35,26 @@ impl PartsTable {
         Ok((Self(lengths), after))
     }
 
+    /// Makes sure that the buffers fit into a payload of `len` bytes.
+    ///
+    /// # Errors
+    /// [`Malformed`] if they are longer.
+    pub fn check(&self, len: usize) -> Result<(), Malformed> {
+        self.body_len(len).map(drop)
+    }
+
+    fn body_len(&self, len: usize) -> Result<usize, Malformed> {
+        const LONG: Malformed = Malformed("a frame's buffers are longer than the frame");
+        let total = self.0.iter().try_fold(0_u64, |total, len| total.checked_add(*len)).ok_or(LONG)?;
+        usize::try_from(total).ok().and_then(|total| len.checked_sub(total)).ok_or(LONG)
+    }
+
     /// Length of the body, then offset and length of each buffer, in a payload of `len` bytes.
     ///
     /// # Errors
     /// [`Malformed`] if the buffers are longer than the payload.
     pub fn ranges(&self, len: usize) -> Result<(usize, Vec<(usize, usize)>), Malformed> {
-        const LONG: Malformed = Malformed("a frame's buffers are longer than the frame");
-        let total = self.0.iter().try_fold(0_u64, |total, len| total.checked_add(*len)).ok_or(LONG)?;
-        let body = usize::try_from(total).ok().and_then(|total| len.checked_sub(total)).ok_or(LONG)?;
+        let body = self.body_len(len)?;
         let mut at = body;
         let mut buffers = Vec::with_capacity(self.0.len());
         for len in &self.0 {

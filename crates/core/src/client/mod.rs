@@ -350,12 +350,14 @@ impl Connection {
     fn make_room(&self, slice: Duration) -> Result<(), LinkError> {
         match self.receiving.try_lead() {
             Some(_lead) => {
-                let mut took = false;
-                while let Some(incoming) = self.link.try_receive()? {
-                    self.deliver(incoming, None);
-                    took = true;
-                }
-                let waited = if took { Ok(()) } else { self.link.wait_room(true, slice) };
+                let waited = match self.link.try_receive()? {
+                    Some(incoming) => {
+                        self.deliver(incoming, None);
+                        self.receive(None);
+                        Ok(())
+                    }
+                    None => self.link.wait_room(true, slice),
+                };
                 // A signal is handled when the send is through.
                 waited.or_else(|error| if error == LinkError::Interrupted { Ok(()) } else { Err(error) })
             }

@@ -14,6 +14,9 @@ use crate::event::Event;
 /// How long a thread sleeps before it looks whether a signal wants its attention.
 const SIGNAL_CHECK: Duration = Duration::from_millis(50);
 
+/// Frames taken in before a thread looks at its deadline again.
+const MOST_FRAMES: usize = 1024;
+
 impl Connection {
     /// The next event of a call, if it is here or can be received without waiting.
     #[must_use]
@@ -116,9 +119,10 @@ impl Connection {
         self.table.lock().get(id).is_some()
     }
 
-    /// Receives what is here and delivers it. Stops at, and returns, an event for `mine`.
+    /// Receives what is here and delivers it. Stops at, and returns, an event for `mine`. A server that never stops sending
+    /// does not keep the caller for ever.
     pub(super) fn receive(&self, mine: Option<CallId>) -> Option<Event> {
-        loop {
+        for _ in 0..MOST_FRAMES {
             match self.link.try_receive() {
                 Ok(Some(incoming)) => {
                     if let Some(event) = self.deliver(incoming, mine) {
@@ -132,6 +136,7 @@ impl Connection {
                 }
             }
         }
+        None
     }
 
     pub(super) fn deliver(&self, incoming: Incoming, mine: Option<CallId>) -> Option<Event> {

@@ -49,8 +49,9 @@ pub struct ServerConnection {
     unsent: AtomicBool,
     /// Calls under way wait for room.
     room_wanted: AtomicBool,
-    /// Requests that are not begun before the client reads what it is sent.
+    /// Requests that are not begun before the client reads what it is sent, in order, and whether there are any.
     parked: Mutex<VecDeque<Request>>,
+    parks: AtomicBool,
 }
 
 /// What became of a frame.
@@ -69,9 +70,14 @@ pub(super) enum Waits {
     Oneway(Request),
     /// There is no room for the answer to a frame: the client does not read.
     Answer(u32, Kind, Vec<u8>),
+    /// Many of its calls wait until it reads.
+    Parked(Request),
     /// More is kept of what it has sent than may be.
     Budget,
 }
+
+/// Calls of a client that does not read that wait here; more are not read from it.
+const MOST_PARKED: usize = 256;
 
 /// A client that leaves more bytes unread than this gets no answers, and none of its calls is begun, until it reads.
 const FULL: usize = 1 << 20;
@@ -114,6 +120,7 @@ impl ServerConnection {
             unsent: AtomicBool::new(false),
             room_wanted: AtomicBool::new(false),
             parked: Mutex::default(),
+            parks: AtomicBool::new(false),
         })
     }
 
@@ -238,17 +245,19 @@ impl ServerConnection {
         Ok(Routed::Done)
     }
 
-    fn begin(self: &Arc<Self>, server: &Server, head: FrameHead, payload: Payload) -> Result<Routed, LinkError> {
+    fn begin(self: &Arc<Self>, server: &Server, head: FrameHead, mut payload: Payload) -> Result<Routed, LinkError> {
         let kind = server.methods.get(usize::from(head.method));
         // Relaxed: a bound on memory, exact enough; the request itself is published by other means.
         let pending = self.in_flight.fetch_add(1, Ordering::Relaxed);
         let deadline = head.deadline_us().and_then(|us| Instant::now().checked_add(Duration::from_micros(us)));
         let context = OnceLock::new();
         let measured = server.statistics.begin(head.method, payload.len());
+        let charge = payload.take_charge();
         let mut request = Request {
             connection: Arc::clone(self),
             head,
             payload,
+            _charge: charge,
             call: None,
             deadline,
             context,
@@ -273,7 +282,7 @@ impl ServerConnection {
             Some(kind) if kind.streams && self.calls.lock().streams() >= server.limits.max_streams => {
                 Some(server.too_many_streams())
             }
-            Some(_) if pending >= server.limits.max_pending && !alone => {
+            Some(_) if pending >= server.limits.most_oneway() && oneway && !alone => {
                 return Ok(Routed::Wait(Waits::Oneway(request)));
             }
             Some(_) => None,
@@ -321,6 +330,7 @@ impl ServerConnection {
         match waits {
             Waits::Oneway(_) => self.may_begin_oneway(server),
             Waits::Answer(..) => self.has_room(),
+            Waits::Parked(_) => self.parked.lock().len() < MOST_PARKED,
             Waits::Budget => true,
         }
     }
@@ -328,7 +338,7 @@ impl ServerConnection {
     fn may_begin_oneway(&self, server: &Server) -> bool {
         // A request that waits counts itself, in both. Relaxed: as in `begin`. One at least is always under way, so that a
         // client's messages move on whatever others do.
-        self.in_flight.load(Ordering::Relaxed) <= server.limits.max_pending
+        self.in_flight.load(Ordering::Relaxed) <= server.limits.most_oneway()
             || self.oneway_pending.load(Ordering::Relaxed) <= 1
     }
 
@@ -396,9 +406,9 @@ impl ServerConnection {
         unsent
     }
 
-    /// Sends what waits, as far as there is room. For whoever holds the reception. Requests that may be begun now come out.
+    /// Sends what waits, as far as there is room. For whoever holds the reception. Whether parked requests may be begun now.
     #[cold]
-    pub(super) fn flush(&self, server: &Server) -> VecDeque<Request> {
+    pub(super) fn flush(&self, server: &Server) -> bool {
         loop {
             match self.link.flush() {
                 Ok(true) => {}
@@ -418,28 +428,50 @@ impl ServerConnection {
             self.note_unsent(server);
         }
         if !self.has_room() {
-            return VecDeque::new();
+            return false;
         }
         // SeqCst: see `has_room_or_tells`.
         if self.room_wanted.swap(false, Ordering::SeqCst) {
             let calls = self.calls.lock().all();
             calls.iter().for_each(ServerCall::nudge);
         }
-        std::mem::take(&mut *self.parked.lock())
+        self.has_parked()
     }
 
-    /// Lets a request wait until the client reads; gives it back if it does.
-    pub(super) fn park(request: Request) -> Option<Request> {
-        if request.connection.has_room() {
-            return Some(request);
-        }
-        let connection = Arc::clone(&request.connection);
-        let mut parked = connection.parked.lock();
+    fn has_parked(&self) -> bool {
+        // Relaxed: a worker that parks a request holds the lock, and looks for room under it.
+        self.parks.load(Ordering::Relaxed)
+    }
+
+    /// Lets a request wait until the client reads, and behind others that wait. Gives it back if it may be begun.
+    #[inline]
+    pub(super) fn park(&self, request: Request) -> Option<Request> {
+        if self.has_room() && !self.has_parked() { Some(request) } else { self.park_behind(request) }
+    }
+
+    #[cold]
+    fn park_behind(&self, request: Request) -> Option<Request> {
+        let mut parked = self.parked.lock();
         // Looked at under the lock, which whoever makes room takes after it.
-        if connection.has_room() {
+        if parked.is_empty() && self.has_room() {
             return Some(request);
         }
         parked.push_back(request);
+        self.parks.store(true, Ordering::Relaxed);
         None
+    }
+
+    /// Whether as many requests wait as may.
+    pub(super) fn is_parked_full(&self) -> bool {
+        self.has_parked() && self.parked.lock().len() >= MOST_PARKED
+    }
+
+    /// The first request that waited, if the client reads; and whether more wait that may be begun.
+    pub(super) fn unpark(&self) -> (Option<Request>, bool) {
+        let mut parked = self.parked.lock();
+        let first = if self.has_room() { parked.pop_front() } else { None };
+        self.parks.store(!parked.is_empty(), Ordering::Relaxed);
+        let more = first.is_some() && !parked.is_empty();
+        (first, more)
     }
 }

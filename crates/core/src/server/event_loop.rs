@@ -17,6 +17,7 @@ const RUN: usize = 8;
 
 /// What an event loop is to do next.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "a request is moved once, and a box would cost each call an allocation")]
 pub enum ForLoop {
     /// Handle this, and ask again.
     Request(Request),

@@ -118,6 +118,14 @@ pub struct WorkLimits {
     pub max_memory: usize,
 }
 
+impl WorkLimits {
+    /// So many requests may be there before one-way calls wait at their clients: some room is left for those who would be
+    /// refused.
+    fn most_oneway(&self) -> usize {
+        self.max_pending - self.max_pending / 4
+    }
+}
+
 impl std::fmt::Debug for Server {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Server").field("methods", &self.methods.len()).finish_non_exhaustive()

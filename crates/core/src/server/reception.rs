@@ -59,6 +59,10 @@ pub(super) struct Reception {
     backlog: VecDeque<Request>,
     /// Clients that are not read from, because they send more than the server takes on now, or do not read themselves.
     stalled: Vec<(Arc<ServerConnection>, Waits)>,
+    /// Clients that read again, and have requests that waited for that.
+    unparked: VecDeque<Arc<ServerConnection>>,
+    /// Whose turn it is: theirs, or that of what comes.
+    turn: bool,
     /// Frames taken in since the last look at the poller.
     unpolled: u32,
     budget: SpinBudget,
@@ -83,6 +87,8 @@ impl Reception {
             asleep_since: None,
             backlog: VecDeque::new(),
             stalled: Vec::new(),
+            unparked: VecDeque::new(),
+            turn: false,
             unpolled: 0,
             routed: 0,
         })
@@ -106,6 +112,7 @@ impl Reception {
         self.memory.clear();
         self.readable.clear();
         self.stalled.clear();
+        self.unparked.clear();
         for (_, connection) in self.connections.drain() {
             connection.die(server);
             connection.clear_oneway();
@@ -142,35 +149,76 @@ impl Reception {
     }
 
     fn receive(&mut self, server: &Server) -> Option<Request> {
-        if self.unpolled >= FRAMES_PER_POLL {
-            // Nobody is overlooked because others always have something.
-            self.poll_events(server, Some(Duration::ZERO));
+        if !self.unparked.is_empty()
+            && let Some(request) = self.unpark(server)
+        {
+            return Some(request);
         }
+        loop {
+            if self.unpolled >= FRAMES_PER_POLL {
+                // Nobody is overlooked because others always have something.
+                self.poll_events(server, Some(Duration::ZERO));
+            }
+            let request = self.receive_from_memory(server).or_else(|| self.receive_from_sockets(server));
+            if request.is_some() || self.unpolled < FRAMES_PER_POLL {
+                return request;
+            }
+        }
+    }
+
+    /// Every other time, a request that waited until its client read.
+    #[cold]
+    fn unpark(&mut self, server: &Server) -> Option<Request> {
+        self.turn = !self.turn;
+        while self.turn
+            && let Some(connection) = self.unparked.pop_front()
+        {
+            let (request, more) = connection.unpark();
+            if more {
+                self.unparked.push_back(connection);
+            }
+            if request.is_some() {
+                self.resume(server);
+                return request;
+            }
+        }
+        None
+    }
+
+    #[inline]
+    fn receive_from_memory(&mut self, server: &Server) -> Option<Request> {
         let mut quiet = 0;
-        while quiet < self.memory.len() {
+        while quiet < self.memory.len() && self.unpolled < FRAMES_PER_POLL {
             if self.cursor >= self.memory.len() {
                 self.cursor = 0;
             }
             let connection = &self.memory[self.cursor];
             match take(server, connection) {
-                Took::Frame(Routed::Request(request)) => {
-                    // The next look starts with the next connection: a busy client does not starve the others.
-                    self.cursor += 1;
-                    self.unpolled += 1;
-                    return Some(request);
-                }
-                Took::Frame(Routed::Done) => {
+                Took::Frame(routed) => {
                     quiet = 0;
                     self.unpolled += 1;
-                    self.routed += 1;
+                    match routed {
+                        Routed::Request(request) => {
+                            let request = connection.park(request);
+                            // The next look starts with the next connection: a busy client does not starve the others.
+                            self.cursor += 1;
+                            if request.is_some() {
+                                return request;
+                            }
+                        }
+                        Routed::Done => {
+                            self.cursor += 1;
+                            self.routed += 1;
+                        }
+                        Routed::Wait(waits) => {
+                            let connection = self.memory.swap_remove(self.cursor);
+                            self.stalled.push((connection, waits));
+                        }
+                    }
                 }
                 Took::Nothing => {
                     quiet += 1;
                     self.cursor += 1;
-                }
-                Took::Frame(Routed::Wait(waits)) => {
-                    let connection = self.memory.swap_remove(self.cursor);
-                    self.stalled.push((connection, waits));
                 }
                 Took::End(error) => {
                     let connection = self.memory.swap_remove(self.cursor);
@@ -178,24 +226,38 @@ impl Reception {
                 }
             }
         }
-        while let Some(connection) = self.readable.front() {
+        None
+    }
+
+    #[inline]
+    fn receive_from_sockets(&mut self, server: &Server) -> Option<Request> {
+        while self.unpolled < FRAMES_PER_POLL
+            && let Some(connection) = self.readable.front()
+        {
             match take(server, connection) {
-                Took::Frame(Routed::Request(request)) => {
-                    self.readable.rotate_left(1);
+                Took::Frame(routed) => {
                     self.unpolled += 1;
-                    return Some(request);
-                }
-                Took::Frame(Routed::Done) => {
-                    self.unpolled += 1;
-                    self.routed += 1;
+                    match routed {
+                        Routed::Request(request) => {
+                            let request = connection.park(request);
+                            self.readable.rotate_left(1);
+                            if request.is_some() {
+                                return request;
+                            }
+                        }
+                        Routed::Done => {
+                            self.readable.rotate_left(1);
+                            self.routed += 1;
+                        }
+                        Routed::Wait(waits) => {
+                            let connection = self.readable.pop_front();
+                            self.stalled.extend(connection.map(|connection| (connection, waits)));
+                        }
+                    }
                 }
                 Took::Nothing => {
                     connection.listed.store(false, Ordering::Relaxed);
                     self.readable.pop_front();
-                }
-                Took::Frame(Routed::Wait(waits)) => {
-                    let connection = self.readable.pop_front();
-                    self.stalled.extend(connection.map(|connection| (connection, waits)));
                 }
                 Took::End(error) => {
                     if let Some(connection) = self.readable.pop_front() {
@@ -219,7 +281,8 @@ impl Reception {
             }
             let (connection, waits) = self.stalled.swap_remove(at);
             match waits {
-                Waits::Oneway(request) => self.backlog.push_back(request),
+                // Behind those of the client that wait already.
+                Waits::Oneway(request) | Waits::Parked(request) => self.backlog.extend(connection.park(request)),
                 Waits::Answer(call, kind, payload) => {
                     // If the client is gone, that is found out by reading from it.
                     let _ = connection.send(server, call, &Outgoing::new(kind, Body::Whole(&payload)));
@@ -232,7 +295,7 @@ impl Reception {
 
     /// Whether it waits for this server's own handlers, who do not know, to read on from a client.
     fn waits_for_handlers(&self) -> bool {
-        self.stalled.iter().any(|(_, waits)| !matches!(waits, Waits::Answer(..)))
+        self.stalled.iter().any(|(_, waits)| !matches!(waits, Waits::Answer(..) | Waits::Parked(_)))
     }
 
     /// Looks at a client from now on. It is marked as listed.
@@ -258,7 +321,7 @@ impl Reception {
     /// Waits until something may be here, for `at_most` so long: spins while that pays, then sleeps in the poller. A request
     /// it met by spinning is returned at once.
     pub(super) fn wait_for(&mut self, server: &Server, at_most: Option<Duration>) -> Option<Request> {
-        if !self.backlog.is_empty() {
+        if !self.backlog.is_empty() || !self.unparked.is_empty() {
             return None;
         }
         self.asleep_since = None;
@@ -296,7 +359,7 @@ impl Reception {
 
     /// For an event loop that is going to watch the poller's descriptor: `false` if something is here already.
     pub(super) fn fall_asleep(&mut self) -> bool {
-        let quiet = self.backlog.is_empty() && self.arm();
+        let quiet = self.backlog.is_empty() && self.unparked.is_empty() && self.arm();
         if quiet {
             self.asleep_since = Some(cpu::monotonic_ns());
         }
@@ -440,8 +503,11 @@ impl Reception {
                 // There is no more news of it.
                 let _ = epoll::delete(&*self.poller, connection.link.fd());
             }
-            if connection.has_unsent() {
-                self.backlog.extend(connection.flush(server));
+            if connection.has_unsent()
+                && connection.flush(server)
+                && !self.unparked.iter().any(|other| Arc::ptr_eq(other, &connection))
+            {
+                self.unparked.push_back(Arc::clone(&connection));
             }
             if !connection.listed.swap(true, Ordering::Relaxed) {
                 self.list(connection);
@@ -486,7 +552,12 @@ enum Took {
 #[inline]
 fn take(server: &Server, connection: &Arc<ServerConnection>) -> Took {
     let taken = match connection.link.try_receive() {
-        Ok(Some(incoming)) => connection.route(server, incoming).map(Took::Frame),
+        Ok(Some(incoming)) => connection.route(server, incoming).map(|routed| match routed {
+            Routed::Request(request) if connection.is_parked_full() => {
+                Took::Frame(Routed::Wait(Waits::Parked(request)))
+            }
+            routed => Took::Frame(routed),
+        }),
         // Relaxed: set and read by whoever holds the reception.
         Ok(None) if connection.hung_up.load(Ordering::Relaxed) => Err(LinkError::Closed),
         Ok(None) => Ok(Took::Nothing),

@@ -4,8 +4,8 @@ use crate::sync::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use nearcall_transport::LinkError;
 use nearcall_transport::lock::Mutex;
+use nearcall_transport::{Charge, LinkError};
 use nearcall_wire::{Failure, FrameHead, Kind};
 
 use super::Server;
@@ -28,6 +28,8 @@ pub struct Request {
     pub head: FrameHead,
     /// The arguments.
     pub payload: Payload,
+    /// What they cost the client's account until the handler is through.
+    pub(super) _charge: Option<Charge>,
     /// Present if more frames may come for it.
     pub call: Option<Arc<ServerCall>>,
     /// When the caller stops waiting.

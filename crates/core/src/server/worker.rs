@@ -22,6 +22,7 @@ pub struct Worker {
 
 /// What a worker is to do next.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "a request is moved once, and a box would cost each call an allocation")]
 pub enum Next {
     /// Handle this.
     Request(Request),
@@ -113,7 +114,6 @@ impl Server {
     /// The receiving worker is to handle a request at once, unless as many handlers run as may: then it is queued. One
     /// for the event loop is handed over here.
     fn accept(&self, request: Request) -> Option<Request> {
-        let request = ServerConnection::park(request)?;
         if self.methods[usize::from(request.head.method)].in_loop {
             // While this worker still receives: the loop gets them in the order in which they came.
             self.hand_to_loop(request);
@@ -186,7 +186,8 @@ impl Server {
         let mut request = queue.pop();
         // A one-way request goes on: it is its client's turn, and nothing is sent for it.
         while let Some(other) = request.take_if(|request| !request.connection.has_room() && !request.is_oneway()) {
-            request = ServerConnection::park(other).or_else(|| queue.pop());
+            let connection = Arc::clone(&other.connection);
+            request = connection.park(other).or_else(|| queue.pop());
         }
         self.queued.store(queue.len(), Ordering::Release);
         drop(queue);
