@@ -276,7 +276,7 @@ class Trial:
             try:
                 self.attack.run(scene)
             except (AssertionError, OSError, raw.Gone) as error:
-                self.complain(f"the attack itself: {type(error).__name__}: {error}")
+                self.complain(f"the attack itself: {type(error).__name__}: {error}; the server says: {server.log()}")
             self.row["seconds"] = time.monotonic() - begun
             # The attackers are there still.
             self._look("beside the attackers")
