@@ -147,7 +147,6 @@ class Attack:
     server: dict[str, Any]
     budget: int
     terminate: bool
-    fails: str | None
 
 
 ALL = ("unix", "tcp", "tls", "shm")
@@ -166,7 +165,6 @@ class Table:
         server: dict[str, Any] | None = None,
         budget: int = BUDGET,
         terminate: bool = False,
-        fails: str | None = None,
     ) -> Callable[[Callable[[Scene], None]], Callable[[Scene], None]]:
         """Adds a function as an attack.
 
@@ -175,12 +173,11 @@ class Table:
             server: Options of the server.
             budget: Bytes by which the server may grow.
             terminate: Whether to end the server while the attackers are connected.
-            fails: What goes wrong at present, if something does.
         """
 
         def register(function: Callable[[Scene], None]) -> Callable[[Scene], None]:
             name = function.__name__
-            self.attacks.append(Attack(name, function, over or ALL, server or {}, budget, terminate, fails))
+            self.attacks.append(Attack(name, function, over or ALL, server or {}, budget, terminate))
             return function
 
         return register
@@ -192,8 +189,7 @@ def every(table: Table) -> pytest.MarkDecorator:
     for transport in ALL:
         for attack in table.attacks:
             if transport in attack.over:
-                marks = [] if attack.fails is None else [pytest.mark.xfail(reason=attack.fails, strict=False)]
-                found.append(pytest.param(attack, transport, id=f"{attack.name}-{transport}", marks=marks))
+                found.append(pytest.param(attack, transport, id=f"{attack.name}-{transport}"))
     return pytest.mark.parametrize(("attack", "transport"), found)
 
 

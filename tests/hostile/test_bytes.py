@@ -108,7 +108,7 @@ SHAPES: list[Any] = [
 BUFFERS = [b"", b"x", bytes(8), bytes(1000), bytes(8000)]
 
 
-@TABLE.add(fails="an array header reads the server's heap (issue 9, part 3)")
+@TABLE.add()
 def array_headers_that_lie(scene: Scene) -> None:
     """What comes back is what was sent, or an error."""
     chance = random.Random(SEED)
@@ -192,7 +192,7 @@ def malformed_frames(scene: Scene) -> None:
         assert hangs_up(answers(scene, frames)), f"{what}: the server goes on"
 
 
-@TABLE.add(fails="lengths of parts are not looked at where no buffer is expected")
+@TABLE.add()
 def parts_that_are_longer_than_the_payload(scene: Scene) -> None:
     """They would reach into what lies behind."""
     methods = scene.connect().methods
@@ -280,7 +280,7 @@ def deadlines_at_both_ends(scene: Scene) -> None:
     assert found[0] == ERROR, "a call without any time was answered"
 
 
-@TABLE.add(fails="a remembered cancellation outlives its call (issue 9, part 2)")
+@TABLE.add()
 def cancellations_that_meet_a_later_call(scene: Scene) -> None:
     """The number of a call that has ended is used again: the new call was not cancelled."""
     peer = scene.connect()
@@ -400,7 +400,7 @@ def _at_random(chance: random.Random, methods: list[int]) -> Frame:
     )
 
 
-@TABLE.add(fails="the log shows a peer's escapes (issue 9, part 3)")
+@TABLE.add()
 def texts_for_a_terminal(scene: Scene) -> None:
     """What a peer says reaches the log without its escapes, and not at any length."""
     peer = scene.connect()

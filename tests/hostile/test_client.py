@@ -75,29 +75,28 @@ class Case:
     harm: Harm | None
     scripts: tuple[str, ...]
     greeting: Callable[[Host, Any], bytes | None] | None
-    fails: str | None
 
 
 CASES: list[Case] = []
 
 
-def server(*scripts: str, fails: str | None = None) -> Callable[[Harm], Harm]:
+def server(*scripts: str) -> Callable[[Harm], Harm]:
     """Adds what a server does after a proper handshake, and what clients do meanwhile."""
 
     def register(harm: Harm) -> Harm:
-        CASES.append(Case(harm.__name__, harm, scripts, None, fails))
+        CASES.append(Case(harm.__name__, harm, scripts, None))
         return harm
 
     return register
 
 
 def greeter(
-    *scripts: str, fails: str | None = None
+    *scripts: str,
 ) -> Callable[[Callable[[Host, Any], bytes | None]], Callable[[Host, Any], bytes | None]]:
     """Adds what a server does in place of a handshake; what it returns is its welcome."""
 
     def register(greeting: Callable[[Host, Any], bytes | None]) -> Callable[[Host, Any], bytes | None]:
-        CASES.append(Case(greeting.__name__, None, scripts, greeting, fails))
+        CASES.append(Case(greeting.__name__, None, scripts, greeting))
         return greeting
 
     return register
@@ -215,7 +214,7 @@ def announces_more_than_there_may_be(host: Host, connection: Any) -> None:
     host.wait()
 
 
-@greeter("connects", "connects_dynamically", fails="reject sentences are shown raw (issue 9, part 3)")
+@greeter("connects", "connects_dynamically")
 def rejects_with_escapes(host: Host, connection: Any) -> None:
     connection.sendall(message(REJECT, b"\x1b]0;owned\x07\x1b[2J\xff\xfe" * 10_000))
 
@@ -309,7 +308,7 @@ def sends_what_nobody_asked_for(peer: Peer, host: Host) -> None:
     answering(*stray, lambda call: frame(REPLY, b"x", call=call))(peer, host)
 
 
-@server("uses", "uses_in_a_loop", fails="a client that is flooded looks at nothing else, its deadlines included")
+@server("uses", "uses_in_a_loop")
 def sends_endless_pings(peer: Peer, host: Host) -> None:
     batch = peer.batch([frame(PING, b"x" * 100, call=NOBODY)] * 100)
     while not host.closed.is_set():
@@ -318,7 +317,7 @@ def sends_endless_pings(peer: Peer, host: Host) -> None:
             peer.received_all(0.01)
 
 
-@server("reads_slowly", fails="a client keeps whatever a server sends beyond the window (issue 9, part 3)")
+@server("reads_slowly")
 def sends_items_beyond_the_window(peer: Peer, host: Host) -> None:
     for one in host.calls(peer):
         if one.kind == CALL:
@@ -373,7 +372,7 @@ def answers_with_what_is_no_value(peer: Peer, host: Host) -> None:
                 peer.send(frame(kind, bodies[number % len(bodies)], call=one.call, parts=[] if number % 2 else None))
 
 
-@server("uses", fails="an array header reads the client's heap (issue 9, part 3)")
+@server("uses")
 def answers_with_arrays_that_lie(peer: Peer, host: Host) -> None:
     headers = [array(dtype, [1000]) for dtype in ("S0", "U0", "<f8", "O", "f" * 100_000)]
     headers += [array("<f8", shape) for shape in ([1 << 62], [1 << 63], [1 << 32, 1 << 32])]
@@ -427,7 +426,7 @@ def sends_metadata_of_millions_of_pairs(peer: Peer, host: Host) -> None:
                 peer.send(frame(kind, call=one.call, metadata=empty), seconds=1)
 
 
-@server("uses", fails="the number of values in a message has no limit (issue 9, part 3)")
+@server("uses")
 def answers_with_many_empty_maps(peer: Peer, host: Host) -> None:
     count = 8 * MIB
     body = b"\xdd" + struct.pack(">I", count) + b"\x80" * count
@@ -444,7 +443,7 @@ def gives_credit_without_end(peer: Peer, host: Host) -> None:
             peer.send(frame(CREDIT, b"short", call=one.call))
 
 
-@server("uses_in_threads", "uses", fails="a reconnect ignores deadlines (issue 9, part 2)")
+@server("uses_in_threads", "uses")
 def is_replaced_by_one_that_hangs(peer: Peer, host: Host) -> None:
     """The first connection is good, until its first call; those that follow get no handshake."""
 
@@ -453,13 +452,12 @@ def is_replaced_by_one_that_hangs(peer: Peer, host: Host) -> None:
 
     for one in host.calls(peer):
         if one.kind == CALL:
-            host.case = Case("", None, (), hang, None)
+            host.case = Case("", None, (), hang)
             return
 
 
 def _parameters() -> list[Any]:
-    marks = [[] if case.fails is None else [pytest.mark.xfail(reason=case.fails, strict=False)] for case in CASES]
-    return [pytest.param(case, id=case.name, marks=mark) for case, mark in zip(CASES, marks, strict=True)]
+    return [pytest.param(case, id=case.name) for case in CASES]
 
 
 @pytest.fixture(scope="module")
@@ -527,7 +525,6 @@ def test_whatever_a_server_does_calls_end_in_time(case: Case, victims: Queue[Vic
     assert not wrong, f"{case.name}: {len(wrong)} of {len(meetings)}:\n" + "\n".join(wrong)
 
 
-@pytest.mark.xfail(reason="a hostile description raises bare errors from connect() (issue 9, part 3)", strict=False)
 def test_a_description_may_be_anything(victims: Queue[Victims], runtime_dir: Path) -> None:
     """All over one transport: what comes after the handshake is the same code."""
     wrong = []

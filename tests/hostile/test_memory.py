@@ -34,8 +34,6 @@ from .target import SOCKETS, Attack, Scene, Table, every
 TABLE = Table()
 MIB = 1 << 20
 LARGE = 60 * MIB
-HANDLED = "arguments are not counted any more once their handler has begun, so those under way have no bound"
-BEGUN = "a reply of which a part is out is kept in full, whatever the budget says"
 ENDLESS = (1 << 63) - (1 << 21)
 
 
@@ -76,7 +74,7 @@ def a_window_full_in_each_of_many_streams(scene: Scene) -> None:
         send(peer, scene.call(peer, "slow_total", encode([2.0]), call=call), frame(ITEM, bytes(MIB), call=call))
 
 
-@TABLE.add(fails=HANDLED)
+@TABLE.add()
 def forty_pending_calls_of_60_mb(scene: Scene) -> None:
     peer = scene.connect()
     for call in range(scene.amount(7, 40)):
@@ -90,7 +88,7 @@ def queued_calls_of_20_mb(scene: Scene) -> None:
         send(peer, held(scene, peer, 20 * MIB, 0.5, call), seconds=0.3)
 
 
-@TABLE.add(fails=HANDLED)
+@TABLE.add()
 def the_same_from_many_connections(scene: Scene) -> None:
     for _ in range(scene.amount(7, 40)):
         peer = scene.connect()
@@ -168,7 +166,7 @@ def a_storm_of_connections(scene: Scene) -> None:
         peer.close()
 
 
-@TABLE.add(fails="a client that sends what is no call is read as long as it sends, and nobody else is")
+@TABLE.add()
 def frames_for_calls_that_are_not(scene: Scene) -> None:
     peer = scene.connect()
     batch = []
@@ -179,7 +177,7 @@ def frames_for_calls_that_are_not(scene: Scene) -> None:
     peer.flood(batch, scene.seconds * 3)
 
 
-@TABLE.add(fails="calls that came in one piece run before any other connection has a turn")
+@TABLE.add()
 def calls_that_are_cancelled_at_once(scene: Scene) -> None:
     peer = scene.connect()
     batch = []
@@ -236,7 +234,7 @@ def one_way_calls_of_60_mb(scene: Scene) -> None:
         send(peer, call, seconds=0.3)
 
 
-@TABLE.add(fails="one client's one-way calls take all that the server takes on (max_pending)")
+@TABLE.add()
 def one_way_calls_that_fail_with_long_texts(scene: Scene) -> None:
     """Logged, but not in full, and not each."""
     peer = scene.connect()
@@ -255,7 +253,7 @@ def calls_that_fail_with_long_texts(scene: Scene) -> None:
     send(peer, *[scene.call(peer, "many", encode("x" * 100_000), call=call, parts=[]) for call in range(200)])
 
 
-@TABLE.add(fails="the number of values in a message has no limit (issue 9, part 3)")
+@TABLE.add()
 def many_empty_maps(scene: Scene) -> None:
     peer = scene.connect()
     count = scene.amount(5, 58) * MIB
@@ -299,7 +297,7 @@ def replies_of_60_mb_that_nobody_reads(scene: Scene) -> None:
     time.sleep(scene.seconds * 2)
 
 
-@TABLE.add(fails=BEGUN)
+@TABLE.add()
 def the_same_to_many_connections(scene: Scene) -> None:
     for _ in range(scene.amount(7, 40)):
         peer = scene.connect()
@@ -332,7 +330,7 @@ def heads_and_metadata_from_a_client(scene: Scene) -> None:
         peer.flood([one], scene.seconds, most=64 * MIB)
 
 
-@TABLE.add("shm", fails="a large region for a small message stalls others (issue 9, part 3)")
+@TABLE.add("shm")
 def sparse_regions_for_tiny_messages(scene: Scene) -> None:
     """A region may be large and its message small: mapping it and letting it go keeps nobody waiting."""
     peer = scene.connect()
