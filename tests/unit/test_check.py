@@ -113,7 +113,7 @@ def test_a_server_and_a_file_can_be_compared(capsys: pytest.CaptureFixture[str],
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ("old.py:Shapes", "old.py:Other", "old.py:Shapes serves Shapes and old.py:Other serves Other: name two versions"),
+        ("old.py:Shapes", "old.py:Other", "serves Shapes and old.py:Other serves Other: name two versions"),
         ("old.py:Shapes", "old.py:Point", "old.py:Point is not a service's class"),
         ("old.py:Shapes", "nothing.py:Shapes", "there is no file nothing.py"),
         ("old.py:Shapes", "old.py:Nothing", "old.py has no 'Nothing'"),

@@ -61,8 +61,8 @@ def run(options: argparse.Namespace) -> int:
     common = old.keys() & new.keys()
     if not common:
         raise UsageError(
-            f"{options.old} serves {', '.join(old)} and {options.new} serves {', '.join(new)}: name two versions of one "
-            "service"
+            f"{options.old} serves {', '.join(old)} and {options.new} serves {', '.join(new)}: "
+            "name two versions of one service"
         )
     if len(old) == 1 or len(new) == 1:  # one class beside a server of many
         old, new = ({name: each[name] for name in common} for each in (old, new))
