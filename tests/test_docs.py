@@ -8,6 +8,7 @@ The word after ``python`` on the fence changes that:
 - ``name.py``: the block is a file of that name, unique in all pages, which the section's other blocks may import;
 - ``name.py serve``: so is this one, and it runs in the background until the section's other blocks are done;
 - ``no-run``: the block is only type-checked;
+- ``fault``: a handler of the block fails, so that the program's log, on stderr, has a traceback;
 - ``wrong``: the block shows a mistake, and is neither run nor checked.
 
 A ``print(...)  # text`` promises that the program prints that text; the promises of a program are kept in order.
@@ -60,6 +61,7 @@ class Program(NamedTuple):
     """By name; the blocks without one make a file named after the program. Lines are numbered as in the page."""
     served: list[str]
     run: bool
+    fault: bool
 
     @property
     def name(self) -> str:
@@ -84,7 +86,7 @@ def programs(path: Path) -> Iterator[Program]:
         if fence[1] == "python" and words != ["wrong"]:
             if found is None:
                 page = re.sub(r"\W", "_", str(path.relative_to(ROOT).with_suffix("")).lower())
-                found = Program(page, number, {}, [], run=words != ["no-run"])
+                found = Program(page, number, {}, [], run=words != ["no-run"], fault=words == ["fault"])
             name = words[0] if words and words[0].endswith(".py") else f"{found.name}.py"
             before = found.files.get(name, "")
             blank = "\n" * (number - before.count("\n"))
@@ -139,10 +141,14 @@ def background(command: list[str], urls: set[str], cwd: Path) -> Generator[None,
         process.wait()
 
 
-def output_of(command: list[str], cwd: Path) -> str:
-    """What a command prints; it must succeed."""
+def output_of(command: list[str], cwd: Path, fault: bool = False) -> str:
+    """What a command prints; it must succeed. With ``fault`` its log has one traceback."""
     done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=40, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
+    if fault:
+        assert done.returncode == 0, done.stderr
+        assert re.fullmatch(r"\S+ raised .*\nTraceback \(most recent call last\):\n(  .*\n)+\S.*\n", done.stderr)
+    else:
+        assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
 
 
@@ -164,7 +170,7 @@ def test_the_python_of_a_page_runs(program: Program, tmp_path: Path) -> None:
         for name in program.files:
             imported = any(f"from {name[:-3]} import" in text for text in program.files.values())
             if name not in program.served and not imported:
-                output = output_of([sys.executable, name], folder)
+                output = output_of([sys.executable, name], folder, program.fault)
                 keep(PROMISE.findall(program.files[name]), output)
 
 

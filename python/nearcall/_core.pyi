@@ -201,10 +201,6 @@ class Connection:
         """The server's own description, JSON."""
 
     @property
-    def server_version(self) -> str:
-        """Version of the server's library."""
-
-    @property
     def url(self) -> str:
         """Where the server is."""
 

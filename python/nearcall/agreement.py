@@ -12,7 +12,6 @@ from typing import Any, Final, Literal, NamedTuple, NoReturn
 import msgspec
 
 from .codec.msgpack import encode_parts
-from .defaults import filler
 from .description import Description, MethodInfo, ParameterInfo, ServiceInfo, StreamInfo, ValueInfo, method_info
 from .differences import Types, differences
 from .errors import FailedPrecondition, RpcError, Unimplemented
@@ -182,8 +181,7 @@ def _agreed(client: ServicePlan, plan: MethodPlan, number: int, service: Service
             plan = msgspec.structs.replace(
                 plan, request_item=_checked_sent(plan.request_item, finder, where, ours.stream)
             )
-    if client.plain:
-        plan = msgspec.structs.replace(plan, reply=_with_defaults(plan.reply, server.returns.schema, service.types))
+    if client.plain:  # it takes all fields that come
         return Agreed(number, plan)
     finder = field_finder(server.returns.schema, service.types, ours.returns.schema, client.types)
     if finder is not None and plan.reply.decode is not None:
@@ -291,20 +289,6 @@ def _checked_received(plan: ValuePlan, find: Finder, where: _Where) -> ValuePlan
         return value
 
     return msgspec.structs.replace(plan, decode=decode_checked, decode_error=_or_itself(plan.decode_error))
-
-
-def _with_defaults(plan: ValuePlan, schema: Any, types: Types) -> ValuePlan:
-    """The plan of values in which no field is missing."""
-    decode, fill = plan.decode, filler(schema, types)
-    if fill is None or decode is None:
-        return plan
-
-    def decode_and_fill(*encoded: Any) -> Any:
-        value = decode(*encoded)
-        fill(value)
-        return value
-
-    return msgspec.structs.replace(plan, decode=decode_and_fill)
 
 
 def _or_itself(explain: Callable[[BaseException], RpcError]) -> Callable[[BaseException], RpcError]:

@@ -56,7 +56,6 @@ def arguments_plan(method: str, arguments: Sequence[Argument], binder: Binder) -
         encode=sending.group_seen_to(encode, names, [argument.crossing.sender for argument in coded]),
         decode=msgpack.parts_decoder(annotation) if parts else msgpack.coded_decoder(annotation),
         accepts=tuple(argument.crossing.outer.accepts for argument in arguments),
-        needs_check=tuple(find_problem is not None for _, find_problem in finders),
         check_at=_checker(method, finders),
         bind=binder.bind,
         encode_named=_named_encoder(method, arguments, finders),

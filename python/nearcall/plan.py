@@ -127,8 +127,6 @@ class ArgumentsPlan(msgspec.Struct, frozen=True, eq=False):
     decode: Callable[..., tuple[Any, ...]]
     accepts: tuple[tuple[type, ...], ...]
     """Per parameter: exact types that need no check."""
-    needs_check: tuple[bool, ...]
-    """Per parameter: ``False`` if every value passes, so that ``check_at`` need not be called."""
     check_at: Callable[[int, Any], None]
     """Checks a value for the parameter of that index; raises :class:`~nearcall.errors.InvalidArgument`."""
     bind: Callable[[tuple[Any, ...], dict[str, Any]], tuple[Any, ...] | dict[str, Any]]

@@ -1,4 +1,4 @@
-"""A client without the class gets every field, also those that the server leaves out for having their default."""
+"""A client without the class gets every field, also those that have their default in a class that leaves such out."""
 
 from __future__ import annotations
 
@@ -57,10 +57,7 @@ FIRST = {"title": "first", **EMPTY, "sequel": NEXT}
 
 def test_every_field_is_there(new_url: str) -> None:
     with nearcall.Server(Shelf(), new_url) as server, nearcall.connect(server.urls[0]) as shelf:
-        first = shelf.book("first")
-        assert first == FIRST
-        first["tags"].append("mine")
-        assert shelf.book("first") == FIRST, "a default belongs to one value only"
+        assert shelf.book("first") == FIRST
         assert shelf.same({"title": "y"}) == {"title": "y", **EMPTY}
         assert shelf.books() == {"a": [{"title": "b", **EMPTY}]}
         assert list(shelf.each()) == [{"title": "c", **EMPTY}]

@@ -63,7 +63,7 @@ def versions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_equal_versions(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", "old.py:Shapes", "old.py:Same"]) == 0
     assert capsys.readouterr().out == (
-        "old client, new server:\n  nothing to say\nnew client, old server:\n  nothing to say\n"
+        "old client, new server:\n  nothing breaks\nnew client, old server:\n  nothing breaks\n"
     )
 
 
@@ -113,16 +113,17 @@ def test_a_server_and_a_file_can_be_compared(capsys: pytest.CaptureFixture[str],
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ("old.py:Shapes", "old.py:Other", "old.py:Shapes is Shapes and old.py:Other is Other: name two versions"),
+        ("old.py:Shapes", "old.py:Other", "serves Shapes and old.py:Other serves Other: name two versions"),
         ("old.py:Shapes", "old.py:Point", "old.py:Point is not a service's class"),
         ("old.py:Shapes", "nothing.py:Shapes", "there is no file nothing.py"),
         ("old.py:Shapes", "old.py:Nothing", "old.py has no 'Nothing'"),
-        ("old.py:Shapes", "nothing.json", "nothing.json: "),
+        ("old.py:Shapes", "nothing.json", "nothing.json cannot be read: No such file or directory"),
+        ("old.py", "old.py:Shapes", "name the class, too: old.py:CLASS"),
         ("old.py:Shapes", "nonsense", "'nonsense' is not MODULE:CLASS"),
         ("old.py:Shapes", "shm://nobody-serves-this", "nobody has served it"),
     ],
 )
-def test_questions_that_make_no_sense(old: str, new: str, words: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_versions_that_cannot_be_compared(old: str, new: str, words: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", old, new]) == 2
     error = capsys.readouterr().err
     assert words in error

@@ -6,7 +6,6 @@ import copy
 import json
 import re
 from collections.abc import Iterator
-from functools import partial
 from typing import Any, cast
 
 import msgspec
@@ -14,13 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nearcall import _core
-from nearcall.client import _make_method  # pyright: ignore[reportPrivateUsage]
 from nearcall.codec import inspection  # noqa: F401 - so that its import counts for no example
 from nearcall.description import describe
 from nearcall.description_check import DEEPEST
 from nearcall.errors import FailedPrecondition
-from nearcall.proxy import make_proxy, renumberer
+from nearcall.proxy import Agreement
 from nearcall.service import plan_of, service
 
 
@@ -36,41 +33,27 @@ class Calculator:
     def read(self, name: str) -> bytes: ...
 
 
-class Connection:
-    """As much of a connection as making a proxy needs."""
-
-    url = "inproc://hostile"
-
-    def __init__(self, description: str) -> None:
-        self.description = description
-
-    def unary(self, method: _core.Method, number: int) -> Any:
-        assert 0 <= number < 1 << 16
-        return method
-
-    oneway = unary
+VALID: Any = json.loads(json.dumps(describe([plan_of(Calculator)])))
 
 
 def read(data: bytes) -> str | None:
-    """What connecting to a server that describes itself so comes to: ``None`` if well, else the message."""
-    text = data.decode("utf-8", "replace")
+    """What connecting to a server that describes itself so comes to, and meeting it later: ``None`` if well, else the
+    message.
+    """
     messages: list[str] = []
     for cls in (None, Calculator):
-        try:
-            make_proxy(cast(Any, Connection(text)), cls, partial(_make_method, (), None))
-        except FailedPrecondition as error:
-            messages.append(error.message)
-        try:
-            renumberer("inproc://hostile", cls)(text)
-        except FailedPrecondition as error:
-            messages.append(error.message)
+        first, later = (Agreement("inproc://hostile", cls, None, 1000) for _ in range(2))
+        later.begin(json.dumps(VALID).encode())
+        for meet, described in ((first.begin, data), (later.renew, data.decode("utf-8", "replace"))):
+            try:
+                cast(Any, meet)(described)
+            except FailedPrecondition as error:
+                messages.append(error.message)
     for message in messages:
         assert message.isprintable()
         assert len(message) < 3000
     return messages[0] if messages else None
 
-
-VALID: Any = json.loads(json.dumps(describe([plan_of(Calculator)])))
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=8),

@@ -105,12 +105,6 @@ impl Connection {
         Ok(self.core()?.welcome().description.clone())
     }
 
-    /// Version of the server's library.
-    #[getter]
-    fn server_version(&self) -> PyResult<String> {
-        Ok(self.core()?.welcome().version.clone())
-    }
-
     /// Where the server is.
     #[getter]
     fn url(&self) -> String {

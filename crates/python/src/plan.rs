@@ -229,8 +229,8 @@ impl Method {
     /// Calls made from now on go by `successor`: the same method, as agreed on with the next server.
     fn succeed(&self, successor: Py<Self>) {
         let earlier = self.successor.lock().replace(successor);
-        // Release: pairs with the load in `successor`, though the new connection, which is stored later, publishes both.
-        self.succeeded.store(true, Ordering::Release);
+        // Relaxed: the interpreter is held here and in `successor`, and the new connection is stored later.
+        self.succeeded.store(true, Ordering::Relaxed);
         drop(earlier);
     }
 
@@ -250,8 +250,8 @@ impl Method {
     /// connection, or a later one, and then nothing can be sent on it any more.
     #[inline]
     pub(crate) fn successor(&self, py: Python<'_>) -> Option<Py<Self>> {
-        // Acquire: pairs with the store in `succeed`.
-        if !self.succeeded.load(Ordering::Acquire) {
+        // Relaxed: see `succeed`; the successor itself is behind its lock.
+        if !self.succeeded.load(Ordering::Relaxed) {
             return None;
         }
         self.successor.lock().as_ref().map(|successor| successor.clone_ref(py))

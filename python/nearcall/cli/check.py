@@ -42,14 +42,14 @@ def add_to(commands: Any) -> None:
     parser = commands.add_parser(
         "check",
         help="say what an update of a service would break",
-        description="Compare two versions of a service, and say what an update would break for clients of the old one "
-        "at servers of the new one, and the other way round.",
+        description="Compare two versions of a service, and say what an update would break: for clients of the old "
+        "version at servers of the new one, and the other way round. No method is called.",
         epilog="example: nearcall check shm://users users:Users. The exit status is 0 if nothing breaks, 1 if "
-        "something does, 2 if the question makes no sense.",
+        "something does, 2 if the versions cannot be compared.",
     )
-    what = "MODULE:CLASS, FILE.py:CLASS, a file from `nearcall list --json`, or a server's URL"
+    what = "MODULE:CLASS, FILE.py:CLASS, a file written by `nearcall list URL --json`, or a server's URL"
     parser.add_argument("old", metavar="OLD", help=f"the version in use: {what}")
-    parser.add_argument("new", metavar="NEW", help="the version to come, in the same ways")
+    parser.add_argument("new", metavar="NEW", help="the next version, given in one of the same ways")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     add_client_options(parser)
     parser.set_defaults(run=run)
@@ -61,7 +61,8 @@ def run(options: argparse.Namespace) -> int:
     common = old.keys() & new.keys()
     if not common:
         raise UsageError(
-            f"{options.old} is {', '.join(old)} and {options.new} is {', '.join(new)}: name two versions of one service"
+            f"{options.old} serves {', '.join(old)} and {options.new} serves {', '.join(new)}: "
+            "name two versions of one service"
         )
     if len(old) == 1 or len(new) == 1:  # one class beside a server of many
         old, new = ({name: each[name] for name in common} for each in (old, new))
@@ -95,7 +96,7 @@ def _lines(meetings: list[_Meeting]) -> list[str]:
             for finding in meeting.findings
         ]
         if not meeting.findings:
-            lines.append("  nothing to say")
+            lines.append("  nothing breaks")
     return lines
 
 
@@ -122,7 +123,7 @@ def _services(target: str, options: argparse.Namespace) -> dict[str, ServiceInfo
             with client:
                 description: Any = client.description
         elif target.endswith(".json"):
-            description = Path(target).read_bytes()
+            description = _read(target)
         else:
             description = describe([plan_of(_load(target))])
         services = {service.name: service for service in read_description(description).services}
@@ -131,6 +132,13 @@ def _services(target: str, options: argparse.Namespace) -> dict[str, ServiceInfo
     if not services:
         raise UsageError(f"{target} serves nothing")
     return services
+
+
+def _read(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from None
 
 
 def _load(target: str) -> type:
@@ -142,6 +150,8 @@ def _load(target: str) -> type:
 
 
 def _in_file(path: str, name: str) -> object:
+    if not name:
+        raise UsageError(f"name the class, too: {path}:CLASS")
     # Two versions of a file may be compared, so the module's name is its path.
     spec = importlib.util.spec_from_file_location(path.replace(".", "_"), path)
     if spec is None or spec.loader is None or not Path(path).is_file():

@@ -30,7 +30,6 @@ __all__ = [
     "encode",
     "encode_parts",
     "encode_plainly",
-    "encode_with_arrays",
     "parts_decoder",
 ]
 
@@ -138,13 +137,7 @@ def encode_parts(value: Any) -> tuple[bytes, list[memoryview]]:
     try:
         return _encode_or_tell(value), []
     except _HasArraysError:
-        pass
-    return encode_with_arrays(value)
-
-
-def encode_with_arrays(value: Any) -> tuple[bytes, list[memoryview]]:
-    """Like :func:`encode_parts`, for a value that is known to hold arrays."""
-    collector = _Collector()
+        collector = _Collector()
     return collector.encode(value), collector.buffers
 
 
