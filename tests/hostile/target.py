@@ -185,11 +185,12 @@ class Table:
 
 def every(table: Table) -> pytest.MarkDecorator:
     """Parameters for a test of all attacks of a table, over each transport: those of one transport together."""
-    found = []
-    for transport in ALL:
-        for attack in table.attacks:
-            if transport in attack.over:
-                found.append(pytest.param(attack, transport, id=f"{attack.name}-{transport}"))
+    found = [
+        pytest.param(attack, transport, id=f"{attack.name}-{transport}")
+        for transport in ALL
+        for attack in table.attacks
+        if transport in attack.over
+    ]
     return pytest.mark.parametrize(("attack", "transport"), found)
 
 
