@@ -41,6 +41,11 @@ pub(crate) trait Sink {
     /// # Errors
     /// One that spares the connection if nothing of the frame is out; else the connection is gone.
     fn put(&mut self, frame: &Frame<'_>, sent: &mut usize) -> Result<bool, LinkError>;
+
+    /// There was no room for a frame: from now on its reader is to tell when there is. Whether to look once more.
+    fn ask_for_room(&mut self) -> bool {
+        false
+    }
 }
 
 /// A frame that waits.
@@ -77,6 +82,12 @@ impl<S: Sink> State<S> {
             self.closed = true;
         }
         put
+    }
+
+    /// The same for a frame that nobody waits with: without room, the reader is asked to tell of it.
+    #[inline]
+    fn put_or_ask(&mut self, frame: &Frame<'_>, sent: &mut usize) -> Result<bool, LinkError> {
+        Ok(self.put(frame, sent)? || (self.sink.ask_for_room() && self.put(frame, sent)?))
     }
 }
 
@@ -120,7 +131,11 @@ impl<S: Sink> Outbox<S> {
             return Err(over_budget(frame.payload_len));
         }
         let mut sent = 0;
-        match state.put(frame, &mut sent) {
+        let put = match room {
+            Room::Wait(_) => state.put(frame, &mut sent),
+            Room::Now | Room::Later => state.put_or_ask(frame, &mut sent),
+        };
+        match put {
             Ok(true) => Ok(Sent::Out),
             Ok(false) => {
                 state.lent = sent > 0 && matches!(room, Room::Wait(_));
@@ -244,6 +259,7 @@ impl<S: Sink> Outbox<S> {
     }
 
     fn drain(&self, state: &mut State<S>) -> Result<bool, LinkError> {
+        let mut asked = false;
         while let Some(kept) = state.frames.front_mut() {
             let payload = [&kept.bytes[kept.head..]];
             let frame = Frame::new(&kept.bytes[..kept.head], &payload);
@@ -251,7 +267,9 @@ impl<S: Sink> Outbox<S> {
                 Ok(true) => {
                     self.queued.fetch_sub(kept.bytes.len() + OVERHEAD, Ordering::Relaxed);
                     state.frames.pop_front();
+                    asked = false;
                 }
+                Ok(false) if !asked && state.sink.ask_for_room() => asked = true,
                 Ok(false) => return Ok(false),
                 // Its sender cannot be told any more, so it must not be left out in silence.
                 Err(error) => {

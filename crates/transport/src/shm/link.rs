@@ -80,19 +80,21 @@ impl Sink for Sender {
         }
         self.shared.segment.own_side().publish_cpu();
         if !self.try_put(frame)? {
-            // SeqCst: read before the last look for room. A bell that is heard from now on is news to `wait_room`.
-            self.shared.bells_seen.store(self.shared.bells_heard.load(Ordering::SeqCst), Ordering::Relaxed);
-            self.producer.declare_starved();
-            self.starved = true;
-            if !self.try_put(frame)? {
-                return Ok(false);
-            }
+            return Ok(false);
         }
         if std::mem::take(&mut self.starved) {
             self.producer.declare_sated();
         }
         *sent = frame.head.len() + frame.payload_len;
         Ok(true)
+    }
+
+    fn ask_for_room(&mut self) -> bool {
+        // SeqCst: read before the last look for room. A bell that is heard from now on is news to `wait_room`.
+        self.shared.bells_seen.store(self.shared.bells_heard.load(Ordering::SeqCst), Ordering::Relaxed);
+        self.producer.declare_starved();
+        self.starved = true;
+        true
     }
 }
 
@@ -308,11 +310,22 @@ impl Link for ShmLink {
         }
         let sent = match room {
             Room::Wait(blocked) => {
-                let mut looked = false;
+                let mut looks = 0;
                 let mut blocked = || {
-                    // It may be room of another kind that is missing, in the socket.
-                    looked = !looked && self.spin_for_room(&frame);
-                    if looked { Ok(()) } else { blocked() }
+                    looks += 1;
+                    match looks {
+                        1 if self.spin_for_room(&frame) => Ok(()),
+                        // The reader is asked to tell of room, and then there is one more look before the sleep.
+                        1 | 2 => {
+                            looks = 2;
+                            self.outbox.peek(Sender::ask_for_room);
+                            Ok(())
+                        }
+                        _ => {
+                            looks = 0;
+                            blocked()
+                        }
+                    }
                 };
                 self.outbox.send(&frame, Room::Wait(&mut blocked))
             }
