@@ -13,6 +13,7 @@ from __future__ import annotations
 import collections.abc
 import dataclasses
 import datetime
+import operator
 import typing
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, cast, get_args, get_origin
@@ -122,7 +123,18 @@ def group_seen_to(
     if not parts:
         return encode
 
+    looks = [(index, found.look) for index, _, found in parts]
+
     def encode_group(values: tuple[Any, ...]) -> Any:
+        # The usual case first: all of them arrive as they are.
+        try:
+            for index, look in looks:
+                if look(values[index]):
+                    break
+            else:
+                return encode(values)
+        except TypeError:
+            pass  # it is found again, with the argument's name
         changed = list(values)
         for index, name, found in parts:
             changed[index] = seen_argument(name, values[index], found)
@@ -334,6 +346,8 @@ class _Fields(_Exact):
         self.fields: list[tuple[str, str, Sender]] = []
         """Name, name on the wire, and what is to be seen to."""
         self.parts: list[tuple[str, Sender]] = []
+        self._get: Callable[[Any], Any] = operator.attrgetter("__class__")
+        self._expected: Any = ()
         self.by_position = getattr(shape, "array_like", isinstance(shape, shapes.NamedTupleType))
         self.tag = (shape.tag_field, shape.tag) if getattr(shape, "tag", None) is not None else None
         config = getattr(cls, "__struct_config__", None)
@@ -346,8 +360,38 @@ class _Fields(_Exact):
         self.fields = [(name, wire, part or Sender()) for name, wire, part in fields]
         self.parts = [(name, part) for name, _, part in fields if part is not None]
         self.deep = bool(self.parts) or self.always or bool(self.unset)
+        kinds = [part.kinds or () for _, part in self.parts]
+        if not self.always and not self.unset and not any(part.deep for _, part in self.parts):
+            # Only types are looked at: usually all at once.
+            if len(kinds) == 1:
+                self._get, self._expected = operator.attrgetter(self.parts[0][0]), kinds[0]
+                self.look = self._look_at_one  # type: ignore[method-assign]
+            elif kinds and all(len(kind) == 1 for kind in kinds):
+                self._get = operator.attrgetter(*(name for name, _ in self.parts))
+                self._expected = tuple(next(iter(kind)) for kind in kinds)
+                self.look = self._look_at_types  # type: ignore[method-assign]
+
+    def _look_at_one(self, value: Any) -> bool:
+        try:
+            if type(self._get(value)) in self._expected:
+                return False
+        except AttributeError:
+            pass
+        return self._look_at_each(value)
+
+    def _look_at_types(self, value: Any) -> bool:
+        try:
+            if tuple(map(type, self._get(value))) == self._expected:
+                return False
+        except AttributeError:
+            pass
+        return self._look_at_each(value)
 
     def look(self, value: Any) -> bool:
+        """See :class:`Sender`."""
+        return self._look_at_each(value)
+
+    def _look_at_each(self, value: Any) -> bool:
         # A decoder leaves a field that it did not receive to the class; the encoder leaves out what only the class has.
         for name in self.unset:
             if name not in value.__dict__:

@@ -443,14 +443,15 @@ impl ServerConnection {
         self.parks.load(Ordering::Relaxed)
     }
 
-    /// Lets a request wait until the client reads, and behind others that wait. Gives it back if it may be begun.
+    /// Whether a request need not wait until the client reads, nor behind others that do.
     #[inline]
-    pub(super) fn park(&self, request: Request) -> Option<Request> {
-        if self.has_room() && !self.has_parked() { Some(request) } else { self.park_behind(request) }
+    pub(super) fn begins_at_once(&self) -> bool {
+        self.has_room() && !self.has_parked()
     }
 
+    /// Lets a request wait until the client reads, and behind others that wait. Gives it back if it may be begun.
     #[cold]
-    fn park_behind(&self, request: Request) -> Option<Request> {
+    pub(super) fn park(&self, request: Request) -> Option<Request> {
         let mut parked = self.parked.lock();
         // Looked at under the lock, which whoever makes room takes after it.
         if parked.is_empty() && self.has_room() {

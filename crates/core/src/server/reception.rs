@@ -193,36 +193,34 @@ impl Reception {
                 self.cursor = 0;
             }
             let connection = &self.memory[self.cursor];
-            match take(server, connection) {
-                Took::Frame(routed) => {
-                    quiet = 0;
-                    self.unpolled += 1;
-                    match routed {
-                        Routed::Request(request) => {
-                            let request = connection.park(request);
-                            // The next look starts with the next connection: a busy client does not starve the others.
-                            self.cursor += 1;
-                            if request.is_some() {
-                                return request;
-                            }
-                        }
-                        Routed::Done => {
-                            self.cursor += 1;
-                            self.routed += 1;
-                        }
-                        Routed::Wait(waits) => {
-                            let connection = self.memory.swap_remove(self.cursor);
-                            self.stalled.push((connection, waits));
-                        }
-                    }
-                }
-                Took::Nothing => {
+            let routed = match connection.link.try_receive() {
+                Ok(Some(incoming)) => connection.route(server, incoming),
+                // Relaxed: set and read by whoever holds this reception.
+                Ok(None) if connection.hung_up.load(Ordering::Relaxed) => Err(LinkError::Closed),
+                Ok(None) => {
                     quiet += 1;
                     self.cursor += 1;
+                    continue;
                 }
-                Took::End(error) => {
+                Err(error) => Err(error),
+            };
+            quiet = 0;
+            self.unpolled += 1;
+            match routed {
+                Ok(Routed::Request(request)) if connection.begins_at_once() => {
+                    // The next look starts with the next connection: a busy client does not starve the others.
+                    self.cursor += 1;
+                    return Some(request);
+                }
+                Ok(Routed::Done) => {
+                    self.cursor += 1;
+                    self.routed += 1;
+                }
+                other => {
                     let connection = self.memory.swap_remove(self.cursor);
-                    self.drop_connection(server, &connection, &error);
+                    if let Some(request) = self.set_aside(server, connection, other) {
+                        return Some(request);
+                    }
                 }
             }
         }
@@ -234,38 +232,64 @@ impl Reception {
         while self.unpolled < FRAMES_PER_POLL
             && let Some(connection) = self.readable.front()
         {
-            match take(server, connection) {
-                Took::Frame(routed) => {
-                    self.unpolled += 1;
-                    match routed {
-                        Routed::Request(request) => {
-                            let request = connection.park(request);
-                            self.readable.rotate_left(1);
-                            if request.is_some() {
-                                return request;
-                            }
-                        }
-                        Routed::Done => {
-                            self.readable.rotate_left(1);
-                            self.routed += 1;
-                        }
-                        Routed::Wait(waits) => {
-                            let connection = self.readable.pop_front();
-                            self.stalled.extend(connection.map(|connection| (connection, waits)));
-                        }
-                    }
-                }
-                Took::Nothing => {
+            let routed = match connection.link.try_receive() {
+                Ok(Some(incoming)) => connection.route(server, incoming),
+                Ok(None) => {
                     connection.listed.store(false, Ordering::Relaxed);
                     self.readable.pop_front();
+                    continue;
                 }
-                Took::End(error) => {
-                    if let Some(connection) = self.readable.pop_front() {
-                        self.drop_connection(server, &connection, &error);
+                Err(error) => Err(error),
+            };
+            self.unpolled += 1;
+            match routed {
+                Ok(Routed::Request(request)) if connection.begins_at_once() => {
+                    self.readable.rotate_left(1);
+                    return Some(request);
+                }
+                Ok(Routed::Done) => {
+                    self.readable.rotate_left(1);
+                    self.routed += 1;
+                }
+                other => {
+                    if let Some(connection) = self.readable.pop_front()
+                        && let Some(request) = self.set_aside(server, connection, other)
+                    {
+                        return Some(request);
                     }
                 }
             }
         }
+        None
+    }
+
+    /// What is rare: a client that must wait, or is gone. It was taken off its list.
+    #[cold]
+    fn set_aside(
+        &mut self,
+        server: &Server,
+        connection: Arc<ServerConnection>,
+        routed: Result<Routed, LinkError>,
+    ) -> Option<Request> {
+        let waits = match routed {
+            Ok(Routed::Request(request)) if connection.is_parked_full() => Waits::Parked(request),
+            Ok(Routed::Request(request)) => {
+                let request = connection.park(request);
+                self.list(connection);
+                return request;
+            }
+            Ok(Routed::Wait(waits)) => waits,
+            Ok(Routed::Done) => {
+                self.list(connection);
+                return None;
+            }
+            Err(LinkError::OverBudget) => Waits::Budget,
+            Err(error) => {
+                self.drop_connection(server, &connection, &error);
+                return None;
+            }
+        };
+        self.stalled.push((connection, waits));
         None
     }
 
@@ -540,31 +564,6 @@ impl Reception {
         // Relaxed: only ever shown.
         server.connections.store(self.connections.len(), Ordering::Relaxed);
     }
-}
-
-/// What came of reading from a client.
-enum Took {
-    Frame(Routed),
-    Nothing,
-    End(LinkError),
-}
-
-#[inline]
-fn take(server: &Server, connection: &Arc<ServerConnection>) -> Took {
-    let taken = match connection.link.try_receive() {
-        Ok(Some(incoming)) => connection.route(server, incoming).map(|routed| match routed {
-            Routed::Request(request) if connection.is_parked_full() => {
-                Took::Frame(Routed::Wait(Waits::Parked(request)))
-            }
-            routed => Took::Frame(routed),
-        }),
-        // Relaxed: set and read by whoever holds the reception.
-        Ok(None) if connection.hung_up.load(Ordering::Relaxed) => Err(LinkError::Closed),
-        Ok(None) => Ok(Took::Nothing),
-        Err(LinkError::OverBudget) => Ok(Took::Frame(Routed::Wait(Waits::Budget))),
-        Err(error) => Err(error),
-    };
-    taken.unwrap_or_else(Took::End)
 }
 
 /// Nanoseconds since then; none if the clock was not even read.
