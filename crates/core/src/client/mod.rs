@@ -181,7 +181,7 @@ impl Connection {
         if !self.link.is_stale() {
             return Ok(());
         }
-        if let Some(_lead) = self.receiving.try_lead() {
+        if let Some(_lead) = self.try_lead() {
             self.receive(None);
         }
         if self.is_going_away() || self.is_dead() {
@@ -348,7 +348,7 @@ impl Connection {
     }
 
     fn make_room(&self, slice: Duration) -> Result<(), LinkError> {
-        match self.receiving.try_lead() {
+        match self.try_lead() {
             Some(_lead) => {
                 let waited = match self.link.try_receive()? {
                     Some(incoming) => {

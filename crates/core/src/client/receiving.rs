@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use nearcall_transport::{Incoming, LONGEST_SLEEP, LinkError, Room, Sent};
 use nearcall_wire::{Failure, FrameHead, Kind, Malformed};
 
-use super::table::{CallId, Table};
+use super::leadership::Lead;
+use super::table::{CallId, SharedTable, Table};
 use super::{Connection, NoEvent};
 use crate::event::Event;
 
@@ -17,20 +18,42 @@ const SIGNAL_CHECK: Duration = Duration::from_millis(50);
 /// Frames taken in before a thread looks at its deadline again.
 const MOST_FRAMES: usize = 1024;
 
+/// Held by the thread that receives. When it is dropped, others may, and those for which something came are woken.
+pub(super) struct Leading<'a> {
+    // In this order: fields are dropped as they are declared.
+    _lead: Lead<'a>,
+    _wakes: Wakes<'a>,
+}
+
+struct Wakes<'a>(&'a SharedTable);
+
+impl Drop for Wakes<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.wake();
+    }
+}
+
 impl Connection {
+    /// Takes on receiving, if nobody else does.
+    #[inline]
+    pub(super) fn try_lead(&self) -> Option<Leading<'_>> {
+        self.receiving.try_lead().map(|lead| Leading { _lead: lead, _wakes: Wakes(&self.table) })
+    }
+
     /// The next event of a call, if it is here or can be received without waiting.
     #[must_use]
     pub fn try_event(&self, id: CallId) -> Option<Event> {
         if let Some(event) = self.table.lock().take(id) {
             return Some(event);
         }
-        let _lead = self.receiving.try_lead()?;
+        let _lead = self.try_lead()?;
         self.receive(Some(id))
     }
 
     /// Receives what is here, for a caller that sends much and would otherwise not learn that its call has ended.
     pub fn look(&self) {
-        if let Some(_lead) = self.receiving.try_lead() {
+        if let Some(_lead) = self.try_lead() {
             self.receive(None);
         }
     }
@@ -41,7 +64,7 @@ impl Connection {
     /// [`NoEvent`].
     pub fn next_event(&self, id: CallId, deadline: Option<Instant>) -> Result<Event, NoEvent> {
         // The usual case first: this thread receives, and what comes is for it.
-        if let Some(lead) = self.receiving.try_lead() {
+        if let Some(lead) = self.try_lead() {
             let arrived = {
                 let mut table = self.table.lock();
                 if table.get(id).is_none() {
@@ -77,7 +100,7 @@ impl Connection {
 
     /// For an event loop: receives all that is here, and returns the loop's calls for which something came.
     pub fn pump(&self) -> Vec<CallId> {
-        if let Some(_lead) = self.receiving.try_lead() {
+        if let Some(_lead) = self.try_lead() {
             self.receive(None);
         }
         std::mem::take(&mut self.table.lock().ready)
@@ -91,7 +114,7 @@ impl Connection {
     /// For an event loop: spins for a moment, as a thread would before it sleeps. Whether it pays to look again.
     #[must_use]
     pub fn spin(&self) -> bool {
-        self.receiving.try_lead().is_some_and(|_lead| self.link.spin())
+        self.try_lead().is_some_and(|_lead| self.link.spin())
     }
 
     /// The event of a call that [`Connection::pump`] has already received.
@@ -155,7 +178,7 @@ impl Connection {
                 None
             }
             _ => {
-                let delivered = self.table.lock().deliver(event, mine);
+                let delivered = self.table.leading(|table| table.deliver(event, mine));
                 delivered.unwrap_or_else(|malformed| self.broken(malformed, mine))
             }
         }
@@ -206,7 +229,7 @@ impl Connection {
         mut check: impl FnMut(&mut Table) -> Option<T>,
     ) -> Result<T, NoEvent> {
         loop {
-            if let Some(_lead) = self.receiving.try_lead() {
+            if let Some(_lead) = self.try_lead() {
                 return self.lead(deadline, &mut check);
             }
             if let Some(ended) = self.follow(id, deadline, &mut check).transpose() {
@@ -224,9 +247,10 @@ impl Connection {
         let begun = Instant::now();
         loop {
             self.receive(None);
-            if let Some(found) = check(&mut self.table.lock()) {
+            if let Some(found) = self.table.leading(&mut *check) {
                 return Ok(found);
             }
+            self.table.wake();
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 return Err(NoEvent::DeadlinePassed);
             }

@@ -10,6 +10,7 @@ use smallvec::SmallVec;
 
 use crate::event::Event;
 use crate::flow::{WINDOW, cost, granted};
+use crate::sync::{AtomicBool, Ordering};
 
 /// A call under way. Its number names a slot and how often the slot was used, so that a late frame for an old call never
 /// reaches a new one.
@@ -75,12 +76,40 @@ pub(super) struct Table {
 
 /// The table and its lock.
 #[derive(Debug, Default)]
-pub(super) struct SharedTable(Mutex<Table>);
+pub(super) struct SharedTable {
+    table: Mutex<Table>,
+    /// The leader has threads to wake.
+    owes: AtomicBool,
+}
 
 impl SharedTable {
     #[inline]
     pub(super) fn lock(&self) -> LockedTable<'_> {
-        LockedTable { table: self.0.lock(), woken: Woken::default() }
+        LockedTable { table: self.table.lock(), woken: Woken::default() }
+    }
+
+    /// Locks it for the leader. Threads that it wakes sleep on until the leader [says so](SharedTable::wake): one that is
+    /// woken in the middle of a batch takes the CPU, finds that somebody leads, and sleeps again with its next call.
+    #[inline]
+    pub(super) fn leading<T>(&self, look: impl FnOnce(&mut Table) -> T) -> T {
+        let mut table = self.table.lock();
+        let result = look(&mut table);
+        if !table.woken.0.is_empty() {
+            // Relaxed: read by the leader itself.
+            self.owes.store(true, Ordering::Relaxed);
+        }
+        result
+    }
+
+    /// Wakes the threads for which something was delivered. To be called by the leader before it sleeps, and when it has
+    /// left the lead.
+    #[inline]
+    pub(super) fn wake(&self) {
+        // Relaxed: a later leader finds what an earlier one left, as it took the lock after it.
+        if self.owes.load(Ordering::Relaxed) {
+            self.owes.store(false, Ordering::Relaxed);
+            drop(self.lock());
+        }
     }
 }
 
