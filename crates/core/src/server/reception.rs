@@ -234,6 +234,8 @@ impl Reception {
         {
             let routed = match connection.link.try_receive() {
                 Ok(Some(incoming)) => connection.route(server, incoming),
+                // A ring whose client is gone is looked at here, too. Relaxed: as above.
+                Ok(None) if connection.hung_up.load(Ordering::Relaxed) => Err(LinkError::Closed),
                 Ok(None) => {
                     connection.listed.store(false, Ordering::Relaxed);
                     self.readable.pop_front();
