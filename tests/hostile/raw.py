@@ -267,7 +267,8 @@ class MemoryPeer(Peer):
         return int(struct.unpack_from(form, self.memory, at)[0])
 
     def put(self, at: int, value: int, form: str = "<Q") -> None:
-        struct.pack_into(form, self.memory, at, value)
+        # Native: the word is stored whole. The portable form is written byte by byte, and a reader sees it torn.
+        struct.pack_into(form.replace("<", "@"), self.memory, at, value)
 
     def record(self, data: bytes, *, is_note: bool = False) -> bytes:
         return struct.pack("<I", len(data) | (NOTE if is_note else 0)) + data + bytes(-(4 + len(data)) % 8)

@@ -534,7 +534,7 @@ def test_a_description_may_be_anything(victims: Queue[Victims], runtime_dir: Pat
             # Each is met by a client with an interface and by one without.
             return welcome(DESCRIPTIONS[min(first + (host.number - 1) // 2, len(DESCRIPTIONS) - 1)])
 
-        case = Case("", None, (), greeting, None)
+        case = Case("", None, (), greeting)
         if complaint := meet(case, "connects_many_times", "unix", victims, runtime_dir):
             wrong.append(f"descriptions from {first} on: {complaint}")
     assert not wrong, "\n".join(wrong)

@@ -80,7 +80,9 @@ class End:
         connection.settimeout(PATIENCE)
 
     def put(self, at: int, value: int, form: str = "<Q") -> None:
-        struct.pack_into(form, self.memory, at, value & (2 ** (8 * struct.calcsize(form)) - 1))
+        # Native: the word is stored whole. The portable form is written byte by byte, and a reader sees it torn.
+        native = form.replace("<", "@")
+        struct.pack_into(native, self.memory, at, value & (2 ** (8 * struct.calcsize(form)) - 1))
 
     def get(self, at: int) -> int:
         return int(struct.unpack_from("<Q", self.memory, at)[0])
