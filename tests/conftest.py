@@ -34,6 +34,19 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Made by ``nearcall dev-certs``, and trusted by this process, which reads whom to trust once: one set for all."""
+    from nearcall import cli
+
+    directory = tmp_path_factory.mktemp("certificates")
+    assert cli.main(["dev-certs", str(directory), "127.0.0.1"]) == 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SSL_CERT_FILE", str(directory / "ca.pem"))
+        patch.setenv("NEARCALL_TEST_CERTIFICATES", str(directory))
+        yield directory
+
+
 @pytest.fixture(scope="session", autouse=True)
 def runtime_dir() -> Iterator[Path]:
     """Where the sockets of named servers are; empty again when the tests are through."""

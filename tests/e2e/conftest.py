@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 import nearcall
-from nearcall import cli
 
-from .process import CERTIFICATES, ServerProcess, serve_encrypted
+from .process import ServerProcess, serve_encrypted
 from .services import everything
 
 # A new transport joins here, by one line: from a name that is free and a directory that is empty to a URL to serve.
@@ -31,15 +30,9 @@ _numbers = itertools.count(1)
 
 
 @pytest.fixture(scope="session", autouse=True)
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Made by ``nearcall dev-certs``; the system trusts them, and every server of these tests uses them for tls://."""
-    directory = tmp_path_factory.mktemp("certificates")
-    assert cli.main(["dev-certs", str(directory), "127.0.0.1"]) == 0
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SSL_CERT_FILE", str(directory / "ca.pem"))
-        patch.setenv(CERTIFICATES, str(directory))
-        serve_encrypted()
-        yield directory
+def encrypted(certificates: Path) -> None:
+    """Every server of these tests uses them for tls://."""
+    serve_encrypted()
 
 
 @pytest.fixture

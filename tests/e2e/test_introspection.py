@@ -307,7 +307,7 @@ def test_a_watcher_that_does_not_read_holds_up_nobody(runtime_dir: Path, key: st
         number = next(at for at, service, _ in described.numbered(introspection=True) if service.name == OWN)
         frame = struct.pack("<BBHI", CALL, 0, number, 1) + msgspec.msgpack.encode([])
 
-        deaf.setblocking(False)  # noqa: FBT003 - the socket's word
+        deaf.setblocking(False)
         asked = refused = 0
         with nearcall.timeout(PATIENCE):
             # Until the server reads no more from it, and its socket is full.

@@ -11,25 +11,16 @@ from typing import Any
 
 import pytest
 
-from nearcall import cli
-
 from ..conftest import ATTACKED
 from ..e2e.conftest import TRANSPORTS
-from ..e2e.process import CERTIFICATES
 from .target import Attack, Server, Trial
 
 _numbers = itertools.count(1)
 
 
 @pytest.fixture(scope="session", autouse=True)
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def encrypted(certificates: Path) -> None:
     """For tls://, on both sides."""
-    directory = tmp_path_factory.mktemp("certificates")
-    assert cli.main(["dev-certs", str(directory), "127.0.0.1"]) == 0
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SSL_CERT_FILE", str(directory / "ca.pem"))
-        patch.setenv(CERTIFICATES, str(directory))
-        yield directory
 
 
 @pytest.fixture(scope="module")
