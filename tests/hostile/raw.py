@@ -264,10 +264,10 @@ class MemoryPeer(Peer):
         self._gone = False
 
     def get(self, at: int, form: str = "<Q") -> int:
-        return int(struct.unpack_from(form, self.memory, at)[0])
+        return int(struct.unpack_from(form.replace("<", "@"), self.memory, at)[0])
 
     def put(self, at: int, value: int, form: str = "<Q") -> None:
-        # Native: the word is stored whole. The portable form is written byte by byte, and a reader sees it torn.
+        # Native, as in `get`: a word is read and stored whole. The portable form goes byte by byte, and is seen torn.
         struct.pack_into(form.replace("<", "@"), self.memory, at, value)
 
     def record(self, data: bytes, *, is_note: bool = False) -> bytes:

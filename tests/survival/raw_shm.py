@@ -85,7 +85,7 @@ class End:
         struct.pack_into(native, self.memory, at, value & (2 ** (8 * struct.calcsize(form)) - 1))
 
     def get(self, at: int) -> int:
-        return int(struct.unpack_from("<Q", self.memory, at)[0])
+        return int(struct.unpack_from("@Q", self.memory, at)[0])
 
     def record(self, data: bytes, *, prefix: int | None = None) -> None:
         """Lays a record down behind the last one, without telling anybody."""

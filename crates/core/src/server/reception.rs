@@ -159,6 +159,10 @@ impl Reception {
                 // Nobody is overlooked because others always have something.
                 self.poll_events(server, Some(Duration::ZERO));
             }
+            // A request that waited is older than what its client has sent since.
+            if let Some(request) = self.backlog.pop_front() {
+                return Some(request);
+            }
             let request = self.receive_from_memory(server).or_else(|| self.receive_from_sockets(server));
             if request.is_some() || self.unpolled < FRAMES_PER_POLL {
                 return request;
