@@ -363,6 +363,39 @@ def test_tasks_have_their_own_deadlines(url: str, key: str) -> None:
     run(main)
 
 
+async def idle() -> None:
+    """Gives the loop turns enough to begin what was asked of it, and to go to sleep."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+def test_a_call_that_ends_at_once_leaves_others_awake(url: str, key: str) -> None:
+    """Its coroutine never gave the loop a turn, and the loop is to hear of the others all the same."""
+
+    async def main() -> None:
+        async with nearcall.aio.connect(url, Waiting) as waiting:
+            for number in range(20):
+                held = asyncio.create_task(waiting.hold_in_loop(f"{key}.{number}"))
+                await idle()
+                await waiting.release(f"{key}.{number}")
+                assert await held
+
+    run(main)
+
+
+def test_an_item_that_is_here_leaves_others_awake(url: str, key: str) -> None:
+    async def main() -> None:
+        async with nearcall.aio.connect(url) as client:
+            for number in range(20):
+                held = asyncio.create_task(client.hold_in_loop(f"{key}.{number}"))
+                await idle()
+                async for _ in client.blocks(2, 1_000_000):
+                    await client.release(f"{key}.{number}")
+                assert await held
+
+    run(main)
+
+
 def test_cancelling_a_call_cancels_its_coroutine(url: str, key: str) -> None:
     async def main() -> None:
         async with nearcall.aio.connect(url, Waiting) as waiting:

@@ -20,6 +20,7 @@ pytest_plugins = ["pytester"]
 
 @nearcall.service
 class Letters:
+    @nearcall.idempotent  # so that a call that meets a cut connection is made again
     def upper(self, text: str) -> str:
         return text.upper()
 

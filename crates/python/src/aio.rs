@@ -108,6 +108,8 @@ impl PendingCall {
         let (args, kwargs) = &arguments;
         let encoded: Encoded<'_> = method.encode_call(args.bind(py), kwargs.as_ref().map(|kwargs| kwargs.bind(py)))?;
         let metadata = surroundings.metadata(py)?;
+        // This call may end at once, and others wait on.
+        call.waiting.stirred(py)?;
         let begun = encoded.with(|body| {
             let mut request = Outgoing::new(Kind::Call, body);
             request.method = method.number;
@@ -314,7 +316,7 @@ impl PendingCall {
             coroutine.bind(py).run_method(intern!(py, "close"), [])?;
         }
         self.give_up();
-        self.call.get().waiting.sent(py)
+        self.call.get().waiting.stirred(py)
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {

@@ -154,7 +154,7 @@ impl Connection {
 
     /// To be called by the event loop when it has sent a one-way call.
     fn sent(&self, py: Python<'_>) -> PyResult<()> {
-        self.waiting.sent(py)
+        self.waiting.stirred(py)
     }
 
     /// Gives the connection to an event loop: the loop, its `call_soon`, a callable that calls `on_idle`, and one that takes
@@ -260,7 +260,7 @@ impl Connection {
                 Err(failure) => return Err(name_failure(py, &failure, &method.get().name)),
             }
         };
-        self.waiting.sent(py)?;
+        self.waiting.stirred(py)?;
         Ok(Stream::new(core, Arc::clone(&self.waiting), method, id, surroundings))
     }
 }

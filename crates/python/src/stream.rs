@@ -67,7 +67,7 @@ impl Stream {
                 let credit = self.state.lock().account.count(len);
                 if let Some(credit) = credit {
                     self.core.grant(self.id, credit);
-                    self.waiting.sent(py)?;
+                    self.waiting.stirred(py)?;
                 }
                 Ok(Some(item))
             }
@@ -171,7 +171,9 @@ impl Stream {
         if self.state.lock().over {
             return Err(PyStopIteration::new_err(()));
         }
-        let Some(event) = self.here(py)? else {
+        let event = self.here(py)?;
+        self.waiting.stirred(py)?;
+        let Some(event) = event else {
             return if self.core.is_live(self.id) { Ok(default) } else { Err(PyStopIteration::new_err(())) };
         };
         self.item(py, event)?.ok_or_else(|| PyStopIteration::new_err(()))
@@ -207,7 +209,7 @@ impl Stream {
     /// Sends an item if the server has room for it: `True`; `False` if the call has ended, `None` if there is no room.
     fn try_send(&self, py: Python<'_>, item: Bound<'_, PyAny>) -> PyResult<Option<bool>> {
         let sent = self.send_with(item, |item| self.core.try_send_item(self.id, item))?;
-        self.waiting.sent(py)?;
+        self.waiting.stirred(py)?;
         sent.map_err(|failure| name_failure(py, &failure, self.name()))
     }
 
@@ -215,7 +217,7 @@ impl Stream {
     fn end(&self, py: Python<'_>) -> PyResult<()> {
         if self.core.is_live(self.id) {
             self.core.end_stream(self.id).map_err(|failure| name_failure(py, &failure, self.name()))?;
-            self.waiting.sent(py)?;
+            self.waiting.stirred(py)?;
         }
         Ok(())
     }
@@ -228,7 +230,9 @@ impl Stream {
 
     /// That result if it is here, else `default`.
     fn try_result(&self, py: Python<'_>, default: Py<PyAny>) -> PyResult<Py<PyAny>> {
-        match self.here(py)? {
+        let event = self.here(py)?;
+        self.waiting.stirred(py)?;
+        match event {
             Some(event) => self.finish(py, event),
             None if self.core.is_live(self.id) => Ok(default),
             None => Err(PyStopIteration::new_err(())),
@@ -284,7 +288,7 @@ impl Stream {
         self.state.lock().over = true;
         self.core.cancel(self.id);
         self.waiting.give_up(py, &self.core, self.id)?;
-        self.waiting.sent(py)
+        self.waiting.stirred(py)
     }
 
     fn __repr__(&self) -> String {

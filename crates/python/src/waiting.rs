@@ -151,15 +151,15 @@ impl Waiting {
         self.call_when_idle(py)
     }
 
-    /// To be called when the loop has sent something: if it had to wait for room, it has received meanwhile, and is no
-    /// longer said to sleep, so that nobody would wake it.
-    pub(crate) fn sent(&self, py: Python<'_>) -> PyResult<()> {
+    /// To be called whenever the loop's thread sends or receives outside of [`Waiting::on_idle`]: what came may be for
+    /// others, and the loop may no longer be said to sleep, so that nobody would wake it.
+    pub(crate) fn stirred(&self, py: Python<'_>) -> PyResult<()> {
         if matches!(*self.owner.lock(), Owner::Threads) { Ok(()) } else { self.call_when_idle(py) }
     }
 
     fn call_when_idle(&self, py: Python<'_>) -> PyResult<()> {
-        // Relaxed: only the loop's thread comes here.
-        if self.scheduled.swap(true, Ordering::Relaxed) {
+        // Relaxed: only the loop's thread comes here. Looked at first, because a swap is dearer.
+        if self.scheduled.load(Ordering::Relaxed) || self.scheduled.swap(true, Ordering::Relaxed) {
             return Ok(());
         }
         match self.owner() {

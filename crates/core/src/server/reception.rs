@@ -119,18 +119,10 @@ impl Reception {
         }
     }
 
-    /// The next request that is here.
-    pub(super) fn poll(&mut self, server: &Server) -> Option<Request> {
-        match self.backlog.pop_front() {
-            Some(request) => Some(request),
-            None => self.receive(server),
-        }
-    }
-
     /// Receives what is here without handing out requests. Whether requests wait now.
     pub(super) fn poll_into_backlog(&mut self, server: &Server) -> bool {
         while self.backlog.is_empty() {
-            match self.receive(server) {
+            match self.poll(server) {
                 Some(request) => self.backlog.push_back(request),
                 None => break,
             }
@@ -148,19 +140,20 @@ impl Reception {
         self.backlog.push_back(request);
     }
 
-    fn receive(&mut self, server: &Server) -> Option<Request> {
-        if !self.unparked.is_empty()
-            && let Some(request) = self.unpark(server)
-        {
-            return Some(request);
-        }
+    /// The next request that is here.
+    pub(super) fn poll(&mut self, server: &Server) -> Option<Request> {
         loop {
             if self.unpolled >= FRAMES_PER_POLL {
                 // Nobody is overlooked because others always have something.
                 self.poll_events(server, Some(Duration::ZERO));
             }
-            // A request that waited is older than what its client has sent since.
+            // First of all: it is older than what its client has sent since.
             if let Some(request) = self.backlog.pop_front() {
+                return Some(request);
+            }
+            if !self.unparked.is_empty()
+                && let Some(request) = self.unpark(server)
+            {
                 return Some(request);
             }
             let request = self.receive_from_memory(server).or_else(|| self.receive_from_sockets(server));
@@ -452,7 +445,7 @@ impl Reception {
         let mut rounds = 0_u32;
         let routed = self.routed;
         loop {
-            let request = self.receive(server);
+            let request = self.poll(server);
             if request.is_some() || self.routed != routed {
                 return (Some(since(begun)), request);
             }
