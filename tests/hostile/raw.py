@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
 
+from ..words import Word, load, store
 from .frames import HELLO, WELCOME, Frame, Received, hello, parse
 
 PATIENCE = 5.0
@@ -263,12 +264,11 @@ class MemoryPeer(Peer):
         self._next_region = 0
         self._gone = False
 
-    def get(self, at: int, form: str = "<Q") -> int:
-        return int(struct.unpack_from(form.replace("<", "@"), self.memory, at)[0])
+    def get(self, at: int, form: Word = "Q") -> int:
+        return load(self.memory, at, form)
 
-    def put(self, at: int, value: int, form: str = "<Q") -> None:
-        # Native, as in `get`: a word is read and stored whole. The portable form goes byte by byte, and is seen torn.
-        struct.pack_into(form.replace("<", "@"), self.memory, at, value)
+    def put(self, at: int, value: int, form: Word = "Q") -> None:
+        store(self.memory, at, value, form)
 
     def record(self, data: bytes, *, is_note: bool = False) -> bytes:
         return struct.pack("<I", len(data) | (NOTE if is_note else 0)) + data + bytes(-(4 + len(data)) % 8)
@@ -320,8 +320,8 @@ class MemoryPeer(Peer):
 
     def bell(self) -> None:
         os.sched_yield()  # a system call, in place of the fence
-        if self.get(self.other_side + PARKED, "<I") == 1:
-            self.put(self.other_side + PARKED, 0, "<I")
+        if self.get(self.other_side + PARKED, "I") == 1:
+            self.put(self.other_side + PARKED, 0, "I")
             with contextlib.suppress(BlockingIOError):
                 try:
                     self.socket.send(b"B")
@@ -416,8 +416,8 @@ class MemoryPeer(Peer):
             region[0:4] = struct.pack("<I", 0)
             if last_use:
                 self._regions.pop(number).close()
-        if self.get(self.into + 256, "<I"):
-            self.put(self.into + 256, 0, "<I")
+        if self.get(self.into + 256, "I"):
+            self.put(self.into + 256, 0, "I")
             with contextlib.suppress(OSError):
                 self.socket.send(b"B")
         return parse(data)

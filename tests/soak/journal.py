@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import mmap
-import struct
 from pathlib import Path
+
+from ..words import load, store
 
 # Of every call: it was begun, and then one of the others. What is missing of those was under way when its client died.
 FIELDS = (
@@ -34,11 +35,11 @@ class Journal:
 
     def get(self, row: int, field: int) -> int:
         """A number of a row."""
-        return int(struct.unpack_from("<Q", self._memory, row * _PAGE + field * _WORD)[0])
+        return load(self._memory, row * _PAGE + field * _WORD)
 
     def put(self, row: int, field: int, value: int) -> None:
         """Sets a number of a row."""
-        struct.pack_into("<Q", self._memory, row * _PAGE + field * _WORD, value)
+        store(self._memory, row * _PAGE + field * _WORD, value)
 
     def add(self, row: int, field: int) -> int:
         """Adds one, for the only thread that writes the number; what it is then."""

@@ -18,6 +18,8 @@ import time
 from collections.abc import Sequence
 from types import TracebackType
 
+from ..words import Word, load, store
+
 PATIENCE = 20.0
 PAGE = 4096
 RING = 1 << 16
@@ -79,13 +81,11 @@ class End:
         self.head = self.tail = 0
         connection.settimeout(PATIENCE)
 
-    def put(self, at: int, value: int, form: str = "<Q") -> None:
-        # Native: the word is stored whole. The portable form is written byte by byte, and a reader sees it torn.
-        native = form.replace("<", "@")
-        struct.pack_into(native, self.memory, at, value & (2 ** (8 * struct.calcsize(form)) - 1))
+    def put(self, at: int, value: int, form: Word = "Q") -> None:
+        store(self.memory, at, value & (2 ** (64 if form == "Q" else 32) - 1), form)
 
     def get(self, at: int) -> int:
-        return int(struct.unpack_from("@Q", self.memory, at)[0])
+        return load(self.memory, at)
 
     def record(self, data: bytes, *, prefix: int | None = None) -> None:
         """Lays a record down behind the last one, without telling anybody."""
@@ -130,7 +130,7 @@ class End:
         if give_back:
             self.put(self.into + TAIL, self.tail)
             if self.get(self.into + STARVED) & 0xFFFFFFFF:
-                self.put(self.into + STARVED, 0, "<I")
+                self.put(self.into + STARVED, 0, "I")
                 self.bell()
         return data
 

@@ -221,7 +221,7 @@ def test_lengths_that_change_while_they_are_read(target: Target) -> None:
             choices = [4 + len(call()), 0, 8, 500, 60_000, NOTE - 1, NOTE | 20, 0xFFFFFFFF]
             while not over.is_set():
                 with contextlib.suppress(ValueError):
-                    attacker.put(attacker.out_at + 8 * generator.randrange(RING // 8), generator.choice(choices), "<I")
+                    attacker.put(attacker.out_at + 8 * generator.randrange(RING // 8), generator.choice(choices), "I")
 
         flippers = [threading.Thread(target=flip) for _ in range(2)]
         for flipper in flippers:
@@ -549,7 +549,7 @@ def test_a_client_that_never_reads_its_replies(target: Target) -> None:
 def test_a_client_that_says_it_has_left_and_goes_on(target: Target) -> None:
     with attack(target.url) as attacker:
         greet(attacker)
-        attacker.put(CLIENT_SIDE + 16, 1, "<I")
+        attacker.put(CLIENT_SIDE + 16, 1, "I")
         attacker.send(call(2))
         target.is_well()
 
