@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 import msgspec
 
+from .guards import is_list
 from .plan import BIDI_STREAM, CLIENT_STREAM, ONEWAY, SERVER_STREAM, UNARY
 from .shown import shown
 
@@ -50,7 +51,7 @@ def check_depth(data: Any) -> None:
 def _inside(data: Any) -> Iterable[Any]:
     if _is_object(data):
         return data.values()
-    return data if _is_list(data) else ()
+    return data if is_list(data) else ()
 
 
 def check_description(description: Description) -> None:
@@ -115,9 +116,9 @@ def _check_type(where: str, described: Any) -> None:
         return
     if not isinstance(described.get("layout"), str):
         raise Malformed(f"{where} has no layout")
-    if tag is not None and not (_is_list(tag) and len(tag) == 2 and isinstance(tag[0], str)):
+    if tag is not None and not (is_list(tag) and len(tag) == 2 and isinstance(tag[0], str)):
         raise Malformed(f"{where} has a tag that is none")
-    if not _is_list(fields):
+    if not is_list(fields):
         raise Malformed(f"{where} has no list of fields")
     for field in fields:
         well = _is_object(field) and isinstance(field.get("name"), str) and isinstance(field.get("required"), bool)
@@ -136,11 +137,11 @@ def _check_schema(where: str, schema: Any) -> None:
     if kind in ("list", "set"):
         _check_schema(where, inner)
     elif kind in ("tuple", "union", "dict"):
-        if not _is_list(inner) or (kind == "dict" and len(inner) != 2):
+        if not is_list(inner) or (kind == "dict" and len(inner) != 2):
             raise Malformed(f"{where} has a schema whose '{kind}' has no list of schemas")
         for item in inner:
             _check_schema(where, item)
-    elif kind == "values" and not _is_list(inner):
+    elif kind == "values" and not is_list(inner):
         raise Malformed(f"{where} has a schema whose 'values' are no list")
     elif not isinstance(inner, str) and (kind == "ref" or (kind == "array" and inner is not None)):
         raise Malformed(f"{where} has a schema whose '{kind}' is no name")
@@ -152,7 +153,3 @@ def _kind_of(value: Any) -> str:
 
 def _is_object(value: Any) -> TypeGuard[dict[str, Any]]:
     return isinstance(value, dict)
-
-
-def _is_list(value: Any) -> TypeGuard[list[Any]]:
-    return isinstance(value, list)

@@ -7,11 +7,12 @@ encoded values, as those show what crosses; and only where the declarations leav
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, TypeAlias, TypeGuard
+from typing import Any, TypeAlias
 
 import msgspec
 
 from .differences import Types
+from .guards import is_dict, is_list
 from .schema import show
 
 __all__ = ["UnknownField", "field_finder"]
@@ -91,9 +92,9 @@ class _Search:
         if kind == "ref":
             return self._in_fields(value, written, inner, path)
         items: Iterable[tuple[Any, Any]] = ()
-        if kind in ("list", "set", "tuple") and _is_list(value):
+        if kind in ("list", "set", "tuple") and is_list(value):
             items = enumerate(value)
-        elif kind == "dict" and _is_map(value):
+        elif kind == "dict" and is_dict(value):
             items = value.items()
         pairs = _inside(written, read)
         if not pairs:
@@ -108,9 +109,9 @@ class _Search:
         described = self.read_types.get(name, {})
         fields = {field["name"]: field for field in described.get("fields", ())}
         writer = self._writer(written, described)
-        if described.get("layout") == "array" and _is_list(value):
+        if described.get("layout") == "array" and is_list(value):
             given: Iterable[tuple[Any, Any]] = zip(fields, value, strict=False)
-        elif described.get("layout") == "map" and _is_map(value):
+        elif described.get("layout") == "map" and is_dict(value):
             given = value.items()
         else:
             return None
@@ -138,7 +139,7 @@ class _Search:
 
 
 def _kind(schema: Any) -> tuple[str, Any]:
-    if not _is_map(schema) or not schema:
+    if not is_dict(schema) or not schema:
         return str(schema), None
     return next(iter(schema.items()))
 
@@ -176,18 +177,10 @@ def _is_meant(value: Decoded, schema: Any, types: Types) -> bool:
     if kind == "ref":
         described = types.get(inner, {})
         if described.get("layout") == "array":
-            return _is_list(value)
+            return is_list(value)
         tag = described.get("tag")
-        return _is_map(value) and (tag is None or value.get(tag[0]) == tag[1])
-    return _is_map(value) if kind == "dict" else kind in ("list", "set", "tuple") and _is_list(value)
-
-
-def _is_list(value: Any) -> TypeGuard[list[Any]]:
-    return isinstance(value, list)
-
-
-def _is_map(value: Any) -> TypeGuard[dict[Any, Any]]:
-    return isinstance(value, dict)
+        return is_dict(value) and (tag is None or value.get(tag[0]) == tag[1])
+    return is_dict(value) if kind == "dict" else kind in ("list", "set", "tuple") and is_list(value)
 
 
 def _no_matter(code: int, data: memoryview) -> object:

@@ -22,10 +22,6 @@ impl Taken {
     /// Counts an item; the credit to grant now, if it is worth a frame.
     pub(crate) fn count(&mut self, payload: usize) -> Option<u64> {
         self.0 += cost(payload);
-        self.overdue()
-    }
-
-    fn overdue(&mut self) -> Option<u64> {
         (self.0 >= WINDOW / 2).then(|| std::mem::take(&mut self.0) as u64)
     }
 }

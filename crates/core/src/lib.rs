@@ -21,16 +21,6 @@ pub use nearcall_transport::{
 pub use nearcall_wire::{Failure, Kind, Metadata, holds_more_than};
 pub use outgoing::{Body, Outgoing};
 
-/// Runs a closure that may block for long. The caller of this crate may hold something that others need meanwhile (an
-/// interpreter lock), and lets go of it around the closure.
-pub type AroundWait = std::sync::Arc<dyn Fn(&mut (dyn FnMut() + Send)) + Send + Sync>;
-
-/// An [`AroundWait`] for callers that hold nothing.
-#[must_use]
-pub fn plainly() -> AroundWait {
-    std::sync::Arc::new(|wait| wait())
-}
-
 /// Whether `bytes` can be the size of a ring (see [`Options::ring_size`]).
 #[must_use]
 pub fn is_ring_size(bytes: usize) -> bool {

@@ -14,10 +14,15 @@ extern crate self as nearcall_transport; // so the core's files call what they u
 mod models;
 mod sync;
 
+#[path = "../../transport/src/budget.rs"]
+pub mod budget;
+pub mod link;
 /// `crates/transport`
 #[allow(clippy::reversed_empty_ranges, clippy::absurd_extreme_comparisons, reason = "there are no spins here")]
 #[path = "../../transport/src/lock.rs"]
 pub mod lock;
+#[path = "../../transport/src/outbox.rs"]
+pub mod outbox;
 
 /// `crates/core/src/server`
 mod server {

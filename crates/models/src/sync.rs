@@ -72,6 +72,7 @@ macro_rules! atomic {
 
 atomic!(AtomicBool, bool);
 atomic!(AtomicU32, u32, fetch_add, fetch_sub);
+atomic!(AtomicUsize, usize, fetch_add, fetch_sub);
 atomic!(AtomicU64, u64, fetch_add, fetch_or);
 
 loom::lazy_static! {

@@ -16,7 +16,7 @@ use crate::callback::Callback;
 use crate::calling::Calling;
 use crate::deadline::Surroundings;
 use crate::errors::{describe, invalid, raise};
-use crate::interpreter::{around_wait, attach, detach};
+use crate::interpreter::{attach, detach};
 use crate::oneway::Oneway;
 use crate::options::{options, trust};
 use crate::outcome::{late, name_failure};
@@ -72,7 +72,7 @@ impl Connection {
             .transpose()?;
         let agree = move |description: &str| attach(|py| agree(py, &on_change, description));
         let handshake = options.handshake;
-        let channel = Arc::new(Channel::new(url, options, around_wait(), Box::new(agree)));
+        let channel = Arc::new(Channel::new(url, options, Box::new(agree)));
         let when_full = Arc::new(WhenFull::new(py, oneway, on_drop)?);
         let calling = Calling { channel, timeout, wait_for_ready, when_full };
         Ok(Self { calling, waiting: Arc::default(), handshake })

@@ -4,7 +4,6 @@
 //! lock, the threads among them that move bytes for everybody. So no lock of nearcall may be held here: debug builds make
 //! sure (`make locks`), and `make lint` refuses `PyO3`'s own functions elsewhere (`tools/check_floors.py`).
 
-use nearcall_core::AroundWait;
 use nearcall_core::lock::held_here;
 use pyo3::prelude::*;
 
@@ -43,9 +42,4 @@ pub(crate) fn detached(wait: &mut (dyn FnMut() + Send)) {
     } else {
         wait();
     }
-}
-
-/// The same, for whoever waits in the core for longer.
-pub(crate) fn around_wait() -> AroundWait {
-    std::sync::Arc::new(detached)
 }

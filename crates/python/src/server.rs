@@ -18,7 +18,7 @@ use crate::callback::Callback;
 use crate::context::{Call, Current, OK, is_observed, tell_end};
 use crate::deadline::Inherited;
 use crate::errors::{describe_for, raise};
-use crate::interpreter::{around_wait, attach, detach};
+use crate::interpreter::{attach, detach};
 use crate::listeners::Listeners;
 use crate::loop_server::LoopRequest;
 use crate::options::options;
@@ -91,7 +91,7 @@ impl Server {
         // A thread that only moves bytes must not wait for the interpreter: a worker tells Python later.
         let on_notice = Box::new(move |notice| log.push(notice));
         let limits = WorkLimits { max_concurrency, max_pending, max_streams, max_memory };
-        let core = Core::new(kinds, description, options, limits, on_notice, around_wait())?;
+        let core = Core::new(kinds, description, options, limits, on_notice)?;
         Ok(Self { core: Arc::new(core), methods: Arc::new(methods), notices })
     }
 

@@ -182,8 +182,9 @@ pub fn set_around_sleep(around: AroundSleep) {
     AROUND_SLEEP.get_or_init(|| around);
 }
 
+/// Sleeps for another reason inside of that function. No lock may be held.
 #[cold]
-fn around_sleep(wait: &mut (dyn FnMut() + Send)) {
+pub fn around_sleep(wait: &mut (dyn FnMut() + Send)) {
     match AROUND_SLEEP.get() {
         Some(around) => around(wait),
         None => wait(),

@@ -13,12 +13,13 @@ import msgspec
 import nearcall
 
 from ..description import MethodInfo, ServiceInfo, StreamInfo
+from ..guards import is_dict, is_list
 from ..plan import BIDI_STREAM, NOTHING, ONEWAY, SERVER_STREAM
 from ..shown import shown_json
 from . import UsageError
 from .flags import add_client_options
 from .remote import connected, find_method, remote_method
-from .values import from_json, is_dict, is_list, to_json
+from .values import from_json, to_json
 
 __all__ = ["add_to", "run"]
 

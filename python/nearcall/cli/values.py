@@ -10,21 +10,13 @@ import base64
 import binascii
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeGuard, cast
+from typing import Any, cast
 
 import msgspec
 
-__all__ = ["from_json", "is_dict", "is_list", "to_json"]
+from ..guards import is_dict, is_list
 
-
-def is_list(value: Any) -> TypeGuard[list[Any]]:
-    """Whether a JSON value is an array."""
-    return isinstance(value, list)
-
-
-def is_dict(value: Any) -> TypeGuard[dict[str, Any]]:
-    """Whether a JSON value is an object."""
-    return isinstance(value, dict)
+__all__ = ["from_json", "to_json"]
 
 
 def from_json(value: Any, schema: Any, types: Mapping[str, Any]) -> Any:

@@ -10,11 +10,12 @@ import dataclasses
 import datetime
 import functools
 from collections.abc import Mapping
-from typing import Any, TypeGuard, cast
+from typing import Any, cast
 
 import msgspec
 from msgspec import inspect as shapes
 
+from ..guards import is_dict
 from ..hints import describe_value
 from .sending import AnySender, DateTimeSender, DictSender, ItemsSender, MisfitError, Sender, TimeSender, sender
 
@@ -38,7 +39,7 @@ class _Reader:
         self.known: dict[str, Sender] = {}
 
     def read(self, schema: Any) -> Sender | None:
-        if not _is_dict(schema):
+        if not is_dict(schema):
             made: Any = {"any": AnySender, "datetime": DateTimeSender, "time": TimeSender}.get(schema)
             return None if made is None else made()
         (kind, inner), *_ = schema.items()
@@ -130,7 +131,7 @@ class _Named(Sender):
         self.tag: tuple[str, Any] | None = None
 
     def look(self, value: Any) -> bool:
-        if not _is_dict(value):
+        if not is_dict(value):
             return _look_at_object(value)
         if not self.names.issuperset(value):
             key = next(key for key in value if key not in self.names)
@@ -145,7 +146,7 @@ class _Named(Sender):
         return found
 
     def rewrite(self, value: Any) -> Any:
-        if not _is_dict(value):
+        if not is_dict(value):
             return _rewrite_object(value)
         trusted = Sender()
         return {name: self.parts.get(name, trusted).rewrite(item) for name, item in value.items()}
@@ -176,17 +177,13 @@ def _may_be(value: Any, schema: Any, found: Sender) -> bool:
         return isinstance(value, datetime.datetime)
     if schema == "time":
         return isinstance(value, datetime.time)
-    if _is_dict(value):
+    if is_dict(value):
         if isinstance(found, _Named):
             return found.tag is None or value.get(found.tag[0]) == found.tag[1]
         return isinstance(found, DictSender)
     if isinstance(value, (list, tuple, set, frozenset)):
         return isinstance(found, (ItemsSender, _Positions))
     return isinstance(found, (_Named, _Positions)) and _is_object(value)
-
-
-def _is_dict(value: Any) -> TypeGuard[dict[str, Any]]:
-    return isinstance(value, dict)
 
 
 def _is_object(value: Any) -> bool:

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import functools
 import re
-from typing import Any, Final, TypeGuard
+from typing import Any, Final
+
+from ..guards import is_list
 
 __all__ = ["dtype_of", "size_of"]
 
@@ -60,7 +62,7 @@ def _size(code: Any, depth: int) -> tuple[int, int]:
     """Bytes of one element, and how many fields are in it."""
     if isinstance(code, str):
         return _plain_size(code), 0
-    if not _is_list(code) or not code or depth == _MAX_DEPTH:
+    if not is_list(code) or not code or depth == _MAX_DEPTH:
         raise ValueError("a dtype is a text or a list of fields")
     size, count = 0, 0
     for field in code:
@@ -92,10 +94,10 @@ def _plain_size(code: str) -> int:
 
 def _field(field: Any) -> tuple[Any, Any, int]:
     """A field's name, its dtype, and how many of them it holds."""
-    if not _is_list(field) or len(field) not in (2, 3):
+    if not is_list(field) or len(field) not in (2, 3):
         raise ValueError("a field is a name, a dtype and perhaps a shape")
     shape: Any = field[2] if len(field) == 3 else []
-    if not _is_list(shape) or len(shape) > _MAX_DIMENSIONS:
+    if not is_list(shape) or len(shape) > _MAX_DIMENSIONS:
         raise ValueError("the shape of a field is a list of lengths")
     length = 1
     for side in shape:
@@ -106,17 +108,13 @@ def _field(field: Any) -> tuple[Any, Any, int]:
 
 
 def _is_name(name: Any) -> bool:
-    if _is_list(name):
+    if is_list(name):
         return len(name) == 2 and all(type(part) is str for part in name)
     return type(name) is str
 
 
-def _is_list(value: Any) -> TypeGuard[list[Any]]:
-    return isinstance(value, list)
-
-
 def _tuples(code: Any) -> Any:
     """A dtype's description with the tuples that msgpack turned into lists; numpy insists on them."""
-    if not _is_list(code):
+    if not is_list(code):
         return code
-    return [(tuple(name) if _is_list(name) else name, _tuples(kind), *map(tuple, shape)) for name, kind, *shape in code]
+    return [(tuple(name) if is_list(name) else name, _tuples(kind), *map(tuple, shape)) for name, kind, *shape in code]

@@ -14,7 +14,6 @@ use nearcall_transport::{ConnectError, Connected, Dial, Options, Url, fork};
 use nearcall_wire::Failure;
 
 use super::Connection;
-use crate::AroundWait;
 
 /// First pause between two attempts to connect; each next one is longer by [`GROWTH`], up to [`LONGEST`].
 const SHORTEST: Duration = Duration::from_millis(20);
@@ -65,7 +64,6 @@ impl Patience {
 pub struct Channel {
     url: Url,
     options: Options,
-    around_wait: AroundWait,
     current: ArcSwapOption<Connection>,
     closed: AtomicBool,
     renewal: ArcSwap<Renewal>,
@@ -114,11 +112,10 @@ impl std::fmt::Debug for Channel {
 impl Channel {
     /// A way to a server that has not been looked for yet.
     #[must_use]
-    pub fn new(url: Url, options: Options, around_wait: AroundWait, on_change: OnChange) -> Self {
+    pub fn new(url: Url, options: Options, on_change: OnChange) -> Self {
         Self {
             url,
             options,
-            around_wait,
             current: ArcSwapOption::empty(),
             closed: AtomicBool::new(false),
             renewal: ArcSwap::new(Renewal::new()),
@@ -242,7 +239,7 @@ impl Channel {
 
     /// Whether a new connection's server still fits.
     fn welcome(&self, connected: Connected) -> Result<Arc<Connection>, Failure> {
-        let connection = Arc::new(Connection::new(&self.url, connected, Arc::clone(&self.around_wait)));
+        let connection = Arc::new(Connection::new(&self.url, connected));
         let description = &connection.welcome().description;
         if self.current().is_some_and(|old| old.welcome().description != *description) {
             (self.on_change)(description)?;

@@ -11,10 +11,10 @@ use crate::sync::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use nearcall_transport::lock::around_sleep;
 use nearcall_transport::{Connected, Link, LinkError, Peer, Room, Sent, Url, fork};
 use nearcall_wire::{Failure, Kind, Welcome};
 
-use crate::AroundWait;
 use crate::event::Event;
 use crate::flow::{Taken, cost};
 use crate::outgoing::{Body, Outgoing};
@@ -40,7 +40,6 @@ pub struct Connection {
     /// The server takes no new calls here.
     going_away: AtomicBool,
     generation: u32,
-    around_wait: AroundWait,
     /// An event loop uses it: sending must not wait.
     in_loop: AtomicBool,
     /// A thread sends what waits.
@@ -68,7 +67,7 @@ pub enum NoEvent {
 }
 
 impl Connection {
-    fn new(url: &Url, connected: Connected, around_wait: AroundWait) -> Self {
+    fn new(url: &Url, connected: Connected) -> Self {
         Self {
             link: connected.link,
             welcome: connected.welcome,
@@ -78,7 +77,6 @@ impl Connection {
             lost: AtomicBool::new(false),
             going_away: AtomicBool::new(false),
             generation: fork::mark(),
-            around_wait,
             in_loop: AtomicBool::new(false),
             flushing: Arc::default(),
         }
@@ -343,7 +341,7 @@ impl Connection {
         const SLICE: Duration = Duration::from_millis(100);
         let slice = until.map_or(SLICE, |until| until.saturating_duration_since(Instant::now()).min(SLICE));
         let mut result = Ok(());
-        (self.around_wait)(&mut || result = self.make_room(slice));
+        around_sleep(&mut || result = self.make_room(slice));
         result
     }
 

@@ -38,8 +38,6 @@ use statistics::Statistics;
 use turn::Turn;
 use worker::Queue;
 
-use crate::AroundWait;
-
 /// What the server must know of a method to route its frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MethodKind {
@@ -90,7 +88,6 @@ pub struct Server {
     async_queue: OnceLock<Arc<AsyncQueue>>,
     /// Requests for the loop that a worker has received since the last one for a worker.
     loop_run: AtomicUsize,
-    around_wait: AroundWait,
     /// Workers alive, and those of them that wait for the baton.
     workers: AtomicUsize,
     standby: AtomicUsize,
@@ -143,7 +140,6 @@ impl Server {
         options: Options,
         work_limits: WorkLimits,
         notice: OnNotice,
-        around_wait: AroundWait,
     ) -> io::Result<Self> {
         let limits = Limits { max_message: options.max_message };
         let budget = Budget::new(work_limits.max_memory);
@@ -155,7 +151,6 @@ impl Server {
             welcome: Welcome { version: crate::VERSION.to_owned(), limits, description },
             async_queue: OnceLock::new(),
             loop_run: AtomicUsize::new(0),
-            around_wait,
             measured: methods.iter().take_while(|method| !method.introspective).count(),
             methods,
             notice,

@@ -5,6 +5,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use nearcall_transport::lock::around_sleep;
+
 use super::Server;
 use super::call::ServerCall;
 use super::connection::ServerConnection;
@@ -226,7 +228,7 @@ impl Server {
                 }
             }
         };
-        (self.around_wait)(&mut wait);
+        around_sleep(&mut wait);
     }
 
     /// Receives in the middle of a handler, if the baton is ours or free, until `over`, sleeping for `slice` at a time. A

@@ -1,6 +1,7 @@
 //! The models.
 
 mod lock;
+mod outbox;
 
 use std::time::Duration;
 

@@ -1,0 +1,36 @@
+//! Stand-ins for `crate::link` of `crates/transport`: what the outgoing queue says, without a system behind it.
+#![allow(missing_docs, reason = "the real ones are documented where they are")]
+
+/// What becomes of a frame that there is no room for.
+pub enum Room<'a> {
+    Later,
+    Now,
+    Wait(&'a mut dyn FnMut() -> Result<(), LinkError>),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sent {
+    Out,
+    Queued,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub enum LinkError {
+    Closed,
+    Broken(String),
+    Full,
+    Exhausted(String),
+    DeadlinePassed,
+}
+
+impl LinkError {
+    pub fn spares_connection(&self) -> bool {
+        !matches!(self, Self::Closed | Self::Broken(_))
+    }
+}
+
+impl std::fmt::Display for LinkError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{self:?}")
+    }
+}
