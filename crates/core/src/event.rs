@@ -2,6 +2,7 @@
 
 use nearcall_transport::{Charge, Incoming, Lease};
 use nearcall_wire::{Failure, FrameHead, Kind, Malformed};
+use smallvec::SmallVec;
 
 /// A frame for a call.
 #[derive(Debug)]
@@ -19,10 +20,13 @@ pub struct Payload {
     at: usize,
 }
 
+// Each call moves it through many hands, and what has more bytes is moved by calls of `memcpy`.
+const _: () = assert!(size_of::<Option<Event>>() <= 128);
+
 impl Event {
     pub(crate) fn parse(incoming: Incoming) -> Result<Self, Malformed> {
         let (head, at) = FrameHead::decode(&incoming.bytes)?;
-        if incoming.lease.is_some() && at != incoming.bytes.len() {
+        if incoming.lease().is_some() && at != incoming.bytes.len() {
             return Err(Malformed("a frame has a payload both in the ring and beside it"));
         }
         let payload = Payload { incoming, at };
@@ -34,7 +38,7 @@ impl Event {
 
     /// An event that was not received but happened here, such as the loss of the connection.
     pub(crate) fn local(call: u32, failure: &Failure) -> Self {
-        let incoming = Incoming { bytes: failure.encode().into(), lease: None, charge: None };
+        let incoming = Incoming::new(failure.encode().into(), None, None);
         Self { head: FrameHead::new(Kind::Error, call), payload: Payload { incoming, at: 0 } }
     }
 
@@ -57,18 +61,18 @@ impl Event {
 
 impl Payload {
     pub(crate) fn empty() -> Self {
-        Self { incoming: Incoming { bytes: [].as_slice().into(), lease: None, charge: None }, at: 0 }
+        Self { incoming: Incoming::new(SmallVec::new(), None, None), at: 0 }
     }
 
     /// Takes out what it costs its sender's account, to be kept for longer than the payload.
     pub(crate) fn take_charge(&mut self) -> Option<Charge> {
-        self.incoming.charge.take()
+        self.incoming.take_charge()
     }
 
     /// Length in bytes.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.incoming.lease.as_ref().map_or(self.incoming.bytes.len() - self.at, Lease::len)
+        self.incoming.lease().map_or(self.incoming.bytes.len() - self.at, Lease::len)
     }
 
     /// Whether it is empty.
@@ -80,7 +84,7 @@ impl Payload {
     /// The bytes, if they are private to this process.
     #[must_use]
     pub fn inline(&self) -> Option<&[u8]> {
-        self.incoming.lease.is_none().then(|| &self.incoming.bytes[self.at..])
+        self.incoming.lease().is_none().then(|| &self.incoming.bytes[self.at..])
     }
 
     /// Copies `into.len()` bytes from `offset`.
@@ -88,7 +92,7 @@ impl Payload {
     /// # Panics
     /// If the range is not inside.
     pub fn copy(&self, offset: usize, into: &mut [u8]) {
-        match &self.incoming.lease {
+        match self.incoming.lease() {
             Some(lease) => lease.copy(offset, into),
             None => into.copy_from_slice(&self.incoming.bytes[self.at + offset..][..into.len()]),
         }
@@ -105,7 +109,7 @@ impl Payload {
     /// Where the payload lies, for a view that keeps `self` alive.
     #[must_use]
     pub fn as_ptr(&self) -> *const u8 {
-        match &self.incoming.lease {
+        match self.incoming.lease() {
             Some(lease) => lease.as_ptr(),
             None => self.incoming.bytes[self.at..].as_ptr(),
         }

@@ -17,16 +17,43 @@ pub const INLINE: usize = 64;
 pub struct Incoming {
     /// The frame; without its payload if there is a lease.
     pub bytes: SmallVec<[u8; INLINE]>,
-    /// The payload, if it was handed over in memory of its own.
-    pub lease: Option<Lease>,
-    /// What it costs the peer's account as long as it is kept; none if it is short.
-    pub charge: Option<Charge>,
+    /// Apart, because a short frame has none of it and passes through many hands: what has more than 128 bytes is moved by
+    /// calls of `memcpy`.
+    long: Option<Box<Long>>,
+}
+
+/// What only long frames have.
+#[derive(Debug)]
+struct Long {
+    lease: Option<Lease>,
+    charge: Option<Charge>,
 }
 
 /// Frames up to this many bytes cost nothing: how many of them are kept is limited by other means.
 const FREE: usize = 1024;
 
 impl Incoming {
+    /// A frame, its payload if that was handed over in memory of its own, and what it costs the peer's account as long as it
+    /// is kept.
+    #[must_use]
+    #[inline]
+    pub fn new(bytes: SmallVec<[u8; INLINE]>, lease: Option<Lease>, charge: Option<Charge>) -> Self {
+        let is_long = lease.is_some() || charge.is_some();
+        Self { bytes, long: is_long.then(|| Box::new(Long { lease, charge })) }
+    }
+
+    /// The payload, if it was handed over in memory of its own.
+    #[must_use]
+    #[inline]
+    pub fn lease(&self) -> Option<&Lease> {
+        self.long.as_ref()?.lease.as_ref()
+    }
+
+    /// Takes out what it costs its sender's account, to be kept for longer than the frame.
+    pub fn take_charge(&mut self) -> Option<Charge> {
+        self.long.as_mut()?.charge.take()
+    }
+
     /// The charge for a frame of `len` bytes.
     ///
     /// # Errors

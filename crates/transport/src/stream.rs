@@ -211,7 +211,7 @@ impl Receiver {
     fn take(&mut self) -> Result<Option<Incoming>, LinkError> {
         if let Some(long) = self.long.take_if(|long| long.left() == 0) {
             let bytes = SmallVec::from_vec(long.bytes);
-            return Ok(Some(Incoming { bytes, lease: None, charge: Some(long.charge) }));
+            return Ok(Some(Incoming::new(bytes, None, Some(long.charge))));
         }
         if self.long.is_some() {
             return Ok(None);
@@ -229,7 +229,7 @@ impl Receiver {
             let charge = Incoming::charge(&self.account, len)?;
             let bytes = SmallVec::from_slice(&rest[..len]);
             self.start += PREFIX + len;
-            return Ok(Some(Incoming { bytes, lease: None, charge }));
+            return Ok(Some(Incoming::new(bytes, None, charge)));
         }
         if PREFIX + len > BUFFER {
             let charge = self.account.charge(len).ok_or(LinkError::OverBudget)?;

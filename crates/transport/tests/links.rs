@@ -562,7 +562,7 @@ fn leases_may_be_kept_and_come_back() {
     for number in 0..80 {
         send(&*client, b"head", &[&pattern(number, 1_000_000)]).expect("sent");
         let incoming = server.try_receive().expect("open").expect("a frame");
-        assert!(incoming.lease.is_some());
+        assert!(incoming.lease().is_some());
         kept.push(incoming);
     }
     for (number, incoming) in kept.iter().enumerate() {

@@ -381,7 +381,7 @@ mod tests {
         let item = |id: CallId, kind: Kind, len: usize| {
             let mut frame = FrameHead::plain(kind, 0, 0, id.number()).to_vec();
             frame.resize(frame.len() + len, 0);
-            Event::parse(Incoming { bytes: frame.into(), lease: None, charge: None }).expect("a frame")
+            Event::parse(Incoming::new(frame.into(), None, None)).expect("a frame")
         };
         let mut table = Table::default();
         let id = table.begin(Waker::None).expect("alive");

@@ -292,12 +292,12 @@ impl ShmLink {
         if consumer.producer_waits(Some(record)) {
             ring_bell(&self.shared.socket);
         }
-        let Some(note) = note else { return Ok(Some(Incoming { bytes, lease: None, charge })) };
+        let Some(note) = note else { return Ok(Some(Incoming::new(bytes, None, charge))) };
         let lease = regions.open(note, self.limit, inbox, &self.shared.socket)?;
         // A bell may have been read along with the region.
         self.notify_room();
         bytes.drain(..Note::LEN);
-        Ok(Some(Incoming { bytes, lease: Some(lease), charge }))
+        Ok(Some(Incoming::new(bytes, Some(lease), charge)))
     }
 }
 
