@@ -21,13 +21,13 @@ pub(crate) struct LoopRequest {
     core: Arc<Core>,
     methods: Arc<Vec<Served>>,
     index: usize,
-    request: Mutex<Request>,
+    request: Mutex<Box<Request>>,
     /// Who wants to know how the call ends.
     observers: Mutex<Vec<Py<PyAny>>>,
 }
 
 impl LoopRequest {
-    pub(crate) fn new(core: Arc<Core>, methods: Arc<Vec<Served>>, request: Request) -> Self {
+    pub(crate) fn new(core: Arc<Core>, methods: Arc<Vec<Served>>, request: Box<Request>) -> Self {
         let index = usize::from(request.head.method);
         Self { core, methods, index, request: Mutex::new(request), observers: Mutex::default() }
     }

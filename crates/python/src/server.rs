@@ -198,7 +198,7 @@ impl Server {
 impl Server {
     /// Handles a request, and the one-way requests that waited for it.
     #[inline]
-    fn handle_all(&self, py: Python<'_>, worker: &mut Worker, request: Request) {
+    fn handle_all(&self, py: Python<'_>, worker: &mut Worker, request: Box<Request>) {
         let lane = request.is_oneway().then(|| Arc::clone(&request.connection));
         self.handle(py, request);
         let mut next = worker.finish(lane.as_deref());
@@ -209,7 +209,7 @@ impl Server {
     }
 
     /// Runs a handler and ends the call.
-    fn handle(&self, py: Python<'_>, mut request: Request) {
+    fn handle(&self, py: Python<'_>, mut request: Box<Request>) {
         let served = &self.methods[usize::from(request.head.method)];
         let method = served.method.get();
         if request.is_late() {

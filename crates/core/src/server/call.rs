@@ -283,7 +283,7 @@ pub struct AsyncQueue {
 
 #[derive(Debug, Default)]
 struct Waiting {
-    requests: VecDeque<Request>,
+    requests: VecDeque<Box<Request>>,
     changed: Vec<Arc<ServerCall>>,
 }
 
@@ -301,7 +301,7 @@ impl AsyncQueue {
 
     /// Puts in a request. Whether none was there: then it is to be [rung](Self::ring) for. Requests and changes are taken
     /// apart from each other, and so each rings for its own first.
-    pub(super) fn push(&self, request: Request) -> bool {
+    pub(super) fn push(&self, request: Box<Request>) -> bool {
         let mut waiting = self.waiting.lock();
         let first = waiting.requests.is_empty();
         waiting.requests.push_back(request);
@@ -332,7 +332,7 @@ impl AsyncQueue {
     }
 
     /// Takes the request that has waited longest.
-    pub(super) fn pop(&self) -> Option<Request> {
+    pub(super) fn pop(&self) -> Option<Box<Request>> {
         self.waiting.lock().requests.pop_front()
     }
 }

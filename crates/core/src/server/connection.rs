@@ -50,14 +50,14 @@ pub struct ServerConnection {
     /// Calls under way wait for room.
     room_wanted: AtomicBool,
     /// Requests that are not begun before the client reads what it is sent, in order, and whether there are any.
-    parked: Mutex<VecDeque<Request>>,
+    parked: Mutex<VecDeque<Box<Request>>>,
     parks: AtomicBool,
 }
 
 /// What became of a frame.
 pub(super) enum Routed {
     /// A call to be handled.
-    Request(Request),
+    Request(Box<Request>),
     /// It is done with.
     Done,
     /// Nothing is read from the client until this can go on.
@@ -67,11 +67,11 @@ pub(super) enum Routed {
 /// Why nothing is read from a client for now.
 pub(super) enum Waits {
     /// A one-way call came when the server had all it takes.
-    Oneway(Request),
+    Oneway(Box<Request>),
     /// There is no room for the answer to a frame: the client does not read.
     Answer(u32, Kind, Vec<u8>),
     /// Many of its calls wait until it reads.
-    Parked(Request),
+    Parked(Box<Request>),
     /// More is kept of what it has sent than may be.
     Budget,
 }
@@ -87,7 +87,7 @@ const FULL: usize = 1 << 20;
 #[derive(Debug, Default)]
 struct OnewayLane {
     running: bool,
-    waiting: VecDeque<Request>,
+    waiting: VecDeque<Box<Request>>,
 }
 
 /// Cancellations remembered for handlers that may ask; older ones are forgotten.
@@ -180,7 +180,7 @@ impl ServerConnection {
     }
 
     /// A one-way request that may be handled now; `None` if it waits for an earlier one.
-    pub(super) fn begin_oneway(request: Request) -> Option<Request> {
+    pub(super) fn begin_oneway(request: Box<Request>) -> Option<Box<Request>> {
         let connection = Arc::clone(&request.connection);
         let mut lane = connection.oneway.lock();
         if lane.running {
@@ -192,7 +192,7 @@ impl ServerConnection {
     }
 
     /// The one-way request that waited for the one just handled.
-    pub(super) fn next_oneway(&self) -> Option<Request> {
+    pub(super) fn next_oneway(&self) -> Option<Box<Request>> {
         let mut lane = self.oneway.lock();
         let next = lane.waiting.pop_front();
         lane.running = next.is_some();
@@ -253,7 +253,7 @@ impl ServerConnection {
         let context = OnceLock::new();
         let measured = server.statistics.begin(head.method, payload.len());
         let charge = payload.take_charge();
-        let mut request = Request {
+        let mut request = Box::new(Request {
             connection: Arc::clone(self),
             head,
             payload,
@@ -265,7 +265,7 @@ impl ServerConnection {
             measured,
             // Relaxed: as where it is read.
             ordinal: self.arrived.fetch_add(1, Ordering::Relaxed),
-        };
+        });
         let oneway = request.is_oneway();
         // Relaxed: as above.
         let alone = !oneway || self.oneway_pending.fetch_add(1, Ordering::Relaxed) == 0;
@@ -451,7 +451,7 @@ impl ServerConnection {
 
     /// Lets a request wait until the client reads, and behind others that wait. Gives it back if it may be begun.
     #[cold]
-    pub(super) fn park(&self, request: Request) -> Option<Request> {
+    pub(super) fn park(&self, request: Box<Request>) -> Option<Box<Request>> {
         let mut parked = self.parked.lock();
         // Looked at under the lock, which whoever makes room takes after it.
         if parked.is_empty() && self.has_room() {
@@ -468,7 +468,7 @@ impl ServerConnection {
     }
 
     /// The first request that waited, if the client reads; and whether more wait that may be begun.
-    pub(super) fn unpark(&self) -> (Option<Request>, bool) {
+    pub(super) fn unpark(&self) -> (Option<Box<Request>>, bool) {
         let mut parked = self.parked.lock();
         let first = if self.has_room() { parked.pop_front() } else { None };
         self.parks.store(!parked.is_empty(), Ordering::Relaxed);

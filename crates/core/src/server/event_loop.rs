@@ -17,10 +17,9 @@ const RUN: usize = 8;
 
 /// What an event loop is to do next.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "a request is moved once, and a box would cost each call an allocation")]
 pub enum ForLoop {
     /// Handle this, and ask again.
-    Request(Request),
+    Request(Box<Request>),
     /// Ask again when [`Server::poll_fd`] is readable.
     Listen,
     /// A worker receives: ask again when [the queue](Server::use_event_loop) is readable.
@@ -31,7 +30,7 @@ pub enum ForLoop {
 
 impl Server {
     /// Hands a request to the event loop, and the baton with it if the work seems to be there.
-    pub(super) fn hand_to_loop(&self, request: Request) {
+    pub(super) fn hand_to_loop(&self, request: Box<Request>) {
         let Some(queue) = self.async_queue.get() else {
             return self.notify(true, "a request for a coroutine handler, but no event loop, was dropped".into());
         };
@@ -110,7 +109,7 @@ impl Server {
         }
     }
 
-    fn take_for_loop(&self, request: Request) -> ForLoop {
+    fn take_for_loop(&self, request: Box<Request>) -> ForLoop {
         if self.methods[usize::from(request.head.method)].in_loop {
             self.begin_handler();
             return ForLoop::Request(request);

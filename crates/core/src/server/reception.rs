@@ -56,7 +56,7 @@ pub(super) struct Reception {
     /// When the event loop that receives went to sleep, nanoseconds on the monotonic clock.
     asleep_since: Option<u64>,
     /// Requests received by a worker that could not run them.
-    backlog: VecDeque<Request>,
+    backlog: VecDeque<Box<Request>>,
     /// Clients that are not read from, because they send more than the server takes on now, or do not read themselves.
     stalled: Vec<(Arc<ServerConnection>, Waits)>,
     /// Clients that read again, and have requests that waited for that.
@@ -136,12 +136,12 @@ impl Reception {
     }
 
     /// Keeps a request for the next worker.
-    pub(super) fn keep(&mut self, request: Request) {
+    pub(super) fn keep(&mut self, request: Box<Request>) {
         self.backlog.push_back(request);
     }
 
     /// The next request that is here.
-    pub(super) fn poll(&mut self, server: &Server) -> Option<Request> {
+    pub(super) fn poll(&mut self, server: &Server) -> Option<Box<Request>> {
         loop {
             if self.unpolled >= FRAMES_PER_POLL {
                 // Nobody is overlooked because others always have something.
@@ -165,7 +165,7 @@ impl Reception {
 
     /// Every other time, a request that waited until its client read.
     #[cold]
-    fn unpark(&mut self, server: &Server) -> Option<Request> {
+    fn unpark(&mut self, server: &Server) -> Option<Box<Request>> {
         self.turn = !self.turn;
         while self.turn
             && let Some(connection) = self.unparked.pop_front()
@@ -183,7 +183,7 @@ impl Reception {
     }
 
     #[inline]
-    fn receive_from_memory(&mut self, server: &Server) -> Option<Request> {
+    fn receive_from_memory(&mut self, server: &Server) -> Option<Box<Request>> {
         let mut quiet = 0;
         while quiet < self.memory.len() && self.unpolled < FRAMES_PER_POLL {
             if self.cursor >= self.memory.len() {
@@ -225,7 +225,7 @@ impl Reception {
     }
 
     #[inline]
-    fn receive_from_sockets(&mut self, server: &Server) -> Option<Request> {
+    fn receive_from_sockets(&mut self, server: &Server) -> Option<Box<Request>> {
         while self.unpolled < FRAMES_PER_POLL
             && let Some(connection) = self.readable.front()
         {
@@ -269,7 +269,7 @@ impl Reception {
         server: &Server,
         connection: Arc<ServerConnection>,
         routed: Result<Routed, LinkError>,
-    ) -> Option<Request> {
+    ) -> Option<Box<Request>> {
         let waits = match routed {
             Ok(Routed::Request(request)) if connection.is_parked_full() => Waits::Parked(request),
             Ok(Routed::Request(request)) => {
@@ -343,7 +343,7 @@ impl Reception {
 
     /// Waits until something may be here, for `at_most` so long: spins while that pays, then sleeps in the poller. A request
     /// it met by spinning is returned at once.
-    pub(super) fn wait_for(&mut self, server: &Server, at_most: Option<Duration>) -> Option<Request> {
+    pub(super) fn wait_for(&mut self, server: &Server, at_most: Option<Duration>) -> Option<Box<Request>> {
         if !self.backlog.is_empty() || !self.unparked.is_empty() {
             return None;
         }
@@ -372,7 +372,7 @@ impl Reception {
     }
 
     /// For an event loop that receives: spins while that pays. Whether to look again, and a request it met.
-    pub(super) fn spin_for_loop(&mut self, server: &Server) -> (bool, Option<Request>) {
+    pub(super) fn spin_for_loop(&mut self, server: &Server) -> (bool, Option<Box<Request>>) {
         let (spun, found) = self.spin(server);
         if let Some(waited) = spun {
             self.budget.learn(waited);
@@ -438,7 +438,7 @@ impl Reception {
     }
 
     /// Spins for a request or an event. How long it took if there is something, and the request.
-    fn spin(&mut self, server: &Server) -> (Option<u64>, Option<Request>) {
+    fn spin(&mut self, server: &Server) -> (Option<u64>, Option<Box<Request>>) {
         let limit = self.budget.next();
         // The clock is read only after the first rounds, in which the usual next request comes.
         let mut begun = None;

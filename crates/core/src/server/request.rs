@@ -19,7 +19,7 @@ use crate::outgoing::{Body, Outgoing};
 /// How a call ends that ends well; the other codes are failures'.
 const OK: u8 = 0;
 
-/// A call that has arrived and waits to be handled.
+/// A call that has arrived and waits to be handled. It passes through many hands, always in a box.
 #[derive(Debug)]
 pub struct Request {
     /// Who called.

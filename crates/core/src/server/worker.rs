@@ -24,10 +24,9 @@ pub struct Worker {
 
 /// What a worker is to do next.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "a request is moved once, and a box would cost each call an allocation")]
 pub enum Next {
     /// Handle this.
-    Request(Request),
+    Request(Box<Request>),
     /// Ask [`Worker::try_next`].
     Look,
     /// End: the server has stopped, or has workers enough.
@@ -43,7 +42,7 @@ impl Worker {
     }
 
     /// The next request for this worker, if one is here. Never waits.
-    pub fn try_next(&mut self) -> Option<Request> {
+    pub fn try_next(&mut self) -> Option<Box<Request>> {
         let server = &*self.server;
         // Acquire: pairs with the release in `enqueue`.
         if server.queued.load(Ordering::Acquire) > 0
@@ -62,7 +61,7 @@ impl Worker {
 
     /// To be called when the handler of the last request has returned. `lane` is the request's connection if the request
     /// was one-way: what is returned is then the connection's next one-way request, to be handled now.
-    pub fn finish(&mut self, lane: Option<&ServerConnection>) -> Option<Request> {
+    pub fn finish(&mut self, lane: Option<&ServerConnection>) -> Option<Box<Request>> {
         self.server.turn.back();
         let next = lane?.next_oneway()?;
         self.server.begin_handler();
@@ -115,7 +114,7 @@ impl Drop for Worker {
 impl Server {
     /// The receiving worker is to handle a request at once, unless as many handlers run as may: then it is queued. One
     /// for the event loop is handed over here.
-    fn accept(&self, request: Request) -> Option<Request> {
+    fn accept(&self, request: Box<Request>) -> Option<Box<Request>> {
         if self.methods[usize::from(request.head.method)].in_loop {
             // While this worker still receives: the loop gets them in the order in which they came.
             self.hand_to_loop(request);
@@ -179,7 +178,7 @@ impl Server {
 
     /// A queued request, if this worker may run it.
     #[cold]
-    fn dequeue(&self) -> Option<Request> {
+    fn dequeue(&self) -> Option<Box<Request>> {
         let receives = self.turn.is_mine();
         if receives && self.others_busy() >= self.limits.max_concurrency {
             return None;
@@ -261,7 +260,7 @@ impl Server {
 /// Requests that wait for a worker, because as many handlers run as may.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    requests: VecDeque<Request>,
+    requests: VecDeque<Box<Request>>,
     /// Since when the first has waited: nothing was taken out since.
     since: Option<Instant>,
     /// When the operator was last told.
@@ -269,14 +268,14 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    fn push(&mut self, request: Request) {
+    fn push(&mut self, request: Box<Request>) {
         if self.requests.is_empty() {
             self.since = Some(Instant::now());
         }
         self.requests.push_back(request);
     }
 
-    fn pop(&mut self) -> Option<Request> {
+    fn pop(&mut self) -> Option<Box<Request>> {
         self.since = Some(Instant::now());
         self.requests.pop_front()
     }
