@@ -91,7 +91,7 @@ impl Stream {
                 Ok(event) => event,
                 Err(no_event) => wait_on(py, &self.core, self.id, self.until, no_event, self.name())?,
             };
-            if let Some(event) = self.take_metadata(py, event)? {
+            if !self.is_metadata(py, &event)? {
                 return Ok(event);
             }
         }
@@ -100,24 +100,22 @@ impl Stream {
     /// The next event, if it is here.
     fn here(&self, py: Python<'_>) -> PyResult<Option<Event>> {
         while let Some(event) = self.core.try_event(self.id) {
-            if let Some(event) = self.take_metadata(py, event)? {
+            if !self.is_metadata(py, &event)? {
                 return Ok(Some(event));
             }
         }
         Ok(None)
     }
 
-    /// Tells the block that surrounded the call of metadata that came. Initial metadata is nothing else.
+    /// Tells the block that surrounded the call of metadata that came. Whether the event is nothing else.
     #[inline]
-    fn take_metadata(&self, py: Python<'_>, event: Event) -> PyResult<Option<Event>> {
-        if event.head.extras().is_some() {
-            let initial = event.head.kind == Kind::Head;
-            self.surroundings.received(py, initial, event.head.metadata())?;
-            if initial {
-                return Ok(None);
-            }
+    fn is_metadata(&self, py: Python<'_>, event: &Event) -> PyResult<bool> {
+        if event.head.extras().is_none() {
+            return Ok(false);
         }
-        Ok(Some(event))
+        let initial = event.head.kind == Kind::Head;
+        self.surroundings.received(py, initial, event.head.metadata())?;
+        Ok(initial)
     }
 
     fn send_with<R>(&self, item: Bound<'_, PyAny>, send: impl FnOnce(&Outgoing<'_>) -> R) -> PyResult<R> {

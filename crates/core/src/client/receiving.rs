@@ -163,10 +163,12 @@ impl Connection {
     }
 
     pub(super) fn deliver(&self, incoming: Incoming, mine: Option<CallId>) -> Option<Event> {
-        let event = match Event::parse(incoming) {
-            Ok(event) => event,
+        // It stays in one place from here on: to move it is most of the work.
+        let mut arrived = match Event::parse(incoming) {
+            Ok(event) => Some(event),
             Err(malformed) => return self.broken(malformed, mine),
         };
+        let event = arrived.as_ref()?;
         match event.head.kind {
             Kind::Ping => {
                 self.answer(event.payload.inline().unwrap_or_default());
@@ -177,10 +179,11 @@ impl Connection {
                 self.going_away.store(true, Ordering::Relaxed);
                 None
             }
-            _ => {
-                let delivered = self.table.leading(|table| table.deliver(event, mine));
-                delivered.unwrap_or_else(|malformed| self.broken(malformed, mine))
-            }
+            _ => match self.table.leading(|table| table.deliver(&mut arrived, mine)) {
+                Ok(true) => arrived,
+                Ok(false) => None,
+                Err(malformed) => self.broken(malformed, mine),
+            },
         }
     }
 

@@ -239,15 +239,16 @@ impl Table {
         self.live
     }
 
-    /// Takes in a frame. If it is for `mine` and nothing else waits there, it is returned at once.
+    /// Takes in a frame. If it is for `mine` and nothing else waits there, it stays where it is, and that is `true`.
     ///
     /// # Errors
     /// [`Malformed`] if the server sends more than it may.
-    pub(super) fn deliver(&mut self, event: Event, mine: Option<CallId>) -> Result<Option<Event>, Malformed> {
+    pub(super) fn deliver(&mut self, arrived: &mut Option<Event>, mine: Option<CallId>) -> Result<bool, Malformed> {
+        let Some(event) = arrived else { return Ok(false) };
         let id = CallId(event.head.call);
         let ends = event.ends_call();
         // A call that has ended here: the peer could not know yet.
-        let Some(call) = self.get(id) else { return Ok(None) };
+        let Some(call) = self.get(id) else { return Ok(false) };
         if call.ended {
             return Err(Malformed("the server sent more after the end of a call"));
         }
@@ -270,9 +271,9 @@ impl Table {
                     if ends {
                         self.end(id);
                     }
-                    return Ok(Some(event));
+                    return Ok(true);
                 }
-                call.arrived.push_back(event);
+                call.arrived.extend(arrived.take());
             }
         }
         match std::mem::replace(&mut call.waker, Waker::None) {
@@ -283,7 +284,7 @@ impl Table {
                 self.ready.push(id);
             }
         }
-        Ok(None)
+        Ok(false)
     }
 
     /// Takes the oldest event of a call. The call is forgotten with its last one.
@@ -304,7 +305,7 @@ impl Table {
         let ids: Vec<CallId> = self.calls.iter().filter(|call| call.live).map(|call| call.id).collect();
         for id in ids {
             // A call that has ended keeps its own end.
-            let _ = self.deliver(Event::local(id.0, failure), None);
+            let _ = self.deliver(&mut Some(Event::local(id.0, failure)), None);
         }
     }
 }
@@ -324,7 +325,7 @@ mod tests {
         let new = table.begin(Waker::None).expect("alive");
         assert_eq!(old.slot(), new.slot());
         let late = Event::local(old.number(), &Failure::new(Failure::UNKNOWN, "late"));
-        assert_eq!(table.deliver(late, Some(new)).map(|event| event.is_some()), Ok(false));
+        assert_eq!(table.deliver(&mut Some(late), Some(new)), Ok(false));
         assert!(table.take(new).is_none());
     }
 
@@ -351,7 +352,7 @@ mod tests {
             locked.stop_waiting(id, std::thread::current().id());
             locked.wait(id, &reader);
             let credit = Event::local(id.number(), &Failure::new(Failure::UNKNOWN, "something"));
-            assert!(locked.deliver(credit, None).is_ok_and(|event| event.is_none()));
+            assert_eq!(locked.deliver(&mut Some(credit), None), Ok(false));
             assert_eq!(locked.table.woken.0.len(), 2);
             drop(locked);
             assert!(table.lock().table.woken.0.is_empty());
@@ -381,16 +382,19 @@ mod tests {
         let item = |id: CallId, kind: Kind, len: usize| {
             let mut frame = FrameHead::plain(kind, 0, 0, id.number()).to_vec();
             frame.resize(frame.len() + len, 0);
-            Event::parse(Incoming::new(frame.into(), None, None)).expect("a frame")
+            Event::parse(Incoming::new(frame.into(), None, None)).ok()
         };
         let mut table = Table::default();
         let id = table.begin(Waker::None).expect("alive");
-        assert!(table.deliver(item(id, Kind::Item, WINDOW as usize - 33), None).is_ok());
-        assert!(table.deliver(item(id, Kind::Item, WINDOW as usize), None).is_ok(), "the last byte may be overdrawn");
-        assert!(table.deliver(item(id, Kind::Item, 0), None).is_err());
+        assert!(table.deliver(&mut item(id, Kind::Item, WINDOW as usize - 33), None).is_ok());
+        assert!(
+            table.deliver(&mut item(id, Kind::Item, WINDOW as usize), None).is_ok(),
+            "the last byte may be overdrawn"
+        );
+        assert!(table.deliver(&mut item(id, Kind::Item, 0), None).is_err());
         table.get(id).expect("alive").allowance += 2 * WINDOW;
-        assert!(table.deliver(item(id, Kind::Item, 0), None).is_ok(), "credit was granted");
-        assert!(table.deliver(item(id, Kind::End, 0), None).is_ok());
-        assert!(table.deliver(item(id, Kind::End, 0), None).is_err(), "it had ended");
+        assert!(table.deliver(&mut item(id, Kind::Item, 0), None).is_ok(), "credit was granted");
+        assert!(table.deliver(&mut item(id, Kind::End, 0), None).is_ok());
+        assert!(table.deliver(&mut item(id, Kind::End, 0), None).is_err(), "it had ended");
     }
 }
