@@ -15,6 +15,7 @@ import select
 import socket
 import ssl
 import struct
+import tempfile
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -46,7 +47,9 @@ def address(url: str) -> tuple[socket.AddressFamily, str | tuple[str, int]]:
     if scheme == "unix":
         return socket.AF_UNIX, place
     if scheme == "shm":
-        return socket.AF_UNIX, f"{os.environ['XDG_RUNTIME_DIR']}/nearcall/{place}.sock"
+        runtime = os.environ.get("XDG_RUNTIME_DIR")
+        directory = f"{runtime}/nearcall" if runtime else f"{tempfile.gettempdir()}/nearcall-{os.getuid()}"
+        return socket.AF_UNIX, f"{directory}/{place}.sock"
     host, _, port = place.rpartition(":")
     return socket.AF_INET, (host, int(port))
 
