@@ -418,10 +418,13 @@ impl ServerConnection {
                     self.link.close();
                 }
             }
-            if !self.note_sent(server) {
+            if !self.has_unsent() {
                 break;
             }
+            // In this order: whoever queues a frame from here on either finds the flag set, and then it is seen below, or sets
+            // it, and watches again.
             server.watch_room(self, false);
+            self.note_sent(server);
             if self.link.queued() == 0 {
                 break;
             }

@@ -191,7 +191,15 @@ impl Reception {
             }
             let connection = &self.memory[self.cursor];
             let routed = match connection.link.try_receive() {
-                Ok(Some(incoming)) => connection.route(server, incoming),
+                Ok(Some(incoming)) => {
+                    let beside = incoming.lease().is_some();
+                    let routed = connection.route(server, incoming);
+                    if beside {
+                        // A bell may have been read along with the memory it lies in, and the poller does not tell of it.
+                        flush(server, connection, &mut self.unparked);
+                    }
+                    routed
+                }
                 // Relaxed: set and read by whoever holds this reception.
                 Ok(None) if connection.hung_up.load(Ordering::Relaxed) => Err(LinkError::Closed),
                 Ok(None) => {
@@ -526,12 +534,7 @@ impl Reception {
                 // There is no more news of it.
                 let _ = epoll::delete(&*self.poller, connection.link.fd());
             }
-            if connection.has_unsent()
-                && connection.flush(server)
-                && !self.unparked.iter().any(|other| Arc::ptr_eq(other, &connection))
-            {
-                self.unparked.push_back(Arc::clone(&connection));
-            }
+            flush(server, &connection, &mut self.unparked);
             if !connection.listed.swap(true, Ordering::Relaxed) {
                 self.list(connection);
             }
@@ -562,6 +565,18 @@ impl Reception {
         self.connections.insert(token, connection);
         // Relaxed: only ever shown.
         server.connections.store(self.connections.len(), Ordering::Relaxed);
+    }
+}
+
+/// There may be room for what waits to be sent to a client. A ring's reader tells of it once, so that the queue itself is
+/// looked at: whoever has just put a frame there may not have noted it yet. The connection is then among those whose parked
+/// requests may be begun.
+fn flush(server: &Server, connection: &Arc<ServerConnection>, unparked: &mut VecDeque<Arc<ServerConnection>>) {
+    if (connection.link.is_memory() || connection.has_unsent())
+        && connection.flush(server)
+        && !unparked.iter().any(|other| Arc::ptr_eq(other, connection))
+    {
+        unparked.push_back(Arc::clone(connection));
     }
 }
 
