@@ -31,9 +31,13 @@ mod server {
     pub(crate) mod bells;
     #[path = "../../../core/src/server/turn.rs"]
     pub(crate) mod turn;
+    #[path = "../../../core/src/server/unsent.rs"]
+    pub(crate) mod unsent;
 
     #[cfg(test)]
     mod models;
+    #[cfg(test)]
+    mod unsent_models;
 }
 
 /// `crates/core/src/client`

@@ -14,6 +14,7 @@ use super::call::ServerCall;
 use super::calls::Calls;
 use super::request::Request;
 use super::statistics::Statistics;
+use super::unsent::{Sends, Unsent};
 use crate::event::{Event, Payload};
 use crate::outgoing::{Body, Outgoing};
 
@@ -46,12 +47,46 @@ pub struct ServerConnection {
     /// One-way requests received and not finished.
     pub(super) oneway_pending: AtomicUsize,
     /// Something waits to be sent, and the reception watches for room.
-    unsent: AtomicBool,
+    unsent: Unsent,
     /// Calls under way wait for room.
     room_wanted: AtomicBool,
     /// Requests that are not begun before the client reads what it is sent, in order, and whether there are any.
     parked: Mutex<VecDeque<Box<Request>>>,
     parks: AtomicBool,
+}
+
+/// A connection as its queue sees it.
+struct ToClient<'a> {
+    connection: &'a ServerConnection,
+    server: &'a Server,
+}
+
+impl Sends for ToClient<'_> {
+    fn flush(&self) -> bool {
+        self.connection.link.flush().unwrap_or_else(|error| {
+            self.connection.tell_end(self.server, &error);
+            self.connection.link.close();
+            true
+        })
+    }
+
+    fn is_queued(&self) -> bool {
+        self.connection.link.queued() > 0
+    }
+
+    fn watch_room(&self, watch: bool) {
+        self.server.watch_room(self.connection, watch);
+    }
+
+    fn count(&self, more: bool) {
+        // AcqRel: a server that stops waits until nothing is left.
+        let unsent = &self.server.unsent;
+        if more {
+            unsent.fetch_add(1, Ordering::AcqRel)
+        } else {
+            unsent.fetch_sub(1, Ordering::AcqRel)
+        };
+    }
 }
 
 /// What became of a frame.
@@ -117,7 +152,7 @@ impl ServerConnection {
             watches: Mutex::default(),
             _seat: seat,
             oneway_pending: AtomicUsize::new(0),
-            unsent: AtomicBool::new(false),
+            unsent: Unsent::default(),
             room_wanted: AtomicBool::new(false),
             parked: Mutex::default(),
             parks: AtomicBool::new(false),
@@ -151,7 +186,7 @@ impl ServerConnection {
     pub(super) fn die(&self, server: &Server) {
         self.dead.store(true, Ordering::Release);
         self.link.close();
-        self.note_sent(server);
+        self.unsent.clear(&ToClient { connection: self, server });
         let parked = std::mem::take(&mut *self.parked.lock());
         drop(parked);
         self.unwatch();
@@ -378,58 +413,23 @@ impl ServerConnection {
 
     /// Whether something waits to be sent, or has just been.
     pub(super) fn has_unsent(&self) -> bool {
-        // Relaxed: `flush` takes the lock.
-        self.unsent.load(Ordering::Relaxed)
+        self.unsent.is_set()
     }
 
     /// Something waits to be sent: the reception is to flush it when there is room.
     #[cold]
     fn note_unsent(&self, server: &Server) {
-        // AcqRel: see `flush`.
-        if !self.unsent.swap(true, Ordering::AcqRel) {
-            server.unsent.fetch_add(1, Ordering::AcqRel);
-            server.watch_room(self, true);
-            if self.is_dead() {
-                self.note_sent(server);
-            }
+        let sends = ToClient { connection: self, server };
+        // Whoever sets it after the connection has died sees that.
+        if self.unsent.set(&sends) && self.is_dead() {
+            self.unsent.clear(&sends);
         }
-    }
-
-    /// Nothing waits any more. Whether something did.
-    fn note_sent(&self, server: &Server) -> bool {
-        // AcqRel: whoever queued a frame and found the flag set is seen by the look at the queue that follows. Whoever sets it
-        // after a connection has died sees that.
-        let unsent = self.unsent.swap(false, Ordering::AcqRel);
-        if unsent {
-            server.unsent.fetch_sub(1, Ordering::AcqRel);
-        }
-        unsent
     }
 
     /// Sends what waits, as far as there is room. For whoever holds the reception. Whether parked requests may be begun now.
     #[cold]
     pub(super) fn flush(&self, server: &Server) -> bool {
-        loop {
-            match self.link.flush() {
-                Ok(true) => {}
-                Ok(false) => break,
-                Err(error) => {
-                    self.tell_end(server, &error);
-                    self.link.close();
-                }
-            }
-            if !self.has_unsent() {
-                break;
-            }
-            // In this order: whoever queues a frame from here on either finds the flag set, and then it is seen below, or sets
-            // it, and watches again.
-            server.watch_room(self, false);
-            self.note_sent(server);
-            if self.link.queued() == 0 {
-                break;
-            }
-            self.note_unsent(server);
-        }
+        self.unsent.flush(&ToClient { connection: self, server });
         if !self.has_room() {
             return false;
         }

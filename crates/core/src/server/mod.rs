@@ -12,6 +12,7 @@ mod reception;
 mod request;
 mod statistics;
 mod turn;
+mod unsent;
 mod worker;
 
 use crate::sync::{AtomicBool, AtomicUsize, Ordering};
