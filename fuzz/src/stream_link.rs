@@ -48,7 +48,7 @@ pub(crate) fn run(input: &[u8]) {
     loop {
         match link.try_receive() {
             Ok(Some(incoming)) => {
-                assert!(incoming.lease.is_none());
+                assert!(incoming.lease().is_none());
                 assert!(incoming.bytes.len() <= LIMIT as usize + HEAD_ROOM);
             }
             Ok(None) => {

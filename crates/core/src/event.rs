@@ -1,5 +1,7 @@
 //! A frame that belongs to a call, divided into head and payload.
 
+use std::mem::MaybeUninit;
+
 use nearcall_transport::{Charge, Incoming, Lease};
 use nearcall_wire::{Failure, FrameHead, Kind, Malformed};
 use smallvec::SmallVec;
@@ -87,23 +89,24 @@ impl Payload {
         self.incoming.lease().is_none().then(|| &self.incoming.bytes[self.at..])
     }
 
-    /// Copies `into.len()` bytes from `offset`.
+    /// Copies `into.len()` bytes from `offset`: all of `into` is set afterwards.
     ///
     /// # Panics
     /// If the range is not inside.
-    pub fn copy(&self, offset: usize, into: &mut [u8]) {
+    pub fn copy(&self, offset: usize, into: &mut [MaybeUninit<u8>]) {
         match self.incoming.lease() {
             Some(lease) => lease.copy(offset, into),
-            None => into.copy_from_slice(&self.incoming.bytes[self.at + offset..][..into.len()]),
+            None => self.incoming.copy(self.at + offset, into),
         }
     }
 
     /// A private copy.
     #[must_use]
     pub fn to_vec(&self) -> Vec<u8> {
-        let mut out = vec![0; self.len()];
-        self.copy(0, &mut out);
-        out
+        match self.incoming.lease() {
+            Some(lease) => lease.to_vec(),
+            None => self.incoming.bytes[self.at..].to_vec(),
+        }
     }
 
     /// Where the payload lies, for a view that keeps `self` alive.

@@ -1,16 +1,21 @@
 //! Python values become payloads and back.
 
+use std::ffi::c_char;
+use std::mem::MaybeUninit;
+use std::ptr::null;
 use std::sync::Arc;
 
 use nearcall_core::{Body, Event, Failure, Outgoing, Payload, holds_more_than};
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyMemoryError, PyTypeError};
+use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyDict, PyList, PyTuple};
 use smallvec::SmallVec;
 
 use crate::callback::Callback;
 use crate::errors::raise;
+use crate::interpreter::detach;
 use crate::plan::{Arguments, Form, Limit, Method, Value};
 use crate::view::View;
 
@@ -152,26 +157,51 @@ pub(crate) fn buffer(py: Python<'_>, form: Form, payload: Payload) -> PyResult<P
     })
 }
 
+/// Bytes from which on a payload is copied without the interpreter: other calls go on meanwhile.
+const LONG: usize = 1 << 20;
+
 #[inline]
 fn bytes<'py>(py: Python<'py>, payload: &Payload, offset: usize, len: usize) -> PyResult<Bound<'py, PyBytes>> {
-    match payload.inline() {
-        Some(inline) => Ok(PyBytes::new(py, &inline[offset..offset + len])),
-        None => fitting(py, len, PyBytes::new_with(py, len, |into| filled(payload, offset, into))),
+    if len < LONG
+        && let Some(inline) = payload.inline()
+    {
+        return Ok(PyBytes::new(py, &inline[offset..offset + len]));
     }
+    Ok(filled(py, payload, offset, len, ffi::PyBytes_FromStringAndSize, ffi::PyBytes_AsString)?.cast_into()?)
 }
 
 fn bytearray<'py>(py: Python<'py>, payload: &Payload, offset: usize, len: usize) -> PyResult<Bound<'py, PyByteArray>> {
-    fitting(py, len, PyByteArray::new_with(py, len, |into| filled(payload, offset, into)))
+    let filled = filled(py, payload, offset, len, ffi::PyByteArray_FromStringAndSize, ffi::PyByteArray_AsString);
+    Ok(filled?.cast_into()?)
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "the signature PyO3 asks for")]
-fn filled(payload: &Payload, offset: usize, into: &mut [u8]) -> PyResult<()> {
-    payload.copy(offset, into);
-    Ok(())
+/// An object of `len` bytes of the payload; `make` and `start` are Python's functions for such objects.
+fn filled<'py>(
+    py: Python<'py>,
+    payload: &Payload,
+    offset: usize,
+    len: usize,
+    make: unsafe extern "C" fn(*const c_char, isize) -> *mut ffi::PyObject,
+    start: unsafe extern "C" fn(*mut ffi::PyObject) -> *mut c_char,
+) -> PyResult<Bound<'py, PyAny>> {
+    // SAFETY: without a source, Python makes an object of so many bytes, which are ours to set.
+    let made = unsafe { make(null(), len as isize) };
+    // SAFETY: a new reference, or null and an exception.
+    let object = fitting(py, len, unsafe { Bound::from_owned_ptr_or_err(py, made) })?;
+    // SAFETY: an object of the kind that the function is for.
+    let start = unsafe { start(object.as_ptr()) };
+    // SAFETY: the object has so many bytes, and nobody else has seen it yet.
+    let into = unsafe { std::slice::from_raw_parts_mut(start.cast::<MaybeUninit<u8>>(), len) };
+    if len < LONG {
+        payload.copy(offset, into);
+    } else {
+        detach(py, || payload.copy(offset, into));
+    }
+    Ok(object)
 }
 
 /// A lack of memory for what arrived is the call's failure.
-fn fitting<T>(py: Python<'_>, len: usize, made: PyResult<T>) -> PyResult<T> {
+fn fitting<'py>(py: Python<'py>, len: usize, made: PyResult<Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
     made.map_err(|error| {
         if !error.is_instance_of::<PyMemoryError>(py) {
             return error;

@@ -1,6 +1,7 @@
 //! Anonymous shared memory: created sealed, passed by descriptor, mapped whole.
 
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 
@@ -138,10 +139,21 @@ impl Mapping {
     /// If the range is not inside.
     #[inline]
     pub fn read(&self, offset: usize, into: &mut [u8]) {
+        // SAFETY: a byte may be written as one that need not be set before, as long as it is set then, and `read_new` sets it.
+        let into = unsafe { &mut *(std::ptr::from_mut(into) as *mut [MaybeUninit<u8>]) };
+        self.read_new(offset, into);
+    }
+
+    /// The same into memory that nothing has been written to yet; all of it is set afterwards.
+    ///
+    /// # Panics
+    /// If the range is not inside.
+    #[inline]
+    pub fn read_new(&self, offset: usize, into: &mut [MaybeUninit<u8>]) {
         assert!(offset.checked_add(into.len()).is_some_and(|end| end <= self.len), "read past the mapping");
         let from = self.address.as_ptr().wrapping_add(offset);
         // SAFETY: the range was just checked; a peer that writes at the same time garbles only its own message.
-        unsafe { std::ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len()) };
+        unsafe { std::ptr::copy_nonoverlapping(from, into.as_mut_ptr().cast(), into.len()) };
     }
 
     /// Reads a little-endian number out of the shared memory at `offset`, in one load.

@@ -1,5 +1,6 @@
 //! A frame that has arrived.
 
+use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 use nearcall_ring::Mapping;
@@ -47,6 +48,16 @@ impl Incoming {
     #[inline]
     pub fn lease(&self) -> Option<&Lease> {
         self.long.as_ref()?.lease.as_ref()
+    }
+
+    /// Copies bytes of the frame; all of `into` is set afterwards.
+    ///
+    /// # Panics
+    /// If the range is not inside.
+    pub fn copy(&self, offset: usize, into: &mut [MaybeUninit<u8>]) {
+        let from = &self.bytes[offset..][..into.len()];
+        // SAFETY: the same bytes, as ones that need not be set.
+        into.copy_from_slice(unsafe { &*(std::ptr::from_ref(from) as *const [MaybeUninit<u8>]) });
     }
 
     /// Takes out what it costs its sender's account, to be kept for longer than the frame.
@@ -126,13 +137,21 @@ impl Lease {
         unsafe { self.mapping.address().as_ptr().add(REGION_HEAD) }
     }
 
-    /// Copies bytes out of the payload.
+    /// A private copy.
+    #[must_use]
+    pub fn to_vec(&self) -> Vec<u8> {
+        let mut bytes = vec![0; self.len];
+        self.mapping.read(REGION_HEAD, &mut bytes);
+        bytes
+    }
+
+    /// Copies bytes out of the payload; all of `into` is set afterwards.
     ///
     /// # Panics
     /// If the range is not inside.
-    pub fn copy(&self, offset: usize, into: &mut [u8]) {
+    pub fn copy(&self, offset: usize, into: &mut [MaybeUninit<u8>]) {
         assert!(offset.checked_add(into.len()).is_some_and(|end| end <= self.len), "read past the payload");
-        self.mapping.read(REGION_HEAD + offset, into);
+        self.mapping.read_new(REGION_HEAD + offset, into);
     }
 }
 

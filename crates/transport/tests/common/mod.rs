@@ -156,9 +156,7 @@ pub fn receive(link: &dyn Link) -> Result<Vec<u8>, LinkError> {
 pub fn whole(incoming: &Incoming) -> Vec<u8> {
     let mut bytes = incoming.bytes.to_vec();
     if let Some(lease) = incoming.lease() {
-        let at = bytes.len();
-        bytes.resize(at + lease.len(), 0);
-        lease.copy(0, &mut bytes[at..]);
+        bytes.extend(lease.to_vec());
     }
     bytes
 }
