@@ -12,6 +12,7 @@ __all__ = [
     "AsyncUnary",
     "Call",
     "Connection",
+    "FittingEncoder",
     "Listeners",
     "LoopRequest",
     "Method",
@@ -56,6 +57,25 @@ def set_call_variables(
 
 def count_blocks(entered: bool) -> None:
     """Counts a block that surrounds calls in (``True``) or out; while there is none, no call looks at the variables."""
+
+@final
+class FittingEncoder:
+    """An encoder that looks first whether attributes have the types that are expected.
+
+    Args:
+        encode: Encodes a value if they have.
+        otherwise: Encodes it if not.
+        expected: The attributes with their exact types; of the value (``None``), or of the item of a tuple with that index.
+    """
+
+    def __new__(
+        cls,
+        encode: Callable[[Any], Any],
+        otherwise: Callable[[Any], Any],
+        expected: Sequence[tuple[int | None, Sequence[tuple[str, Sequence[type]]]]],
+    ) -> FittingEncoder: ...
+    def __call__(self, value: Any) -> Any:
+        """The value, encoded."""
 
 def is_native(value: Any) -> bool:
     """Whether a value consists of what msgpack has itself: plain values, lists and dicts, no subclasses of them."""

@@ -28,6 +28,7 @@ unsafe extern "C-unwind" {
         keywords: *mut PyObject,
     ) -> *mut PyObject;
     fn PyObject_Call(callable: *mut PyObject, arguments: *mut PyObject, keywords: *mut PyObject) -> *mut PyObject;
+    fn PyObject_GetAttr(object: *mut PyObject, name: *mut PyObject) -> *mut PyObject;
     fn PyObject_GetIter(object: *mut PyObject) -> *mut PyObject;
     fn PyIter_Next(iterator: *mut PyObject) -> *mut PyObject;
 }
@@ -80,6 +81,9 @@ pub(crate) trait Callback<'py> {
         arguments: [&Bound<'py, PyAny>; N],
     ) -> PyResult<Bound<'py, PyAny>>;
 
+    /// An attribute of the object, which Python may have to compute.
+    fn attribute(&self, name: &Bound<'py, PyString>) -> PyResult<Bound<'py, PyAny>>;
+
     /// The object's items.
     fn items(&self) -> PyResult<Items<'py>>;
 }
@@ -119,6 +123,14 @@ impl<'py> Callback<'py> for Bound<'py, PyAny> {
             // SAFETY: attached; the object and N live arguments follow the free place.
             unsafe { PyObject_VectorcallMethod(name.as_ptr(), places[1..].as_ptr(), count, std::ptr::null_mut()) }
         });
+        // SAFETY: an owned reference, or null with an exception set.
+        unsafe { Bound::from_owned_ptr_or_err(self.py(), result) }
+    }
+
+    #[inline]
+    fn attribute(&self, name: &Bound<'py, PyString>) -> PyResult<Bound<'py, PyAny>> {
+        // SAFETY: attached; both are live objects.
+        let result = kept(|| unsafe { PyObject_GetAttr(self.as_ptr(), name.as_ptr()) });
         // SAFETY: an owned reference, or null with an exception set.
         unsafe { Bound::from_owned_ptr_or_err(self.py(), result) }
     }

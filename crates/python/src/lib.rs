@@ -10,6 +10,7 @@ mod calling;
 mod connection;
 mod context;
 mod deadline;
+mod encoder;
 mod errors;
 mod interpreter;
 mod listeners;
@@ -44,6 +45,8 @@ mod _core {
     use super::context::{Call, current_call, on_end};
     #[pymodule_export]
     use super::deadline::{count_blocks, set_call_variables};
+    #[pymodule_export]
+    use super::encoder::FittingEncoder;
     #[pymodule_export]
     use super::errors::install;
     #[pymodule_export]

@@ -111,7 +111,7 @@ impl Value {
         }
         let encoded = match self.form {
             Form::Nothing => return Ok(Encoded::empty()),
-            _ => self.encode.bind(py).run([&value]),
+            _ => self.encode.run(&value),
         };
         let encoded = encoded.map_err(|error| explain(py, &self.encode_error, error))?;
         match self.form {
@@ -312,8 +312,7 @@ impl Arguments {
             return Ok(Encoded::empty());
         }
         if self.all_coded {
-            let encoded =
-                self.encode.bind(py).run([values.as_any()]).map_err(|error| self.explain(py, values, error))?;
+            let encoded = self.encode.run(values.as_any()).map_err(|error| self.explain(py, values, error))?;
             return if self.parts {
                 Encoded::parts(&encoded, SmallVec::new())
             } else {
@@ -336,7 +335,7 @@ impl Arguments {
             return Ok(Encoded { body: None, buffers: Some(buffers), named: false });
         }
         let coded = PyTuple::new(py, coded)?;
-        let encoded = self.encode.bind(py).run([coded.as_any()]).map_err(|error| self.explain(py, &coded, error))?;
+        let encoded = self.encode.run(coded.as_any()).map_err(|error| self.explain(py, &coded, error))?;
         if self.parts {
             Encoded::parts(&encoded, buffers)
         } else {

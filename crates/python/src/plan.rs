@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple, PyType};
 
 use crate::callback::Callback;
+use crate::encoder::Encoder;
 
 /// How a value crosses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,7 +63,7 @@ pub(crate) struct Limit {
 #[derive(Debug)]
 pub(crate) struct Value {
     pub(crate) form: Form,
-    pub(crate) encode: Py<PyAny>,
+    pub(crate) encode: Encoder,
     pub(crate) decode: Py<PyAny>,
     pub(crate) accepts: Accepts,
     pub(crate) check: Option<Py<PyAny>>,
@@ -76,7 +77,7 @@ impl Value {
         Ok(Self {
             limit: limit.clone(),
             form: Form::parse(plan.getattr("form")?.cast::<PyString>()?.to_str()?)?,
-            encode: plan.getattr("encode")?.unbind(),
+            encode: Encoder::of(plan.getattr("encode")?),
             decode: plan.getattr("decode")?.unbind(),
             accepts: Accepts(plan.getattr("accepts")?.extract()?),
             check: plan.getattr("check")?.extract()?,
@@ -94,7 +95,7 @@ pub(crate) struct Arguments {
     pub(crate) positional: usize,
     pub(crate) all_coded: bool,
     pub(crate) parts: bool,
-    pub(crate) encode: Py<PyAny>,
+    pub(crate) encode: Encoder,
     pub(crate) decode: Py<PyAny>,
     pub(crate) encode_named: Py<PyAny>,
     pub(crate) decode_named: Py<PyAny>,
@@ -117,7 +118,7 @@ impl Arguments {
             forms,
             limit,
             parts: plan.getattr("parts")?.extract()?,
-            encode: plan.getattr("encode")?.unbind(),
+            encode: Encoder::of(plan.getattr("encode")?),
             decode: plan.getattr("decode")?.unbind(),
             encode_named: plan.getattr("encode_named")?.unbind(),
             decode_named: plan.getattr("decode_named")?.unbind(),

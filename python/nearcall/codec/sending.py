@@ -21,7 +21,7 @@ from typing import Any, cast, get_args, get_origin
 import msgspec
 from msgspec import inspect as shapes
 
-from .._core import is_native
+from .._core import FittingEncoder, is_native
 from ..hints import UNION_ORIGINS, describe_value, type_name, unwrap
 from . import anything
 
@@ -71,6 +71,8 @@ class Sender:
     """Exact types of which nothing is lost here; ``None`` if every type is left to the decoder."""
     deep = False
     """Whether :meth:`look` has anything to look at."""
+    expected: Sequence[tuple[str, list[type]]] = ()
+    """Attributes of a value and their exact types, if it is enough that they have one of those."""
 
     def fit(self, value: Any) -> None:
         """For a value whose exact type is not in ``kinds``; raises :class:`MisfitError` if it must not be sent."""
@@ -112,7 +114,11 @@ def seen_to(encode: Callable[[Any], Any], what: Sender | None) -> Callable[[Any]
     if what is None:
         return encode
     look, rewrite = what.look, what.rewrite
-    return lambda value: encode(rewrite(value) if look(value) else value)
+
+    def encode_one(value: Any) -> Any:
+        return encode(rewrite(value) if look(value) else value)
+
+    return FittingEncoder(encode, encode_one, [(None, what.expected)]) if what.expected else encode_one
 
 
 def group_seen_to(
@@ -140,6 +146,8 @@ def group_seen_to(
             changed[index] = seen_argument(name, values[index], found)
         return encode(changed)
 
+    if all(found.expected for _, _, found in parts):
+        return FittingEncoder(encode, encode_group, [(index, found.expected) for index, _, found in parts])
     return encode_group
 
 
@@ -363,6 +371,8 @@ class _Fields(_Exact):
         kinds = [part.kinds or () for _, part in self.parts]
         if not self.always and not self.unset and not any(part.deep for _, part in self.parts):
             # Only types are looked at: usually all at once.
+            if all(kinds):
+                self.expected = [(name, list(kind)) for (name, _), kind in zip(self.parts, kinds, strict=True)]
             if len(kinds) == 1:
                 self._get, self._expected = operator.attrgetter(self.parts[0][0]), kinds[0]
                 self.look = self._look_at_one  # type: ignore[method-assign]
