@@ -65,7 +65,7 @@ class FittingEncoder:
     Args:
         encode: Encodes a value if they have.
         otherwise: Encodes it if not.
-        expected: The attributes with their exact types; of the value (``None``), or of the item of a tuple with that index.
+        expected: The attributes with their exact types: of the value (``None``), or of the item of a tuple.
     """
 
     def __new__(
