@@ -143,7 +143,7 @@ def test_only_the_page_s_own_script_may_run(text: str) -> None:
 
 def test_every_state_says_what_it_is(report: Report, text: str) -> None:
     by_name = {(row.cell.mechanism, row.cell.work.operation): row for row in report.rows}
-    assert against_text(by_name["quick-shm", "quote"]) == "no difference shown"
+    assert against_text(by_name["quick-shm", "quote"]) == "cannot tell"
     assert against_text(by_name["base-tcp", "quote"]) == "baseline"
     assert "×" in against_text(by_name["socket", "quote"])
     assert by_name["queue", "quote"].summary.failed.kinds["timeout"] == 4

@@ -54,7 +54,7 @@ def run(console: Console, out: Path, rounds: int, floor_binary: str | None, quic
         print(f"\n{_latencies(series)}")
     print(
         f"\n{rounds} rounds of fresh processes in random order, {bench.placement} unless the line says otherwise, "
-        f"medians, ratios paired by round with a 95 % interval. "
+        f"medians, ratios paired by round with a 95 % interval (Student's, on logarithms). "
         f"{environment.cpu}, {environment.kernel}, {environment.python}."
     )
     for flag in environment.flags():
