@@ -47,7 +47,7 @@ def run(console: Console, out: Path, rounds: int, floor_binary: str | None, quic
     bench.run(tell)
     if console.is_terminal:
         console.print("\r" + " " * 78 + "\r", end="")
-    conclude(environment, ticks)
+    conclude(environment, ticks, bench.others)
     verdicts, series = judge(bench.collected), _series(bench.collected)
     print(markdown(verdicts))
     if series:
