@@ -75,7 +75,7 @@ def test_an_interval_of_99_percent_misses_the_truth_once_in_a_hundred(noise: Noi
 
 @pytest.mark.parametrize("n", LAUNCHES)
 def test_its_limit_where_one_side_alone_is_skewed_and_the_other_without_noise(n: int) -> None:
-    """No interval that is of use knows what a few launches have not shown. The figures stand in ADR 0021."""
+    """No interval that is of use knows what a few launches have not shown. The figures stand in ADR 0024."""
     assert 0.025 <= _missed(lambda rng, n: (rng.exponential(0.1, n) - 0.1, np.zeros(n)), n) <= 0.065
 
 

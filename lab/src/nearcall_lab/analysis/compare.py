@@ -17,7 +17,7 @@ from nearcall_lab.stats import FEWEST, Ratio, credible, paired_ratio, significan
 
 @dataclass(frozen=True)
 class Limits:
-    """What a verdict rests on; docs/adr/0021-verdicts-at-99-percent.md says why. All are shares."""
+    """What a verdict rests on; docs/adr/0024-three-answers-that-hold-for-few-launches.md says why. All are shares."""
 
     confidence: float = 0.99
     """Of each interval. What is missing from 1 is also the share of the differences named on one page that may be
