@@ -321,7 +321,7 @@ def test_a_verdict_says_what_failed_meanwhile() -> None:
 
 def test_the_note_says_how_many_would_be_wrong() -> None:
     found = [compare(result("slow", [1e6] * 4), result("fast", [1e6] * 4), paired=False)] * 100
-    assert "Of 100 intervals about 1.0 leave 1 out by chance" in note(found)
+    assert "If nothing differed, about 1.0 of 100 intervals would leave 1 out by chance" in note(found)
     assert "at most 1 % are wrong on average" in note(found)
     assert "not paired" in note(found)
     assert "one is named in 1 of 100 comparisons" in note(found[:1])

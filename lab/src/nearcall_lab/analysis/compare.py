@@ -217,10 +217,10 @@ def note(comparisons: Sequence[Comparison], limits: Limits = LIMITS) -> str:
     """What a reader must know of these verdicts, in a few sentences."""
     paired = {comparison.paired for comparison in comparisons} <= {True}
     tested = sum(c.speed is not None and c.speed.p_value is not None for c in comparisons)
-    return f"{rule_text(paired, limits)} {number_text(tested, limits)}"
+    return f"{_rule(paired, limits)} {_number(tested, limits)}"
 
 
-def rule_text(paired: bool = True, limits: Limits = LIMITS) -> str:
+def _rule(paired: bool, limits: Limits) -> str:
     """When something is called a difference, and when the same."""
     how = "launches paired" if paired else "launches not paired, since two runs share no point in time"
     return (
@@ -230,13 +230,14 @@ def rule_text(paired: bool = True, limits: Limits = LIMITS) -> str:
     )
 
 
-def number_text(comparisons: int, limits: Limits = LIMITS) -> str:
+def _number(comparisons: int, limits: Limits) -> str:
     """What so many comparisons at once would do by chance, and what is done about it."""
     wrong = (1 - limits.confidence) * 100
     if comparisons < 2:
         return f"Where there is no difference, one is named in {wrong:g} of 100 comparisons."
     by_chance = significant(comparisons * (1 - limits.confidence), 2)
     return (
-        f"Of {comparisons} intervals about {by_chance} leave 1 out by chance; so a difference must be surer than its "
-        f"interval, and of those named at most {wrong:g} % are wrong on average (Benjamini and Hochberg)."
+        f"If nothing differed, about {by_chance} of {comparisons} intervals would leave 1 out by chance. So a "
+        f"difference must be surer than that, and of those named at most {wrong:g} % are wrong on average (Benjamini "
+        "and Hochberg)."
     )

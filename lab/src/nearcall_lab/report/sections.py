@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from markupsafe import Markup
 
-from nearcall_lab.analysis.compare import Comparison, interval_text, number_text, rule_text
+from nearcall_lab.analysis.compare import Comparison, interval_text, note
 from nearcall_lab.report.html import element, escape, items, join, paragraph
 from nearcall_lab.report.look import css_class, icon
 from nearcall_lab.report.model import Group, Report, Row, command_text
@@ -32,8 +32,7 @@ def verdict(comparison: Comparison | None, other: str) -> str:
 
 def how_judged(report: Report) -> str:
     """What a reader must know of the verdicts on this page."""
-    made = sum(row.against is not None and row.against.speed is not None for row in report.rows)
-    return f"{rule_text()} {number_text(made)}"
+    return note([row.against for row in report.rows if row.against is not None])
 
 
 def cards(report: Report) -> Markup:

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from nearcall_lab.analysis.compare import Comparison, against_baseline, interval_text, number_text, rule_text
+from nearcall_lab.analysis.compare import Comparison, against_baseline, interval_text, note
 from nearcall_lab.analysis.summary import Summary, summaries, without_number
 from nearcall_lab.report.text import plain, rate, share
 from nearcall_lab.results.model import CellResult, RunInfo
@@ -26,8 +26,7 @@ def print_run(console: Console, recorded: Recorded) -> None:
     against = against_baseline(recorded)
     for group in by_work.values():
         _print_group(console, group, info, against)
-    made = sum(comparison.speed is not None for comparison in against.values())
-    for line in [*notes(info), *([f"{rule_text()} {number_text(made)}"] if made else [])]:
+    for line in [*notes(info), *([note(list(against.values()))] if against else [])]:
         console.print(line, style="dim", markup=False, highlight=False, soft_wrap=True)
     for flag in info.environment.flags():
         console.print(Text.assemble(("caution: ", "red"), flag), highlight=False, soft_wrap=True)
