@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -11,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from made_up import Lab, started
+from made_up import ENTRANTS, TWO, Lab, started
 from nearcall_lab.cli import main
 from nearcall_lab.cli.command import find_commands
+from nearcall_lab.cli.runs import latest
 from nearcall_lab.engine.run import Engine
 from nearcall_lab.results.store import read
 
@@ -35,10 +37,12 @@ def _in_a_directory_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.chdir(tmp_path)
 
 
-def _made_up_run(directory: str, text: str | None = None, **medians_ns: float) -> None:
-    run, planned = started(Path(directory)) if text is None else started(Path(directory), text)
+def _made_up_run(directory: str, text: str = TWO, noise: float = 0.01, **medians_ns: float) -> None:
+    run, planned = started(Path(directory), text)
+    lab = Lab(**medians_ns)
+    lab.noise = noise
     with run:
-        Engine(run, planned, Lab(**medians_ns).fresh_processes, lambda progress: None).go()
+        Engine(run, planned, lab.fresh_processes, lambda progress: None).go()
 
 
 def test_every_command_has_help(capsys: pytest.CaptureFixture[str]) -> None:
@@ -82,9 +86,10 @@ def test_run_report_compare_reproduce(tmp_path: Path, capsys: pytest.CaptureFixt
     assert verdict["outcome"] == "slower"
     assert verdict["paired"] is True
     digest = recorded.cells[1].digest
-    assert main(["reproduce", digest[:6]]) in (0, 1)  # which of them, is the machine's affair
+    assert main(["reproduce", digest[:6]]) in (0, 1, 3)  # which of them, is the machine's affair
     out = capsys.readouterr().out
     assert "now against then: " in out
+    assert latest() == directory.relative_to(tmp_path)  # the last run is not the one that only checks another
     assert main(["run", "--resume", str(directory)]) == 0
 
 
@@ -190,12 +195,44 @@ def test_compare_is_a_gate(capsys: pytest.CaptureFixture[str]) -> None:
     assert "slower at 15 B echo" in out
     assert "not paired" in out
     assert main(["compare", "after", "before"]) == 0
-    assert main(["compare", "before", "after", "--min-effect", "20%"]) == 0
+    assert main(["compare", "before", "after", "--min-effect", "20%", "--margin", "20%"]) == 0
+    assert main(["compare", "before", "after", "--min-effect", "20%"]) == 2
+    assert "--margin must not be below --min-effect" in capsys.readouterr().err
     _made_up_run("other", text='title = "x"\n[[cells]]\nmechanisms = ["fast"]\nsize = 99')
     assert main(["compare", "before", "other"]) == 2
     assert "no cell in common" in capsys.readouterr().err
     (Path("after") / "run.json").write_text("{")
     assert main(["compare", "before", "after"]) == 2
+
+
+def test_a_gate_does_not_pass_what_cannot_be_told(capsys: pytest.CaptureFixture[str]) -> None:
+    for directory in ("before", "after"):
+        _made_up_run(directory, noise=0.1)
+    assert main(["compare", "before", "after"]) == 3
+    out = capsys.readouterr().out
+    assert "fast: cannot tell at 15 B echo: " in out
+    assert "otherwise the launches cannot tell" in out
+
+
+def test_reproduce_says_when_it_cannot_tell(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from nearcall_lab import registry
+    from nearcall_lab.engine import launch
+
+    _made_up_run("run")
+    digest = read(Path("run")).cells[0].digest
+    monkeypatch.setattr(registry, "discover", lambda: ENTRANTS)
+    for noise, median, status, said in (
+        (0.3, 1000.0, 3, "cannot tell at"),
+        (0.001, 1000.0, 0, "the same within 5 % at"),
+        (0.001, 1500.0, 1, "slower at"),
+    ):
+        lab = Lab(fast=median)
+        lab.noise = noise
+        monkeypatch.setattr(launch, "fresh_processes", lab.fresh_processes)
+        assert main(["reproduce", digest, "--run", "run"]) == status
+        assert f"now against then: {'1.' if status == 1 else said}" in capsys.readouterr().out
 
 
 def test_compare_without_an_answer(capsys: pytest.CaptureFixture[str]) -> None:
@@ -207,8 +244,6 @@ def test_compare_without_an_answer(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_failures_are_shown_with_their_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from made_up import TWO
-
     run, planned = started(Path("run"), TWO)
     lab = Lab()
     lab.failing["slow"] = "server: no luck"
@@ -253,12 +288,32 @@ def test_the_lab_against_itself_with_a_made_up_machine(
     assert main(["compare", "--aa", "noop"]) == 0
     out = capsys.readouterr().out
     assert "noop with itself: " in out
-    assert "comparisons of 10 against 10 launches say no difference" in out
-    assert "noop slowed down by 50 ns, 5.0%: 100 of 100 comparisons" in out
+    for launches in (4, 6, 10):
+        assert f"comparisons of {launches} against {launches} launches find no difference" in out
+    assert "noop slowed down by 50 ns, 5.0%: 100 of 100 comparisons of 10 against 10 launches find slower" in out
     assert "drawn from a common pool, so not independent" in out
-    assert len(runs.recorded_runs()) == 2
-    lab.medians_ns["noop+50ns"] = 1020.0  # a slowdown that does not happen is not found
+    assert len(runs.recorded_runs(runs.AGAIN)) == 2
+    assert runs.recorded_runs() == []  # the last run is not one of these
+    lab.noise = 0.2  # a machine on which nothing can be told
+    assert main(["compare", "--aa", "noop", "--launches", "4,10"]) == 3
+    out = capsys.readouterr().out
+    assert "10 launches are too few on this machine to find a slowdown of 5.0%" in out
+    assert re.search(r"About \d+ launches would", out)
+
+
+def test_the_lab_against_itself_does_not_trust_a_machine_that_shows_what_is_not_there(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Launches that stay fast or slow for a long time, in turns of two: neighbours always differ by the same."""
+    from nearcall_lab.analysis import same
+
+    real = same.speed_of
+    monkeypatch.setattr(same, "speed_of", lambda ours, theirs, *rest: real([1.1 * v for v in ours], theirs, *rest))
+    from nearcall_lab.engine import launch
+
+    monkeypatch.setattr(launch, "fresh_processes", Lab(noop=1000.0).fresh_processes)
     assert main(["compare", "--aa", "noop"]) == 1
+    assert "verdicts from this machine cannot be trusted" in capsys.readouterr().out
 
 
 def test_a_slowed_mechanism_is_slower(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import signal
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from made_up import ENTRANTS, TWO, Lab, carried_on, carried_out, started
-from nearcall_lab.engine.progress import Progress
-from nearcall_lab.engine.run import NARROW, Engine, resume, settle
-from nearcall_lab.registry import Entrant
-from nearcall_lab.results.model import Launch, Observation
+from nearcall_lab.engine.launch import fresh_processes
+from nearcall_lab.engine.progress import LiveProgress, Progress
+from nearcall_lab.engine.run import NARROW, Engine, Options, begin, resume, settle
+from nearcall_lab.engine.watch import Watch
+from nearcall_lab.environment import capture, conclude, cpu_ticks
+from nearcall_lab.registry import Entrant, discover
+from nearcall_lab.results.model import Launch, Observation, Side
 from nearcall_lab.results.store import Recorded, StoreError, read
 from nearcall_lab.scenario.cell import Cell
+from nearcall_lab.scenario.load import load
 from nearcall_lab.stats import spread
 
 THREE = TWO.replace('["fast", "slow"]', '["fast", "slow", "on-a-loop"]')
@@ -127,12 +137,110 @@ def test_a_disturbed_launch_is_repeated_and_stays_on_record(tmp_path: Path) -> N
         launch.steal_share = 0.0
 
     lab.change = disturb
-    found = carried_out(tmp_path / "run", lab)
+    told: list[Progress] = []
+    found = carried_out(tmp_path / "run", lab, tell=told)
     disturbed = [launch for cell in found.cells for launch in cell.disturbed]
     assert [launch.position for launch in disturbed] == [6]
     assert disturbed[0].breach == "a fixed loop took 2.00 times as long as usual"
     assert _numbers(found) == [[0, 1, 2, 3]] * 2
     assert len(lab.made) == 9
+    assert [p.repeated for p in told] == [0] * 7 + [1] * 2
+    assert told[-1].repeated_for == disturbed[0].breach
+    assert not any(p.remark for p in told)
+
+
+def test_repetitions_are_one_line_at_the_end() -> None:
+    file = io.StringIO()
+    with LiveProgress(Console(file=file, width=190)) as progress:
+        for number in range(37):
+            progress(Progress(number, 148, 0.0, "fast", "echo", repeated=number, repeated_for="a hog"))
+    assert file.getvalue().count("made again") == 1
+    said = "36 launches were made again because the machine was disturbed; the last for: a hog"
+    assert file.getvalue().splitlines()[-1] == said
+    file = io.StringIO()
+    with LiveProgress(Console(file=file, width=190)) as progress:
+        progress(Progress(0, 1, 0.0, "fast", "echo"))
+    assert "made again" not in file.getvalue()
+
+
+def _at_rest(number: int = 0, **more: object) -> Launch:
+    """A launch on a quiet machine, whose threads ran for a second and waited for ten milliseconds."""
+    found = Launch(number, 0, "", 1, 1.0, canary_ns=1_000_000, canary_after_ns=1_000_000)
+    found.client, found.server = Side(cpu_s=0.5, waited_s=0.005), Side(cpu_s=0.5, waited_s=0.005)
+    found.steal_share, found.others_share = 0.0, 0.02
+    for name, value in more.items():
+        setattr(found, name, value)
+    return found
+
+
+def _breach(launch: Launch) -> str:
+    return Watch((_at_rest(number) for number in range(5)), budget=1).breach(launch)
+
+
+def test_a_quiet_machine_disturbs_nothing() -> None:
+    assert _breach(_at_rest()) == ""
+    # One slow canary is a moment before or after, in which nothing was timed.
+    assert _breach(_at_rest(canary_ns=2_000_000)) == ""
+    assert _breach(_at_rest(canary_after_ns=2_000_000)) == ""
+    # Threads of one mechanism wait for each other, and the kernel's own work belongs to nobody.
+    assert _breach(_at_rest(server=Side(cpu_s=0.5, waited_s=0.5))) == ""
+    assert _breach(_at_rest(others_share=0.3)) == ""
+
+
+def test_each_way_of_being_disturbed_is_named() -> None:
+    slow = _at_rest(canary_ns=1_600_000, canary_after_ns=1_500_000)
+    assert _breach(slow) == "a fixed loop took 1.50 times as long as usual"
+    assert _breach(_at_rest(steal_share=0.03)) == "the hypervisor took 3.0% of the CPU time"
+    hogged = _at_rest(others_share=0.5, client=Side(cpu_s=0.5, waited_s=0.49))
+    said = "other work had 50% of its CPUs, and it waited 33% of the time it wanted one"
+    assert _breach(hogged) == said
+
+
+def test_hogs_on_every_cpu_are_noticed_in_each_launch(tmp_path: Path) -> None:
+    """With real processes, from the first launch on: what is usual need not be known."""
+    path = tmp_path / "small.toml"
+    path.write_text(
+        'title = "x"\n[run]\nlaunches = 2\nwarmup_s = 0\nseconds = 0.5\n'
+        '[[cells]]\nmechanisms = ["raw-unix", "nearcall-shm"]\nsize = 15\n'
+    )
+    found = load(str(path), discover())
+    with contextlib.ExitStack() as hogs, begin(tmp_path / "run", found, Options()) as run:
+        for cpu in sorted(os.sched_getaffinity(0)):
+            hogs.enter_context(_hog(cpu))
+        Engine(run, found.planned, fresh_processes, lambda progress: None).go()
+    recorded = read(tmp_path / "run")
+    launches = [launch for cell in recorded.cells for launch in (*cell.launches, *cell.disturbed)]
+    assert len(launches) >= 4
+    for launch in launches:
+        assert "other work had" in launch.breach, launch
+    assert any("other work was running: it had" in flag for flag in recorded.info.environment.flags())
+    assert all("launches disturbed" in cell.problem for cell in recorded.cells)
+
+
+@contextlib.contextmanager
+def _hog(cpu: int) -> Iterator[None]:
+    """A process that wants all of one CPU."""
+    program = f"import os\nos.sched_setaffinity(0, [{cpu}])\nprint(flush=True)\nwhile True: pass"
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            process.stdout.readline()
+            yield
+        finally:
+            process.kill()
+
+
+def test_the_load_of_the_minute_before_is_no_flag() -> None:
+    """It is that of the lab's own last command."""
+    environment = capture()
+    environment.load_1min_at_start = 7.7
+    conclude(environment, cpu_ticks(), [0.01, None, 0.03])
+    assert environment.others_share == pytest.approx(0.02)
+    assert not any("other work" in flag or "load" in flag for flag in environment.flags())
+    conclude(environment, cpu_ticks(), [0.2, 0.3])
+    assert "other work was running: it had 25% of the CPU time of the launches" in environment.flags()
+    conclude(environment, cpu_ticks(), [None])
+    assert environment.others_share is None
 
 
 def test_on_a_machine_that_is_never_quiet_repetitions_end(tmp_path: Path) -> None:

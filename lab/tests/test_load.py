@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -144,10 +145,46 @@ def test_processor_time_of_another_process_is_seen_to_the_microsecond() -> None:
 
 
 def test_machine_watch() -> None:
-    watch = Watch()
-    assert canary_ns() > 0
-    share_ = watch.steal_share()
-    assert share_ is None or 0 <= share_ <= 1
+    cpus = os.sched_getaffinity(0)
+    watch = Watch(cpus)
+    assert watch.steal_share() is None
+    begin = time.monotonic()
+    while time.monotonic() - begin < 0.25:
+        assert canary_ns() > 0
+    watch.stop()
+    stolen, others = watch.steal_share(), watch.others_share(0.0)
+    assert stolen is None or 0 <= stolen <= 1
+    if others is not None:  # this loop had a CPU, as long as nobody took it away
+        assert 0 < others <= 1
+        assert watch.others_share(100.0) == 0
+    short = Watch(cpus)
+    short.stop()
+    assert short.others_share(0.0) is None
+    unknown = Watch([10_000])
+    unknown.stop()
+    assert unknown.steal_share() is None
+
+
+def test_waiting_for_a_cpu_is_seen() -> None:
+    """Two that want all of the same CPU have to wait for each other."""
+    cpu = min(os.sched_getaffinity(0))
+    program = f"import os\nos.sched_setaffinity(0, [{cpu}])\nprint(flush=True)\nwhile True: pass"
+    with contextlib.ExitStack() as stack:
+        hogs = [
+            stack.enter_context(subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE))
+            for _ in range(2)
+        ]
+        for hog in hogs:
+            stack.callback(hog.kill)
+            assert hog.stdout is not None
+            hog.stdout.readline()
+        pids = [hog.pid for hog in hogs]
+        before, after = usage.snapshot(pids), usage.snapshot(pids)
+        while usage.side(before, after, {}).waited_s < 0.05:
+            after = usage.snapshot(pids)
+        used = usage.side(before, after, {})
+    launch = Launch(0, 0, "", 1, 1.0, client=used)
+    assert 0 < launch.waited_share < 1
 
 
 def test_further_clients_get_further_cpus() -> None:

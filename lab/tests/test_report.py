@@ -31,6 +31,7 @@ from nearcall_lab.report.terminal import print_run
 from nearcall_lab.results.model import CellResult, Observation
 from nearcall_lab.results.store import read
 from nearcall_lab.scenario.cell import Cell, Mode, Work
+from nearcall_lab.stats import significant
 from nearcall_lab.studies.stored import FILE
 from whole_run import HOSTILE, Maker, every_state, everything, ping_pong, study, write
 
@@ -143,7 +144,7 @@ def test_only_the_page_s_own_script_may_run(text: str) -> None:
 
 def test_every_state_says_what_it_is(report: Report, text: str) -> None:
     by_name = {(row.cell.mechanism, row.cell.work.operation): row for row in report.rows}
-    assert against_text(by_name["quick-shm", "quote"]) == "no difference shown"
+    assert against_text(by_name["quick-shm", "quote"]) == "cannot tell"
     assert against_text(by_name["base-tcp", "quote"]) == "baseline"
     assert "×" in against_text(by_name["socket", "quote"])
     assert by_name["queue", "quote"].summary.failed.kinds["timeout"] == 4
@@ -204,6 +205,36 @@ def test_no_factor_where_the_interval_spans_one(tmp_path: Path) -> None:
     shown = f"{wide.against.speed.value:.2f}×"
     assert shown not in page.render(found)
     assert shown not in markdown.render(found)
+
+
+def test_the_lead_of_the_fastest_is_over_the_next_that_is_not_the_baseline(report: Report) -> None:
+    found = [group for group in report.groups if group.ahead is not None]
+    assert len(found) > 5
+    for group in found:
+        assert group.ahead is not None
+        assert group.second is not None
+        assert not group.second.is_baseline
+        assert group.ahead.candidate is group.ranked()[0].result
+        assert group.ahead.base is group.second.result
+
+
+def test_a_page_says_what_its_verdicts_rest_on_and_how_many_there_are(report: Report) -> None:
+    made = sum(row.against is not None and row.against.speed is not None for row in report.rows)
+    said = f"about {significant(made / 100, 2)} of {made} intervals would leave 1 out by chance"
+    for text in (Reader(page.render(report)).words, markdown.render(report)):
+        assert said in text
+        assert "otherwise the launches cannot tell" in text
+
+
+def test_the_longest_call_is_a_column_of_every_format(tmp_path: Path) -> None:
+    cell = Maker().cell("base-tcp", Work(size=15), Mode())
+    response = cell.launches[2].response
+    assert response is not None
+    response.max = 200_000_000  # a stall; what is stored besides is as it was
+    run = write(tmp_path / "run", [cell])
+    found = prepare([read(run)])
+    for text in (Reader(page.render(found)).words, markdown.render(found), _printed(run)):
+        assert "200 ms" in text
 
 
 def test_what_runs_in_one_process_is_not_called_fastest(report: Report) -> None:

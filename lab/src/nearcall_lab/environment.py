@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import os
 import platform
+import statistics
 import sys
 import time
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+
+OTHERS = 0.1
+"""Share of the CPUs of a launch that other work may have before it counts as disturbing. The kernel's own work, which
+belongs to no process, is a part of what is counted so."""
 
 
 @dataclass
@@ -26,12 +32,16 @@ class Environment:
     steal_share: float | None = None
     """CPU time the hypervisor gave to others during the run, as a share of all; None where unknown."""
     load_1min_at_end: float | None = None
+    others_share: float | None = None
+    """Time that other work had the CPUs of the launches while they were timed, as a share of all of it; mean over
+    launches. None where unknown, and in runs of an older lab."""
 
     def flags(self) -> list[str]:
         """What makes this machine's numbers less trustworthy, one line each."""
         found = []
-        if self.load_1min_at_start > 0.5:
-            found.append(f"other work was running: load {self.load_1min_at_start:.2f} at the start")
+        # Not the load at the start, which is that of the minute before, and so of the lab's own last command.
+        if self.others_share is not None and self.others_share > OTHERS:
+            found.append(f"other work was running: it had {self.others_share:.0%} of the CPU time of the launches")
         if self.steal_share is not None and self.steal_share > 0.01:
             found.append(f"the hypervisor took {self.steal_share:.1%} of the CPU time")
         if self.cpus_usable < 2:
@@ -62,6 +72,35 @@ def cpu_ticks() -> tuple[int, int]:
     return fields[7], sum(fields)
 
 
+@dataclass(frozen=True)
+class CpuTimes:
+    """What some CPUs did since boot, in seconds of all of them together."""
+
+    idle_s: float
+    stolen_s: float
+
+
+def cpu_times(cpus: Collection[int]) -> CpuTimes | None:
+    """What these CPUs did, in steps of 10 ms, from ``/proc/stat``: proc_stat(5). None where the kernel does not say.
+
+    Idle time is exact on kernels that stop the tick of a CPU without work. The shares of those that work are sampled
+    by that tick, and are not used here.
+    """
+    idle = stolen = 0
+    left = {f"cpu{cpu}" for cpu in cpus}
+    try:
+        for line in Path("/proc/stat").read_text().splitlines():
+            name, *fields = line.split()
+            if name in left:
+                left.discard(name)
+                idle += int(fields[3]) + int(fields[4])
+                stolen += int(fields[7])
+    except (OSError, ValueError, IndexError):
+        return None
+    a_second = os.sysconf("SC_CLK_TCK")
+    return None if left else CpuTimes(idle / a_second, stolen / a_second)
+
+
 def capture() -> Environment:
     """Look at the machine now."""
     clock = time.get_clock_info("perf_counter")
@@ -83,8 +122,10 @@ def capture() -> Environment:
     )
 
 
-def conclude(environment: Environment, ticks_before: tuple[int, int]) -> None:
-    """Add what is known only after the run."""
+def conclude(environment: Environment, ticks_before: tuple[int, int], others: Iterable[float | None]) -> None:
+    """Add what is known only after the run; `others` has the share of each launch that went to other work."""
     stolen, total = (after - before for after, before in zip(cpu_ticks(), ticks_before, strict=True))
     environment.steal_share = stolen / total if total > 0 else None
     environment.load_1min_at_end = os.getloadavg()[0]
+    known = [share for share in others if share is not None]
+    environment.others_share = statistics.fmean(known) if known else None

@@ -6,10 +6,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
+
+FEWEST = 3
+"""Launches that an interval needs: of two, Student's would reach from a tenth to ten times of almost anything."""
 
 
 @lru_cache(maxsize=256)
@@ -24,6 +26,14 @@ def student_t(p: float, freedom: int) -> float:
         middle = (low + high) / 2
         low, high = (middle, high) if (1 + _within(middle, freedom)) / 2 < p else (low, middle)
     return math.sqrt(freedom) * math.tan(low)
+
+
+def student_p(t: float, freedom: int) -> float:
+    """Probability that Student's t with `freedom` degrees of freedom is at least `t` away from 0, to either side.
+
+    It is exact to about 1e-15, so that what is rarer may come out as 0. The source is that of `student_t`.
+    """
+    return max(0.0, 1 - _within(math.atan(abs(t) / math.sqrt(freedom)), freedom))
 
 
 def _within(theta: float, freedom: int) -> float:
@@ -62,6 +72,8 @@ class Ratio:
     high: float | None
     pairs: int
     """Launches on each side; the fewer of the two where they are not paired."""
+    p_value: float | None = None
+    """Probability of a ratio at least so far from 1 if the truth were 1; None where there is no interval."""
 
     def decided(self) -> bool:
         """Whether the interval exists and excludes 1."""
@@ -71,34 +83,33 @@ class Ratio:
         """The ratio with numerator and denominator exchanged."""
         low = None if self.high is None else 1 / self.high
         high = None if self.low is None else 1 / self.low
-        return Ratio(1 / self.value, low, high, self.pairs)
+        return Ratio(1 / self.value, low, high, self.pairs, self.p_value)
 
 
-def paired_ratio(
-    numerator: Sequence[float],
-    denominator: Sequence[float],
-    seed: int = 0,
-    resamples: int = 10_000,
-    confidence: float = 0.95,
-) -> Ratio:
-    """Geometric mean of ``numerator[i] / denominator[i]`` with a bootstrap interval over the pairs.
+def paired_ratio(numerator: Sequence[float], denominator: Sequence[float], confidence: float = 0.95) -> Ratio:
+    """Geometric mean of ``numerator[i] / denominator[i]`` with an interval over the pairs.
 
-    A pair is one round, in which both were measured close together in time. A plain percentile bootstrap is too narrow
-    for a handful of pairs, so the percentiles are widened to what Student's t would give: the expanded percentile
-    interval of T. Hesterberg, "What Teachers Should Know About the Bootstrap", The American Statistician 69 (2015).
+    A pair is one round, in which both were measured close together in time. The interval is Student's, on the
+    logarithms of the pairs' ratios: "The Probable Error of a Mean", Biometrika 6 (1908). It reaches beyond the ratios
+    that were seen, as it must where they are few. What it covers, and what it does not, is in
+    docs/adr/0024-three-answers-that-hold-for-few-launches.md. Raises `ValueError` for sequences that are empty or not
+    equally long.
     """
     if len(numerator) != len(denominator) or not numerator:
         raise ValueError("paired_ratio needs two sequences of the same length, at least one long")
     logs = np.log(np.asarray(numerator, float)) - np.log(np.asarray(denominator, float))
     n = len(logs)
-    value = math.exp(float(logs.mean()))
-    if n < 3:
-        return Ratio(value, None, None, n)
-    t = student_t((1 + confidence) / 2, n - 1)
-    tail = NormalDist().cdf(-math.sqrt(n / (n - 1)) * t)
-    means = logs[np.random.default_rng(seed).integers(0, n, (resamples, n))].mean(axis=1)
-    low, high = np.quantile(means, (tail, 1 - tail))
-    return Ratio(value, math.exp(float(low)), math.exp(float(high)), n)
+    mean = float(logs.mean())
+    if n < FEWEST:
+        return Ratio(math.exp(mean), None, None, n)
+    return _student(mean, float(logs.std(ddof=1)) / math.sqrt(n), n - 1, n, confidence)
+
+
+def _student(mean: float, error: float, freedom: int, launches: int, confidence: float) -> Ratio:
+    """The ratio whose logarithm is `mean`, known with the standard error `error`."""
+    reach = student_t((1 + confidence) / 2, freedom) * error
+    p = student_p(mean / error, freedom) if error else float(mean == 0)
+    return Ratio(math.exp(mean), math.exp(mean - reach), math.exp(mean + reach), launches, p)
 
 
 def unpaired_ratio(numerator: Sequence[float], denominator: Sequence[float], confidence: float = 0.95) -> Ratio:
@@ -106,26 +117,37 @@ def unpaired_ratio(numerator: Sequence[float], denominator: Sequence[float], con
 
     The interval is Welch's, on the logarithms: B. L. Welch, "The generalization of 'Student's' problem when several
     different population variances are involved", Biometrika 34 (1947). It cannot take out what a machine did to one
-    run and not to the other.
+    run and not to the other. Raises `ValueError` for an empty sequence.
     """
     if not numerator or not denominator:
         raise ValueError("unpaired_ratio needs two sequences, each at least one long")
     top, bottom = np.log(np.asarray(numerator, float)), np.log(np.asarray(denominator, float))
-    value = math.exp(float(top.mean() - bottom.mean()))
+    mean = float(top.mean() - bottom.mean())
     fewest = min(len(top), len(bottom))
-    if fewest < 3:
-        return Ratio(value, None, None, fewest)
+    if fewest < FEWEST:
+        return Ratio(math.exp(mean), None, None, fewest)
     parts = [float(side.var(ddof=1)) / len(side) for side in (top, bottom)]
     if sum(parts) == 0:
-        return Ratio(value, value, value, fewest)
+        return _student(mean, 0.0, 1, fewest, confidence)
     freedom = sum(parts) ** 2 / sum(p**2 / (len(s) - 1) for p, s in zip(parts, (top, bottom), strict=True))
-    reach = student_t((1 + confidence) / 2, max(1, math.floor(freedom))) * math.sqrt(sum(parts))
-    return Ratio(value, value * math.exp(-reach), value * math.exp(reach), fewest)
+    return _student(mean, math.sqrt(sum(parts)), max(1, math.floor(freedom)), fewest, confidence)
+
+
+def credible(p_values: Sequence[float], rate: float) -> list[bool]:
+    """Which of many differences may be named so that of those named at most the share `rate` is wrong on average.
+
+    `p_values` has one for each comparison that was made. Where nothing differs at all, the probability of naming
+    anything is at most `rate` too. The method is that of Y. Benjamini and Y. Hochberg, "Controlling the False Discovery
+    Rate", Journal of the Royal Statistical Society B 57 (1995).
+    """
+    ordered = sorted(p_values)
+    passing = [p for rank, p in enumerate(ordered, 1) if p <= rate * rank / len(ordered)]
+    return [bool(passing) and p <= passing[-1] for p in p_values]
 
 
 def spread(values: Sequence[float], confidence: float = 0.95) -> float | None:
     """Half the width of the interval of the geometric mean, as a share of it; None with fewer than three launches."""
-    if len(values) < 3:
+    if len(values) < FEWEST:
         return None
     logs = np.log(np.asarray(values, float))
     reach = student_t((1 + confidence) / 2, len(values) - 1) * float(logs.std(ddof=1)) / math.sqrt(len(values))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import msgspec
@@ -11,13 +12,23 @@ from nearcall_lab.results.failed import failed_of
 from nearcall_lab.results.metric import Metric, metric_of
 from nearcall_lab.results.model import CellResult, Status
 from nearcall_lab.results.store import Recorded
-from nearcall_lab.stats import Ratio, paired_ratio, significant, unpaired_ratio
+from nearcall_lab.stats import FEWEST, Ratio, credible, paired_ratio, significant, unpaired_ratio
 
-CONFIDENCE = 0.99
-"""Of the interval a verdict rests on. With 95 % every twentieth comparison of a thing with itself would find a
-difference."""
-MIN_EFFECT = 0.02
-"""A smaller difference is not called one, however sure it is."""
+
+@dataclass(frozen=True)
+class Limits:
+    """What a verdict rests on; docs/adr/0024-three-answers-that-hold-for-few-launches.md says why. All are shares."""
+
+    confidence: float = 0.99
+    """Of each interval. What is missing from 1 is also the share of the differences named on one page that may be
+    wrong."""
+    min_effect: float = 0.02
+    """A smaller difference is not called one, however sure it is."""
+    margin: float = 0.05
+    """Two are called the same where the whole interval lies within this of 1."""
+
+
+LIMITS = Limits()
 
 _SAID: dict[Status, str] = {
     "overloaded": "is overloaded",
@@ -26,7 +37,9 @@ _SAID: dict[Status, str] = {
     "not reached": "was not reached",
 }
 
-Outcome = Literal["faster", "slower", "same", "unusable"]
+Outcome = Literal["faster", "slower", "same", "cannot tell", "unusable"]
+"""``same``: the two differ by less than the margin, for sure. ``cannot tell``: neither that nor a difference is sure;
+more launches, or a quieter machine, would tell. ``unusable``: there is nothing to compare."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +55,10 @@ class Comparison:
     outcome: Outcome
     problem: str = ""
     """Why it is unusable."""
+    margin: float = LIMITS.margin
+    """Within which ``same`` is meant."""
+    among: int = 1
+    """Comparisons that were made together; above 1 where a difference is not named for their number."""
 
     @property
     def work(self) -> str:
@@ -62,7 +79,10 @@ class Comparison:
         if self.speed is None or self.outcome == "unusable":
             return f"no verdict at {self.work}: {self.problem}"
         if self.outcome == "same":
-            return f"no difference at {self.work}: {interval_text(self.speed)}"
+            return f"the same within {self.margin * 100:g} % at {self.work}: {interval_text(self.speed)}"
+        if self.outcome == "cannot tell":
+            chance = f", which chance gives among {self.among} comparisons" if self.among > 1 else ""
+            return f"cannot tell at {self.work}: {interval_text(self.speed)}{chance}"
         shown = self.speed if self.outcome == "faster" else self.speed.inverse()
         return f"{interval_text(shown)} {self.outcome} at {self.work}"
 
@@ -74,23 +94,32 @@ def interval_text(ratio: Ratio) -> str:
     return f"{significant(ratio.value)}× [{significant(ratio.low)}–{significant(ratio.high)}]"
 
 
-def judge(speed: Ratio, min_effect: float) -> Outcome:
-    """The outcome of an interval: a difference needs an interval without 1 and an effect that matters."""
-    if speed.low is None:
+def judge(speed: Ratio, limits: Limits = LIMITS) -> Outcome:
+    """The outcome of an interval.
+
+    A difference needs an interval without 1 and an effect that matters. Equivalence needs an interval within the
+    margin, which is to pass two one-sided tests: D. J. Schuirmann, "A comparison of the two one-sided tests procedure
+    and the power approach", Journal of Pharmacokinetics and Biopharmaceutics 15 (1987).
+    """
+    if speed.low is None or speed.high is None:
         return "unusable"
-    if not speed.decided() or 1 / (1 + min_effect) < speed.value < 1 + min_effect:
-        return "same"
-    return "faster" if speed.value > 1 else "slower"
+    least = 1 + limits.min_effect
+    if speed.decided() and not 1 / least < speed.value < least:
+        return "faster" if speed.value > 1 else "slower"
+    return _without_a_difference(speed, limits)
 
 
-def compare(
-    base: CellResult,
-    candidate: CellResult,
-    paired: bool,
-    confidence: float = CONFIDENCE,
-    min_effect: float = MIN_EFFECT,
-) -> Comparison:
-    """Compare two cells by the metric of the candidate's; `paired` if launches of one number were made side by side."""
+def _without_a_difference(speed: Ratio, limits: Limits) -> Outcome:
+    most = 1 + limits.margin
+    within = speed.low is not None and speed.high is not None and 1 / most < speed.low and speed.high < most
+    return "same" if within else "cannot tell"
+
+
+def compare(base: CellResult, candidate: CellResult, paired: bool, limits: Limits = LIMITS) -> Comparison:
+    """Compare two cells by the metric of the candidate's; `paired` if launches of one number were made side by side.
+
+    This is one comparison by itself. Several that are shown together are judged by `together`.
+    """
     metric = metric_of(candidate.cell)
 
     def unusable(problem: str, speed: Ratio | None = None) -> Comparison:
@@ -111,14 +140,30 @@ def compare(
         ours, theirs = (list(values.values()) for values in by_number)
     fewest = min(len(base.launches), len(candidate.launches))
     usable = min(len(ours), len(theirs))
-    if usable < 3 <= fewest:
+    if usable < FEWEST <= fewest:
         return unusable(f"only {usable} of {fewest} launches have samples enough for a median: give them more seconds")
     if not usable:
         return unusable("no launch has samples enough for a median")
-    speed = speed_of(ours, theirs, metric.more_is_better, paired, confidence)
+    speed = speed_of(ours, theirs, metric.more_is_better, paired, limits.confidence)
     if speed.low is None:
         return unusable(f"an interval needs three launches, there are {speed.pairs}", speed)
-    return Comparison(base, candidate, metric, speed, paired, judge(speed, min_effect))
+    return Comparison(base, candidate, metric, speed, paired, judge(speed, limits), margin=limits.margin)
+
+
+def together(comparisons: Sequence[Comparison], limits: Limits = LIMITS) -> list[Comparison]:
+    """Verdicts that stand on one page: a difference that chance gives among so many is not named.
+
+    Of the differences that are left at most the share 1 - `limits.confidence` is wrong on average, and a page without
+    any difference names one no more often than that.
+    """
+    tested = [(c, c.speed) for c in comparisons if c.speed is not None and c.speed.p_value is not None]
+    kept = credible([speed.p_value or 0.0 for _, speed in tested], 1 - limits.confidence)
+    judged = {
+        id(c): replace(c, outcome=_without_a_difference(speed, limits), among=len(tested))
+        for (c, speed), keep in zip(tested, kept, strict=True)
+        if not keep and c.outcome in ("faster", "slower")
+    }
+    return [judged.get(id(c), c) for c in comparisons]
 
 
 def speed_of(ours: list[float], theirs: list[float], more_is_better: bool, paired: bool, confidence: float) -> Ratio:
@@ -129,46 +174,70 @@ def speed_of(ours: list[float], theirs: list[float], more_is_better: bool, paire
     return unpaired_ratio(top, bottom, confidence=confidence)
 
 
-def compare_runs(
-    base: Recorded, candidate: Recorded, confidence: float = CONFIDENCE, min_effect: float = MIN_EFFECT
-) -> list[Comparison]:
+def compare_runs(base: Recorded, candidate: Recorded, limits: Limits = LIMITS) -> list[Comparison]:
     """Every cell that both runs have. Two runs share no point in time, so their launches are not paired."""
     same = base.path.resolve() == candidate.path.resolve()
     found = []
     for result in candidate.cells:
         other = base.cell(result.digest)
         if other is not None and (other.launches or result.launches):
-            found.append(compare(other, result, same, confidence, min_effect))
-    return found
+            found.append(compare(other, result, same, limits))
+    return together(found, limits)
 
 
-def compare_mechanisms(
-    recorded: Recorded, base: str, candidate: str, confidence: float = CONFIDENCE, min_effect: float = MIN_EFFECT
-) -> list[Comparison]:
+def compare_mechanisms(recorded: Recorded, base: str, candidate: str, limits: Limits = LIMITS) -> list[Comparison]:
     """Two mechanisms on all work that both were given in one run, paired by launch."""
+    return together([c for c in _with(recorded, base, limits) if c.candidate.cell.mechanism == candidate], limits)
+
+
+def against_baseline(recorded: Recorded, limits: Limits = LIMITS) -> dict[str, Comparison]:
+    """By its digest, each cell of a run against the run's baseline on the same work; without the floor, which is no
+    rival."""
+    info = recorded.info
+    found = [c for c in _with(recorded, info.baseline, limits) if c.candidate.cell.mechanism != info.floor]
+    return {c.candidate.digest: c for c in together(found, limits)}
+
+
+def _with(recorded: Recorded, base: str, limits: Limits) -> list[Comparison]:
+    """Every cell with that of the mechanism `base` on the same work, except where neither could be run."""
     by_work = {_without_mechanism(r): r for r in recorded.cells if r.cell.mechanism == base}
-    found = []
-    for result in recorded.cells:
-        if result.cell.mechanism == candidate:
-            other = by_work.get(_without_mechanism(result))
-            if other is not None and not {result.status, other.status} <= {"unsupported"}:
-                found.append(compare(other, result, True, confidence, min_effect))
-    return found
+    pairs = ((by_work.get(_without_mechanism(result)), result) for result in recorded.cells)
+    return [
+        compare(other, result, True, limits)
+        for other, result in pairs
+        if other is not None and other is not result and not {result.status, other.status} <= {"unsupported"}
+    ]
 
 
 def _without_mechanism(result: CellResult) -> str:
     return msgspec.structs.replace(result.cell, mechanism="").digest()
 
 
-def note(comparisons: list[Comparison], confidence: float, min_effect: float) -> str:
-    """What a reader must know of these verdicts, in a sentence or two."""
-    ways = {comparison.paired for comparison in comparisons}
-    how = "launches paired" if ways == {True} else "launches not paired, since two runs share no point in time"
-    text = (
-        f"Intervals of {confidence * 100:g} % over launches ({how}); "
-        f"a difference is named from {min_effect * 100:g} % on."
+def note(comparisons: Sequence[Comparison], limits: Limits = LIMITS) -> str:
+    """What a reader must know of these verdicts, in a few sentences."""
+    paired = {comparison.paired for comparison in comparisons} <= {True}
+    tested = sum(c.speed is not None and c.speed.p_value is not None for c in comparisons)
+    return f"{_rule(paired, limits)} {_number(tested, limits)}"
+
+
+def _rule(paired: bool, limits: Limits) -> str:
+    """When something is called a difference, and when the same."""
+    how = "launches paired" if paired else "launches not paired, since two runs share no point in time"
+    return (
+        f"Intervals of {limits.confidence * 100:g} % over launches ({how}). A difference is named from "
+        f"{limits.min_effect * 100:g} % on, where the interval leaves 1 out; two are the same where the whole interval "
+        f"is within {limits.margin * 100:g} %; otherwise the launches cannot tell."
     )
-    expected = len(comparisons) * (1 - confidence)
-    if expected >= 0.5:
-        text += f" Of so many comparisons about {expected:.0f} would find a difference where there is none."
-    return text
+
+
+def _number(comparisons: int, limits: Limits) -> str:
+    """What so many comparisons at once would do by chance, and what is done about it."""
+    wrong = (1 - limits.confidence) * 100
+    if comparisons < 2:
+        return f"Where there is no difference, one is named in {wrong:g} of 100 comparisons."
+    by_chance = significant(comparisons * (1 - limits.confidence), 2)
+    return (
+        f"If nothing differed, about {by_chance} of {comparisons} intervals would leave 1 out by chance. So a "
+        f"difference must be surer than that, and of those named at most {wrong:g} % are wrong on average (Benjamini "
+        "and Hochberg)."
+    )

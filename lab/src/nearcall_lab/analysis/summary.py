@@ -36,6 +36,9 @@ class Summary:
     response: Distribution | None
     quantiles: dict[float, Quantile] = field(default_factory=dict)
     """Of `response`; without those there are too few samples for, and none of an overloaded cell."""
+    longest_ns: float | None = None
+    """Of all calls of all launches; None of an overloaded cell, whose times are not latencies. One stall in a closed
+    loop stands in no percentile, and here."""
     throughput: float | None = None
     """Calls per second, median over launches."""
     cpu_us_per_call: float | None = None
@@ -51,7 +54,8 @@ def summarise(result: CellResult, floor_ns: float | None = None) -> Summary:
     """The numbers of one cell; `floor_ns` is the median of the floor on the same work, if it was measured."""
     metric, launches = metric_of(result.cell), result.launches
     values = [value for launch in launches if (value := metric.of(launch)) is not None]
-    response = merged(launch.response for launch in launches)
+    responses = [launch.response for launch in launches if launch.response is not None]
+    response = merged(responses)
     quantiles = {}
     if response is not None and result.status != "overloaded":
         found = (quantile(response, p) for p in PERCENTILES)
@@ -68,6 +72,7 @@ def summarise(result: CellResult, floor_ns: float | None = None) -> Summary:
         spread(values),
         response,
         quantiles,
+        None if result.status == "overloaded" else max((r.max for r in responses), default=None),
         statistics.median(launch.throughput for launch in launches) if launches else None,
         1e6 * cpu_s / calls if calls and cpu_s else None,
         _median(launch.first_call_ns for launch in launches if launch.first_call_ns),

@@ -28,7 +28,7 @@ a first hour:
   nearcall-lab compare raw-unix nearcall-unix     two mechanisms of the last run: who is faster, and how sure is it
 
 exit status: 0 fine; 1 it ran and found something bad (what that is, `COMMAND --help` says);
-2 it could not run, or the question has no answer; 130 interrupted, what was done is kept.
+2 it could not run, or there is nothing to compare; 3 it ran and cannot tell; 130 interrupted, what was done is kept.
 """
 
 

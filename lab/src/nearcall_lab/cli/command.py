@@ -22,6 +22,9 @@ from typing import NoReturn, Protocol, cast
 
 from rich.console import Console
 
+CANNOT_TELL = 3
+"""Exit status where something was measured and compared, and the answer is neither yes nor no."""
+
 
 class Command(Protocol):
     """The shape of a command's module."""
@@ -65,6 +68,17 @@ def above_zero(kind: Callable[[str], float]) -> Callable[[str], float]:
 
     convert.__name__ = "number"  # argparse names the type in its own message
     return convert
+
+
+def percent(text: str) -> float:
+    """A type for argparse: a percentage, as a share."""
+    try:
+        value = float(text.removesuffix("%")) / 100
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"takes a percentage such as 2 or 2%, not {text}") from None
+    if not 0 <= value < 1:
+        raise argparse.ArgumentTypeError(f"takes a percentage from 0 to 100, not {text}")
+    return value
 
 
 def names(text: str) -> list[str]:

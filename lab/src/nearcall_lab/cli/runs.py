@@ -19,6 +19,8 @@ from nearcall_lab.results.store import INFO, Recorded, Run, StoreError, read
 from nearcall_lab.scenario.load import Planned
 
 RUNS = Path("out/runs")
+AGAIN = Path("out/again")
+"""Where runs go that only check another one, or the lab: never what "the last run" means."""
 
 
 def new_directory(name: str, folder: Path = RUNS) -> Path:

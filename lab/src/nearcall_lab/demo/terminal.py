@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from nearcall_lab.analysis.compare import interval_text
+from nearcall_lab.analysis.compare import LIMITS, interval_text
 from nearcall_lab.demo.results import Cell, Report, Row
 from nearcall_lab.report.text import NOTHING, plain
 from nearcall_lab.stats import format_time, significant
@@ -86,11 +86,15 @@ def print_report(console: Console, report: Report) -> None:
 def notes(report: Report) -> list[str]:
     """How the numbers came about, one sentence each."""
     machine = report.environment
+    ratios = sum(cell.times_faster is not None for row in report.rows for cell in row.cells.values())
+    missing = 100 * (1 - LIMITS.confidence)
     lines = [
         f"{report.launches} launches of fresh processes per mechanism; {report.placement}.",
         "One call outstanding. Every reply was compared with what it must be, and every request was counted in the "
         "server. A p50 needs 20 samples and a p99 needs 1,000; a dash means there were fewer.",
-        "A ratio is the geometric mean over launches, so it need not equal the quotient of two medians of all samples.",
+        "A ratio is the geometric mean over launches, so it need not equal the quotient of two medians of all samples. "
+        f"Its brackets are a {100 * LIMITS.confidence:g} % interval over launches: {missing:g} in 100 misses the "
+        f"truth, of these {ratios} about {significant(ratios * missing / 100, 2)}.",
         f"{machine.cpu}, {machine.kernel}, {machine.python}.",
     ]
     floor = report.row(report.floor)

@@ -112,6 +112,8 @@ class CellRun:
     """The processes have measured nothing before."""
     parts: list[ClientPart] = field(default_factory=list)
     server_opened: int | None = None
+    watch: Watch = field(init=False)
+    """Of the timed part, once there was one."""
 
     def run(self, number: int, position: int) -> Launch:
         """All of it; raises `LaunchFailed`."""
@@ -123,9 +125,7 @@ class CellRun:
             self.wait_for_arrivals(None)
             self.server_part.ask({"do": "arm", "size": cell.work.size, "capacity": self._capacity()}, CELL_GRACE_S)
         canary = self._canary()
-        watch = Watch()
         begin_ns, measured = self.go()
-        steal = watch.steal_share()
         self.collect()
         arrivals = self._arrivals() if one_way else None
         self._audit()
@@ -133,7 +133,8 @@ class CellRun:
         launch.client, launch.server = measured
         launch.connected, launch.server_opened = connected, self.server_opened
         launch.canary_ns, launch.canary_after_ns = canary, self._canary()
-        launch.steal_share = steal
+        launch.steal_share = self.watch.steal_share()
+        launch.others_share = self.watch.others_share(launch.client.cpu_s + launch.server.cpu_s)
         return launch
 
     @property
@@ -179,12 +180,14 @@ class CellRun:
         usage.forget_peaks([pid for tree in trees for pid in tree])
         served = self._switches_of_server()
         before = [usage.snapshot(tree) for tree in trees]
+        self.watch = Watch(self.crew.cpus)
         begin_ns = time.monotonic_ns() + _LEAD_NS
         length = COUNTED_LIMIT_S if mode.calls else mode.seconds + drain_s(mode.seconds)
         if mode.calls and mode.rate:
             length += 2 * mode.calls / mode.rate
         limit = length + self._slow_call_s() + self._flush_limit_s() + CELL_GRACE_S
         answers = self.ask_clients(lambda number: {"do": "go", "begin_ns": begin_ns}, limit)
+        self.watch.stop()
         after = [usage.snapshot([pid for root in roots for pid in usage.tree(root)]) for roots in (clients, servers)]
         exact = {
             pid: (answer["used"]["voluntary"], answer["used"]["involuntary"])

@@ -27,7 +27,11 @@ class Progress:
     mechanism: str
     work: str
     remark: str = ""
-    """Something the user should see at once: a launch that failed or was repeated."""
+    """Something the user should see at once: a launch that failed."""
+    repeated: int = 0
+    """Launches so far that had to be made again because the machine was disturbed."""
+    repeated_for: str = ""
+    """How it was disturbed during the last of them."""
 
 
 Tell = Callable[[Progress], None]
@@ -81,10 +85,22 @@ class LiveProgress(LaunchBar):
     def __init__(self, console: Console) -> None:
         super().__init__(console)
         self._last_line = -_LINE_EVERY_S
+        self._repeated: tuple[int, str] = (0, "")
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        super().__exit__(kind, error, trace)
+        number, reason = self._repeated
+        if number:  # one line for all: what each of them was repeated for is on record
+            launches = "launch was" if number == 1 else "launches were"
+            line = f"{number} {launches} made again because the machine was disturbed; the last for: {reason}"
+            self._console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     def __call__(self, progress: Progress) -> None:
         left = f"about {clock_text(progress.seconds_left)} left"
         what = f"{progress.mechanism}: {progress.work}"
+        self._repeated = progress.repeated, progress.repeated_for
         if progress.remark:
             self._console.print(f"{what}: {progress.remark}", markup=False, highlight=False, soft_wrap=True)
         if self._console.is_terminal:

@@ -164,6 +164,7 @@ class Engine:
         self._position = max(past, default=-1) + 1
         self._failed_now = [0] * len(self.planned)
         self._repeated: Counter[tuple[int, int]] = Counter()
+        self._repeated_for = ""
         able = sum(any(not self.planned[i].problem for i in batch) for group in self._groups for batch in group)
         self._watch = Watch(earlier, budget=round(_REPEATED_SHARE * able * run.info.launches) + 1)
         self._begin = time.monotonic()
@@ -184,7 +185,7 @@ class Engine:
                 self._count(self._observe)
         except KeyboardInterrupt:
             info.ended_early = "interrupted"
-        conclude(info.environment, ticks)
+        conclude(info.environment, ticks, (launch.others_share for r in self.results for launch in r.launches))
         info.finished = _now()
         self.run.save_info()
         self.run.combine()
@@ -256,14 +257,13 @@ class Engine:
             launch.breach = self._watch.breach(launch)
             if launch.breach and self._watch.may_repeat(self._repeated[index, number]):
                 self._repeated[index, number] += 1
+                self._repeated_for = launch.breach
                 again.append(index)
                 result.disturbed.append(launch)
             else:
                 result.launches.append(launch)
                 settle(result)
             self.run.update(result)
-        if again:
-            self._say(at, todo, tuple(again), f"repeated, for {tried.made[again[0]].breach}")
         if tried.error is not None and (remark := self._failed(tried, number)):
             self._say(at, todo, tried.failed, remark)
         if tried.interrupted:
@@ -324,7 +324,8 @@ class Engine:
             left = min(left, max(0.0, limit - (time.monotonic() - self._begin)))
         label = planned[0].entrant.mechanism.name
         work = planned[0].cell.title() if len(planned) == 1 else f"{len(planned)} cells"
-        self._tell(Progress(at, len(todo), left, label, work, remark))
+        repeated = sum(self._repeated.values())
+        self._tell(Progress(at, len(todo), left, label, work, remark, repeated, self._repeated_for))
 
 
 @dataclass

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
@@ -21,6 +21,8 @@ class Snapshot:
     cpu_ns: dict[int, int]
     voluntary: dict[int, int]
     involuntary: dict[int, int]
+    waited_ns: dict[int, int] = field(default_factory=dict)
+    """Time for which threads were ready to run, and another one had the CPU."""
 
 
 def tree(root: int) -> list[int]:
@@ -39,12 +41,18 @@ def cpu_ns(pid: int) -> int:
 
 def wanted_ns(pid: int) -> int:
     """Time for which the threads of a process ran or waited for a CPU that somebody else had."""
-    total = 0
-    with contextlib.suppress(OSError):
+    return sum(_ran_and_waited_ns(pid))
+
+
+def _ran_and_waited_ns(pid: int) -> tuple[int, int]:
+    """Of its living threads; from ``/proc/PID/task/TID/schedstat``, as the kernel's documentation of scheduler
+    statistics has it. Zeros where the kernel does not say."""
+    ran = waited = 0
+    with contextlib.suppress(OSError, ValueError):
         for task in Path(f"/proc/{pid}/task").iterdir():
-            ran, waited, _ = (task / "schedstat").read_text().split()
-            total += int(ran) + int(waited)
-    return total
+            fields = (task / "schedstat").read_text().split()
+            ran, waited = ran + int(fields[0]), waited + int(fields[1])
+    return ran, waited
 
 
 def _status(path: Path) -> dict[str, str]:
@@ -61,7 +69,7 @@ def _number(fields: dict[str, str], name: str) -> int:
 
 
 def snapshot(pids: list[int]) -> Snapshot:
-    """The counters now. Switches are those of living threads."""
+    """The counters now. Switches and waiting are those of living threads."""
     voluntary, involuntary = {}, {}
     for pid in pids:
         voluntary[pid] = involuntary[pid] = 0
@@ -70,7 +78,8 @@ def snapshot(pids: list[int]) -> Snapshot:
                 fields = _status(task / "status")
                 voluntary[pid] += _number(fields, "voluntary_ctxt_switches")
                 involuntary[pid] += _number(fields, "nonvoluntary_ctxt_switches")
-    return Snapshot({pid: cpu_ns(pid) for pid in pids}, voluntary, involuntary)
+    waited = {pid: _ran_and_waited_ns(pid)[1] for pid in pids}
+    return Snapshot({pid: cpu_ns(pid) for pid in pids}, voluntary, involuntary, waited)
 
 
 def forget_peaks(pids: list[int]) -> None:
@@ -89,6 +98,7 @@ def side(before: Snapshot, after: Snapshot, exact: dict[int, tuple[int, int]]) -
     result = Side(processes=0)
     for pid, last in after.cpu_ns.items():
         result.cpu_s += max(0, last - before.cpu_ns.get(pid, 0)) / 1e9
+        result.waited_s += max(0, after.waited_ns.get(pid, 0) - before.waited_ns.get(pid, 0)) / 1e9
         seen = (
             after.voluntary[pid] - before.voluntary.get(pid, 0),
             after.involuntary[pid] - before.involuntary.get(pid, 0),

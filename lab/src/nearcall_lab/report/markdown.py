@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from nearcall_lab.analysis.compare import CONFIDENCE, MIN_EFFECT
 from nearcall_lab.analysis.summary import without_number
 from nearcall_lab.markdown import code, escaped, table
 from nearcall_lab.report import why
 from nearcall_lab.report.charts import concurrency, load, sizes
 from nearcall_lab.report.charts.frame import Figure
 from nearcall_lab.report.model import Group, Report, Row, command_text
-from nearcall_lab.report.sections import flags_of, verdict
+from nearcall_lab.report.sections import flags_of, how_judged, verdict
 from nearcall_lab.report.table import rows_as_text
 from nearcall_lab.report.terminal import notes
 from nearcall_lab.report.text import NOTHING, metric_text
@@ -17,8 +16,8 @@ from nearcall_lab.stats import significant
 from nearcall_lab.studies.show import markdown as study_text
 
 _HEAD = (
-    *("mechanism", "result ±", "against baseline", "p50", "p99", "p99.9", "calls/s", "CPU/call", "RSS", "failed", "n"),
-    *("launches", "beware"),
+    *("mechanism", "result ±", "against baseline", "p50", "p99", "p99.9", "max", "calls/s", "CPU/call", "RSS"),
+    *("failed", "n", "launches", "beware"),
 )
 
 
@@ -74,10 +73,7 @@ def _verdicts(report: Report) -> str:
         if best.summary.failed.calls:
             line += f" ({escaped(best.summary.failed.sentence())})"
         lines.append(line)
-    note = (
-        f"Intervals of {100 * CONFIDENCE:g} % over launches, paired; a difference is named from {100 * MIN_EFFECT:g} % "
-        "on. The fastest was chosen by looking, so its lead is on the high side."
-    )
+    note = f"{how_judged(report)} The fastest was chosen by looking, so its lead is on the high side."
     return "\n".join(lines) + f"\n\n{note}"
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import shlex
 import statistics
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import msgspec
 
-from nearcall_lab.analysis.compare import Comparison, compare
+from nearcall_lab.analysis.compare import Comparison, against_baseline, compare, together
 from nearcall_lab.analysis.summary import Summary, summaries
 from nearcall_lab.results.distribution import BrokenHistogram
 from nearcall_lab.results.model import CellResult, RunInfo
@@ -109,6 +109,8 @@ class Group:
     rows: list[Row]
     several: bool = False
     """The page has several runs, so that a title must say which."""
+    ahead: Comparison | None = None
+    """The best against the next of those that compete, the baseline left out."""
 
     @property
     def title(self) -> str:
@@ -133,6 +135,11 @@ class Group:
     def ranked(self) -> list[Row]:
         """Those that compete, the best first."""
         return sorted((row for row in self.rows if row.competes), key=speed, reverse=True)
+
+    @property
+    def second(self) -> Row | None:
+        """The best of those behind the best, the baseline left out, to which all are compared anyway."""
+        return next((row for row in self.ranked()[1:] if not row.is_baseline), None)
 
 
 @dataclass(frozen=True)
@@ -178,18 +185,18 @@ def _groups(recorded: Recorded, found: Iterable[Summary], prefix: str, several: 
     by_work: dict[str, list[Summary]] = {}
     for summary in found:
         by_work.setdefault(msgspec.structs.replace(summary.result.cell, mechanism="").digest(), []).append(summary)
+    against = against_baseline(recorded)
     groups = []
     for work, members in by_work.items():
-        base = next((s for s in members if s.result.cell.mechanism == info.baseline), None)
-        rows = [Row(f"{prefix}-{s.result.digest}", s, info, source, _against(base, s, info)) for s in members]
+        rows = [
+            Row(f"{prefix}-{s.result.digest}", s, info, source, against.get(s.result.digest) if s.value else None)
+            for s in members
+        ]
         groups.append(Group(f"{prefix}-{work}", info, rows, several))
-    return groups
-
-
-def _against(base: Summary | None, summary: Summary, info: RunInfo) -> Comparison | None:
-    if base is None or base is summary or summary.value is None or summary.result.cell.mechanism == info.floor:
-        return None
-    return compare(base.result, summary.result, paired=True)
+    pairs = [(group.second, group.ranked()[0]) for group in groups if group.second is not None]
+    ahead = together([compare(second.result, best.result, paired=True) for second, best in pairs if second])
+    found_ahead = {comparison.candidate.digest: comparison for comparison in ahead}
+    return [replace(g, ahead=found_ahead.get(g.ranked()[0].result.digest)) if g.ranked() else g for g in groups]
 
 
 def command_text(info: RunInfo) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from markupsafe import Markup
 
-from nearcall_lab.analysis.compare import CONFIDENCE, MIN_EFFECT, Comparison, compare, interval_text
+from nearcall_lab.analysis.compare import Comparison, interval_text, note
 from nearcall_lab.report.html import element, escape, items, join, paragraph
 from nearcall_lab.report.look import css_class, icon
 from nearcall_lab.report.model import Group, Report, Row, command_text
@@ -17,15 +17,22 @@ _CARDS_SHOWN = 10
 
 
 def verdict(comparison: Comparison | None, other: str) -> str:
-    """A comparison as a phrase. No factor is said where its interval spans 1, or where there is none."""
+    """A comparison as a phrase. No factor is said where a difference is not sure, or where there is none."""
     if comparison is None:
         return ""
     if comparison.outcome == "unusable":
         return f"no verdict against {other}: {comparison.problem}"
-    if comparison.outcome == "same" or comparison.speed is None:
-        return f"no difference shown from {other}"
+    if comparison.outcome == "same":
+        return f"the same as {other} within {100 * comparison.margin:g} %"
+    if comparison.outcome == "cannot tell" or comparison.speed is None:
+        return f"cannot tell it from {other}"
     shown = comparison.speed if comparison.outcome == "faster" else comparison.speed.inverse()
     return f"{interval_text(shown)} {comparison.outcome} than {other}"
+
+
+def how_judged(report: Report) -> str:
+    """What a reader must know of the verdicts on this page."""
+    return note([row.against for row in report.rows if row.against is not None])
 
 
 def cards(report: Report) -> Markup:
@@ -45,9 +52,8 @@ def cards(report: Report) -> Markup:
         else None
     )
     caveat = paragraph(
-        f"Intervals of {100 * CONFIDENCE:g} % over launches, paired by launch; a difference is named from "
-        f"{100 * MIN_EFFECT:g} % on. The fastest was chosen by looking, so its lead is on the high side. What runs in "
-        "one process, and what is overloaded or failed, does not compete.",
+        f"{how_judged(report)} The fastest was chosen by looking, so its lead is on the high side. What runs in one "
+        "process, and what is overloaded or failed, does not compete.",
         class_="caveat",
     )
     return join(element("div", shown, class_="cards"), more, caveat)
@@ -76,9 +82,8 @@ def _card(group: Group) -> Markup | None:
         lines.append(element("span", both))
     else:
         lines.append(element("span", verdict(best.against, base.name)))
-    second = next((row for row in ranked[1:] if row is not base), None)
-    if second is not None:
-        ahead = verdict(compare(second.result, best.result, paired=True), f"the next, {second.name}")
+    if group.second is not None:
+        ahead = verdict(group.ahead, f"the next, {group.second.name}")
         lines.append(element("span", ahead, class_="next"))
     value = metric_text(metric, best.summary.value)
     return element(

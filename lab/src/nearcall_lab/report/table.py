@@ -31,10 +31,11 @@ COLUMNS = (
     Column("mechanism", "What was measured; unfold it for its settings and for how to measure it again", words=True),
     Column("work", "What one call does, and how calls arrive", words=True),
     Column("result", "What is compared: mean over launches, with half its 95 % interval"),
-    Column("against baseline", "How many times faster than the baseline of the run, where that is sure"),
+    Column("against baseline", "How many times faster than the run's baseline; or the same within 5 %; or cannot tell"),
     Column("p50", "Half of the calls took longer"),
     Column("p99", "One call in 100 took longer"),
     Column("p99.9", "One call in 1000 took longer"),
+    Column("max", "The longest of all calls: one stall shows here, and in no percentile of a closed loop"),
     Column("calls/s", "Median over launches"),
     Column("CPU/call", "User and system time of all processes of both sides"),
     Column("RSS", "Peak resident memory of both sides"),
@@ -200,7 +201,9 @@ def against_text(row: Row) -> str:
     if row.against is None:
         return NOTHING
     if row.against.outcome == "same":
-        return "no difference shown"
+        return f"the same within {100 * row.against.margin:g} %"
+    if row.against.outcome == "cannot tell":
+        return "cannot tell"
     sure = row.against.outcome in ("faster", "slower") and row.against.speed is not None
     return interval_text(row.against.speed) if sure and row.against.speed else NOTHING
 
@@ -229,6 +232,7 @@ def _values(row: Row) -> tuple[list[object], list[object]]:
         values.append(quantile_text(row, p))
         keys.append(found.value if found else None)
     values += [
+        format_time(summary.longest_ns),
         rate(summary.throughput),
         cpu(summary.cpu_us_per_call),
         memory(row.rss_kb),
@@ -242,7 +246,7 @@ def _values(row: Row) -> tuple[list[object], list[object]]:
         str(summary.launches),
     ]
     keys += [
-        *(summary.throughput, summary.cpu_us_per_call, row.rss_kb),
+        *(summary.longest_ns, summary.throughput, summary.cpu_us_per_call, row.rss_kb),
         *(summary.failed.share, float(row.n), float(summary.launches)),
     ]
     return values, keys
@@ -302,7 +306,12 @@ def rows_as_text(rows: Sequence[Row]) -> list[list[str]]:
                 f"{value} {'' if over else spread_text(summary.spread)}".strip(),
                 against_text(row),
                 *(quantile_text(row, p) for p in (0.5, 0.99, 0.999)),
-                *(rate(summary.throughput), cpu(summary.cpu_us_per_call), memory(row.rss_kb)),
+                *(
+                    format_time(summary.longest_ns),
+                    rate(summary.throughput),
+                    cpu(summary.cpu_us_per_call),
+                    memory(row.rss_kb),
+                ),
                 *(share(summary.failed.share), f"{row.n:,}", str(summary.launches)),
             ]
         )

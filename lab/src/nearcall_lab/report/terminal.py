@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from nearcall_lab.analysis.compare import compare, interval_text
+from nearcall_lab.analysis.compare import Comparison, against_baseline, interval_text, note
 from nearcall_lab.analysis.summary import Summary, summaries, without_number
 from nearcall_lab.report.text import plain, rate, share
 from nearcall_lab.results.model import CellResult, RunInfo
@@ -23,9 +23,10 @@ def print_run(console: Console, recorded: Recorded) -> None:
     by_work: dict[str, list[Summary]] = {}
     for summary in summaries(recorded):
         by_work.setdefault(msgspec.structs.replace(summary.result.cell, mechanism="").digest(), []).append(summary)
+    against = against_baseline(recorded)
     for group in by_work.values():
-        _print_group(console, group, info)
-    for line in notes(info):
+        _print_group(console, group, info, against)
+    for line in [*notes(info), *([note(list(against.values()))] if against else [])]:
         console.print(line, style="dim", markup=False, highlight=False, soft_wrap=True)
     for flag in info.environment.flags():
         console.print(Text.assemble(("caution: ", "red"), flag), highlight=False, soft_wrap=True)
@@ -47,7 +48,7 @@ def notes(info: RunInfo) -> list[str]:
     return lines
 
 
-def _print_group(console: Console, group: Sequence[Summary], info: RunInfo) -> None:
+def _print_group(console: Console, group: Sequence[Summary], info: RunInfo, against: Mapping[str, Comparison]) -> None:
     measured = sorted(
         (s for s in group if s.value is not None),
         key=lambda s: (s.result.cell.mechanism == info.floor, -_speed(s)),
@@ -56,7 +57,7 @@ def _print_group(console: Console, group: Sequence[Summary], info: RunInfo) -> N
     first = group[0]
     console.print()
     if measured:
-        rows = [_row(summary, baseline, info) for summary in measured]
+        rows = [_row(summary, baseline, info, against) for summary in measured]
         table = Table(title=Text(f"{first.result.cell.title()}: {first.metric.title}"), title_justify="left")
         columns = _fitting(rows, console.width)
         for column in columns:
@@ -108,7 +109,9 @@ def _name(summary: Summary, info: RunInfo) -> str:
     return f"{result.label or result.cell.mechanism}{floor}"
 
 
-def _row(summary: Summary, baseline: Summary | None, info: RunInfo) -> dict[str, str]:
+def _row(
+    summary: Summary, baseline: Summary | None, info: RunInfo, against: Mapping[str, Comparison]
+) -> dict[str, str]:
     """The cells of one line, by their column's title."""
     result, value = summary.result, summary.value
     if result.status == "overloaded" and summary.metric.unit == "ns":
@@ -123,30 +126,30 @@ def _row(summary: Summary, baseline: Summary | None, info: RunInfo) -> dict[str,
         "±": "–" if summary.spread is None else f"{summary.spread:.{1 if summary.spread < 0.1 else 0}%}",
         "p99": format_time(p99.value if p99 else None),
         "p99.9": format_time(p999.value if p999 else None),
+        "max": format_time(summary.longest_ns),
         "calls/s": rate(summary.throughput),
         "failed": share(summary.failed.share),
         "CPU/call": "–" if cpu is None else f"{significant(cpu)} µs",
         "syscalls/call": _syscalls(result),
     }
     if baseline is not None:
-        row[f"against {baseline.result.cell.mechanism}"] = _against(summary, baseline, info)
+        row[f"against {baseline.result.cell.mechanism}"] = (
+            "1" if summary is baseline else _against(against.get(result.digest))
+        )
     calls = summary.response.n if summary.response else sum(launch.calls for launch in result.launches)
     row |= {"samples": f"{calls:,}", "launches": str(summary.launches), "cell": result.digest[:8]}
     return row
 
 
-def _against(summary: Summary, baseline: Summary, info: RunInfo) -> str:
-    if summary is baseline:
-        return "1"
-    if summary.result.cell.mechanism == info.floor:
+def _against(comparison: Comparison | None) -> str:
+    if comparison is None or comparison.speed is None or comparison.outcome == "unusable":
         return "–"
-    comparison = compare(baseline.result, summary.result, paired=True)
-    if comparison.speed is None or comparison.outcome == "unusable":
-        return "–"
-    return "no difference" if comparison.outcome == "same" else interval_text(comparison.speed)
+    if comparison.outcome == "same":
+        return f"same within {100 * comparison.margin:g} %"
+    return "cannot tell" if comparison.outcome == "cannot tell" else interval_text(comparison.speed)
 
 
-_DROPPED_FIRST = ("p99.9", "samples", "launches", "CPU/call", "calls/s", "cell", "p99", "syscalls/call")
+_DROPPED_FIRST = ("samples", "launches", "p99.9", "CPU/call", "calls/s", "cell", "max", "p99", "syscalls/call")
 """Columns that a narrow terminal goes without, in this order; the files have everything."""
 
 

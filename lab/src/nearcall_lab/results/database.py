@@ -20,7 +20,8 @@ _LAUNCHES = (
     "digest TEXT REFERENCES cells, counted INTEGER, number INTEGER, position INTEGER, started TEXT, calls INTEGER, "
     "failed INTEGER, wall_s REAL, throughput REAL, p50_ns REAL, p99_ns REAL, p999_ns REAL, mean_ns REAL, "
     "max_ns INTEGER, first_call_ns INTEGER, client_cpu_s REAL, server_cpu_s REAL, "
-    "little REAL, canary_ns INTEGER, steal_share REAL, breach TEXT, PRIMARY KEY (digest, position)"
+    "little REAL, canary_ns INTEGER, steal_share REAL, others_share REAL, waited_share REAL, "
+    "client_involuntary INTEGER, server_involuntary INTEGER, breach TEXT, PRIMARY KEY (digest, position)"
 )
 
 _FAILURES = (
@@ -75,7 +76,8 @@ def _launch(digest: str, counted: int, launch: Launch) -> tuple[object, ...]:
         *(digest, counted, launch.number, launch.position, launch.started, launch.calls, sum(launch.errors.values())),
         *(launch.wall_s, launch.throughput, *_quantiles(launch.response), launch.first_call_ns),
         *(launch.client.cpu_s, launch.server.cpu_s, launch.little, launch.canary_ns, launch.steal_share),
-        launch.breach,
+        *(launch.others_share, launch.waited_share),
+        *(launch.client.involuntary_switches, launch.server.involuntary_switches, launch.breach),
     )
 
 

@@ -38,6 +38,9 @@ class Side(msgspec.Struct):
     processes: int = 1
     threads: int = 0
     descriptors: int = 0
+    waited_s: float = 0.0
+    """Time for which its threads were ready to run, and others had the CPU; threads of the mechanism itself among
+    those."""
 
 
 class Launch(msgspec.Struct):
@@ -98,6 +101,10 @@ class Launch(msgspec.Struct):
     canary_after_ns: int = 0
     """The same right after."""
     steal_share: float | None = None
+    """Of the time of the launch's CPUs, what a hypervisor gave to others."""
+    others_share: float | None = None
+    """Of the same, in which they worked for what does not belong to the launch; None where unknown, and in launches
+    that were too short to tell."""
     left_behind: list[str] = msgspec.field(default_factory=list)
     breach: str = ""
     """How the machine was disturbed meanwhile, where a repetition was no better; empty for an ordinary launch."""
@@ -106,6 +113,13 @@ class Launch(msgspec.Struct):
     def throughput(self) -> float:
         """Calls per second."""
         return self.calls / self.wall_s if self.wall_s else 0.0
+
+    @property
+    def waited_share(self) -> float:
+        """Of the time in which its threads wanted a CPU, that in which they waited for one."""
+        waited_s = self.client.waited_s + self.server.waited_s
+        wanted_s = waited_s + self.client.cpu_s + self.server.cpu_s
+        return waited_s / wanted_s if wanted_s else 0.0
 
     @property
     def overloaded(self) -> bool:

@@ -47,14 +47,14 @@ def run(console: Console, out: Path, rounds: int, floor_binary: str | None, quic
     bench.run(tell)
     if console.is_terminal:
         console.print("\r" + " " * 78 + "\r", end="")
-    conclude(environment, ticks)
+    conclude(environment, ticks, bench.others)
     verdicts, series = judge(bench.collected), _series(bench.collected)
     print(markdown(verdicts))
     if series:
         print(f"\n{_latencies(series)}")
     print(
         f"\n{rounds} rounds of fresh processes in random order, {bench.placement} unless the line says otherwise, "
-        f"medians, ratios paired by round with a 95 % interval. "
+        f"medians, ratios paired by round with a 95 % interval (Student's, on logarithms). "
         f"{environment.cpu}, {environment.kernel}, {environment.python}."
     )
     for flag in environment.flags():

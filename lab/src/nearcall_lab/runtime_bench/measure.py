@@ -86,6 +86,8 @@ class RuntimeRun:
         self.amounts = amounts
         self.collected = Collected()
         self.interrupted = False
+        self.others: list[float | None] = []
+        """Share of its CPUs that each ping-pong left to other work."""
         self._random = random.Random(seed)
         self._entrants = {entrant.mechanism.name: entrant for entrant in discover()}
         self._service = entrants_of("nearcall_lab.runtime_bench.service")[0]
@@ -148,6 +150,7 @@ class RuntimeRun:
 
         def run(turn: int) -> None:
             launch = measure(cell, entrant, turn, turn)
+            self.others.append(launch.others_share)
             self.collected.add_samples(ping_pong.key, launch.response)
             if (median := metric_of(cell).of(launch)) is not None:
                 self.collected.add(ping_pong.key, turn, median)

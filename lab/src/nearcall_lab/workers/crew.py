@@ -66,6 +66,12 @@ class Crew:
         """All of them, the server first."""
         return [*([self.server] if self.server else []), *self.clients]
 
+    @property
+    def cpus(self) -> tuple[int, ...]:
+        """Every CPU that one of the processes may use."""
+        clients = (cpu for number in range(self._count) for cpu in self.placement.client_cpus(number))
+        return tuple(sorted({*clients, *self.placement.server}))
+
     def _start(self) -> None:
         if not self._alone:
             self.server = self._worker("server", self.placement.server)
