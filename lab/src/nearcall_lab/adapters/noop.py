@@ -16,6 +16,7 @@ MECHANISMS = (
         "floor",
         settings="a plain function call: the cost of the clock pair itself",
         typed="the object itself",
+        transport="none",
         same_process=True,
         operations=("echo", "quote", "wait", "count"),
         concurrent_calls=True,

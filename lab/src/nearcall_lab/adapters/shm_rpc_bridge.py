@@ -19,6 +19,7 @@ MECHANISMS = (
         distribution="shm-rpc-bridge",
         settings="buffer_size 2 MB (default 4 KB); bytes travel as ASCII text because it has only JSON",
         typed="JSON object, dataclass rebuilt on both sides",
+        transport="shared memory",
         operations=("echo", "quote", "wait"),
     ),
 )
