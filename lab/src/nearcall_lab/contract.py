@@ -64,6 +64,8 @@ class Mechanism:
     """What carries the bytes; empty where an adapter does not say."""
     same_process: bool = False
     """The client process is also the server; `serve` is never called."""
+    in_caller: bool = False
+    """The handler runs in the thread that calls, so that nobody else needs a CPU while the client waits to call."""
     busy_polls: bool = False
     """Burns a whole CPU while waiting, on at least one side."""
     operations: tuple[Operation, ...] = ("echo", "quote")

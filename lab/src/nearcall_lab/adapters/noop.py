@@ -18,6 +18,7 @@ MECHANISMS = (
         typed="the object itself",
         transport="none",
         same_process=True,
+        in_caller=True,
         operations=("echo", "quote", "wait", "count"),
         concurrent_calls=True,
     ),

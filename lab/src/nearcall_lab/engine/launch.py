@@ -194,8 +194,10 @@ class CellRun:
         if servers and served:
             now = self._switches_of_server()
             exact[servers[0]] = (now[0] - served[0], now[1] - served[1])
-        sides = [usage.side(first, last, exact) for first, last in zip(before, after, strict=True)]
-        return begin_ns, (sides[0], sides[1])
+        client, server = (usage.side(first, last, exact) for first, last in zip(before, after, strict=True))
+        client.waiting_s = sum(float(answer.get("waiting_s", 0.0)) for answer, _ in answers)
+        client.cpu_s = max(0.0, client.cpu_s - client.waiting_s)
+        return begin_ns, (client, server)
 
     def _slow_call_s(self) -> float:
         """What one call may take before something must be wrong with it."""
