@@ -139,9 +139,9 @@ def test_the_reader_of_the_bursts_sees_how_calls_failed() -> None:
         # Three bursts after each other.
         one.phases = {"burst": latencies(np.full(3, 200_000_000))}
     tables = {table.id: table for table in study("grpc-burst").corrected(Summaries([summarise(cell)]))}
-    assert tables["seconds"].rows[""][2] == "0.200 (37.5% failed)"
+    assert tables["seconds"].rows[""][2] == "none: 37.5% failed", "who refuses calls has no time"
     assert tables["failed"].rows[""][2] == "37.5%: AioRpcError CANCELLED"
-    assert tables["rate"].rows[""][2] == "40.0 (37.5% failed)"
+    assert tables["rate"].rows[""][2] == "none: 37.5% failed"
     findings = Findings()
     findings.check("errors", **{"grpcio, 100 calls, failed": 0.0, "grpcio, 10000 calls, failed": 3_756.0})
     findings.check("error kinds", **{"grpcio, 10000 calls, failed: AioRpcError CANCELLED": 3_756.0})
@@ -190,7 +190,13 @@ def test_a_study_from_beginning_to_end(tmp_path: Path) -> None:
     corrected = {table.id: table for table in result.corrected}["latency"].rows
     assert set(corrected) == {"raw socket, UDS", "no-op in process"}
     flaws = {flaw.id: flaw for flaw in result.flaws}
-    assert set(flaws["one-thread"].numbers) == {"gRPC, UDS, 15 B, one server thread", "ten server threads"}
+    assert set(flaws["one-thread"].numbers) == {
+        "gRPC, UDS, 15 B, one server thread",
+        "ten server threads",
+        "two clients at once, one server thread",
+        "two clients at once, ten server threads",
+    }
+    assert {table.columns[0] for table in result.corrected} == {"transport"}
     text = markdown(result)
     assert "| as published | 15 B | 1 KB | 10 KB | 60 KB |" in text
     assert "| shm-rpc-bridge | 55.1 | 69.8 | 194 | 869 |" in text
