@@ -340,13 +340,16 @@ def test_the_readme_takes_the_numbers_in(tmp_path: Path) -> None:
     environment = {"cpu": "a processor", "cpus_usable": 2, "kernel": "Linux 6", "python": "CPython 3"}
     common = {"environment": environment, "red_flags": ["it is busy"], "placement": "pinned"}
     cell = {"p50_ns": 1234.0, "times_faster": {"value": 2.0, "low": None, "high": None, "pairs": 1}}
-    row = {"name": "a", "label": "A", "busy_polls": False, "problem": "", "cells": {"echo": cell}}
+    cell |= {"cpu_us": 2.5, "n": 100, "problem": ""}
+    busy = {**cell, "p50_ns": 5678.0, "cpu_us": None}
+    row = {"name": "a", "label": "A", "busy_polls": False, "problem": "", "cells": {"echo": cell, "busy": busy}}
     demo = {
         **common,
         "started": "2024-02-29T12:00:00+00:00",
         "baseline": "a",
         "launches": 5,
         "workloads": {"echo": "15 B"},
+        "conditions": {"busy": "every CPU busy"},
         "rows": [row, {**row, "label": "B", "problem": "not installed"}],
     }
     lost = {"what": "echo", "target": "≤ 1 µs", "measured": "2 µs", "met": False}
@@ -358,8 +361,11 @@ def test_the_readme_takes_the_numbers_in(tmp_path: Path) -> None:
     tool = [sys.executable, str(ROOT / "tools/update_readme.py"), "--out", str(tmp_path), "--readme", str(readme)]
     output_of(tool, tmp_path)
     text = readme.read_text(encoding="utf-8")
-    for expected in ("| A | 1.23 µs | 2.00× |", "B: not installed", "2024-02-29", "a processor", "| 2 µs | **no** |"):
+    for expected in ("| A | 1.23 µs | 2.50 µs | 2.00× |", "B: not installed", "2024-02-29", "| 2 µs | **no** |"):
         assert expected in text
+    assert "| | one client, pinned | every CPU busy |" in text
+    assert "| A | 1.23 µs · 2.50 µs | 5.68 µs · – |" in text
+    assert "a processor" in text
     output_of([*tool, "--check"], tmp_path)
     readme.write_text(text.replace("1.23 µs", "1.22 µs"), encoding="utf-8")
     assert subprocess.run([*tool, "--check"], cwd=tmp_path, check=False).returncode == 1

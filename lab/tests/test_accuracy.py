@@ -18,7 +18,7 @@ import pytest
 from nearcall_lab.engine.assemble import grows, little_by_events
 from nearcall_lab.load.clock import Clock
 from nearcall_lab.load.closed import closed, closed_async
-from nearcall_lab.load.paced import paced, paced_async
+from nearcall_lab.load.paced import Turn, paced, paced_async
 from nearcall_lab.load.schedule import Schedule, due_times
 from nearcall_lab.load.slot import Slot, WrongReply
 from nearcall_lab.results.histogram import bucket_width, histogram_of, latencies
@@ -143,7 +143,7 @@ def test_open_loop_counts_the_wait_of_those_that_were_due_during_a_stall(style: 
         loop = _VirtualLoop(time)
 
         async def run() -> None:
-            turn, schedule = asyncio.Lock(), Schedule(due, 1 << 60)
+            turn, schedule = Turn(), Schedule(due, 1 << 60)
             await asyncio.gather(*(paced_async(slot, schedule, clock, turn) for slot in crew))
 
         loop.run_until_complete(run())
@@ -163,6 +163,16 @@ def test_open_loop_counts_the_wait_of_those_that_were_due_during_a_stall(style: 
     assert not grows(columns["intended"], response, 0, 10 * 1000 * MS)
     mean = float(service.mean())
     assert little_by_events(columns["started"], columns["done"], 10.0, mean) == pytest.approx(1, abs=1e-6)
+
+
+def test_the_lab_s_own_waiting_is_told_from_the_calls() -> None:
+    """Here all time is CPU time: what the calls did not take, waiting did."""
+    time = _VirtualTime()
+    due = due_times(1000, 1, "poisson", 1).tolist()
+    slot = _slot(_Scripted(time).call, intended=True)
+    paced(slot, Schedule(due, 1 << 60), Clock(time.now, time.pass_, cpu=time.now))
+    in_calls = slot.recorder.column("done") - slot.recorder.column("started")
+    assert slot.waiting_ns == time.now() - in_calls.sum() > 0
 
 
 def test_more_than_can_be_done_is_seen_by_its_lag() -> None:

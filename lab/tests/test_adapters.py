@@ -14,7 +14,8 @@ from nearcall_lab.engine.launch import fresh_processes, measure
 from nearcall_lab.registry import Entrant, discover, entrants_of
 from nearcall_lab.scenario.cell import Cell, Mode, Work
 from nearcall_lab.workers import worker as worker_module
-from nearcall_lab.workers.worker import LaunchFailed
+from nearcall_lab.workers.worker import LaunchFailed, descendants
+from sockets import nodelay
 
 ENTRANTS = {entrant.mechanism.name: entrant for entrant in discover()}
 LIARS = "liars"
@@ -58,6 +59,29 @@ def test_names_are_unique_and_every_row_says_its_settings() -> None:
     for entrant in ENTRANTS.values():
         assert entrant.mechanism.settings
         assert entrant.mechanism.typed or "quote" not in entrant.mechanism.operations
+        assert entrant.mechanism.transport
+        assert bool(entrant.mechanism.why) == entrant.mechanism.tuned, "who recommends what a tuned row is run with"
+
+
+@pytest.mark.parametrize(
+    "name",
+    # Flask's development server closes the connection after each reply, so that there is none to look at.
+    sorted(name for name, entrant in ENTRANTS.items() if entrant.mechanism.transport == "TCP" and name != "flask"),
+)
+def test_no_side_of_a_tcp_connection_waits_for_more_to_send(name: str) -> None:
+    """Without TCP_NODELAY a message of several writes waits up to 40 ms for the peer's delayed acknowledgement."""
+    entrant = ENTRANTS[name]
+    if entrant.problem:
+        pytest.skip(entrant.problem)
+    work = WORK[0] if "echo" in entrant.mechanism.operations else Work("wait", delay_s=0.001)
+    cell = Cell(name, work, Mode(seconds=0.01, warmup_s=0.0))
+    before = children()
+    with fresh_processes([cell], entrant) as measure:
+        measure(cell, 0, 0)
+        pids = {pid for worker in children() - before for pid in (worker, *(p.pid for p in descendants(worker)))}
+        found = [option for pid in pids for option in nodelay(pid)]
+    assert len(found) >= 2, "no connection was found"
+    assert all(found)
 
 
 @pytest.fixture

@@ -95,7 +95,7 @@ def test_run_report_compare_reproduce(tmp_path: Path, capsys: pytest.CaptureFixt
 
 def test_plan_runs_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "quick", "--plan", "--only", "noop"]) == 0
-    assert "2 cells, 4 launches each, about" in capsys.readouterr().out
+    assert "3 cells, 4 launches each, about" in capsys.readouterr().out
     assert not list(tmp_path.iterdir())
 
 

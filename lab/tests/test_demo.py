@@ -103,8 +103,31 @@ def test_the_preset_shows_one_or_two_rows_of_each_and_shares_processes() -> None
     assert scenario.settings.cells_per_launch == "all"
     names = {planned.entrant.mechanism.name for planned in scenario.planned}
     assert {"noop", "grpcio-tcp", "nearcall-shm", "rpyc", "http-granian"} <= names
-    assert not {"rpyc-tcp", "http-uvicorn", "raw-pipe", "grpcio-uds-tuned", "grpc-framework-json"} & names
+    assert {"grpcio-uds-tuned", "rpyc-tuned", "http-uvicorn-tuned"} <= names, "rivals at their best"
+    assert not {"rpyc-tcp", "http-uvicorn", "raw-pipe", "grpc-framework-json"} & names
     assert all(planned.entrant.mechanism.style == "threads" for planned in scenario.planned)
+
+
+@pytest.mark.parametrize("preset", ["demo", "quick"])
+def test_the_presets_show_where_spinning_gains_less(preset: str) -> None:
+    """nearcall looks for replies where raw sockets sleep: rows and cells that tell this from the transport."""
+    planned = [p for p in load(preset, discover()).planned if not p.problem]
+    under = {
+        "few calls": {p.cell.mechanism for p in planned if p.cell.mode.kind == "open"},
+        "four clients": {p.cell.mechanism for p in planned if p.cell.mode.client_processes == 4},
+        "busy CPUs": {p.cell.mechanism for p in planned if p.cell.placement == "busy"},
+    }
+    for condition, mechanisms in under.items():
+        wanted = {
+            "nearcall-shm",
+            "nearcall-shm-sleeping",
+            "nearcall-unix",
+            "raw-unix",
+            "raw-unix-polling",
+            "grpcio-tcp",
+        }
+        assert wanted <= mechanisms, condition
+    assert "http-uvicorn-tuned" in {p.cell.mechanism for p in planned}
 
 
 def test_command_writes_the_table_and_a_page_that_needs_no_network(
@@ -113,7 +136,7 @@ def test_command_writes_the_table_and_a_page_that_needs_no_network(
     out = tmp_path / "out"
     assert main(["demo", "--launches", "1", "--only", "noop,raw-*", "--out", str(out)]) == 0
     report = msgspec.json.decode((out / "demo.json").read_bytes(), type=Report)
-    assert {row.name for row in report.rows} == {"noop", "raw-unix", "raw-tcp"}
+    assert {row.name for row in report.rows} == {"noop", "raw-unix", "raw-unix-polling", "raw-tcp"}
     page = (out / "demo.html").read_text(encoding="utf-8")
     assert not re.search(r"(src|href)\s*=\s*[\"'](?!#|data:)|url\(|@import", page)
     assert "raw socket, UDS" in page

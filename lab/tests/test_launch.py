@@ -13,7 +13,7 @@ import pytest
 
 from family import children
 from nearcall_lab.engine import launch as launch_module
-from nearcall_lab.engine.launch import measure
+from nearcall_lab.engine.launch import CellRun, crew_of, measure
 from nearcall_lab.registry import Entrant, entrants_of
 from nearcall_lab.results.histogram import histogram_of
 from nearcall_lab.results.model import Launch
@@ -311,3 +311,24 @@ def test_an_entrant_without_its_program_fails_alone() -> None:
         measure(Cell("able", ECHO, _mode()), entrant, 0, 0)
     assert caught.value.logs is not None
     shutil.rmtree(caught.value.logs)
+
+
+@pytest.mark.parametrize("name", ["able", "able-async"])
+def test_waiting_for_due_times_is_no_cpu_time_of_the_calls(name: str) -> None:
+    launch = _measure(name, ECHO, _mode("open", rate=200))
+    assert launch.client.waiting_s > 0
+    assert launch.client.cpu_s > 0
+
+
+def test_a_busy_machine_is_busy_until_the_launch_has_ended() -> None:
+    cell = Cell("able", ECHO, _mode(seconds=0.1), "busy")
+    before = children()
+    with crew_of([cell], ABLE["able"]) as crew:
+        others = children() - before - {worker.process.pid for worker in crew.workers}
+        assert {frozenset(os.sched_getaffinity(pid)) for pid in others} == {
+            frozenset({cpu}) for cpu in os.sched_getaffinity(0)
+        }
+        launch = CellRun(cell, crew).run(0, 0)
+    assert launch.calls > 0
+    assert launch.canary_ns == 0, "it would call the machine disturbed"
+    assert children() == before

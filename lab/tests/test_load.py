@@ -8,22 +8,28 @@ import subprocess
 import sys
 import time
 import tracemalloc
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from nearcall_lab.contract import Spec
 from nearcall_lab.engine import usage
 from nearcall_lab.engine.assemble import grows, interval_medians
 from nearcall_lab.engine.machine import Watch
 from nearcall_lab.load.arrivals import arrivals_of
 from nearcall_lab.load.canary import canary_ns
-from nearcall_lab.load.client import share
+from nearcall_lab.load.client import Load, share
+from nearcall_lab.load.clock import SPIN_NS
 from nearcall_lab.load.one_way import HEAD, TIMED, WARM, Messages, Receiver
 from nearcall_lab.load.record import BLOCK, Recorder
 from nearcall_lab.load.warmup import settled
+from nearcall_lab.modules import load
 from nearcall_lab.placement import Placement
+from nearcall_lab.registry import discover
 from nearcall_lab.results.histogram import HIGHEST_NS, bucket_width, histogram_of, latencies
 from nearcall_lab.results.model import Launch
+from nearcall_lab.scenario.cell import Cell, Mode, Work
 from nearcall_lab.workers.protocol import Channel, Timeout
 from nearcall_lab.workloads import octets
 
@@ -212,6 +218,19 @@ def test_clock_waits_until_its_time() -> None:
         due = time.monotonic_ns() + 2_000_000
         Clock(spin_ns=spin_ns).wait_until(due)
         assert time.monotonic_ns() >= due
+
+
+def test_the_floor_waits_as_a_client_that_is_alone_on_its_cpu_does(tmp_path: Path) -> None:
+    """Or its times in an open loop are those of being woken, and above what they are to be the floor of."""
+    cell = Cell("noop", Work(size=15), Mode("open", rate=100))
+
+    def spin_ns(name: str) -> int:
+        entrant = next(entrant for entrant in discover() if entrant.mechanism.name == name)
+        spec = Spec(entrant.mechanism, str(tmp_path), "token")
+        return Load(cell, load(entrant.module), spec)._clock.spin_ns
+
+    assert spin_ns("noop") == SPIN_NS
+    assert spin_ns("nearcall-inproc") == 0, "its server's threads need the CPU"
 
 
 def test_long_payloads_are_quickly_made_and_all_different() -> None:

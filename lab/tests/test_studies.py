@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import get_args
@@ -139,9 +140,9 @@ def test_the_reader_of_the_bursts_sees_how_calls_failed() -> None:
         # Three bursts after each other.
         one.phases = {"burst": latencies(np.full(3, 200_000_000))}
     tables = {table.id: table for table in study("grpc-burst").corrected(Summaries([summarise(cell)]))}
-    assert tables["seconds"].rows[""][2] == "0.200 (37.5% failed)"
+    assert tables["seconds"].rows[""][2] == "none: 37.5% failed", "who refuses calls has no time"
     assert tables["failed"].rows[""][2] == "37.5%: AioRpcError CANCELLED"
-    assert tables["rate"].rows[""][2] == "40.0 (37.5% failed)"
+    assert tables["rate"].rows[""][2] == "none: 37.5% failed"
     findings = Findings()
     findings.check("errors", **{"grpcio, 100 calls, failed": 0.0, "grpcio, 10000 calls, failed": 3_756.0})
     findings.check("error kinds", **{"grpcio, 10000 calls, failed: AioRpcError CANCELLED": 3_756.0})
@@ -190,13 +191,27 @@ def test_a_study_from_beginning_to_end(tmp_path: Path) -> None:
     corrected = {table.id: table for table in result.corrected}["latency"].rows
     assert set(corrected) == {"raw socket, UDS", "no-op in process"}
     flaws = {flaw.id: flaw for flaw in result.flaws}
-    assert set(flaws["one-thread"].numbers) == {"gRPC, UDS, 15 B, one server thread", "ten server threads"}
+    assert set(flaws["one-thread"].numbers) == {
+        "gRPC, UDS, 15 B, one server thread",
+        "ten server threads",
+        "two clients at once, one server thread",
+        "two clients at once, ten server threads",
+    }
+    assert {table.columns[0] for table in result.corrected} == {"transport"}
     text = markdown(result)
     assert "| as published | 15 B | 1 KB | 10 KB | 60 KB |" in text
     assert "| shm-rpc-bridge | 55.1 | 69.8 | 194 | 869 |" in text
     # A flaw that this run could not show says so instead of showing nothing.
     assert not flaws["impossible"].numbers
     assert "not shown by this run" in text
+
+
+def _wait_until_gone(pid: int) -> None:
+    """A process that was killed, on a busy machine, is still there for a moment."""
+    state, end = Path(f"/proc/{pid}/stat"), time.monotonic() + 10
+    while state.exists() and state.read_text().split()[2] != "Z":
+        assert time.monotonic() < end, "it lives"
+        time.sleep(0.01)
 
 
 def test_a_replica_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,10 +228,7 @@ def test_a_replica_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.Monke
     told: list[str] = []
     with pytest.raises(ReplicaFailed, match=r"longer than 3 s; its last word was: begun \d+"):
         replicate(replace(_small(), package="hanging_study"), 1.0, told.append, limit_s=3)
-    child = int(told[0].split()[1])
-    # Not even the child of the replica's process is left.
-    state = Path(f"/proc/{child}/stat")
-    assert not state.exists() or state.read_text().split()[2] == "Z"
+    _wait_until_gone(int(told[0].split()[1]))  # not even the child of the replica's process is left
 
 
 def test_a_server_that_outlives_its_replica_is_ended_and_not_waited_for(
@@ -234,8 +246,7 @@ def test_a_server_that_outlives_its_replica_is_ended_and_not_waited_for(
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     told: list[str] = []
     replicate(replace(_small(), package="outlived_study"), 1.0, told.append, limit_s=60)
-    state = Path(f"/proc/{told[0]}/stat")
-    assert not state.exists() or state.read_text().split()[2] == "Z"
+    _wait_until_gone(int(told[0]))
 
 
 def test_a_replica_that_fails_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

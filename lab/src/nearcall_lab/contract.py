@@ -37,6 +37,10 @@ Style = Literal["threads", "asyncio"]
 """How a program calls the mechanism."""
 
 
+Transport = Literal["TCP", "UDS", "shared memory", "pipe", "none"]
+"""What carries a mechanism's bytes; ``none`` for calls inside one process. UDS is a Unix domain socket."""
+
+
 @dataclass(frozen=True)
 class Mechanism:
     """One row of the table: a mechanism together with the settings it is run with."""
@@ -56,8 +60,12 @@ class Mechanism:
     """Every setting that matters and is not the mechanism's default."""
     typed: str = ""
     """How the dataclass travels."""
+    transport: Transport | Literal[""] = ""
+    """What carries the bytes; empty where an adapter does not say."""
     same_process: bool = False
     """The client process is also the server; `serve` is never called."""
+    in_caller: bool = False
+    """The handler runs in the thread that calls, so that nobody else needs a CPU while the client waits to call."""
     busy_polls: bool = False
     """Burns a whole CPU while waiting, on at least one side."""
     operations: tuple[Operation, ...] = ("echo", "quote")
@@ -66,7 +74,9 @@ class Mechanism:
     """Event loop that the lab runs the client of an asyncio mechanism in; `requires` names ``uvloop`` then. The
     server's loop is the adapter's own, and should be the same."""
     tuned: bool = False
-    """Run with settings its documentation recommends for speed; the row without them stands beside it."""
+    """Run with settings its documentation or its users recommend; the row without them stands beside it."""
+    why: str = ""
+    """Who recommends the settings of a tuned row, and what they are for, in one sentence."""
     concurrent_calls: bool = False
     """One session may be used by several threads, or tasks, with calls truly under way at once."""
     empty_messages: bool = True

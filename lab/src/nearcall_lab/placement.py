@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-Mode = Literal["apart", "same", "free"]
-"""``apart``: different CPUs. ``same``: one CPU for both. ``free``: wherever the kernel likes."""
+Mode = Literal["apart", "same", "free", "busy"]
+"""``apart``: different CPUs. ``same``: one CPU for both. ``free``: wherever the kernel likes. ``busy``: the same, while
+a process on each CPU computes all the time."""
 
 
 @dataclass(frozen=True)
@@ -28,8 +29,14 @@ class Placement:
         choice = (*self.client, *self.more_clients)
         return (choice[number % len(choice)],)
 
+    def competitors(self) -> tuple[int, ...]:
+        """CPUs on which somebody else is to compute meanwhile."""
+        return self.client if self.mode == "busy" else ()
+
     def describe(self) -> str:
         """One phrase for the report."""
+        if self.mode == "busy":
+            return f"not pinned, each of {len(self.client)} CPU(s) kept busy by another process"
         if self.mode == "free":
             return f"not pinned, {len(self.client)} CPU(s) available"
         if self.mode == "same":
@@ -53,6 +60,8 @@ def choose(mode: Mode = "apart") -> Placement:
     """
     allowed = sorted(os.sched_getaffinity(0))
     everywhere = tuple(allowed)
+    if mode == "busy":
+        return Placement(everywhere, everywhere, "busy")
     if mode == "free" or (mode == "apart" and len(allowed) < 2):
         return Placement(everywhere, everywhere, "free")
     if mode == "same":

@@ -12,10 +12,11 @@ import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
-from nearcall_lab.contract import Family, Mechanism, Operation
+from nearcall_lab.contract import Family, Mechanism, Operation, Transport
 from nearcall_lab.environments import manage as environments
 from nearcall_lab.modules import load
 
@@ -146,7 +147,9 @@ class _Program(msgspec.Struct, forbid_unknown_fields=True):
     settings: str = "defaults"
     operations: tuple[Operation, ...] = ("echo",)
     concurrent_calls: bool = False
+    transport: Transport | Literal[""] = ""
     tuned: bool = False
+    why: str = ""
     busy_polls: bool = False
 
 
@@ -167,7 +170,9 @@ def program_of(file: Path) -> Entrant:
         settings=told.settings,
         operations=told.operations,
         concurrent_calls=told.concurrent_calls,
+        transport=told.transport,
         tuned=told.tuned,
+        why=told.why,
         busy_polls=told.busy_polls,
         typed="its own" if "quote" in told.operations else "",
     )

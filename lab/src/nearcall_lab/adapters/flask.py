@@ -18,6 +18,7 @@ MECHANISMS = (
         distribution="flask",
         settings="development server, threaded (it closes the connection after each reply), request log off",
         typed="JSON object, dataclass rebuilt on both sides",
+        transport="TCP",
         operations=("echo", "quote", "wait"),
     ),
 )

@@ -27,6 +27,7 @@ MECHANISMS = tuple(
         "grpc-framework",
         f"TCP, {title} codec, one worker, uvloop, its log off; grpc.aio client on uvloop",
         f"{title} by the framework",
+        transport="TCP",
         operations=("wait",),
         style="asyncio",
         concurrent_calls=True,

@@ -13,7 +13,13 @@ from nearcall_lab.contract import OPERATIONS, Mechanism, Ready, SimpleSession, S
 from nearcall_lab.workloads import Order, fill, named
 
 _SETTINGS = "sync API, 10 threads, insecure, own connections; echo as raw bytes, no Protobuf"
-_TUNED = "sync API, 128 threads, SingleThreadedUnaryStream, insecure, own connections; echo as raw bytes, no Protobuf"
+_TUNED = "minimal_stack, optimization_target latency, no BDP probe, SingleThreadedUnaryStream"
+_WHY = (
+    "Options of gRPC's C core whose documentation says that they leave out optional features (minimal_stack), favour "
+    "latency (optimization_target) and spare probes of the bandwidth; for streams the one that its page on performance "
+    "names for Python."
+)
+_CORE = [("grpc.minimal_stack", 1), ("grpc.optimization_target", "latency"), ("grpc.http2.bdp_probe", 0)]
 MECHANISMS = tuple(
     Mechanism(
         name,
@@ -22,10 +28,12 @@ MECHANISMS = tuple(
         variant,
         messages.NEEDS,
         "grpcio",
-        _TUNED if tuned else _SETTINGS,
+        f"{_TUNED}; {_SETTINGS}" if tuned else _SETTINGS,
         messages.TYPED,
+        transport="UDS" if variant.startswith("unix") else "TCP",
         operations=OPERATIONS,
         tuned=tuned,
+        why=_WHY if tuned else "",
         concurrent_calls=True,
     )
     for name, label, variant, tuned in (
@@ -37,10 +45,9 @@ MECHANISMS = tuple(
 
 
 def _options(spec: Spec) -> list[tuple[str, Any]]:
-    options: list[tuple[str, Any]] = [*messages.limits(spec), messages.OWN_CONNECTION]
-    if spec.mechanism.tuned:
-        options.append(("SingleThreadedUnaryStream", 1))
-    return options
+    """Of both sides; an option that a side does not know is ignored."""
+    tuned = [*_CORE, ("SingleThreadedUnaryStream", 1)] if spec.mechanism.tuned else []
+    return [*messages.limits(spec), *tuned]
 
 
 def serve(spec: Spec, ready: Ready, stop: Stop) -> None:
@@ -75,9 +82,7 @@ def serve(spec: Spec, ready: Ready, stop: Stop) -> None:
         return b""
 
     handlers = messages.handlers(grpc, kinds, echo, quote, wait, count, send)
-    server = grpc.server(
-        ThreadPoolExecutor(max_workers=128 if spec.mechanism.tuned else 10), options=messages.limits(spec)
-    )
+    server = grpc.server(ThreadPoolExecutor(max_workers=10), options=_options(spec))
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(messages.SERVICE, handlers),))
     if spec.mechanism.variant.startswith("unix"):
         address = f"unix:{os.path.join(spec.directory, 'grpc.sock')}"
@@ -94,7 +99,7 @@ def connect(spec: Spec) -> SimpleSession:
     import grpc
 
     kinds = messages.classes()
-    channel = grpc.insecure_channel(spec.address, options=_options(spec))
+    channel = grpc.insecure_channel(spec.address, options=[*_options(spec), messages.OWN_CONNECTION])
     methods = messages.methods(channel, kinds)
 
     def quote(order: Order) -> Any:

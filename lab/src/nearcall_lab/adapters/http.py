@@ -6,30 +6,39 @@ import asyncio
 import json
 import socket
 from collections.abc import Awaitable, Callable, Iterator
-from typing import Any
+from typing import Any, Literal
 
-from nearcall_lab.adapters.event_loops import until_stopped
+from nearcall_lab.adapters.event_loops import run, until_stopped
 from nearcall_lab.adapters.ports import accepting
 from nearcall_lab.contract import Mechanism, Operation, Ready, SimpleSession, Spec, Stop
 from nearcall_lab.workloads import Fill, Named, Order, fill, named
 
 _CLIENT = "keep-alive client (urllib3), connects by an OPTIONS request; raw ASGI application, no framework"
-MECHANISMS = tuple(
-    Mechanism(
-        name,
-        label,
-        "http",
-        server,
-        (server, "urllib3"),
-        server,
-        f"one worker process, {_CLIENT}",
-        "JSON object, dataclass rebuilt on both sides",
+_WHY = (
+    "What its documentation installs for all it can do, uvicorn[standard], brings uvloop and httptools, which it then "
+    "uses by itself; the plain row is what it runs on without them."
+)
+
+
+def _row(name: str, label: str, server: str, runs_on: str, needs: tuple[str, ...] = (), why: str = "") -> Mechanism:
+    return Mechanism(
+        *(name, label, "http", server, (server, "urllib3", *needs), server),
+        settings=f"one worker process, {runs_on}; {_CLIENT}",
+        typed="JSON object, dataclass rebuilt on both sides",
+        transport="TCP",
         operations=("echo", "quote", "wait", "count"),
+        tuned=bool(why),
+        why=why,
     )
-    for name, label, server in (
-        ("http-uvicorn", "HTTP, uvicorn", "uvicorn"),
-        ("http-granian", "HTTP, granian", "granian"),
-    )
+
+
+MECHANISMS = (
+    _row("http-uvicorn", "HTTP, uvicorn", "uvicorn", "h11 on asyncio"),
+    _row(
+        *("http-uvicorn-tuned", "HTTP, uvicorn, tuned", "uvicorn", "httptools on uvloop"),
+        *(("httptools", "uvloop"), _WHY),
+    ),
+    _row("http-granian", "HTTP, granian", "granian", "its own HTTP in Rust, on asyncio"),
 )
 
 Application = Callable[
@@ -84,14 +93,16 @@ def serve(spec: Spec, ready: Ready, stop: Stop) -> None:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listener.bind(("127.0.0.1", 0))
     address = f"http://127.0.0.1:{listener.getsockname()[1]}"
-    run = _uvicorn if spec.mechanism.variant == "uvicorn" else _granian
-    asyncio.run(run(spec, listener, address, ready, stop))
+    server = _uvicorn if spec.mechanism.variant == "uvicorn" else _granian
+    run(server(spec, listener, address, ready, stop), on_uvloop=spec.mechanism.tuned)
 
 
 async def _uvicorn(spec: Spec, listener: socket.socket, address: str, ready: Ready, stop: Stop) -> None:
     import uvicorn
 
-    config = uvicorn.Config(application(spec), log_level="error", access_log=False, lifespan="off")
+    # Said, since uvicorn takes whatever happens to be installed. The event loop is the one this coroutine runs in.
+    parser: Literal["httptools", "h11"] = "httptools" if spec.mechanism.tuned else "h11"
+    config = uvicorn.Config(application(spec), http=parser, log_level="error", access_log=False, lifespan="off")
     server = uvicorn.Server(config)
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     while not server.started:

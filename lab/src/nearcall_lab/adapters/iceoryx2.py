@@ -18,6 +18,7 @@ MECHANISMS = (
         distribution="iceoryx2",
         settings="busy polling on both sides; slice copied to slice in the server, bytes made in the client",
         typed="ctypes structure in shared memory",
+        transport="shared memory",
         busy_polls=True,
         empty_messages=False,  # a slice has at least one element
     ),

@@ -19,6 +19,7 @@ MECHANISMS = (
         "messaging",
         settings="AF_UNIX, send_bytes/recv_bytes, one connection per method",
         typed="pickle (send/recv)",
+        transport="UDS",
         operations=("echo", "quote", "wait", "send"),
     ),
 )

@@ -11,16 +11,28 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
 from nearcall_lab.adapters.ports import free_port
-from nearcall_lab.contract import OPERATIONS, Mechanism, Operation, Ready, SimpleSession, Spec, Stop
+from nearcall_lab.contract import OPERATIONS, Mechanism, Operation, Ready, SimpleSession, Spec, Stop, Transport
 from nearcall_lab.workloads import Fill, Named, Order, fill, named
 
 _NEEDS = ("nearcall",)
 _TYPED = "dataclass by nearcall's msgpack"
 
 
-def _row(name: str, label: str, variant: str, settings: str = "defaults", **more: Any) -> Mechanism:
+_SPINS = "looks for up to 100 µs before it sleeps, on both sides (spin=auto, its default)"
+_SLEEPS = "sleeps at once, on both sides (spin=0)"
+_WHY = (
+    "Its page on waiting recommends spin=0 where CPU time matters more than latency, or busy processes are many more "
+    "than CPUs; it shows how much of the default's time is the transport, and how much is not having slept."
+)
+_TRANSPORTS: dict[str, Transport] = {"shm": "shared memory", "unix": "UDS", "tcp": "TCP", "inproc": "none"}
+
+
+def _row(name: str, label: str, variant: str, settings: str = "", **more: Any) -> Mechanism:
     more = {"typed": _TYPED, "operations": OPERATIONS, "concurrent_calls": True, **more}
-    return Mechanism(name, label, "nearcall", variant, _NEEDS, "nearcall", settings, **more)
+    spins = _SLEEPS if variant.endswith("-sleeping") else _SPINS
+    transport = _TRANSPORTS[variant.partition("-")[0]]
+    settings = f"{settings}; {spins}" if settings else spins
+    return Mechanism(name, label, "nearcall", variant, _NEEDS, "nearcall", settings, transport=transport, **more)
 
 
 _VIEW = "handler takes and returns a memoryview"
@@ -28,7 +40,9 @@ _COROUTINES = "coroutine handlers on the server's event loop, nearcall.aio clien
 MECHANISMS = (
     _row("nearcall-shm", "nearcall shm", "shm"),
     _row("nearcall-shm-view", "nearcall shm, memoryview", "shm-view", _VIEW, operations=("echo",), typed=""),
+    _row("nearcall-shm-sleeping", "nearcall shm, spin=0", "shm-sleeping", tuned=True, why=_WHY),
     _row("nearcall-unix", "nearcall unix", "unix"),
+    _row("nearcall-unix-sleeping", "nearcall unix, spin=0", "unix-sleeping", tuned=True, why=_WHY),
     _row("nearcall-tcp", "nearcall tcp", "tcp"),
     _row("nearcall-inproc", "nearcall inproc", "inproc", "client and server in one process", same_process=True),
     _row("nearcall-aio-shm", "nearcall.aio shm", "shm", _COROUTINES, style="asyncio"),
@@ -105,7 +119,7 @@ def _async_service(spec: Spec) -> Any:
 
 
 def _url(spec: Spec) -> str:
-    transport = spec.mechanism.variant.removesuffix("-view")
+    transport = spec.mechanism.variant.partition("-")[0]
     if transport == "unix":
         return f"unix://{os.path.join(spec.directory, 'nearcall.sock')}"
     if transport == "tcp":
@@ -113,12 +127,17 @@ def _url(spec: Spec) -> str:
     return f"{transport}://{spec.token}"
 
 
+def _options(spec: Spec) -> dict[str, Any]:
+    """What both sides are given beyond the defaults."""
+    return {"spin": 0} if spec.mechanism.variant.endswith("-sleeping") else {}
+
+
 def serve(spec: Spec, ready: Ready, stop: Stop) -> None:
     import nearcall
 
     url = _url(spec)
     service = _async_service(spec) if spec.mechanism.style == "asyncio" else _service(spec)
-    with nearcall.Server(service(), url):
+    with nearcall.Server(service(), url, **_options(spec)):
         ready(url)
         stop.wait()
 
@@ -155,7 +174,7 @@ def _session(spec: Spec) -> SimpleSession:
     def open_() -> None:
         nonlocal client
         url = _served_here(spec, service) if spec.mechanism.same_process and not spec.address else spec.address
-        client = stack.enter_context(nearcall.connect(url, service))
+        client = stack.enter_context(nearcall.connect(url, service, **_options(spec)))
         session.provide(
             echo=client.echo_view if spec.mechanism.variant.endswith("-view") else client.echo,
             quote=client.quote,

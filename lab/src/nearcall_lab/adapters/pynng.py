@@ -20,6 +20,7 @@ MECHANISMS = (
         distribution="pynng",
         settings="ipc, one socket pair per method; one-way by Push0/Pull0",
         typed="msgspec msgpack",
+        transport="UDS",
         operations=("echo", "quote", "send"),
         empty_messages=False,  # its recv raises RuntimeError
     ),

@@ -7,25 +7,31 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from nearcall_lab.contract import OPERATIONS, Mechanism, Ready, SimpleSession, Spec, Stop
+from nearcall_lab.contract import OPERATIONS, Mechanism, Ready, SimpleSession, Spec, Stop, Transport
 from nearcall_lab.workloads import Fill, Named, Order, fill, named
 
 THREADS = 1_000
 """At most, one per connection. The default is 40 (Pyro4) or 80 (Pyro5), and refuses connections beyond that."""
 
 
-def mechanism(distribution: str, one_way: str) -> Mechanism:
-    """The row of one of them; `one_way` says how it handles one-way calls."""
-    return Mechanism(
-        distribution.lower(),
-        distribution,
-        "rpc",
-        requires=(distribution,),
-        distribution=distribution,
-        settings=f"UDS, SERIALIZER=marshal, THREADPOOL_SIZE={THREADS}; streams by remote generator, a trip per item; "
-        f"{one_way}",
-        typed="dict by marshal, dataclass rebuilt on both sides",
-        operations=OPERATIONS,
+def mechanisms(distribution: str, one_way: str) -> tuple[Mechanism, ...]:
+    """The rows of one of them; `one_way` says how it handles one-way calls."""
+    name, rest = distribution.lower(), f"streams by remote generator, a trip per item; {one_way}"
+    rows: tuple[tuple[str, str, Transport, str], ...] = (
+        (name, distribution, "UDS", "UDS"),
+        (f"{name}-tcp", f"{distribution}, TCP", "TCP", "TCP, SOCK_NODELAY"),
+    )
+    return tuple(
+        Mechanism(
+            *(row, label, "rpc"),
+            requires=(distribution,),
+            distribution=distribution,
+            settings=f"{settings}, SERIALIZER=marshal, THREADPOOL_SIZE={THREADS}; {rest}",
+            typed="dict by marshal, dataclass rebuilt on both sides",
+            transport=transport,
+            operations=OPERATIONS,
+        )
+        for row, label, transport, settings in rows
     )
 
 
@@ -55,7 +61,11 @@ def serve(spec: Spec, ready: Ready, stop: Stop, api: Any) -> None:
         def send(self, data: bytes) -> None:
             receive(data)
 
-    daemon = api.Daemon(unixsocket=os.path.join(spec.directory, "pyro.sock"))
+    api.config.SOCK_NODELAY = True  # off by default; of TCP only
+    if spec.mechanism.transport == "UDS":
+        daemon = api.Daemon(unixsocket=os.path.join(spec.directory, "pyro.sock"))
+    else:
+        daemon = api.Daemon(host="127.0.0.1", port=0)
     uri = daemon.register(api.expose(Lab)(), "lab")
     stop.on(daemon.shutdown)
     ready(str(uri))
@@ -65,6 +75,7 @@ def serve(spec: Spec, ready: Ready, stop: Stop, api: Any) -> None:
 def connect(spec: Spec, api: Any) -> SimpleSession:
     """A proxy with the names of `api`."""
     api.config.SERIALIZER = "marshal"
+    api.config.SOCK_NODELAY = True
     proxy = api.Proxy(spec.address)
 
     def open_() -> None:

@@ -1,11 +1,11 @@
-"""Pyro4 over a Unix socket, with the marshal serializer (the fastest it has that carries bytes as they are)."""
+"""Pyro4 over a Unix socket and over TCP, with the marshal serializer: the fastest that carries bytes as they are."""
 
 from __future__ import annotations
 
 from nearcall_lab.adapters import pyro
 from nearcall_lab.contract import Ready, SimpleSession, Spec, Stop
 
-MECHANISMS = (pyro.mechanism("Pyro4", "ONEWAY_THREADED off"),)
+MECHANISMS = pyro.mechanisms("Pyro4", "ONEWAY_THREADED off")
 
 
 def serve(spec: Spec, ready: Ready, stop: Stop) -> None:

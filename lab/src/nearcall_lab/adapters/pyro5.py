@@ -1,11 +1,11 @@
-"""Pyro5 over a Unix socket, with the marshal serializer (the fastest it has that carries bytes as they are)."""
+"""Pyro5 over a Unix socket and over TCP, with the marshal serializer: the fastest that carries bytes as they are."""
 
 from __future__ import annotations
 
 from nearcall_lab.adapters import pyro
 from nearcall_lab.contract import Ready, SimpleSession, Spec, Stop
 
-MECHANISMS = (pyro.mechanism("Pyro5", "a thread per one-way call"),)
+MECHANISMS = pyro.mechanisms("Pyro5", "a thread per one-way call")
 
 
 def serve(spec: Spec, ready: Ready, stop: Stop) -> None:

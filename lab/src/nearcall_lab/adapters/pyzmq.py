@@ -1,4 +1,4 @@
-"""pyzmq over ipc: REQ/REP, one call at a time, and DEALER/ROUTER, any number of calls under way."""
+"""pyzmq over ipc (Unix sockets) and TCP: REQ/REP, one call at a time; DEALER/ROUTER, any number of calls under way."""
 
 from __future__ import annotations
 
@@ -10,22 +10,25 @@ from typing import Any
 import msgspec
 
 from nearcall_lab.adapters.event_loops import run, until_stopped
-from nearcall_lab.contract import Mechanism, Operation, Ready, SimpleSession, Spec, Stop
+from nearcall_lab.contract import Mechanism, Operation, Ready, SimpleSession, Spec, Stop, Transport
 from nearcall_lab.workloads import Fill, Named, Order, fill, named
 
 _TYPED = "msgspec msgpack"
 _HIGH_WATER = 10_000
+_REQUESTERS: tuple[tuple[str, str, str, Transport], ...] = (
+    ("pyzmq", "pyzmq REQ/REP", "ipc", "UDS"),
+    ("pyzmq-tcp", "pyzmq REQ/REP, TCP", "TCP", "TCP"),
+)
 MECHANISMS = (
-    Mechanism(
-        "pyzmq",
-        "pyzmq REQ/REP",
-        "messaging",
-        "req",
-        ("zmq",),
-        "pyzmq",
-        "ipc, one I/O thread, two-part messages; one-way by PUSH/PULL",
-        _TYPED,
-        operations=("echo", "quote", "send"),
+    *(
+        Mechanism(
+            *(name, label, "messaging", "req", ("zmq",), "pyzmq"),
+            f"{scheme}, one I/O thread, two-part messages; one-way by PUSH/PULL",
+            _TYPED,
+            transport=transport,
+            operations=("echo", "quote", "send"),
+        )
+        for name, label, scheme, transport in _REQUESTERS
     ),
     Mechanism(
         "pyzmq-dealer",
@@ -36,6 +39,7 @@ MECHANISMS = (
         "pyzmq",
         f"ipc, zmq.asyncio, call number and method in frames of their own, high-water mark {_HIGH_WATER:,}",
         _TYPED,
+        transport="UDS",
         operations=("echo", "quote", "wait"),
         style="asyncio",
         concurrent_calls=True,
@@ -58,12 +62,16 @@ def _serve_rep(spec: Spec, ready: Ready, stop: Stop) -> None:
     decode = msgspec.msgpack.Decoder(Order).decode
     encode = msgspec.msgpack.Encoder().encode
     count_call, receive = spec.served.count, spec.receive
-    address = f"ipc://{os.path.join(spec.directory, 'zmq.sock')}"
     context = zmq.Context()
-    socket = context.socket(zmq.REP)
-    socket.bind(address)
-    inbox = context.socket(zmq.PULL)
-    inbox.bind(f"{address}-one-way")
+    socket, inbox = context.socket(zmq.REP), context.socket(zmq.PULL)
+    if spec.mechanism.transport == "UDS":
+        address, pushed_to = (f"ipc://{os.path.join(spec.directory, name)}" for name in ("zmq.sock", "one-way.sock"))
+        socket.bind(address)
+        inbox.bind(pushed_to)
+    else:
+        address, pushed_to = (
+            f"tcp://127.0.0.1:{each.bind_to_random_port('tcp://127.0.0.1')}" for each in (socket, inbox)
+        )
 
     def wake() -> None:
         asker = context.socket(zmq.REQ)
@@ -80,7 +88,7 @@ def _serve_rep(spec: Spec, ready: Ready, stop: Stop) -> None:
             os._exit(0)  # nothing in here needs tidying; the context would wait for its peers
         if method == b"one-way":
             # From now on this connection only pushes: one thread looks at both sockets.
-            socket.send(b"")
+            socket.send(pushed_to.encode())
             poller.register(socket, zmq.POLLIN)
             poller.register(inbox, zmq.POLLIN)
             while not dict(poller.poll()).get(socket):
@@ -117,9 +125,9 @@ def _requester(spec: Spec) -> SimpleSession:
         nonlocal outbox
         if outbox is None:
             send((b"one-way", b""))
-            receive()
+            pushed_to = receive().decode()
             outbox = context.socket(zmq.PUSH)
-            outbox.connect(f"{spec.address}-one-way")
+            outbox.connect(pushed_to)
         outbox.send(data)
 
     def open_() -> None:

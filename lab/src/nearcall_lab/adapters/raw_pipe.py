@@ -14,6 +14,7 @@ MECHANISMS = (
         "raw pipe",
         "socket",
         settings="two named pipes, four bytes of length before each message; one client only",
+        transport="pipe",
         operations=("echo",),
     ),
 )

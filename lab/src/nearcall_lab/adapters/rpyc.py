@@ -17,21 +17,41 @@ from nearcall_lab.workloads import Fill, Named, Order, fill, named
 _TYPED = "tuple by value, dataclass rebuilt on both sides"
 _UNREAD = 64
 """Calls that are not waited for, after which their replies are read."""
-_COMMON = f"zlib above 3 KB (its default); method looked up once; replies of one-way calls read after every {_UNREAD}"
-_TCP = f"TCP, nodelay; {_COMMON}"
+_COMMON = f"method looked up once; replies of one-way calls read after every {_UNREAD}"
+_ZLIB = "zlib above 3 KB (its default)"
+_PLAIN = "no zlib"
+_NODELAY = "TCP, TCP_NODELAY on both sides"
+_WHY = (
+    "The maintainers' answer to who finds large messages slow (RPyC issue 438): switch off compression, which on one "
+    "machine costs far more than the bytes that it saves."
+)
 
 
-def _row(name: str, label: str, variant: str, settings: str) -> Mechanism:
+def _row(name: str, label: str, variant: str, settings: str, why: str = "") -> Mechanism:
     # The forking server receives in a process per connection, where nothing of the lab could time an arrival.
     operations = tuple(each for each in OPERATIONS if each != "send" or not variant.startswith("forking"))
-    return Mechanism(name, label, "rpc", variant, ("rpyc",), "rpyc", settings, _TYPED, operations=operations)
+    return Mechanism(
+        *(name, label, "rpc", variant, ("rpyc",), "rpyc", f"{settings}; {_COMMON}", _TYPED),
+        operations=operations,
+        transport="UDS" if variant.endswith("unix") else "TCP",
+        tuned=bool(why),
+        why=why,
+    )
 
 
 MECHANISMS = (
-    _row("rpyc", "RPyC", "threaded-unix", f"UDS, ThreadedServer, {_COMMON}"),
-    _row("rpyc-tcp", "RPyC, TCP", "threaded-tcp", f"ThreadedServer, {_TCP}"),
-    _row("rpyc-forking", "RPyC, forking server", "forking-tcp", f"ForkingServer, a process per connection, {_TCP}"),
-    _row("rpyc-oneshot", "RPyC, one-shot server", "oneshot-tcp", f"OneShotServer, one connection in all, {_TCP}"),
+    _row("rpyc", "RPyC", "threaded-unix", f"UDS, ThreadedServer, {_ZLIB}"),
+    _row("rpyc-tuned", "RPyC, tuned", "threaded-unix", f"UDS, ThreadedServer, {_PLAIN}", _WHY),
+    _row("rpyc-tcp", "RPyC, TCP", "threaded-tcp", f"ThreadedServer, {_NODELAY}, {_ZLIB}"),
+    _row("rpyc-tcp-tuned", "RPyC, TCP, tuned", "threaded-tcp", f"ThreadedServer, {_NODELAY}, {_PLAIN}", _WHY),
+    _row(
+        *("rpyc-forking", "RPyC, forking server", "forking-tcp"),
+        f"ForkingServer, a process per connection, {_NODELAY}, {_ZLIB}",
+    ),
+    _row(
+        *("rpyc-oneshot", "RPyC, one-shot server", "oneshot-tcp"),
+        f"OneShotServer, one connection in all, {_NODELAY}, {_ZLIB}",
+    ),
 )
 
 
@@ -45,6 +65,9 @@ def serve(spec: Spec, ready: Ready, stop: Stop) -> None:
     count_call, receive = spec.served.count, spec.receive
 
     class Lab(rpyc.Service):  # type: ignore[misc]
+        def on_connect(self, connection: Any) -> None:
+            _set_up(connection, spec)
+
         def exposed_echo(self, data: bytes) -> bytes:
             count_call()
             return data
@@ -77,11 +100,19 @@ def serve(spec: Spec, ready: Ready, stop: Stop) -> None:
         server = make(Lab, socket_path=address, logger=quiet)
     else:
         server = make(Lab, hostname="127.0.0.1", port=0, logger=quiet, protocol_config={})
+        # RPyC has an option for the client's side only. Linux hands the listener's on to what it accepts; without it
+        # each reply of more than one write waits 40 ms for the client's delayed acknowledgement.
+        server.listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         address = str(server.port)
     if kind != "forking":  # it sets a signal handler when it closes, which only the main thread may
         stop.on(server.close)
     threading.Thread(target=_announce, args=(server.listener, address, ready), daemon=True).start()
     server.start()
+
+
+def _set_up(connection: Any, spec: Spec) -> None:
+    """What a tuned row changes, on either side: there is no option for it, only this attribute."""
+    connection._channel.compress = not spec.mechanism.tuned
 
 
 def _announce(listener: socket.socket, address: str, ready: Ready) -> None:
@@ -104,6 +135,7 @@ def connect(spec: Spec) -> SimpleSession:
         else:
             stream = rpyc.SocketStream.connect("127.0.0.1", int(spec.address), nodelay=True)
             connection = rpyc.connect_stream(stream)
+        _set_up(connection, spec)
         root = connection.root
         remote_quote, remote_wait = root.quote, root.wait
 

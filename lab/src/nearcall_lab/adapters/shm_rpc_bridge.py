@@ -2,31 +2,47 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
+from types import SimpleNamespace
 from typing import Any
 
 from nearcall_lab.contract import Mechanism, Ready, SimpleSession, Spec, Stop
 from nearcall_lab.workloads import Fill, Named, Order, fill, named
 
-MECHANISMS = (
+_SETTINGS = "buffer_size 2 MB (default 4 KB); bytes travel as ASCII text because it has only JSON"
+MECHANISMS = tuple(
     Mechanism(
-        "shm-rpc-bridge",
-        "shm-rpc-bridge",
-        "shared memory",
-        requires=("shm_rpc_bridge",),
-        distribution="shm-rpc-bridge",
-        settings="buffer_size 2 MB (default 4 KB); bytes travel as ASCII text because it has only JSON",
+        *(name, label, "shared memory", variant, ("shm_rpc_bridge",), "shm-rpc-bridge"),
+        settings=f"{_SETTINGS}{f', {codec}' if codec else ''}",
         typed="JSON object, dataclass rebuilt on both sides",
+        transport="shared memory",
         operations=("echo", "quote", "wait"),
-    ),
+    )
+    for name, label, variant, codec in (
+        ("shm-rpc-bridge", "shm-rpc-bridge", "", ""),
+        ("shm-rpc-bridge-json", "shm-rpc-bridge, json", "json", "encoded by Python's json in the place of orjson"),
+    )
 )
+
+
+def _set_up(spec: Spec) -> None:
+    """The codec of the versions before those on PyPI, in today's library: everything else stays as it is."""
+    if spec.mechanism.variant != "json":
+        return
+    from shm_rpc_bridge._internal import data
+
+    data.orjson = SimpleNamespace(
+        dumps=lambda value: json.dumps(value).encode(), loads=json.loads, JSONDecodeError=json.JSONDecodeError
+    )
 
 
 def serve(spec: Spec, ready: Ready, stop: Stop) -> None:
     from shm_rpc_bridge import RPCServer
 
+    _set_up(spec)
     served = spec.served
 
     def echo(text: str) -> str:
@@ -58,6 +74,7 @@ def serve(spec: Spec, ready: Ready, stop: Stop) -> None:
 def connect(spec: Spec) -> SimpleSession:
     from shm_rpc_bridge import RPCClient
 
+    _set_up(spec)
     client: Any = None
 
     def open_() -> None:

@@ -23,7 +23,7 @@ _EPILOG = """\
 a first hour:
   nearcall-lab doctor                       is this machine fit to measure on?
   nearcall-lab list                         what can run here, and what there is to run
-  nearcall-lab run quick                    every mechanism once around, in under three minutes
+  nearcall-lab run quick                    every mechanism once around, in about two minutes
   nearcall-lab run ping-pong --only 'nearcall-*,raw-*'
   nearcall-lab compare raw-unix nearcall-unix     two mechanisms of the last run: who is faster, and how sure is it
 

@@ -24,6 +24,8 @@ class Cell:
     p99_ns: float | None = None
     times_faster: Ratio | None = None
     """Baseline / this, paired by launch: above 1 is faster than the baseline."""
+    cpu_us: float | None = None
+    """CPU time of both sides per call, microseconds."""
     times_floor: float | None = None
     """This p50 / the floor's p50."""
     problem: str = ""
@@ -57,7 +59,9 @@ class Report:
     baseline: str
     floor: str
     workloads: dict[str, str]
-    """Heading of each column by the work's title."""
+    """Heading of each column by the work's title: one client that calls as fast as it can, pinned."""
+    conditions: dict[str, str]
+    """The same of the first work under other conditions, which only some mechanisms were measured under."""
     environment: Environment
     red_flags: list[str]
     rows: list[Row]
@@ -72,6 +76,7 @@ class Report:
             f"{row.label} ({self.workloads[title]} {1 / cell.times_floor:.0%})"
             for row in self.rows
             for title, cell in row.cells.items()
+            if title in self.workloads
             if row.name != self.floor and cell.times_floor and 1 / cell.times_floor > FLOOR_SHARE
         ]
 
@@ -80,9 +85,11 @@ def report_of(recorded: Recorded) -> Report:
     """The table of a run. Raises `BrokenHistogram`."""
     found: dict[str, dict[str, Summary]] = {}
     workloads: dict[str, str] = {}
+    conditions: dict[str, str] = {}
     for summary in summaries(recorded):
         cell = summary.result.cell
-        workloads.setdefault(cell.title(), _heading(cell))
+        headings = workloads if _is_plain(cell) else conditions
+        headings.setdefault(cell.title(), _heading(cell))
         found.setdefault(cell.mechanism, {})[cell.title()] = summary
     info = recorded.info
     baseline, floor = found.get(info.baseline, {}), found.get(info.floor, {})
@@ -90,7 +97,7 @@ def report_of(recorded: Recorded) -> Report:
     for name, by_title in found.items():
         cells = {
             title: _cell(by_title[title], baseline.get(title), floor.get(title)) if title in by_title else Cell()
-            for title in workloads
+            for title in (*workloads, *conditions)
         }
         rows.append(_row(next(iter(by_title.values())), cells))
         assert rows[-1].name == name
@@ -101,18 +108,24 @@ def report_of(recorded: Recorded) -> Report:
         return row.name == info.floor, p50 is None, p50 or 0.0
 
     return Report(
-        *(str(recorded.path), info.started, info.launches, info.placement, info.baseline, info.floor, workloads),
-        *(info.environment, flags_of(recorded), sorted(rows, key=order)),
+        *(str(recorded.path), info.started, info.launches, info.placement, info.baseline, info.floor),
+        *(workloads, conditions, info.environment, flags_of(recorded), sorted(rows, key=order)),
     )
 
 
+def _is_plain(cell: Asked) -> bool:
+    return cell.mode.kind == "closed" and cell.mode.connections == 1 and cell.placement == "apart"
+
+
 def _heading(cell: Asked) -> str:
+    if not _is_plain(cell):
+        return cell.title().partition(", ")[2]
     return format_size(cell.work.size) if cell.work.operation == "echo" else cell.title()
 
 
 def _cell(summary: Summary, baseline: Summary | None, floor: Summary | None) -> Cell:
     p50, p99, floor_p50 = (_p(s, p) for s, p in ((summary, 0.5), (summary, 0.99), (floor, 0.5)))
-    found = Cell(summary.response.n if summary.response else 0, p50, p99)
+    found = Cell(summary.response.n if summary.response else 0, p50, p99, cpu_us=summary.cpu_us_per_call)
     if p50 is None:
         result = summary.result
         found.problem = f"only {found.n} samples" if found.n else f"{result.status}: {result.problem}".rstrip(": ")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -16,20 +18,24 @@ _LABEL_WIDTH = 28
 
 
 def _cell(cell: Cell, is_baseline: bool) -> Text:
-    """Three lines: p50 and p99, the ratio to the baseline, the ratio to the floor with the number of samples."""
+    """Four lines: p50 and p99, the ratio to the baseline, CPU time, the ratio to the floor with the samples."""
     if cell.p50_ns is None:
         return Text(plain(cell.problem) or NOTHING, style="dim")
     text = Text(format_time(cell.p50_ns), style="bold")
     text.append(f" / {format_time(cell.p99_ns)}", style="not bold dim")
     ratio = interval_text(cell.times_faster) if cell.times_faster else NOTHING
     text.append(f"\n{'baseline' if is_baseline else ratio}", style="not bold cyan")
+    if cell.cpu_us is not None:
+        text.append(f"\n{format_time(cell.cpu_us * 1e3)} CPU", style="not bold")
     if cell.times_floor is not None:
         text.append(f"\n{significant(cell.times_floor)}× floor, n {cell.n:,}", style="not bold dim")
     return text
 
 
-def _tables(report: Report, width: int) -> list[Table]:
-    titles = list(report.workloads)
+def _tables(report: Report, width: int, headings: Mapping[str, str]) -> list[Table]:
+    """The columns of `headings`, for the rows that have any of them."""
+    titles = list(headings)
+    rows = [row for row in report.rows if not row.problem and any(row.cells[title] != Cell() for title in titles)]
     per_table = max(1, (width - _LABEL_WIDTH - 3) // (_CELL_WIDTH + 3))
     tables = []
     for start in range(0, len(titles), per_table):
@@ -37,11 +43,10 @@ def _tables(report: Report, width: int) -> list[Table]:
         table.add_column("mechanism", min_width=_LABEL_WIDTH - 4, no_wrap=True)
         shown = titles[start : start + per_table]
         for title in shown:
-            table.add_column(report.workloads[title], min_width=_CELL_WIDTH, justify="right")
-        for row in report.rows:
-            if not row.problem:
-                cells = (_cell(row.cells[title], row.name == report.baseline) for title in shown)
-                table.add_row(_label(row, report), *cells)
+            table.add_column(headings[title], min_width=_CELL_WIDTH, justify="right")
+        for row in rows:
+            cells = (_cell(row.cells[title], row.name == report.baseline) for title in shown)
+            table.add_row(_label(row, report), *cells)
         tables.append(table)
     return tables
 
@@ -61,10 +66,16 @@ def print_report(console: Console, report: Report) -> None:
     console.print()
     console.print(
         f"[bold]Round trip, p50 / p99; second line: times faster than {baseline.label if baseline else 'the baseline'} "
-        "with its interval over launches; third line: times the floor, samples[/]"
+        "with its interval over launches; third line: CPU time of both sides; last line: times the floor, samples[/]"
     )
-    for table in _tables(report, width):
+    console.print("One client that calls as fast as it can, a CPU for each side:", highlight=False)
+    for table in _tables(report, width, report.workloads):
         console.print(table, width=width)
+    if report.conditions:
+        first = next(iter(report.workloads.values()), "")
+        console.print(f"{first} under other conditions, where not sleeping gains less, or loses:", highlight=False)
+        for table in _tables(report, width, report.conditions):
+            console.print(table, width=width)
     settings = Table(title="Settings", title_justify="left")
     settings.add_column("mechanism", no_wrap=True)
     settings.add_column("settings that matter")
@@ -90,8 +101,8 @@ def notes(report: Report) -> list[str]:
     missing = 100 * (1 - LIMITS.confidence)
     lines = [
         f"{report.launches} launches of fresh processes per mechanism; {report.placement}.",
-        "One call outstanding. Every reply was compared with what it must be, and every request was counted in the "
-        "server. A p50 needs 20 samples and a p99 needs 1,000; a dash means there were fewer.",
+        "One call outstanding on each connection. Every reply was compared with what it must be, and every request was "
+        "counted in the server. A p50 needs 20 samples and a p99 needs 1,000; a dash means there were fewer.",
         "A ratio is the geometric mean over launches, so it need not equal the quotient of two medians of all samples. "
         f"Its brackets are a {100 * LIMITS.confidence:g} % interval over launches: {missing:g} in 100 misses the "
         f"truth, of these {ratios} about {significant(ratios * missing / 100, 2)}.",

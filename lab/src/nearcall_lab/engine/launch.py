@@ -134,7 +134,9 @@ class CellRun:
         launch.connected, launch.server_opened = connected, self.server_opened
         launch.canary_ns, launch.canary_after_ns = canary, self._canary()
         launch.steal_share = self.watch.steal_share()
-        launch.others_share = self.watch.others_share(launch.client.cpu_s + launch.server.cpu_s)
+        if not self.crew.placement.competitors():  # whose work is meant to be there
+            own_s = launch.client.cpu_s + launch.client.waiting_s + launch.server.cpu_s
+            launch.others_share = self.watch.others_share(own_s)
         return launch
 
     @property
@@ -197,8 +199,10 @@ class CellRun:
         if servers and served:
             now = self._switches_of_server()
             exact[servers[0]] = (now[0] - served[0], now[1] - served[1])
-        sides = [usage.side(first, last, exact) for first, last in zip(before, after, strict=True)]
-        return begin_ns, (sides[0], sides[1])
+        client, server = (usage.side(first, last, exact) for first, last in zip(before, after, strict=True))
+        client.waiting_s = sum(float(answer.get("waiting_s", 0.0)) for answer, _ in answers)
+        client.cpu_s = max(0.0, client.cpu_s - client.waiting_s)
+        return begin_ns, (client, server)
 
     def _slow_call_s(self) -> float:
         """What one call may take before something must be wrong with it."""
@@ -233,6 +237,8 @@ class CellRun:
             raise LaunchFailed(f"the client made {asked} calls{extra}, the server handled {handled}")
 
     def _canary(self) -> int:
+        if self.crew.placement.competitors():
+            return 0  # it would tell of nobody but those
         try:
             return int(self.crew.clients[0].ask({"do": "canary"}, CELL_GRACE_S)[0]["ns"])
         except worker.Unsupported:  # an adapter in another language need not have one

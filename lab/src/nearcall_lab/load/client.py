@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import math
 import os
@@ -20,7 +19,7 @@ from nearcall_lab.failure import few
 from nearcall_lab.load.clock import SPIN_ASYNCIO_NS, SPIN_NS, Clock
 from nearcall_lab.load.closed import closed, closed_async
 from nearcall_lab.load.one_way import SMALLEST, TIMED, WARM, Messages
-from nearcall_lab.load.paced import paced, paced_async
+from nearcall_lab.load.paced import Turn, paced, paced_async
 from nearcall_lab.load.runners import runner_for
 from nearcall_lab.load.schedule import MOST, Schedule, due_times
 from nearcall_lab.load.slot import Slot
@@ -105,6 +104,7 @@ class Load:
         self._extra: Any = None
         self._rate = 0.0
         self._dropped_before = 0
+        self._own_ns = 0
         self._due = 0
         self._bursts: list[int] = []
         self.slots: list[Slot] = []
@@ -116,8 +116,11 @@ class Load:
 
     def _spin(self, slots: int) -> int:
         """Spin only on a CPU that nobody else of this launch needs: not the server, not another thread of ours."""
-        shared = self._processes > 1 or self.cell.same_process or self._spec.mechanism.same_process
-        if self.cell.placement != "apart" or shared or len(os.sched_getaffinity(0)) > 1:
+        if self.cell.placement != "apart" or self._processes > 1:
+            return 0
+        mechanism = self._spec.mechanism
+        served_here = self.cell.same_process or mechanism.same_process or len(os.sched_getaffinity(0)) > 1
+        if served_here and not mechanism.in_caller:
             return 0
         if self._asynchronous:
             return SPIN_ASYNCIO_NS
@@ -222,11 +225,13 @@ class Load:
     def timed(self, begin_ns: int) -> None:
         """Everything between the first stamp and the last; `outcome` tells what it gave."""
         mode = self.cell.mode
+        own = self._clock.cpu()
         self._due, self._bursts = 0, []
         self._dropped_before = sum(session.dropped() for session in self._sessions) if mode.kind == "one-way" else 0
         self._restart(TIMED, self._expected(mode.seconds))
         gc.collect()
         self._clock.wait_until(begin_ns)
+        self._own_ns = self._clock.cpu() - own
         if mode.kind == "burst":
             self._burst_after_burst(begin_ns)
         elif mode.rate:
@@ -237,6 +242,10 @@ class Load:
             self._closed(self.slots, begin_ns + int(mode.seconds * 1e9))
         self._flush()
         self._count()
+
+    def waiting_ns(self) -> int:
+        """CPU time that the timed part spent before its beginning, and on waiting for due times, nanoseconds."""
+        return self._own_ns + sum(slot.waiting_ns for slot in self.slots)
 
     def _flush(self) -> None:
         """Messages may have been taken faster than they are sent: what is queued must not reach into what follows."""
@@ -282,7 +291,7 @@ class Load:
 
     def _on_schedule(self, schedule: Schedule) -> None:
         if self._asynchronous:
-            turn = asyncio.Lock()
+            turn = Turn()
             self._runner.each([partial(paced_async, slot, schedule, self._clock, turn) for slot in self.slots])
         else:
             self._runner.each([partial(paced, slot, schedule, self._clock) for slot in self.slots])

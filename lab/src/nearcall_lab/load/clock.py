@@ -21,16 +21,31 @@ class Clock:
     """CLOCK_MONOTONIC: the same in all processes of the machine."""
     sleep: Callable[[float], object] = time.sleep
     pause: Callable[[float], Awaitable[object]] = asyncio.sleep
+    cpu: Callable[[], int] = time.thread_time_ns
+    """CPU time of the calling thread, nanoseconds."""
     spin_ns: int = 0
     """Spin for the last nanoseconds of a wait; 0 where no CPU is spare, or somebody else would be kept from his."""
 
-    def wait_until(self, due_ns: int) -> None:
-        """Return at `due_ns` or as soon after it as the kernel manages."""
+    def wait_until(self, due_ns: int) -> int:
+        """Return at `due_ns` or as soon after it as the kernel manages: with the CPU time this took, nanoseconds."""
+        if self.now() >= due_ns:
+            return 0
+        before = self.cpu()
         while (left := due_ns - self.now()) > 0:
             if left > self.spin_ns:
                 self.sleep((left - self.spin_ns) / 1e9)
+        return self.cpu() - before
 
-    async def pause_until(self, due_ns: int) -> None:
-        """The same, and the event loop runs meanwhile."""
+    async def doze_until(self, due_ns: int) -> None:
+        """Return when it is time to spin for `due_ns`, or at once where that is past."""
+        if (left := due_ns - self.now() - self.spin_ns) > 0:
+            await self.pause(left / 1e9)
+
+    async def pause_until(self, due_ns: int) -> int:
+        """As `wait_until`, and the event loop runs meanwhile: what that did is in the time, too."""
+        if self.now() >= due_ns:
+            return 0
+        before = self.cpu()
         while (left := due_ns - self.now()) > 0:
             await self.pause(max(0, left - self.spin_ns) / 1e9)
+        return self.cpu() - before

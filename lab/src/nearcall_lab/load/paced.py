@@ -8,6 +8,7 @@ call that is due waits, and the wait is part of its response time.
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass, field
 
 from nearcall_lab.load.clock import Clock
 from nearcall_lab.load.schedule import Schedule
@@ -20,7 +21,7 @@ def paced(slot: Slot, schedule: Schedule, clock: Clock) -> None:
     while (at := schedule.take()) >= 0:
         due = schedule.due[at]
         value = slot.value_due(at, due)
-        clock.wait_until(due)
+        slot.waiting_ns += clock.wait_until(due)
         begun = now()
         if begun > schedule.closes_ns:
             return
@@ -38,21 +39,35 @@ def paced(slot: Slot, schedule: Schedule, clock: Clock) -> None:
             slot.recorder.add(due, begun, finished)
 
 
-async def paced_async(slot: Slot, schedule: Schedule, clock: Clock, turn: asyncio.Lock) -> None:
-    """`paced` for a unit that is a coroutine function. `turn` is shared: only one free slot at a time waits for its
-    due time, since a thousand timers, or a thousand slots that spin, would be a load of their own."""
+@dataclass
+class Turn:
+    """What the slots of an event loop share: only one free slot at a time waits for its due time, since a thousand
+    timers, or a thousand slots that spin, would be a load of their own."""
+
+    waiting: asyncio.Lock = field(default_factory=asyncio.Lock)
+    under_way: int = 0
+    """Calls that have begun and not ended. While there are any, the event loop works for the mechanism, and nobody can
+    say which part of its CPU time is waiting."""
+
+
+async def paced_async(slot: Slot, schedule: Schedule, clock: Clock, turn: Turn) -> None:
+    """`paced` for a unit that is a coroutine function. All slots share `turn`."""
     unit, check, now = slot.unit, slot.check, clock.now
     while True:
-        async with turn:
+        async with turn.waiting:
             at = schedule.take()
             if at < 0:
                 return
             due = schedule.due[at]
             value = slot.value_due(at, due)
-            await clock.pause_until(due)
+            await clock.doze_until(due)
+            alone = not turn.under_way
+            waited = await clock.pause_until(due)
+            slot.waiting_ns += waited if alone else 0
         begun = now()
         if begun > schedule.closes_ns:
             return
+        turn.under_way += 1
         try:
             reply = await unit(value)
             finished = now()
@@ -65,3 +80,5 @@ async def paced_async(slot: Slot, schedule: Schedule, clock: Clock, turn: asynci
                 return
         else:
             slot.recorder.add(due, begun, finished)
+        finally:
+            turn.under_way -= 1

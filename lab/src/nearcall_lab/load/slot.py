@@ -43,6 +43,8 @@ class Slot:
     errors: Counter[str] = field(default_factory=Counter)
     """Calls that raised, by kind (`failure.kind_of`)."""
     first_error: str = ""
+    waiting_ns: int = 0
+    """CPU time of waiting for due times: the lab's, not the mechanism's."""
     _row: int = 0
     _length_at_error: int = -1
 
@@ -53,6 +55,7 @@ class Slot:
         """Forget what was recorded and make room for `expected` calls."""
         self.recorder = Recorder(expected, intended)
         self.errors = Counter()
+        self.waiting_ns = 0
         self._row, self._length_at_error = 0, -1
         for stamps in self.marks.values():
             stamps.clear()

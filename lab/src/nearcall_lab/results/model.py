@@ -29,7 +29,9 @@ class Side(msgspec.Struct):
     """What one side's whole process tree used during the timed part."""
 
     cpu_s: float = 0.0
-    """User and system time."""
+    """User and system time, without `waiting_s`."""
+    waiting_s: float = 0.0
+    """The same of the lab's own getting ready and waiting for due times, which is no part of a call."""
     peak_rss_kb: int = 0
     pss_kb: int = 0
     shared_kb: int = 0

@@ -22,7 +22,9 @@ ping-pong, N by one is saturation over N connections, one by N is N outstanding 
 ``mixed``: each call is a batch of one echo of every size in ``sizes``.
 """
 
-PlacementMode = Literal["apart", "same", "free"]
+PlacementMode = Literal["apart", "same", "free", "busy"]
+"""``apart``: different CPUs. ``same``: one CPU for both sides. ``free``: not pinned. ``busy``: not pinned, while
+another process computes on each CPU."""
 
 CellsPerLaunch = Literal["one", "all"]
 """``one``: fresh processes for each cell. ``all``: a mechanism's cells that ask for the same processes share them, one
@@ -112,6 +114,8 @@ def describe(work: Work, mode: Mode, placement: PlacementMode = "apart", same_pr
     parts = [what]
     if mode.connections > 1:
         parts.append(f"{mode.connections} connections")
+    if mode.client_processes > 1:
+        parts.append(f"{mode.client_processes} client processes")
     if mode.outstanding > 1 and mode.kind != "burst":
         parts.append(f"{mode.outstanding} outstanding")
     if mode.kind == "burst":
@@ -121,7 +125,7 @@ def describe(work: Work, mode: Mode, placement: PlacementMode = "apart", same_pr
     if mode.extra_copy:
         parts.append("extra copy")
     if placement != "apart":
-        parts.append({"same": "one CPU", "free": "not pinned"}[placement])
+        parts.append({"same": "one CPU", "free": "not pinned", "busy": "every CPU busy"}[placement])
     if same_process:
         parts.append("one process")
     return ", ".join(parts)

@@ -138,8 +138,9 @@ class Study:
 class Summaries:
     """The corrected run's cells, found by what was done."""
 
-    def __init__(self, found: list[Summary]) -> None:
+    def __init__(self, found: list[Summary], transports: Mapping[str, str] | None = None) -> None:
         self.all = found
+        self._transports = transports or {}
 
     def where(self, **wanted: object) -> list[Summary]:
         """Cells whose mechanism, work or mode has these values, for example ``mechanism="rpyc", size=15``."""
@@ -179,13 +180,18 @@ class Summaries:
         columns: Mapping[str, Mapping[str, object]],
         value: Callable[[Summary], Value],
     ) -> ShownTable:
-        """One row per mechanism, the fastest first; a column is a choice of cells. A cell without numbers says why."""
+        """One row per mechanism, the fastest first; a column is a choice of cells. A cell without numbers says why.
+
+        The first column says what carries the bytes, where that is known.
+        """
         rows: dict[str, list[Value]] = {}
         for name, label in self.fastest_first(*columns.values()):
             found = [self.where(mechanism=name, **wanted) for wanted in columns.values()]
             if any(found):
-                rows[label] = [shown_value(cells[0], value) if cells else NOT_PLANNED for cells in found]
-        return ShownTable(id, title, list(columns), rows)
+                transport: list[Value] = [self._transports.get(name) or "–"] if self._transports else []
+                shown = [shown_value(cells[0], value) if cells else NOT_PLANNED for cells in found]
+                rows[label] = [*transport, *shown]
+        return ShownTable(id, title, [*(["transport"] if self._transports else []), *columns], rows)
 
 
 NOT_PLANNED = "not in the scenario"

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -165,16 +165,26 @@ def carry_out_study(
         started=started,
         seconds=0.0,
     )
-    fill_in(result, study, findings, recorded)
+    fill_in(result, study, findings, recorded, _transports(scenario))
     result.seconds = round(time.monotonic() - begun, 1)
     (directory / "findings.json").write_bytes(msgspec.json.encode(vars(findings)))
     (directory / FILE).write_bytes(msgspec.json.format(msgspec.json.encode(result), indent=1))
     return result
 
 
-def fill_in(result: StudyResult, study: Study, findings: Findings, recorded: Recorded) -> None:
-    """The corrected tables and the flaws, from what was recorded."""
-    found = Summaries(summaries(recorded))
+def _transports(scenario: Scenario) -> dict[str, str]:
+    """What carries the bytes of each mechanism."""
+    return {
+        planned.entrant.mechanism.name: planned.entrant.mechanism.transport.replace("none", "")
+        for planned in scenario.planned
+    }
+
+
+def fill_in(
+    result: StudyResult, study: Study, findings: Findings, recorded: Recorded, transports: Mapping[str, str]
+) -> None:
+    """The corrected tables and the flaws, from what was recorded; `transports` are those of the mechanisms."""
+    found = Summaries(summaries(recorded), transports)
     result.corrected = study.corrected(found)
     result.flaws = [flaw.shown(findings, found) for flaw in study.flaws]
 

@@ -124,7 +124,8 @@ class Client:
         before = usage()
         self._load.timed(request["begin_ns"])
         after = usage()
-        return {"used": {name: after[name] - before[name] for name in before}}, b""
+        used = {name: after[name] - before[name] for name in before}
+        return {"used": used, "waiting_s": self._load.waiting_ns() / 1e9}, b""
 
     def _do_results(self, request: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
         assert self._load is not None, "results before prepare"

@@ -13,6 +13,7 @@ from nearcall_lab.contract import DEFAULT_MAX_MESSAGE
 from nearcall_lab.placement import Placement
 from nearcall_lab.registry import Entrant
 from nearcall_lab.workers import worker
+from nearcall_lab.workers.competitor import Competitors
 from nearcall_lab.workers.worker import LaunchFailed, Unsupported, Worker
 
 
@@ -44,6 +45,7 @@ class Crew:
         self._keep_logs = keep_logs
         self._directory = Path(tempfile.mkdtemp(prefix=f"{self.token}-"))
         self._failed = False
+        self._competitors: Competitors | None = None
 
     def __enter__(self) -> Crew:
         try:
@@ -73,6 +75,7 @@ class Crew:
         return tuple(sorted({*clients, *self.placement.server}))
 
     def _start(self) -> None:
+        self._competitors = Competitors(self.placement.competitors())
         if not self._alone:
             self.server = self._worker("server", self.placement.server)
         for number in range(self._count):
@@ -104,6 +107,8 @@ class Crew:
         for each in reversed(self.workers):
             self.left_behind += each.end(ask_first=not self._failed)
         self.server, self.clients = None, []
+        if self._competitors is not None:
+            self._competitors.end()
         for leftover in Path("/dev/shm").glob(f"*{self.token}*"):
             self.left_behind.append(str(leftover))
             with contextlib.suppress(OSError):

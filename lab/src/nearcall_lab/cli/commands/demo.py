@@ -11,7 +11,7 @@ from rich.console import Console
 from nearcall_lab.cli.command import above_zero, names
 
 NAME = "demo"
-HELP = "every mechanism beside its peers, in a good two minutes: a table, JSON and a page"
+HELP = "every mechanism beside its peers, in about three minutes: a table, JSON and a page"
 EPILOG = """\
 It runs the scenario "demo" and shows it in a table of its own. What is in --out afterwards:
   demo.json    the table; `make readme` puts it into the README

@@ -54,6 +54,8 @@ def _mechanisms() -> list[dict[str, str]]:
             "problem": entrant.problem,
             "operations": " ".join(entrant.mechanism.operations),
             "style": entrant.mechanism.style,
+            "settings": entrant.mechanism.settings,
+            "why": entrant.mechanism.why,
         }
         for entrant in discover()
     ]

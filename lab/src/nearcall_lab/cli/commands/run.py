@@ -19,7 +19,7 @@ NAME = "run"
 HELP = "run a scenario: one of the lab's, or a TOML file of your own"
 EPILOG = """\
 examples:
-  nearcall-lab run quick                                every mechanism once around, in under three minutes
+  nearcall-lab run quick                                every mechanism once around, in about two minutes
   nearcall-lab run saturation --only 'nearcall-*,grpcio-*' --launches 10
   nearcall-lab run mine.toml --full                     go on until the intervals are narrow
   nearcall-lab run --resume out/runs/quick-20260101-120000

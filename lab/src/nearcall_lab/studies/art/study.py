@@ -63,7 +63,7 @@ def _serialised(findings: Findings, cells: Summaries) -> Mapping[str, str]:
             f"{name}, 1 to 100 connections": _change(connections(mechanism, 1), connections(mechanism, 100)),
         }
 
-    return rows_of((("Pyro4", "pyro4"), ("ZeroMQ", "pyzmq")), show)
+    return rows_of((("Pyro4", "pyro4-tcp"), ("ZeroMQ", "pyzmq-tcp")), show)
 
 
 def _change(first: float | None, last: float | None) -> str:
@@ -79,7 +79,9 @@ def _one_process(findings: Findings, cells: Summaries) -> Mapping[str, str]:
         own = cells.one(mechanism=mechanism, operation="echo", size=15, connections=1).value
         return {f"{name}: in one process / in two": f"{format_time((mean or 0) * 1e3)} / {format_time(own)}"}
 
-    return rows_of((("gRPC", "grpc-aio-tcp"), ("Pyro4", "pyro4"), ("RPyC", "rpyc-tcp"), ("ZeroMQ", "pyzmq")), show)
+    return rows_of(
+        (("gRPC", "grpc-aio-tcp"), ("Pyro4", "pyro4-tcp"), ("RPyC", "rpyc-tcp"), ("ZeroMQ", "pyzmq-tcp")), show
+    )
 
 
 def _logging(findings: Findings, cells: Summaries) -> Mapping[str, str]:
@@ -101,7 +103,7 @@ def _streams(findings: Findings, cells: Summaries) -> Mapping[str, str]:
             )
         }
 
-    return rows_of((("gRPC", "grpc-aio-tcp"), ("Pyro4", "pyro4"), ("RPyC", "rpyc-tcp")), show)
+    return rows_of((("gRPC", "grpc-aio-tcp"), ("Pyro4", "pyro4-tcp"), ("RPyC", "rpyc-tcp")), show)
 
 
 def _averaged(findings: Findings, cells: Summaries) -> Mapping[str, str]:
@@ -123,7 +125,7 @@ def _resources(findings: Findings, cells: Summaries) -> Mapping[str, str]:
         cpu = significant(summary.cpu_us_per_call or 0)
         return {summary.result.label: f"{cpu} µs CPU per call, {_memory_mb(summary):.0f} MB"}
 
-    return rows_of(("pyro4", "grpc-aio-tcp", "rpyc-tcp", "pyzmq"), show)
+    return rows_of(("pyro4-tcp", "grpc-aio-tcp", "rpyc-tcp", "pyzmq-tcp"), show)
 
 
 STUDY = Study(

@@ -22,7 +22,7 @@ def corrected(cells: Summaries) -> list[ShownTable]:
     """Bursts with their failures, and the same handlers without the wait."""
     return [
         cells.table("seconds", "Seconds until the last call of a burst is done, median of launches", _BURSTS, _seconds),
-        cells.table("rate", "The same, calls/s", _BURSTS, lambda s: s.throughput),
+        cells.table("rate", "The same, calls/s", _BURSTS, lambda s: _of_whole(s, s.throughput)),
         cells.table("failed", "Share of the calls that failed, and how they ended", _BURSTS, _failed),
         cells.table("bare", "Without the wait, calls/s", _BARE, lambda s: s.throughput),
         cells.table("bare-latency", "Without the wait, p50 / p99", _BARE, spectrum),
@@ -42,7 +42,12 @@ def _burst_s(summary: Summary) -> list[float]:
 
 def _seconds(summary: Summary) -> Value:
     times = _burst_s(summary)
-    return times[len(times) // 2] if times else None
+    return _of_whole(summary, times[len(times) // 2]) if times else None
+
+
+def _of_whole(summary: Summary, value: float | None) -> Value:
+    """The number of a burst that was done. One with failures was not: to refuse calls is quick, and no achievement."""
+    return f"none: {summary.failed.share:.1%} failed" if summary.failed.calls else value
 
 
 def _sleep(findings: Findings, cells: Summaries) -> Mapping[str, str]:

@@ -15,18 +15,16 @@ from typing import Any
 from nearcall_lab.studies.replica import Findings, main
 from nearcall_lab.studies.serving import server_process
 
-MESSAGES = 200_000
-"""The study sent 1 to 10 million from C and C++."""
 SIZES = {"20 B": 20, "4 KB": 4_096}
 RING = 4_096
 LATENCY_RATE = 39_000
 RATES = {100: 1_000, 850: 100_000, 4_000: 100_000, 8_500: 100_000, 39_000: 1_000_000}
 """Messages per second, and how many of them the study sent."""
-PACED_S = 10.0
-"""The most that one rate is kept up for; the study took as long as its messages needed."""
 DRAWN_MS = 1.0
 """Where the study's drawing ends."""
-GRPC = "gRPC, bidirectional stream"
+GRPC, NNG = "gRPC, bidirectional stream", "NNG"
+MESSAGES = {GRPC: 3_000_000, NNG: 1_000_000}
+"""As many as the study sent, from C and C++."""
 UNLIMITED_REPLY = (("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1))
 """For the latencies of all messages, which come back as one."""
 
@@ -135,7 +133,7 @@ def at_rates(findings: Findings, scale: float) -> None:
     """The study's rates, then its highest but one with the receiver pinned and not."""
 
     def latencies(rate: int, pinned: bool) -> list[float]:
-        messages = max(50, round(min(RATES[rate], rate * PACED_S * scale)))
+        messages = max(50, round(RATES[rate] * scale))
         with server_process(serve_paced, pinned) as target:
             return send_paced(target, 20, rate, messages)
 
@@ -187,14 +185,14 @@ def send_nng(target: str, size: int, messages: int) -> float:
 
 def run(findings: Findings, scale: float) -> None:
     """Both mechanisms, both sizes, with and without the ring."""
-    messages = max(2_000, round(MESSAGES * scale))
 
-    def rate(serve: Callable[..., None], send: Callable[..., float], size: int, ring: bool) -> float:
+    def rate(serve: Callable[..., None], send: Callable[..., float], messages: int, size: int, ring: bool) -> float:
         with tempfile.TemporaryDirectory() as directory, server_process(serve, directory, messages, ring) as target:
             return send(target, size, messages)
 
     def row(name: str, serve: Callable[..., None], send: Callable[..., float]) -> None:
-        rates = {label: rate(serve, send, size, ring=False) for label, size in SIZES.items()}
+        messages = max(2_000, round(MESSAGES[name] * scale))
+        rates = {label: rate(serve, send, messages, size, ring=False) for label, size in SIZES.items()}
         findings.put("sizes", name, list(rates.values()))
         findings.put("throughput", name, [messages, messages / rates["20 B"], rates["20 B"]])
         for label, size in SIZES.items():
@@ -202,12 +200,12 @@ def run(findings: Findings, scale: float) -> None:
                 "ring copy",
                 **{
                     f"{name}, {label}, messages/s": rates[label],
-                    f"{name}, {label}, copied": rate(serve, send, size, True),
+                    f"{name}, {label}, copied": rate(serve, send, messages, size, True),
                 },
             )
 
     findings.attempt(GRPC, lambda: row(GRPC, serve_grpc, send_grpc))
-    findings.attempt("NNG", lambda: row("NNG", serve_nng, send_nng))
+    findings.attempt(NNG, lambda: row(NNG, serve_nng, send_nng))
     findings.attempt(f"{GRPC}, at rates", lambda: at_rates(findings, scale))
 
 

@@ -88,5 +88,5 @@ STUDY = Study(
             _tail,
         ),
     ),
-    replica_s=(15.0, 100.0),
+    replica_s=(15.0, 620.0),
 )

@@ -102,21 +102,25 @@ def shm_rpc(message: str, calls: int) -> float:
             client.close()
 
 
-def grpc_call(message: str, calls: int, unix: bool, threads: int = 1) -> float:
-    """One fresh server, one channel."""
+def grpc_call(message: str, calls: int, unix: bool, threads: int = 1, clients: int = 1) -> float:
+    """One fresh server, and a channel for each of the clients, which call at once from threads of this process."""
     import grpc
+
+    def one(target: str) -> float:
+        class_of = message_class()
+        options = (("grpc.use_local_subchannel_pool", 1),)  # or the channels would share a connection
+        with grpc.insecure_channel(target, options=options) as channel:
+            echo = channel.unary_unary(
+                "/shm.Echo/Echo",
+                request_serializer=class_of.SerializeToString,
+                response_deserializer=class_of.FromString,
+            )
+            return mean_us(lambda text: echo(class_of(message=text)), message, calls)
 
     with tempfile.TemporaryDirectory() as directory:
         address = f"unix:{directory}/grpc.sock" if unix else "127.0.0.1:0"
-        with server_process(serve_grpc, address, threads) as target:
-            class_of = message_class()
-            with grpc.insecure_channel(target) as channel:
-                echo = channel.unary_unary(
-                    "/shm.Echo/Echo",
-                    request_serializer=class_of.SerializeToString,
-                    response_deserializer=class_of.FromString,
-                )
-                return mean_us(lambda text: echo(class_of(message=text)), message, calls)
+        with server_process(serve_grpc, address, threads) as target, ThreadPoolExecutor(clients) as pool:
+            return sum(pool.map(one, [target] * clients)) / clients
 
 
 def run(findings: Findings, scale: float) -> None:
@@ -176,6 +180,8 @@ def server_threads(findings: Findings, calls: int) -> None:
         "one thread",
         one_thread_us=grpc_call(text, calls, unix=True),
         ten_threads_us=grpc_call(text, calls, unix=True, threads=10),
+        two_clients_one_thread_us=grpc_call(text, calls, unix=True, clients=2),
+        two_clients_ten_threads_us=grpc_call(text, calls, unix=True, threads=10, clients=2),
     )
 
 
