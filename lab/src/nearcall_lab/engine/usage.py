@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 
 from nearcall_lab.results.model import Side
-from nearcall_lab.workers.worker import descendants
+from nearcall_lab.workers.worker import tree
 
 
 @dataclass(frozen=True)
@@ -21,11 +21,6 @@ class Snapshot:
     cpu_ns: dict[int, int]
     voluntary: dict[int, int]
     involuntary: dict[int, int]
-
-
-def tree(root: int) -> list[int]:
-    """A process and all that descend from it."""
-    return [root, *(process.pid for process in descendants(root))]
 
 
 def cpu_ns(pid: int) -> int:
