@@ -146,6 +146,7 @@ class _Program(msgspec.Struct, forbid_unknown_fields=True):
     settings: str = "defaults"
     operations: tuple[Operation, ...] = ("echo",)
     concurrent_calls: bool = False
+    empty_messages: bool = True
     tuned: bool = False
     busy_polls: bool = False
 
@@ -167,6 +168,7 @@ def program_of(file: Path) -> Entrant:
         settings=told.settings,
         operations=told.operations,
         concurrent_calls=told.concurrent_calls,
+        empty_messages=told.empty_messages,
         tuned=told.tuned,
         busy_polls=told.busy_polls,
         typed="its own" if "quote" in told.operations else "",
