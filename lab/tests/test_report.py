@@ -166,6 +166,14 @@ def test_failed_calls_are_told_with_their_reason(report: Report) -> None:
     assert text.count(escaped(sentence)) == 2
 
 
+def test_what_has_not_passed_check_is_a_red_flag(tmp_path: Path) -> None:
+    cells = [Maker().cell(name, Work(size=15), Mode()) for name in ("quick-shm", "base-tcp")]
+    cells[0].checked, cells[1].checked = False, True
+    words = Reader(page.render(prepare([read(write(tmp_path / "run", cells))]))).words
+    assert "since nearcall-lab check has not passed: quick shm" in words
+    assert "has not passed: quick shm, baseline" not in words
+
+
 def test_the_fastest_is_not_named_without_what_it_failed_to_do(tmp_path: Path) -> None:
     cells = [Maker().cell(name, Work(size=15), Mode()) for name in ("quick-shm", "base-tcp")]
     cells[0].launches[0].errors = {"AioRpcError CANCELLED": 15_000}

@@ -120,6 +120,10 @@ def flags_of(recorded: Recorded) -> list[str]:
     repeated = sum(len(cell.disturbed) for cell in cells)
     if repeated:
         found.append(f"launches disturbed and made again: {repeated}")
+    unchecked = dict.fromkeys(cell.label or cell.cell.mechanism for cell in cells if cell.checked is False)
+    if unchecked:
+        names = ", ".join(list(unchecked)[:6]) + (f" and {len(unchecked) - 6} more" if len(unchecked) > 6 else "")
+        found.append(f"not known to keep their promises, since nearcall-lab check has not passed: {names}")
     few = sum(0 < len(cell.launches) < 3 for cell in cells)
     if few:
         found.append(f"{few} of {len(cells)} cells with fewer than three launches: no intervals, no verdicts")
