@@ -103,9 +103,9 @@ def test_the_page_is_whole_and_asks_nothing_of_the_network(text: str) -> None:
 
 def test_the_parts_stand_in_their_order(text: str) -> None:
     parts = re.findall(r'<section id="([a-z]+)" class="part"', text)
-    assert parts == ["verdicts", "machine", "floor", "numbers", "pictures", "why", "studies"]
+    assert parts == ["verdicts", "decide", "machine", "floor", "numbers", "pictures", "why", "studies"]
     charts = re.findall(r'<section id="([a-z]+)" class="charts"', text)
-    assert charts == ["spectrum", "load", "scaling", "sizes", "cpu", "dots"]
+    assert charts == ["spectrum", "frontier", "load", "scaling", "sizes", "cpu", "dots"]
     assert text.count('<aside class="caveat"') == len(charts)
 
 

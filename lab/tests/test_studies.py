@@ -206,7 +206,8 @@ def test_a_replica_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.Monke
     (package / "replica.py").write_text(
         "import subprocess, sys, time\n"
         "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
-        "print('begun', child.pid, file=sys.stderr, flush=True)\n"
+        "from nearcall_lab.studies.replica import say\n"
+        "say(f'begun {child.pid}')\n"
         "time.sleep(600)\n"
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
@@ -228,7 +229,8 @@ def test_a_server_that_outlives_its_replica_is_ended_and_not_waited_for(
     (package / "replica.py").write_text(
         "import subprocess, sys\n"
         "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"  # with our standard error
-        "print(child.pid, file=sys.stderr, flush=True)\n"
+        "from nearcall_lab.studies.replica import say\n"
+        "say(child.pid)\n"
         "open(sys.argv[2], 'w').write('{}')\n"
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
@@ -236,6 +238,25 @@ def test_a_server_that_outlives_its_replica_is_ended_and_not_waited_for(
     replicate(replace(_small(), package="outlived_study"), 1.0, told.append, limit_s=60)
     state = Path(f"/proc/{told[0]}/stat")
     assert not state.exists() or state.read_text().split()[2] == "Z"
+
+
+def test_what_peers_write_is_no_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "talking_study"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "replica.py").write_text(
+        "import sys\n"
+        "from nearcall_lab.studies.replica import say\n"
+        "say('first row')\n"
+        "print('Traceback (most recent call last):\\nOSError: a peer is unwell', file=sys.stderr, flush=True)\n"
+        "print('half a line, ', end='', file=sys.stderr, flush=True)\n"
+        "say('second row')\n"
+        "open(sys.argv[2], 'w').write('{}')\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    told: list[str] = []
+    replicate(replace(_small(), package="talking_study"), 1.0, told.append, limit_s=60)
+    assert told == ["first row", "second row"]
 
 
 def test_a_replica_that_fails_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
