@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
 import pytest
 
 from nearcall_lab.check import promises
 from nearcall_lab.check.promises import PROMISES, Broken, NotPromised, Subject
 from nearcall_lab.cli import main
-from nearcall_lab.registry import discover, entrants_of
+from nearcall_lab.registry import discover, entrants_of, program_of
 from nearcall_lab.scenario.cell import Mode, Work
 
 
@@ -62,6 +65,15 @@ def test_a_server_in_a_daemon_is_counted_stopped_and_ended(subjects: dict[str, S
         assert PROMISE[title](subject)
     with pytest.raises(Broken, match="process"):
         PROMISE["nothing left behind"](subject)
+
+
+def test_a_client_that_ends_without_a_word_when_its_server_dies(tmp_path: Path) -> None:
+    program = Path(shutil.copytree(Path(__file__).parent / "foreign_echo", tmp_path / "quiet"))
+    source = (program / "echo.py").read_text()
+    assert "return {type(error).__name__: 1}" in source
+    (program / "echo.py").write_text(source.replace("return {type(error).__name__: 1}", "return {}"))
+    with pytest.raises(Broken, match="no call failed"):
+        PROMISE["a killed server"](Subject(program_of(program / "adapter.toml"), True, []))
 
 
 def test_what_is_not_claimed_is_not_a_fault(subjects: dict[str, Subject]) -> None:

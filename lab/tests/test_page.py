@@ -266,7 +266,7 @@ def test_a_decision(shown: browser.Page) -> None:
     assert fast["quick-shm"] == "yes"
     assert fast["web"] == "no: too few calls per second"
     assert list(fast).index("web") > list(fast).index("quick-shm")
-    measured = f"{lines}.find(r => r.dataset.m === 'quick-shm').cells[6].textContent"
+    measured = f"{lines}.find(r => r.dataset.m === 'quick-shm').cells[7].textContent"
     assert shown.run(measured) == "20000/s"
     ask(rate=600)
     assert shown.run(measured) == "2000/s"

@@ -14,7 +14,7 @@ from nearcall_lab.report.text import cpu, rate
 from nearcall_lab.scenario.cell import Mode, describe
 from nearcall_lab.stats import format_time
 
-HEADS = ("mechanism", "p50", "p99", "calls/s reached", "CPU/call", "CPUs for it", "measured", "will it do?")
+HEADS = ("mechanism", "will it do?", "p50", "p99", "calls/s reached", "CPU/call", "CPUs for it", "measured")
 CAVEATS = (
     "CPUs are the rate times the CPU time per call of both sides. A client or server that polls takes a whole CPU, "
     "however few the calls: such a mechanism is counted with one at least.",
@@ -110,13 +110,13 @@ def _line(offer: Offer) -> Markup:
     return element(
         "tr",
         element("th", icon(row.result.family), " ", row.name, scope="row", class_=css_class(row.result.family)),
+        element("td", "polls without pause" if row.result.busy_polls else "", class_="words verdict"),
         element("td", format_time(p50.value if p50 else None)),
         element("td", format_time(p99.value if p99 else None)),
         element("td", rate(offer.calls)),
         element("td", cpu(used)),
         element("td", "–", class_="needs"),
         element("td", measured, class_="words"),
-        element("td", "polls without pause" if row.result.busy_polls else "", class_="words verdict"),
         data_m=row.cell.mechanism,
         data_work=offer.work,
         data_clients=offer.at_once,

@@ -79,7 +79,7 @@
     }
     const found = [...nearest.values()].map(row => {
       const polls = 'polls' in row.dataset, needs = Math.max(want * row.dataset.cpu, polls ? 1 : 0);
-      const slow = +row.dataset.calls < 0.9 * want, dear = needs > cpus;
+      const slow = +row.dataset.rate === 0 && +row.dataset.calls < want, dear = needs > cpus;
       row.hidden = false;
       row.classList.toggle('no', slow || dear);
       row.querySelector('.needs').textContent = needs.toPrecision(2);
