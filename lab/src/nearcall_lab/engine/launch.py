@@ -186,7 +186,9 @@ class CellRun:
             length += 2 * mode.calls / mode.rate
         limit = length + self._slow_call_s() + self._flush_limit_s() + CELL_GRACE_S
         answers = self.ask_clients(lambda number: {"do": "go", "begin_ns": begin_ns}, limit)
-        after = [usage.snapshot(tree) for tree in self.crew.processes()]
+        # At once, of those that were there before: what polls goes on using its CPU while the lab looks for others.
+        known = [usage.cpu_times(tree) for tree in trees]
+        after = [usage.snapshot(tree, seen) for tree, seen in zip(self.crew.processes(), known, strict=True)]
         exact = {
             pid: (answer["used"]["voluntary"], answer["used"]["involuntary"])
             for pid, (answer, _) in zip(clients, answers, strict=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,8 +56,14 @@ def _number(fields: dict[str, str], name: str) -> int:
     return int(fields.get(name, "0").split()[0])
 
 
-def snapshot(pids: list[int]) -> Snapshot:
-    """The counters now. Switches are those of living threads."""
+def cpu_times(pids: list[int]) -> dict[int, int]:
+    """`cpu_ns` of each process."""
+    return {pid: cpu_ns(pid) for pid in pids}
+
+
+def snapshot(pids: list[int], cpu_before: Mapping[int, int] | None = None) -> Snapshot:
+    """The counters now; CPU times from `cpu_before` where they were read a moment ago. Switches are those of living
+    threads."""
     voluntary, involuntary = {}, {}
     for pid in pids:
         voluntary[pid] = involuntary[pid] = 0
@@ -65,7 +72,8 @@ def snapshot(pids: list[int]) -> Snapshot:
                 fields = _status(task / "status")
                 voluntary[pid] += _number(fields, "voluntary_ctxt_switches")
                 involuntary[pid] += _number(fields, "nonvoluntary_ctxt_switches")
-    return Snapshot({pid: cpu_ns(pid) for pid in pids}, voluntary, involuntary)
+    read = cpu_before or {}
+    return Snapshot({pid: read[pid] if pid in read else cpu_ns(pid) for pid in pids}, voluntary, involuntary)
 
 
 def forget_peaks(pids: list[int]) -> None:

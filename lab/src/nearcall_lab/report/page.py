@@ -67,8 +67,7 @@ def _charts(report: Report) -> Markup:
             frontier.figures(report),
             ("What stands above and to the right of the line is beaten in both by somebody on it; by how much, and "
              "whether for sure, the table of all numbers tells.",
-             "A mechanism that polls uses CPU time while nothing is asked of it, too: that is not in this picture.",
-             "In an open loop the client's CPU time contains the lab's own wait for the next call."),
+             "A mechanism that polls uses CPU time while nothing is asked of it, too: that is not in this picture."),
         ),
         charts(
             "load", "Response time under load",
