@@ -99,7 +99,7 @@ _PLACED = {"apart": "each side on a CPU of its own", "same": "both sides on one 
 
 def _conditions(best: Row, base: Row | None) -> str:
     """What it was measured on, and what it costs beside the baseline: a factor holds for nothing else."""
-    mode, placed = best.cell.mode, _PLACED[best.cell.placement]
+    mode, placed = best.cell.mode, _PLACED.get(best.cell.placement, best.cell.placement)
     slots = mode.connections * mode.outstanding
     calls = "one call at a time" if slots == 1 else f"{slots} calls at once"
     if best.cpu_us is None:
