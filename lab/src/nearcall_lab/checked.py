@@ -1,7 +1,8 @@
 """Which mechanisms have passed ``nearcall-lab check``, at which version.
 
 A pass is remembered under a digest of everything that could change what `check` would say: the adapter's source, the
-version of its package, and the promises themselves. What differs in one of them has not passed. The record lives in the
+version of its package, and the promises themselves. What differs in one of them has not passed. A package that changes
+under the same version, as one that is being developed does, is not noticed. The record lives in the
 environment that the lab is installed in, as the environments of `environments.manage` do, and goes with it.
 """
 
