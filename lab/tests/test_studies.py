@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import get_args
@@ -199,6 +200,19 @@ def test_a_study_from_beginning_to_end(tmp_path: Path) -> None:
     assert "not shown by this run" in text
 
 
+def _wait_until_dead(pid: int) -> None:
+    """A process that was killed closes its files before the kernel calls it dead."""
+    end = time.monotonic() + 20
+    while time.monotonic() < end:
+        try:
+            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX":
+                return
+        except (FileNotFoundError, ProcessLookupError):
+            return
+        time.sleep(0.01)
+    pytest.fail(f"process {pid} lives on")
+
+
 def test_a_replica_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = tmp_path / "hanging_study"
     package.mkdir()
@@ -216,8 +230,7 @@ def test_a_replica_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.Monke
         replicate(replace(_small(), package="hanging_study"), 1.0, told.append, limit_s=3)
     child = int(told[0].split()[1])
     # Not even the child of the replica's process is left.
-    state = Path(f"/proc/{child}/stat")
-    assert not state.exists() or state.read_text().split()[2] == "Z"
+    _wait_until_dead(child)
 
 
 def test_a_server_that_outlives_its_replica_is_ended_and_not_waited_for(
@@ -236,8 +249,7 @@ def test_a_server_that_outlives_its_replica_is_ended_and_not_waited_for(
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     told: list[str] = []
     replicate(replace(_small(), package="outlived_study"), 1.0, told.append, limit_s=60)
-    state = Path(f"/proc/{told[0]}/stat")
-    assert not state.exists() or state.read_text().split()[2] == "Z"
+    _wait_until_dead(int(told[0]))
 
 
 def test_what_peers_write_is_no_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
