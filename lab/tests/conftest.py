@@ -13,6 +13,7 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))  # the test adapters are looked up while the tests are collected
 
 from family import children  # noqa: E402
+from nearcall_lab import checked  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -20,6 +21,13 @@ def _test_adapters_are_importable(monkeypatch: pytest.MonkeyPatch) -> None:
     path = os.environ.get("PYTHONPATH", "")
     monkeypatch.setenv("PYTHONPATH", f"{HERE}{os.pathsep}{path}" if path else str(HERE))
     monkeypatch.syspath_prepend(str(HERE))
+
+
+@pytest.fixture(autouse=True)
+def _checks_are_remembered_for_one_test(
+    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    monkeypatch.setattr(checked, "FILE", tmp_path_factory.mktemp("checked") / "checked.json")
 
 
 @pytest.fixture(autouse=True)

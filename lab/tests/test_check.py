@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
 import pytest
 
 from nearcall_lab.check import promises
 from nearcall_lab.check.promises import PROMISES, Broken, NotPromised, Subject
 from nearcall_lab.cli import main
-from nearcall_lab.registry import discover, entrants_of
+from nearcall_lab.registry import discover, entrants_of, program_of
+from nearcall_lab.scenario.cell import Mode, Work
 
 
 @pytest.fixture
 def subjects() -> dict[str, Subject]:
     found = {**{e.mechanism.name: e for e in discover()}, **{e.mechanism.name: e for e in entrants_of("liars")}}
-    found |= {e.mechanism.name: e for e in entrants_of("able")}
+    found |= {e.mechanism.name: e for module in ("able", "cheats") for e in entrants_of(module)}
     return {name: Subject(entrant, True, []) for name, entrant in found.items()}
 
 
@@ -37,6 +41,11 @@ def test_an_able_adapter_keeps_every_promise(subjects: dict[str, Subject], title
         ("able-loses", "one-way messages", "lost"),
         ("able-invents-streams", "stream", "stream"),
         ("able-async", "a killed server", "did not answer within"),
+        ("answers-itself", "a server that stands still", r"answered \d+ calls while its server stood still"),
+        ("answers-itself", "typed call", "do not have the server's secret"),
+        ("answers-typed-itself", "typed call", "do not have the server's secret"),
+        ("hides-its-errors", "a killed server", r"answered \d+ calls after its server was dead"),
+        ("answers-itself", "a killed server", r"answered \d+ calls after its server was dead"),
     ],
 )
 def test_a_broken_promise_is_found(
@@ -45,6 +54,26 @@ def test_a_broken_promise_is_found(
     monkeypatch.setattr(promises, "_DEATH_NOTICED_S", 2.0)  # it is in vain that this one is waited for
     with pytest.raises(Broken, match=seen):
         PROMISE[title](subjects[name])
+
+
+def test_a_server_in_a_daemon_is_counted_stopped_and_ended(subjects: dict[str, Subject]) -> None:
+    subject = subjects["hides-its-server"]
+    launch = subject.launch(Work("echo", size=1_000), Mode(seconds=0.2))
+    assert launch.server.processes == 2
+    assert launch.server.cpu_s > 0.05 * launch.wall_s, "what the daemon used is not counted"
+    for title in ("a server that stands still", "a killed server"):
+        assert PROMISE[title](subject)
+    with pytest.raises(Broken, match="process"):
+        PROMISE["nothing left behind"](subject)
+
+
+def test_a_client_that_ends_without_a_word_when_its_server_dies(tmp_path: Path) -> None:
+    program = Path(shutil.copytree(Path(__file__).parent / "foreign_echo", tmp_path / "quiet"))
+    source = (program / "echo.py").read_text()
+    assert "return {type(error).__name__: 1}" in source
+    (program / "echo.py").write_text(source.replace("return {type(error).__name__: 1}", "return {}"))
+    with pytest.raises(Broken, match="no call failed"):
+        PROMISE["a killed server"](Subject(program_of(program / "adapter.toml"), True, []))
 
 
 def test_what_is_not_claimed_is_not_a_fault(subjects: dict[str, Subject]) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from nearcall_lab.cli import main
 from nearcall_lab.engine.launch import measure
 from nearcall_lab.registry import PROGRAMS, discover, program_of
 from nearcall_lab.scenario.cell import Cell, Mode, Work
@@ -30,6 +31,14 @@ def test_it_is_found_and_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     assert launch.server.cpu_s > 0
     assert launch.canary_ns == 0
     assert launch.server_opened == 1
+
+
+def test_it_keeps_its_promises(capsys: pytest.CaptureFixture[str]) -> None:
+    status = main(["check", str(HERE), "--quick"])
+    shown = capsys.readouterr().out
+    assert status == 0, shown
+    assert "kept   a server that stands still" in shown
+    assert "kept   a killed server" in shown
 
 
 def test_what_it_cannot_do_it_says() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -303,6 +305,27 @@ def test_a_process_that_is_left_behind_is_named_and_ended() -> None:
     assert launch.server.processes == 2
     assert len(launch.left_behind) == 1
     assert launch.left_behind[0].startswith("process ")
+
+
+def test_the_secret_is_where_no_other_process_of_the_same_user_looks() -> None:
+    with crew_of([Cell("able", ECHO, _mode())], ABLE["able"]) as crew:
+        assert crew.server is not None
+        assert crew.secret > 0
+        told = str(crew.secret)
+        here = Path(f"/proc/{crew.server.process.pid}")
+        config = json.loads((here / "cmdline").read_bytes().split(b"\0")[-2])
+        assert told not in [str(value) for value in config.values()]
+        assert told.encode() not in (here / "environ").read_bytes().replace(b"=", b"\0").split(b"\0")
+        with pytest.raises(OSError, match="No such device or address"):  # a pipe would open
+            os.open(here / "fd" / str(config["read_fd"]), os.O_RDONLY | os.O_NONBLOCK)
+
+
+def test_secrets_differ_from_launch_to_launch() -> None:
+    seen = set()
+    for _ in range(3):
+        with crew_of([Cell("able", ECHO, _mode())], ABLE["able"]) as crew:
+            seen.add(crew.secret)
+    assert len(seen) > 1
 
 
 def test_an_entrant_without_its_program_fails_alone() -> None:

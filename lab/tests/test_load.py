@@ -31,6 +31,7 @@ from nearcall_lab.results.histogram import HIGHEST_NS, bucket_width, histogram_o
 from nearcall_lab.results.model import Launch
 from nearcall_lab.scenario.cell import Cell, Mode, Work
 from nearcall_lab.workers.protocol import Channel, Timeout
+from nearcall_lab.workers.worker import tree
 from nearcall_lab.workloads import octets
 
 
@@ -137,9 +138,9 @@ def test_processor_time_of_another_process_is_seen_to_the_microsecond() -> None:
     program = "import time\nwhile time.process_time() < 0.2: pass\nprint(flush=True); input()"
     with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
-        before = usage.snapshot(usage.tree(child.pid))
+        before = usage.snapshot(tree(child.pid))
         child.stdout.readline()
-        after = usage.snapshot(usage.tree(child.pid))
+        after = usage.snapshot(tree(child.pid))
         used = usage.side(usage.Snapshot({}, {}, {}), after, {})
         assert 0.2 <= used.cpu_s < 2
         assert used.peak_rss_kb > 1000

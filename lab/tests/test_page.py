@@ -240,6 +240,40 @@ def test_no_width_scrolls_sideways(shown: browser.Page, width: int, file: Path, 
     assert len(shown.screenshot(tmp_path / f"{width}.png", whole=True)) > 50_000
 
 
+def test_no_heading_is_cut_off_on_a_desk(shown: browser.Page) -> None:
+    region = "document.getElementById('cells').closest('.scroll')"
+    assert shown.run(f"{region}.scrollWidth - {region}.clientWidth") == 0
+
+
+def test_a_decision(shown: browser.Page) -> None:
+    lines = "[...document.querySelectorAll('#answers tbody tr')].filter(r => r.offsetParent !== null)"
+    said = "document.querySelector('#asked output').textContent"
+
+    def ask(**wanted: object) -> dict[str, str]:
+        for what, value in wanted.items():
+            shown.run(
+                f"""(() => {{ const field = document.querySelector('#asked [data-asks={what}]');
+                field.value = '{value}'; field.dispatchEvent(new Event('input', {{ bubbles: true }})); }})()"""
+            )
+        found = shown.run(f"{lines}.map(r => [r.dataset.m, r.querySelector('.verdict').textContent])")
+        return dict(found)
+
+    everybody = ask(work="1 KB echo", clients=1, rate=0, cpus=2)
+    assert next(iter(everybody)) == "quick-shm"
+    assert set(everybody.values()) == {"yes", "yes, polls without pause"}
+    assert shown.run(said) == f"{len(everybody)} of {len(everybody)} will do"
+    fast = ask(rate=20_000)
+    assert fast["quick-shm"] == "yes"
+    assert fast["web"] == "no: too few calls per second"
+    assert list(fast).index("web") > list(fast).index("quick-shm")
+    measured = f"{lines}.find(r => r.dataset.m === 'quick-shm').cells[7].textContent"
+    assert shown.run(measured) == "20000/s"
+    ask(rate=600)
+    assert shown.run(measured) == "2000/s"
+    assert ask(rate=600, cpus=0.5)["ring"].startswith("no: too few CPUs")
+    assert ask(clients=16, rate=1_000, cpus=2)["socket"] == "yes"
+
+
 def test_without_scripts_everything_is_there(shown: browser.Page, file: Path) -> None:
     shown.ask("Emulation.setScriptExecutionDisabled", value=True)
     try:

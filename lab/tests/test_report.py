@@ -18,8 +18,8 @@ from rich.console import Console
 from made_up import started
 from nearcall_lab.cli import main
 from nearcall_lab.markdown import code, escaped
-from nearcall_lab.report import histograms, markdown, page
-from nearcall_lab.report.charts import load
+from nearcall_lab.report import decide, histograms, markdown, page
+from nearcall_lab.report.charts import frontier, load
 from nearcall_lab.report.charts.families import Member
 from nearcall_lab.report.charts.frame import Axis, apart
 from nearcall_lab.report.charts.load import knee
@@ -104,9 +104,9 @@ def test_the_page_is_whole_and_asks_nothing_of_the_network(text: str) -> None:
 
 def test_the_parts_stand_in_their_order(text: str) -> None:
     parts = re.findall(r'<section id="([a-z]+)" class="part"', text)
-    assert parts == ["verdicts", "machine", "floor", "numbers", "pictures", "why", "studies"]
+    assert parts == ["verdicts", "decide", "machine", "floor", "numbers", "pictures", "why", "studies"]
     charts = re.findall(r'<section id="([a-z]+)" class="charts"', text)
-    assert charts == ["spectrum", "load", "scaling", "sizes", "cpu", "dots"]
+    assert charts == ["spectrum", "frontier", "load", "scaling", "sizes", "cpu", "dots"]
     assert text.count('<aside class="caveat"') == len(charts)
 
 
@@ -165,6 +165,51 @@ def test_failed_calls_are_told_with_their_reason(report: Report) -> None:
     assert words.count(f"Calls: {sentence}Beware: 1 of 5 launches disturbed: steal of 3 %") == 1
     assert f"calls failed in 1 of 99 cells: {sentence}" in words
     assert text.count(escaped(sentence)) == 2
+
+
+def _place(name: str, cpu_us: float, median_us: float, tmp_path: Path) -> frontier.Place:
+    [row] = prepare([read(write(tmp_path / name, [Maker().cell(name, Work(size=15), Mode())]))]).rows
+    return frontier.Place(row, cpu_us * 1e3, median_us * 1e3)
+
+
+def test_the_front_has_those_that_nobody_beats_in_both(tmp_path: Path) -> None:
+    cheap = _place("socket", 10, 100, tmp_path)
+    quick = _place("quick-shm", 40, 5, tmp_path)
+    between = _place("ring", 20, 50, tmp_path)
+    beaten = _place("queue", 20, 60, tmp_path)
+    dear = _place("proxy", 50, 5, tmp_path)
+    assert frontier.front([dear, beaten, quick, between, cheap]) == [cheap, between, quick]
+    assert frontier.front([beaten]) == [beaten]
+
+
+def test_names_on_the_front_hide_nothing(tmp_path: Path) -> None:
+    report = prepare([read(write(tmp_path / "run", everything()))])
+    figure = frontier.figures(report)[0]
+    assert "quick shm" in figure.drawing
+    assert [row[0] for row in figure.rows if row[3] == "yes"] == ["quick shm"]
+    assert "no-op in process" not in [row[0] for row in figure.rows]
+
+
+def test_what_a_decision_can_rest_on(tmp_path: Path) -> None:
+    found = decide.offers(prepare([read(write(tmp_path / "run", everything()))]))
+    assert {offer.row.result.status for offer in found} == {"ok"}
+    assert {offer.at_once for offer in found} == {1, 2, 4, 8, 16}
+    assert not any(offer.row.is_floor for offer in found)
+    assert {offer.row.cell.mode.rate for offer in found} == {0, 500, 2_000, 5_000, 20_000}
+
+
+def test_a_card_says_what_it_was_measured_on_and_what_it_costs(tmp_path: Path) -> None:
+    cells = [Maker().cell(name, Work(size=15), Mode(connections=4)) for name in ("quick-shm", "base-tcp")]
+    words = Reader(page.render(prepare([read(write(tmp_path / "run", cells))]))).words
+    assert re.search(r"µs of CPU time per call against \d+ µs; 4 calls at once, each side on a CPU of its own", words)
+
+
+def test_what_has_not_passed_check_is_a_red_flag(tmp_path: Path) -> None:
+    cells = [Maker().cell(name, Work(size=15), Mode()) for name in ("quick-shm", "base-tcp")]
+    cells[0].checked, cells[1].checked = False, True
+    words = Reader(page.render(prepare([read(write(tmp_path / "run", cells))]))).words
+    assert "since nearcall-lab check has not passed: quick shm" in words
+    assert "has not passed: quick shm, baseline" not in words
 
 
 def test_the_fastest_is_not_named_without_what_it_failed_to_do(tmp_path: Path) -> None:

@@ -206,12 +206,17 @@ def test_a_study_from_beginning_to_end(tmp_path: Path) -> None:
     assert "not shown by this run" in text
 
 
-def _wait_until_gone(pid: int) -> None:
-    """A process that was killed, on a busy machine, is still there for a moment."""
-    state, end = Path(f"/proc/{pid}/stat"), time.monotonic() + 10
-    while state.exists() and state.read_text().split()[2] != "Z":
-        assert time.monotonic() < end, "it lives"
+def _wait_until_dead(pid: int) -> None:
+    """A process that was killed closes its files before the kernel calls it dead."""
+    end = time.monotonic() + 20
+    while time.monotonic() < end:
+        try:
+            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX":
+                return
+        except (FileNotFoundError, ProcessLookupError):
+            return
         time.sleep(0.01)
+    pytest.fail(f"process {pid} lives on")
 
 
 def test_a_replica_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,14 +226,17 @@ def test_a_replica_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.Monke
     (package / "replica.py").write_text(
         "import subprocess, sys, time\n"
         "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
-        "print('begun', child.pid, file=sys.stderr, flush=True)\n"
+        "from nearcall_lab.studies.replica import say\n"
+        "say(f'begun {child.pid}')\n"
         "time.sleep(600)\n"
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     told: list[str] = []
     with pytest.raises(ReplicaFailed, match=r"longer than 3 s; its last word was: begun \d+"):
         replicate(replace(_small(), package="hanging_study"), 1.0, told.append, limit_s=3)
-    _wait_until_gone(int(told[0].split()[1]))  # not even the child of the replica's process is left
+    child = int(told[0].split()[1])
+    # Not even the child of the replica's process is left.
+    _wait_until_dead(child)
 
 
 def test_a_server_that_outlives_its_replica_is_ended_and_not_waited_for(
@@ -240,13 +248,33 @@ def test_a_server_that_outlives_its_replica_is_ended_and_not_waited_for(
     (package / "replica.py").write_text(
         "import subprocess, sys\n"
         "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"  # with our standard error
-        "print(child.pid, file=sys.stderr, flush=True)\n"
+        "from nearcall_lab.studies.replica import say\n"
+        "say(child.pid)\n"
         "open(sys.argv[2], 'w').write('{}')\n"
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     told: list[str] = []
     replicate(replace(_small(), package="outlived_study"), 1.0, told.append, limit_s=60)
-    _wait_until_gone(int(told[0]))
+    _wait_until_dead(int(told[0]))
+
+
+def test_what_peers_write_is_no_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "talking_study"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "replica.py").write_text(
+        "import sys\n"
+        "from nearcall_lab.studies.replica import say\n"
+        "say('first row')\n"
+        "print('Traceback (most recent call last):\\nOSError: a peer is unwell', file=sys.stderr, flush=True)\n"
+        "print('half a line, ', end='', file=sys.stderr, flush=True)\n"
+        "say('second row')\n"
+        "open(sys.argv[2], 'w').write('{}')\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    told: list[str] = []
+    replicate(replace(_small(), package="talking_study"), 1.0, told.append, limit_s=60)
+    assert told == ["first row", "second row"]
 
 
 def test_a_replica_that_fails_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

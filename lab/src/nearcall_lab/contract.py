@@ -28,7 +28,9 @@ Family = Literal["nearcall", "rpc", "http", "messaging", "shared memory", "socke
 Operation = Literal["echo", "quote", "wait", "count", "send"]
 """``echo``: bytes in, the same bytes out. ``quote``: an `Order` in, its `Fill` out. ``wait``: seconds in; the handler
 waits that long, without keeping others from running, and answers with a `Named`. ``count``: a number in, that many
-integers from 0 out, one by one as the mechanism's own kind of stream. ``send``: bytes in, nothing out."""
+integers from 0 out, one by one as the mechanism's own kind of stream. ``send``: bytes in, nothing out. Handlers make
+a `Fill` with `nearcall_lab.workloads.fill` and a `Named` with `nearcall_lab.workloads.named`: these add a number that
+only the server's process is told, so that a client cannot answer by itself."""
 
 OPERATIONS: tuple[Operation, ...] = get_args(Operation)
 """All of them, for a mechanism that can do everything."""

@@ -148,6 +148,7 @@ class _Program(msgspec.Struct, forbid_unknown_fields=True):
     operations: tuple[Operation, ...] = ("echo",)
     concurrent_calls: bool = False
     transport: Transport | Literal[""] = ""
+    empty_messages: bool = True
     tuned: bool = False
     why: str = ""
     busy_polls: bool = False
@@ -171,6 +172,7 @@ def program_of(file: Path) -> Entrant:
         operations=told.operations,
         concurrent_calls=told.concurrent_calls,
         transport=told.transport,
+        empty_messages=told.empty_messages,
         tuned=told.tuned,
         why=told.why,
         busy_polls=told.busy_polls,

@@ -35,14 +35,31 @@ class Named:
     name: str
 
 
+TYPED = ("quote", "wait")
+"""Operations whose replies carry the server's secret."""
+MOST_SECRET = 1_000_000
+"""Small enough that it fits into whatever carries an integer."""
+_secret = 0
+
+
+def keep_secret(secret: int) -> None:
+    """From now on `fill` and `named` add it to what they answer with, in this process and those that it forks.
+
+    Only the server's process is told, anew for each launch. So a client cannot make up typed replies, however well it
+    knows the arguments.
+    """
+    global _secret
+    _secret = secret
+
+
 def named(delay_s: float) -> Named:
     """What a handler of ``wait`` answers with after having waited for `delay_s` seconds."""
-    return Named(round(delay_s * 1e6), f"waited {delay_s:g} s")
+    return Named(round(delay_s * 1e6) + _secret, f"waited {delay_s:g} s")
 
 
 def fill(order: Order) -> Fill:
     """The handler's work in the typed call."""
-    return Fill(order.symbol, order.quantity * order.price, order.quantity // 100, not order.urgent)
+    return Fill(order.symbol, order.quantity * order.price, order.quantity // 100 + _secret, not order.urgent)
 
 
 _ALPHABET = 4 * b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
@@ -76,21 +93,24 @@ def same_bytes(argument: bytes, reply: Any) -> bool:
     return isinstance(reply, (bytes, bytearray)) and reply == argument
 
 
-def same_fill(argument: Order, reply: Any) -> bool:
-    """Whether a reply to the typed call has the four values the handler must have computed."""
-    want = fill(argument)
-    return bool(
-        reply.symbol == want.symbol
-        and reply.cost == want.cost
-        and reply.lots == want.lots
-        and reply.accepted is want.accepted
+def secret_of_fill(argument: Order, reply: Any) -> int | None:
+    """The secret in a reply to the typed call; None if its four values cannot be those that a handler computed."""
+    right = (
+        reply.symbol == argument.symbol
+        and reply.cost == argument.quantity * argument.price
+        and reply.accepted is (not argument.urgent)
     )
+    return _over(reply.lots, argument.quantity // 100) if right else None
 
 
-def same_named(delay_s: float, reply: Any) -> bool:
-    """Whether a reply to ``wait`` is the one for this length of time."""
-    want = named(delay_s)
-    return bool(reply.id == want.id and reply.name == want.name)
+def secret_of_named(delay_s: float, reply: Any) -> int | None:
+    """The secret in a reply to ``wait``; None if it is not one for this length of time."""
+    return _over(reply.id, round(delay_s * 1e6)) if reply.name == f"waited {delay_s:g} s" else None
+
+
+def _over(value: Any, base: int) -> int | None:
+    known = isinstance(value, int) and 0 <= value - base <= MOST_SECRET
+    return value - base if known else None
 
 
 def describe_mismatch(argument: Any, reply: Any) -> str:

@@ -2,27 +2,40 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
+from nearcall_lab.engine.assemble import ClientPart
 from nearcall_lab.engine.launch import crew_of, measure
 from nearcall_lab.registry import Entrant
 from nearcall_lab.results.model import Launch
 from nearcall_lab.scenario.cell import Cell, Mode, Work, format_size
-from nearcall_lab.workers.worker import START_TIMEOUT_S, LaunchFailed
+from nearcall_lab.workers.worker import START_TIMEOUT_S, LaunchFailed, Unsupported
 
 SIZES = (0, 1, 15, 1_000, 65_535, 65_536, 1_000_000, 10_000_000, 100_000_000)
 """Bytes. The largest two are left out of a quick check."""
 _AT_ONCE = 8
 _WAIT_S = 0.2
 _LITTLE_WITHIN = 0.05
-_DEATH_AFTER_S = 0.3
+_UNDER_WAY_S = 0.3
+_STOPPED_S = 0.4
+_WATCHED_S = 1.2
+"""How long the client calls: long enough to go on after what happens to its server."""
+_GRACE_S = 15.0
 _DEATH_NOTICED_S = 10.0
+_LEAST_CPU_S = 20e-9
+"""For each call: copying a kilobyte takes longer."""
 
 
 class Broken(Exception):
@@ -48,7 +61,11 @@ class Subject:
         cell = Cell(self.entrant.mechanism.name, work, mode, placement="free")
         try:
             launch = measure(cell, self.entrant, 0, 0)
+        except Unsupported as reason:
+            raise NotPromised(str(reason)) from reason
         except LaunchFailed as failure:
+            if failure.logs is not None:
+                shutil.rmtree(failure.logs, ignore_errors=True)
             raise Broken(str(failure)) from failure
         self.left_behind.extend(launch.left_behind)
         if launch.errors:
@@ -143,8 +160,9 @@ def cpu(subject: Subject) -> str:
     launch = subject.launch(work, Mode(seconds=0.5))
     used = launch.client.cpu_s + launch.server.cpu_s
     available = launch.wall_s * (os.cpu_count() or 1)
-    if used <= 0:
-        raise Broken("no CPU time is seen, so the work is done by processes that the lab does not know")
+    for side, seen in (("client", launch.client), ("server", launch.server)):
+        if seen.processes and seen.cpu_s / launch.calls < _LEAST_CPU_S:
+            raise Broken(f"{side}: no CPU time is seen, so processes do its work that the lab does not know")
     if used > 1.1 * available + 0.05:
         raise Broken(f"{used:.2f} s of CPU in {launch.wall_s:.2f} s on {os.cpu_count()} CPUs")
     return (
@@ -152,33 +170,119 @@ def cpu(subject: Subject) -> str:
     )
 
 
+def standing_still(subject: Subject) -> str:
+    """While all processes of the server are stopped no call is answered: replies come from nowhere else."""
+    with _Watched(subject) as watched:
+        servers = watched.until_under_way()
+        try:
+            for pid in servers:
+                os.kill(pid, signal.SIGSTOP)
+            _wait_for(lambda: all(_state(pid) in "TZ" for pid in servers), "the server's processes do not stop")
+            stopped = time.monotonic_ns()
+            time.sleep(_STOPPED_S)
+            went_on = time.monotonic_ns()
+        finally:
+            for pid in servers:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)
+        told = watched.results(_GRACE_S)
+    early = int(((told.done > stopped) & (told.done < went_on)).sum())
+    if early > 1:  # one reply may have been on its way
+        raise Broken(f"the client answered {early} calls while its server stood still")
+    return f"{len(told.done)} calls, none of them in the {_STOPPED_S} s in which the server stood still"
+
+
 def death(subject: Subject) -> str:
-    """When the server is killed the client fails, instead of waiting for ever; and the next launch works."""
-    mechanism = subject.entrant.mechanism
-    if mechanism.same_process:
-        raise NotPromised("client and server are one process")
-    work = Work("echo", size=15) if "echo" in mechanism.operations else Work("wait", delay_s=0.01)
-    cell = Cell(mechanism.name, work, Mode(seconds=_DEATH_AFTER_S * 4, warmup_s=0.0), placement="free")
-    crew = crew_of([cell], subject.entrant)
+    """When the server is killed calls fail, and soon, instead of waiting for ever; and the next launch works."""
+    with _Watched(subject) as watched:
+        servers = watched.until_under_way()
+        for pid in servers:
+            os.kill(pid, signal.SIGKILL)
+        _wait_for(lambda: all(_state(pid) in "Z" for pid in servers), "the server's processes do not die")
+        killed = time.monotonic_ns()
+        told = watched.results(_DEATH_NOTICED_S)
+    late = int((told.done > killed).sum())
+    if late > 1:
+        raise Broken(f"the client answered {late} calls after its server was dead")
+    if not told.failed:
+        raise Broken("the server was killed, and no call failed")
+    subject.launch(watched.cell.work, Mode(calls=3, warmup_s=0.0))
+    return f"the client ended {told.after_s - killed / 1e9:.1f} s later: {told.first_error or f'{told.failed} failed'}"
+
+
+@dataclass(frozen=True)
+class _Told:
+    """What a watched client says of its calls."""
+
+    done: NDArray[np.int64]
+    """When each right reply came, in nanoseconds of the monotonic clock."""
+    failed: int
+    first_error: str
+    after_s: float
+    """When the client had ended its timed part, in seconds of that clock."""
+
+
+class _Watched:
+    """A client in the middle of its timed part, while something happens to its server. Raises `Broken`."""
+
+    def __init__(self, subject: Subject) -> None:
+        mechanism = subject.entrant.mechanism
+        if mechanism.same_process:
+            raise NotPromised("client and server are one process")
+        work = Work("echo", size=15) if "echo" in mechanism.operations else Work("wait", delay_s=0.01)
+        self.cell = Cell(mechanism.name, work, Mode(seconds=_WATCHED_S, warmup_s=0.0), placement="free")
+        self._subject = subject
+        self._crew = crew_of([self.cell], subject.entrant)
+
+    def __enter__(self) -> _Watched:
+        try:
+            self._crew.__enter__()
+        except LaunchFailed as failure:
+            raise Broken(str(failure)) from failure
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._crew.__exit__(kind, error, trace)
+        self._subject.left_behind.extend(self._crew.left_behind)
+        if isinstance(error, LaunchFailed):
+            raise Broken(f"when its server stopped or died: {error}") from error
+
+    def until_under_way(self) -> list[int]:
+        """Let the client call for a while. The server's processes, those included that left their family."""
+        client = self._crew.clients[0]
+        cell = msgspec.to_builtins(self.cell)
+        client.ask({"do": "prepare", "address": self._crew.address, "cell": cell, "process": 0}, START_TIMEOUT_S)
+        client.tell({"do": "go", "begin_ns": time.monotonic_ns()})
+        time.sleep(_UNDER_WAY_S)
+        return self._crew.processes()[1]
+
+    def results(self, within_s: float) -> _Told:
+        """What came of the calls; the timed part must end within so many seconds."""
+        client = self._crew.clients[0]
+        client.answer(within_s)
+        after = time.monotonic()
+        answer, blob = client.ask({"do": "results"}, _GRACE_S)
+        part = ClientPart({"first_call_ns": 0, "warmup_calls": 0, "warmed_up": True, "slots": 1})
+        part.take(answer, blob)
+        return _Told(part.columns["done"], sum(part.errors.values()), part.first_error, after)
+
+
+def _state(pid: int) -> str:
+    """The letter of proc(5) for a process: ``T`` is stopped, ``Z`` dead and not buried; ``Z`` as well if it is gone."""
     try:
-        with crew:
-            assert crew.server is not None
-            client = crew.clients[0]
-            prepare = {"do": "prepare", "address": crew.address, "cell": msgspec.to_builtins(cell), "process": 0}
-            client.ask(prepare, START_TIMEOUT_S)
-            client.tell({"do": "go", "begin_ns": time.monotonic_ns()})
-            time.sleep(_DEATH_AFTER_S)
-            os.kill(crew.server.process.pid, signal.SIGKILL)
-            killed = time.monotonic()
-            client.answer(_DEATH_NOTICED_S)
-            noticed = time.monotonic() - killed
-            failures = client.ask({"do": "results"}, _DEATH_NOTICED_S)[0]
-    except LaunchFailed as failure:
-        raise Broken(f"after the server was killed: {failure}") from failure
-    finally:
-        subject.left_behind.extend(crew.left_behind)
-    subject.launch(work, Mode(calls=3, warmup_s=0.0))
-    return f"the client ended {noticed:.1f} s later: {failures.get('first_error') or 'no error'}"
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return "Z"
+
+
+def _wait_for(condition: Callable[[], bool], otherwise: str) -> None:
+    end = time.monotonic() + _GRACE_S
+    while not condition():
+        if time.monotonic() > end:
+            raise Broken(otherwise)
+        time.sleep(0.001)
 
 
 def nothing_left(subject: Subject) -> str:
@@ -198,6 +302,7 @@ PROMISES: tuple[tuple[str, Callable[[Subject], str]], ...] = (
     ("connecting", connecting),
     ("Little's law", little),
     ("CPU of both sides", cpu),
+    ("a server that stands still", standing_still),
     ("a killed server", death),
     ("nothing left behind", nothing_left),
 )

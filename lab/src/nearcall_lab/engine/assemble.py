@@ -36,6 +36,7 @@ class ClientPart:
         self.errors: Counter[str] = Counter()
         self.first_error = ""
         self.bursts: list[int] = []
+        self.secrets: list[int] = []
 
     def take(self, answer: dict[str, Any], blob: bytes) -> None:
         """Add the results of the timed part."""
@@ -48,6 +49,7 @@ class ClientPart:
         self.errors = Counter(answer.get("errors", {}))
         self.first_error = answer.get("first_error", "")
         self.bursts = answer.get("bursts", [])
+        self.secrets = answer.get("secrets", [])
 
 
 def interval_medians(stamps: Column, values: Column, begin_ns: int, end_ns: int, count: int = INTERVALS) -> list[int]:

@@ -25,6 +25,7 @@ from nearcall_lab.scenario.cell import Cell
 from nearcall_lab.workers import worker
 from nearcall_lab.workers.crew import Crew
 from nearcall_lab.workers.worker import LaunchFailed, Worker
+from nearcall_lab.workloads import TYPED
 
 __all__ = ["LaunchFailed", "Measure", "fresh_processes", "measure"]
 
@@ -178,7 +179,7 @@ class CellRun:
         mode = self.cell.mode
         clients = [client.process.pid for client in self.crew.clients]
         servers = [self.crew.server.process.pid] if self.crew.server else []
-        trees = [[pid for root in roots for pid in usage.tree(root)] for roots in (clients, servers)]
+        trees = self.crew.processes()
         usage.forget_peaks([pid for tree in trees for pid in tree])
         served = self._switches_of_server()
         before = [usage.snapshot(tree) for tree in trees]
@@ -190,7 +191,9 @@ class CellRun:
         limit = length + self._slow_call_s() + self._flush_limit_s() + CELL_GRACE_S
         answers = self.ask_clients(lambda number: {"do": "go", "begin_ns": begin_ns}, limit)
         self.watch.stop()
-        after = [usage.snapshot([pid for root in roots for pid in usage.tree(root)]) for roots in (clients, servers)]
+        # At once, of those that were there before: what polls goes on using its CPU while the lab looks for others.
+        known = [usage.cpu_times(tree) for tree in trees]
+        after = [usage.snapshot(tree, seen) for tree, seen in zip(self.crew.processes(), known, strict=True)]
         exact = {
             pid: (answer["used"]["voluntary"], answer["used"]["involuntary"])
             for pid, (answer, _) in zip(clients, answers, strict=True)
@@ -229,6 +232,12 @@ class CellRun:
         """The server must have handled what the clients asked for: neither less, nor more than failed calls explain."""
         if self.cell.mode.kind == "one-way":
             return  # every message has a number, which tells more
+        if self.cell.work.operation in TYPED:
+            for part in self.parts:
+                if part.secrets != [self.crew.secret]:
+                    raise LaunchFailed(
+                        "client: the typed replies do not have the server's secret, so it did not make them"
+                    )
         asked = sum(part.requests for part in self.parts)
         failed = sum(part.failed for part in self.parts)
         handled = self.server_part.ask({"do": "served"}, CELL_GRACE_S)[0]["served"]

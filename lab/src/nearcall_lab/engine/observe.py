@@ -58,12 +58,10 @@ class _Pass:
     def run(self) -> Observation:
         cell_run = self.run_
         cell_run.prepare()
-        clients = [client.process.pid for client in cell_run.crew.clients]
-        servers = [cell_run.crew.server.process.pid] if cell_run.crew.server else []
-        found = Observation(busy_polling=self._polls(clients, servers))
+        found = Observation(busy_polling=self._polls())
         found.calls, sides = self._once_more()
         found.client_switches = (sides[0].voluntary_switches + sides[0].involuntary_switches) / found.calls
-        if servers:
+        if cell_run.crew.server:
             found.server_switches = (sides[1].voluntary_switches + sides[1].involuntary_switches) / found.calls
         make = _counter()
         if make is None:
@@ -71,25 +69,21 @@ class _Pass:
             return found
         with contextlib.ExitStack() as stack:
             try:
-                counters = [
-                    stack.enter_context(make([pid for root in roots for pid in usage.tree(root)]))
-                    for roots in (clients, servers)
-                    if roots
-                ]
+                counters = [stack.enter_context(make(side)) for side in cell_run.crew.processes() if side]
             except CannotCount as reason:
                 found.problem = f"system calls not counted: {reason}"
                 return found
             found.syscalls_calls, _ = self._once_more()
             counts = [counter.stop() for counter in counters]
         found.client_syscalls = counts[0] / found.syscalls_calls
-        if servers:
+        if cell_run.crew.server:
             found.server_syscalls = counts[1] / found.syscalls_calls
         return found
 
-    def _polls(self, clients: list[int], servers: list[int]) -> bool:
+    def _polls(self) -> bool:
         """Whether a side wants a CPU while the connections are open and nothing is asked: on a busy machine it may not
         get it."""
-        sides = [[pid for root in roots for pid in usage.tree(root)] for roots in (clients, servers)]
+        sides = self.run_.crew.processes()
         before, begin = [sum(map(usage.wanted_ns, side)) for side in sides], time.monotonic_ns()
         self.run_.ask_clients(lambda number: {"do": "idle", "seconds": IDLE_S}, IDLE_S + CELL_GRACE_S)
         after, length = [sum(map(usage.wanted_ns, side)) for side in sides], time.monotonic_ns() - begin

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import cast
 
 from nearcall_lab import __version__
+from nearcall_lab.checked import has_passed
 from nearcall_lab.engine.launch import Measure
 from nearcall_lab.engine.order import Batch, Order, Slot, block, block_length, groups_of, rounds
 from nearcall_lab.engine.progress import Progress, Tell
@@ -414,6 +415,7 @@ def _empty(planned: Planned) -> CellResult:
         typed=mechanism.typed,
         busy_polls=mechanism.busy_polls,
         same_process=mechanism.same_process,
+        checked=None if planned.problem else has_passed(planned.entrant),
         style=mechanism.style,
     )
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
 
 from nearcall_lab.results.model import Side
-from nearcall_lab.workers.worker import descendants
+from nearcall_lab.workers.worker import tree
 
 
 @dataclass(frozen=True)
@@ -23,11 +24,6 @@ class Snapshot:
     involuntary: dict[int, int]
     waited_ns: dict[int, int] = field(default_factory=dict)
     """Time for which threads were ready to run, and another one had the CPU."""
-
-
-def tree(root: int) -> list[int]:
-    """A process and all that descend from it."""
-    return [root, *(process.pid for process in descendants(root))]
 
 
 def cpu_ns(pid: int) -> int:
@@ -68,8 +64,16 @@ def _number(fields: dict[str, str], name: str) -> int:
     return int(fields.get(name, "0").split()[0])
 
 
-def snapshot(pids: list[int]) -> Snapshot:
-    """The counters now. Switches and waiting are those of living threads."""
+def cpu_times(pids: list[int]) -> dict[int, int]:
+    """`cpu_ns` of each process."""
+    return {pid: cpu_ns(pid) for pid in pids}
+
+
+def snapshot(pids: list[int], cpu_before: Mapping[int, int] | None = None) -> Snapshot:
+    """The counters now; CPU times from `cpu_before` where they were read a moment ago.
+
+    Switches and waiting are those of living threads.
+    """
     voluntary, involuntary = {}, {}
     for pid in pids:
         voluntary[pid] = involuntary[pid] = 0
@@ -78,8 +82,9 @@ def snapshot(pids: list[int]) -> Snapshot:
                 fields = _status(task / "status")
                 voluntary[pid] += _number(fields, "voluntary_ctxt_switches")
                 involuntary[pid] += _number(fields, "nonvoluntary_ctxt_switches")
+    read = cpu_before or {}
     waited = {pid: _ran_and_waited_ns(pid)[1] for pid in pids}
-    return Snapshot({pid: cpu_ns(pid) for pid in pids}, voluntary, involuntary, waited)
+    return Snapshot({pid: read[pid] if pid in read else cpu_ns(pid) for pid in pids}, voluntary, involuntary, waited)
 
 
 def forget_peaks(pids: list[int]) -> None:

@@ -77,6 +77,8 @@ class Outcome:
     dropped: int
     bursts: list[int] = field(default_factory=list)
     """Begin and end of each burst in turn."""
+    secrets: set[int] = field(default_factory=set)
+    """What typed replies had besides what follows from their arguments."""
 
 
 class CallFailed(Exception):
@@ -310,7 +312,7 @@ class Load:
         one_way = self.cell.mode.kind == "one-way"
         dropped = sum(session.dropped() for session in self._sessions) - self._dropped_before if one_way else 0
         sent = len(columns["done"]) if one_way else 0
-        return Outcome(columns, errors, first_error, self._due, sent, dropped, self._bursts)
+        return Outcome(columns, errors, first_error, self._due, sent, dropped, self._bursts, self._job.secrets)
 
     # Beside the timed part
 

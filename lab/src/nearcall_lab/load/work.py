@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from nearcall_lab.scenario.cell import Cell
@@ -12,8 +12,8 @@ from nearcall_lab.workloads import (
     octets,
     orders,
     same_bytes,
-    same_fill,
-    same_named,
+    secret_of_fill,
+    secret_of_named,
 )
 
 
@@ -24,6 +24,8 @@ class Job:
     arguments: list[Any]
     check: Callable[[Any, Any], bool]
     describe: Callable[[Any, Any], str] = describe_mismatch
+    secrets: set[int] = field(default_factory=set)
+    """Those that typed replies had; the lab knows which it must be."""
 
 
 def _same_batch(batch: tuple[bytes, ...], replies: Any) -> bool:
@@ -42,6 +44,19 @@ def _describe_stream(items: int, got: Any) -> str:
     return f"wrong stream: item {at} is {got[at]!r}"[:200]
 
 
+def _typed(arguments: list[Any], secret_of: Callable[[Any, Any], int | None]) -> Job:
+    secrets: set[int] = set()
+
+    def check(argument: Any, reply: Any) -> bool:
+        secret = secret_of(argument, reply)
+        if secret is None:
+            return False
+        secrets.add(secret)
+        return len(secrets) == 1
+
+    return Job(arguments, check, secrets=secrets)
+
+
 def job_of(cell: Cell) -> Job:
     """The job of a cell that calls; messages of ``send`` are made by `one_way`."""
     work = cell.work
@@ -49,9 +64,9 @@ def job_of(cell: Cell) -> Job:
         batches = zip(*(octets(size)[:2] for size in work.sizes), strict=True)
         return Job(list(batches), _same_batch, _describe_batch)
     if work.operation == "quote":
-        return Job(orders(), same_fill)
+        return _typed(orders(), secret_of_fill)
     if work.operation == "wait":
-        return Job([work.delay_s], same_named)
+        return _typed([work.delay_s], secret_of_named)
     if work.operation == "count":
         expected = list(range(work.items))
         return Job([work.items], lambda items, got: bool(got == expected), _describe_stream)

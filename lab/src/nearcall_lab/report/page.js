@@ -65,6 +65,39 @@
     form.onreset = () => setTimeout(filter);
   }
 
+  // The decision view: of each mechanism the row that comes nearest to what is asked for, and whether it will do.
+  const asked = document.getElementById('asked'), answers = document.getElementById('answers');
+  const decide = () => {
+    const field = what => asked.querySelector(`[data-asks=${what}]`).value;
+    const want = +field('rate') || 0, cpus = +field('cpus') || 0, body = answers.tBodies[0], nearest = new Map();
+    const distance = row => +row.dataset.rate === 0 ? Infinity : +row.dataset.rate >= want ? +row.dataset.rate : NaN;
+    for (const row of body.rows) {
+      row.hidden = true;
+      if (row.dataset.work !== field('work') || row.dataset.clients !== field('clients') || isNaN(distance(row))) continue;
+      const other = nearest.get(row.dataset.m);
+      if (!other || distance(row) < distance(other)) nearest.set(row.dataset.m, row);
+    }
+    const found = [...nearest.values()].map(row => {
+      const polls = 'polls' in row.dataset, needs = Math.max(want * row.dataset.cpu, polls ? 1 : 0);
+      const slow = +row.dataset.rate === 0 && +row.dataset.calls < want, dear = needs > cpus;
+      row.hidden = false;
+      row.classList.toggle('no', slow || dear);
+      row.querySelector('.needs').textContent = needs.toPrecision(2);
+      row.querySelector('.verdict').textContent =
+        (slow ? 'no: too few calls per second' : dear ? 'no: too few CPUs' : 'yes') + (polls ? ', polls without pause' : '');
+      return [slow || dear, +row.dataset.time || Infinity, row];
+    });
+    found.sort((a, b) => a[0] - b[0] || a[1] - b[1]);
+    body.append(...found.map(each => each[2]));
+    const able = found.filter(each => !each[0]).length;
+    asked.querySelector('output').textContent = found.length ? `${able} of ${found.length} will do` : 'not measured';
+  };
+  if (asked) {
+    asked.onsubmit = event => event.preventDefault();
+    asked.oninput = decide;
+    decide();
+  }
+
   // Of several figures of one kind the chosen one is shown.
   for (const select of all('select[data-chooses]')) {
     const figures = all(`figure[data-of="${select.dataset.chooses}"]`);

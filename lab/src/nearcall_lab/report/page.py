@@ -9,8 +9,8 @@ from importlib.resources import files
 from markupsafe import Markup
 
 from nearcall_lab import __version__
-from nearcall_lab.report import sections, studies, why
-from nearcall_lab.report.charts import concurrency, cpu, dots, load, sizes, spectrum
+from nearcall_lab.report import decide, sections, studies, why
+from nearcall_lab.report.charts import concurrency, cpu, dots, frontier, load, sizes, spectrum
 from nearcall_lab.report.charts.frame import section as charts
 from nearcall_lab.report.html import element, join
 from nearcall_lab.report.look import FAMILIES, FAMILY_NAMES, classes, css_class, icon, palette
@@ -22,6 +22,7 @@ def render(report: Report) -> str:
     """The whole document."""
     parts = [
         ("verdicts", "Verdicts", sections.cards(report)),
+        ("decide", "Which one?", decide.section(report)),
         ("machine", "Machine", sections.machines(report)),
         ("floor", "Floor", sections.floors(report)),
         ("numbers", "All numbers", table(report)),
@@ -58,6 +59,15 @@ def _charts(report: Report) -> Markup:
              "All launches are put together: one launch that went badly shows as a step. The dots below tell which.",
              "In a closed loop a server that stalls delays only the calls under way; an open loop shows what a "
              "caller would have waited."),
+        ),
+        charts(
+            "frontier", "Time against CPU time",
+            "To the left: less CPU time for each call. Down: a shorter wait. The dashed line is the Pareto front: "
+            "nobody measured here is better than those on it in both.",
+            frontier.figures(report),
+            ("What stands above and to the right of the line is beaten in both by somebody on it; by how much, and "
+             "whether for sure, the table of all numbers tells.",
+             "A mechanism that polls uses CPU time while nothing is asked of it, too: that is not in this picture."),
         ),
         charts(
             "load", "Response time under load",

@@ -8,7 +8,7 @@ from nearcall_lab.analysis.compare import Comparison, interval_text, note
 from nearcall_lab.report.html import element, escape, items, join, paragraph
 from nearcall_lab.report.look import css_class, icon
 from nearcall_lab.report.model import Group, Report, Row, command_text
-from nearcall_lab.report.text import metric_text, spread_text
+from nearcall_lab.report.text import cpu, metric_text, spread_text
 from nearcall_lab.results.failed import failed_of
 from nearcall_lab.results.store import Recorded
 from nearcall_lab.stats import format_time, significant
@@ -92,10 +92,32 @@ def _card(group: Group) -> Markup | None:
         element("p", icon(best.result.family), " ", best.name, class_=f"who {css_class(best.result.family)}"),
         element("p", factor or element("b", value), class_="factor"),
         lines,
+        element("span", _conditions(best, base), class_="next"),
         element("span", best.summary.failed.sentence(), class_="bad") if best.summary.failed.calls else None,
         element("span", "polls without pause: a whole CPU is its price") if best.result.busy_polls else None,
         class_="card",
     )
+
+
+_PLACED = {
+    "apart": "each side on a CPU of its own",
+    "same": "both sides on one CPU",
+    "free": "not pinned",
+    "busy": "not pinned, beside processes that keep every CPU busy",
+}
+
+
+def _conditions(best: Row, base: Row | None) -> str:
+    """What it was measured on, and what it costs beside the baseline: a factor holds for nothing else."""
+    mode, placed = best.cell.mode, _PLACED.get(best.cell.placement, best.cell.placement)
+    slots = mode.connections * mode.outstanding
+    calls = "one call at a time" if slots == 1 else f"{slots} calls at once"
+    if best.cpu_us is None:
+        return f"{calls}, {placed}"
+    used = f"{cpu(sum(best.cpu_us))} of CPU time per call"
+    if base is not None and base is not best and base.cpu_us is not None:
+        used += f" against {cpu(sum(base.cpu_us))}"
+    return f"{used}; {calls}, {placed}"
 
 
 def machines(report: Report) -> Markup:
@@ -125,6 +147,10 @@ def flags_of(recorded: Recorded) -> list[str]:
     repeated = sum(len(cell.disturbed) for cell in cells)
     if repeated:
         found.append(f"launches disturbed and made again: {repeated}")
+    unchecked = dict.fromkeys(cell.label or cell.cell.mechanism for cell in cells if cell.checked is False)
+    if unchecked:
+        names = ", ".join(list(unchecked)[:6]) + (f" and {len(unchecked) - 6} more" if len(unchecked) > 6 else "")
+        found.append(f"not known to keep their promises, since nearcall-lab check has not passed: {names}")
     few = sum(0 < len(cell.launches) < 3 for cell in cells)
     if few:
         found.append(f"{few} of {len(cells)} cells with fewer than three launches: no intervals, no verdicts")

@@ -179,6 +179,8 @@ class CellResult(msgspec.Struct):
     busy_polls: bool = False
     same_process: bool = False
     """The client is also the server: no two processes meet, so that no other row competes with it."""
+    checked: bool | None = None
+    """Whether the mechanism had passed ``nearcall-lab check`` as it was then; None in runs of an older lab."""
     style: str = ""
     """``threads`` or ``asyncio``; empty in runs of an older lab."""
 

@@ -46,9 +46,13 @@ class Findings:
             self.problems[row] = explain(error)
 
 
+PROGRESS = "nearcall-lab progress: "
+"""Tells what `say` says from what peers write to the same stream, such as the tracebacks of their servers."""
+
+
 def say(text: str) -> None:
     """One line of progress for whoever runs the replica."""
-    print(text, file=sys.stderr, flush=True)
+    print(f"{PROGRESS}{text}", file=sys.stderr, flush=True)
 
 
 def main(run: Callable[[Findings, float], None]) -> None:

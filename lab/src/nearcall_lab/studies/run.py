@@ -26,7 +26,7 @@ from nearcall_lab.registry import discover
 from nearcall_lab.results.store import Recorded
 from nearcall_lab.scenario.load import Scenario, parse
 from nearcall_lab.studies.model import ShownTable, Study, StudyResult, Summaries, Value
-from nearcall_lab.studies.replica import Findings
+from nearcall_lab.studies.replica import PROGRESS, Findings
 from nearcall_lab.studies.stored import FILE
 
 _PATIENCE = 4.0
@@ -65,7 +65,8 @@ def replicate(study: Study, scale: float, tell: Callable[[str], None], limit_s: 
     """Runs the replica in a process group of its own, and leaves nothing of it behind.
 
     `scale` is the share of the study's own amount of work; `limit_s` is by default several times what that is expected
-    to take. Raises `ReplicaFailed`.
+    to take. `tell` gets the replica's progress; what peers write beside it is only a reason, should the replica fail.
+    Raises `ReplicaFailed`.
     """
     limit_s = limit_s or _PATIENCE_S + _PATIENCE * study.expected_replica_s(scale)
     with tempfile.TemporaryDirectory(prefix="nearcall-lab-") as directory:
@@ -85,8 +86,10 @@ def replicate(study: Study, scale: float, tell: Callable[[str], None], limit_s: 
         try:
             assert process.stderr is not None
             for line in process.stderr:
-                last = line.strip() or last
-                tell(last)
+                before, told, progress = line.rstrip().partition(PROGRESS)
+                last = progress or before or last
+                if told:
+                    tell(progress)
         except BaseException:
             _end_group(process)
             raise

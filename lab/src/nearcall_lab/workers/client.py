@@ -141,6 +141,7 @@ class Client:
             "bursts": outcome.bursts,
             "requests": self._requests + self._load.requests,
             "failed": self._failed + self._load.failed,
+            "secrets": sorted(outcome.secrets),
         }
         return answer, np.concatenate(list(outcome.columns.values())).astype("<i8").tobytes()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import secrets
 import shutil
 import tempfile
 import uuid
@@ -14,7 +15,9 @@ from nearcall_lab.placement import Placement
 from nearcall_lab.registry import Entrant
 from nearcall_lab.workers import worker
 from nearcall_lab.workers.competitor import Competitors
-from nearcall_lab.workers.worker import LaunchFailed, Unsupported, Worker
+from nearcall_lab.workers.orphans import Orphans
+from nearcall_lab.workers.worker import LaunchFailed, Unsupported, Worker, end_family, tree
+from nearcall_lab.workloads import MOST_SECRET
 
 
 class Crew:
@@ -36,6 +39,8 @@ class Crew:
         self.placement = placement
         self.token = f"nclab{uuid.uuid4().hex[:10]}"
         self.address = ""
+        self.secret = 0
+        """What typed replies carry, and only the server was told; 0 where there is no server of its own."""
         self.left_behind: list[str] = []
         self.server: Worker | None = None
         self.clients: list[Worker] = []
@@ -46,6 +51,7 @@ class Crew:
         self._directory = Path(tempfile.mkdtemp(prefix=f"{self.token}-"))
         self._failed = False
         self._competitors: Competitors | None = None
+        self._orphans = Orphans()
 
     def __enter__(self) -> Crew:
         try:
@@ -88,8 +94,28 @@ class Crew:
             if not isinstance(answer.get("ready"), str):
                 raise LaunchFailed(f"server: its first answer must be where it is ready, not {answer!r}"[:200])
             self.address = answer["ready"]
+            self._tell_secret(self.server)
         for client in self.clients:
             client.ask(None, worker.START_TIMEOUT_S)
+
+    def _tell_secret(self, server: Worker) -> None:
+        """A program in another language that has no typed calls need not know what a secret is."""
+        secret = 1 + secrets.randbelow(MOST_SECRET)
+        with contextlib.suppress(Unsupported):
+            server.ask({"do": "secret", "value": secret}, worker.START_TIMEOUT_S)
+        self.secret = secret
+
+    def processes(self) -> tuple[list[int], list[int]]:
+        """Process ids of the clients' and of the server's side: workers, their descendants, and orphans of both.
+
+        An orphan belongs to the worker whose session it is in. One that has left it belongs to the server: there it is
+        where a mechanism has its daemons. Without a server all is the clients'.
+        """
+        clients = [client.process.pid for client in self.clients]
+        servers = [self.server.process.pid] if self.server else []
+        for orphan, session in self._orphans.found({*clients, *servers}).items():
+            (servers if servers and session not in clients else clients).append(orphan)
+        return [pid for root in clients for pid in tree(root)], [pid for root in servers for pid in tree(root)]
 
     def _worker(self, role: str, cpus: tuple[int, ...], number: int = 0) -> Worker:
         return Worker(role, self.entrant, cpus, self._directory, self.token, number, self._max_message)
@@ -109,6 +135,8 @@ class Crew:
         self.server, self.clients = None, []
         if self._competitors is not None:
             self._competitors.end()
+        self.left_behind += end_family([pid for orphan in self._orphans.found(set()) for pid in tree(orphan)])
+        self._orphans.release()
         for leftover in Path("/dev/shm").glob(f"*{self.token}*"):
             self.left_behind.append(str(leftover))
             with contextlib.suppress(OSError):

@@ -9,6 +9,7 @@ from typing import Any
 
 from nearcall_lab.contract import Served
 from nearcall_lab.load.one_way import Receiver
+from nearcall_lab.workloads import keep_secret
 
 
 @dataclass
@@ -23,6 +24,9 @@ class Duties:
         kind = request["do"]
         if kind == "served":
             return {"served": self.served.calls, **usage()}, b""
+        if kind == "secret":
+            keep_secret(request["value"])
+            return {"secret": True}, b""
         if kind == "arm":
             self.receiver.arm(request["size"], request["capacity"])
             return {"armed": True}, b""

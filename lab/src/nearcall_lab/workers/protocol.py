@@ -22,7 +22,7 @@ class Timeout(Exception):
 
 
 class Channel:
-    """A pair of pipe ends carrying messages in both directions. Not for several threads at once."""
+    """A pair of descriptors carrying messages in both directions. Not for several threads at once."""
 
     def __init__(self, read_fd: int, write_fd: int) -> None:
         self._read_fd = read_fd
@@ -38,7 +38,7 @@ class Channel:
         try:
             while data:
                 data = data[os.write(self._write_fd, data) :]
-        except BrokenPipeError as error:
+        except ConnectionError as error:
             raise PeerGone("the worker is gone") from error
 
     def receive(self, timeout: float | None = None) -> tuple[dict[str, Any], bytes]:

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -49,7 +50,8 @@ class Worker:
     ) -> None:
         self.role = f"{role} {number}" if number else role
         self.log = directory / f"{self.role.replace(' ', '-')}.log"
-        to_child, from_parent = os.pipe()
+        # No pipe: its other end could be opened in /proc by any process of the same user, and the secret read there.
+        to_child, from_parent = (end.detach() for end in socket.socketpair())
         to_parent, from_child = os.pipe()
         config = {
             "parent": os.getpid(),
@@ -153,7 +155,7 @@ class Worker:
 
         What had to be ended although its parent was gone is returned, by name: the mechanism left it behind.
         """
-        family = descendants(self.process.pid)
+        family = tree(self.process.pid)[1:]
         if ask_first and self.process.poll() is None:
             with contextlib.suppress(PeerGone):
                 self.channel.send({"do": "stop"})
@@ -166,23 +168,27 @@ class Worker:
         self.process.wait()
         with contextlib.suppress(OSError):
             self.channel.close()
-        return _end_orphans(family)
+        return end_family(family)
 
     def _gone_within(self, seconds: float) -> None:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(seconds)
 
 
-def descendants(pid: int) -> list[psutil.Process]:
-    """The processes that descend from `pid`, without itself; empty if it is gone."""
+def tree(root: int) -> list[int]:
+    """Process ids of a process and of all that descend from it; of itself alone if it is gone."""
     try:
-        found: list[psutil.Process] = psutil.Process(pid).children(recursive=True)
-        return found
+        return [root, *(process.pid for process in psutil.Process(root).children(recursive=True))]
     except psutil.Error:
-        return []
+        return [root]
 
 
-def _end_orphans(family: list[psutil.Process]) -> list[str]:
+def end_family(pids: list[int]) -> list[str]:
+    """Make processes go that had time to go by themselves; the names of those that had not."""
+    family = []
+    for pid in pids:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            family.append(psutil.Process(pid))
     _, alive = psutil.wait_procs(family, timeout=0.5 if family else 0)
     names = []
     for process in alive:

@@ -21,6 +21,9 @@ examples:
   nearcall-lab check ./my_adapter.py           an adapter of your own, from its file
   nearcall-lab check ./my-rpc-c                one in another language, from its directory
 
+What passed is remembered for as long as neither the adapter nor its package changes.
+nearcall-lab run says what has not passed.
+
 exit status: 0 all promises kept, 1 some broken, 2 nothing to check.
 """
 
@@ -32,6 +35,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, console: Console) -> int:
     from nearcall_lab.check.promises import PROMISES, Broken, NotPromised, Subject
+    from nearcall_lab.checked import remember
 
     chosen = _chosen(args.adapters)
     broken = cannot = 0
@@ -41,7 +45,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
             console.print(f"  cannot run here: {entrant.problem}", markup=False, highlight=False, soft_wrap=True)
             cannot += 1
             continue
-        subject = Subject(entrant, args.quick, [])
+        subject, broken_before = Subject(entrant, args.quick, []), broken
         for title, promise in PROMISES:
             with console.status(title):
                 try:
@@ -53,6 +57,10 @@ def run(args: argparse.Namespace, console: Console) -> int:
                     broken += 1
             console.print(f"  {state} {title}: ", end="", highlight=False)
             console.print(seen, markup=False, highlight=False, soft_wrap=True)
+        try:
+            remember(entrant, passed=broken == broken_before)
+        except OSError as error:
+            console.print(f"  cannot be remembered: {error}", markup=False, highlight=False, soft_wrap=True)
     return 1 if broken else 2 if cannot == len(chosen) else 0
 
 

@@ -85,6 +85,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
         options = Options(args.launches, args.full, command, args.limit, args.observe)
         opened = begin(args.out or new_directory(args.scenario), scenario, options)
     announce(console, opened, planned)
+    _say_what_is_unchecked(console, planned)
     recorded = carry_out(opened, planned, console)
     print_run(console, recorded)
     page = f"as a page: nearcall-lab report {recorded.path} --out report.html"
@@ -94,6 +95,15 @@ def run(args: argparse.Namespace, console: Console) -> int:
     if recorded.info.ended_early == "interrupted":
         return 130
     return int(any(cell.status == "failed" for cell in recorded.cells))
+
+
+def _say_what_is_unchecked(console: Console, planned: Sequence[Planned]) -> None:
+    from nearcall_lab.checked import unchecked
+
+    if names := unchecked(p.entrant for p in planned if not p.problem):
+        shown = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
+        said = f"not checked as they are now: {shown}; nearcall-lab check NAME says whether they keep their promises"
+        console.print(said, markup=False, highlight=False, soft_wrap=True)
 
 
 def _plan(console: Console, planned: Sequence[Planned], wanted: int | None, settings: Settings) -> int:

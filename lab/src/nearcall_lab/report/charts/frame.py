@@ -119,16 +119,21 @@ def grid_x(axis: Axis, top: float, bottom: float, ticks: Sequence[tuple[float, s
 
 
 def apart(wanted: Iterable[Point | tuple[float, str]], gap: float, low: float, high: float) -> dict[str, float]:
-    """Places for labels: near those wanted, in their order, at least `gap` apart, and between `low` and `high`."""
+    """Places for labels: as near those wanted as may be, in their order, at least `gap` apart, and between `low` and
+    `high`."""
     ordered = sorted((float(y), str(name)) for y, name in wanted)
-    placed: list[float] = []
-    for y, _ in ordered:
-        placed.append(max(y, placed[-1] + gap if placed else low))
-    limit = high
-    for at in range(len(placed) - 1, -1, -1):
-        placed[at] = min(placed[at], limit)
-        limit = placed[at] - gap
-    return {name: y for (_, name), y in zip(ordered, placed, strict=True)}
+    # Without the gaps, places must only not fall: the nearest such ones are the means of blocks of neighbours, by
+    # "pool adjacent violators" (M. Ayer et al., Annals of Mathematical Statistics 26, 1955).
+    blocks: list[tuple[float, int]] = []
+    for at, (y, _) in enumerate(ordered):
+        mean, count = y - at * gap, 1
+        while blocks and blocks[-1][0] > mean:
+            before, others = blocks.pop()
+            mean, count = (before * others + mean * count) / (others + count), others + count
+        blocks.append((mean, count))
+    most = high - gap * (len(ordered) - 1)
+    places = [min(max(mean, low), most) for mean, count in blocks for _ in range(count)]
+    return {name: place + at * gap for at, ((_, name), place) in enumerate(zip(ordered, places, strict=True))}
 
 
 def dashes(rows: Iterable[Row]) -> dict[str, str]:
@@ -177,8 +182,8 @@ def curves(found: Sequence[Curve], right: float, top: float, bottom: float) -> M
                 [mark(row.result.family, px, py, 3.6) for px, py in (curve.points if curve.marked else [(x, y)])],
                 curve.extra,
                 # A line that ends early has a long way to its name: so faint that it is not taken for data.
-                path([(x + 6, y), (right + 8, at), (right + 14, at)], "lead far" if right - x > 40 else "lead"),
-                text(right + 18, at + 4, row.name, class_="label"),
+                path([(x + 6, y), (right + 30, at), (right + 34, at)], "lead far" if right - x > 40 else "lead"),
+                text(right + 38, at + 4, row.name, class_="label"),
             )
         )
     return join(parts)
