@@ -14,7 +14,7 @@ from nearcall_lab.engine.launch import fresh_processes, measure
 from nearcall_lab.registry import Entrant, discover, entrants_of
 from nearcall_lab.scenario.cell import Cell, Mode, Work
 from nearcall_lab.workers import worker as worker_module
-from nearcall_lab.workers.worker import LaunchFailed, descendants
+from nearcall_lab.workers.worker import LaunchFailed, tree
 from sockets import nodelay
 
 ENTRANTS = {entrant.mechanism.name: entrant for entrant in discover()}
@@ -78,7 +78,7 @@ def test_no_side_of_a_tcp_connection_waits_for_more_to_send(name: str) -> None:
     before = children()
     with fresh_processes([cell], entrant) as measure:
         measure(cell, 0, 0)
-        pids = {pid for worker in children() - before for pid in (worker, *(p.pid for p in descendants(worker)))}
+        pids = {pid for worker in children() - before for pid in tree(worker)}
         found = [option for pid in pids for option in nodelay(pid)]
     assert len(found) >= 2, "no connection was found"
     assert all(found)
