@@ -219,21 +219,29 @@ def _wait_until_dead(pid: int) -> None:
     pytest.fail(f"process {pid} lives on")
 
 
-def test_a_replica_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    package = tmp_path / "hanging_study"
+def _replicated_by(directory: Path, monkeypatch: pytest.MonkeyPatch, program: str) -> Study:
+    """The shortest study, whose replica is this program."""
+    package = directory / "made_up_study"
     package.mkdir()
     (package / "__init__.py").touch()
-    (package / "replica.py").write_text(
+    (package / "replica.py").write_text(program)
+    monkeypatch.setenv("PYTHONPATH", str(directory))
+    return replace(_small(), package=package.name)
+
+
+def test_a_replica_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    study = _replicated_by(
+        tmp_path,
+        monkeypatch,
         "import subprocess, sys, time\n"
         "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
         "from nearcall_lab.studies.replica import say\n"
         "say(f'begun {child.pid}')\n"
-        "time.sleep(600)\n"
+        "time.sleep(600)\n",
     )
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     told: list[str] = []
     with pytest.raises(ReplicaFailed, match=r"longer than 3 s; its last word was: begun \d+"):
-        replicate(replace(_small(), package="hanging_study"), 1.0, told.append, limit_s=3)
+        replicate(study, 1.0, told.append, limit_s=3)
     child = int(told[0].split()[1])
     # Not even the child of the replica's process is left.
     _wait_until_dead(child)
@@ -242,46 +250,38 @@ def test_a_replica_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.Monke
 def test_a_server_that_outlives_its_replica_is_ended_and_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    package = tmp_path / "outlived_study"
-    package.mkdir()
-    (package / "__init__.py").touch()
-    (package / "replica.py").write_text(
+    study = _replicated_by(
+        tmp_path,
+        monkeypatch,
         "import subprocess, sys\n"
         "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"  # with our standard error
         "from nearcall_lab.studies.replica import say\n"
         "say(child.pid)\n"
-        "open(sys.argv[2], 'w').write('{}')\n"
+        "open(sys.argv[2], 'w').write('{}')\n",
     )
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     told: list[str] = []
-    replicate(replace(_small(), package="outlived_study"), 1.0, told.append, limit_s=60)
+    replicate(study, 1.0, told.append, limit_s=60)
     _wait_until_dead(int(told[0]))
 
 
 def test_what_peers_write_is_no_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    package = tmp_path / "talking_study"
-    package.mkdir()
-    (package / "__init__.py").touch()
-    (package / "replica.py").write_text(
+    study = _replicated_by(
+        tmp_path,
+        monkeypatch,
         "import sys\n"
         "from nearcall_lab.studies.replica import say\n"
         "say('first row')\n"
         "print('Traceback (most recent call last):\\nOSError: a peer is unwell', file=sys.stderr, flush=True)\n"
         "print('half a line, ', end='', file=sys.stderr, flush=True)\n"
         "say('second row')\n"
-        "open(sys.argv[2], 'w').write('{}')\n"
+        "open(sys.argv[2], 'w').write('{}')\n",
     )
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     told: list[str] = []
-    replicate(replace(_small(), package="talking_study"), 1.0, told.append, limit_s=60)
+    replicate(study, 1.0, told.append, limit_s=60)
     assert told == ["first row", "second row"]
 
 
 def test_a_replica_that_fails_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    package = tmp_path / "failing_study"
-    package.mkdir()
-    (package / "__init__.py").touch()
-    (package / "replica.py").write_text("raise SystemExit('no luck today')\n")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    study = _replicated_by(tmp_path, monkeypatch, "raise SystemExit('no luck today')\n")
     with pytest.raises(ReplicaFailed, match="ended with status 1: no luck today"):
-        replicate(replace(_small(), package="failing_study"), 1.0, lambda line: None)
+        replicate(study, 1.0, lambda line: None)

@@ -10,8 +10,6 @@ import contextlib
 import json
 import os
 import struct
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +24,7 @@ import pytest
 from nearcall.description import describe
 from nearcall.service import plan_of
 
+from ..e2e.process import start_program
 from .frames import (
     CALL,
     CREDIT,
@@ -473,20 +472,14 @@ def victims() -> Iterator[Queue[Victims]]:
 
 
 TICKER = """
-import sys, threading, time
-longest = 0.0
-def tick():
-    global longest
-    last = time.monotonic()
-    while True:
-        time.sleep(0.01)
-        now = time.monotonic()
-        longest, last = max(longest, now - last), now
-threading.Thread(target=tick, daemon=True).start()
+import sys
+from tests.hostile.victim import Ticker
+ticker = Ticker()
+ticker.start()
 for line in sys.stdin:
-    print(longest, flush=True)
+    print(ticker.longest, flush=True)
     if line.strip() == "begin":
-        longest = 0.0
+        ticker.longest = 0.0
 """
 
 
@@ -494,9 +487,7 @@ class Machine:
     """A process that does nothing but tick: for how long the machine, and not a client, let nobody run."""
 
     def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", TICKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
+        self._process = start_program(TICKER)
         self._lock = threading.Lock()
 
     def _ask(self, what: str) -> float:

@@ -107,6 +107,12 @@ impl Stream {
         Ok(None)
     }
 
+    /// The same for an event loop: what is received along with it may be for others.
+    fn here_in_loop(&self, py: Python<'_>) -> PyResult<Option<Event>> {
+        self.waiting.stirred(py)?;
+        self.here(py)
+    }
+
     /// Tells the block that surrounded the call of metadata that came. Whether the event is nothing else.
     #[inline]
     fn is_metadata(&self, py: Python<'_>, event: &Event) -> PyResult<bool> {
@@ -169,9 +175,7 @@ impl Stream {
         if self.state.lock().over {
             return Err(PyStopIteration::new_err(()));
         }
-        let event = self.here(py)?;
-        self.waiting.stirred(py)?;
-        let Some(event) = event else {
+        let Some(event) = self.here_in_loop(py)? else {
             return if self.core.is_live(self.id) { Ok(default) } else { Err(PyStopIteration::new_err(())) };
         };
         self.item(py, event)?.ok_or_else(|| PyStopIteration::new_err(()))
@@ -228,9 +232,7 @@ impl Stream {
 
     /// That result if it is here, else `default`.
     fn try_result(&self, py: Python<'_>, default: Py<PyAny>) -> PyResult<Py<PyAny>> {
-        let event = self.here(py)?;
-        self.waiting.stirred(py)?;
-        match event {
+        match self.here_in_loop(py)? {
             Some(event) => self.finish(py, event),
             None if self.core.is_live(self.id) => Ok(default),
             None => Err(PyStopIteration::new_err(())),
