@@ -17,6 +17,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Queue
+from subprocess import Popen
 from typing import Any
 
 import pytest
@@ -57,8 +58,8 @@ from .target import ALL
 from .victim import DEADLINE, HANDSHAKE, MANY, Victims
 
 MIB = 1 << 20
-PATIENCE = 2.0
-"""Seconds by which a call may miss its deadline on a busy machine."""
+PATIENCE = 5.0
+"""Seconds by which a call may miss its deadline on a busy machine; what hangs, hangs for longer."""
 AT_ONCE = 8
 """So many clients meet their servers at the same time."""
 BUDGET = 400 * MIB
@@ -472,8 +473,9 @@ def victims() -> Iterator[Queue[Victims]]:
 
 
 TICKER = """
-import sys
+import os, sys
 from tests.hostile.victim import Ticker
+os.sched_setaffinity(0, [int(sys.argv[1])])
 ticker = Ticker()
 ticker.start()
 for line in sys.stdin:
@@ -484,18 +486,25 @@ for line in sys.stdin:
 
 
 class Machine:
-    """A process that does nothing but tick: for how long the machine, and not a client, let nobody run."""
+    """A process on each CPU that does nothing but tick: for how long a CPU, and not a client, let nobody run.
+
+    A hypervisor may stop one CPU and not the others; who waits for that one waits as long.
+    """
 
     def __init__(self) -> None:
-        self._process = start_program(TICKER)
+        self._processes = [start_program(TICKER, str(cpu)) for cpu in sorted(os.sched_getaffinity(0))]
         self._lock = threading.Lock()
 
     def _ask(self, what: str) -> float:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
         with self._lock:
-            print(what, file=self._process.stdin, flush=True)
-            return float(self._process.stdout.readline())
+            return max(self._ask_one(process, what) for process in self._processes)
+
+    @staticmethod
+    def _ask_one(process: Popen[str], what: str) -> float:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        print(what, file=process.stdin, flush=True)
+        return float(process.stdout.readline())
 
     def begin(self) -> None:
         """Forgets what was before."""
@@ -506,7 +515,8 @@ class Machine:
         return self._ask("longest")
 
     def close(self) -> None:
-        self._process.communicate("", timeout=20)
+        for process in self._processes:
+            process.communicate("", timeout=20)
 
 
 @pytest.fixture(scope="module")
@@ -534,7 +544,7 @@ def judge(told: dict[str, Any], what: str, stalled: float) -> None:
         wrong.append(f"no thread of the client could run for {told['pause']:.2f} s")
     if told["grown"] > BUDGET:
         wrong.append(f"the client grew by {told['grown'] >> 20} MiB")
-    assert not wrong, f"{what}: {'; '.join(wrong)}"
+    assert not wrong, f"{what}: {'; '.join(wrong)} (a CPU stood still for {stalled:.2f} s)"
 
 
 _numbers = iter(range(1 << 30))
