@@ -15,6 +15,7 @@ from made_up import result
 from nearcall_lab.analysis.summary import Summary, summarise
 from nearcall_lab.engine.run import Options
 from nearcall_lab.registry import discover
+from nearcall_lab.report.studies import section
 from nearcall_lab.results.histogram import latencies
 from nearcall_lab.results.metric import metric_of
 from nearcall_lab.results.model import CellResult, Status
@@ -24,7 +25,7 @@ from nearcall_lab.studies import NAMES, study, titles
 from nearcall_lab.studies.model import Flaw, Study, Summaries, Value, rows_of, shown_value, spectrum
 from nearcall_lab.studies.replica import Findings
 from nearcall_lab.studies.run import QUICK, USUAL, ReplicaFailed, carry_out_study, replicate
-from nearcall_lab.studies.show import markdown
+from nearcall_lab.studies.show import ended_early, markdown
 from nearcall_lab.studies.stored import read_study
 
 ENTRANTS = discover()
@@ -204,6 +205,14 @@ def test_a_study_from_beginning_to_end(tmp_path: Path) -> None:
     # A flaw that this run could not show says so instead of showing nothing.
     assert not flaws["impossible"].numbers
     assert "not shown by this run" in text
+
+
+def test_a_study_that_ended_early_says_so_first(tmp_path: Path) -> None:
+    result = carry_out_study(_small(), tmp_path / "shm", Console(quiet=True), Options(2, limit_s=0.001), 0.002)
+    assert result.ended_early.startswith("time limit of 0.001 s reached after ")
+    for text in (markdown(result), str(section([result]))):
+        begin = text.index(ended_early(result))
+        assert begin < text.index("as published")
 
 
 def _wait_until_dead(pid: int) -> None:

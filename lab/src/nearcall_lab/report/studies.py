@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from nearcall_lab.report.html import element, join
 from nearcall_lab.studies.model import ShownTable, StudyResult
-from nearcall_lab.studies.show import shown
+from nearcall_lab.studies.show import ended_early, shown
 
 
 def section(studies: list[StudyResult]) -> Markup:
@@ -38,6 +38,7 @@ def _study(study: StudyResult, only: bool) -> Markup:
         "details",
         element("summary", element("span", study.title, role="heading", aria_level="3")),
         element("p", f"Published on: {study.machine or 'not given'}. {versions}", class_="soft"),
+        element("p", "Caution: ", ended_early(study), class_="caveat") if study.ended_early else None,
         parts,
         element("h4", "What is wrong with it, in numbers from this machine"),
         element("div", [_flaw(flaw.claim, flaw.truth, flaw.numbers) for flaw in study.flaws], class_="flaws"),

@@ -59,6 +59,8 @@ class StudyResult(msgspec.Struct):
     command: list[str]
     started: str
     seconds: float
+    ended_early: str = ""
+    """Why the corrected tables' run has not all of its launches; empty where it has."""
 
 
 class _Published(msgspec.Struct):

@@ -167,6 +167,7 @@ def carry_out_study(
         command=list(options.command),
         started=started,
         seconds=0.0,
+        ended_early=recorded.info.ended_early,
     )
     fill_in(result, study, findings, recorded, _transports(scenario))
     result.seconds = round(time.monotonic() - begun, 1)

@@ -15,6 +15,8 @@ def markdown(result: StudyResult) -> str:
     parts = [f"# {escaped(result.title)}", f"Published figures: {escaped(result.machine)}."]
     if result.versions:
         parts[-1] += " " + escaped(", ".join(f"{name} {version}" for name, version in result.versions.items())) + "."
+    if result.ended_early:
+        parts.append(f"**Caution:** {escaped(ended_early(result))}")
     replicated = {table.id: table for table in result.replicated}
     corrected = {table.id: table for table in result.corrected}
     for table in result.published:
@@ -41,6 +43,11 @@ def markdown(result: StudyResult) -> str:
         parts.append(f"Could not be repeated here: {escaped(problems)}.")
     parts.append(f"{code(shlex.join(result.command))}, {escaped(result.started)}, {result.seconds:.0f} s.")
     return "\n\n".join(parts) + "\n"
+
+
+def ended_early(result: StudyResult) -> str:
+    """What a reader of a study that was not carried out to its end must know first."""
+    return f"the corrected tables are of a run that ended early ({result.ended_early}): they are not for publishing."
 
 
 def _table(name: str, table: ShownTable) -> str:

@@ -20,6 +20,9 @@ examples:
   nearcall-lab study shm --full          until the intervals are narrow
 
 Writes a run's directory with study.json and study.md in it, by default in out/studies.
+
+exit status: 0 the study was carried out; 2 its own method could not be repeated; 130 interrupted, what was done is
+shown and says so.
 """
 
 
@@ -61,4 +64,6 @@ def run(args: argparse.Namespace, console: Console) -> int:
     console.print(f"wrote {directory / 'study.md'} and {directory / 'study.json'}", highlight=False, soft_wrap=True)
     page = f"as a page: nearcall-lab report --study {directory} --out report.html"
     console.print(page, markup=False, highlight=False, soft_wrap=True)
+    if result.ended_early == "interrupted":
+        return 130
     return 0
