@@ -214,15 +214,23 @@ def test_what_has_not_passed_check_is_a_red_flag(tmp_path: Path) -> None:
 
 def test_the_fastest_is_not_named_without_what_it_failed_to_do(tmp_path: Path) -> None:
     cells = [Maker().cell(name, Work(size=15), Mode()) for name in ("quick-shm", "base-tcp")]
-    cells[0].launches[0].errors = {"AioRpcError CANCELLED": 15_000}
+    cells[0].launches[0].errors = {"AioRpcError CANCELLED": 15}
     found = prepare([read(write(tmp_path / "run", cells))])
-    said = "15,000 of 30,000 failed: AioRpcError CANCELLED"
+    assert [row.name for row in found.groups[0].ranked()] == ["quick shm", "baseline, TCP"]
+    said = "15 of 15,015 failed: AioRpcError CANCELLED"
     assert said in Reader(page.render(found)).words.partition("Red flags")[0]
     assert f"({said})" in markdown.render(found).partition("## Machine")[0]
-    shown = _printed(tmp_path / "run")
-    assert said in shown
-    assert "50 %" in shown
+    assert said in _printed(tmp_path / "run")
     assert "failed" not in _printed(write(tmp_path / "good", [Maker().cell("base-tcp", Work(size=15), Mode())]))
+
+
+def test_who_leaves_a_part_undone_is_not_ranked(tmp_path: Path) -> None:
+    cells = [Maker().cell(name, Work(size=15), Mode()) for name in ("quick-shm", "base-tcp")]
+    cells[0].launches[0].errors = {"AioRpcError CANCELLED": 15_000}
+    group = prepare([read(write(tmp_path / "run", cells))]).groups[0]
+    assert [row.name for row in group.ranked()] == ["baseline, TCP"]
+    assert "15,000 of 30,000 failed" in Reader(page.render(prepare([read(tmp_path / "run")]))).words
+    assert "50 %" in _printed(tmp_path / "run")
 
 
 def _printed(run: Path) -> str:

@@ -53,7 +53,7 @@ def cards(report: Report) -> Markup:
     )
     caveat = paragraph(
         f"{how_judged(report)} The fastest was chosen by looking, so its lead is on the high side. What runs in one "
-        "process, and what is overloaded or failed, does not compete.",
+        "process, and what is overloaded, failed, or had more than one call in a thousand fail, does not compete.",
         class_="caveat",
     )
     return join(element("div", shown, class_="cards"), more, caveat)
