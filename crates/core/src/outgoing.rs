@@ -12,6 +12,23 @@ pub enum Body<'a> {
     Parts(&'a [u8], &'a [&'a [u8]]),
 }
 
+impl Body<'_> {
+    /// Bytes in all.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Whole(bytes) => bytes.len(),
+            Self::Parts(body, buffers) => body.len() + buffers.iter().map(|buffer| buffer.len()).sum::<usize>(),
+        }
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
 /// A frame to send.
 #[derive(Debug)]
 pub struct Outgoing<'a> {
@@ -44,10 +61,7 @@ impl<'a> Outgoing<'a> {
     /// Bytes of payload.
     #[must_use]
     pub fn len(&self) -> usize {
-        match self.body {
-            Body::Whole(bytes) => bytes.len(),
-            Body::Parts(body, buffers) => body.len() + buffers.iter().map(|buffer| buffer.len()).sum::<usize>(),
-        }
+        self.body.len()
     }
 
     /// Whether the payload is empty.

@@ -118,7 +118,7 @@ impl LoopRequest {
     fn try_send(&self, py: Python<'_>, item: Bound<'_, PyAny>) -> PyResult<Option<bool>> {
         let call = tracked(&self.request.lock())?;
         let encoded = self.served().reply.encode(item)?;
-        let sent = encoded.with(|body| call.try_send_item(&self.core, &Outgoing::new(Kind::Item, body)));
+        let sent = encoded.send(py, |body| call.try_send_item(&self.core, &Outgoing::new(Kind::Item, body)));
         Ok(match sent.map_err(|error| too_long(py, &self.served().name, &error))? {
             ItemOutcome::Sent => Some(true),
             ItemOutcome::Cancelled | ItemOutcome::Late => Some(false),

@@ -82,6 +82,12 @@ impl<'py> Encoded<'py> {
         }
     }
 
+    /// Shows the payload's pieces to who sends them: a long one without the interpreter, while other calls go on.
+    #[inline]
+    pub(crate) fn send<R: Send>(&self, py: Python<'_>, send: impl FnOnce(Body<'_>) -> R + Send) -> R {
+        self.with(|body| if body.len() < LONG { send(body) } else { detach(py, || send(body)) })
+    }
+
     /// The flags of the frame that carries it.
     pub(crate) fn flags(&self) -> u8 {
         if self.named { Outgoing::NAMED } else { 0 }

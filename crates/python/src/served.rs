@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use nearcall_core::server::{NextItem, Request, Server as Core, ServerCall};
-use nearcall_core::{Body, Failure, LinkError};
+use nearcall_core::{Failure, LinkError};
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -49,7 +49,7 @@ pub(crate) fn reply(
     }
     let encoded = method.reply.encode(result)?;
     let code = standing(request, observed);
-    match encoded.with(|body: Body<'_>| request.reply(core, body)) {
+    match encoded.send(py, |body| request.reply(core, body)) {
         Ok(()) => Ok(Some(code)),
         Err(LinkError::Full) => Ok(None),
         Err(error) if error.spares_connection() => Err(too_long(py, &method.name, &error)),

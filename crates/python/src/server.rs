@@ -280,7 +280,7 @@ impl Server {
         for item in items.items()? {
             let encoded = method.reply.encode(item?)?;
             let sent =
-                encoded.with(|body| call.send_item(&self.core, &Outgoing::new(Kind::Item, body), request.deadline));
+                encoded.send(py, |body| call.send_item(&self.core, &Outgoing::new(Kind::Item, body), request.deadline));
             match sent.map_err(|error| too_long(py, &method.name, &error))? {
                 ItemOutcome::Sent => {}
                 outcome => {
