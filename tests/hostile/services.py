@@ -18,6 +18,9 @@ TOKEN = "let-me-in"
 
 @nearcall.service
 class Target:
+    def __init__(self) -> None:
+        self._naps = self._notes = 0
+
     def echo(self, data: bytes) -> bytes:
         return data
 
@@ -31,7 +34,12 @@ class Target:
         return bytes(size)
 
     def nap(self, seconds: float) -> None:
+        self._naps += 1
         time.sleep(seconds)
+
+    def naps_and_notes(self) -> tuple[int, int]:
+        """How many of them were begun."""
+        return self._naps, self._notes
 
     async def hold(self, data: bytes, seconds: float) -> int:
         """Keeps its argument for a while, and no thread."""
@@ -86,6 +94,7 @@ class Target:
 
     @nearcall.oneway
     def slow_note(self, data: bytes) -> None:
+        self._notes += 1
         time.sleep(0.001)
 
     @nearcall.oneway

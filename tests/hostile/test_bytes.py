@@ -242,6 +242,8 @@ def frames_out_of_place(scene: Scene) -> None:
             [frame(CALL, encode([1, 2]), method=methods["names"], flags=NAMED, parts=[])],
             [frame(CALL, method=total), frame(ITEM, deadline=1)],
             [frame(PING, flags=ONEWAY)],
+            [frame(PING, bytes(1025))],
+            [frame(PONG, bytes(1 << 20))],
             [frame(CALL, method=total), frame(END, flags=NAMED)],
             [frame(CANCEL, parts=[])],
             [frame(GOAWAY, call=0)] * 3,

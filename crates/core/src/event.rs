@@ -22,6 +22,9 @@ pub struct Payload {
     at: usize,
 }
 
+/// Bytes of a ping: it is answered by whoever receives, while others wait.
+const MOST_PING: usize = 1024;
+
 // Each call moves it through many hands, and what has more bytes is moved by calls of `memcpy`.
 const _: () = assert!(size_of::<Option<Event>>() <= 128);
 
@@ -32,6 +35,9 @@ impl Event {
             return Err(Malformed("a frame has a payload both in the ring and beside it"));
         }
         let payload = Payload { incoming, at };
+        if matches!(head.kind, Kind::Ping | Kind::Pong) && payload.len() > MOST_PING {
+            return Err(Malformed("a ping or pong has more than 1,024 bytes"));
+        }
         if let Some(parts) = head.extras().and_then(|extras| extras.parts.as_ref()) {
             parts.check(payload.len())?;
         }

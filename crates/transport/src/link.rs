@@ -13,6 +13,17 @@ use crate::credentials::Credentials;
 use crate::message::Incoming;
 use crate::peer::{Admission, Peer};
 
+/// What [`Link::try_receive_part`] found.
+#[derive(Debug)]
+pub enum Received {
+    /// A whole frame.
+    Frame(Incoming),
+    /// More of a long frame: ask again.
+    Part,
+    /// Nothing.
+    Nothing,
+}
+
 /// An established connection that carries frames both ways.
 ///
 /// Any thread may send. Only one thread at a time receives and waits; who that is, is the business of the floor above.
@@ -36,12 +47,27 @@ pub trait Link: Send + Sync + Debug {
     /// Forgets what waits to be sent, and sends nothing more: the peer reads no more.
     fn stop_sending(&self);
 
-    /// The next frame, if one has arrived. Never waits.
+    /// The next frame, if one has arrived. Never waits, and reads no more than a part of a long one, so that who has many
+    /// links can look at the others.
     ///
     /// # Errors
     /// The connection is gone or the peer broke the protocol; nothing more will come. [`LinkError::OverBudget`]: look again
     /// when less is kept.
-    fn try_receive(&self) -> Result<Option<Incoming>, LinkError>;
+    fn try_receive_part(&self) -> Result<Received, LinkError>;
+
+    /// The next frame, if one has arrived. Never waits, but reads on as long as more of a frame is there.
+    ///
+    /// # Errors
+    /// As [`Link::try_receive_part`].
+    fn try_receive(&self) -> Result<Option<Incoming>, LinkError> {
+        loop {
+            match self.try_receive_part()? {
+                Received::Frame(incoming) => return Ok(Some(incoming)),
+                Received::Part => {}
+                Received::Nothing => return Ok(None),
+            }
+        }
+    }
 
     /// The next frame; waits for one if none is here: spins as long as that pays, then sleeps. `None` when it woke for
     /// another reason: the deadline passed, room to send was made, or, at a client, [`LONGEST_SLEEP`] was over.

@@ -16,7 +16,7 @@ use smallvec::SmallVec;
 
 use crate::budget::{Account, Charge};
 use crate::fork;
-use crate::link::{HEAD_ROOM, Link, LinkError, Options, Room, Sent};
+use crate::link::{HEAD_ROOM, Link, LinkError, Options, Received, Room, Sent};
 use crate::message::Incoming;
 use crate::outbox::{Frame, Outbox, Sink};
 use crate::peer::Peer;
@@ -25,6 +25,8 @@ use crate::sys;
 const PREFIX: usize = 4;
 /// What one read takes at most; longer frames are read straight into their own memory.
 const BUFFER: usize = 64 << 10;
+/// What one read takes of those at most.
+const PART: usize = 256 << 10;
 /// After so long a silence a goodbye may have come that nobody has read.
 const QUIET_NS: u64 = 10_000_000;
 
@@ -252,7 +254,7 @@ impl Receiver {
             if left == 0 {
                 return Ok(true);
             }
-            wire.append(&mut long.bytes, left, wait)?
+            wire.append(&mut long.bytes, left.min(PART), wait)?
         } else {
             if self.buffer.is_empty() {
                 self.buffer.resize(BUFFER, 0);
@@ -332,14 +334,17 @@ impl<W: Wire> Link for StreamLink<W> {
         self.outbox.close();
     }
 
-    fn try_receive(&self) -> Result<Option<Incoming>, LinkError> {
+    fn try_receive_part(&self) -> Result<Received, LinkError> {
         let mut receiver = self.receiver.lock();
         loop {
             if let Some(incoming) = receiver.take()? {
-                return Ok(Some(incoming));
+                return Ok(Received::Frame(incoming));
             }
             if !receiver.fill(&*self.wire, false)? {
-                return Ok(None);
+                return Ok(Received::Nothing);
+            }
+            if receiver.long.as_ref().is_some_and(|long| long.left() > 0) {
+                return Ok(Received::Part);
             }
         }
     }

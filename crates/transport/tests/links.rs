@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use common::{PATIENCE, Pair, end_of, pair, pattern, readable, receive, send, until, whole};
 use nearcall_ring::SpinPolicy;
-use nearcall_transport::{Budget, Incoming, Link, LinkError, Options, Room, Sent};
+use nearcall_transport::{Budget, Incoming, Link, LinkError, Options, Received, Room, Sent};
 
 macro_rules! every_transport {
     ($($test:ident)*) => {
@@ -29,6 +29,7 @@ macro_rules! every_transport {
 every_transport! {
     frames_of_every_size_arrive
     a_payload_of_many_pieces_arrives
+    a_long_frame_comes_in_parts
     both_directions_at_once_under_full_rings
     close_is_seen_by_both_sides
     what_was_sent_before_the_close_arrives
@@ -104,6 +105,29 @@ fn a_payload_of_many_pieces_arrives(scheme: &str) {
     send(&*client, b"after", &[]).expect("sent");
     assert_eq!(receive(&*server).expect("a frame"), [b"headhead", &bytes[..]].concat());
     assert_eq!(receive(&*server).expect("a frame"), b"after");
+}
+
+/// Who has many links is not kept by one of them, however long its frame is and however fast it comes.
+fn a_long_frame_comes_in_parts(scheme: &str) {
+    const LEN: usize = 10 << 20;
+    let Pair { client, server } = pair(scheme, &Options::default(), &Options::default());
+    let bytes = pattern(7, LEN);
+    std::thread::scope(|scope| {
+        scope.spawn(|| send(&*client, b"headhead", &[&bytes]).expect("sent"));
+        let mut parts = 0;
+        until("the frame is there", || match server.try_receive_part().expect("open") {
+            Received::Frame(incoming) => {
+                assert!(whole(&incoming) == [b"headhead", &bytes[..]].concat(), "it is garbled");
+                true
+            }
+            Received::Part => {
+                parts += 1;
+                false
+            }
+            Received::Nothing => false,
+        });
+        assert!(parts >= LEN / (256 << 10) - 1, "{parts} parts");
+    });
 }
 
 fn both_directions_at_once_under_full_rings(scheme: &str) {

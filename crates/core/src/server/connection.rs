@@ -24,7 +24,7 @@ pub struct ServerConnection {
     pub(super) token: u64,
     pub(super) link: Arc<dyn Link>,
     calls: Mutex<Calls>,
-    /// The client hung up: what it sent before is still handled.
+    /// The client hung up: the one-way calls it sent before are still handled.
     pub(super) hung_up: AtomicBool,
     /// It is in the list of connections that the reception looks at.
     pub(super) listed: AtomicBool,
@@ -322,6 +322,12 @@ impl ServerConnection {
             }
             Some(_) => None,
         };
+        // Relaxed: set and read by whoever holds the reception.
+        if !oneway && self.hung_up.load(Ordering::Relaxed) {
+            // Nobody is there to be answered, and what it left behind may be much.
+            request.note_end(Failure::CANCELLED, 0);
+            return Ok(Routed::Done);
+        }
         if let Some(refusal) = refusal {
             request.note_end(refusal.code, 0);
             if !oneway {

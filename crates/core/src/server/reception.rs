@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nearcall_ring::{SpinBudget, cpu};
-use nearcall_transport::{LinkError, Listener, Options};
+use nearcall_transport::{Incoming, LinkError, Listener, Options, Received};
 use nearcall_wire::Kind;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
@@ -24,8 +24,10 @@ use crate::outgoing::{Body, Outgoing};
 const ROUNDS_PER_CLOCK: u32 = 64;
 /// Spinning rounds between two looks at the system's poller, while only shared memory is active.
 const ROUNDS_PER_POLL: u32 = 512;
-/// Frames taken in between two looks at the system's poller, however busy the clients are.
+/// Frames taken in between two looks at the system's poller, however busy the clients are. A long one counts as many.
 const FRAMES_PER_POLL: u32 = 128;
+/// A part of a long frame counts as so many: 256 KiB take about as long.
+const PART: u32 = 64;
 /// How long the server sleeps while it waits for its own handlers to read on from a client.
 const STALLED_LOOK: Duration = Duration::from_millis(1);
 
@@ -143,8 +145,8 @@ impl Reception {
     /// The next request that is here.
     pub(super) fn poll(&mut self, server: &Server) -> Option<Box<Request>> {
         loop {
-            if self.unpolled >= FRAMES_PER_POLL {
-                // Nobody is overlooked because others always have something.
+            if self.unpolled >= FRAMES_PER_POLL || server.turn.take_tick() {
+                // Nobody is overlooked because others always have something, or because their handlers take long.
                 self.poll_events(server, Some(Duration::ZERO));
             }
             // First of all: it is older than what its client has sent since.
@@ -190,8 +192,8 @@ impl Reception {
                 self.cursor = 0;
             }
             let connection = &self.memory[self.cursor];
-            let routed = match connection.link.try_receive() {
-                Ok(Some(incoming)) => {
+            let routed = match connection.link.try_receive_part() {
+                Ok(Received::Frame(incoming)) => {
                     let beside = incoming.lease().is_some();
                     let routed = connection.route(server, incoming);
                     if beside {
@@ -201,8 +203,14 @@ impl Reception {
                     routed
                 }
                 // Relaxed: set and read by whoever holds this reception.
-                Ok(None) if connection.hung_up.load(Ordering::Relaxed) => Err(LinkError::Closed),
-                Ok(None) => {
+                Ok(Received::Nothing) if connection.hung_up.load(Ordering::Relaxed) => Err(LinkError::Closed),
+                Ok(Received::Part) => {
+                    quiet = 0;
+                    self.unpolled += PART;
+                    self.cursor += 1;
+                    continue;
+                }
+                Ok(Received::Nothing) => {
                     quiet += 1;
                     self.cursor += 1;
                     continue;
@@ -237,18 +245,25 @@ impl Reception {
         while self.unpolled < FRAMES_PER_POLL
             && let Some(connection) = self.readable.front()
         {
-            let routed = match connection.link.try_receive() {
-                Ok(Some(incoming)) => connection.route(server, incoming),
+            let routed = match connection.link.try_receive_part() {
+                Ok(Received::Frame(incoming)) => {
+                    self.unpolled += weight(&incoming);
+                    connection.route(server, incoming)
+                }
+                Ok(Received::Part) => {
+                    self.unpolled += PART;
+                    self.readable.rotate_left(1);
+                    continue;
+                }
                 // A ring whose client is gone is looked at here, too. Relaxed: as above.
-                Ok(None) if connection.hung_up.load(Ordering::Relaxed) => Err(LinkError::Closed),
-                Ok(None) => {
+                Ok(Received::Nothing) if connection.hung_up.load(Ordering::Relaxed) => Err(LinkError::Closed),
+                Ok(Received::Nothing) => {
                     connection.listed.store(false, Ordering::Relaxed);
                     self.readable.pop_front();
                     continue;
                 }
                 Err(error) => Err(error),
             };
-            self.unpolled += 1;
             match routed {
                 Ok(Routed::Request(request)) if connection.begins_at_once() => {
                     self.readable.rotate_left(1);
@@ -527,9 +542,8 @@ impl Reception {
                 connection.link.disarm();
             }
             if hung_up {
-                // Nobody reads there any more; what it sent before is still taken in. Relaxed: as in `take`. The link of a
-                // socket finds the end by itself, behind the last frame.
-                connection.hung_up.store(connection.link.is_memory(), Ordering::Relaxed);
+                // Nobody reads there any more; the messages it sent before are still taken in. Relaxed: as in `take`.
+                connection.hung_up.store(true, Ordering::Relaxed);
                 connection.link.stop_sending();
                 // There is no more news of it.
                 let _ = epoll::delete(&*self.poller, connection.link.fd());
@@ -578,6 +592,11 @@ fn flush(server: &Server, connection: &Arc<ServerConnection>, unparked: &mut Vec
     {
         unparked.push_back(Arc::clone(connection));
     }
+}
+
+/// What a frame counts: its route takes longer the longer it is.
+fn weight(incoming: &Incoming) -> u32 {
+    1 + (incoming.bytes.len() >> 12) as u32
 }
 
 /// Nanoseconds since then; none if the clock was not even read.

@@ -22,6 +22,8 @@ pub(super) struct Turn {
     changed: Condvar,
     /// The one that watches sleeps until it is told that the baton has moved.
     watcher_sleeps: AtomicBool,
+    /// A moment has passed, in which the holder ran handlers.
+    tick: AtomicBool,
     /// Wakes the one that watches while it sleeps beside the event loop.
     bell: Bell,
     /// The system's poller of the reception.
@@ -44,6 +46,7 @@ impl Turn {
             standby: Mutex::default(),
             changed: Condvar::new(),
             watcher_sleeps: AtomicBool::new(false),
+            tick: AtomicBool::new(false),
             bell,
             poller,
         }
@@ -53,6 +56,13 @@ impl Turn {
     #[inline]
     pub(super) fn is_mine(&self) -> bool {
         self.baton.is_held()
+    }
+
+    /// Whether a moment has passed since this was asked, while handlers ran. As exact as the one that watches is.
+    #[inline]
+    pub(super) fn take_tick(&self) -> bool {
+        // Relaxed: nothing hangs on it but the time of a look at the poller.
+        self.tick.load(Ordering::Relaxed) && self.tick.swap(false, Ordering::Relaxed)
     }
 
     /// Takes the turn if nobody has it.
@@ -147,6 +157,8 @@ impl Turn {
             }
             self.changed.wait_for(&mut standby, PATIENCE);
             let now = self.baton.look();
+            // Relaxed: see `take_tick`.
+            self.tick.store(true, Ordering::Relaxed);
             if now != seen {
                 (seen, quiet) = (now, 0);
             } else if self.baton.steal(now) {

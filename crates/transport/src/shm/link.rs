@@ -14,7 +14,7 @@ use super::regions::{Mapped, Note, Outgoing, no_memory};
 use super::socket::{Inbox, ring_bell};
 use crate::budget::Account;
 use crate::fork;
-use crate::link::{HEAD_ROOM, Link, LinkError, Options, Room, Sent};
+use crate::link::{HEAD_ROOM, Link, LinkError, Options, Received, Room, Sent};
 use crate::message::{INLINE, Incoming};
 use crate::outbox::{Frame, Outbox, Sink};
 use crate::peer::Peer;
@@ -256,13 +256,13 @@ impl ShmLink {
         }
     }
 
-    fn take(&self, receiver: &mut Receiver) -> Result<Option<Incoming>, LinkError> {
+    fn take(&self, receiver: &mut Receiver) -> Result<Received, LinkError> {
         let Receiver { consumer, regions, inbox, account, .. } = receiver;
         let Some(record) = consumer.peek()? else {
             if consumer.producer_waits(None) {
                 ring_bell(&self.shared.socket);
             }
-            return Ok(None);
+            return Ok(Received::Nothing);
         };
         // A peer chooses the ring's size, but not how much we take.
         if record.len as u64 > self.limit.saturating_add(HEAD_ROOM) {
@@ -288,16 +288,22 @@ impl ShmLink {
         };
         let beside = note.map_or(0, |note| usize::try_from(note.len.min(self.limit)).unwrap_or(usize::MAX));
         let charge = Incoming::charge(account, record.len.saturating_add(beside))?;
+        let mut lease = None;
+        if let Some(note) = note {
+            lease = regions.open(note, self.limit, inbox, &self.shared.socket)?;
+            // A bell may have been read along with the region.
+            self.notify_room();
+            if lease.is_none() {
+                // The record stays where it is.
+                return Ok(Received::Part);
+            }
+            bytes.drain(..Note::LEN);
+        }
         consumer.consume(record);
         if consumer.producer_waits(Some(record)) {
             ring_bell(&self.shared.socket);
         }
-        let Some(note) = note else { return Ok(Some(Incoming::new(bytes, None, charge))) };
-        let lease = regions.open(note, self.limit, inbox, &self.shared.socket)?;
-        // A bell may have been read along with the region.
-        self.notify_room();
-        bytes.drain(..Note::LEN);
-        Ok(Some(Incoming::new(bytes, Some(lease), charge)))
+        Ok(Received::Frame(Incoming::new(bytes, lease, charge)))
     }
 }
 
@@ -351,17 +357,24 @@ impl Link for ShmLink {
         self.outbox.close();
     }
 
-    fn try_receive(&self) -> Result<Option<Incoming>, LinkError> {
+    fn try_receive_part(&self) -> Result<Received, LinkError> {
         self.take(&mut self.receiver.lock())
     }
 
     fn receive(&self, deadline: Option<Instant>) -> Result<Option<Incoming>, LinkError> {
         let mut receiver = self.receiver.lock();
-        if let Some(incoming) = self.take(&mut receiver)? {
-            return Ok(Some(incoming));
+        let mut slept = false;
+        loop {
+            match self.take(&mut receiver)? {
+                Received::Frame(incoming) => return Ok(Some(incoming)),
+                Received::Part => {}
+                Received::Nothing if slept => return Ok(None),
+                Received::Nothing => {
+                    self.sleep(&mut receiver, deadline)?;
+                    slept = true;
+                }
+            }
         }
-        self.sleep(&mut receiver, deadline)?;
-        self.take(&mut receiver)
     }
 
     fn spin(&self) -> bool {

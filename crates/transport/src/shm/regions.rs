@@ -13,6 +13,8 @@ use crate::message::{Lease, REGION_HEAD, RegionHead};
 
 /// Memory kept mapped for the next long payloads, bytes per direction; beyond it a region serves one message only.
 const KEPT: usize = 32 << 20;
+/// Bytes that the system is asked for at once, while others wait.
+const PART: usize = 256 << 10;
 /// Smallest region.
 const SMALLEST: usize = 64 << 10;
 /// Regions announced before the reader has come to the first of them: fewer than it allows, and far fewer than descriptors
@@ -192,14 +194,15 @@ struct Region {
 }
 
 impl Mapped {
-    /// The payload that a note speaks of. `limit` is the longest message this side takes.
+    /// The payload that a note speaks of; `None` if that takes more time: ask again. `limit` is the longest message this
+    /// side takes.
     pub(super) fn open(
         &mut self,
         note: Note,
         limit: u64,
         inbox: &mut Inbox,
         socket: &OwnedFd,
-    ) -> Result<Lease, LinkError> {
+    ) -> Result<Option<Lease>, LinkError> {
         if note.len > limit {
             return Err(LinkError::Broken(format!(
                 "the peer sent a message of {} bytes, the limit is {limit}",
@@ -216,14 +219,18 @@ impl Mapped {
         }
         let needed = REGION_HEAD + note.len as usize;
         if needed > region.present {
-            region.mapping.populate(region.present, needed).map_err(|error| no_memory(needed, error))?;
-            region.present = needed;
+            let part = needed.min(region.present + PART);
+            region.mapping.populate(region.present, part).map_err(|error| no_memory(needed, error))?;
+            region.present = part;
+            if part < needed {
+                return Ok(None);
+            }
         }
         let mapping = Arc::clone(&region.mapping);
         if note.last_use && self.regions.remove(&note.id).is_some() {
             self.bytes -= mapping.len() as u64;
         }
-        Ok(Lease::new(mapping, note.len as usize))
+        Ok(Some(Lease::new(mapping, note.len as usize)))
     }
 
     fn map(&mut self, announced: &Announced, limit: u64) -> Result<Region, LinkError> {

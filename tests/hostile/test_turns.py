@@ -1,0 +1,59 @@
+"""Clients that send much at once: others have their turn in between, and what nobody waits for is not done."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import nearcall
+
+from .frames import CALL, NOBODY, ONEWAY, encode, frame
+from .raw import connect
+from .services import Target
+from .target import ALL, Scene, Server, Stopped
+
+CALLS = 600
+NAP = 0.001
+"""Seconds that each takes: less than those after which another thread receives."""
+
+
+@pytest.mark.parametrize("transport", ALL)
+def test_others_are_served_between_the_calls_of_one_batch(
+    transport: str, servers: Callable[[str, dict[str, Any]], Server]
+) -> None:
+    server = servers(transport, {})
+    with nearcall.connect(server.url, Target) as other, connect(server.url) as peer:
+        naps = [Scene(server, transport).call(peer, "nap", encode([NAP]), call=call) for call in range(CALLS)]
+        before = other.naps_and_notes()[0]
+        peer.send(*naps)
+        seen = [before]
+        while seen[-1] < before + CALLS // 2:
+            # Who calls again at once is still being looked at; others have to be noticed.
+            time.sleep(2 * NAP)
+            seen.append(other.naps_and_notes()[0])
+        begun = [after - before for before, after in itertools.pairwise(seen)]
+        # A client that had to wait for the CPU saw more go by; this one did not each time.
+        assert sorted(begun)[len(begun) // 2] <= 16, begun
+
+
+@pytest.mark.parametrize("transport", ALL)
+def test_calls_are_not_begun_for_a_client_that_is_gone(
+    transport: str, servers: Callable[[str, dict[str, Any]], Server]
+) -> None:
+    """Its messages are: nobody waits for an answer to those anyway."""
+    server = servers(transport, {})
+    with nearcall.connect(server.url, Target) as other:
+        naps, notes = other.naps_and_notes()
+        peer = connect(server.url)
+        calls = [Scene(server, transport).call(peer, "nap", encode([NAP]), call=call) for call in range(CALLS)]
+        note = frame(CALL, b"x", method=peer.methods["slow_note"], call=NOBODY, flags=ONEWAY)
+        with Stopped(server.pid):
+            peer.send(*calls, note)
+            peer.close()
+        while (now := other.naps_and_notes())[1] == notes:
+            time.sleep(0.001)
+        assert now[0] - naps < CALLS // 2
