@@ -57,6 +57,15 @@ def test_start_and_stop(new_url: str) -> None:
         nearcall.connect(server.urls[0], Basics)
 
 
+def test_it_stops_whatever_it_is_doing() -> None:
+    """Whoever receives may be anywhere between two looks when it is told."""
+    for turn in range(1000):
+        with nearcall.Server(Basics(), "inproc://stops") as server, nearcall.connect(server.urls[0], Basics) as basics:
+            assert basics.add(1) == 6
+            time.sleep(turn % 25 * 0.0001)
+            assert basics.add(1) == 6
+
+
 def test_one_after_another_at_one_url(new_url: str, transport: str) -> None:
     url = new_url
     for number in range(5):

@@ -68,7 +68,7 @@ pub(super) struct Reception {
     /// Frames taken in since the last look at the poller.
     unpolled: u32,
     budget: SpinBudget,
-    /// Frames routed to calls that a handler may be waiting on: it looks after each.
+    /// Frames routed to calls that a handler may be waiting on, and bells for whoever receives: it looks after each.
     routed: u64,
 }
 
@@ -554,6 +554,8 @@ impl Reception {
             }
         } else if token == WAKE {
             bells::silence(&self.wake);
+            // Whoever is about to sleep looks at the server's state again: the bell is not heard twice.
+            self.routed += 1;
             if server.is_stopping() {
                 self.arrivals.stop();
                 self.say_goodbye(server);
