@@ -297,7 +297,8 @@ def replies_of_60_mb_that_nobody_reads(scene: Scene) -> None:
     time.sleep(scene.seconds * 2)
 
 
-@TABLE.add()
+# Beside what is kept, the results of the handlers that send them.
+@TABLE.add(budget=BUDGET + 2 * LARGE)
 def the_same_to_many_connections(scene: Scene) -> None:
     for _ in range(scene.amount(7, 40)):
         peer = scene.connect()

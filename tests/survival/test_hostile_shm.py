@@ -335,11 +335,11 @@ def test_pings_of_a_client_that_is_slow_to_read(target: Target) -> None:
     """It is not dropped for that; it is not read from, either, until it has taken what it asked for."""
     with attack(target.url) as attacker:
         # The answers fill the ring, and then the MiB that may wait for it.
-        pings = [frame(PING, call=number, payload=bytes([number % 256]) * 4000) for number in range(284)]
-        for ping in pings[:270]:
+        pings = [frame(PING, call=number, payload=bytes([number % 256]) * 1000) for number in range(1060)]
+        for ping in pings[:1000]:
             attacker.send(ping)
             until(lambda: attacker.get(TO_SERVER + TAIL) == attacker.head, "the server reads")
-        for ping in pings[270:]:
+        for ping in pings[1000:]:
             attacker.send(ping)
         target.is_well()
         assert attacker.get(TO_SERVER + TAIL) != attacker.head
