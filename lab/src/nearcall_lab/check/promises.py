@@ -179,7 +179,7 @@ def standing_still(subject: Subject) -> str:
             try:
                 for pid in servers:
                     os.kill(pid, signal.SIGSTOP)
-                _wait_for(lambda: all(_state(pid) in "TZ" for pid in servers), "the server's processes do not stop")
+                _wait_for_states(servers, "TZ", "the server's processes do not stop")
                 stopped = time.monotonic_ns()
                 time.sleep(_STOPPED_S)
                 went_on = time.monotonic_ns()
@@ -203,7 +203,7 @@ def death(subject: Subject) -> str:
             servers = watched.until_under_way()
             for pid in servers:
                 os.kill(pid, signal.SIGKILL)
-            _wait_for(lambda: all(_state(pid) in "Z" for pid in servers), "the server's processes do not die")
+            _wait_for_states(servers, "Z", "the server's processes do not die")
             killed = time.monotonic_ns()
             told = watched.results(seconds + _DEATH_NOTICED_S)
         if watched.goes_on_at(killed):
@@ -290,9 +290,9 @@ def _state(pid: int) -> str:
         return "Z"
 
 
-def _wait_for(condition: Callable[[], bool], otherwise: str) -> None:
+def _wait_for_states(pids: list[int], states: str, otherwise: str) -> None:
     end = time.monotonic() + _GRACE_S
-    while not condition():
+    while not all(_state(pid) in states for pid in pids):
         if time.monotonic() > end:
             raise Broken(otherwise)
         time.sleep(0.001)
