@@ -37,7 +37,7 @@ pub use dev_certs::{DevCerts, dev_certs};
 pub use dial::Dial;
 pub use handed::{Seat, is_end_of_clients};
 pub use lifeline::end_with;
-pub use link::{ConnectError, LONGEST_SLEEP, Link, LinkError, Options, Received, Room, Sent};
+pub use link::{ConnectError, LONGEST_SLEEP, Link, LinkError, Options, Room, Sent};
 pub use listen::{Arrival, Listener};
 pub use message::{INLINE, Incoming, Lease};
 pub use peer::{Admission, Peer};

@@ -13,17 +13,6 @@ use crate::credentials::Credentials;
 use crate::message::Incoming;
 use crate::peer::{Admission, Peer};
 
-/// What [`Link::try_receive_part`] found.
-#[derive(Debug)]
-pub enum Received {
-    /// A whole frame.
-    Frame(Incoming),
-    /// More of a long frame: ask again.
-    Part,
-    /// Nothing.
-    Nothing,
-}
-
 /// An established connection that carries frames both ways.
 ///
 /// Any thread may send. Only one thread at a time receives and waits; who that is, is the business of the floor above.
@@ -52,19 +41,18 @@ pub trait Link: Send + Sync + Debug {
     ///
     /// # Errors
     /// The connection is gone or the peer broke the protocol; nothing more will come. [`LinkError::OverBudget`]: look again
-    /// when less is kept.
-    fn try_receive_part(&self) -> Result<Received, LinkError>;
+    /// when less is kept. [`LinkError::Unfinished`]: look again soon.
+    fn try_receive_part(&self) -> Result<Option<Incoming>, LinkError>;
 
     /// The next frame, if one has arrived. Never waits, but reads on as long as more of a frame is there.
     ///
     /// # Errors
-    /// As [`Link::try_receive_part`].
+    /// As [`Link::try_receive_part`], but never [`LinkError::Unfinished`].
     fn try_receive(&self) -> Result<Option<Incoming>, LinkError> {
         loop {
-            match self.try_receive_part()? {
-                Received::Frame(incoming) => return Ok(Some(incoming)),
-                Received::Part => {}
-                Received::Nothing => return Ok(None),
+            let received = self.try_receive_part();
+            if !matches!(received, Err(LinkError::Unfinished)) {
+                return received;
             }
         }
     }
@@ -193,6 +181,9 @@ pub enum LinkError {
     /// connection goes on.
     #[error("as much is kept of what this peer has sent as may be")]
     OverBudget,
+    /// A part of a long frame was taken in, and more may be there: others have their turn first.
+    #[error("a part of a long message has arrived")]
+    Unfinished,
     /// There was no room to send until the deadline; nothing was sent, and the connection goes on.
     #[error("the deadline passed before there was room to send: the peer reads nothing")]
     DeadlinePassed,

@@ -16,7 +16,7 @@ use smallvec::SmallVec;
 
 use crate::budget::{Account, Charge};
 use crate::fork;
-use crate::link::{HEAD_ROOM, Link, LinkError, Options, Received, Room, Sent};
+use crate::link::{HEAD_ROOM, Link, LinkError, Options, Room, Sent};
 use crate::message::Incoming;
 use crate::outbox::{Frame, Outbox, Sink};
 use crate::peer::Peer;
@@ -334,17 +334,17 @@ impl<W: Wire> Link for StreamLink<W> {
         self.outbox.close();
     }
 
-    fn try_receive_part(&self) -> Result<Received, LinkError> {
+    fn try_receive_part(&self) -> Result<Option<Incoming>, LinkError> {
         let mut receiver = self.receiver.lock();
         loop {
             if let Some(incoming) = receiver.take()? {
-                return Ok(Received::Frame(incoming));
+                return Ok(Some(incoming));
             }
             if !receiver.fill(&*self.wire, false)? {
-                return Ok(Received::Nothing);
+                return Ok(None);
             }
             if receiver.long.as_ref().is_some_and(|long| long.left() > 0) {
-                return Ok(Received::Part);
+                return Err(LinkError::Unfinished);
             }
         }
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nearcall_ring::{SpinBudget, cpu};
-use nearcall_transport::{Incoming, LinkError, Listener, Options, Received};
+use nearcall_transport::{Incoming, LinkError, Listener, Options};
 use nearcall_wire::Kind;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
@@ -193,7 +193,7 @@ impl Reception {
             }
             let connection = &self.memory[self.cursor];
             let routed = match connection.link.try_receive_part() {
-                Ok(Received::Frame(incoming)) => {
+                Ok(Some(incoming)) => {
                     let beside = incoming.lease().is_some();
                     let routed = connection.route(server, incoming);
                     if beside {
@@ -203,14 +203,14 @@ impl Reception {
                     routed
                 }
                 // Relaxed: set and read by whoever holds this reception.
-                Ok(Received::Nothing) if connection.hung_up.load(Ordering::Relaxed) => Err(LinkError::Closed),
-                Ok(Received::Part) => {
+                Ok(None) if connection.hung_up.load(Ordering::Relaxed) => Err(LinkError::Closed),
+                Err(LinkError::Unfinished) => {
                     quiet = 0;
                     self.unpolled += PART;
                     self.cursor += 1;
                     continue;
                 }
-                Ok(Received::Nothing) => {
+                Ok(None) => {
                     quiet += 1;
                     self.cursor += 1;
                     continue;
@@ -246,18 +246,18 @@ impl Reception {
             && let Some(connection) = self.readable.front()
         {
             let routed = match connection.link.try_receive_part() {
-                Ok(Received::Frame(incoming)) => {
+                Ok(Some(incoming)) => {
                     self.unpolled += weight(&incoming);
                     connection.route(server, incoming)
                 }
-                Ok(Received::Part) => {
+                Err(LinkError::Unfinished) => {
                     self.unpolled += PART;
                     self.readable.rotate_left(1);
                     continue;
                 }
                 // A ring whose client is gone is looked at here, too. Relaxed: as above.
-                Ok(Received::Nothing) if connection.hung_up.load(Ordering::Relaxed) => Err(LinkError::Closed),
-                Ok(Received::Nothing) => {
+                Ok(None) if connection.hung_up.load(Ordering::Relaxed) => Err(LinkError::Closed),
+                Ok(None) => {
                     connection.listed.store(false, Ordering::Relaxed);
                     self.readable.pop_front();
                     continue;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::lock::{Condvar, Mutex};
-use nearcall_ring::{Consumer, MappedLane, Producer, Segment, SpinBudget, cpu, spin};
+use nearcall_ring::{Consumer, MappedLane, Producer, Record, Segment, SpinBudget, cpu, spin};
 use rustix::event::PollFlags;
 use smallvec::SmallVec;
 
@@ -14,7 +14,7 @@ use super::regions::{Mapped, Note, Outgoing, no_memory};
 use super::socket::{Inbox, ring_bell};
 use crate::budget::Account;
 use crate::fork;
-use crate::link::{HEAD_ROOM, Link, LinkError, Options, Received, Room, Sent};
+use crate::link::{HEAD_ROOM, Link, LinkError, Options, Room, Sent};
 use crate::message::{INLINE, Incoming};
 use crate::outbox::{Frame, Outbox, Sink};
 use crate::peer::Peer;
@@ -256,13 +256,14 @@ impl ShmLink {
         }
     }
 
-    fn take(&self, receiver: &mut Receiver) -> Result<Received, LinkError> {
+    /// The next frame; `whole` if one that takes longer is waited for.
+    fn take(&self, receiver: &mut Receiver, whole: bool) -> Result<Option<Incoming>, LinkError> {
         let Receiver { consumer, regions, inbox, account, .. } = receiver;
         let Some(record) = consumer.peek()? else {
             if consumer.producer_waits(None) {
                 ring_bell(&self.shared.socket);
             }
-            return Ok(Received::Nothing);
+            return Ok(None);
         };
         // A peer chooses the ring's size, but not how much we take.
         if record.len as u64 > self.limit.saturating_add(HEAD_ROOM) {
@@ -288,22 +289,32 @@ impl ShmLink {
         };
         let beside = note.map_or(0, |note| usize::try_from(note.len.min(self.limit)).unwrap_or(usize::MAX));
         let charge = Incoming::charge(account, record.len.saturating_add(beside))?;
-        let mut lease = None;
-        if let Some(note) = note {
-            lease = regions.open(note, self.limit, inbox, &self.shared.socket)?;
+        let Some(note) = note else {
+            self.consume(consumer, record);
+            return Ok(Some(Incoming::new(bytes, None, charge)));
+        };
+        let lease = loop {
+            let lease = regions.open(note, self.limit, inbox, &self.shared.socket)?;
             // A bell may have been read along with the region.
             self.notify_room();
-            if lease.is_none() {
+            match lease {
+                Some(lease) => break lease,
                 // The record stays where it is.
-                return Ok(Received::Part);
+                None if !whole => return Err(LinkError::Unfinished),
+                None => {}
             }
-            bytes.drain(..Note::LEN);
-        }
+        };
+        self.consume(consumer, record);
+        bytes.drain(..Note::LEN);
+        Ok(Some(Incoming::new(bytes, Some(lease), charge)))
+    }
+
+    #[inline]
+    fn consume(&self, consumer: &mut Consumer<MappedLane>, record: Record) {
         consumer.consume(record);
         if consumer.producer_waits(Some(record)) {
             ring_bell(&self.shared.socket);
         }
-        Ok(Received::Frame(Incoming::new(bytes, lease, charge)))
     }
 }
 
@@ -357,24 +368,21 @@ impl Link for ShmLink {
         self.outbox.close();
     }
 
-    fn try_receive_part(&self) -> Result<Received, LinkError> {
-        self.take(&mut self.receiver.lock())
+    fn try_receive_part(&self) -> Result<Option<Incoming>, LinkError> {
+        self.take(&mut self.receiver.lock(), false)
+    }
+
+    fn try_receive(&self) -> Result<Option<Incoming>, LinkError> {
+        self.take(&mut self.receiver.lock(), true)
     }
 
     fn receive(&self, deadline: Option<Instant>) -> Result<Option<Incoming>, LinkError> {
         let mut receiver = self.receiver.lock();
-        let mut slept = false;
-        loop {
-            match self.take(&mut receiver)? {
-                Received::Frame(incoming) => return Ok(Some(incoming)),
-                Received::Part => {}
-                Received::Nothing if slept => return Ok(None),
-                Received::Nothing => {
-                    self.sleep(&mut receiver, deadline)?;
-                    slept = true;
-                }
-            }
+        if let Some(incoming) = self.take(&mut receiver, true)? {
+            return Ok(Some(incoming));
         }
+        self.sleep(&mut receiver, deadline)?;
+        self.take(&mut receiver, true)
     }
 
     fn spin(&self) -> bool {
