@@ -81,13 +81,17 @@ impl Server {
         if may_spin {
             return ForLoop::Spin;
         }
-        if reception.has_timer() || self.is_stopped() {
-            // A worker knows how to sleep until a certain time.
-            drop(reception);
-            self.release();
-            return ForLoop::Elsewhere;
-        }
-        while !reception.fall_asleep() {
+        loop {
+            // Looked at after each look at the poller, which may have heard the bell that means the stop.
+            if reception.has_timer() || self.is_stopped() {
+                // A worker knows how to sleep until a certain time.
+                drop(reception);
+                self.release();
+                return ForLoop::Elsewhere;
+            }
+            if reception.fall_asleep() {
+                break;
+            }
             if let Some(request) = reception.poll(self) {
                 drop(reception);
                 return self.take_for_loop(request);
