@@ -54,7 +54,8 @@ def _sleep(findings: Findings, cells: Summaries) -> Mapping[str, str]:
     def show(column: str) -> Mapping[str, str]:
         floor = findings.checks["sleep"][f"{column} sleeps in one process, s"]
         own = _seconds(cells.one(mechanism="grpc-aio-uvloop-tcp", **_BURSTS[column]))
-        return {f"{column} calls: the sleeps alone / grpc.aio + uvloop": f"{significant(floor)} s / {shown(own)} s"}
+        unit = " s" if isinstance(own, float) else ""
+        return {f"{column} calls: the sleeps alone / grpc.aio + uvloop": f"{significant(floor)} s / {shown(own)}{unit}"}
 
     return rows_of(_BURSTS, show)
 
