@@ -173,23 +173,7 @@ def cpu(subject: Subject) -> str:
 
 def standing_still(subject: Subject) -> str:
     """While all processes of the server are stopped no call is answered: replies come from nowhere else."""
-    for seconds in _WATCHED_S:
-        with _Watched(subject, seconds) as watched:
-            servers = watched.until_under_way()
-            try:
-                for pid in servers:
-                    os.kill(pid, signal.SIGSTOP)
-                _wait_for_states(servers, "TZ", "the server's processes do not stop")
-                stopped = time.monotonic_ns()
-                time.sleep(_STOPPED_S)
-                went_on = time.monotonic_ns()
-            finally:
-                for pid in servers:
-                    with contextlib.suppress(ProcessLookupError):
-                        os.kill(pid, signal.SIGCONT)
-            told = watched.results(_GRACE_S)
-        if watched.goes_on_at(went_on):
-            break
+    told, stopped, went_on = _while_calling(subject, _stop_for_a_while, _GRACE_S)
     early = int(((told.done > stopped) & (told.done < went_on)).sum())
     if early > 1:  # one reply may have been on its way
         raise Broken(f"the client answered {early} calls while its server stood still")
@@ -198,22 +182,13 @@ def standing_still(subject: Subject) -> str:
 
 def death(subject: Subject) -> str:
     """When the server is killed calls fail, and soon, instead of waiting for ever; and the next launch works."""
-    for seconds in _WATCHED_S:
-        with _Watched(subject, seconds) as watched:
-            servers = watched.until_under_way()
-            for pid in servers:
-                os.kill(pid, signal.SIGKILL)
-            _wait_for_states(servers, "Z", "the server's processes do not die")
-            killed = time.monotonic_ns()
-            told = watched.results(seconds + _DEATH_NOTICED_S)
-        if watched.goes_on_at(killed):
-            break
+    told, killed, _ = _while_calling(subject, _kill, _DEATH_NOTICED_S)
     late = int((told.done > killed).sum())
     if late > 1:
         raise Broken(f"the client answered {late} calls after its server was dead")
     if not told.failed:
         raise Broken("the server was killed, and no call failed")
-    subject.launch(watched.cell.work, Mode(calls=3, warmup_s=0.0))
+    subject.launch(_short_work(subject), Mode(calls=3, warmup_s=0.0))
     return f"the client ended {told.after_s - killed / 1e9:.1f} s later: {told.first_error or f'{told.failed} failed'}"
 
 
@@ -236,8 +211,7 @@ class _Watched:
         mechanism = subject.entrant.mechanism
         if mechanism.same_process:
             raise NotPromised("client and server are one process")
-        work = Work("echo", size=15) if "echo" in mechanism.operations else Work("wait", delay_s=0.01)
-        self.cell = Cell(mechanism.name, work, Mode(seconds=seconds, warmup_s=0.0), placement="free")
+        self.cell = Cell(mechanism.name, _short_work(subject), Mode(seconds=seconds, warmup_s=0.0), placement="free")
         self._subject = subject
         self._crew = crew_of([self.cell], subject.entrant)
 
@@ -280,6 +254,49 @@ class _Watched:
         part = ClientPart({"first_call_ns": 0, "warmup_calls": 0, "warmed_up": True, "slots": 1})
         part.take(answer, blob)
         return _Told(part.columns["done"], sum(part.errors.values()), part.first_error, after)
+
+
+def _short_work(subject: Subject) -> Work:
+    operations = subject.entrant.mechanism.operations
+    return Work("echo", size=15) if "echo" in operations else Work("wait", delay_s=0.01)
+
+
+def _while_calling(
+    subject: Subject, befalls: Callable[[list[int]], tuple[int, int]], within_s: float
+) -> tuple[_Told, int, int]:
+    """What a client was told while something befell its server's processes, and when that began and was over.
+
+    The client ends in time: `within_s` after its begin, or its timed part where that takes longer.
+    """
+    for seconds in _WATCHED_S:
+        with _Watched(subject, seconds) as watched:
+            begun, over = befalls(watched.until_under_way())
+            told = watched.results(max(within_s, seconds + _UNDER_WAY_S))
+        if watched.goes_on_at(over):
+            break
+    return told, begun, over
+
+
+def _stop_for_a_while(servers: list[int]) -> tuple[int, int]:
+    try:
+        for pid in servers:
+            os.kill(pid, signal.SIGSTOP)
+        _wait_for_states(servers, "TZ", "the server's processes do not stop")
+        stopped = time.monotonic_ns()
+        time.sleep(_STOPPED_S)
+        return stopped, time.monotonic_ns()
+    finally:
+        for pid in servers:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+
+
+def _kill(servers: list[int]) -> tuple[int, int]:
+    for pid in servers:
+        os.kill(pid, signal.SIGKILL)
+    _wait_for_states(servers, "Z", "the server's processes do not die")
+    killed = time.monotonic_ns()
+    return killed, killed
 
 
 def _state(pid: int) -> str:
