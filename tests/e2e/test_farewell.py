@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import threading
@@ -11,10 +12,12 @@ import pytest
 
 import nearcall
 
+from ..hostile import raw
+from ..hostile.frames import CALL, END, GOAWAY, ITEM, credit, encode, frame
 from .process import start_program
 
 PATIENCE = 30
-ITEM = b"x" * 1000
+WATER = b"x" * 1000
 
 
 @nearcall.service
@@ -25,7 +28,7 @@ class Spring:
     def flow(self, items: int) -> Iterator[bytes]:
         for _ in range(items):
             self.given += 1
-            yield ITEM
+            yield WATER
 
     def echo(self, text: str) -> str:
         return text
@@ -77,6 +80,31 @@ def test_a_slow_reader_is_not_cut_off_within_the_grace(new_url: str, transport: 
             assert stopped == [True]
         finally:
             reader.kill()
+
+
+def test_what_is_still_on_the_way_comes_to_a_reader_who_sends_meanwhile(new_url: str, transport: str) -> None:
+    """Its system has room for little. TCP drops what is on the way from a closed socket when bytes come to it."""
+    if transport == "inproc":
+        pytest.skip("nothing is on the way in one process")
+    items, service = 900, Spring()
+    server = nearcall.Server(service, new_url).start()
+    with raw.connect(server.urls[0], receive_buffer=1 << 16) as reader:
+        assert reader.send(frame(CALL, encode([items]), method=reader.methods["flow"]))
+        got = [reader.receive()]
+        stopped: list[bool] = []
+        stopper = threading.Thread(target=lambda: stopped.append(server.stop(grace=PATIENCE)))
+        stopper.start()
+        while service.given < items:
+            got.append(reader.receive())
+        # A server that does not wait for the reader is gone by then.
+        stopper.join(0.2)
+        while got[-1].kind != END:
+            with contextlib.suppress(raw.Gone):
+                reader.send(credit(len(got[-1].rest)))
+            got.append(reader.receive())
+        assert [one.kind for one in got if one.kind != GOAWAY] == [ITEM] * items + [END]
+    stopper.join(PATIENCE)
+    assert stopped == [True]
 
 
 def test_metadata_that_is_too_long_is_told_from_a_message(new_url: str) -> None:

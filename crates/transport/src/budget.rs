@@ -86,6 +86,13 @@ pub struct Charge {
     bytes: usize,
 }
 
+impl Charge {
+    /// How many.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
 impl Drop for Charge {
     fn drop(&mut self) {
         // Relaxed: as in `Account::allows`.

@@ -13,6 +13,10 @@ use crate::credentials::Credentials;
 use crate::message::Incoming;
 use crate::peer::{Admission, Peer};
 
+/// Bytes of a long frame that are taken in at once, while other links wait: read from a socket, or asked of the system where
+/// a region lies.
+pub(crate) const PART: usize = 256 << 10;
+
 /// An established connection that carries frames both ways.
 ///
 /// Any thread may send. Only one thread at a time receives and waits; who that is, is the business of the floor above.
@@ -102,6 +106,12 @@ pub trait Link: Send + Sync + Debug {
 
     /// Who is at the other end.
     fn peer(&self) -> &Peer;
+
+    /// Whether all that went out is at the peer's system, which keeps it for the peer even when this end is closed. Only TCP
+    /// may still have some of it here, and drops it if it is closed and the peer then sends anything.
+    fn has_delivered(&self) -> bool {
+        true
+    }
 
     /// Ends the connection. Threads that wait on it return, here and at the peer.
     fn close(&self);

@@ -16,7 +16,7 @@ use smallvec::SmallVec;
 
 use crate::budget::{Account, Charge};
 use crate::fork;
-use crate::link::{HEAD_ROOM, Link, LinkError, Options, Room, Sent};
+use crate::link::{HEAD_ROOM, Link, LinkError, Options, PART, Room, Sent};
 use crate::message::Incoming;
 use crate::outbox::{Frame, Outbox, Sink};
 use crate::peer::Peer;
@@ -25,8 +25,6 @@ use crate::sys;
 const PREFIX: usize = 4;
 /// What one read takes at most; longer frames are read straight into their own memory.
 const BUFFER: usize = 64 << 10;
-/// What one read takes of those at most.
-const PART: usize = 256 << 10;
 /// After so long a silence a goodbye may have come that nobody has read.
 const QUIET_NS: u64 = 10_000_000;
 
@@ -438,6 +436,10 @@ impl<W: Wire> Link for StreamLink<W> {
 
     fn peer(&self) -> &Peer {
         &self.peer
+    }
+
+    fn has_delivered(&self) -> bool {
+        sys::is_delivered(self.wire.fd())
     }
 
     fn close(&self) {

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, sockopt,
 };
 
 /// Most descriptors taken from one message; more are closed.
@@ -68,6 +68,18 @@ pub(crate) fn hung_up(socket: BorrowedFd<'_>) -> bool {
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
     let mut fds = [PollFd::from_borrowed_fd(socket, PollFlags::RDHUP)];
     poll(&mut fds, Some(&now)).is_ok_and(|found| found > 0)
+}
+
+/// Whether the peer's system has acknowledged all bytes that were written. They are always at the peer's for a Unix socket.
+pub(crate) fn is_delivered(socket: BorrowedFd<'_>) -> bool {
+    if sockopt::socket_domain(socket).is_ok_and(|domain| domain == AddressFamily::UNIX) {
+        return true;
+    }
+    let mut left: libc::c_int = 0;
+    // SAFETY: this request writes one int, which `left` is.
+    let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut left) };
+    // It fails for a socket that is connected no more: nothing will be delivered.
+    result != 0 || left == 0
 }
 
 /// Who the kernel says is at the other end of a Unix socket. The process id is 0 if it cannot be seen from here.

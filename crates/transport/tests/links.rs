@@ -110,7 +110,9 @@ fn a_payload_of_many_pieces_arrives(scheme: &str) {
 /// Who has many links is not kept by one of them, however long its frame is and however fast it comes.
 fn a_long_frame_comes_in_parts(scheme: &str) {
     const LEN: usize = 10 << 20;
-    let Pair { client, server } = pair(scheme, &Options::default(), &Options::default());
+    let budget = Budget::new(64 << 20);
+    let bounded = Options { budget: Some(Arc::clone(&budget)), ..Options::default() };
+    let Pair { client, server } = pair(scheme, &Options::default(), &bounded);
     let bytes = pattern(7, LEN);
     std::thread::scope(|scope| {
         scope.spawn(|| send(&*client, b"headhead", &[&bytes]).expect("sent"));
@@ -121,6 +123,7 @@ fn a_long_frame_comes_in_parts(scheme: &str) {
                 true
             }
             Err(LinkError::Unfinished) => {
+                assert!(budget.used() >= LEN, "what is taken in already is not counted: {} bytes", budget.used());
                 parts += 1;
                 false
             }

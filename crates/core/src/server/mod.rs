@@ -15,7 +15,7 @@ mod turn;
 mod unsent;
 mod worker;
 
-use crate::sync::{AtomicBool, AtomicUsize, Ordering};
+use crate::sync::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, OnceLock};
@@ -101,7 +101,13 @@ pub struct Server {
     budget: Arc<Budget>,
     /// One-way calls that came while the server was stopping: nobody else could be told.
     came_too_late: AtomicUsize,
+    /// Whether the reception has been asked if all that went out is at the clients, and has found that it is.
+    delivery: AtomicU8,
 }
+
+const UNASKED: u8 = 0;
+const ASKED: u8 = 1;
+const DELIVERED: u8 = 2;
 
 /// How much a server takes on at once.
 #[derive(Debug, Clone, Copy)]
@@ -171,6 +177,7 @@ impl Server {
             unsent: AtomicUsize::new(0),
             budget,
             came_too_late: AtomicUsize::new(0),
+            delivery: AtomicU8::new(UNASKED),
         })
     }
 
@@ -189,10 +196,10 @@ impl Server {
         self.stopping.store(true, Ordering::Release);
         self.wake_reception();
         let end = Instant::now() + grace;
-        let mut finished = self.is_idle();
+        let mut finished = self.has_finished();
         while !finished && Instant::now() < end {
             std::thread::sleep(Duration::from_millis(1));
-            finished = self.is_idle();
+            finished = self.has_finished();
         }
         // Relaxed: what comes at this very moment goes down with the connection. Told before the workers return, who pass
         // it on.
@@ -219,6 +226,24 @@ impl Server {
     /// Whether the method looks at the server itself.
     fn is_introspective(&self, method: u16) -> bool {
         usize::from(method) >= self.measured
+    }
+
+    /// Whether nothing is under way, and the replies are at the clients. To be asked again and again: the reception looks
+    /// for it meanwhile.
+    fn has_finished(&self) -> bool {
+        if !self.is_idle() {
+            return false;
+        }
+        // Relaxed: a client who comes now has asked for nothing.
+        if self.connections.load(Ordering::Relaxed) == 0 {
+            return true;
+        }
+        // AcqRel: whoever answers sees that nothing is under way any more.
+        if self.delivery.compare_exchange(UNASKED, ASKED, Ordering::AcqRel, Ordering::Acquire) == Err(DELIVERED) {
+            return true;
+        }
+        self.wake_reception();
+        false
     }
 
     fn is_idle(&self) -> bool {

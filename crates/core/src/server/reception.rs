@@ -17,7 +17,7 @@ use rustix::event::epoll::{self, Event, EventData, EventFlags};
 use super::arrivals::{Arrivals, Guest};
 use super::connection::{Routed, ServerConnection, Waits};
 use super::request::Request;
-use super::{Server, bells};
+use super::{ASKED, DELIVERED, Server, bells};
 use crate::outgoing::{Body, Outgoing};
 
 /// Spinning rounds between two looks at the clock, while only shared memory is active.
@@ -68,6 +68,7 @@ pub(super) struct Reception {
     /// Frames taken in since the last look at the poller.
     unpolled: u32,
     budget: SpinBudget,
+    said_goodbye: bool,
     /// Frames routed to calls that a handler may be waiting on, and bells for whoever receives: it looks after each.
     routed: u64,
 }
@@ -92,6 +93,7 @@ impl Reception {
             unparked: VecDeque::new(),
             turn: false,
             unpolled: 0,
+            said_goodbye: false,
             routed: 0,
         })
     }
@@ -100,11 +102,20 @@ impl Reception {
         self.arrivals.listen(listener)
     }
 
-    /// Tells every client that no new calls are taken here.
-    fn say_goodbye(&mut self, server: &Server) {
-        for connection in self.connections.values() {
-            // A client that is gone is found out by reading from it.
-            let _ = connection.send(server, 0, &Outgoing::new(Kind::GoAway, Body::Whole(&[])));
+    /// Tells every client, once, that no new calls are taken here; later, whether all have what was sent.
+    fn end_reception(&mut self, server: &Server) {
+        self.arrivals.stop();
+        if !std::mem::replace(&mut self.said_goodbye, true) {
+            for connection in self.connections.values() {
+                // A client that is gone is found out by reading from it.
+                let _ = connection.send(server, 0, &Outgoing::new(Kind::GoAway, Body::Whole(&[])));
+            }
+        }
+        // Relaxed: as in `take`.
+        let is_delivered = |one: &ServerConnection| one.hung_up.load(Ordering::Relaxed) || one.link.has_delivered();
+        // Acquire: what was sent before the question is out.
+        if server.delivery.load(Ordering::Acquire) == ASKED && self.connections.values().all(|one| is_delivered(one)) {
+            server.delivery.store(DELIVERED, Ordering::Release);
         }
     }
 
@@ -194,6 +205,7 @@ impl Reception {
             let connection = &self.memory[self.cursor];
             let routed = match connection.link.try_receive_part() {
                 Ok(Some(incoming)) => {
+                    self.unpolled += weight(&incoming);
                     let beside = incoming.lease().is_some();
                     let routed = connection.route(server, incoming);
                     if beside {
@@ -218,7 +230,6 @@ impl Reception {
                 Err(error) => Err(error),
             };
             quiet = 0;
-            self.unpolled += 1;
             match routed {
                 Ok(Routed::Request(request)) if connection.begins_at_once() => {
                     // The next look starts with the next connection: a busy client does not starve the others.
@@ -557,8 +568,7 @@ impl Reception {
             // Whoever is about to sleep looks at the server's state again: the bell is not heard twice.
             self.routed += 1;
             if server.is_stopping() {
-                self.arrivals.stop();
-                self.say_goodbye(server);
+                self.end_reception(server);
             }
         } else {
             for guest in self.arrivals.handle(server, token) {

@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 
 use super::regions::{Mapped, Note, Outgoing, no_memory};
 use super::socket::{Inbox, ring_bell};
-use crate::budget::Account;
+use crate::budget::{Account, Charge};
 use crate::fork;
 use crate::link::{HEAD_ROOM, Link, LinkError, Options, Room, Sent};
 use crate::message::{INLINE, Incoming};
@@ -67,6 +67,8 @@ struct Receiver {
     regions: Mapped,
     inbox: Inbox,
     account: Arc<Account>,
+    /// For a message of which parts are taken in.
+    unfinished: Option<Charge>,
     budget: SpinBudget,
 }
 
@@ -165,6 +167,7 @@ impl ShmLink {
                 regions: Mapped::default(),
                 inbox: Inbox::default(),
                 account,
+                unfinished: None,
                 budget: SpinBudget::new(options.spin),
             }),
             peer_limit,
@@ -258,7 +261,7 @@ impl ShmLink {
 
     /// The next frame; `whole` if one that takes longer is waited for.
     fn take(&self, receiver: &mut Receiver, whole: bool) -> Result<Option<Incoming>, LinkError> {
-        let Receiver { consumer, regions, inbox, account, .. } = receiver;
+        let Receiver { consumer, regions, inbox, account, unfinished, .. } = receiver;
         let Some(record) = consumer.peek()? else {
             if consumer.producer_waits(None) {
                 ring_bell(&self.shared.socket);
@@ -288,7 +291,12 @@ impl ShmLink {
             None
         };
         let beside = note.map_or(0, |note| usize::try_from(note.len.min(self.limit)).unwrap_or(usize::MAX));
-        let charge = Incoming::charge(account, record.len.saturating_add(beside))?;
+        let size = record.len.saturating_add(beside);
+        // The note may have become another one since the last part.
+        let charge = match unfinished.take().filter(|held| held.bytes() >= size) {
+            None => Incoming::charge(account, size)?,
+            held => held,
+        };
         let Some(note) = note else {
             self.consume(consumer, record);
             return Ok(Some(Incoming::new(bytes, None, charge)));
@@ -299,8 +307,11 @@ impl ShmLink {
             self.notify_room();
             match lease {
                 Some(lease) => break lease,
-                // The record stays where it is.
-                None if !whole => return Err(LinkError::Unfinished),
+                // The record stays where it is, and what was taken in of the region is counted.
+                None if !whole => {
+                    *unfinished = charge;
+                    return Err(LinkError::Unfinished);
+                }
                 None => {}
             }
         };

@@ -8,13 +8,11 @@ use std::sync::Arc;
 use nearcall_ring::Mapping;
 
 use super::socket::{Announced, Inbox, announce};
-use crate::link::{LinkError, is_exhaustion};
+use crate::link::{LinkError, PART, is_exhaustion};
 use crate::message::{Lease, REGION_HEAD, RegionHead};
 
 /// Memory kept mapped for the next long payloads, bytes per direction; beyond it a region serves one message only.
 const KEPT: usize = 32 << 20;
-/// Bytes that the system is asked for at once, while others wait.
-const PART: usize = 256 << 10;
 /// Smallest region.
 const SMALLEST: usize = 64 << 10;
 /// Regions announced before the reader has come to the first of them: fewer than it allows, and far fewer than descriptors
