@@ -158,8 +158,8 @@ STUDY = Study(
         Flaw(
             "logging",
             "gRPC is the slowest.",
-            "It alone writes about four log lines in each timed call. And a process's first thousand calls, which are all "
-            "that is timed, take longer than later ones.",
+            "It alone writes about four log lines in each timed call. And the first thousand calls of a process, all "
+            "that are timed, take longer than later ones.",
             _logging,
         ),
         Flaw(
