@@ -103,8 +103,15 @@ impl Server {
     }
 
     /// Serves on the calling thread until the server stops or needs this thread no more. `spawn` starts another thread that
-    /// calls this; `log` is told what the operator should know: `(serious, text)`.
-    fn work(&self, py: Python<'_>, spawn: &Bound<'_, PyAny>, log: &Bound<'_, PyAny>) -> PyResult<()> {
+    /// calls this; `log` is told what the operator should know: `(serious, text)`; `deserted` is called when all clients are
+    /// gone and none can come.
+    fn work(
+        &self,
+        py: Python<'_>,
+        spawn: &Bound<'_, PyAny>,
+        log: &Bound<'_, PyAny>,
+        deserted: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
         let mut worker = Worker::new(Arc::clone(&self.core));
         let spawn: &Py<PyAny> = spawn.as_unbound();
         let failed = Mutex::new(None);
@@ -120,9 +127,7 @@ impl Server {
                 self.handle_all(py, &mut worker, request);
             }
             // Before it sleeps: what the operator should know may be from this very moment.
-            for notice in self.notices.take() {
-                log.run_with((notice.serious, notice.text))?;
-            }
+            self.pass_notices(log, deserted)?;
             let goes_on = match detach(py, || worker.wait(&spawn)) {
                 Next::Request(request) => {
                     self.handle_all(py, &mut worker, request);
@@ -136,10 +141,7 @@ impl Server {
                 log.run_with((true, format!("cannot start another worker thread: {error}")))?;
             }
             if !goes_on {
-                for notice in self.notices.take() {
-                    log.run_with((notice.serious, notice.text))?;
-                }
-                return Ok(());
+                return self.pass_notices(log, deserted);
             }
         }
     }
@@ -196,6 +198,17 @@ impl Server {
 }
 
 impl Server {
+    /// Tells Python what its operator should know.
+    fn pass_notices(&self, log: &Bound<'_, PyAny>, deserted: &Bound<'_, PyAny>) -> PyResult<()> {
+        for notice in self.notices.take() {
+            match notice {
+                Notice::Line { serious, text } => log.run_with((serious, text))?,
+                Notice::Deserted => deserted.run([])?,
+            };
+        }
+        Ok(())
+    }
+
     /// Handles a request, and the one-way requests that waited for it.
     #[inline]
     fn handle_all(&self, py: Python<'_>, worker: &mut Worker, request: Box<Request>) {

@@ -25,6 +25,8 @@ pub(super) struct Arrivals {
     listeners: HashMap<u64, Listener>,
     accept_again: Option<Instant>,
     handshakes: HashMap<u64, Pending>,
+    /// A listener has come to its end by itself.
+    ended: bool,
 }
 
 /// A client that shakes hands.
@@ -46,7 +48,15 @@ pub(super) struct Guest {
 impl Arrivals {
     /// `last_token` is the last of the poller's words that mean something else.
     pub(super) fn new(options: Options, poller: Arc<OwnedFd>, last_token: u64) -> Self {
-        Self { poller, options, last_token, listeners: HashMap::new(), accept_again: None, handshakes: HashMap::new() }
+        Self {
+            poller,
+            options,
+            last_token,
+            listeners: HashMap::new(),
+            accept_again: None,
+            handshakes: HashMap::new(),
+            ended: false,
+        }
     }
 
     fn token(&mut self) -> u64 {
@@ -63,8 +73,14 @@ impl Arrivals {
 
     /// No new clients; their socket files go.
     pub(super) fn stop(&mut self) {
+        self.ended = false;
         self.listeners.clear();
         self.handshakes.clear();
+    }
+
+    /// Whether no client is on its way, and none will come because every listener has come to its end.
+    pub(super) fn is_over(&self) -> bool {
+        self.ended && self.listeners.is_empty() && self.handshakes.is_empty()
     }
 
     /// Whether something is to be done at a certain time, even if nothing comes.
@@ -112,6 +128,7 @@ impl Arrivals {
                     if let Some(listener) = self.listeners.remove(&listener) {
                         let _ = epoll::delete(&self.poller, listener.fd());
                     }
+                    self.ended = true;
                     return;
                 }
                 Err(error) => {

@@ -17,7 +17,7 @@ use rustix::event::epoll::{self, Event, EventData, EventFlags};
 use super::arrivals::{Arrivals, Guest};
 use super::connection::{Routed, ServerConnection, Waits};
 use super::request::Request;
-use super::{ASKED, DELIVERED, Server, bells};
+use super::{ASKED, DELIVERED, Notice, Server, bells};
 use crate::outgoing::{Body, Outgoing};
 
 /// Spinning rounds between two looks at the clock, while only shared memory is active.
@@ -69,6 +69,7 @@ pub(super) struct Reception {
     unpolled: u32,
     budget: SpinBudget,
     said_goodbye: bool,
+    deserted: bool,
     /// Frames routed to calls that a handler may be waiting on, and bells for whoever receives: it looks after each.
     routed: u64,
 }
@@ -94,6 +95,7 @@ impl Reception {
             turn: false,
             unpolled: 0,
             said_goodbye: false,
+            deserted: false,
             routed: 0,
         })
     }
@@ -373,6 +375,7 @@ impl Reception {
         }
         connection.tell_end(server, error);
         connection.die(server);
+        self.tell_if_deserted(server);
     }
 
     /// Waits until something may be here, for `at_most` so long: spins while that pays, then sleeps in the poller. A request
@@ -535,7 +538,15 @@ impl Reception {
         if self.arrivals.has_timer() {
             self.arrivals.run_timers(server);
         }
+        self.tell_if_deserted(server);
         happened
+    }
+
+    /// Says, once, that there is nobody to serve any more.
+    fn tell_if_deserted(&mut self, server: &Server) {
+        if self.arrivals.is_over() && self.connections.is_empty() && !std::mem::replace(&mut self.deserted, true) {
+            server.tell(Notice::Deserted);
+        }
     }
 
     fn handle(&mut self, server: &Server, token: u64, hung_up: bool) {
