@@ -43,7 +43,7 @@ pub(crate) fn run(input: &[u8]) {
     };
     let limits = Limits { max_message: LIMIT };
     let welcome = Welcome { version: "x".into(), limits, description: "{}".into(), memory: false };
-    arrival.welcome(&hello, &welcome).expect("a stream needs nothing more");
+    arrival.welcome(&hello, &welcome, &options).expect("a stream needs nothing more");
     assert_eq!(arrival.send_welcome(), Ok(true), "a fresh socket has room");
     let link = arrival.into_link(&options).expect("welcomed");
     loop {

@@ -448,8 +448,8 @@ class Server:
     ) -> None:
         """Serves on the calling thread until the server stops or needs this thread no more.
 
-        ``spawn`` starts another thread that calls this; ``log`` takes whether it is serious, and a line; ``deserted`` is
-        called when all clients are gone and none can come.
+        ``spawn`` starts another thread that calls this; ``log`` takes whether it is serious, and a line; ``deserted``
+        is called when all clients are gone and none can come.
         """
 
     def stop(self, grace: float) -> bool:

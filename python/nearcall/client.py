@@ -181,7 +181,7 @@ def connect(  # noqa: PLR0913 - options have names
         max_message_size: Longest message this client receives, bytes.
         max_values: Values that a message this client receives may hold, those in lists, dicts and objects included; not
             elements of arrays.
-        ring_size: Size of each ring of a shared memory connection, bytes, a power of two.
+        ring_size: Size of each ring of a shared memory connection, bytes, a power of two up to 16 MiB.
         handshake_timeout: Seconds that connecting may take.
         wait_for_ready: Where there is no server, wait for one: here for at most ``handshake_timeout``, and in a call
             until its deadline. Otherwise that is :class:`~nearcall.Unavailable` at once.
@@ -289,9 +289,9 @@ def check_trust(
 def _check_ring_size(size: int) -> int:
     if not isinstance(cast(object, size), bool) and hasattr(size, "__index__"):
         number = size.__index__()
-        if 4096 <= number <= 1 << 30 and number & (number - 1) == 0:
+        if 4096 <= number <= 1 << 24 and number & (number - 1) == 0:
             return number
-    raise InvalidArgument(f"ring_size must be a power of two from 4096 to 1073741824 (bytes), not {size!r}")
+    raise InvalidArgument(f"ring_size must be a power of two from 4096 to 16777216 (bytes), not {size!r}")
 
 
 def check_spin(spin: float | Literal["auto"]) -> float | Literal["auto"]:

@@ -30,13 +30,36 @@ use crate::served::{Served, decode_arguments, decode_item, end_stream, late, rep
 #[derive(Default)]
 struct Notices {
     any: AtomicBool,
-    list: Mutex<Vec<Notice>>,
+    kept: Mutex<Kept>,
 }
+
+#[derive(Default)]
+struct Kept {
+    list: Vec<Notice>,
+    /// When the present second of lines began, how many lines it has, and how many it would have had besides.
+    begun: Option<Instant>,
+    lines: usize,
+    left_out: usize,
+}
+
+/// Lines in one second; what peers do must not fill a disk.
+const MOST_LINES: usize = 20;
 
 impl Notices {
     fn push(&self, notice: Notice) {
-        let mut list = self.list.lock();
-        list.push(notice);
+        let mut kept = self.kept.lock();
+        if matches!(notice, Notice::Line { .. }) {
+            if kept.begun.is_none_or(|begun| begun.elapsed() >= Duration::from_secs(1)) {
+                kept.tell_left_out();
+                (kept.begun, kept.lines) = (Some(Instant::now()), 0);
+            }
+            if kept.lines == MOST_LINES {
+                kept.left_out += 1;
+                return;
+            }
+            kept.lines += 1;
+        }
+        kept.list.push(notice);
         // Relaxed: a hint. Whoever pushes from another thread wakes a worker, which brings the rest in order.
         self.any.store(true, Ordering::Relaxed);
     }
@@ -46,9 +69,26 @@ impl Notices {
         if !self.any.load(Ordering::Relaxed) {
             return Vec::new();
         }
-        let mut list = self.list.lock();
+        let mut kept = self.kept.lock();
         self.any.store(false, Ordering::Relaxed);
-        std::mem::take(&mut *list)
+        std::mem::take(&mut kept.list)
+    }
+
+    /// When no more will come: what was left out is told as well.
+    fn finish(&self) {
+        let mut kept = self.kept.lock();
+        kept.tell_left_out();
+        self.any.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Kept {
+    fn tell_left_out(&mut self) {
+        let left_out = std::mem::take(&mut self.left_out);
+        if left_out > 0 {
+            let text = format!("{left_out} more lines like these were left out, over {MOST_LINES} in a second");
+            self.list.push(Notice::Line { serious: false, text });
+        }
     }
 }
 
@@ -141,6 +181,7 @@ impl Server {
                 log.run_with((true, format!("cannot start another worker thread: {error}")))?;
             }
             if !goes_on {
+                self.notices.finish();
                 return self.pass_notices(log, deserted);
             }
         }

@@ -13,7 +13,7 @@ use crate::connect::{identify, peer_of};
 use crate::handed::{Handed, Seat};
 use crate::link::{Link, LinkError, NO_DESCRIPTOR, Options};
 use crate::peer::{Admission, Peer};
-use crate::shm::ShmLink;
+use crate::shm::{ShmLink, rings_beyond_all};
 use crate::stream::{Plain, StreamLink, Wire};
 use crate::sys::{self, Received, own_uid};
 use crate::tls::TlsWire;
@@ -323,12 +323,20 @@ impl Arrival {
     ///
     /// # Errors
     /// A sentence to [reject](Arrival::reject) the client with: its shared memory cannot be used.
-    pub fn welcome(&mut self, hello: &Hello, welcome: &Welcome) -> Result<(), String> {
+    pub fn welcome(&mut self, hello: &Hello, welcome: &Welcome, options: &Options) -> Result<(), String> {
         let limit = hello.limits.max_message;
         let fd = self.fds.first().map(AsFd::as_fd);
         let offered = usize::try_from(hello.ring).ok().zip(fd).filter(|_| self.memory != Memory::Never);
         let segment = match offered {
-            Some((ring, fd)) => Some(Segment::open(fd, ring).map_err(|error| error.to_string())?),
+            Some((ring, fd)) => {
+                let segment = Segment::open(fd, ring).map_err(|error| error.to_string())?;
+                if !options.account().allows(rings_beyond_all(ring)) {
+                    return Err(format!(
+                        "there is no memory left for two rings of {ring} bytes; connect with a smaller ring_size, or raise max_memory here"
+                    ));
+                }
+                Some(segment)
+            }
             None if self.memory == Memory::Always => {
                 return Err("the client sent no shared memory; connect with shm:// to this server".into());
             }

@@ -418,7 +418,7 @@ fn a_welcome_that_is_not_read_is_not_waited_for() {
     let hello = arrival.hello().expect("a client").expect("all of its hello");
     let mut welcome = common::welcome(&options);
     welcome.description = " ".repeat(8 << 20);
-    arrival.welcome(&hello, &welcome).expect("a good hello");
+    arrival.welcome(&hello, &welcome, &Options::default()).expect("a good hello");
     assert_eq!(arrival.send_welcome(), Ok(false), "it does not fit into the socket");
     assert!(arrival.wants_room() && arrival.is_welcomed());
     let reader = std::thread::spawn(move || {

@@ -14,6 +14,8 @@ use super::Server;
 
 /// How long no client is accepted after the system ran out of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Clients that one listener lets in before others have their turn.
+const ACCEPTED_AT_ONCE: usize = 8;
 /// Handshakes under way at most; beyond it the oldest is dropped.
 const MOST_HANDSHAKES: usize = 1024;
 
@@ -106,7 +108,8 @@ impl Arrivals {
     }
 
     fn accept(&mut self, server: &Server, listener: u64, guests: &mut Vec<Guest>) {
-        loop {
+        // The poller tells of those that are left.
+        for _ in 0..ACCEPTED_AT_ONCE {
             match self.listeners[&listener].accept() {
                 Ok(Some(arrival)) => {
                     let token = self.token();
@@ -146,7 +149,7 @@ impl Arrivals {
 
     fn greet(&mut self, server: &Server, token: u64) -> Option<Guest> {
         let Pending { arrival, polled, .. } = self.handshakes.get_mut(&token)?;
-        let greeted = greet(arrival, &server.welcome);
+        let greeted = greet(arrival, &server.welcome, &self.options);
         if let Ok(false) = greeted {
             let events = match (arrival.is_welcomed(), arrival.wants_room()) {
                 // It has nothing to say now: what it says all the same must not keep us awake.
@@ -200,10 +203,10 @@ impl Arrivals {
 }
 
 /// Goes on with a handshake. Whether it is complete.
-fn greet(arrival: &mut Arrival, welcome: &Welcome) -> Result<bool, Option<String>> {
+fn greet(arrival: &mut Arrival, welcome: &Welcome, options: &Options) -> Result<bool, Option<String>> {
     if !arrival.is_welcomed() {
         let Some(hello) = arrival.hello()? else { return Ok(false) };
-        arrival.welcome(&hello, welcome).map_err(Some)?;
+        arrival.welcome(&hello, welcome, options).map_err(Some)?;
     }
     arrival.send_welcome().map_err(Some)
 }

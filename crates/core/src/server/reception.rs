@@ -65,6 +65,8 @@ pub(super) struct Reception {
     unparked: VecDeque<Arc<ServerConnection>>,
     /// Whose turn it is: theirs, or that of what comes.
     turn: bool,
+    /// Sockets are looked at before rings.
+    sockets_turn: bool,
     /// Frames taken in since the last look at the poller.
     unpolled: u32,
     budget: SpinBudget,
@@ -93,6 +95,7 @@ impl Reception {
             stalled: Vec::new(),
             unparked: VecDeque::new(),
             turn: false,
+            sockets_turn: false,
             unpolled: 0,
             said_goodbye: false,
             deserted: false,
@@ -171,7 +174,13 @@ impl Reception {
             {
                 return Some(request);
             }
-            let request = self.receive_from_memory(server).or_else(|| self.receive_from_sockets(server));
+            // Neither of them goes before the other for as long as it has something.
+            self.sockets_turn = !self.sockets_turn && !self.readable.is_empty();
+            let request = if self.sockets_turn {
+                self.receive_from_sockets(server).or_else(|| self.receive_from_memory(server))
+            } else {
+                self.receive_from_memory(server).or_else(|| self.receive_from_sockets(server))
+            };
             if request.is_some() || self.unpolled < FRAMES_PER_POLL {
                 return request;
             }

@@ -86,12 +86,11 @@ impl Place for Inherited {
     }
 
     fn bind(&self, _: &Options) -> io::Result<Bound> {
-        let refuse = |error: io::Error| io::Error::new(error.kind(), format!("cannot serve {self}: {error}"));
-        let socket = self.take().map_err(|trouble| refuse(io::Error::new(io::ErrorKind::InvalidInput, trouble)))?;
+        let refuse = |trouble| io::Error::new(io::ErrorKind::InvalidInput, self.failed("serve", &trouble));
+        let socket = self.take().map_err(refuse)?;
         let memory = memory_over(&socket);
-        let event = rustix::event::eventfd(1, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
-        let clients =
-            OneClient { event: event.map_err(|error| refuse(error.into()))?, socket: Mutex::new(Some(socket)) };
+        let event = rustix::event::eventfd(1, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let clients = OneClient { event, socket: Mutex::new(Some(socket)) };
         Ok(Bound {
             clients: Box::new(clients),
             place: Arc::new(Self::new(self.number)),

@@ -65,7 +65,7 @@ pub fn accept(listener: &Listener, options: &Options) -> Result<Arc<dyn Link>, O
     loop {
         match arrival.hello() {
             Ok(Some(hello)) => {
-                if let Err(why) = arrival.welcome(&hello, &welcome(options)) {
+                if let Err(why) = arrival.welcome(&hello, &welcome(options), options) {
                     return Err(Some(arrival.reject(&why)));
                 }
                 assert!(arrival.send_welcome().map_err(Some)?, "there is room for a short welcome");
