@@ -54,6 +54,7 @@ _core.install(make_error, describe_error)
 
 if TYPE_CHECKING:
     from . import aio, auth, introspection, observe
+    from .child import Child, spawn
     from .workers import WorkerFailed, Workers
 else:  # hidden from type checkers, to which it would mean that the module has every attribute there is
 
@@ -67,6 +68,10 @@ else:  # hidden from type checkers, to which it would mean that the module has e
             from . import workers
 
             return getattr(workers, name)
+        if name in ("Child", "spawn"):
+            from . import child
+
+            return getattr(child, name)
         raise AttributeError(f"module 'nearcall' has no attribute '{name}'")
 
 
@@ -76,6 +81,7 @@ __all__ = [
     "AlreadyExists",
     "CallInfo",
     "Cancelled",
+    "Child",
     "Client",
     "ClientCall",
     "ClientInterceptor",
@@ -114,5 +120,6 @@ __all__ = [
     "oneway",
     "serve",
     "service",
+    "spawn",
     "timeout",
 ]
