@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import re
 import signal
@@ -27,6 +28,11 @@ PROGRAM = "tests.e2e.children"
 
 def command(what: str, *more: str) -> list[str]:
     return [sys.executable, "-W", "error", "-m", PROGRAM, what, *more]
+
+
+def open_files() -> int:
+    gc.collect()
+    return len(os.listdir("/proc/self/fd"))
 
 
 @pytest.fixture(params=["socket", "pipes"])
@@ -82,7 +88,7 @@ def test_without_a_class_it_is_dynamic() -> None:
 
 
 def test_closing_ends_it() -> None:
-    before = set(os.listdir("/proc/self/fd"))
+    before = open_files()
     for _ in range(3):
         child = nearcall.spawn(command("serve"), Workshop, cwd=ROOT)
         assert child.process.poll() is None
@@ -91,7 +97,8 @@ def test_closing_ends_it() -> None:
         assert child.process.returncode == 0
         with pytest.raises(nearcall.Cancelled):
             child.echo(b"x")
-    assert set(os.listdir("/proc/self/fd")) == before
+        del child
+    assert open_files() == before
 
 
 def test_one_that_does_not_end_is_ended() -> None:
@@ -188,7 +195,7 @@ def test_a_program_that_does_not_serve_is_told_from_one_that_ends() -> None:
 
 
 def test_nothing_is_left_of_one_that_could_not_be_reached() -> None:
-    before = set(os.listdir("/proc/self/fd"))
+    before = open_files()
 
     @nearcall.service(name="Workshop")
     class Other:
@@ -199,7 +206,7 @@ def test_nothing_is_left_of_one_that_could_not_be_reached() -> None:
             nearcall.spawn(command("serve"), Workshop, cwd=ROOT, **options)
     with pytest.raises(nearcall.FailedPrecondition, match=r"Workshop\.pid"):
         nearcall.spawn(command("serve"), Other, cwd=ROOT)
-    assert set(os.listdir("/proc/self/fd")) == before
+    assert open_files() == before
     with pytest.raises(ChildProcessError):
         os.waitpid(-1, os.WNOHANG)
 
