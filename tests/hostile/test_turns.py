@@ -46,7 +46,7 @@ def test_others_are_served_between_the_calls_of_one_batch(
 
 @pytest.mark.parametrize("transport", SOCKETS)
 def test_a_ring_does_not_go_before_sockets(transport: str, runtime_dir: Path) -> None:
-    """Others who come over sockets, and those who only connect, have their turn between the calls of a batch in a ring."""
+    """Others who come over sockets, and those who connect, have their turn between the calls of a batch in a ring."""
     urls = [TRANSPORTS[name](f"turns-{transport}-{os.getpid()}", runtime_dir) for name in ("shm", transport)]
     with ServerProcess(*urls, services="tests.hostile.services:target") as server:
         ring, sockets = server.urls
