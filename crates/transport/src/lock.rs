@@ -14,6 +14,9 @@ use crate::sync::{self, AtomicU32, Instant, Ordering, SPINS, YIELDS, held, sleep
 
 /// A mutex. It is not poisoned: a panic is a fault here, and ends the call or the process anyway.
 pub type Mutex<T> = lock_api::Mutex<RawLock, T>;
+/// A mutex for threads that may hold another one, and that nobody has for longer than some copying takes: whoever waits
+/// for it keeps the interpreter, because with a lock held it must not be waited for.
+pub type InnerMutex<T> = lock_api::Mutex<RawLock<true>, T>;
 /// Holds a [`Mutex`] until it is dropped.
 pub type MutexGuard<'a, T> = lock_api::MutexGuard<'a, RawLock, T>;
 
@@ -22,10 +25,10 @@ const HELD: u32 = 1;
 /// Held, and somebody may sleep until it is not.
 const AWAITED: u32 = 2;
 
-/// The state of a [`Mutex`].
-pub struct RawLock(AtomicU32);
+/// The state of a [`Mutex`], or of an [`InnerMutex`].
+pub struct RawLock<const INNER: bool = false>(AtomicU32);
 
-impl RawLock {
+impl<const INNER: bool> RawLock<INNER> {
     #[cold]
     fn lock_contended(&self, until: Option<Instant>) -> bool {
         for look in 0..SPINS + YIELDS {
@@ -46,7 +49,11 @@ impl RawLock {
             if left.is_some_and(|left| left.is_zero()) {
                 return false;
             }
-            around_sleep(&mut || sleep(&self.0, AWAITED, left));
+            if INNER {
+                sleep(&self.0, AWAITED, left);
+            } else {
+                around_sleep(&mut || sleep(&self.0, AWAITED, left));
+            }
         }
         held::taken();
         true
@@ -54,7 +61,7 @@ impl RawLock {
 }
 
 // SAFETY: `lock` and `try_lock` succeed only when they change the word from FREE, and only `unlock` changes it to FREE.
-unsafe impl RawMutex for RawLock {
+unsafe impl<const INNER: bool> RawMutex for RawLock<INNER> {
     // lock_api asks for a constant: it is only ever copied into a new lock.
     #[allow(clippy::declare_interior_mutable_const)]
     const INIT: Self = Self(AtomicU32::new(FREE));
@@ -94,7 +101,7 @@ unsafe impl RawMutex for RawLock {
 }
 
 // SAFETY: as for `RawMutex`.
-unsafe impl RawMutexTimed for RawLock {
+unsafe impl<const INNER: bool> RawMutexTimed for RawLock<INNER> {
     type Duration = Duration;
     type Instant = Instant;
 

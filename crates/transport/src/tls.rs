@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::lock::Mutex;
+use crate::lock::InnerMutex;
 use rustix::event::PollFlags;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags};
 use rustls::pki_types::ServerName;
@@ -26,7 +26,7 @@ const BUFFER: usize = 64 << 10;
 pub(crate) struct TlsWire {
     socket: OwnedFd,
     /// Held only as long as bytes are moved and encrypted, never while waiting.
-    state: Mutex<State>,
+    state: InnerMutex<State>,
 }
 
 struct State {
@@ -70,7 +70,7 @@ impl TlsWire {
 
     fn new(socket: OwnedFd, session: rustls::Connection) -> Self {
         let state = State { session, arrived: Vec::new(), at: 0, end: 0, first: None, trouble: None };
-        Self { socket, state: Mutex::new(state) }
+        Self { socket, state: InnerMutex::new(state) }
     }
 
     /// Goes on with the handshake as far as the socket allows. Whether it is complete.
