@@ -69,7 +69,14 @@ pub(crate) fn late(name: &str) -> Failure {
 }
 
 pub(crate) fn too_long(py: Python<'_>, name: &str, error: &LinkError) -> PyErr {
-    raise(py, &Failure::new(Failure::RESOURCE_EXHAUSTED, format!("the reply of {name}: {error}")))
+    // Read at the client: it says whose limit that is, and where to raise it.
+    let what = match error {
+        LinkError::TooLong { len, limit } => format!(
+            "the message has {len} bytes, this client's limit is {limit}; raise it with connect(..., max_message_size=...)"
+        ),
+        other => other.to_string(),
+    };
+    raise(py, &Failure::new(Failure::RESOURCE_EXHAUSTED, format!("the reply of {name}: {what}")))
 }
 
 /// An item for the handler, `None` at the end of the stream.
