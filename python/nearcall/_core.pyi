@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextvars import ContextVar
-from typing import Any, Final, Literal, NoReturn, Protocol, TypeVar, final, type_check_only
+from typing import Any, Final, Literal, Protocol, TypeVar, final, type_check_only
 
 from . import call as _call
 from .plan import MethodPlan
@@ -334,7 +334,6 @@ class PendingCall(Generator[Any, Any, Any]):
 
     def __await__(self) -> PendingCall: ...
     def __iter__(self) -> PendingCall: ...
-    def __getattr__(self, name: str) -> NoReturn: ...
     def __next__(self) -> Any: ...
     def send(self, value: Any) -> Any: ...
     def throw(self, kind: Any, value: Any = None, traceback: Any = None) -> Any: ...
@@ -449,8 +448,8 @@ class Server:
     ) -> None:
         """Serves on the calling thread until the server stops or needs this thread no more.
 
-        ``spawn`` starts another thread that calls this; ``log`` takes whether it is serious, and a line; ``deserted`` is
-        called when all clients are gone and none can come.
+        ``spawn`` starts another thread that calls this; ``log`` takes whether it is serious, and a line; ``deserted``
+        is called when all clients are gone and none can come.
         """
 
     def stop(self, grace: float) -> bool:

@@ -190,13 +190,13 @@ def _blame(interceptors: Iterable[Any], plan: MethodPlan, chain: Function) -> Fu
             raise Internal(advice)
         return result
 
-    if not plan.handler_is_async:
-        return lambda call: look(chain(call))
+    def called(call: Any) -> Any:
+        return look(chain(call))
 
     async def awaited(call: Any) -> Any:
         return look(await chain(call))
 
-    return awaited
+    return awaited if plan.handler_is_async else called
 
 
 def _chain(interceptors: Iterable[Any], last: Function, *, for_loop: bool, streams: bool) -> Function:
