@@ -12,7 +12,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from nearcall_lab.stats import format_time, significant
+from nearcall_lab.stats import counted, format_time, significant
 
 ROOT = Path(__file__).resolve().parent.parent
 BEGIN, END = "<!-- measured:begin -->", "<!-- measured:end -->"
@@ -54,13 +54,14 @@ def demo_table(report: dict[str, Any]) -> list[str]:
         lines += ["", f"Without numbers: {'; '.join(reasons)}."]
     return [
         "One client that calls as fast as it can, a CPU for each side, one call under way. Where nobody else wants the "
-        "CPUs, a mechanism that looks for its reply gains most against one that sleeps:",
+        "CPUs, a mechanism that looks for its reply gains most against one that sleeps. The last column is the mean of "
+        "the launches' own factors, so it is not quite the quotient of two medians:",
         "",
         *lines,
         "",
         *conditions_table(report, columns[first], first),
-        f"`make demo`, {report['date']}, {report['launches']} launches of fresh processes, every reply verified. "
-        f"{machine(report)}",
+        f"`make demo`, {report['date']}, {counted(report['launches'], 'launch')} of fresh processes, every reply "
+        f"verified. {machine(report)}",
     ]
 
 
@@ -102,7 +103,7 @@ def runtime_table(report: dict[str, Any]) -> list[str]:
     return [
         *lines,
         "",
-        f"`make bench`, {report['date']}, {report['rounds']} rounds, medians.{quick}{cut} {machine(report)}",
+        f"`make bench`, {report['date']}, {counted(report['rounds'], 'round')}, medians.{quick}{cut} {machine(report)}",
     ]
 
 

@@ -277,6 +277,33 @@ def test_an_interrupted_run_keeps_what_is_done(tmp_path: Path, kind: signal.Sign
     assert main(["report", "run"]) == 0
 
 
+def test_a_study_that_is_interrupted_before_its_tables_has_a_page_that_says_so(tmp_path: Path) -> None:
+    process = _start("study", "shm", "--quick", "--out", "run")
+    assert process.stdout is not None
+    first = process.stdout.readline()
+    assert first.startswith("as published: "), first
+    process.send_signal(signal.SIGINT)
+    out, error = process.communicate(timeout=30)
+    assert process.returncode == 130, error
+    said = "this study ended early: interrupted while the study's own method was repeated"
+    assert out.splitlines()[-1].startswith(said)
+    assert (tmp_path / "run" / "study.md").read_text().splitlines()[2].startswith(f"**Caution:** {said}")
+    assert read(tmp_path / "run").info.ended_early == "interrupted"
+    assert main(["report", "--study", "run", "--out", "run.html"]) == 0
+    page = (tmp_path / "run.html").read_text()
+    assert page.index("This run is not complete") < page.index('id="machine"')
+
+
+def test_a_check_that_is_interrupted_says_so() -> None:
+    process = _start("check", "raw-unix", "--quick")
+    assert process.stdout is not None
+    assert process.stdout.readline().startswith("raw-unix ")
+    process.send_signal(signal.SIGINT)
+    _, error = process.communicate(timeout=30)
+    assert process.returncode == 130, error
+    assert error.splitlines()[-1] == "nearcall-lab: interrupted"
+
+
 def test_the_lab_against_itself_with_a_made_up_machine(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,10 +15,12 @@ from hdrh.histogram import HdrHistogram
 from hdrh.log import HistogramLogReader
 from rich.console import Console
 
-from made_up import started
+from made_up import Lab, started
 from nearcall_lab.cli import main
+from nearcall_lab.engine.progress import Progress
+from nearcall_lab.engine.run import Engine
 from nearcall_lab.markdown import code, escaped
-from nearcall_lab.report import decide, histograms, markdown, page
+from nearcall_lab.report import decide, histograms, markdown, page, sections
 from nearcall_lab.report.charts import frontier, load
 from nearcall_lab.report.charts.families import Member
 from nearcall_lab.report.charts.frame import Axis, apart
@@ -202,6 +204,29 @@ def test_a_card_says_what_it_was_measured_on_and_what_it_costs(tmp_path: Path) -
     cells = [Maker().cell(name, Work(size=15), Mode(connections=4)) for name in ("quick-shm", "base-tcp")]
     words = Reader(page.render(prepare([read(write(tmp_path / "run", cells))]))).words
     assert re.search(r"µs of CPU time per call against \d+ µs; 4 calls at once, each side on a CPU of its own", words)
+
+
+def test_a_run_that_ended_early_has_no_winner_and_says_so_first(tmp_path: Path) -> None:
+    run, planned = started(tmp_path / "run")
+
+    def stop(progress: Progress) -> None:
+        if progress.done == 1:
+            raise KeyboardInterrupt
+
+    with run:
+        Engine(run, planned, Lab().fresh_processes, stop).go()
+    report = prepare([read(tmp_path / "run")])
+    (group,) = report.groups
+    assert group.not_reached == "1 of 2 mechanisms not reached"
+    shown = str(sections.cards(report))
+    assert group.not_reached in shown
+    assert "no verdict" in shown
+    assert "×" not in shown
+    whole_page = page.render(report)
+    assert whole_page.index("This run is not complete") < whole_page.index('id="verdicts"')
+    text = markdown.render(report)
+    assert text.splitlines()[2] == "**Caution:** the run ended early: interrupted."
+    assert f"no verdict, {group.not_reached}" in text
 
 
 def test_what_has_not_passed_check_is_a_red_flag(tmp_path: Path) -> None:

@@ -55,6 +55,20 @@ def test_none_met_when_slow() -> None:
     assert [v.what for v in judge(_collected(1e9)) if v.met is not False] == []
 
 
+def test_tasks_that_miss_the_target_do_not_hide_behind_threads_that_meet_it() -> None:
+    collected = _collected(1000)
+    collected.values["pipelined tasks"] = dict.fromkeys(range(3), 307e3)
+    missed = [(v.what, v.measured) for v in judge(collected) if not v.met]
+    assert missed == [("64 tasks that call at once on one connection", "307 K calls/s")]
+
+
+def test_what_grpc_fails_with_is_said_in_words() -> None:
+    collected = _collected(1000)
+    collected.problems["grpc.aio naps"] = "client: AioRpcError CANCELLED"
+    table = markdown(judge(collected))
+    assert "grpc.aio: no time, since calls fail with the status CANCELLED |" in table
+
+
 def test_absent_measurements_show_their_reason() -> None:
     collected = Collected()
     collected.problems["stream"] = "not installed: nearcall"

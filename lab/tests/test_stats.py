@@ -5,7 +5,22 @@ import math
 import numpy as np
 import pytest
 
-from nearcall_lab.stats import Ratio, enough, format_ratio, format_time, paired_ratio, quantile, significant, student_p
+from nearcall_lab.stats import (
+    Ratio,
+    counted,
+    enough,
+    format_ratio,
+    format_time,
+    paired_ratio,
+    quantile,
+    significant,
+    student_p,
+)
+
+
+def test_one_is_not_counted_like_many() -> None:
+    counts = [counted(1, "launch"), counted(2, "launch"), counted(1, "round"), counted(1234, "cell")]
+    assert counts == ["1 launch", "2 launches", "1 round", "1,234 cells"]
 
 
 def test_quantile_is_an_observed_value_of_the_right_rank() -> None:

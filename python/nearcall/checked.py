@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from .errors import InvalidArgument
 
-__all__ = ["check_seconds", "check_whole"]
+__all__ = ["check_seconds", "check_url", "check_whole"]
 
 _LONGEST: Final = 1e9
 """Seconds; about 31 years. Clocks overflow somewhere beyond."""
@@ -53,3 +53,15 @@ def check_seconds(option: str, value: Any, *, otherwise: str = "", endless: bool
         also = f", or {otherwise}" if otherwise else ""
         raise InvalidArgument(f"{option} must be a number of seconds from 0 to 1e9{also}, not {value!r}")
     return number
+
+
+def check_url(url: object) -> None:
+    """A client's URL, as far as Python can tell.
+
+    Raises:
+        TypeError: it is no ``str``.
+    """
+    if isinstance(url, type):
+        raise TypeError(f"the URL comes first: write connect(url, {url.__name__})")
+    if not isinstance(url, str):
+        raise TypeError(f"the URL must be a str such as shm://name, not {url!r}")

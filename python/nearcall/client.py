@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Any, Generic, Literal, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast, overload
 
 import msgspec
 
 from . import _core
-from .checked import check_seconds, check_whole
+from .checked import check_seconds, check_url, check_whole
 from .dropping import OnewayPolicy, check_oneway, drop_reporter
 from .errors import InvalidArgument, make_error
 from .interceptors import ClientInterceptor, check_interceptors, intercept_client
@@ -56,6 +56,17 @@ class Client(Generic[T]):
     ) -> None:
         self.close()
 
+    if not TYPE_CHECKING:  # a type checker refuses it by itself
+
+        def __aenter__(self) -> Any:
+            self.close()
+            raise TypeError(
+                "this client is for threads: write 'with nearcall.connect(...)', "
+                "or 'async with nearcall.aio.connect(...)' in an event loop"
+            )
+
+        __aexit__ = __aenter__
+
     def close(self) -> None:
         """Ends the connection; calls under way fail with :class:`~nearcall.Cancelled`. Harmless when repeated."""
         self._connection.close()
@@ -94,7 +105,8 @@ class Client(Generic[T]):
     @property
     def peer(self) -> dict[str, Any]:
         """Who the server is, as the kernel vouches: ``pid``, ``uid``, ``gid`` on one machine, else ``address``. Over
-        ``tls://`` also ``subject`` and ``names``, which its certificate is for.
+        ``tls://`` also ``subject`` and ``names``, which its certificate is for. With ``serve(..., workers=)`` the
+        process is the one that listens, the workers' parent, and not the worker that answers.
         """
         return self._connection.peer
 
@@ -104,8 +116,10 @@ class Client(Generic[T]):
         return cast("dict[str, Any]", msgspec.json.decode(self._connection.description))
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_") or name == "service":
+        if name == "service":  # while this is being made
             raise AttributeError(name)
+        if name.startswith("_"):
+            raise AttributeError(f"'{name}': names that begin with an underscore are not served")
         return getattr(self.service, name)
 
     def __repr__(self) -> str:
@@ -206,7 +220,9 @@ def connect(  # noqa: PLR0913 - options have names
         PermissionDenied: the server does not want this user, or is another user's.
         Unauthenticated: a certificate does not satisfy the other side; says what mends it.
         InvalidArgument: the URL or an option is malformed.
+        TypeError, ValueError: an option does not fit the URL.
     """
+    check_url(url)
     cls = check_service(service)
     chain = check_interceptors(interceptors, "this client is for threads")
     agreement = Agreement(url, cls, error_maker(cls), check_whole("max_values", max_values))
@@ -280,7 +296,7 @@ def check_trust(
     users, groups = check_users([url], allow_users, allow_groups)
     return {
         "allow_plaintext": bool(allow_plaintext),
-        "tls": client_side(tls),
+        "tls": client_side(tls, url),
         "allow_users": users,
         "allow_groups": groups,
     }

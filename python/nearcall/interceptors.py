@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any, TypeAlias, cast
 
 from .call import Context, Metadata, MetadataPairs, context, metadata, surrounding_metadata
+from .errors import Internal, RpcError
 from .plan import BIDI_STREAM, SERVER_STREAM, MethodPlan
 
 __all__ = [
@@ -158,12 +159,44 @@ def intercept_handler(interceptors: tuple[ServerInterceptor, ...], plan: MethodP
         return handler(*call.args, **call.kwargs)
 
     chain = _chain(interceptors, run, for_loop=plan.handler_is_async, streams=streams)
+    kept = _blame(interceptors, plan, chain)
 
     def intercepted(*values: Any) -> Any:
         kwargs = dict(zip(names, values[count:], strict=True))
-        return chain(ServerCall(plan.full_name, plan.kind, values[:count], kwargs))
+        return kept(ServerCall(plan.full_name, plan.kind, values[:count], kwargs))
 
     return intercepted
+
+
+def _blame(interceptors: Iterable[Any], plan: MethodPlan, chain: Function) -> Function:
+    """The chain, which speaks of the interceptors where there is no result: one that forgets to return what it was
+    given is easily taken for a mistake of the handler's.
+    """
+    streams = plan.kind in (SERVER_STREAM, BIDI_STREAM)
+    problem = f"{plan.full_name}(): the result must be a stream, got None" if streams else ""
+    if not streams:
+        try:
+            if plan.reply.check is not None:
+                plan.reply.check(None)
+        except RpcError as error:
+            problem = error.message
+    if not problem or (streams and plan.handler_is_async):  # None is a result; or the chain has looked itself
+        return chain
+    names = ", ".join(getattr(one, "__name__", type(one).__name__) for one in interceptors)
+    advice = f"{problem}; the server has interceptors ({names}), which must return what proceed(call) returns"
+
+    def look(result: Any) -> Any:
+        if result is None:
+            raise Internal(advice)
+        return result
+
+    def called(call: Any) -> Any:
+        return look(chain(call))
+
+    async def awaited(call: Any) -> Any:
+        return look(await chain(call))
+
+    return awaited if plan.handler_is_async else called
 
 
 def _chain(interceptors: Iterable[Any], last: Function, *, for_loop: bool, streams: bool) -> Function:
@@ -211,7 +244,9 @@ class InterceptedReplies:
         if self._items is None:
             given, self._given = self._given, None
             if given is None:
-                raise RuntimeError("this stream was closed or is opened by another task")
+                raise RuntimeError(
+                    "this stream was closed, is opened by another task, or an interceptor forgot to return it"
+                )
             self._items = cast("AsyncIterator[Any]", (await given).__aiter__())
         return self._items
 

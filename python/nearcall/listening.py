@@ -28,7 +28,7 @@ def make_listeners(
     """
     users, groups = check_users(urls, allow_users, allow_groups)
     return _core.Listeners(
-        allow_plaintext=bool(allow_plaintext), tls=server_side(tls), allow_users=users, allow_groups=groups
+        allow_plaintext=bool(allow_plaintext), tls=server_side(tls, urls), allow_users=users, allow_groups=groups
     )
 
 

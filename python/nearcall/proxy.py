@@ -111,7 +111,7 @@ class Proxy:
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
-            raise AttributeError(name)
+            raise AttributeError(f"'{name}': names that begin with an underscore are not served")
         import difflib  # only on the way to an error
 
         known = [method for method in self.__dict__ if not method.startswith("_")]

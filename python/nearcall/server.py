@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from logging import ERROR, INFO, WARNING
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import msgspec
 
@@ -85,7 +85,8 @@ class Server:
             ``asyncio.new_event_loop``, which asks the policy.
 
     Raises:
-        TypeError: an object is no service, or two serve under one name.
+        TypeError: an object is no service, two serve under one name, or an option is of the wrong kind.
+        ValueError: an option is for other URLs than these.
         InvalidArgument: an option is malformed.
     """
 
@@ -122,6 +123,8 @@ class Server:
             if names.count(name) > 1:
                 raise TypeError(f"two of the objects serve under the name '{name}': name one with service(name=...)")
         ordinary = [method.full_name for plan in plans for method in plan.methods if not method.handler_is_async]
+        if loop_factory is not None and not callable(cast(object, loop_factory)):
+            raise TypeError(f"loop_factory must be a function that makes an event loop, not {loop_factory!r}")
         chain = check_interceptors(interceptors, f"{ordinary[0]} is not" if ordinary else None)
         own: list[ServicePlan] = []
         if introspection:
@@ -206,10 +209,11 @@ class Server:
         return self
 
     def start(self) -> Server:
-        """Listens at every URL, and serves from now on.
+        """Listens at every URL, and serves from now on, in threads that end with the program: a script whose last line
+        this is ends at once. Call :meth:`wait` after it, or :func:`nearcall.serve` in its place.
 
         Raises:
-            AlreadyExists: a URL is served already; the message says by whom.
+            AlreadyExists: a URL is served already; for ``shm://`` and ``unix://`` the message names the process.
             InvalidArgument: a URL is malformed, or an option does not allow it.
             OSError: the system refuses, for another reason.
         """

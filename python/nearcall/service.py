@@ -75,9 +75,13 @@ def service(
     # Names local to the function in which the class is defined can appear in annotations, too.
     caller = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
     scope = {} if caller.f_code.co_name == "<module>" else caller.f_locals
+    if isinstance(cast(object, errors), type):
+        raise TypeError(f"errors takes a list of exception classes: write errors=[{cast(type, errors).__name__}]")
     for error in cast("Sequence[object]", errors):
         if not (isinstance(error, type) and issubclass(error, Exception)):
             raise TypeError(f"errors: {error!r} is not an exception class")
+    if name is not None and not isinstance(cast(object, name), str):
+        raise TypeError(f"name must be a str, not {name!r}")
     if name is not None and not _NAME.fullmatch(name):
         raise ValueError(f"'{name}' is not a service name: write letters, digits, underscores and dots")
 

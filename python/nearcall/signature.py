@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar, get_args, get_origin
 
 from .arguments import Argument, arguments_plan
 from .binding import POSITIONAL_KINDS, Binder, make_adapter
@@ -21,6 +21,10 @@ ONEWAY_MARK = "__nearcall_oneway__"
 """The attribute that ``@nearcall.oneway`` sets on a function."""
 IDEMPOTENT_MARK = "__nearcall_idempotent__"
 """The attribute that ``@nearcall.idempotent`` sets on a function."""
+
+
+_LISTS = (list, set, frozenset, Sequence, Collection)
+"""What a newcomer writes for the result of a generator."""
 
 
 class ReadMethod(NamedTuple):
@@ -64,6 +68,10 @@ def read_method(
     written = list(inspect.signature(function).parameters.values())
     if not written or written[0].kind not in POSITIONAL_KINDS:
         raise TypeError(f"{where}: has no self parameter; make it a method, or begin its name with an underscore")
+    first = written[0]
+    if first.name != "self" and not _stands_for_itself(hints.get(first.name)):
+        shown = f"{first.name}: {type_name(hints[first.name])}"
+        raise TypeError(f"{where}: its first parameter, '{shown}', would be the object itself; write self before it")
     parameters: list[inspect.Parameter] = []
     borrowed = {} if interface is None else {parameter.name: parameter for parameter in interface.parameters}
     for parameter in written[1:]:
@@ -181,6 +189,11 @@ def _complete(
     return inspect.Parameter(parameter.name, parameter.kind, default=default, annotation=_none_type(annotation))
 
 
+def _stands_for_itself(annotation: Any) -> bool:
+    """Whether a first parameter may be what others call self."""
+    return annotation is None or isinstance(annotation, TypeVar) or type_name(annotation) == "Self"
+
+
 def _none_type(annotation: Any) -> Any:
     return None if annotation is type(None) else annotation
 
@@ -215,8 +228,13 @@ def _check_streams(method: ReadMethod, function: Callable[..., Any], own_hints: 
     returned = stream_of(method.returns)
     if returned is None and (inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)):
         wanted = "AsyncIterator" if method.is_async else "Iterator"
-        name = type_name(method.returns)
-        raise TypeError(f"{where}: yields, so its result must be annotated '-> {wanted}[{name}]', not '-> {name}'")
+        name, item = type_name(method.returns), type_name(_item_of(method.returns))
+        raise TypeError(f"{where}: yields, so its result must be annotated '-> {wanted}[{item}]', not '-> {name}'")
+    if returned is not None and inspect.iscoroutinefunction(function):
+        raise TypeError(
+            f"{where}: is 'async def' and does not yield, so it is no stream; yield the items, "
+            "or write 'def' if it returns an iterator or only declares an interface"
+        )
     if method.oneway and streams:
         raise TypeError(f"{where}: a one-way method cannot take a stream; drop @nearcall.oneway")
     if method.oneway and method.returns is not None:
@@ -224,6 +242,12 @@ def _check_streams(method: ReadMethod, function: Callable[..., Any], own_hints: 
         raise TypeError(
             f"{where}: a one-way method returns nothing, not '{name}'; annotate '-> None' or drop @nearcall.oneway"
         )
+
+
+def _item_of(annotation: Any) -> Any:
+    """What a generator yields that was annotated as if it returned a list."""
+    arguments = get_args(annotation)
+    return arguments[0] if get_origin(annotation) in _LISTS and arguments else annotation
 
 
 def _check_order(where: str, method: ReadMethod, interface: ReadMethod, written: list[inspect.Parameter]) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
 from . import _core
 from .errors import InvalidArgument
@@ -32,14 +34,17 @@ class TLS:
     client_ca: str | os.PathLike[str] | bytes | None = None
 
 
-def client_side(tls: TLS | None) -> _core.Tls | None:
-    """What a client makes of it.
+def client_side(tls: TLS | None, url: str) -> _core.Tls | None:
+    """What a client of ``url`` makes of it.
 
     Raises:
         InvalidArgument: an option is a server's, a file cannot be read, or what is in it cannot be used.
+        TypeError: it is no ``TLS``.
+        ValueError: the URL is not ``tls://``.
     """
     if tls is None:
         return None
+    _check(tls, [url], "ca=...")
     if tls.client_ca is not None:
         raise InvalidArgument("TLS(client_ca=...) is for servers; a client trusts a server's authority with ca=")
     if (tls.cert is None) != (tls.key is None):
@@ -49,14 +54,17 @@ def client_side(tls: TLS | None) -> _core.Tls | None:
     )
 
 
-def server_side(tls: TLS | None) -> _core.Tls | None:
-    """What a server makes of it.
+def server_side(tls: TLS | None, urls: Sequence[str]) -> _core.Tls | None:
+    """What a server at ``urls`` makes of it.
 
     Raises:
         InvalidArgument: an option is a client's or is missing, a file cannot be read, or what is in it cannot be used.
+        TypeError: it is no ``TLS``.
+        ValueError: none of the URLs is ``tls://``.
     """
     if tls is None:
         return None
+    _check(tls, urls, "cert=..., key=...")
     if tls.ca is not None:
         raise InvalidArgument(
             "TLS(ca=...) is for clients; a server asks for certificates of its clients with client_ca="
@@ -69,6 +77,15 @@ def server_side(tls: TLS | None) -> _core.Tls | None:
             "a server needs TLS(cert=..., key=...), both; `nearcall dev-certs DIR` makes them to try it out"
         )
     return _core.Tls.server(cert=cert, key=key, client_ca=_read("client_ca", tls.client_ca))
+
+
+def _check(tls: TLS, urls: Sequence[str], usual: str) -> None:
+    if not isinstance(cast(object, tls), TLS):
+        raise TypeError(f"tls takes nearcall.TLS({usual}), not a {type(tls).__name__}")
+    # Who gives certificates means to encrypt: what is sent must not be readable all the same.
+    if urls and not any(url.startswith("tls://") for url in urls):
+        shown = " and ".join(urls)
+        raise ValueError(f"tls is for tls:// URLs, and {shown} would not be encrypted; write tls://, or leave tls out")
 
 
 def _read(option: str, source: str | os.PathLike[str] | bytes | None) -> tuple[str, bytes] | None:

@@ -6,6 +6,7 @@ it.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import json
 import os
@@ -23,13 +24,22 @@ CERTIFICATES = "NEARCALL_TEST_CERTIFICATES"
 
 
 def serve_encrypted() -> None:
-    """Gives every server of this process a certificate, as any test may serve any transport."""
+    """Gives every server of this process that serves tls:// a certificate, as any test may serve any transport."""
+    directory = os.environ.get(CERTIFICATES)
+    if directory is None:
+        return
     import nearcall
 
-    directory = os.environ.get(CERTIFICATES)
-    if directory is not None:
-        defaults = nearcall.Server.__init__.__kwdefaults__
-        defaults["tls"] = nearcall.TLS(cert=f"{directory}/server.pem", key=f"{directory}/server.key")
+    plain = nearcall.Server.__init__
+    tls = nearcall.TLS(cert=f"{directory}/server.pem", key=f"{directory}/server.key")
+
+    @functools.wraps(plain)
+    def encrypted(self: nearcall.Server, *services_and_urls: object, **options: Any) -> None:
+        if any(isinstance(item, str) and item.startswith("tls://") for item in services_and_urls):
+            options.setdefault("tls", tls)
+        plain(self, *services_and_urls, **options)
+
+    nearcall.Server.__init__ = encrypted  # type: ignore[method-assign]
 
 
 def main() -> None:

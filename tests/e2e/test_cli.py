@@ -137,12 +137,12 @@ def test_call(command: Any, urls: list[str], arguments: list[str], stdin: str, o
         (["call", "URL", "Calculator.add", "{a}"], 2, ["not JSON"]),
         (["call", "shm://nobody-here", "Calculator.add", "[1]"], 1, ["UNAVAILABLE", "shm://nobody-here"]),
         (["list", "shm://nobody-here"], 1, ["UNAVAILABLE", "nobody has served it"]),
-        (["ping", "nonsense"], 1, ["INVALID_ARGUMENT", "shm://name"]),
+        (["ping", "nonsense"], 2, ["cannot use the URL", "shm://name"]),
         (["serve", "calculator:Missing", "shm://x"], 2, ["no 'Missing'"]),
         (["serve", "missing:Calculator", "shm://x"], 2, ["no module 'missing'"]),
         (["serve", "calculator:Calculator"], 2, ["where is it to be served?"]),
         (["serve", "calculator:Calculator", "URL"], 1, ["ALREADY_EXISTS", "stop it or serve another name"]),
-        (["serve", "calculator:Calculator", "ftp://x"], 1, ["INVALID_ARGUMENT", "ftp://"]),
+        (["serve", "calculator:Calculator", "ftp://x"], 2, ["cannot use the URL", "ftp://"]),
     ],
 )
 def test_mistakes_are_one_line(
@@ -220,7 +220,7 @@ def test_tls_and_tokens(directory: Path, command: Any, certificates: Path, tmp_p
 
 def test_flags_for_limits_and_permissions(directory: Path, command: Any, runtime_dir: Path) -> None:
     done = command("serve", "calculator:Calculator", "tcp://0.0.0.0:0")
-    assert (done.returncode, done.stdout) == (1, "")
+    assert (done.returncode, done.stdout) == (2, "")
     assert "(as a flag: --allow-plaintext)" in done.stderr
     with serving(directory, "tcp://0.0.0.0:0", "--allow-plaintext"):
         pass
@@ -239,6 +239,33 @@ def test_ping(command: Any, urls: list[str]) -> None:
         done = command("ping", url, "-n", "3", "-i", "0")
         assert done.returncode == 0, done.stderr
         assert re.fullmatch(r"1: .*\n2: .*\n3: .*\nmin .*, median .*, max .*\n", done.stdout)
+
+
+def test_ping_that_is_interrupted_sums_up(directory: Path, urls: list[str]) -> None:
+    command = [sys.executable, "-m", "nearcall", "ping", urls[0], "-n", "1000", "-i", "60"]
+    with subprocess.Popen(command, cwd=directory, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("1: ")
+        process.send_signal(signal.SIGINT)
+        assert process.stdout.read().startswith("min ")
+        assert process.wait(20) == 130
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("serve", "calculator:Calculator", "shm://never", "--workers", "0"), "workers must be a whole number from 1"),
+        (("serve", "calculator:Calculator", "http://never"), 'cannot use the URL "http://never"'),
+        (("list", "http://never"), 'cannot use the URL "http://never"'),
+        (("ping", "shm://never", "--allow-user", "0"), "allow_users is for unix:// URLs"),
+        (("top", "shm://never", "--tls-ca", "ca.pem"), "tls is for tls:// URLs, and shm://never would not be"),
+    ],
+)
+def test_what_makes_no_sense_has_a_status_of_its_own(command: Any, arguments: tuple[str, ...], said: str) -> None:
+    done = command(*arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"nearcall: {said}"), done.stderr
+    assert done.stderr.count("\n") == 1
 
 
 def test_the_installed_command(directory: Path) -> None:

@@ -75,7 +75,8 @@ def main() -> None:
     module, _, name = target.partition(":")
     maker = getattr(importlib.import_module(module), name)
     directory = os.environ[CERTIFICATES]
-    tls = nearcall.TLS(cert=f"{directory}/server.pem", key=f"{directory}/server.key")
+    encrypted = any(url.startswith("tls://") for url in urls)
+    tls = nearcall.TLS(cert=f"{directory}/server.pem", key=f"{directory}/server.key") if encrypted else None
 
     def ready(workers: nearcall.Workers) -> None:
         print(json.dumps([workers.urls, workers.pids]), flush=True)

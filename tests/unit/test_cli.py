@@ -394,6 +394,8 @@ def test_an_error_that_names_an_option_names_the_flag(run: Any, monkeypatch: pyt
     ("target", "message"),
     [
         ("served_things:Bad", "module 'served_things' has no 'Bad'"),
+        ("served_things.py:Good", "'served_things.py:Good' names a file: write the module, served_things:Good"),
+        ("./inner/things.py:Good", "'./inner/things.py:Good' names a file: write the module, inner.things:Good"),
         ("served_things:Plain", "served_things:Plain is not a service: decorate its class with @nearcall.service"),
         ("served_things:Needy", "served_things:Needy cannot be called without arguments (missing a required argument"),
         ("served_things:broken", "served_things:broken() failed: RuntimeError: no disk"),
@@ -409,8 +411,9 @@ def test_what_cannot_be_served(run: Any, module: str, target: str, message: str)
 
 
 def test_debug_shows_the_traceback(run: Any) -> None:
-    with pytest.raises(Unavailable):
-        run("--debug", "list", "shm://x")
+    for argv in (["--debug", "list", "shm://x"], ["list", "--debug", "shm://x"], ["list", "shm://x", "--debug"]):
+        with pytest.raises(Unavailable):
+            run(*argv)
 
 
 def test_wrong_usage_exits_with_two(capsys: pytest.CaptureFixture[str]) -> None:
@@ -419,6 +422,12 @@ def test_wrong_usage_exits_with_two(capsys: pytest.CaptureFixture[str]) -> None:
             main(argv)
         assert caught.value.code == 2
     assert "usage: nearcall" in capsys.readouterr().err
+
+
+def test_what_an_option_may_be_left_out_is_not_called_required(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["dev-certs"])
+    assert capsys.readouterr().err.splitlines()[-1].endswith("the following arguments are required: DIR")
 
 
 @pytest.mark.parametrize(

@@ -185,6 +185,25 @@ class Unknown:
 Callback = Callable[[int], int]
 
 
+@dataclass
+class Left:
+    x: int
+
+
+@dataclass
+class Right:
+    x: int
+
+
+def test_the_object_itself_may_be_called_otherwise() -> None:
+    @service
+    class Other:
+        def plain(this, x: int) -> int: ...
+        def typed(this: T, x: int) -> int: ...
+
+    assert [method.signature for method in plan_of(Other).methods] == ["plain(x: int) -> int", "typed(x: int) -> int"]
+
+
 def refused(message: str) -> Callable[[Callable[..., Any]], None]:
     """Checks that a class with the method is refused with the message."""
 
@@ -261,6 +280,26 @@ def test_what_cannot_be_served_is_refused_at_definition() -> None:
     )
     def m16(self, a: object) -> None: ...
 
+    @refused("Bad.m(): its first parameter, 'a: int', would be the object itself; write self before it")
+    def m17(a: int) -> int: ...
+
+    @refused(
+        "Bad.m(): is 'async def' and does not yield, so it is no stream; yield the items, "
+        "or write 'def' if it returns an iterator or only declares an interface"
+    )
+    async def m18(self) -> AsyncIterator[int]: ...
+
+    @refused("Bad.m(): yields, so its result must be annotated '-> Iterator[int]', not '-> list[int]'")
+    def m19(self) -> list[int]:
+        yield 1
+
+    @refused(
+        "Bad.m(): parameter 'a: Left | Right' cannot be sent: Type unions may not contain more than one dataclass or "
+        "attrs type - type tests.unit.test_service.Left | tests.unit.test_service.Right is not supported; "
+        "make each of them a msgspec.Struct with tag=True, which tells them apart"
+    )
+    def m20(self, a: Left | Right) -> None: ...
+
     for annotation in (complex, Callback, collections.deque[int], int | Unknown, bytes | str):
         function = eval("lambda self, a: None")
         function.__annotations__ = {"a": annotation, "return": None}
@@ -277,8 +316,12 @@ def test_what_is_not_a_service_is_told_so() -> None:
         service(3)
     with pytest.raises(ValueError, match="'a b' is not a service name"):
         service(name="a b")
+    with pytest.raises(TypeError, match="name must be a str, not 5"):
+        service(name=5)
     with pytest.raises(TypeError, match="errors: 3 is not an exception class"):
         service(errors=[3])
+    with pytest.raises(TypeError, match=r"errors takes a list of exception classes: write errors=\[KeyError\]"):
+        service(errors=KeyError)
 
 
 def test_options() -> None:

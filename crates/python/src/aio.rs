@@ -10,7 +10,7 @@ use std::time::Instant;
 use nearcall_core::client::{CallId, Connection as Core};
 use nearcall_core::lock::Mutex;
 use nearcall_core::{Event, Failure, Kind, Outgoing};
-use pyo3::exceptions::{PyRuntimeError, PyRuntimeWarning, PyStopIteration};
+use pyo3::exceptions::{PyAttributeError, PyRuntimeError, PyRuntimeWarning, PyStopIteration};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFloat, PyTuple};
 use pyo3::{PyTraverseError, PyVisit, intern};
@@ -269,6 +269,16 @@ impl PendingCall {
 
     fn __iter__(slf: Py<Self>) -> Py<Self> {
         slf
+    }
+
+    /// What somebody wants of the result who has not awaited it.
+    fn __getattr__(&self, name: &str) -> PyResult<Py<PyAny>> {
+        let method = &self.call.get().method.get().name;
+        // Protocols ask for such names to see what an object can do.
+        let advice = if name.starts_with("__") { "" } else { "; await it first: (await service.method(...)).name" };
+        Err(PyAttributeError::new_err(format!(
+            "a call of {method} that was not awaited has no attribute '{name}'{advice}"
+        )))
     }
 
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {

@@ -5,15 +5,15 @@ use std::time::Instant;
 
 use nearcall_core::lock::Mutex;
 use nearcall_core::server::{ItemOutcome, NextItem, Request, Server as Core};
-use nearcall_core::{Failure, Kind, Outgoing};
-use pyo3::exceptions::PyStopAsyncIteration;
+use nearcall_core::{Event, Failure, Kind, Outgoing};
+use pyo3::exceptions::{PyOSError, PyStopAsyncIteration};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::context::{Call, tell_all};
 use crate::errors::describe_for;
 use crate::plan::Method;
-use crate::served::{Served, decode_arguments, decode_item, end_stream, late, reply, too_long, tracked};
+use crate::served::{Served, decode_item, end_stream, late, reply, too_long, tracked};
 
 /// One request for a coroutine handler.
 #[pyclass(frozen, module = "nearcall._core")]
@@ -21,15 +21,18 @@ pub(crate) struct LoopRequest {
     core: Arc<Core>,
     methods: Arc<Vec<Served>>,
     index: usize,
-    request: Mutex<Box<Request>>,
+    request: Box<Request>,
+    /// The arguments, until they are asked for.
+    event: Mutex<Option<Event>>,
     /// Who wants to know how the call ends.
     observers: Mutex<Vec<Py<PyAny>>>,
 }
 
 impl LoopRequest {
-    pub(crate) fn new(core: Arc<Core>, methods: Arc<Vec<Served>>, request: Box<Request>) -> Self {
+    pub(crate) fn new(core: Arc<Core>, methods: Arc<Vec<Served>>, mut request: Box<Request>) -> Self {
         let index = usize::from(request.head.method);
-        Self { core, methods, index, request: Mutex::new(request), observers: Mutex::default() }
+        let event = Mutex::new(Some(request.take_event()));
+        Self { core, methods, index, request, event, observers: Mutex::default() }
     }
 
     fn served(&self) -> &Method {
@@ -45,7 +48,8 @@ impl LoopRequest {
         if let Some(code) = code
             && self.is_observed()
         {
-            tell_all(py, std::mem::take(&mut *self.observers.lock()), code);
+            let observers = std::mem::take(&mut *self.observers.lock());
+            tell_all(py, observers, code);
         }
         code.is_some()
     }
@@ -62,35 +66,35 @@ impl LoopRequest {
     /// What `Server.changed` calls this request when something has changed for it.
     #[getter]
     fn key(&self) -> usize {
-        self.request.lock().call.as_ref().map_or(0, |call| Arc::as_ptr(call).addr())
+        self.request.call.as_ref().map_or(0, |call| Arc::as_ptr(call).addr())
     }
 
     /// Whether the client waits for no reply.
     #[getter]
     fn oneway(&self) -> bool {
-        self.request.lock().is_oneway()
+        self.request.is_oneway()
     }
 
     /// Whether the client gave the call up, or is gone.
     #[getter]
     fn cancelled(&self) -> bool {
-        self.request.lock().call.as_ref().is_some_and(|call| call.is_cancelled())
+        self.request.call.as_ref().is_some_and(|call| call.is_cancelled())
     }
 
     /// The call, for `nearcall.context()`.
     fn call(&self) -> Call {
-        Call::new(&self.core, &self.request.lock(), self.served())
+        Call::new(&self.core, &self.request, self.served())
     }
 
     /// Seconds until the caller stops waiting; `None` if it waits for ever.
     #[getter]
     fn time_left(&self) -> Option<f64> {
-        self.request.lock().deadline.map(|until| until.saturating_duration_since(Instant::now()).as_secs_f64())
+        self.request.deadline.map(|until| until.saturating_duration_since(Instant::now()).as_secs_f64())
     }
 
     /// Ends the call because its deadline has passed.
     fn fail_late(&self, py: Python<'_>) {
-        self.request.lock().fail(&self.core, &late(&self.served().name));
+        self.request.fail(&self.core, &late(&self.served().name));
         self.tell_end(py, Some(Failure::DEADLINE_EXCEEDED));
     }
 
@@ -101,12 +105,15 @@ impl LoopRequest {
 
     /// The arguments, every parameter in order but the stream. To be asked once.
     fn arguments<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        decode_arguments(py, self.served(), &mut self.request.lock())
+        // The lock is free again before Python runs, which may let others have the interpreter.
+        let event = self.event.lock().take();
+        let event = event.ok_or_else(|| PyOSError::new_err("the arguments were asked for before"))?;
+        self.served().arguments.decode(py, event, self.request.is_named())
     }
 
     /// The next item of the client's stream, or `default` if it is not here yet; raises `StopAsyncIteration` at the end.
     fn try_next(&self, py: Python<'_>, default: Py<PyAny>) -> PyResult<Py<PyAny>> {
-        let call = tracked(&self.request.lock())?;
+        let call = tracked(&self.request)?;
         match call.try_next_item(&self.core) {
             NextItem::Pending => Ok(default),
             next => decode_item(py, self.served(), next)?.ok_or_else(|| PyStopAsyncIteration::new_err(())),
@@ -116,7 +123,7 @@ impl LoopRequest {
     /// Sends an item of the server's stream: `True`; `False` if the client gave the call up, `None` if it must take
     /// earlier items first: `changed` tells when to try again.
     fn try_send(&self, py: Python<'_>, item: Bound<'_, PyAny>) -> PyResult<Option<bool>> {
-        let call = tracked(&self.request.lock())?;
+        let call = tracked(&self.request)?;
         let encoded = self.served().reply.encode(item)?;
         let sent = encoded.send(py, |body| call.try_send_item(&self.core, &Outgoing::new(Kind::Item, body)));
         Ok(match sent.map_err(|error| too_long(py, &self.served().name, &error))? {
@@ -129,31 +136,28 @@ impl LoopRequest {
     /// Ends the call with a result. `False` if the client must read what it was sent first: `changed` tells when to try again.
     fn reply(&self, py: Python<'_>, result: Bound<'_, PyAny>) -> PyResult<bool> {
         let observed = self.is_observed();
-        let code = reply(py, &self.core, self.served(), &self.request.lock(), result, observed)?;
+        let code = reply(py, &self.core, self.served(), &self.request, result, observed)?;
         Ok(self.tell_end(py, code))
     }
 
     /// Ends the call well after its items.
     fn end(&self, py: Python<'_>) {
         let observed = self.is_observed();
-        let code = end_stream(&self.core, &self.request.lock(), observed);
+        let code = end_stream(&self.core, &self.request, observed);
         self.tell_end(py, Some(code));
     }
 
     /// Ends the call with an exception.
     fn fail(&self, py: Python<'_>, exception: Bound<'_, PyAny>) {
         let failure = describe_for(py, self.served(), self.call(), &PyErr::from_value(exception));
-        self.request.lock().fail(&self.core, &failure);
+        self.request.fail(&self.core, &failure);
         self.tell_end(py, Some(failure.code));
     }
 
     /// The handler is through: nothing more comes for the call, nor is it counted. Without a word, if it was not ended.
     fn forget(&self, py: Python<'_>) {
-        {
-            let request = self.request.lock();
-            request.forget();
-            request.finish();
-        }
+        self.request.forget();
+        self.request.finish();
         self.tell_end(py, Some(Failure::CANCELLED));
     }
 }

@@ -66,7 +66,8 @@ pub(crate) fn outcome(py: Python<'_>, event: &Event, method: &Method) -> PyErr {
 /// The exception for a call that could not be sent.
 #[cold]
 pub(crate) fn name_failure(py: Python<'_>, failure: &Failure, name: &str) -> PyErr {
-    if failure.code == Failure::RESOURCE_EXHAUSTED {
+    let unnamed = failure.code == Failure::DEADLINE_EXCEEDED && !failure.message.starts_with(name);
+    if unnamed || failure.code == Failure::RESOURCE_EXHAUSTED {
         return raise(py, &Failure::new(failure.code, format!("{name}: {}", failure.message)));
     }
     raise(py, failure)

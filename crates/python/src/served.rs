@@ -6,7 +6,6 @@ use nearcall_core::server::{NextItem, Request, Server as Core, ServerCall};
 use nearcall_core::{Failure, LinkError};
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
 
 use crate::context::{OK, standing};
 use crate::errors::raise;
@@ -21,17 +20,6 @@ pub(crate) struct Served {
 /// The call's state shared with the receiving worker.
 pub(crate) fn tracked(request: &Request) -> PyResult<Arc<ServerCall>> {
     request.call.clone().ok_or_else(|| PyOSError::new_err("the call has no stream"))
-}
-
-/// Decodes the arguments out of a request.
-pub(crate) fn decode_arguments<'py>(
-    py: Python<'py>,
-    method: &Method,
-    request: &mut Request,
-) -> PyResult<Bound<'py, PyTuple>> {
-    let named = request.is_named();
-    let event = request.take_event();
-    method.arguments.decode(py, event, named)
 }
 
 /// Ends a call with a result. How it ended; `None` for an event loop if there is no room.
@@ -69,7 +57,14 @@ pub(crate) fn late(name: &str) -> Failure {
 }
 
 pub(crate) fn too_long(py: Python<'_>, name: &str, error: &LinkError) -> PyErr {
-    raise(py, &Failure::new(Failure::RESOURCE_EXHAUSTED, format!("the reply of {name}: {error}")))
+    // Read at the client: it says whose limit that is, and where to raise it.
+    let what = match error {
+        LinkError::TooLong { len, limit } => format!(
+            "the message has {len} bytes, this client's limit is {limit}; raise it with connect(..., max_message_size=...)"
+        ),
+        other => other.to_string(),
+    };
+    raise(py, &Failure::new(Failure::RESOURCE_EXHAUSTED, format!("the reply of {name}: {what}")))
 }
 
 /// An item for the handler, `None` at the end of the stream.

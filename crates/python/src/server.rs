@@ -24,7 +24,7 @@ use crate::loop_server::LoopRequest;
 use crate::options::options;
 use crate::payload::buffer;
 use crate::plan::Method;
-use crate::served::{Served, decode_arguments, decode_item, end_stream, late, reply, too_long, tracked};
+use crate::served::{Served, decode_item, end_stream, late, reply, too_long, tracked};
 
 /// What the operator should know, until a worker tells it.
 #[derive(Default)]
@@ -311,7 +311,8 @@ impl Server {
             let _current = Current::enter(request, &self.core, method);
             return handler.run([argument.bind(py)]);
         }
-        let arguments = decode_arguments(py, method, request)?;
+        let named = request.is_named();
+        let arguments = method.arguments.decode(py, request.take_event(), named)?;
         let _current = Current::enter(request, &self.core, method);
         if !method.kind.client_streams() {
             return handler.run_with(arguments);

@@ -205,7 +205,13 @@ impl Drop for Lock {
 fn lock(path: &Path, url: &impl Display) -> io::Result<File> {
     let lock_path = lock_path(path);
     let refuse = |error: io::Error| {
-        io::Error::new(error.kind(), format!("cannot serve {url}: {}: {error}", lock_path.display()))
+        let why = match path.parent() {
+            Some(dir) if error.kind() == io::ErrorKind::NotFound => {
+                format!("the directory {} does not exist; create it", dir.display())
+            }
+            _ => format!("{}: {error}", lock_path.display()),
+        };
+        io::Error::new(error.kind(), format!("cannot serve {url}: {why}"))
     };
     loop {
         let mut options = OpenOptions::new();
@@ -265,6 +271,9 @@ pub(crate) async fn dial(
         (Err(error), Meeting::File(path)) => Err(match error.kind() {
             io::ErrorKind::NotFound => {
                 unavailable(format!("nobody has served it (there is no {}); start the server first", path.display()))
+            }
+            io::ErrorKind::ConnectionRefused if fs::metadata(path).is_ok_and(|found| !is_socket(&found)) => {
+                unavailable(format!("{} is not a socket; write the path that the server listens at", path.display()))
             }
             io::ErrorKind::ConnectionRefused => {
                 unavailable(format!("its server has died (it left {} behind); start it again", path.display()))

@@ -40,7 +40,8 @@ pub(crate) fn certificate(bad: &Bad, client: bool) -> String {
             format!("{their} certificate is not valid yet; is a clock wrong?")
         }
         Bad::NotValidForNameContext { expected, presented } => {
-            let names = if presented.is_empty() { "no name at all".to_owned() } else { presented.join(", ") };
+            let names: Vec<&str> = presented.iter().map(|name| bare(name)).collect();
+            let names = if names.is_empty() { "no name at all".to_owned() } else { names.join(", ") };
             format!(
                 "{their} certificate is not for {} but for {}; connect by such a name, or give one with \
                  TLS(server_name=...)",
@@ -78,6 +79,12 @@ pub(crate) fn certificate(bad: &Bad, client: bool) -> String {
         ),
         other => format!("{their} certificate is not accepted ({})", words(other)),
     }
+}
+
+/// A name out of the library's way to write it: `DnsName("localhost")`, `IpAddress(127.0.0.1)`.
+fn bare(name: &str) -> &str {
+    let inner = name.split_once('(').and_then(|(_, rest)| rest.strip_suffix(')')).unwrap_or(name);
+    inner.strip_prefix('"').and_then(|inner| inner.strip_suffix('"')).unwrap_or(inner)
 }
 
 /// What the peer said before it hung up.
@@ -148,6 +155,12 @@ pub(crate) fn words(name: impl fmt::Debug) -> String {
 mod tests {
     use super::*;
     use rustls::{InvalidMessage, PeerMisbehaved};
+
+    #[test]
+    fn names_are_shown_bare() {
+        let given = [r#"DnsName("example.org")"#, "IpAddress(127.0.0.1)", "example.org"];
+        assert_eq!(given.map(bare), ["example.org", "127.0.0.1", "example.org"]);
+    }
 
     #[test]
     fn no_name_of_the_library_is_shown() {

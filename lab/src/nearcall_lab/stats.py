@@ -164,6 +164,11 @@ def format_time(ns: float | None) -> str:
     raise AssertionError("unreachable")
 
 
+def counted(number: int, what: str) -> str:
+    """A number of things: ``1 launch``, ``3 launches``."""
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}{'es' if what.endswith('ch') else 's'}"
+
+
 def significant(value: float, digits: int = 3) -> str:
     """A number with `digits` significant digits and no exponent."""
     if value == 0 or not math.isfinite(value):

@@ -9,13 +9,13 @@ from contextvars import ContextVar, copy_context
 from copy import copy
 from math import inf
 from types import TracebackType
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import msgspec
 
 from .. import _core
 from ..call import timeout
-from ..checked import check_whole
+from ..checked import check_url, check_whole
 from ..client import (
     DEFAULT_MAX_MESSAGE_SIZE,
     DEFAULT_MAX_VALUES,
@@ -225,6 +225,16 @@ class AsyncClient:
     ) -> None:
         self.close()
 
+    if not TYPE_CHECKING:  # a type checker refuses it by itself
+
+        def __enter__(self) -> Any:
+            raise TypeError(
+                "this client is for an event loop: write 'async with nearcall.aio.connect(...)', "
+                "or 'with nearcall.connect(...)' in a thread"
+            )
+
+        __exit__ = __enter__
+
     def close(self) -> None:
         """Ends the connection; calls under way fail with :class:`~nearcall.Cancelled`. Harmless when repeated."""
         if self._connection is not None:
@@ -267,7 +277,7 @@ class AsyncClient:
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
-            raise AttributeError(name)
+            raise AttributeError(f"'{name}': names that begin with an underscore are not served")
         return getattr(self.service, name)
 
     def __repr__(self) -> str:
@@ -376,6 +386,7 @@ def connect(  # noqa: PLR0913 - options have names
 
     Interceptors may be ``async def``; what ``proceed`` returns is awaited, or for a stream iterated with ``async for``.
     """
+    check_url(url)
     options = check_options(timeout, spin, max_message_size, ring_size, handshake_timeout, wait_for_ready)
     options |= check_trust(url, allow_plaintext, tls, allow_users, allow_groups)
     options |= {"oneway": check_oneway(oneway), "on_drop": drop_reporter(url)}

@@ -219,7 +219,7 @@ class LoopThread:
             await _reply(running, await handler(*arguments))
             return
         replies = handler(*arguments)
-        if hasattr(replies, "__await__"):
+        if not hasattr(replies, "__aiter__") and hasattr(replies, "__await__"):
             replies = await replies
         try:
             async for item in replies:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import _core
 
@@ -89,6 +89,14 @@ class AsyncReplies:
 
     def __aiter__(self) -> AsyncReplies:
         return self
+
+    if not TYPE_CHECKING:  # a type checker refuses them by itself
+
+        def __iter__(self) -> Any:
+            raise TypeError("this stream is for an event loop: write 'async for item in ...'")
+
+        def __await__(self) -> Any:
+            raise TypeError("a stream is not awaited: write 'async for item in ...'")
 
     async def __anext__(self) -> Any:
         stream = self._stream

@@ -79,6 +79,9 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=_Intermixed)
     for module in (serve, listing, call, ping, top, check, dev_certs):
         module.add_to(commands)
+    for command in commands.choices.values():
+        # It may stand behind the command as well; without a default, which would hide the one before it.
+        command.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
     return parser
 
 

@@ -127,7 +127,7 @@ def _services(target: str, options: argparse.Namespace) -> dict[str, ServiceInfo
         else:
             description = describe([plan_of(_load(target))])
         services = {service.name: service for service in read_description(description).services}
-    except (RpcError, OSError, TypeError) as error:
+    except (RpcError, OSError, TypeError, ValueError) as error:
         raise UsageError(f"{target}: {error}") from None
     if not services:
         raise UsageError(f"{target} serves nothing")

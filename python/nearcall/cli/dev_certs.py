@@ -29,6 +29,7 @@ def add_to(commands: Any) -> None:
     parser.add_argument(
         "names",
         nargs="*",
+        default=[],  # without one, argparse calls it required
         metavar="NAME",
         help=f"host names and addresses the server is reached by (default: {' '.join(NAMES)})",
     )

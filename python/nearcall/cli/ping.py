@@ -5,12 +5,11 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
-from typing import Any, cast
-
-import nearcall
+from typing import Any
 
 from . import UsageError
-from .flags import add_client_options, client_options
+from .flags import add_client_options
+from .remote import connect
 
 __all__ = ["add_to", "run"]
 
@@ -39,16 +38,19 @@ def run(options: argparse.Namespace) -> None:
     if options.interval < 0:
         raise UsageError(f"-i {options.interval}: the interval cannot be negative")
     times: list[float] = []
-    client = cast(Any, nearcall).connect(options.url, **client_options(options))
-    with client:
-        for number in range(options.count):
-            if number:
-                time.sleep(options.interval)
-            seconds = float(client.ping())
-            times.append(seconds)
-            print(f"{number + 1}: {duration(seconds)}", flush=True)
-    middle = statistics.median(times)
-    print(f"min {duration(min(times))}, median {duration(middle)}, max {duration(max(times))}")
+    client = connect(options)
+    try:
+        with client:
+            for number in range(options.count):
+                if number:
+                    time.sleep(options.interval)
+                seconds = float(client.ping())
+                times.append(seconds)
+                print(f"{number + 1}: {duration(seconds)}", flush=True)
+    finally:  # also after Ctrl-C, as ping does
+        if times:
+            middle = statistics.median(times)
+            print(f"min {duration(min(times))}, median {duration(middle)}, max {duration(max(times))}", flush=True)
 
 
 def duration(seconds: float) -> str:

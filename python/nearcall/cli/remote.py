@@ -14,15 +14,29 @@ from ..description import Description, MethodInfo, ServiceInfo, read_description
 from . import UsageError
 from .flags import client_options
 
-__all__ = ["connected", "find_method", "remote_method"]
+__all__ = ["connect", "connected", "find_method", "remote_method"]
 
 
 @contextmanager
 def connected(options: argparse.Namespace) -> Generator[tuple[Any, Description], None, None]:
     """A dynamic client of ``options.url`` and the description of its server; closed at the end."""
-    client = cast(Any, nearcall).connect(options.url, **client_options(options))
+    client = connect(options)
     with client:
         yield client, read_description(client.description)
+
+
+def connect(options: argparse.Namespace) -> Any:
+    """A dynamic client of ``options.url``.
+
+    Raises:
+        UsageError: the URL or an option is malformed.
+        RpcError: nobody serves there, or not for this client.
+    """
+    chosen = client_options(options)
+    try:
+        return cast(Any, nearcall).connect(options.url, **chosen)
+    except ValueError as error:  # nothing has been called yet: it is the command line that is wrong
+        raise UsageError(str(error)) from error
 
 
 def find_method(description: Description, name: str) -> tuple[ServiceInfo, MethodInfo]:

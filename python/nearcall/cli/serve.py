@@ -48,13 +48,16 @@ def run(options: argparse.Namespace) -> None:
     # Each worker imports and makes for itself: what a module starts when it is imported would not survive a fork.
     makers = [partial(load, target) for target in targets]
     services = makers if options.workers is not None else [make() for make in makers]
-    crew = "" if options.workers is None else f" with {options.workers} workers"
+    crew = "" if options.workers is None else f" with {options.workers} worker{'' if options.workers == 1 else 's'}"
 
     def tell(server: nearcall.Server | nearcall.Workers) -> None:
         for url in server.urls:
             print(f"serving {', '.join(targets)} at {url}{crew}", file=sys.stderr, flush=True)
 
-    nearcall.serve(*services, *urls, on_ready=tell, **chosen)
+    try:
+        nearcall.serve(*services, *urls, on_ready=tell, **chosen)
+    except ValueError as error:  # a URL or an option: handlers' errors go to their callers
+        raise UsageError(str(error)) from error
 
 
 def load(target: str) -> object:
@@ -81,6 +84,9 @@ def find(target: str) -> object:
     module_name, colon, name = target.partition(":")
     if not (colon and module_name and name):
         raise UsageError(f"'{target}' is not MODULE:CLASS, for example calculator:Calculator")
+    if module_name.endswith(".py"):
+        module = module_name.removesuffix(".py").strip("./").replace("/", ".")
+        raise UsageError(f"'{target}' names a file: write the module, {module}:{name}")
     if "" not in sys.path:
         sys.path.insert(0, "")  # the command finds modules where it is started, as python -m does
     try:

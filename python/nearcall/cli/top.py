@@ -75,6 +75,8 @@ def _client(options: argparse.Namespace) -> Generator[Introspection, None, None]
         raise FailedPrecondition(
             f"the server at {options.url} cannot be watched: it is made with introspection=False, or an older nearcall"
         ) from None
+    except ValueError as error:
+        raise UsageError(str(error)) from error
     with client as server:
         yield server
 

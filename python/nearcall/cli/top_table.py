@@ -66,9 +66,9 @@ def _summary(view: View) -> list[str]:
         f"{calls:,.0f} calls/s",
         f"{view.in_flight:,} in flight" + (f" ({unmeasured:,} since before measuring)" if unmeasured > 0 else ""),
         f"{view.queued:,} waiting",
-        f"{view.connections:,} connections",
+        f"{view.connections:,} connection{'' if view.connections == 1 else 's'}",
         f"{_size(view.memory)} of {_size(view.max_memory)} kept for clients",
-        f"{view.workers:,} workers, {view.idle_workers:,} idle",
+        f"{view.workers:,} worker{'' if view.workers == 1 else 's'}, {view.idle_workers:,} idle",
         f"measured for {view.measured_seconds:.0f} s",
     ]
 

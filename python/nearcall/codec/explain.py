@@ -15,6 +15,8 @@ from .sending import MisfitError
 __all__ = ["explain_decode_error", "explain_encode_error", "explain_value_decode_error", "explain_value_encode_error"]
 
 _PATH = re.compile(r" - at `(?:key in )?\$(?P<path>.*)`$")
+_QUOTED = re.compile(r"`([^`]*)`")
+_NULL = re.compile(r"\bnull\b")
 _INDEX = re.compile(r"^\[(\d+)\](.*)$")
 _FIELD = re.compile(r"^\.([^.\[]+)(.*)$")
 _WRONG_COUNT = re.compile(r"^Expected `array` of (?:at least )?length (\d+)(?: to \d+)?, got (\d+)$")
@@ -117,7 +119,9 @@ def reason(error: BaseException) -> str:
         return "a str is not valid UTF-8"
     if isinstance(error, BufferError):
         return "a buffer is not C-contiguous; copy it first"
-    text = " ".join(str(error).replace("`null`", "None").replace("`", "").split())
+    # In the library's own quotes a type may be `int | null`.
+    words = _QUOTED.sub(lambda found: _NULL.sub("None", found[1]), str(error))
+    text = " ".join(words.replace("`", "").split())
     return text or type(error).__name__
 
 

@@ -68,7 +68,10 @@ def _class_of(node: shapes.CustomType) -> Any:
 
 
 def _one_line(problem: Exception) -> str:
-    return " ".join(str(problem).replace("`", "").split()) or type(problem).__name__
+    text = " ".join(str(problem).replace("`", "").split()) or type(problem).__name__
+    if any(f"more than one {kind}" in text for kind in ("dataclass", "TypedDict", "dict-like")):
+        return f"{text}; make each of them a msgspec.Struct with tag=True, which tells them apart"
+    return text
 
 
 def _advice(cls: Any) -> str:

@@ -467,12 +467,28 @@ class _TypedDict(Sender):
         return {name: self.fields.get(name, trusted).rewrite(item) for name, item in value.items()}
 
 
+class _Misplaced(Sender):
+    """For values that the decoder would take for something else."""
+
+    deep = True
+
+    def __init__(self, expected: str) -> None:
+        self._expected = expected
+
+    def look(self, value: Any) -> bool:
+        raise MisfitError(f"expected {self._expected}, got {describe_value(value)}")
+
+
 class _Union(Sender):
     deep = True
 
     def __init__(self, members: list[Sender]) -> None:
         self.members = members
         self.by_kind = {kind: member for member in members for kind in member.kinds or ()}
+        # What is sent as a dict is the only such in its union: a dict itself would arrive as an object of that class.
+        classes = [member.cls for member in members if isinstance(member, _Fields) and not member.by_position]
+        if classes:
+            self.by_kind[dict] = _Misplaced(" or ".join(map(type_name, classes)))
 
     def look(self, value: Any) -> bool:
         member = self.member(value)

@@ -327,7 +327,18 @@ impl Connection {
     /// The failure of a call that could not be sent.
     fn cannot_send(&self, error: &LinkError) -> Failure {
         if *error == LinkError::DeadlinePassed {
-            return Failure::new(Failure::DEADLINE_EXCEEDED, error.to_string());
+            return Failure::new(
+                Failure::DEADLINE_EXCEEDED,
+                format!("there was no room to send before the deadline: the server at {} reads nothing", self.url()),
+            );
+        }
+        if let LinkError::TooLong { len, limit } = error {
+            return Failure::new(
+                Failure::RESOURCE_EXHAUSTED,
+                format!(
+                    "the message has {len} bytes, the server's limit is {limit}; raise it there with max_message_size"
+                ),
+            );
         }
         if error.spares_connection() {
             return Failure::new(Failure::RESOURCE_EXHAUSTED, error.to_string());

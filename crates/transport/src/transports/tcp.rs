@@ -228,7 +228,13 @@ impl Address {
                 ),
             ));
         }
-        let listener = TcpListener::bind(&addresses[..]).map_err(refuse)?;
+        let listener = TcpListener::bind(&addresses[..]).map_err(|error| match error.kind() {
+            io::ErrorKind::AddrInUse => {
+                let why = "another program listens there; stop it or take another port";
+                io::Error::new(error.kind(), format!("cannot serve {url}: {why}"))
+            }
+            _ => refuse(error),
+        })?;
         listener.set_nonblocking(true)?;
         let address = Self { host: self.host.clone(), port: listener.local_addr()?.port() };
         Ok((Listening(listener), address))

@@ -23,7 +23,7 @@ _EPILOG = """\
 a first hour:
   nearcall-lab doctor                       is this machine fit to measure on?
   nearcall-lab list                         what can run here, and what there is to run
-  nearcall-lab run quick                    every mechanism once around, in about two minutes
+  nearcall-lab run quick                    every mechanism once around, in about three minutes
   nearcall-lab run ping-pong --only 'nearcall-*,raw-*'
   nearcall-lab compare raw-unix nearcall-unix     two mechanisms of the last run: who is faster, and how sure is it
 
@@ -61,6 +61,7 @@ def main(argv: list[str] | None = None) -> int:
         print(f"nearcall-lab: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
+        print("nearcall-lab: interrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:  # the reader, such as `head`, has seen enough
         with contextlib.suppress(OSError):

@@ -17,6 +17,7 @@ from nearcall_lab.engine.progress import LiveProgress, clock_text
 from nearcall_lab.engine.run import Engine, expected_seconds
 from nearcall_lab.results.store import INFO, Recorded, Run, StoreError, read
 from nearcall_lab.scenario.load import Planned
+from nearcall_lab.stats import counted
 
 RUNS = Path("out/runs")
 AGAIN = Path("out/again")
@@ -47,7 +48,7 @@ def latest(folder: Path = RUNS) -> Path:
 
 
 @contextmanager
-def _terminated_like_interrupted() -> Iterator[None]:
+def terminated_like_interrupted() -> Iterator[None]:
     """A run that is asked to end, or whose terminal goes, ends in order as with Ctrl-C."""
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -71,9 +72,10 @@ def announce(console: Console, run: Run, planned: Sequence[Planned]) -> None:
     about = expected_seconds([p.cell for p in able], info.launches, info.cells_per_launch)
     if info.limit_s:
         about = min(about, info.limit_s)
+    cells, mechanisms = counted(len(able), "cell"), counted(len({p.cell.mechanism for p in able}), "mechanism")
     console.print(
-        f"{info.title}: {len(able)} cells of {len({p.cell.mechanism for p in able})} mechanisms, "
-        f"{info.launches} launches each, about {clock_text(about)}; {info.placement}\n"
+        f"{info.title}: {cells} of {mechanisms}, {counted(info.launches, 'launch')} each, about {clock_text(about)}; "
+        f"{info.placement}\n"
         f"into {run.directory}",
         markup=False,
         highlight=False,
@@ -86,7 +88,7 @@ def carry_out(run: Run, planned: Sequence[Planned], console: Console) -> Recorde
     from nearcall_lab.engine.launch import fresh_processes
     from nearcall_lab.engine.observe import observe
 
-    with run, _terminated_like_interrupted(), LiveProgress(console) as progress:
+    with run, terminated_like_interrupted(), LiveProgress(console) as progress:
         Engine(run, planned, fresh_processes, progress, observe).go()
     return read(run.directory)
 

@@ -11,7 +11,7 @@ from rich.text import Text
 from nearcall_lab.analysis.compare import LIMITS, interval_text
 from nearcall_lab.demo.results import Cell, Report, Row
 from nearcall_lab.report.text import NOTHING, plain
-from nearcall_lab.stats import format_time, significant
+from nearcall_lab.stats import counted, format_time, significant
 
 _CELL_WIDTH = 22
 _LABEL_WIDTH = 28
@@ -100,7 +100,7 @@ def notes(report: Report) -> list[str]:
     ratios = sum(cell.times_faster is not None for row in report.rows for cell in row.cells.values())
     missing = 100 * (1 - LIMITS.confidence)
     lines = [
-        f"{report.launches} launches of fresh processes per mechanism; {report.placement}.",
+        f"{counted(report.launches, 'launch')} of fresh processes per mechanism; {report.placement}.",
         "One call outstanding on each connection. Every reply was compared with what it must be, and every request was "
         "counted in the server. A p50 needs 20 samples and a p99 needs 1,000; a dash means there were fewer.",
         "A ratio is the geometric mean over launches, so it need not equal the quotient of two medians of all samples. "
@@ -110,7 +110,7 @@ def notes(report: Report) -> list[str]:
     ]
     floor = report.row(report.floor)
     if floor and (p50 := next(iter(floor.cells.values())).p50_ns):
-        near = ", ".join(report.near_floor())
+        near = "; ".join(report.near_floor())
         lines.append(
             f"Floor: a function call in the same process takes {format_time(p50)} here, clock included; nothing is "
             f"subtracted from any row.{f' It is more than 5 % of: {near}.' if near else ''}"

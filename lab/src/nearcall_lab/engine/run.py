@@ -27,7 +27,7 @@ from nearcall_lab.registry import Entrant
 from nearcall_lab.results.kept_up import overload
 from nearcall_lab.results.metric import metric_of
 from nearcall_lab.results.model import CellResult, Failure, Launch, Observation, RunInfo
-from nearcall_lab.results.store import Run, StoreError
+from nearcall_lab.results.store import Recorded, Run, StoreError, read
 from nearcall_lab.scenario.cell import Cell, CellsPerLaunch
 from nearcall_lab.scenario.load import Planned, Scenario
 from nearcall_lab.stats import spread
@@ -140,6 +140,15 @@ def revision() -> str:
     except (OSError, subprocess.SubprocessError):
         return ""
     return head.stdout.strip() + ("+" if changed.stdout.strip() else "") if head.returncode == 0 else ""
+
+
+def leave(run: Run) -> Recorded:
+    """Put down that a run was interrupted before its first launch; returns what is recorded. Raises `StoreError`."""
+    with run:
+        run.info.ended_early, run.info.finished = "interrupted", _now()
+        run.save_info()
+        run.combine()
+    return read(run.directory)
 
 
 class Engine:

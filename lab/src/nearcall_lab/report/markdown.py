@@ -24,6 +24,9 @@ _HEAD = (
 def render(report: Report) -> str:
     """The whole text."""
     parts = [f"# {escaped(report.title)}"]
+    for recorded in report.runs:
+        if recorded.info.ended_early:
+            parts.append(f"**Caution:** the run ended early: {escaped(recorded.info.ended_early)}.")
     if any(group.ranked() for group in report.groups):
         parts += ["## Verdicts", _verdicts(report)]
     parts.append("## Machine")
@@ -65,6 +68,10 @@ def _verdicts(report: Report) -> str:
             continue
         best, base = ranked[0], group.baseline
         value = metric_text(best.summary.metric, best.summary.value)
+        if group.not_reached:
+            reached = f"{escaped(best.name)} is the fastest of those that were, {value}"
+            lines.append(f"- {escaped(group.full_title)}: no verdict, {group.not_reached}; {reached}")
+            continue
         line = f"- {escaped(group.full_title)}: **{escaped(best.name)}**, {value}"
         if best.is_baseline:
             line += ", the baseline itself"

@@ -141,6 +141,15 @@ class Group:
         return sorted((row for row in self.rows if row.competes), key=speed, reverse=True)
 
     @property
+    def not_reached(self) -> str:
+        """How many mechanisms of a run that ended early have nothing to show; empty if all were reached.
+
+        Who is the best of those that happened to come first has won nothing.
+        """
+        missing = sum(row.result.status == "not reached" for row in self.rows)
+        return f"{missing} of {len(self.rows)} mechanisms not reached" if missing else ""
+
+    @property
     def second(self) -> Row | None:
         """The best of those behind the best, the baseline left out, to which all are compared anyway."""
         return next((row for row in self.ranked()[1:] if not row.is_baseline), None)

@@ -42,10 +42,17 @@ def render(report: Report) -> str:
         aria_label="Contents",
     )
     main = [
+        sections.ended_early(report),
+        *_parts(parts),
+    ]
+    return _document(report, contents, main)
+
+
+def _parts(parts: list[tuple[str, str, Markup]]) -> list[Markup]:
+    return [
         element("section", element("h2", heading, tabindex="-1"), content, id=name, class_="part")
         for name, heading, content in parts
     ]
-    return _document(report, contents, main)
 
 
 def _charts(report: Report) -> Markup:

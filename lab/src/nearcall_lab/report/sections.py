@@ -65,6 +65,8 @@ def _card(group: Group) -> Markup | None:
         return None
     best, base = ranked[0], group.baseline
     metric = best.summary.metric
+    if group.not_reached:
+        return _open_card(group)
     lines: list[Markup] = []
     factor: Markup | None = None
     if base is None:
@@ -97,6 +99,44 @@ def _card(group: Group) -> Markup | None:
         element("span", "polls without pause: a whole CPU is its price") if best.result.busy_polls else None,
         class_="card",
     )
+
+
+def _open_card(group: Group) -> Markup:
+    """No winner: who came first in a run that ended early is not known to be first."""
+    best = group.ranked()[0]
+    value = metric_text(best.summary.metric, best.summary.value)
+    return element(
+        "article",
+        element("h3", group.full_title),
+        element("p", "no verdict", class_="who"),
+        element("span", group.not_reached, class_="bad"),
+        element("span", f"{best.name} is the fastest of those that were: {value}", class_="next"),
+        class_="card",
+    )
+
+
+def ended_early(report: Report) -> Markup:
+    """What a reader must know before the first number: the runs that were not carried out to their end."""
+    return join(
+        [
+            element(
+                "div",
+                paragraph(
+                    element("strong", "This run is not complete"),
+                    f" ({recorded.path.name or recorded.info.scenario})" if len(report.runs) > 1 else "",
+                    f": {recorded.info.ended_early}. {_reached(recorded)}",
+                ),
+                class_="flags banner", role="note",
+            )
+            for recorded in report.runs
+            if recorded.info.ended_early
+        ]
+    )  # fmt: skip
+
+
+def _reached(recorded: Recorded) -> str:
+    missing = sum(cell.status == "not reached" for cell in recorded.cells)
+    return f"{missing} of {len(recorded.cells)} cells were not reached." if missing else "Every cell was reached."
 
 
 _PLACED = {
@@ -149,7 +189,7 @@ def flags_of(recorded: Recorded) -> list[str]:
         found.append(f"launches disturbed and made again: {repeated}")
     unchecked = dict.fromkeys(cell.label or cell.cell.mechanism for cell in cells if cell.checked is False)
     if unchecked:
-        names = ", ".join(list(unchecked)[:6]) + (f" and {len(unchecked) - 6} more" if len(unchecked) > 6 else "")
+        names = "; ".join(list(unchecked)[:6]) + (f" and {len(unchecked) - 6} more" if len(unchecked) > 6 else "")
         found.append(f"not known to keep their promises, since nearcall-lab check has not passed: {names}")
     few = sum(0 < len(cell.launches) < 3 for cell in cells)
     if few:

@@ -14,7 +14,7 @@ from nearcall_lab.analysis.summary import Summary, summaries, without_number
 from nearcall_lab.report.text import plain, rate, share
 from nearcall_lab.results.model import CellResult, RunInfo
 from nearcall_lab.results.store import Recorded
-from nearcall_lab.stats import format_time, significant
+from nearcall_lab.stats import counted, format_time, significant
 
 
 def print_run(console: Console, recorded: Recorded) -> None:
@@ -38,7 +38,7 @@ def notes(info: RunInfo) -> list[str]:
     machine = info.environment
     what = "per cell" if info.cells_per_launch == "one" else "per mechanism, which measure its cells in turn"
     lines = [
-        f"{info.launches} launches of fresh processes {what}, interleaved in {how} (seed {info.seed}).",
+        f"{counted(info.launches, 'launch')} of fresh processes {what}, interleaved in {how} (seed {info.seed}).",
         f"{info.placement[:1].upper()}{info.placement[1:]}, unless a title says otherwise.",
         "±: half the 95 % interval over launches. A quantile is shown from 10 / (1 − p) samples on.",
         f"{machine.cpu}, {machine.kernel}, {machine.python}; revision {info.revision or 'unknown'}.",

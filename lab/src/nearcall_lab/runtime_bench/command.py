@@ -14,7 +14,7 @@ from nearcall_lab.environment import capture, conclude, cpu_ticks
 from nearcall_lab.runtime_bench.measure import RuntimeRun
 from nearcall_lab.runtime_bench.results import QUICK, Amounts, Collected
 from nearcall_lab.runtime_bench.targets import judge, markdown
-from nearcall_lab.stats import format_time
+from nearcall_lab.stats import counted, format_time
 
 
 def _series(collected: Collected) -> dict[str, dict[str, Any]]:
@@ -37,7 +37,7 @@ def run(console: Console, out: Path, rounds: int, floor_binary: str | None, quic
     """Run everything. Returns the exit status: 0 if the run completed, whatever the verdicts, 130 if interrupted."""
     environment, ticks, begin = capture(), cpu_ticks(), time.monotonic()
     bench = RuntimeRun(rounds, QUICK if quick else Amounts(), floor_binary)
-    console.print(f"nearcall-lab {__version__} runtime: {bench.placement}; {rounds} rounds", highlight=False)
+    console.print(f"nearcall-lab {__version__} runtime: {bench.placement}; {counted(rounds, 'round')}", highlight=False)
 
     def tell(what: str, done: int, total: int, left: float | None) -> None:
         if console.is_terminal:
@@ -53,8 +53,8 @@ def run(console: Console, out: Path, rounds: int, floor_binary: str | None, quic
     if series:
         print(f"\n{_latencies(series)}")
     print(
-        f"\n{rounds} rounds of fresh processes in random order, {bench.placement} unless the line says otherwise, "
-        f"medians, ratios paired by round with a 95 % interval (Student's, on logarithms). "
+        f"\n{counted(rounds, 'round')} of fresh processes in random order, {bench.placement} unless the line says "
+        f"otherwise, medians, ratios paired by round with a 95 % interval (Student's, on logarithms). "
         f"{environment.cpu}, {environment.kernel}, {environment.python}."
     )
     for flag in environment.flags():

@@ -20,8 +20,8 @@ import msgspec
 from rich.console import Console
 
 from nearcall_lab.analysis.summary import summaries
-from nearcall_lab.cli.runs import carry_out
-from nearcall_lab.engine.run import Options, begin, expected_seconds
+from nearcall_lab.cli.runs import carry_out, terminated_like_interrupted
+from nearcall_lab.engine.run import Options, begin, expected_seconds, leave
 from nearcall_lab.registry import discover
 from nearcall_lab.results.store import Recorded
 from nearcall_lab.scenario.load import Scenario, parse
@@ -32,6 +32,9 @@ from nearcall_lab.studies.stored import FILE
 _PATIENCE = 4.0
 """How many times its expected time a replica may take, on top of a minute."""
 _PATIENCE_S = 60.0
+_LAST_WORDS_S = 5.0
+"""How long a replica that is interrupted may take to write down the rows it has."""
+_ENOUGH = "interrupted while the study's own method was repeated, before the corrected tables were begun"
 
 
 @dataclass(frozen=True)
@@ -61,12 +64,21 @@ class ReplicaFailed(Exception):
     """The study's own method could not be repeated; the message says why."""
 
 
+class ReplicaInterrupted(Exception):
+    """The user has seen enough while the study's own method was repeated."""
+
+    def __init__(self, findings: Findings) -> None:
+        super().__init__("interrupted")
+        self.findings = findings
+        """The rows that were done."""
+
+
 def replicate(study: Study, scale: float, tell: Callable[[str], None], limit_s: float = 0.0) -> Findings:
     """Runs the replica in a process group of its own, and leaves nothing of it behind.
 
     `scale` is the share of the study's own amount of work; `limit_s` is by default several times what that is expected
     to take. `tell` gets the replica's progress; what peers write beside it is only a reason, should the replica fail.
-    Raises `ReplicaFailed`.
+    Raises `ReplicaFailed`, and `ReplicaInterrupted` for Ctrl-C.
     """
     limit_s = limit_s or _PATIENCE_S + _PATIENCE * study.expected_replica_s(scale)
     with tempfile.TemporaryDirectory(prefix="nearcall-lab-") as directory:
@@ -90,6 +102,11 @@ def replicate(study: Study, scale: float, tell: Callable[[str], None], limit_s: 
                 last = progress or before or last
                 if told:
                     tell(progress)
+        except KeyboardInterrupt:
+            _ask_to_end(process)
+            with contextlib.suppress(msgspec.DecodeError):  # it was ended while it wrote
+                raise ReplicaInterrupted(_read(out)) from None
+            raise ReplicaInterrupted(Findings()) from None
         except BaseException:
             _end_group(process)
             raise
@@ -101,7 +118,13 @@ def replicate(study: Study, scale: float, tell: Callable[[str], None], limit_s: 
             raise ReplicaFailed(f"took longer than {limit_s:.0f} s; its last word was: {last}")
         if process.returncode or not out.exists():
             raise ReplicaFailed(f"ended with status {process.returncode}: {last}")
-        return Findings(**msgspec.json.decode(out.read_bytes(), type=dict[str, Any]))
+        return _read(out)
+
+
+def _read(out: Path) -> Findings:
+    """What a replica wrote; nothing, where it was ended before it wrote anything."""
+    text = out.read_bytes() if out.exists() else b""
+    return Findings(**msgspec.json.decode(text, type=dict[str, Any])) if text else Findings()
 
 
 class _Watchdog:
@@ -129,6 +152,15 @@ class _Watchdog:
         return self._late
 
 
+def _ask_to_end(process: subprocess.Popen[str]) -> None:
+    """Ctrl-C for a replica, which has a process group of its own: it writes down what it has, and is ended."""
+    with contextlib.suppress(ProcessLookupError):
+        process.send_signal(signal.SIGINT)
+    with contextlib.suppress(subprocess.TimeoutExpired, KeyboardInterrupt):
+        process.wait(_LAST_WORDS_S)
+    _end_group(process)
+
+
 def _end_group(process: subprocess.Popen[str]) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
@@ -143,23 +175,30 @@ def carry_out_study(
     scale: float,
     only: Sequence[str] = (),
 ) -> StudyResult:
-    """All of it, stored in `directory`. Raises `ReplicaFailed`, `ScenarioError` or `StoreError`."""
+    """All of it, stored in `directory`; what was done of it, where it is interrupted.
+
+    Raises `ReplicaFailed`, `ScenarioError` or `StoreError`.
+    """
     started, begun = datetime.now(timezone.utc).isoformat(timespec="seconds"), time.monotonic()
     title, machine, versions, published = study.published()
     scenario = parse(f"study {study.id}", study.scenario(), discover())
     if only:
         scenario = scenario.only(only)
-    with console.status("as published"):
-        findings = replicate(study, scale, lambda line: console.log(f"as published: {line}", markup=False))
+    enough = ""
+    with console.status("as published"), terminated_like_interrupted():
+        try:
+            findings = replicate(study, scale, lambda line: _tell(console, line))
+        except ReplicaInterrupted as interrupted:
+            findings, enough = interrupted.findings, _ENOUGH
     run = begin(directory, scenario, options)
-    recorded = carry_out(run, list(scenario.planned), console)
+    recorded = leave(run) if enough else carry_out(run, list(scenario.planned), console)
     result = StudyResult(
         id=study.id,
         title=title,
         machine=machine,
         versions=versions,
         published=published,
-        replicated=[_replicated(table, findings) for table in published if table.id in findings.tables],
+        replicated=[_replicated(table, findings, enough) for table in published if table.id in findings.tables],
         corrected=[],
         flaws=[],
         problems=findings.problems,
@@ -167,13 +206,17 @@ def carry_out_study(
         command=list(options.command),
         started=started,
         seconds=0.0,
-        ended_early=recorded.info.ended_early,
+        ended_early=enough or recorded.info.ended_early,
     )
     fill_in(result, study, findings, recorded, _transports(scenario))
     result.seconds = round(time.monotonic() - begun, 1)
     (directory / "findings.json").write_bytes(msgspec.json.encode(vars(findings)))
     (directory / FILE).write_bytes(msgspec.json.format(msgspec.json.encode(result), indent=1))
     return result
+
+
+def _tell(console: Console, line: str) -> None:
+    console.print(f"as published: {line}", markup=False, highlight=False, soft_wrap=True)
 
 
 def _transports(scenario: Scenario) -> dict[str, str]:
@@ -193,7 +236,7 @@ def fill_in(
     result.flaws = [flaw.shown(findings, found) for flaw in study.flaws]
 
 
-def _replicated(table: ShownTable, findings: Findings) -> ShownTable:
+def _replicated(table: ShownTable, findings: Findings, ended_early: str) -> ShownTable:
     """The study's columns, with what its method gives here; rows that only we have come last."""
     ours = findings.tables[table.id]
     rows: dict[str, list[Value]] = {}
@@ -201,5 +244,5 @@ def _replicated(table: ShownTable, findings: Findings) -> ShownTable:
         if name in ours:
             rows[name] = list(ours[name])
         else:
-            rows[name] = [findings.problems.get(name, "not repeated here")]
+            rows[name] = [findings.problems.get(name, "not reached" if ended_early else "not repeated here")]
     return ShownTable(table.id, table.title, table.columns, rows)

@@ -12,11 +12,12 @@ from nearcall_lab.studies.model import ShownTable, StudyResult, Value
 
 def markdown(result: StudyResult) -> str:
     """The whole study: every table as published, as its method gives it here, and corrected; then the flaws."""
-    parts = [f"# {escaped(result.title)}", f"Published figures: {escaped(result.machine)}."]
-    if result.versions:
-        parts[-1] += " " + escaped(", ".join(f"{name} {version}" for name, version in result.versions.items())) + "."
+    parts = [f"# {escaped(result.title)}"]
     if result.ended_early:
         parts.append(f"**Caution:** {escaped(ended_early(result))}")
+    parts.append(f"The published figures' machine: {escaped(result.machine)}.")
+    if result.versions:
+        parts[-1] += " " + escaped(", ".join(f"{name} {version}" for name, version in result.versions.items())) + "."
     replicated = {table.id: table for table in result.replicated}
     corrected = {table.id: table for table in result.corrected}
     for table in result.published:
@@ -47,7 +48,7 @@ def markdown(result: StudyResult) -> str:
 
 def ended_early(result: StudyResult) -> str:
     """What a reader of a study that was not carried out to its end must know first."""
-    return f"the corrected tables are of a run that ended early ({result.ended_early}): they are not for publishing."
+    return f"this study ended early: {result.ended_early}. What was done until then follows; it is not for publishing."
 
 
 def _table(name: str, table: ShownTable) -> str:

@@ -24,7 +24,7 @@ examples:
   nearcall-lab report --out report.html             the same as a page: one file, which needs no network
   nearcall-lab report out/runs/quick-20260101-120000 out/runs/sizes-20260101-130000 --out report.html
   nearcall-lab report combined.json --format markdown
-  nearcall-lab report --study out/runs/study-shm --out report.html
+  nearcall-lab report --study out/studies/shm-20260101-120000 --out report.html
 
 Without --format, the ending of --out decides (.html or .md). A study's directory is a run as well: named without
 another run, it gives the page its numbers. lab/docs/reading-the-report.md explains each part of the page.

@@ -19,7 +19,7 @@ NAME = "run"
 HELP = "run a scenario: one of the lab's, or a TOML file of your own"
 EPILOG = """\
 examples:
-  nearcall-lab run quick                                every mechanism once around, in about two minutes
+  nearcall-lab run quick                                every mechanism once around, in about three minutes
   nearcall-lab run saturation --only 'nearcall-*,grpcio-*' --launches 10
   nearcall-lab run mine.toml --full                     go on until the intervals are narrow
   nearcall-lab run --resume out/runs/quick-20260101-120000
@@ -109,6 +109,7 @@ def _say_what_is_unchecked(console: Console, planned: Sequence[Planned]) -> None
 def _plan(console: Console, planned: Sequence[Planned], wanted: int | None, settings: Settings) -> int:
     from nearcall_lab.engine.progress import clock_text
     from nearcall_lab.engine.run import expected_seconds
+    from nearcall_lab.stats import counted
 
     rows = [
         (p.cell.digest(), p.cell.mechanism, p.cell.title(), p.problem and f"left out: {p.problem}") for p in planned
@@ -117,5 +118,5 @@ def _plan(console: Console, planned: Sequence[Planned], wanted: int | None, sett
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     able, launches = [p.cell for p in planned if not p.problem], wanted or settings.launches
     about = clock_text(expected_seconds(able, launches, settings.cells_per_launch))
-    console.print(f"{len(able)} cells, {launches} launches each, about {about}", highlight=False)
+    console.print(f"{counted(len(able), 'cell')}, {counted(launches, 'launch')} each, about {about}", highlight=False)
     return 0

@@ -43,7 +43,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
     from nearcall_lab.results.store import INFO
     from nearcall_lab.studies import study
     from nearcall_lab.studies.run import FULL, QUICK, USUAL, ReplicaFailed, carry_out_study
-    from nearcall_lab.studies.show import markdown
+    from nearcall_lab.studies.show import ended_early, markdown
 
     if args.quick and args.full:
         raise UserError("--quick and --full contradict each other")
@@ -64,6 +64,8 @@ def run(args: argparse.Namespace, console: Console) -> int:
     console.print(f"wrote {directory / 'study.md'} and {directory / 'study.json'}", highlight=False, soft_wrap=True)
     page = f"as a page: nearcall-lab report --study {directory} --out report.html"
     console.print(page, markup=False, highlight=False, soft_wrap=True)
-    if result.ended_early == "interrupted":
+    if result.ended_early:
+        console.print(ended_early(result), markup=False, highlight=False, soft_wrap=True)
+    if result.ended_early.startswith("interrupted"):
         return 130
     return 0
