@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from . import _core
 from .call import Context, Metadata, context, metadata, timeout
-from .client import Client, connect
+from .channel import Channel, connect
+from .client import Client
 from .errors import (
     Aborted,
     AlreadyExists,
@@ -42,6 +43,7 @@ from .errors import (
     make_error,
 )
 from .interceptors import CallInfo, ClientCall, ClientInterceptor, Proceed, ServerCall, ServerInterceptor
+from .options import ChannelOptions
 from .serve import serve
 from .server import Server
 from .service import idempotent, oneway, service
@@ -76,6 +78,8 @@ __all__ = [
     "AlreadyExists",
     "CallInfo",
     "Cancelled",
+    "Channel",
+    "ChannelOptions",
     "Client",
     "ClientCall",
     "ClientInterceptor",

@@ -156,10 +156,11 @@ class Method:
         number: int = 0,
         make_error: Callable[[int, str, bytes], BaseException] | None = None,
         describe_error: Callable[[BaseException, Call], tuple[int, str, bytes]] | None = None,
+        keeps: object = None,
     ) -> Method:
         """A client says which number stands for the method. If its service declares exceptions it gives its own
         ``make_error``; otherwise that of ``install`` serves. A server gives its own ``describe_error``, which is told
-        of every exception of a handler.
+        of every exception of a handler. ``keeps`` lives as long as the method: who gives it successors.
         """
 
     def succeed(self, successor: Method) -> None:

@@ -18,13 +18,13 @@ import msgspec
 
 from . import _core
 from .checked import check_seconds, check_whole
-from .client import DEFAULT_MAX_MESSAGE_SIZE, DEFAULT_MAX_VALUES, check_spin
 from .description import describe
 from .errors import InvalidArgument
 from .failures import Failures
 from .interceptors import ServerInterceptor, check_interceptors, intercept_handler
 from .listening import make_listeners
 from .log import log
+from .options import DEFAULT_MAX_MESSAGE_SIZE, DEFAULT_MAX_VALUES, check_spin
 from .plan import ServicePlan
 from .service import plan_of
 from .tls import TLS
