@@ -47,6 +47,7 @@ from .options import ChannelOptions
 from .serve import serve
 from .server import Server
 from .service import idempotent, oneway, service
+from .session import ServerConnection, Session
 from .status import StatusCode
 from .tls import TLS
 
@@ -98,7 +99,9 @@ __all__ = [
     "RpcError",
     "Server",
     "ServerCall",
+    "ServerConnection",
     "ServerInterceptor",
+    "Session",
     "StatusCode",
     "Unauthenticated",
     "Unavailable",

@@ -129,6 +129,9 @@ class Call:
     def metadata(self) -> list[tuple[str, bytes]]:
         """What the caller sent beside the arguments."""
 
+    def belongings(self, make: Callable[[dict[str, Any]], _D]) -> _D:
+        """What belongs to the caller's connection; at first, what ``make`` makes of the caller's identity."""
+
     def watch(self) -> dict[str, Any]:
         """What the server measures, as plain data.
 
@@ -431,10 +434,16 @@ class Server:
         max_pending: int,
         max_streams: int,
         max_memory: int,
+        make_client: Callable[[dict[str, Any]], object],
+        on_arrival: Callable[[Any], object] | None,
+        on_departure: Callable[[Any], object],
+        departures: bool,
     ) -> Server:
         """Methods with their handlers, in the order of the description; a handler takes every parameter by position.
 
-        The last ``introspective`` of them look at the server itself.
+        The last ``introspective`` of them look at the server itself. ``make_client`` makes what belongs to a client of
+        its identity. ``on_arrival`` is called with that before the client's first call, ``on_departure`` after its
+        last, if something belongs to the client or ``departures`` says so.
         """
 
     @property

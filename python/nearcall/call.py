@@ -11,6 +11,7 @@ from typing import Any, TypeAlias, cast
 
 from . import _core
 from .checked import check_seconds
+from .session import ServerConnection, Session
 
 __all__ = ["Context", "Metadata", "MetadataPairs", "context", "metadata", "surrounding_metadata", "timeout"]
 
@@ -177,6 +178,18 @@ class Context:
         a certificate also has ``subject`` and ``names``, which that is for.
         """
         return self._call.peer
+
+    @property
+    def session(self) -> Session:
+        """A place for what belongs to this client, the same in all calls of one connection: set any attribute.
+
+        It begins empty, and goes when the connection is gone and its last call is through.
+
+        Raises:
+            RuntimeError: the call is over, and the connection gone.
+        """
+        connection: ServerConnection = self._call.belongings(ServerConnection)
+        return connection.session
 
     @property
     def metadata(self) -> Metadata:

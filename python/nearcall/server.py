@@ -27,6 +27,7 @@ from .log import log
 from .options import DEFAULT_MAX_MESSAGE_SIZE, DEFAULT_MAX_VALUES, check_spin
 from .plan import ServicePlan
 from .service import plan_of
+from .session import Hook, Sessions
 from .tls import TLS
 
 if TYPE_CHECKING:
@@ -81,11 +82,15 @@ class Server:
         tls: For ``tls://``: the server's certificate and key, and whether clients must have one, too.
         allow_users: Users, by name or id, that may connect to ``unix://`` besides the server's own.
         allow_groups: Groups, by name or id, whose members may connect to ``unix://``.
+        on_connect: Called with each client's :class:`~nearcall.ServerConnection` before its first call, in a thread of
+            the server. Nothing is read from that client meanwhile; others are served.
+        on_disconnect: The same after its last call, when the client has closed its connection or died, or the server
+            has stopped: then :meth:`stop` calls it. Exactly once for each client that ``on_connect`` was called with.
         loop_factory: Makes the event loop that coroutine handlers run on, such as ``uvloop.new_event_loop``; by default
             ``asyncio.new_event_loop``, which asks the policy.
 
     Raises:
-        TypeError: an object is no service, or two serve under one name.
+        TypeError: an object is no service, two serve under one name, or ``on_connect`` is no ordinary function.
         InvalidArgument: an option is malformed.
     """
 
@@ -107,6 +112,8 @@ class Server:
         tls: TLS | None = None,
         allow_users: Sequence[str | int] = (),
         allow_groups: Sequence[str | int] = (),
+        on_connect: Hook | None = None,
+        on_disconnect: Hook | None = None,
         loop_factory: Callable[[], AbstractEventLoop] | None = None,
     ) -> None:
         services = [item for item in services_and_urls if not isinstance(item, str)]
@@ -132,6 +139,7 @@ class Server:
             services.append(introspection_of(plans, _core.VERSION, in_loop=bool(chain) and not ordinary))
             own = [plan_of(type(services[-1]))]
         self._failures = Failures()
+        self._sessions = Sessions(on_connect, on_disconnect, self._failures)
         methods: list[tuple[_core.Method, Any]] = []
         values = check_whole("max_values", max_values)
         self._handlers: list[tuple[Any, Any]] = []
@@ -158,6 +166,7 @@ class Server:
             max_pending=check_whole("max_pending", max_pending),
             max_streams=check_whole("max_streams", max_streams),
             max_memory=_check_memory(max_memory, max_message_size),
+            **self._sessions.for_core(),
         )
         self._core: _core.Server | None = None
         self._process = os.getpid()

@@ -308,7 +308,7 @@ def test_a_channel_of_an_event_loop(early_url: str) -> None:
 async def _use_in_a_loop(early_url: str) -> None:
     channel = nearcall.aio.Channel(early_url)
     assert repr(channel) == f"<asynchronous channel to {early_url}>"
-    with pytest.raises(RuntimeError, match="there is no connection yet"):
+    with pytest.raises(RuntimeError, match="not connected yet"):
         channel.client(Left)
     first, second = await asyncio.gather(channel, channel)
     assert first is second is channel

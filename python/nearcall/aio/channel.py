@@ -205,12 +205,12 @@ class Channel(ChannelBase, Caller):
 
     def _running(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:
-            raise RuntimeError("there is no connection yet: use 'async with', or await it")
+            raise RuntimeError(f"not connected yet to {self._url}: use 'async with', or await it")
         return self._loop
 
     def _opened(self) -> _core.Connection:
         if self._connection is None:
-            raise RuntimeError("there is no connection yet: use 'async with', or await it")
+            raise RuntimeError(f"not connected yet to {self._url}: use 'async with', or await it")
         return self._connection
 
     def _make_method(self, plan: MethodPlan, method: _core.Method) -> Callable[..., Any]:
