@@ -11,6 +11,7 @@ from typing import Any, TypeAlias, cast
 
 from . import _core
 from .checked import check_seconds
+from .instances import Served
 from .session import ServerConnection, Session
 
 __all__ = ["Context", "Metadata", "MetadataPairs", "context", "metadata", "surrounding_metadata", "timeout"]
@@ -244,6 +245,20 @@ def context() -> Context:
     if call is None:
         raise RuntimeError("nearcall.context() is for handlers: no call is being served here")
     return Context(call)
+
+
+def handler_of(served: Served, method: str) -> Callable[..., Any]:
+    """What runs a method of something that is served: the object's own, or that of the calling client's object."""
+    make = served.make
+    if make is None:
+        handler: Callable[..., Any] = getattr(served.instance, method)
+        return handler
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        connection: ServerConnection = context()._call.belongings(ServerConnection)
+        return getattr(connection._instance(make), method)(*args, **kwargs)
+
+    return call
 
 
 def surrounding_metadata() -> metadata | None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+import threading
+from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
 from typing import Any, TypeAlias
 
 from .failures import Failures
+from .instances import end_of
 from .shown import shown
 
 __all__ = ["Hook", "ServerConnection", "Session", "Sessions", "check_hook"]
@@ -32,6 +34,8 @@ class ServerConnection:
     def __init__(self, peer: dict[str, Any]) -> None:
         self._peer = peer
         self._session = Session()
+        self._instances: dict[object, object] = {}
+        self._making = threading.Lock()
 
     @property
     def peer(self) -> dict[str, Any]:
@@ -44,6 +48,16 @@ class ServerConnection:
     def session(self) -> Session:
         """What its handlers find as ``nearcall.context().session``."""
         return self._session
+
+    def _instance(self, make: Callable[[], object]) -> Any:
+        """The object of this client that ``make`` makes, once."""
+        instance = self._instances.get(make)
+        if instance is None:
+            with self._making:  # of several first calls, one makes it
+                instance = self._instances.get(make)
+                if instance is None:
+                    instance = self._instances[make] = make()
+        return instance
 
     def __repr__(self) -> str:
         who = ", ".join(f"{key}={shown(str(value))}" for key, value in self._peer.items())
@@ -76,6 +90,8 @@ class Sessions:
         self._on_connect = check_hook("on_connect", on_connect)
         self._on_disconnect = check_hook("on_disconnect", on_disconnect)
         self._failures = failures
+        self.finish: Callable[[Awaitable[object]], object] | None = None
+        """Waits for something in the server's event loop, if it has one."""
 
     def for_core(self) -> dict[str, Any]:
         """Options of :class:`nearcall._core.Server`."""
@@ -90,7 +106,23 @@ class Sessions:
         self._call("on_connect", self._on_connect, connection)
 
     def _departed(self, connection: ServerConnection) -> None:
+        for instance in reversed(connection._instances.values()):
+            self._end(instance, connection)
+        connection._instances.clear()
         self._call("on_disconnect", self._on_disconnect, connection)
+
+    def _end(self, instance: object, connection: ServerConnection) -> None:
+        end = end_of(instance)
+        if end is None:
+            return
+        try:
+            ended = end()
+            if inspect.isawaitable(ended):
+                if self.finish is None:
+                    raise RuntimeError("there is no event loop to await it in")
+                self.finish(ended)
+        except BaseException as error:
+            self._failures.tell(f"{type(instance).__name__}.{end.__name__}", error, connection.peer)
 
     def _call(self, option: str, hook: Hook | None, connection: ServerConnection) -> None:
         if hook is None:
