@@ -160,7 +160,8 @@ def _build(cls: type) -> ServicePlan:
     declared = [base for base in reversed(cls.__mro__) if base in _declared]
     root = _root_of(cls, declared)
     name = next((_declared[base].name for base in reversed(declared) if _declared[base].name), None) or root.__name__
-    instance: Instance = next((each for base in reversed(declared) if (each := _declared[base].instance)), "server")
+    given = [each for base in declared if (each := _declared[base].instance) is not None]
+    instance: Instance = given[-1] if given else "server"
     builder = SchemaBuilder()
     methods: list[MethodPlan] = []
     for method, owner in _methods_of(cls, declared).items():

@@ -310,7 +310,7 @@ class Impostor:
         (functools.partial(Shared), r"serve an object, not a function: write Shared\(\)"),
         (
             lambda: Basket("x"),
-            "does not say of what class the objects are that it makes: annotate its result, or write",
+            "does not say of what class the objects are that it makes: annotate its result",
         ),
         (Impostor(), "Impostor is not a service"),
         (int, "int is not a service"),
@@ -336,11 +336,9 @@ def test_the_decorator() -> None:
     with pytest.raises(ValueError, match="instance must be 'server' or 'session', not 'client'"):
         nearcall.service(instance="client")  # type: ignore[call-overload]
     with nearcall.Server(Basket, "inproc://decorated"), nearcall.Channel("inproc://decorated") as channel:
-        names = [
-            method["name"] for method in nearcall.connect("inproc://decorated").description["services"][0]["methods"]
-        ]
+        names = [method["name"] for method in channel.description["services"][0]["methods"]]
         assert "close" not in names
-        assert plain.add("x") == 1
+        assert channel.client().add("x") == 1
 
 
 @nearcall.service
