@@ -40,7 +40,7 @@ class _Declared:
     ) -> None:
         self.name = name
         self.errors = errors
-        self.instance = instance
+        self.instance: Instance | None = instance
         self.namespace = namespace
 
 
@@ -160,7 +160,7 @@ def _build(cls: type) -> ServicePlan:
     declared = [base for base in reversed(cls.__mro__) if base in _declared]
     root = _root_of(cls, declared)
     name = next((_declared[base].name for base in reversed(declared) if _declared[base].name), None) or root.__name__
-    given = [each for base in declared if (each := _declared[base].instance) is not None]
+    given: list[Instance] = [each for base in declared if (each := _declared[base].instance) is not None]
     instance: Instance = given[-1] if given else "server"
     builder = SchemaBuilder()
     methods: list[MethodPlan] = []

@@ -1,6 +1,6 @@
 //! What belongs to one client of a server: an object of Python's, and who is told when the client comes and goes.
 
-use nearcall_core::server::{Announced, Belongings, Found, ServerConnection, Visit};
+use nearcall_core::server::{Announced, Belongings, Found, Moment, ServerConnection, Visit};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
@@ -35,11 +35,11 @@ impl Stays {
     pub(crate) fn visit(&self, py: Python<'_>, mut visit: Visit) {
         let make = self.make.bind(py);
         let told = match visit.begin() {
-            None => of_client(py, visit.connection(), make).and_then(|client| match &self.on_arrival {
+            Moment::Arrival => of_client(py, visit.connection(), make).and_then(|client| match &self.on_arrival {
                 Some(on_arrival) => on_arrival.bind(py).run([client.bind(py)]).map(drop),
                 None => Ok(()),
             }),
-            Some(belongings) => match belongings.and_then(python) {
+            Moment::Departure(belongings) => match belongings.and_then(python) {
                 Some(client) => self.on_departure.bind(py).run([client.bind(py)]).map(drop),
                 None => made(py, visit.connection(), make)
                     .and_then(|client| self.on_departure.bind(py).run([client.bind(py)]).map(drop)),

@@ -33,7 +33,7 @@ pub use context::CallContext;
 pub use event_loop::ForLoop;
 pub use request::Request;
 pub use statistics::{CODES, Counts, Histogram, Snapshot};
-pub use visit::{Announced, Belongings, Found, Visit, Work};
+pub use visit::{Announced, Belongings, Found, Moment, Visit, Work};
 pub use worker::{Next, Worker};
 
 use reception::Reception;

@@ -40,13 +40,16 @@ pub enum Work {
 pub struct Visit {
     connection: Arc<ServerConnection>,
     moment: Moment,
+    begun: bool,
     visits: Arc<Visits>,
 }
 
 /// Which one.
 #[derive(Debug)]
-enum Moment {
-    Arrival { begun: bool },
+pub enum Moment {
+    /// Before the first call.
+    Arrival,
+    /// After the last, with what belonged to the client.
     Departure(Option<Belongings>),
 }
 
@@ -72,7 +75,7 @@ impl Visits {
     fn push(self: &Arc<Self>, connection: Arc<ServerConnection>, moment: Moment) {
         // Release: who stops the server and finds none pending finds the calls before it through.
         self.pending.fetch_add(1, Ordering::Release);
-        self.keep(Visit { connection, moment, visits: Arc::clone(self) });
+        self.keep(Visit { connection, moment, begun: false, visits: Arc::clone(self) });
         bells::ring(&self.wake);
     }
 
@@ -115,14 +118,12 @@ impl Visit {
         &self.connection
     }
 
-    /// To be asked once, by whoever deals with it: `None` for an arrival; for a departure, what belonged to the client.
-    pub fn begin(&mut self) -> Option<Option<Belongings>> {
+    /// To be asked once, by whoever deals with it.
+    pub fn begin(&mut self) -> Moment {
+        self.begun = true;
         match &mut self.moment {
-            Moment::Arrival { begun } => {
-                *begun = true;
-                None
-            }
-            Moment::Departure(belongings) => Some(belongings.take()),
+            Moment::Arrival => Moment::Arrival,
+            Moment::Departure(belongings) => Moment::Departure(belongings.take()),
         }
     }
 }
@@ -130,10 +131,10 @@ impl Visit {
 /// It was dealt with.
 impl Drop for Visit {
     fn drop(&mut self) {
-        if let Moment::Arrival { begun } = self.moment {
-            if !begun {
+        if matches!(self.moment, Moment::Arrival) {
+            if !self.begun {
                 // Who never came does not leave.
-                self.connection.stay.end();
+                drop(self.connection.stay.end());
             }
             self.visits.admitted.lock().push(Arc::clone(&self.connection));
             bells::ring(&self.visits.wake);
@@ -153,10 +154,12 @@ pub(super) struct Stay {
 }
 
 #[derive(Debug, Default)]
-enum State {
+pub(super) enum State {
+    /// Nothing belongs to the client yet.
     #[default]
     Nothing,
     Kept(Belongings),
+    /// The client is gone, and its last call is through.
     Over,
 }
 
@@ -184,13 +187,9 @@ impl Stay {
         self.finished.load(Ordering::SeqCst)
     }
 
-    /// Ends it: what belonged to the client, or `None` if it has ended before.
-    pub(super) fn end(&self) -> Option<Option<Belongings>> {
-        match std::mem::replace(&mut *self.state.lock(), State::Over) {
-            State::Nothing => Some(None),
-            State::Kept(belongings) => Some(Some(belongings)),
-            State::Over => None,
-        }
+    /// Ends it. How it was before.
+    pub(super) fn end(&self) -> State {
+        std::mem::replace(&mut *self.state.lock(), State::Over)
     }
 }
 
@@ -221,7 +220,7 @@ impl ServerConnection {
     pub(super) fn arrive(self: &Arc<Self>) -> bool {
         if self.visits.announced.arrivals {
             self.count_arrival();
-            self.visits.push(Arc::clone(self), Moment::Arrival { begun: false });
+            self.visits.push(Arc::clone(self), Moment::Arrival);
         }
         !self.visits.announced.arrivals
     }
@@ -241,10 +240,11 @@ impl ServerConnection {
         if finished != self.arrived() {
             return;
         }
-        if let Some(belongings) = self.stay.end()
-            && (self.visits.announced.departures || belongings.is_some())
-        {
-            self.visits.push(Arc::clone(self), Moment::Departure(belongings));
-        }
+        let belongings = match self.stay.end() {
+            State::Kept(belongings) => Some(belongings),
+            State::Nothing if self.visits.announced.departures => None,
+            State::Nothing | State::Over => return,
+        };
+        self.visits.push(Arc::clone(self), Moment::Departure(belongings));
     }
 }
