@@ -14,7 +14,8 @@ pub(crate) fn run(input: &[u8]) {
     let Some((&shape, bytes)) = input.split_first() else { return };
     // Its own for each input, so that its file is gone at the end.
     let path = std::env::temp_dir().join(format!("nearcall-fuzz-{}.sock", std::process::id()));
-    let listener = Listener::bind(&Url::Unix(path.clone()), &Options::default()).expect("bind");
+    let url: Url = format!("unix://{}", path.display()).parse().expect("a URL");
+    let listener = Listener::bind(&url, &Options::default()).expect("bind");
     let mut client = UnixStream::connect(&path).expect("connect");
     client.set_nonblocking(true).expect("a live socket");
     let mut arrival = listener.accept().expect("accept").expect("a client");
@@ -41,8 +42,8 @@ pub(crate) fn run(input: &[u8]) {
         }
     };
     let limits = Limits { max_message: LIMIT };
-    let welcome = Welcome { version: "x".into(), limits, description: "{}".into() };
-    arrival.welcome(&hello, &welcome).expect("a stream needs nothing more");
+    let welcome = Welcome { version: "x".into(), limits, description: "{}".into(), memory: false };
+    arrival.welcome(&hello, &welcome, &options).expect("a stream needs nothing more");
     assert_eq!(arrival.send_welcome(), Ok(true), "a fresh socket has room");
     let link = arrival.into_link(&options).expect("welcomed");
     loop {

@@ -57,6 +57,7 @@ _core.install(make_error, describe_error)
 
 if TYPE_CHECKING:
     from . import aio, auth, introspection, observe
+    from .child import Child, spawn
     from .workers import WorkerFailed, Workers
 else:  # hidden from type checkers, to which it would mean that the module has every attribute there is
 
@@ -70,6 +71,10 @@ else:  # hidden from type checkers, to which it would mean that the module has e
             from . import workers
 
             return getattr(workers, name)
+        if name in ("Child", "spawn"):
+            from . import child
+
+            return getattr(child, name)
         raise AttributeError(f"module 'nearcall' has no attribute '{name}'")
 
 
@@ -81,6 +86,7 @@ __all__ = [
     "Cancelled",
     "Channel",
     "ChannelOptions",
+    "Child",
     "Client",
     "ClientCall",
     "ClientInterceptor",
@@ -121,5 +127,6 @@ __all__ = [
     "oneway",
     "serve",
     "service",
+    "spawn",
     "timeout",
 ]

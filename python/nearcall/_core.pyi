@@ -453,10 +453,13 @@ class Server:
     def listen(self, listeners: Listeners) -> None:
         """Takes in the clients of these listeners, which belong to the server from now on."""
 
-    def work(self, spawn: Callable[[], object], log: Callable[[bool, str], object]) -> None:
+    def work(
+        self, spawn: Callable[[], object], log: Callable[[bool, str], object], deserted: Callable[[], object]
+    ) -> None:
         """Serves on the calling thread until the server stops or needs this thread no more.
 
-        ``spawn`` starts another thread that calls this; ``log`` takes whether it is serious, and a line.
+        ``spawn`` starts another thread that calls this; ``log`` takes whether it is serious, and a line; ``deserted``
+        is called when all clients are gone and none can come.
         """
 
     def stop(self, grace: float) -> bool:

@@ -86,7 +86,7 @@ class Channel(ChannelBase):
         max_message_size: Longest message received, bytes; 64 MiB.
         max_values: Values that a received message may hold, those in lists, dicts and objects included; not elements of
             arrays; 2,000,000.
-        ring_size: Size of each ring of a shared memory connection, bytes, a power of two; 256 KiB.
+        ring_size: Size of each ring of a shared memory connection, bytes, a power of two up to 16 MiB; 256 KiB.
         handshake_timeout: Seconds that connecting may take; 5.
         wait_for_ready: Where there is no server, wait for one: here for at most ``handshake_timeout``, and in a call
             until its deadline. Otherwise that is :class:`~nearcall.Unavailable` at once.

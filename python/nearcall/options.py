@@ -132,9 +132,9 @@ def _checked(  # noqa: PLR0913 - options have names
 def _check_ring_size(size: int) -> int:
     if not isinstance(cast(object, size), bool) and hasattr(size, "__index__"):
         number = size.__index__()
-        if 4096 <= number <= 1 << 30 and number & (number - 1) == 0:
+        if 4096 <= number <= 1 << 24 and number & (number - 1) == 0:
             return number
-    raise InvalidArgument(f"ring_size must be a power of two from 4096 to 1073741824 (bytes), not {size!r}")
+    raise InvalidArgument(f"ring_size must be a power of two from 4096 to 16777216 (bytes), not {size!r}")
 
 
 def check_spin(spin: float | Literal["auto"]) -> float | Literal["auto"]:

@@ -180,6 +180,8 @@ class Server:
         self._state: Literal["new", "bound", "running", "stopping", "stopped"] = "new"
         self._change = threading.Lock()
         self._stopped = threading.Event()
+        self._over = threading.Event()
+        """Set when nobody is left to serve, or it was stopped."""
         self._finished = True
 
     @property
@@ -258,7 +260,7 @@ class Server:
     def _work(self) -> None:
         assert self._core is not None
         try:
-            self._core.work(self._spawn, _tell)
+            self._core.work(self._spawn, _tell, self._over.set)
         except BaseException as error:
             log(ERROR, "a worker thread of the server at %s ended", ", ".join(self._urls), error=error)
 
@@ -292,6 +294,7 @@ class Server:
         self._state = "stopped"
         _open.discard(self)
         self._stopped.set()
+        self._over.set()
         return self._finished
 
     def _join(self) -> None:
@@ -302,8 +305,11 @@ class Server:
                 thread.join(0.5 if self._finished else 0.05)
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Blocks until :meth:`stop` was called, for at most ``timeout`` seconds. Whether it was."""
-        return self._stopped.wait(timeout)
+        """Blocks until :meth:`stop` was called, for at most ``timeout`` seconds. Whether that is over.
+
+        A server at ``fd://`` or ``stdio:`` only is through as well when its client is gone: no other will come.
+        """
+        return self._over.wait(timeout)
 
     def __enter__(self) -> Server:
         return self.start()

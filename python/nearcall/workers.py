@@ -88,6 +88,8 @@ class Workers:
         for url in self._asked:
             if url.startswith("inproc://"):
                 raise ValueError(f"{url} reaches one process only: serve it without workers, or use shm://")
+            if url.startswith(("fd://", "stdio:")):
+                raise ValueError("fd:// and stdio: have one client: serve them without workers")
         if threading.current_thread() is not threading.main_thread():
             raise RuntimeError(
                 "serve(..., workers=...) must be called in the main thread: it is told by signals to end"

@@ -34,9 +34,9 @@ CLIENT = [
     ("max_message_size", None, "max_message_size must be a whole number of bytes from 1, not None"),
     ("max_message_size", True, "max_message_size must be a whole number of bytes from 1, not True"),
     ("max_message_size", 2**64, f"max_message_size must be a whole number of bytes from 1, not {2**64}"),
-    ("ring_size", -1, "ring_size must be a power of two from 4096 to 1073741824 (bytes), not -1"),
-    ("ring_size", 5000, "ring_size must be a power of two from 4096 to 1073741824 (bytes), not 5000"),
-    ("ring_size", 65536.0, "ring_size must be a power of two from 4096 to 1073741824 (bytes), not 65536.0"),
+    ("ring_size", -1, "ring_size must be a power of two from 4096 to 16777216 (bytes), not -1"),
+    ("ring_size", 5000, "ring_size must be a power of two from 4096 to 16777216 (bytes), not 5000"),
+    ("ring_size", 65536.0, "ring_size must be a power of two from 4096 to 16777216 (bytes), not 65536.0"),
 ]
 SERVER = [
     *(row for row in CLIENT if row[0] not in ("timeout", "ring_size")),

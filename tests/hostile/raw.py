@@ -59,7 +59,11 @@ def dial(url: str, *, plain: bool = False) -> socket.socket:
     family, place = address(url)
     connection = socket.socket(family)
     connection.settimeout(PATIENCE)
-    connection.connect(place)
+    try:
+        connection.connect(place)
+    except OSError:
+        connection.close()
+        raise
     if family == socket.AF_INET:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     if url.startswith("tls://") and not plain:

@@ -100,3 +100,7 @@ class Target:
     @nearcall.oneway
     def fail(self, text: str) -> None:
         raise ValueError(text)
+
+
+def target() -> list[object]:
+    return [Target()]

@@ -137,6 +137,17 @@ def handshakes_that_never_end(scene: Scene) -> None:
             connection.send(whole[: (0, 1, 4, 11, 12, 13, 1000, 60_000)[number % 8]])
 
 
+@TABLE.add()
+def strangers_that_come_and_go(scene: Scene) -> None:
+    """As fast as they can. Each says something that is no hello."""
+    end = time.monotonic() + max(1.5, scene.seconds)
+    while time.monotonic() < end:
+        # Where as many wait as may, the next one is turned away by the system.
+        with contextlib.suppress(OSError), scene.dial(plain=True) as connection:
+            connection.send(b"GET / HTTP/1.1\r\n")
+        scene.opened.clear()
+
+
 @TABLE.add("tls")
 def tls_handshakes_that_never_end(scene: Scene) -> None:
     for number in range(scene.amount(60, 300)):
@@ -352,6 +363,35 @@ def sparse_regions_for_tiny_messages(scene: Scene) -> None:
                 break
             while peer.try_receive() is not None:
                 pass
+
+
+@TABLE.add("shm")
+def sparse_regions_that_are_kept(scene: Scene) -> None:
+    """Holes cost their maker nothing. Each is read once, and the next message might come in it."""
+    size, body = 40 * MIB, encode([])
+    for _ in range(scene.amount(12, 40)):
+        peer = scene.connect()
+        assert isinstance(peer, MemoryPeer)
+        head = scene.call(peer, "length", parts=[size]).head
+        for number in range(3):
+            fd = memfd(size + PAGE)
+            try:
+                os.pwrite(fd, body, 64)
+                peer.announce(number, size + PAGE, fd)
+            finally:
+                os.close(fd)
+            note = struct.pack("<IQB", number, len(body) + size, 0)
+            with contextlib.suppress(Gone, TimeoutError):
+                peer.push(peer.record(note + head, is_note=True), 1.0)
+                peer.receive(1.0)
+
+
+@TABLE.add("shm")
+def long_rings_of_many_connections(scene: Scene) -> None:
+    for _ in range(scene.amount(12, 40)):
+        with contextlib.suppress(Gone):
+            peer = scene.connect(ring=16 * MIB)
+            peer.flood([scene.call(peer, "length", encode([]) + bytes(3 * MIB), parts=[3 * MIB])], 1, most=64 * MIB)
 
 
 @TABLE.add("shm")

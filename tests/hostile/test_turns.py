@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import itertools
+import os
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import nearcall
 
+from ..e2e.conftest import TRANSPORTS
+from ..e2e.process import ServerProcess
 from .frames import CALL, NOBODY, ONEWAY, encode, frame
 from .raw import connect
 from .services import Target
-from .target import ALL, Scene, Server, Stopped
+from .target import ALL, SOCKETS, Scene, Server, Stopped
 
 CALLS = 600
 NAP = 0.001
@@ -38,6 +42,26 @@ def test_others_are_served_between_the_calls_of_one_batch(
         begun = [after - before for before, after in itertools.pairwise(seen)]
         # A client that had to wait for the CPU saw more go by; this one did not each time.
         assert sorted(begun)[len(begun) // 2] <= 16, begun
+
+
+@pytest.mark.parametrize("transport", SOCKETS)
+def test_a_ring_does_not_go_before_sockets(transport: str, runtime_dir: Path) -> None:
+    """Others who come over sockets, and those who connect, have their turn between the calls of a batch in a ring."""
+    urls = [TRANSPORTS[name](f"turns-{transport}-{os.getpid()}", runtime_dir) for name in ("shm", transport)]
+    with ServerProcess(*urls, services="tests.hostile.services:target") as server:
+        ring, sockets = server.urls
+        with nearcall.connect(sockets, Target) as other, connect(ring) as peer:
+            calls = [frame(CALL, encode([NAP]), method=peer.methods["nap"], call=call) for call in range(CALLS)]
+            peer.send(*calls)
+            seen = [other.naps_and_notes()[0]]
+            while seen[-1] < CALLS // 2:
+                time.sleep(2 * NAP)
+                with nearcall.connect(sockets, Target) as newcomer:
+                    seen.append(newcomer.naps_and_notes()[0])
+                seen.append(other.naps_and_notes()[0])
+            begun = [after - before for before, after in itertools.pairwise(seen)]
+            assert begun, "the whole batch went before"
+            assert sorted(begun)[len(begun) // 2] <= 16, begun
 
 
 @pytest.mark.parametrize("transport", ALL)

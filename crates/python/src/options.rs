@@ -30,7 +30,7 @@ pub(crate) fn options(
     if !nearcall_core::is_ring_size(ring_size) {
         return Err(invalid(
             py,
-            format!("ring_size must be a power of two from 4096 to 1073741824 (bytes), not {ring_size}"),
+            format!("ring_size must be a power of two from 4096 to 16777216 (bytes), not {ring_size}"),
         ));
     }
     Ok(Options {

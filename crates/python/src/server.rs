@@ -31,13 +31,36 @@ use crate::stay::Stays;
 #[derive(Default)]
 struct Notices {
     any: AtomicBool,
-    list: Mutex<Vec<Notice>>,
+    kept: Mutex<Kept>,
 }
+
+#[derive(Default)]
+struct Kept {
+    list: Vec<Notice>,
+    /// When the present second of lines began, how many lines it has, and how many it would have had besides.
+    begun: Option<Instant>,
+    lines: usize,
+    left_out: usize,
+}
+
+/// Lines in one second; what peers do must not fill a disk.
+const MOST_LINES: usize = 20;
 
 impl Notices {
     fn push(&self, notice: Notice) {
-        let mut list = self.list.lock();
-        list.push(notice);
+        let mut kept = self.kept.lock();
+        if matches!(notice, Notice::Line { .. }) {
+            if kept.begun.is_none_or(|begun| begun.elapsed() >= Duration::from_secs(1)) {
+                kept.tell_left_out();
+                (kept.begun, kept.lines) = (Some(Instant::now()), 0);
+            }
+            if kept.lines == MOST_LINES {
+                kept.left_out += 1;
+                return;
+            }
+            kept.lines += 1;
+        }
+        kept.list.push(notice);
         // Relaxed: a hint. Whoever pushes from another thread wakes a worker, which brings the rest in order.
         self.any.store(true, Ordering::Relaxed);
     }
@@ -47,9 +70,26 @@ impl Notices {
         if !self.any.load(Ordering::Relaxed) {
             return Vec::new();
         }
-        let mut list = self.list.lock();
+        let mut kept = self.kept.lock();
         self.any.store(false, Ordering::Relaxed);
-        std::mem::take(&mut *list)
+        std::mem::take(&mut kept.list)
+    }
+
+    /// When no more will come: what was left out is told as well.
+    fn finish(&self) {
+        let mut kept = self.kept.lock();
+        kept.tell_left_out();
+        self.any.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Kept {
+    fn tell_left_out(&mut self) {
+        let left_out = std::mem::take(&mut self.left_out);
+        if left_out > 0 {
+            let text = format!("{left_out} more lines like these were left out, over {MOST_LINES} in a second");
+            self.list.push(Notice::Line { serious: false, text });
+        }
     }
 }
 
@@ -112,8 +152,15 @@ impl Server {
     }
 
     /// Serves on the calling thread until the server stops or needs this thread no more. `spawn` starts another thread that
-    /// calls this; `log` is told what the operator should know: `(serious, text)`.
-    fn work(&self, py: Python<'_>, spawn: &Bound<'_, PyAny>, log: &Bound<'_, PyAny>) -> PyResult<()> {
+    /// calls this; `log` is told what the operator should know: `(serious, text)`; `deserted` is called when all clients are
+    /// gone and none can come.
+    fn work(
+        &self,
+        py: Python<'_>,
+        spawn: &Bound<'_, PyAny>,
+        log: &Bound<'_, PyAny>,
+        deserted: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
         let mut worker = Worker::new(Arc::clone(&self.core));
         let spawn: &Py<PyAny> = spawn.as_unbound();
         let failed = Mutex::new(None);
@@ -129,9 +176,7 @@ impl Server {
                 self.work_on(py, &mut worker, work);
             }
             // Before it sleeps: what the operator should know may be from this very moment.
-            for notice in self.notices.take() {
-                log.run_with((notice.serious, notice.text))?;
-            }
+            self.pass_notices(log, deserted)?;
             let goes_on = match detach(py, || worker.wait(&spawn)) {
                 Next::Work(work) => {
                     self.work_on(py, &mut worker, work);
@@ -149,10 +194,8 @@ impl Server {
                     // Of a client whose last handler was cut off by the end of the server, and is through only now.
                     self.end_visits(py);
                 }
-                for notice in self.notices.take() {
-                    log.run_with((notice.serious, notice.text))?;
-                }
-                return Ok(());
+                self.notices.finish();
+                return self.pass_notices(log, deserted);
             }
         }
     }
@@ -226,6 +269,17 @@ impl Server {
         for visit in self.core.take_visits() {
             self.stays.visit(py, visit);
         }
+    }
+
+    /// Tells Python what its operator should know.
+    fn pass_notices(&self, log: &Bound<'_, PyAny>, deserted: &Bound<'_, PyAny>) -> PyResult<()> {
+        for notice in self.notices.take() {
+            match notice {
+                Notice::Line { serious, text } => log.run_with((serious, text))?,
+                Notice::Deserted => deserted.run([])?,
+            };
+        }
+        Ok(())
     }
 
     /// Handles a request, and the one-way requests that waited for it.

@@ -96,6 +96,17 @@ impl Mapping {
         Ok(())
     }
 
+    /// Gives all pages from `from` on back to the system: they are zero for everybody who maps them. Nothing happens if
+    /// that is refused.
+    pub fn discard(&self, from: usize) {
+        let from = from.next_multiple_of(PAGE);
+        if from < self.len {
+            let start = self.address.as_ptr().wrapping_add(from);
+            // SAFETY: the part lies in the mapping, of which there are no references: it may change at any time anyway.
+            let _ = unsafe { rustix::mm::madvise(start.cast(), self.len - from, Advice::LinuxRemove) };
+        }
+    }
+
     /// Start of the mapping, page-aligned. Valid while `self` lives.
     #[must_use]
     pub fn address(&self) -> NonNull<u8> {

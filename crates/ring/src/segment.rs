@@ -40,12 +40,18 @@ pub struct Segment {
 
 impl Segment {
     /// Smallest and largest ring, in bytes.
-    pub const RING_SIZES: std::ops::RangeInclusive<usize> = 4096..=(1 << 30);
+    pub const RING_SIZES: std::ops::RangeInclusive<usize> = 4096..=(1 << 24);
 
     /// Whether `ring` bytes can be the size of one ring.
     #[must_use]
     pub fn is_ring_size(ring: usize) -> bool {
         ring.is_power_of_two() && Self::RING_SIZES.contains(&ring)
+    }
+
+    /// Bytes of each of its rings.
+    #[must_use]
+    pub fn ring(&self) -> usize {
+        self.ring
     }
 
     /// Bytes of shared memory a connection with rings of `ring` bytes takes (address space; pages count once touched).

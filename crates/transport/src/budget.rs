@@ -7,20 +7,22 @@ use crate::sync::{AtomicUsize, Ordering};
 use std::sync::Arc;
 
 /// What every connection may keep, however full the budget is: nobody can shut the others out.
-const ALWAYS: usize = 1 << 20;
+pub(crate) const ALWAYS: usize = 1 << 20;
 
 /// The bytes that all connections together may keep.
 #[derive(Debug)]
 pub struct Budget {
     limit: usize,
     used: AtomicUsize,
+    /// Bytes of peers' memory that are kept between messages, for speed only: at most a quarter of the limit.
+    kept: AtomicUsize,
 }
 
 impl Budget {
     /// A budget of so many bytes.
     #[must_use]
     pub fn new(limit: usize) -> Arc<Self> {
-        Arc::new(Self { limit, used: AtomicUsize::new(0) })
+        Arc::new(Self { limit, used: AtomicUsize::new(0), kept: AtomicUsize::new(0) })
     }
 
     /// Bytes kept now.
@@ -69,7 +71,21 @@ impl Account {
         self.allows(bytes).then(|| self.charge_anyway(bytes))
     }
 
-    /// The same for bytes that must be kept.
+    /// Counts bytes more that are kept between messages, or fewer if that wraps. Whether all that are kept may be; they are
+    /// counted until they are [given back](Account::give_back).
+    pub(crate) fn keep(&self, bytes: usize) -> bool {
+        // Relaxed: as above.
+        let kept = self.total.kept.fetch_add(bytes, Ordering::Relaxed).wrapping_add(bytes);
+        kept <= self.total.limit / 4
+    }
+
+    /// Bytes are kept no longer.
+    pub(crate) fn give_back(&self, bytes: usize) {
+        // Relaxed: as above.
+        self.total.kept.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// Counts bytes that must be kept, however many there are, as long as the charge lives.
     #[must_use]
     pub fn charge_anyway(self: &Arc<Self>, bytes: usize) -> Charge {
         // Relaxed: as above.

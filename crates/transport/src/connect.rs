@@ -9,19 +9,17 @@ use nearcall_ring::Segment;
 use nearcall_wire::{Hello, Limits, Preamble, Welcome, shown};
 use rustix::event::PollFlags;
 use rustix::net::sockopt;
-use rustls::pki_types::ServerName;
 
-use crate::credentials::{ClientSide, Credentials, names_in};
+use crate::credentials::names_in;
 use crate::dial::{Dial, Pace};
 use crate::link::{ConnectError, LONGEST_SLEEP, Link, LinkError, Options};
-use crate::peer::{Admission, Peer};
-use crate::rendezvous;
+use crate::peer::Peer;
 use crate::shm::ShmLink;
 use crate::stream::{Plain, StreamLink, Wire};
 use crate::sys;
-use crate::tcp;
 use crate::tls::TlsWire;
 use crate::tls_trouble::explain;
+use crate::transports::{Dialled, Memory};
 use crate::url::Url;
 
 /// A fresh connection and what the server said of itself.
@@ -55,78 +53,40 @@ pub(crate) async fn establish(
 ) -> Result<Connected, ConnectError> {
     let limits = Limits { max_message: options.max_message };
     let mut hello = Hello { version: version.to_owned(), limits, ring: 0 };
-    let socket = match url {
-        Url::Tcp { host, port } => tcp::dial(url, host, *port, options, pace).await?,
-        Url::Tls { host, port } => {
-            let side = client_side(url, options)?;
-            let name = match &side.server_name {
-                Some(name) => name.clone(),
-                None => ServerName::try_from(host.clone()).map_err(|_| {
-                    ConnectError::Options(format!("cannot connect to {url}: {host:?} is no name of a server"))
-                })?,
-            };
-            let socket = tcp::dial(url, host, *port, options, pace).await?;
-            let wire = TlsWire::client(socket, side.config, name).map_err(|error| {
-                ConnectError::Options(format!("cannot connect to {url}: {}", explain(&error, true, None)))
-            })?;
-            return connect_encrypted(url, wire, &hello, options, pace).await;
-        }
-        Url::Shm(_) | Url::Unix(_) | Url::Inproc(_) => {
-            let socket = rendezvous::dial(url, pace).await?;
-            check_server(url, &peer_of(socket.as_fd()), socket.as_fd(), options)?;
-            socket
-        }
-    };
-    let segment = match url {
-        Url::Shm(_) | Url::Inproc(_) => {
-            hello.ring = options.ring_size as u64;
-            let made = Segment::create(options.ring_size)
-                .map_err(|error| ConnectError::Unavailable(format!("cannot make shared memory for {url}: {error}")))?;
-            Some(made)
-        }
-        Url::Unix(_) | Url::Tcp { .. } | Url::Tls { .. } => None,
+    let Dialled { socket, memory, tls } = url.place().dial(options, pace).await?;
+    if let Some((config, name)) = tls {
+        let wire = TlsWire::client(socket, config, name).map_err(|error| {
+            ConnectError::Options(format!("cannot connect to {url}: {}", explain(&error, true, None)))
+        })?;
+        return connect_encrypted(url, wire, &hello, options, pace).await;
+    }
+    let segment = if memory == Memory::Never {
+        None
+    } else {
+        hello.ring = options.ring_size as u64;
+        let made = Segment::create(options.ring_size)
+            .map_err(|error| ConnectError::Unavailable(format!("cannot make shared memory for {url}: {error}")))?;
+        Some(made)
     };
     let fds: Vec<_> = segment.iter().map(|(_, fd)| fd.as_fd()).collect();
     let wire = Plain(socket);
     let welcome = shake_hands(url, &wire, &hello, &fds, pace).await?;
-    let peer = peer_of(wire.fd());
+    let peer = if memory == Memory::IfBothCan { peer_of(wire.fd()).of_pair() } else { peer_of(wire.fd()) };
     limit_sleep(wire.fd());
     let limit = welcome.limits.max_message;
     let link: Arc<dyn Link> = match segment {
-        Some((segment, _)) => Arc::new(ShmLink::new(wire.0, segment, peer, limit, options)),
-        None => Arc::new(StreamLink::new(wire, peer, limit, options)),
+        Some((segment, _)) if memory == Memory::Always || welcome.memory => {
+            Arc::new(ShmLink::new(wire.0, segment, peer, limit, options))
+        }
+        _ => Arc::new(StreamLink::new(wire, peer, limit, options)),
     };
     Ok(Connected { link, welcome })
-}
-
-/// Makes sure that the server of a Unix socket is of this user, of root, or of somebody whom the options name: whoever
-/// may write into a directory can put a socket of his own there.
-fn check_server(url: &Url, peer: &Peer, socket: BorrowedFd<'_>, options: &Options) -> Result<(), ConnectError> {
-    let Peer::Local { uid, .. } = peer else { return Ok(()) };
-    let admission = if matches!(url, Url::Unix(_)) { &options.admission } else { &Admission::default() };
-    if *uid == 0 || admission.admits(peer, socket) {
-        return Ok(());
-    }
-    let (own, named) = (sys::own_uid(), if admission.is_closed() { "" } else { ", nor of those that you name" });
-    Err(ConnectError::Refused(format!(
-        "cannot connect to {url}: its server is user {uid}, not you (user {own}) or root{named}; if you trust it, say allow_users=[{uid}]"
-    )))
 }
 
 /// Lets the socket itself end a sleep, so that reading from it needs no second system call.
 fn limit_sleep(socket: BorrowedFd<'_>) {
     // A system that cannot do it lets Ctrl-C wait for the next thing that arrives.
     let _ = sockopt::set_socket_timeout(socket, sockopt::Timeout::Recv, Some(LONGEST_SLEEP));
-}
-
-/// What the options say of TLS; without a word, the system's authorities are trusted.
-fn client_side(url: &Url, options: &Options) -> Result<ClientSide, ConnectError> {
-    let refuse = |why: String| ConnectError::Options(format!("cannot connect to {url}: {why}"));
-    let credentials = match &options.tls {
-        Some(credentials) => credentials.clone(),
-        None => Credentials::client(None, None, None).map_err(refuse)?,
-    };
-    credentials.client.ok_or_else(|| refuse("the credentials given are a server's".into()))
 }
 
 async fn connect_encrypted(

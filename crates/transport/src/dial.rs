@@ -100,7 +100,7 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("listen");
         let port = listener.local_addr().expect("its address").port();
         let options = Options { handshake: Duration::from_millis(300), ..Options::default() };
-        let mut dial = Dial::new(&Url::Tcp { host: "127.0.0.1".into(), port }, "test", &options);
+        let mut dial = Dial::new(&format!("tcp://127.0.0.1:{port}").parse().expect("a URL"), "test", &options);
         let mut slices = 0;
         let error = loop {
             slices += 1;

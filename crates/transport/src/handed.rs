@@ -1,11 +1,12 @@
 //! Clients that another process has accepted and hands over, one by one, through a socket.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use rustix::net::RecvFlags;
 
+use crate::transports::Clients;
 use crate::{fork, sys};
 
 /// The receiving end: every client comes as one descriptor beside one byte.
@@ -16,9 +17,12 @@ pub(crate) struct Handed {
     pub(crate) returned: Arc<OwnedFd>,
 }
 
-impl Handed {
-    /// The next client, if one is there.
-    pub(crate) fn accept(&self) -> rustix::io::Result<(OwnedFd, Arc<Seat>)> {
+impl Clients for Handed {
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.channel.as_fd()
+    }
+
+    fn accept(&self) -> rustix::io::Result<(OwnedFd, Option<Arc<Seat>>)> {
         let mut fds = Vec::new();
         loop {
             match sys::receive_with_fds(self.channel.as_fd(), &mut [0], &mut fds, RecvFlags::DONTWAIT) {
@@ -26,7 +30,7 @@ impl Handed {
                 Ok(_) => {
                     if let Some(client) = fds.pop() {
                         let seat = Seat { returned: Arc::clone(&self.returned), generation: fork::mark() };
-                        return Ok((client, Arc::new(seat)));
+                        return Ok((client, Some(Arc::new(seat))));
                     }
                     // The descriptor was lost on the way: this process has as many as it may. The client sees a hang-up.
                     return Err(rustix::io::Errno::MFILE);
@@ -38,8 +42,8 @@ impl Handed {
     }
 }
 
-/// What [`Handed::accept`] says when the other process has gone or hands out no more.
-const ENDED: rustix::io::Errno = rustix::io::Errno::PIPE;
+/// What accepting says when the other process has gone or hands out no more.
+pub(crate) const ENDED: rustix::io::Errno = rustix::io::Errno::PIPE;
 
 /// Whether an error of accepting means that no client will come any more.
 #[must_use]

@@ -4,7 +4,8 @@
 //! - [`connect()`] dials it and shakes hands, or a [`Dial`] does so bit by bit; [`Listener`] accepts;
 //! - [`Link`] is an established connection: it sends and receives frames, waits, and notices the peer's death.
 //!
-//! A transport is one file: `shm/`, `stream.rs` (Unix and TCP sockets), `tls.rs` (the same, encrypted). `inproc://` is shared memory inside one process.
+//! Where a URL leads is one file of `transports/` for each scheme. What carries the frames then is `shm/`, `stream.rs` (any
+//! socket) or `tls.rs` (the same, encrypted).
 
 mod budget;
 mod connect;
@@ -25,9 +26,9 @@ mod shm;
 mod stream;
 mod sync;
 mod sys;
-mod tcp;
 mod tls;
 mod tls_trouble;
+mod transports;
 mod url;
 
 pub use budget::{Account, Budget, Charge};

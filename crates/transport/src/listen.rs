@@ -1,25 +1,23 @@
 //! The server's half of making a connection. Nothing here blocks: a slow client holds nobody up.
 
 use std::io;
-use std::net::TcpListener;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use nearcall_ring::Segment;
 use nearcall_wire::{Hello, MAGIC, Preamble, Welcome};
-use rustix::net::{RecvFlags, SocketFlags};
+use rustix::net::RecvFlags;
 use rustls::ServerConfig;
 
 use crate::connect::{identify, peer_of};
 use crate::handed::{Handed, Seat};
 use crate::link::{Link, LinkError, NO_DESCRIPTOR, Options};
 use crate::peer::{Admission, Peer};
-use crate::rendezvous::Bound;
-use crate::shm::ShmLink;
+use crate::shm::{ShmLink, rings_beyond_all};
 use crate::stream::{Plain, StreamLink, Wire};
 use crate::sys::{self, Received, own_uid};
-use crate::tcp;
 use crate::tls::TlsWire;
+use crate::transports::{Bound, Clients, Memory};
 use crate::url::Url;
 
 /// Longest hello a server reads: it is sent by anyone who can connect.
@@ -27,20 +25,14 @@ const LONGEST_HELLO: usize = 64 << 10;
 /// What a TLS connection begins with.
 const TLS_HANDSHAKE: [u8; 2] = [22, 3];
 
-/// A socket that clients connect to.
+/// Where clients come in.
 #[derive(Debug)]
 pub struct Listener {
     url: Url,
-    socket: Socket,
+    clients: Box<dyn Clients>,
+    memory: Memory,
     tls: Option<Arc<ServerConfig>>,
     admission: Admission,
-}
-
-#[derive(Debug)]
-enum Socket {
-    Unix(Bound),
-    Tcp(TcpListener),
-    Handed(Handed),
 }
 
 impl Listener {
@@ -50,25 +42,8 @@ impl Listener {
     /// With a sentence that names the URL: it is served already, the options do not allow it (`InvalidInput`), or the system
     /// refuses.
     pub fn bind(url: &Url, options: &Options) -> io::Result<Self> {
-        let mut tls = None;
-        let mut admission = Admission::default();
-        let socket = match url {
-            Url::Tcp { host, port } => Socket::Tcp(tcp::listen(url, host, *port, options)?),
-            Url::Tls { host, port } => {
-                tls = Some(options.tls.as_ref().and_then(|tls| tls.server.clone()).ok_or_else(|| no_certificate(url))?);
-                Socket::Tcp(tcp::listen(url, host, *port, options)?)
-            }
-            Url::Unix(_) => {
-                admission = options.admission.clone();
-                Socket::Unix(Bound::bind(url, !admission.is_closed())?)
-            }
-            Url::Shm(_) | Url::Inproc(_) => Socket::Unix(Bound::bind(url, false)?),
-        };
-        let mut url = url.clone();
-        if let (Socket::Tcp(listener), Url::Tcp { port, .. } | Url::Tls { port, .. }) = (&socket, &mut url) {
-            *port = listener.local_addr()?.port();
-        }
-        Ok(Self { url, socket, tls, admission })
+        let Bound { clients, place, memory, tls, admission } = url.place().bind(options)?;
+        Ok(Self { url: Url::of(place), clients, memory, tls, admission })
     }
 
     /// What serves the same URL in another process: the clients that this listener [accepts](Listener::accept_socket) are
@@ -78,7 +53,8 @@ impl Listener {
     pub fn through(&self, channel: OwnedFd, returned: Arc<OwnedFd>) -> Self {
         Self {
             url: self.url.clone(),
-            socket: Socket::Handed(Handed { channel, returned }),
+            clients: Box::new(Handed { channel, returned }),
+            memory: self.memory,
             tls: self.tls.clone(),
             admission: self.admission.clone(),
         }
@@ -93,11 +69,7 @@ impl Listener {
     /// The descriptor to poll for reading.
     #[must_use]
     pub fn fd(&self) -> BorrowedFd<'_> {
-        match &self.socket {
-            Socket::Unix(bound) => bound.socket.as_fd(),
-            Socket::Tcp(listener) => listener.as_fd(),
-            Socket::Handed(handed) => handed.channel.as_fd(),
-        }
+        self.clients.fd()
     }
 
     /// What a client that may not connect is told.
@@ -116,13 +88,9 @@ impl Listener {
     /// whether none will come any more.
     pub fn accept(&self) -> io::Result<Option<Arrival>> {
         let Some((socket, seat)) = self.next_socket()? else { return Ok(None) };
-        if matches!(self.url, Url::Tcp { .. } | Url::Tls { .. }) {
-            // It fails only for a client that is gone already, which its handshake will show.
-            let _ = tcp::prepare(&socket);
-        }
         let peer = peer_of(socket.as_fd());
+        let peer = if self.memory == Memory::IfBothCan { peer.of_pair() } else { peer };
         let stranger = (!self.admission.admits(&peer, socket.as_fd())).then(|| self.refusal(&peer));
-        let shared = matches!(self.url, Url::Shm(_) | Url::Inproc(_));
         let stage = if self.tls.is_some() { Stage::Unknown } else { Stage::Ready };
         let carrier = match &self.tls {
             Some(config) => {
@@ -136,7 +104,7 @@ impl Listener {
             stage,
             peer,
             stranger,
-            shared,
+            memory: self.memory,
             received: Vec::new(),
             fds: Vec::new(),
             seat,
@@ -154,11 +122,7 @@ impl Listener {
 
     fn next_socket(&self) -> io::Result<Option<(OwnedFd, Option<Arc<Seat>>)>> {
         loop {
-            let next = match &self.socket {
-                Socket::Handed(handed) => handed.accept().map(|(socket, seat)| (socket, Some(seat))),
-                _ => rustix::net::accept_with(self.fd(), SocketFlags::CLOEXEC).map(|socket| (socket, None)),
-            };
-            match next {
+            match self.clients.accept() {
                 Ok(client) => return Ok(Some(client)),
                 Err(rustix::io::Errno::AGAIN) => return Ok(None),
                 Err(rustix::io::Errno::INTR | rustix::io::Errno::CONNABORTED) => {}
@@ -166,13 +130,6 @@ impl Listener {
             }
         }
     }
-}
-
-fn no_certificate(url: &Url) -> io::Error {
-    let why = format!(
-        "cannot serve {url} without a certificate: give tls=TLS(cert=..., key=...); `nearcall dev-certs DIR` makes one to try it out"
-    );
-    io::Error::new(io::ErrorKind::InvalidInput, why)
 }
 
 /// A client that has connected and not finished its handshake.
@@ -183,7 +140,7 @@ pub struct Arrival {
     peer: Peer,
     /// Why this client is not wanted.
     stranger: Option<String>,
-    shared: bool,
+    memory: Memory,
     received: Vec<u8>,
     fds: Vec<OwnedFd>,
     seat: Option<Arc<Seat>>,
@@ -366,20 +323,26 @@ impl Arrival {
     ///
     /// # Errors
     /// A sentence to [reject](Arrival::reject) the client with: its shared memory cannot be used.
-    pub fn welcome(&mut self, hello: &Hello, welcome: &Welcome) -> Result<(), String> {
+    pub fn welcome(&mut self, hello: &Hello, welcome: &Welcome, options: &Options) -> Result<(), String> {
         let limit = hello.limits.max_message;
-        let segment = if self.shared {
-            let fd = self.fds.first().map(AsFd::as_fd);
-            let made = usize::try_from(hello.ring).ok().zip(fd).map(|(ring, fd)| Segment::open(fd, ring));
-            match made {
-                Some(Ok(segment)) => Some(segment),
-                Some(Err(error)) => return Err(error.to_string()),
-                None => return Err("the client sent no shared memory; connect with shm:// to this server".into()),
+        let fd = self.fds.first().map(AsFd::as_fd);
+        let offered = usize::try_from(hello.ring).ok().zip(fd).filter(|_| self.memory != Memory::Never);
+        let segment = match offered {
+            Some((ring, fd)) => {
+                let segment = Segment::open(fd, ring).map_err(|error| error.to_string())?;
+                if !options.account().allows(rings_beyond_all(ring)) {
+                    return Err(format!(
+                        "there is no memory left for two rings of {ring} bytes; connect with a smaller ring_size, or raise max_memory here"
+                    ));
+                }
+                Some(segment)
             }
-        } else {
-            None
+            None if self.memory == Memory::Always => {
+                return Err("the client sent no shared memory; connect with shm:// to this server".into());
+            }
+            None => None,
         };
-        let body = welcome.encode();
+        let body = Welcome { memory: segment.is_some(), ..welcome.clone() }.encode();
         let mut unsent = Preamble::Welcome(body.len()).encode().to_vec();
         unsent.extend_from_slice(&body);
         self.welcomed = Some(Welcomed { unsent, segment, limit });

@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 
 use crate::budget::{Account, Charge};
 use crate::link::LinkError;
+use crate::shm::Pages;
 use crate::sync::{AtomicU32, Ordering};
 
 /// Frames up to this many bytes are kept without an allocation.
@@ -81,7 +82,7 @@ impl Incoming {
 /// shown to the user as a view, whose contents are then the peer's responsibility.
 #[derive(Debug)]
 pub struct Lease {
-    mapping: Arc<Mapping>,
+    pages: Arc<Pages>,
     len: usize,
 }
 
@@ -113,9 +114,9 @@ impl RegionHead {
 }
 
 impl Lease {
-    pub(crate) fn new(mapping: Arc<Mapping>, len: usize) -> Self {
-        debug_assert!(len + REGION_HEAD <= mapping.len());
-        Self { mapping, len }
+    pub(crate) fn new(pages: Arc<Pages>, len: usize) -> Self {
+        debug_assert!(len + REGION_HEAD <= pages.mapping().len());
+        Self { pages, len }
     }
 
     /// Bytes of payload.
@@ -134,14 +135,14 @@ impl Lease {
     #[must_use]
     pub fn as_ptr(&self) -> *mut u8 {
         // SAFETY: the mapping is longer than its head.
-        unsafe { self.mapping.address().as_ptr().add(REGION_HEAD) }
+        unsafe { self.pages.mapping().address().as_ptr().add(REGION_HEAD) }
     }
 
     /// A private copy.
     #[must_use]
     pub fn to_vec(&self) -> Vec<u8> {
         let mut bytes = vec![0; self.len];
-        self.mapping.read(REGION_HEAD, &mut bytes);
+        self.pages.mapping().read(REGION_HEAD, &mut bytes);
         bytes
     }
 
@@ -151,13 +152,14 @@ impl Lease {
     /// If the range is not inside.
     pub fn copy(&self, offset: usize, into: &mut [MaybeUninit<u8>]) {
         assert!(offset.checked_add(into.len()).is_some_and(|end| end <= self.len), "read past the payload");
-        self.mapping.read_new(REGION_HEAD + offset, into);
+        self.pages.mapping().read_new(REGION_HEAD + offset, into);
     }
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
+        self.pages.let_go();
         // Release: our reads of the payload happen before the sender's next writes.
-        RegionHead::of(&self.mapping).state.store(0, Ordering::Release);
+        RegionHead::of(self.pages.mapping()).state.store(0, Ordering::Release);
     }
 }

@@ -30,6 +30,19 @@ pub enum Peer {
     },
 }
 
+impl Peer {
+    /// Of a pair of sockets the system knows only who made it, at both ends: that is no news of the other end if it was this
+    /// process.
+    pub(crate) fn of_pair(self) -> Self {
+        match self {
+            Self::Local { pid, uid, gid } if pid.unsigned_abs() == std::process::id() => {
+                Self::Local { pid: 0, uid, gid }
+            }
+            other => other,
+        }
+    }
+}
+
 /// Whom a `unix://` server lets in besides its own user; or whose servers a client uses besides its own and root's.
 #[derive(Debug, Clone, Default)]
 pub struct Admission {

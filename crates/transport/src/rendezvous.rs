@@ -1,50 +1,53 @@
 //! Where servers of this machine are found: Unix sockets, their lock files, and the directory for named ones.
 
+use std::fmt::Display;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 
+use crate::connect::peer_of;
 use crate::dial::Pace;
 use crate::fork;
+use crate::handed::Seat;
 use crate::link::ConnectError;
+use crate::peer::{Admission, Peer};
 use crate::sys::own_uid;
-use crate::url::Url;
+use crate::transports::{Clients, accept_from};
 
-/// Where a Unix-domain server of this machine listens.
+/// Where clients and a Unix-domain server of this machine meet.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum Meeting {
     /// A socket file.
     File(PathBuf),
     /// A name of this process in the kernel's abstract namespace.
     Abstract(Vec<u8>),
 }
 
-impl Place {
-    /// The place of a `shm://`, `unix://` or `inproc://` URL.
-    pub(crate) fn of(url: &Url) -> io::Result<Self> {
-        match url {
-            Url::Unix(path) => Ok(Self::File(path.clone())),
-            Url::Shm(name) => {
-                let path = runtime_dir()?.join(format!("{name}.sock"));
-                if path.as_os_str().as_bytes().len() > 107 {
-                    return Err(io::Error::other(format!(
-                        "the socket's path {} is over 107 bytes; use a shorter name or XDG_RUNTIME_DIR",
-                        path.display()
-                    )));
-                }
-                Ok(Self::File(path))
-            }
-            Url::Inproc(name) => Ok(Self::Abstract(format!("nearcall/{}/{name}", std::process::id()).into_bytes())),
-            Url::Tcp { .. } | Url::Tls { .. } => Err(io::Error::other("TCP has no place in the file system")),
+impl Meeting {
+    /// Where a server of that name is found by all processes of this user.
+    pub(crate) fn named(name: &str) -> io::Result<Self> {
+        let path = runtime_dir()?.join(format!("{name}.sock"));
+        if path.as_os_str().as_bytes().len() > 107 {
+            return Err(io::Error::other(format!(
+                "the socket's path {} is over 107 bytes; use a shorter name or XDG_RUNTIME_DIR",
+                path.display()
+            )));
         }
+        Ok(Self::File(path))
+    }
+
+    /// Where a server of that name is found by this process.
+    pub(crate) fn in_process(name: &str) -> Self {
+        Self::Abstract(format!("nearcall/{}/{name}", std::process::id()).into_bytes())
     }
 
     fn address(&self) -> io::Result<SocketAddr> {
@@ -86,22 +89,33 @@ fn runtime_dir() -> io::Result<PathBuf> {
 
 /// A listening Unix socket, and the lock that says that its server lives.
 #[derive(Debug)]
-pub(crate) struct Bound {
-    pub(crate) socket: UnixListener,
+pub(crate) struct Listening {
+    socket: UnixListener,
     /// The lock beside the socket's file.
     _lock: Option<Lock>,
 }
 
-impl Bound {
-    /// Listens at a place, which all users may try if it is `open`. A socket file whose server is dead is replaced, a living server keeps its own.
-    pub(crate) fn bind(url: &Url, open: bool) -> io::Result<Self> {
+impl Clients for Listening {
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    fn accept(&self) -> rustix::io::Result<(OwnedFd, Option<Arc<Seat>>)> {
+        accept_from(&self.socket)
+    }
+}
+
+impl Listening {
+    /// Listens at a place, on behalf of `url`; all users may try to connect if it is `open`. A socket file whose server is
+    /// dead is replaced, a living server keeps its own.
+    pub(crate) fn bind(url: &impl Display, place: io::Result<Meeting>, open: bool) -> io::Result<Self> {
         let cannot = |error: io::Error| io::Error::new(error.kind(), format!("cannot serve {url}: {error}"));
-        let place = Place::of(url).map_err(cannot)?;
+        let place = place.map_err(cannot)?;
         let mut lock = match &place {
-            Place::File(path) => Some(Lock::take(path, url)?),
-            Place::Abstract(_) => None,
+            Meeting::File(path) => Some(Lock::take(path, url)?),
+            Meeting::Abstract(_) => None,
         };
-        if let Place::File(path) = &place {
+        if let Meeting::File(path) = &place {
             // We hold the lock: a socket that is still there belongs to a dead server, unless it is not ours at all.
             match fs::symlink_metadata(path) {
                 Ok(found) if !is_socket(&found) => {
@@ -128,7 +142,7 @@ impl Bound {
             };
             io::Error::new(error.kind(), format!("cannot serve {url}: {why}"))
         })?;
-        if let (Place::File(path), Some(lock)) = (&place, &mut lock) {
+        if let (Meeting::File(path), Some(lock)) = (&place, &mut lock) {
             lock.guards_socket = true;
             // Who may connect is decided when he does; the mode only spares the others the trouble.
             fs::set_permissions(path, fs::Permissions::from_mode(if open { 0o666 } else { 0o600 })).map_err(cannot)?;
@@ -163,7 +177,7 @@ struct Lock {
 
 impl Lock {
     /// Takes the lock, or says who has it.
-    fn take(path: &Path, url: &Url) -> io::Result<Self> {
+    fn take(path: &Path, url: &impl Display) -> io::Result<Self> {
         let file = lock(path, url)?;
         Ok(Self { file, path: path.to_owned(), guards_socket: false, generation: fork::mark() })
     }
@@ -188,7 +202,7 @@ impl Drop for Lock {
 }
 
 /// Opens and locks the lock file of a socket's path.
-fn lock(path: &Path, url: &Url) -> io::Result<File> {
+fn lock(path: &Path, url: &impl Display) -> io::Result<File> {
     let lock_path = lock_path(path);
     let refuse = |error: io::Error| {
         io::Error::new(error.kind(), format!("cannot serve {url}: {}: {error}", lock_path.display()))
@@ -226,20 +240,29 @@ fn is_still(file: &File, path: &Path) -> bool {
     }
 }
 
-/// Connects to a Unix-domain server, or says why there is none.
-pub(crate) async fn dial(url: &Url, pace: &Pace) -> Result<OwnedFd, ConnectError> {
+/// Connects to a Unix-domain server on behalf of `url`, or says why there is none, or none whom this user or `admission`
+/// trusts.
+pub(crate) async fn dial(
+    url: &(impl Display + Sync),
+    place: io::Result<Meeting>,
+    admission: &Admission,
+    pace: &Pace,
+) -> Result<OwnedFd, ConnectError> {
     let unavailable = |what: String| ConnectError::Unavailable(format!("cannot connect to {url}: {what}"));
-    let place = Place::of(url).map_err(|error| unavailable(error.to_string()))?;
+    let place = place.map_err(|error| unavailable(error.to_string()))?;
     let connected = match place.address() {
         Ok(address) => connect(&address, pace).await,
         Err(error) => Err(error),
     };
     match (connected, &place) {
-        (Ok(socket), _) => Ok(socket),
+        (Ok(socket), _) => {
+            check_server(url, &peer_of(socket.as_fd()), socket.as_fd(), admission)?;
+            Ok(socket)
+        }
         (Err(error), _) if error.kind() == io::ErrorKind::WouldBlock => Err(ConnectError::TimedOut(format!(
             "cannot connect to {url}: its server accepts no clients; it hangs, or too many are waiting"
         ))),
-        (Err(error), Place::File(path)) => Err(match error.kind() {
+        (Err(error), Meeting::File(path)) => Err(match error.kind() {
             io::ErrorKind::NotFound => {
                 unavailable(format!("nobody has served it (there is no {}); start the server first", path.display()))
             }
@@ -251,13 +274,31 @@ pub(crate) async fn dial(url: &Url, pace: &Pace) -> Result<OwnedFd, ConnectError
             }
             _ => unavailable(error.to_string()),
         }),
-        (Err(error), Place::Abstract(_)) => Err(match error.kind() {
+        (Err(error), Meeting::Abstract(_)) => Err(match error.kind() {
             io::ErrorKind::ConnectionRefused => {
                 unavailable("nobody serves it in this process; start the server first".into())
             }
             _ => unavailable(error.to_string()),
         }),
     }
+}
+
+/// Makes sure that the server of a Unix socket is of this user, of root, or of somebody who is named: whoever may write into
+/// a directory can put a socket of his own there.
+fn check_server(
+    url: &impl Display,
+    peer: &Peer,
+    socket: BorrowedFd<'_>,
+    admission: &Admission,
+) -> Result<(), ConnectError> {
+    let Peer::Local { uid, .. } = peer else { return Ok(()) };
+    if *uid == 0 || admission.admits(peer, socket) {
+        return Ok(());
+    }
+    let (own, named) = (own_uid(), if admission.is_closed() { "" } else { ", nor of those that you name" });
+    Err(ConnectError::Refused(format!(
+        "cannot connect to {url}: its server is user {uid}, not you (user {own}) or root{named}; if you trust it, say allow_users=[{uid}]"
+    )))
 }
 
 /// Connects, waiting for a place in the server's queue until time runs out: then it is `WouldBlock`.

@@ -18,6 +18,7 @@ macro_rules! every_transport {
         every_transport!(@ unix "unix" $($test)*);
         every_transport!(@ tcp "tcp" $($test)*);
         every_transport!(@ tls "tls" $($test)*);
+        every_transport!(@ fd "fd" $($test)*);
     };
     (@ $module:ident $scheme:literal $($test:ident)*) => {
         mod $module {

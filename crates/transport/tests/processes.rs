@@ -7,7 +7,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use common::{
-    PATIENCE, accept, end_of, fresh, mappings, open_fds, pair, pattern, readable, receive, send, until, whole,
+    PATIENCE, accept, end_of, fresh, mappings, open_fds, pair, pattern, readable, receive, send, socket_path, until,
+    whole,
 };
 use nearcall_transport::{ConnectError, Connected, LinkError, Listener, Options, Url, connect};
 
@@ -129,7 +130,7 @@ fn a_name_belongs_to_the_living() {
 #[test]
 fn a_file_that_is_no_socket_is_left_alone() {
     let url = fresh("unix");
-    let Url::Unix(path) = &url else { unreachable!("asked for one") };
+    let path = &socket_path(&url);
     std::fs::write(path, "precious").expect("written");
     let error = Listener::bind(&url, &Options::default()).expect_err("taken").to_string();
     assert!(error.contains("is not a socket"), "{error}");
@@ -150,7 +151,7 @@ fn a_file_that_is_no_socket_is_left_alone() {
 #[test]
 fn a_successor_keeps_its_files() {
     let url = fresh("unix");
-    let Url::Unix(path) = &url else { unreachable!("asked for one") };
+    let path = &socket_path(&url);
     let old = Listener::bind(&url, &Options::default()).expect("bind");
     // Somebody cleans up behind its back, and another server takes the name.
     std::fs::remove_file(path).expect("there");
@@ -237,7 +238,7 @@ fn child_counts_what_is_left() {
             assert_eq!(echo.join().expect("no panic"), 46_100_010 + 20);
         });
         // A client that leaves in the middle of its handshake, and one that is refused.
-        let error = connect(&Url::Shm("nobody-serves-this".into()), "test", &options).expect_err("nobody");
+        let error = connect(&"shm://nobody-serves-this".parse().expect("a URL"), "test", &options).expect_err("nobody");
         assert!(matches!(error, ConnectError::Unavailable(_)), "{error}");
     };
     for scheme in ["shm", "inproc", "unix", "tcp"] {

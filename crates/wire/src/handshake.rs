@@ -45,6 +45,9 @@ pub struct Welcome {
     pub limits: Limits,
     /// The services, as the server describes them (JSON, opaque to this floor).
     pub description: String,
+    /// Whether the shared memory that came with the hello is used.
+    #[serde(default)]
+    pub memory: bool,
 }
 
 /// What a handshake message is.

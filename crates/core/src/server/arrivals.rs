@@ -14,6 +14,8 @@ use super::Server;
 
 /// How long no client is accepted after the system ran out of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Clients that one listener lets in before others have their turn.
+const ACCEPTED_AT_ONCE: usize = 8;
 /// Handshakes under way at most; beyond it the oldest is dropped.
 const MOST_HANDSHAKES: usize = 1024;
 
@@ -25,6 +27,8 @@ pub(super) struct Arrivals {
     listeners: HashMap<u64, Listener>,
     accept_again: Option<Instant>,
     handshakes: HashMap<u64, Pending>,
+    /// A listener has come to its end by itself.
+    ended: bool,
 }
 
 /// A client that shakes hands.
@@ -46,7 +50,15 @@ pub(super) struct Guest {
 impl Arrivals {
     /// `last_token` is the last of the poller's words that mean something else.
     pub(super) fn new(options: Options, poller: Arc<OwnedFd>, last_token: u64) -> Self {
-        Self { poller, options, last_token, listeners: HashMap::new(), accept_again: None, handshakes: HashMap::new() }
+        Self {
+            poller,
+            options,
+            last_token,
+            listeners: HashMap::new(),
+            accept_again: None,
+            handshakes: HashMap::new(),
+            ended: false,
+        }
     }
 
     fn token(&mut self) -> u64 {
@@ -63,8 +75,14 @@ impl Arrivals {
 
     /// No new clients; their socket files go.
     pub(super) fn stop(&mut self) {
+        self.ended = false;
         self.listeners.clear();
         self.handshakes.clear();
+    }
+
+    /// Whether no client is on its way, and none will come because every listener has come to its end.
+    pub(super) fn is_over(&self) -> bool {
+        self.ended && self.listeners.is_empty() && self.handshakes.is_empty()
     }
 
     /// Whether something is to be done at a certain time, even if nothing comes.
@@ -90,7 +108,8 @@ impl Arrivals {
     }
 
     fn accept(&mut self, server: &Server, listener: u64, guests: &mut Vec<Guest>) {
-        loop {
+        // The poller tells of those that are left.
+        for _ in 0..ACCEPTED_AT_ONCE {
             match self.listeners[&listener].accept() {
                 Ok(Some(arrival)) => {
                     let token = self.token();
@@ -112,6 +131,7 @@ impl Arrivals {
                     if let Some(listener) = self.listeners.remove(&listener) {
                         let _ = epoll::delete(&self.poller, listener.fd());
                     }
+                    self.ended = true;
                     return;
                 }
                 Err(error) => {
@@ -129,7 +149,7 @@ impl Arrivals {
 
     fn greet(&mut self, server: &Server, token: u64) -> Option<Guest> {
         let Pending { arrival, polled, .. } = self.handshakes.get_mut(&token)?;
-        let greeted = greet(arrival, &server.welcome);
+        let greeted = greet(arrival, &server.welcome, &self.options);
         if let Ok(false) = greeted {
             let events = match (arrival.is_welcomed(), arrival.wants_room()) {
                 // It has nothing to say now: what it says all the same must not keep us awake.
@@ -183,10 +203,10 @@ impl Arrivals {
 }
 
 /// Goes on with a handshake. Whether it is complete.
-fn greet(arrival: &mut Arrival, welcome: &Welcome) -> Result<bool, Option<String>> {
+fn greet(arrival: &mut Arrival, welcome: &Welcome, options: &Options) -> Result<bool, Option<String>> {
     if !arrival.is_welcomed() {
         let Some(hello) = arrival.hello()? else { return Ok(false) };
-        arrival.welcome(&hello, welcome).map_err(Some)?;
+        arrival.welcome(&hello, welcome, options).map_err(Some)?;
     }
     arrival.send_welcome().map_err(Some)
 }

@@ -55,13 +55,18 @@ pub struct MethodKind {
     pub introspective: bool,
 }
 
-/// Something the operator should know.
+/// What whoever runs the server should know.
 #[derive(Debug, Clone)]
-pub struct Notice {
-    /// Whether something is wrong with this server itself, not only with one client.
-    pub serious: bool,
-    /// One line.
-    pub text: String,
+pub enum Notice {
+    /// For the log.
+    Line {
+        /// Whether something is wrong with this server itself, not only with one client.
+        serious: bool,
+        /// One line.
+        text: String,
+    },
+    /// All clients are gone, and none will ever come: they were given by whoever started this process.
+    Deserted,
 }
 
 /// Called with each [`Notice`], from any thread.
@@ -161,7 +166,7 @@ impl Server {
         let poller = Arc::new(bells::new_poller()?);
         Ok(Self {
             reception: Mutex::new(Reception::new(options, Arc::clone(&poller), Arc::clone(&wake))?),
-            welcome: Welcome { version: crate::VERSION.to_owned(), limits, description },
+            welcome: Welcome { version: crate::VERSION.to_owned(), limits, description, memory: false },
             async_queue: OnceLock::new(),
             loop_run: AtomicUsize::new(0),
             measured: methods.iter().take_while(|method| !method.introspective).count(),
@@ -340,7 +345,11 @@ impl Server {
     }
 
     fn notify(&self, serious: bool, text: String) {
-        (self.notice)(Notice { serious, text });
+        self.tell(Notice::Line { serious, text });
+    }
+
+    fn tell(&self, notice: Notice) {
+        (self.notice)(notice);
         // The worker that receives tells it on, and may be about to sleep.
         self.wake_reception();
     }

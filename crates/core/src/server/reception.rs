@@ -18,7 +18,7 @@ use super::arrivals::{Arrivals, Guest};
 use super::connection::{Routed, ServerConnection, Waits};
 use super::request::Request;
 use super::visit::Work;
-use super::{ASKED, DELIVERED, Server, bells};
+use super::{ASKED, DELIVERED, Notice, Server, bells};
 use crate::outgoing::{Body, Outgoing};
 
 /// Spinning rounds between two looks at the clock, while only shared memory is active.
@@ -66,10 +66,13 @@ pub(super) struct Reception {
     unparked: VecDeque<Arc<ServerConnection>>,
     /// Whose turn it is: theirs, or that of what comes.
     turn: bool,
+    /// Sockets are looked at before rings.
+    sockets_turn: bool,
     /// Frames taken in since the last look at the poller.
     unpolled: u32,
     budget: SpinBudget,
     said_goodbye: bool,
+    deserted: bool,
     /// Frames routed to calls that a handler may be waiting on, and bells for whoever receives: it looks after each.
     routed: u64,
 }
@@ -93,8 +96,10 @@ impl Reception {
             stalled: Vec::new(),
             unparked: VecDeque::new(),
             turn: false,
+            sockets_turn: false,
             unpolled: 0,
             said_goodbye: false,
+            deserted: false,
             routed: 0,
         })
     }
@@ -170,7 +175,13 @@ impl Reception {
             {
                 return Some(Work::Call(request));
             }
-            let request = self.receive_from_memory(server).or_else(|| self.receive_from_sockets(server));
+            // Neither of them goes before the other for as long as it has something.
+            self.sockets_turn = !self.sockets_turn && !self.readable.is_empty();
+            let request = if self.sockets_turn {
+                self.receive_from_sockets(server).or_else(|| self.receive_from_memory(server))
+            } else {
+                self.receive_from_memory(server).or_else(|| self.receive_from_sockets(server))
+            };
             if request.is_some() || self.unpolled < FRAMES_PER_POLL {
                 return request.map(Work::Call);
             }
@@ -376,6 +387,7 @@ impl Reception {
         }
         connection.tell_end(server, error);
         connection.die(server);
+        self.tell_if_deserted(server);
     }
 
     /// Waits until something may be here, for `at_most` so long: spins while that pays, then sleeps in the poller. A request
@@ -538,7 +550,15 @@ impl Reception {
         if self.arrivals.has_timer() {
             self.arrivals.run_timers(server);
         }
+        self.tell_if_deserted(server);
         happened
+    }
+
+    /// Says, once, that there is nobody to serve any more.
+    fn tell_if_deserted(&mut self, server: &Server) {
+        if self.arrivals.is_over() && self.connections.is_empty() && !std::mem::replace(&mut self.deserted, true) {
+            server.tell(Notice::Deserted);
+        }
     }
 
     fn handle(&mut self, server: &Server, token: u64, hung_up: bool) {

@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 
 use super::regions::{Mapped, Note, Outgoing, no_memory};
 use super::socket::{Inbox, ring_bell};
-use crate::budget::{Account, Charge};
+use crate::budget::{ALWAYS, Account, Charge};
 use crate::fork;
 use crate::link::{HEAD_ROOM, Link, LinkError, Options, Room, Sent};
 use crate::message::{INLINE, Incoming};
@@ -36,6 +36,8 @@ pub(crate) struct ShmLink {
     limit: u64,
     closed: AtomicBool,
     generation: u32,
+    /// Counts what the rings may come to.
+    _rings: Charge,
     /// Threads that wait for room while another one receives.
     room_waiters: AtomicU32,
     room: (Mutex<()>, Condvar),
@@ -150,6 +152,11 @@ impl Sender {
     }
 }
 
+/// What rings of that size may come to, beyond what every connection may have.
+pub(crate) fn rings_beyond_all(ring: usize) -> usize {
+    (2 * ring).saturating_sub(ALWAYS)
+}
+
 impl ShmLink {
     pub(crate) fn new(socket: OwnedFd, segment: Segment, peer: Peer, peer_limit: u64, options: &Options) -> Self {
         let (producer, consumer) = segment.lanes();
@@ -158,13 +165,14 @@ impl ShmLink {
         let shared = Arc::new(Shared { segment, socket, bells_heard: bells(), bells_seen: bells() });
         let sender = Sender { shared: Arc::clone(&shared), producer, regions: Outgoing::default(), starved: false };
         let account = options.account();
+        let rings = account.charge_anyway(rings_beyond_all(shared.segment.ring()));
         Self {
             shared,
             peer,
             outbox: Outbox::new(sender, Arc::clone(&account)),
             receiver: Mutex::new(Receiver {
                 consumer,
-                regions: Mapped::default(),
+                regions: Mapped::new(Arc::clone(&account)),
                 inbox: Inbox::default(),
                 account,
                 unfinished: None,
@@ -174,6 +182,7 @@ impl ShmLink {
             limit: options.max_message,
             closed: AtomicBool::new(false),
             generation: fork::mark(),
+            _rings: rings,
             room_waiters: AtomicU32::new(0),
             room: (Mutex::new(()), Condvar::new()),
         }

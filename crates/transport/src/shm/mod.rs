@@ -4,7 +4,9 @@
 //! and, by hanging up, the news of the peer's death.
 
 mod link;
+mod pages;
 mod regions;
 mod socket;
 
-pub(crate) use link::ShmLink;
+pub(crate) use link::{ShmLink, rings_beyond_all};
+pub(crate) use pages::Pages;

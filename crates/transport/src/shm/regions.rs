@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use nearcall_ring::Mapping;
 
+use super::pages::Pages;
 use super::socket::{Announced, Inbox, announce};
+use crate::budget::Account;
 use crate::link::{LinkError, PART, is_exhaustion};
 use crate::message::{Lease, REGION_HEAD, RegionHead};
 
@@ -176,22 +178,20 @@ pub(super) fn no_memory(len: usize, error: io::Error) -> LinkError {
 }
 
 /// The receiver's view of the peer's regions.
-#[derive(Debug, Default)]
-pub(super) struct Mapped {
-    regions: HashMap<u32, Region>,
-    bytes: u64,
-}
-
-/// A region of the peer's.
 #[derive(Debug)]
-struct Region {
-    mapping: Arc<Mapping>,
-    /// So many bytes of it were asked of the system. The rest may be a hole of any size: memory and time for it are only
-    /// spent on bytes of messages.
-    present: usize,
+pub(super) struct Mapped {
+    regions: HashMap<u32, Arc<Pages>>,
+    bytes: u64,
+    /// A message is taken in from this one, part by part.
+    filling: Option<u32>,
+    account: Arc<Account>,
 }
 
 impl Mapped {
+    pub(super) fn new(account: Arc<Account>) -> Self {
+        Self { regions: HashMap::new(), bytes: 0, filling: None, account }
+    }
+
     /// The payload that a note speaks of; `None` if that takes more time: ask again. `limit` is the longest message this
     /// side takes.
     pub(super) fn open(
@@ -207,31 +207,33 @@ impl Mapped {
                 note.len
             )));
         }
-        if !self.regions.contains_key(&note.id) {
-            let region = self.map(&inbox.region(socket, note.id)?, limit)?;
-            self.regions.insert(note.id, region);
+        // A peer that changes its note in between does not get more of them filled.
+        if let Some(other) = self.filling.take().filter(|id| *id != note.id)
+            && let Some(pages) = self.regions.get(&other)
+        {
+            pages.let_go();
         }
-        let region = self.regions.get_mut(&note.id).expect("it is there, or was put there just now");
-        if note.len > (region.mapping.len() - REGION_HEAD) as u64 {
+        if !self.regions.contains_key(&note.id) {
+            let pages = self.map(&inbox.region(socket, note.id)?, limit)?;
+            self.regions.insert(note.id, pages);
+        }
+        let pages = &self.regions[&note.id];
+        if note.len > (pages.mapping().len() - REGION_HEAD) as u64 {
             return Err(LinkError::Broken("the peer's message is longer than the memory it lies in".into()));
         }
         let needed = REGION_HEAD + note.len as usize;
-        if needed > region.present {
-            let part = needed.min(region.present + PART);
-            region.mapping.populate(region.present, part).map_err(|error| no_memory(needed, error))?;
-            region.present = part;
-            if part < needed {
-                return Ok(None);
-            }
+        if !pages.ask_for(needed, PART).map_err(|error| no_memory(needed, error))? {
+            self.filling = Some(note.id);
+            return Ok(None);
         }
-        let mapping = Arc::clone(&region.mapping);
+        let pages = Arc::clone(pages);
         if note.last_use && self.regions.remove(&note.id).is_some() {
-            self.bytes -= mapping.len() as u64;
+            self.bytes -= pages.mapping().len() as u64;
         }
-        Ok(Some(Lease::new(mapping, note.len as usize)))
+        Ok(Some(Lease::new(pages, note.len as usize)))
     }
 
-    fn map(&mut self, announced: &Announced, limit: u64) -> Result<Region, LinkError> {
+    fn map(&mut self, announced: &Announced, limit: u64) -> Result<Arc<Pages>, LinkError> {
         let size = usize::try_from(announced.size).unwrap_or(usize::MAX);
         // A peer may keep what the library keeps, and one message more; everything else is an attack on our memory.
         let most = limit.max(SMALLEST as u64).saturating_mul(2).saturating_add(KEPT as u64 + 4096);
@@ -240,7 +242,7 @@ impl Mapped {
         }
         let mapping = Mapping::open(announced.fd.as_fd(), size, false).map_err(|error| no_memory(size, error))?;
         self.bytes += size as u64;
-        Ok(Region { mapping: Arc::new(mapping), present: 0 })
+        Ok(Arc::new(Pages::new(mapping, Arc::clone(&self.account))))
     }
 }
 

@@ -3,7 +3,9 @@
 
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
@@ -30,8 +32,14 @@ pub fn fresh(scheme: &str) -> Url {
     url.parse().expect("a URL")
 }
 
+/// The path of a `unix://` URL's socket.
+pub fn socket_path(url: &Url) -> PathBuf {
+    url.to_string().strip_prefix("unix://").expect("asked for one").into()
+}
+
 pub fn welcome(options: &Options) -> Welcome {
-    Welcome { version: "test".into(), limits: Limits { max_message: options.max_message }, description: "{}".into() }
+    let limits = Limits { max_message: options.max_message };
+    Welcome { version: "test".into(), limits, description: "{}".into(), memory: false }
 }
 
 pub fn hello(ring: usize) -> Hello {
@@ -57,7 +65,7 @@ pub fn accept(listener: &Listener, options: &Options) -> Result<Arc<dyn Link>, O
     loop {
         match arrival.hello() {
             Ok(Some(hello)) => {
-                if let Err(why) = arrival.welcome(&hello, &welcome(options)) {
+                if let Err(why) = arrival.welcome(&hello, &welcome(options), options) {
                     return Err(Some(arrival.reject(&why)));
                 }
                 assert!(arrival.send_welcome().map_err(Some)?, "there is room for a short welcome");
@@ -123,13 +131,28 @@ pub fn pair(scheme: &str, client: &Options, server: &Options) -> Pair {
     let certificates = Certificates::get();
     let server = &Options { tls: server.tls.clone().or_else(|| Some(certificates.server(false))), ..server.clone() };
     let client = &Options { tls: client.tls.clone().or_else(|| Some(certificates.client(false))), ..client.clone() };
-    let listener = Listener::bind(&fresh(scheme), server).expect("bind");
-    let url = listener.url().clone();
+    let (served, dialled) = ends(scheme);
+    let listener = Listener::bind(&served, server).expect("bind");
+    let url = dialled.unwrap_or_else(|| listener.url().clone());
     std::thread::scope(|scope| {
         let accepted = scope.spawn(|| accept(&listener, server).expect("a good client"));
         let Connected { link, .. } = connect(&url, "test", client).expect("connect");
         Pair { client: link, server: accepted.join().expect("no panic") }
     })
+}
+
+/// Where a connection is served, and where its client goes if that is somewhere else.
+fn ends(scheme: &str) -> (Url, Option<Url>) {
+    if scheme != "fd" {
+        return (fresh(scheme), None);
+    }
+    let [served, dialled] = inherited(UnixStream::pair().expect("a pair"));
+    (served, Some(dialled))
+}
+
+/// The URLs of sockets that are given up.
+pub fn inherited<const N: usize>(sockets: impl Into<[UnixStream; N]>) -> [Url; N] {
+    sockets.into().map(|socket| format!("fd://{}", socket.into_raw_fd()).parse().expect("a URL"))
 }
 
 /// Sends a frame, waiting for room while others receive.

@@ -1,0 +1,275 @@
+//! `fd://N` and `stdio:`: a connection that this process was born with. Whoever started it has the other end.
+//!
+//! There is one connection, which cannot be made again. A server of it has one client.
+
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
+use std::thread;
+
+use rustix::event::EventfdFlags;
+use rustix::fs::{FileType, Stat, fstat};
+use rustix::io::{Errno, FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
+use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, shutdown, socketpair, sockopt};
+use rustix::stdio;
+
+use super::{Bound, Clients, Dialled, Dialling, Memory, Place, Transport};
+use crate::dial::Pace;
+use crate::handed::{ENDED, Seat};
+use crate::link::{ConnectError, Options};
+use crate::lock::Mutex;
+use crate::peer::Admission;
+use crate::sync::{AtomicBool, Ordering};
+
+/// Bytes that a pump moves at once.
+const PUMPED: usize = 64 << 10;
+/// Descriptors below this number are the standard ones.
+const FIRST_OWN: RawFd = 3;
+
+#[derive(Debug)]
+pub(super) struct Fd;
+
+impl Transport for Fd {
+    fn form(&self) -> &'static str {
+        "fd://N"
+    }
+
+    fn parse(&self, rest: &str) -> Result<Arc<dyn Place>, String> {
+        match rest.parse::<RawFd>() {
+            Ok(number) if number >= FIRST_OWN => Ok(Arc::new(Inherited::new(Some(number)))),
+            Ok(0..FIRST_OWN) => Err("0 to 2 are the standard descriptors: write stdio:".into()),
+            _ => Err("fd:// takes the number of an open descriptor: write fd://3".into()),
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Stdio;
+
+impl Transport for Stdio {
+    fn form(&self) -> &'static str {
+        "stdio:"
+    }
+
+    fn parse(&self, rest: &str) -> Result<Arc<dyn Place>, String> {
+        if rest.is_empty() { Ok(Arc::new(Inherited::new(None))) } else { Err("write only stdio:".into()) }
+    }
+}
+
+/// A descriptor of this process, or its standard input and output.
+#[derive(Debug)]
+struct Inherited {
+    number: Option<RawFd>,
+    /// The descriptor was taken: its number may be another one's by now.
+    taken: AtomicBool,
+}
+
+impl fmt::Display for Inherited {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.number {
+            Some(number) => write!(f, "fd://{number}"),
+            None => f.write_str("stdio:"),
+        }
+    }
+}
+
+impl Place for Inherited {
+    fn dial<'a>(&'a self, _: &'a Options, _: &'a Pace) -> Dialling<'a> {
+        Box::pin(async move {
+            let socket = self.take().map_err(|trouble| match trouble {
+                Trouble::Taken => ConnectError::Unavailable(self.failed("connect to", &trouble)),
+                trouble => ConnectError::Options(self.failed("connect to", &trouble)),
+            })?;
+            Ok(Dialled { memory: memory_over(&socket), socket, tls: None })
+        })
+    }
+
+    fn bind(&self, _: &Options) -> io::Result<Bound> {
+        let refuse = |trouble| io::Error::new(io::ErrorKind::InvalidInput, self.failed("serve", &trouble));
+        let socket = self.take().map_err(refuse)?;
+        let memory = memory_over(&socket);
+        let event = rustix::event::eventfd(1, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let clients = OneClient { event, socket: Mutex::new(Some(socket)) };
+        Ok(Bound {
+            clients: Box::new(clients),
+            place: Arc::new(Self::new(self.number)),
+            memory,
+            tls: None,
+            admission: Admission::default(),
+        })
+    }
+}
+
+/// Memory can be passed through a Unix socket only.
+fn memory_over(socket: &OwnedFd) -> Memory {
+    match sockopt::socket_domain(socket) {
+        Ok(AddressFamily::UNIX) => Memory::IfBothCan,
+        _ => Memory::Never,
+    }
+}
+
+/// Why there is no connection.
+#[derive(Debug, thiserror::Error)]
+enum Trouble {
+    #[error("the connection it stood for was used; it cannot be made again")]
+    Taken,
+    #[error(
+        "descriptor {0} is not open in this process; whoever starts it has to pass it on, as pass_fds of Python's subprocess does"
+    )]
+    NotOpen(RawFd),
+    #[error("descriptor {0} is no socket; make a pair with socket.socketpair(), or use stdio: for pipes")]
+    NoSocket(RawFd),
+    #[error("{0} is no connected stream socket; make a pair with socket.socketpair()")]
+    NotConnected(String),
+    #[error(
+        "standard input and output are no pipes or sockets (a terminal, say); nearcall.spawn() or another program has to start this one"
+    )]
+    NoPipes,
+    #[error("{0}")]
+    System(#[from] io::Error),
+}
+
+impl From<Errno> for Trouble {
+    fn from(error: Errno) -> Self {
+        Self::System(error.into())
+    }
+}
+
+impl Inherited {
+    fn new(number: Option<RawFd>) -> Self {
+        Self { number, taken: AtomicBool::new(false) }
+    }
+
+    fn failed(&self, to: &str, trouble: &Trouble) -> String {
+        // One colon is enough.
+        format!("cannot {to} {}: {trouble}", self.to_string().trim_end_matches(':'))
+    }
+
+    /// The connection's socket, which is this process's own from now on.
+    fn take(&self) -> Result<OwnedFd, Trouble> {
+        // Relaxed: nothing else hangs on it.
+        if self.taken.swap(true, Ordering::Relaxed) {
+            return Err(Trouble::Taken);
+        }
+        let taken = match self.number {
+            Some(number) => take_descriptor(number),
+            None => take_standard(),
+        };
+        if taken.is_err() {
+            // It is still the user's.
+            self.taken.store(false, Ordering::Relaxed);
+        }
+        taken
+    }
+}
+
+fn take_descriptor(number: RawFd) -> Result<OwnedFd, Trouble> {
+    // SAFETY: no memory is touched, and a number that is not open is an error.
+    if unsafe { libc::fcntl(number, libc::F_GETFD) } < 0 {
+        return Err(Trouble::NotOpen(number));
+    }
+    // SAFETY: it is open, and is not closed by anybody else: until the return the user's program waits in this call, and
+    // with the URL it gives the descriptor to us.
+    let lent = unsafe { BorrowedFd::borrow_raw(number) };
+    if !is(FileType::Socket, &fstat(lent)?) {
+        return Err(Trouble::NoSocket(number));
+    }
+    check_socket(lent, || format!("descriptor {number}"))?;
+    fcntl_setfd(lent, FdFlags::CLOEXEC)?;
+    // SAFETY: open, as seen above; the URL says that it is ours.
+    Ok(unsafe { OwnedFd::from_raw_fd(number) })
+}
+
+/// Whether it can carry a connection; it waits where it is read from then.
+fn check_socket(socket: BorrowedFd<'_>, name: impl Fn() -> String) -> Result<(), Trouble> {
+    let is_stream = sockopt::socket_type(socket)? == SocketType::STREAM;
+    if !is_stream || rustix::net::getpeername(socket).is_err() {
+        return Err(Trouble::NotConnected(name()));
+    }
+    rustix::io::ioctl_fionbio(socket, false)?;
+    Ok(())
+}
+
+fn is(kind: FileType, found: &Stat) -> bool {
+    FileType::from_raw_mode(found.st_mode) == kind
+}
+
+/// Standard input, if it is a socket; else both standard input and output. What the program reads and prints afterwards
+/// has nothing to do with the connection: it reads nothing, and prints to standard error where output was taken.
+fn take_standard() -> Result<OwnedFd, Trouble> {
+    let (input, output) = (fstat(stdio::stdin())?, fstat(stdio::stdout())?);
+    if is(FileType::Socket, &input) {
+        check_socket(stdio::stdin(), || "standard input".into())?;
+        let socket = fcntl_dupfd_cloexec(stdio::stdin(), FIRST_OWN)?;
+        read_nothing()?;
+        if (input.st_dev, input.st_ino) == (output.st_dev, output.st_ino) {
+            stdio::dup2_stdout(stdio::stderr())?;
+        }
+        return Ok(socket);
+    }
+    let carries = |found: &Stat| is(FileType::Fifo, found) || is(FileType::Socket, found);
+    if !carries(&input) || !carries(&output) {
+        return Err(Trouble::NoPipes);
+    }
+    let input = fcntl_dupfd_cloexec(stdio::stdin(), FIRST_OWN)?;
+    let output = fcntl_dupfd_cloexec(stdio::stdout(), FIRST_OWN)?;
+    let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    let theirs = Arc::new(theirs);
+    read_nothing()?;
+    stdio::dup2_stdout(stdio::stderr())?;
+    pump("nearcall-stdin", input, Arc::clone(&theirs))?;
+    pump("nearcall-stdout", theirs, output)?;
+    Ok(ours)
+}
+
+fn read_nothing() -> Result<(), Trouble> {
+    Ok(stdio::dup2_stdin(std::fs::File::open("/dev/null")?)?)
+}
+
+/// Moves what comes from one descriptor to another, in a thread of its own, until one of them ends.
+fn pump(name: &str, from: impl AsFd + Send + 'static, to: impl AsFd + Send + 'static) -> Result<(), Trouble> {
+    let forward = move || {
+        let mut bytes = vec![0; PUMPED];
+        'open: loop {
+            let mut left = match rustix::io::read(&from, &mut bytes) {
+                Ok(0) => break,
+                Ok(got) => &bytes[..got],
+                Err(Errno::INTR) => continue,
+                Err(_) => break,
+            };
+            while !left.is_empty() {
+                match rustix::io::write(&to, left) {
+                    Ok(sent) => left = &left[sent..],
+                    Err(Errno::INTR) => {}
+                    Err(_) => break 'open,
+                }
+            }
+        }
+        // Both ends learn of it; what is on its way in the other direction still comes. A pipe refuses, and ends when it is
+        // dropped.
+        let _ = shutdown(&from, Shutdown::Both);
+        let _ = shutdown(&to, Shutdown::Write);
+    };
+    thread::Builder::new().name(name.into()).spawn(forward)?;
+    Ok(())
+}
+
+/// The one client of an inherited connection.
+#[derive(Debug)]
+struct OneClient {
+    /// Readable until the client was taken.
+    event: OwnedFd,
+    socket: Mutex<Option<OwnedFd>>,
+}
+
+impl Clients for OneClient {
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.event.as_fd()
+    }
+
+    fn accept(&self) -> rustix::io::Result<(OwnedFd, Option<Arc<Seat>>)> {
+        let socket = self.socket.lock().take().ok_or(ENDED)?;
+        Ok((socket, None))
+    }
+}

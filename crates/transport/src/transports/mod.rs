@@ -1,0 +1,118 @@
+//! The ways to reach a server: one file each, and one line in the table.
+
+mod inherited;
+mod inproc;
+mod shm;
+mod tcp;
+mod tls;
+mod unix;
+
+use std::fmt::{Debug, Display};
+use std::future::Future;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::pin::Pin;
+use std::sync::Arc;
+
+use rustix::net::SocketFlags;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ServerConfig};
+
+use crate::dial::Pace;
+use crate::handed::Seat;
+use crate::link::{ConnectError, Options};
+use crate::peer::Admission;
+
+/// All of them, in the order in which users are told of them.
+pub(crate) const TABLE: &[&dyn Transport] =
+    &[&shm::Shm, &unix::Unix, &tcp::Tcp, &tls::Tls, &inherited::Fd, &inherited::Stdio, &inproc::Inproc];
+
+/// A way to reach a server.
+pub(crate) trait Transport: Sync {
+    /// How its URLs are written, as in `shm://name`.
+    fn form(&self) -> &'static str;
+
+    /// The place that `rest` names: a URL of this transport without `scheme://`.
+    ///
+    /// # Errors
+    /// What is wrong with it, for the user.
+    fn parse(&self, rest: &str) -> Result<Arc<dyn Place>, String>;
+
+    /// The part of the URL before the colon.
+    fn scheme(&self) -> &'static str {
+        self.form().split(':').next().unwrap_or_default()
+    }
+}
+
+/// Where a server is. It is shown as its URL.
+pub(crate) trait Place: Debug + Display + Send + Sync {
+    /// Connects a socket to the server there.
+    fn dial<'a>(&'a self, options: &'a Options, pace: &'a Pace) -> Dialling<'a>;
+
+    /// Listens there.
+    ///
+    /// # Errors
+    /// With a sentence that names the URL: it is served already, the options do not allow it (`InvalidInput`), or the system
+    /// refuses.
+    fn bind(&self, options: &Options) -> io::Result<Bound>;
+}
+
+/// A dial under way.
+pub(crate) type Dialling<'a> = Pin<Box<dyn Future<Output = Result<Dialled, ConnectError>> + Send + 'a>>;
+
+/// A socket to a server that has not been greeted yet.
+#[derive(Debug)]
+pub(crate) struct Dialled {
+    pub(crate) socket: OwnedFd,
+    pub(crate) memory: Memory,
+    /// How to encrypt it, and the name that the server's certificate has to show.
+    pub(crate) tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
+}
+
+/// Whether the frames of a connection go through memory that both sides share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Memory {
+    Never,
+    Always,
+    /// Over a pair of sockets: the client offers some, and the server says whether it takes it.
+    IfBothCan,
+}
+
+/// What listens at a place.
+#[derive(Debug)]
+pub(crate) struct Bound {
+    pub(crate) clients: Box<dyn Clients>,
+    /// Where it really is: the system may have chosen the port.
+    pub(crate) place: Arc<dyn Place>,
+    pub(crate) memory: Memory,
+    pub(crate) tls: Option<Arc<ServerConfig>>,
+    pub(crate) admission: Admission,
+}
+
+/// Where clients come from.
+pub(crate) trait Clients: Debug + Send + Sync {
+    /// The descriptor that is readable when one is there.
+    fn fd(&self) -> BorrowedFd<'_>;
+
+    /// The next one, and what counts it. `AGAIN` if none is there.
+    fn accept(&self) -> rustix::io::Result<(OwnedFd, Option<Arc<Seat>>)>;
+}
+
+/// The next client of a listening socket.
+pub(crate) fn accept_from(socket: impl AsFd) -> rustix::io::Result<(OwnedFd, Option<Arc<Seat>>)> {
+    rustix::net::accept_with(socket, SocketFlags::CLOEXEC).map(|client| (client, None))
+}
+
+/// Longest name of a shared memory or in-process server: it must fit a socket's path.
+const LONGEST_NAME: usize = 64;
+
+/// The name behind `scheme://`, if it is one.
+fn name_of(scheme: &str, rest: &str) -> Result<String, String> {
+    let fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    if rest.is_empty() || rest.len() > LONGEST_NAME || !rest.chars().all(fine) || rest.starts_with('.') {
+        return Err(format!(
+            "the name after {scheme}:// must be 1 to {LONGEST_NAME} letters, digits, '.', '_' or '-', not starting with '.'"
+        ));
+    }
+    Ok(rest.to_owned())
+}
