@@ -285,6 +285,7 @@ class Server:
             core.close()
             if self._loop is not None:
                 self._loop.stop()
+                self._sessions.finish = None  # it would keep the core, which keeps the sessions
             self._join()
             what = "every call was finished" if self._finished else f"calls of more than {grace:g} s were cut off"
             self._failures.flush()
