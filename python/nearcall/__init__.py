@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from . import _core
 from .call import Context, Metadata, context, metadata, timeout
-from .client import Client, connect
+from .channel import Channel, connect
+from .client import Client
 from .errors import (
     Aborted,
     AlreadyExists,
@@ -42,9 +43,11 @@ from .errors import (
     make_error,
 )
 from .interceptors import CallInfo, ClientCall, ClientInterceptor, Proceed, ServerCall, ServerInterceptor
+from .options import ChannelOptions
 from .serve import serve
 from .server import Server
 from .service import idempotent, oneway, service
+from .session import ServerConnection, Session
 from .status import StatusCode
 from .tls import TLS
 
@@ -81,6 +84,8 @@ __all__ = [
     "AlreadyExists",
     "CallInfo",
     "Cancelled",
+    "Channel",
+    "ChannelOptions",
     "Child",
     "Client",
     "ClientCall",
@@ -100,7 +105,9 @@ __all__ = [
     "RpcError",
     "Server",
     "ServerCall",
+    "ServerConnection",
     "ServerInterceptor",
+    "Session",
     "StatusCode",
     "Unauthenticated",
     "Unavailable",

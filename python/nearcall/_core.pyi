@@ -129,6 +129,9 @@ class Call:
     def metadata(self) -> list[tuple[str, bytes]]:
         """What the caller sent beside the arguments."""
 
+    def belongings(self, make: Callable[[dict[str, Any]], _D]) -> _D:
+        """What belongs to the caller's connection; at first, what ``make`` makes of the caller's identity."""
+
     def watch(self) -> dict[str, Any]:
         """What the server measures, as plain data.
 
@@ -156,10 +159,11 @@ class Method:
         number: int = 0,
         make_error: Callable[[int, str, bytes], BaseException] | None = None,
         describe_error: Callable[[BaseException, Call], tuple[int, str, bytes]] | None = None,
+        keeps: object = None,
     ) -> Method:
         """A client says which number stands for the method. If its service declares exceptions it gives its own
         ``make_error``; otherwise that of ``install`` serves. A server gives its own ``describe_error``, which is told
-        of every exception of a handler.
+        of every exception of a handler. ``keeps`` lives as long as the method: who gives it successors.
         """
 
     def succeed(self, successor: Method) -> None:
@@ -430,10 +434,16 @@ class Server:
         max_pending: int,
         max_streams: int,
         max_memory: int,
+        make_client: Callable[[dict[str, Any]], object],
+        on_arrival: Callable[[Any], object] | None,
+        on_departure: Callable[[Any], object],
+        departures: bool,
     ) -> Server:
         """Methods with their handlers, in the order of the description; a handler takes every parameter by position.
 
-        The last ``introspective`` of them look at the server itself.
+        The last ``introspective`` of them look at the server itself. ``make_client`` makes what belongs to a client of
+        its identity. ``on_arrival`` is called with that before the client's first call, ``on_departure`` after its
+        last, if something belongs to the client or ``departures`` says so.
         """
 
     @property

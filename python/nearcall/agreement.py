@@ -18,7 +18,7 @@ from .errors import FailedPrecondition, RpcError, Unimplemented
 from .fields import Finder, UnknownField, field_finder
 from .plan import BIDI_STREAM, BUFFER_FORMS, CODED, PARTS, SERVER_STREAM, MethodPlan, ServicePlan, ValuePlan
 
-__all__ = ["MALFORMED", "Agreed", "Finding", "Sides", "agree", "method_findings", "service_findings"]
+__all__ = ["MALFORMED", "Agreed", "Finding", "Sides", "agree", "method_findings", "refused", "service_findings"]
 
 
 MALFORMED: Final = (AttributeError, LookupError, TypeError, ValueError, ArithmeticError, RecursionError)
@@ -69,7 +69,7 @@ def agree(client: ServicePlan, description: Description) -> dict[str, Agreed]:
     if not found:
         names = _listed(service.name for service in description.services)
         problem = f"the server does not serve {client.name}; it serves {names}: connect with the class of one of these"
-        return {plan.name: _refused(plan, FailedPrecondition(problem), problem) for plan in client.methods}
+        return {plan.name: refused(plan, FailedPrecondition(problem), problem) for plan in client.methods}
     served = {method.name: (number, service, method) for number, service, method in found}
     result: dict[str, Agreed] = {}
     for plan in client.methods:
@@ -77,7 +77,7 @@ def agree(client: ServicePlan, description: Description) -> dict[str, Agreed]:
             missing = (
                 f"the server's {client.name} has no method '{plan.name}'; it has {_listed(served)}: update the server"
             )
-            result[plan.name] = _refused(plan, Unimplemented(missing))
+            result[plan.name] = refused(plan, Unimplemented(missing))
             continue
         try:
             result[plan.name] = _agreed(client, plan, *served[plan.name])
@@ -169,7 +169,7 @@ def _agreed(client: ServicePlan, plan: MethodPlan, number: int, service: Service
     ours = method_info(plan)
     for finding in method_findings(client.name, ours, client.types, server, service.types, Sides()):
         if finding.always:
-            return _refused(plan, FailedPrecondition(finding.text), finding.text)
+            return refused(plan, FailedPrecondition(finding.text), finding.text)
     where = _Where(f"{plan.full_name}()", client, service)
     arguments = _Arguments(plan, ours, server, where)
     if arguments.differ:
@@ -295,8 +295,8 @@ def _or_itself(explain: Callable[[BaseException], RpcError]) -> Callable[[BaseEx
     return lambda error: error if isinstance(error, RpcError) else explain(error)
 
 
-def _refused(plan: MethodPlan, error: RpcError, problem: str | None = None) -> Agreed:
-    """A method whose calls end here."""
+def refused(plan: MethodPlan, error: RpcError, problem: str | None = None) -> Agreed:
+    """A method whose calls end here, with that error."""
 
     def refuse(bound: Any) -> NoReturn:
         raise type(error)(error.message)

@@ -11,6 +11,8 @@ from typing import Any, TypeAlias, cast
 
 from . import _core
 from .checked import check_seconds
+from .instances import Served
+from .session import ServerConnection, Session
 
 __all__ = ["Context", "Metadata", "MetadataPairs", "context", "metadata", "surrounding_metadata", "timeout"]
 
@@ -179,6 +181,18 @@ class Context:
         return self._call.peer
 
     @property
+    def session(self) -> Session:
+        """A place for what belongs to this client, the same in all calls of one connection: set any attribute.
+
+        It begins empty, and goes when the connection is gone and its last call is through.
+
+        Raises:
+            RuntimeError: the call is over, and the connection gone.
+        """
+        connection: ServerConnection = self._call.belongings(ServerConnection)
+        return connection.session
+
+    @property
     def metadata(self) -> Metadata:
         """What the caller sent beside the arguments."""
         return Metadata(self._call.metadata)
@@ -231,6 +245,20 @@ def context() -> Context:
     if call is None:
         raise RuntimeError("nearcall.context() is for handlers: no call is being served here")
     return Context(call)
+
+
+def handler_of(served: Served, method: str) -> Callable[..., Any]:
+    """What runs a method of something that is served: the object's own, or that of the calling client's object."""
+    make = served.make
+    if make is None:
+        handler: Callable[..., Any] = getattr(served.instance, method)
+        return handler
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        connection: ServerConnection = context()._call.belongings(ServerConnection)
+        return getattr(connection._instance(make), method)(*args, **kwargs)
+
+    return call
 
 
 def surrounding_metadata() -> metadata | None:

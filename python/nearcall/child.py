@@ -10,8 +10,9 @@ import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any, TypeVar, overload
 
+from .channel import Channel, check_service
 from .checked import check_seconds
-from .client import Client, connect
+from .client import Client
 from .errors import DeadlineExceeded, InvalidArgument, RpcError, Unavailable
 
 __all__ = ["Child", "spawn"]
@@ -29,8 +30,8 @@ class Child(Client[T]):
     process: subprocess.Popen[bytes]
     """The process: its ``pid``, its ``returncode``."""
 
-    def __init__(self, client: Client[T], process: subprocess.Popen[bytes], grace: float) -> None:
-        super().__init__(client._connection, client.service)
+    def __init__(self, channel: Channel, cls: type | None, process: subprocess.Popen[bytes], grace: float) -> None:
+        super().__init__(channel, cls, owns_channel=True)
         self.process = process
         self._grace = grace
 
@@ -112,10 +113,15 @@ def spawn(  # noqa: PLR0913 - options have names
         DeadlineExceeded: it did not serve at ``stdio:`` in time.
         FailedPrecondition, InvalidArgument: as for :func:`connect`.
     """
-    grace = check_seconds("grace", grace)
+    grace, cls = check_seconds("grace", grace), check_service(service)
     process, url = start(command, cwd=cwd, env=env, stdout=stdout, stderr=stderr, pipes=pipes)
     try:
-        return Child(connect(url, service, handshake_timeout=handshake_timeout, **options), process, grace)
+        channel = Channel(url, handshake_timeout=handshake_timeout, **options)
+        try:
+            return Child(channel, cls, process, grace)
+        except BaseException:
+            channel.close()
+            raise
     except BaseException as error:
         failure = give_up(command, process, url, error)
         if failure is None:

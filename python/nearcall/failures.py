@@ -86,6 +86,16 @@ class Failures:
             text += f" (and {left_out} times more since the last line of it)"
         log(level, text, plan.full_name, name, known_peer(call.peer), error=error)
 
+    def tell(self, what: str, error: BaseException, peer: dict[str, Any]) -> None:
+        """Writes what was raised by something of the server's user that is no handler: ``on_connect``, for instance."""
+        name = type(error).__name__
+        left_out = self._count(what, name, _place(error)) if LOGGER.isEnabledFor(logging.ERROR) else None
+        if left_out is not None:
+            text = "%s raised %s, for the client %s"
+            if left_out:
+                text += f" (and {left_out} times more since the last line of it)"
+            log(logging.ERROR, text, what, name, known_peer(peer), error=error)
+
     def _count(self, method: str, name: str, place: str) -> int | None:
         """How many lines were left out before this one; ``None`` if this one is left out, too."""
         now = time.monotonic()

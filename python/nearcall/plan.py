@@ -10,7 +10,7 @@ Plans are Structs rather than dataclasses because defining a dataclass takes twe
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -188,5 +188,7 @@ class ServicePlan(msgspec.Struct, frozen=True, eq=False):
     """The named types that the methods' schemas refer to."""
     errors: tuple[type[Exception], ...] = ()
     """Exception classes of the application that arrive at the caller as themselves."""
+    instance: Literal["server", "session"] = "server"
+    """Who answers: one object for all clients, or one for each, which the server makes."""
     plain: bool = False
     """Made from a description: values are plain data, whose fields nobody has declared here."""

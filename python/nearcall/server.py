@@ -17,16 +17,18 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import msgspec
 
 from . import _core
+from .call import handler_of
 from .checked import check_seconds, check_whole
-from .client import DEFAULT_MAX_MESSAGE_SIZE, DEFAULT_MAX_VALUES, check_spin
 from .description import describe
 from .errors import InvalidArgument
 from .failures import Failures
+from .instances import look_at
 from .interceptors import ServerInterceptor, check_interceptors, intercept_handler
 from .listening import make_listeners
 from .log import log
+from .options import DEFAULT_MAX_MESSAGE_SIZE, DEFAULT_MAX_VALUES, check_spin
 from .plan import ServicePlan
-from .service import plan_of
+from .session import Hook, Sessions
 from .tls import TLS
 
 if TYPE_CHECKING:
@@ -55,7 +57,9 @@ class Server:
             print(server.urls)
 
     Args:
-        services_and_urls: Objects whose classes are services, and the URLs to serve them all at, in any order.
+        services_and_urls: Objects whose classes are services, and the URLs to serve them all at, in any order. Of a
+            service with ``instance="session"`` the class in place of an object, or what makes one without arguments: a
+            ``functools.partial`` of the class, or a function whose result is annotated.
         max_concurrency: Handlers that may run at once in threads; further calls wait. Coroutine handlers are not
             counted.
         max_pending: Calls that may be under way or waiting at once; further ones fail with ``RESOURCE_EXHAUSTED``.
@@ -81,11 +85,16 @@ class Server:
         tls: For ``tls://``: the server's certificate and key, and whether clients must have one, too.
         allow_users: Users, by name or id, that may connect to ``unix://`` besides the server's own.
         allow_groups: Groups, by name or id, whose members may connect to ``unix://``.
+        on_connect: Called with each client's :class:`~nearcall.ServerConnection` before its first call, in a thread of
+            the server. Nothing is read from that client meanwhile; others are served.
+        on_disconnect: The same after its last call, when the client has closed its connection or died, or the server
+            has stopped: then :meth:`stop` calls it. Exactly once for each client that ``on_connect`` was called with.
         loop_factory: Makes the event loop that coroutine handlers run on, such as ``uvloop.new_event_loop``; by default
             ``asyncio.new_event_loop``, which asks the policy.
 
     Raises:
-        TypeError: an object is no service, two serve under one name, or an option is of the wrong kind.
+        TypeError: an object is no service, two serve under one name, ``on_connect`` is no ordinary function, or an
+            option is of the wrong kind.
         ValueError: an option is for other URLs than these.
         InvalidArgument: an option is malformed.
     """
@@ -108,16 +117,16 @@ class Server:
         tls: TLS | None = None,
         allow_users: Sequence[str | int] = (),
         allow_groups: Sequence[str | int] = (),
+        on_connect: Hook | None = None,
+        on_disconnect: Hook | None = None,
         loop_factory: Callable[[], AbstractEventLoop] | None = None,
     ) -> None:
         services = [item for item in services_and_urls if not isinstance(item, str)]
         self._asked = [item for item in services_and_urls if isinstance(item, str)]
         if not services:
             raise TypeError("there is nothing to serve: give an object whose class is a @nearcall.service")
-        for item in services:
-            if isinstance(item, type):
-                raise TypeError(f"serve an object, not the class: write {item.__name__}()")
-        plans = [plan_of(type(item)) for item in services]
+        served = [look_at(item) for item in services]
+        plans = [each.plan for each in served]
         names = [plan.name for plan in plans]
         for name in names:
             if names.count(name) > 1:
@@ -132,16 +141,17 @@ class Server:
 
             if NAME in names:
                 raise TypeError(f"{NAME} is the server's own service: name yours otherwise")
-            services.append(introspection_of(plans, _core.VERSION, in_loop=bool(chain) and not ordinary))
-            own = [plan_of(type(services[-1]))]
+            served.append(look_at(introspection_of(plans, _core.VERSION, in_loop=bool(chain) and not ordinary)))
+            own = [served[-1].plan]
         self._failures = Failures()
+        self._sessions = Sessions(on_connect, on_disconnect, self._failures)
         methods: list[tuple[_core.Method, Any]] = []
         values = check_whole("max_values", max_values)
         self._handlers: list[tuple[Any, Any]] = []
-        for item, plan in zip(services, [*plans, *own], strict=True):
-            for method in plan.methods:
-                describer = self._failures.describer(method, plan.errors, tracebacks)
-                handler = intercept_handler(chain, method, getattr(item, method.name))
+        for each in served:
+            for method in each.plan.methods:
+                describer = self._failures.describer(method, each.plan.errors, tracebacks)
+                handler = intercept_handler(chain, method, handler_of(each, method.name))
                 methods.append((_core.Method(method, max_values=values, describe_error=describer), handler))
                 self._handlers.append((method, handler))
         self._listeners = make_listeners(
@@ -161,9 +171,11 @@ class Server:
             max_pending=check_whole("max_pending", max_pending),
             max_streams=check_whole("max_streams", max_streams),
             max_memory=_check_memory(max_memory, max_message_size),
+            **self._sessions.for_core(),
         )
         self._core: _core.Server | None = None
         self._process = os.getpid()
+        self._ends_in_loop = any(each.ends_in_loop for each in served)
         self._loop_factory = loop_factory
         self._urls: list[str] = []
         self._threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
@@ -229,11 +241,12 @@ class Server:
             raise
         self._process = os.getpid()
         self._state = "running"
-        if any(plan.handler_is_async for plan, _ in self._handlers):
+        if self._ends_in_loop or any(plan.handler_is_async for plan, _ in self._handlers):
             from .aio.handlers import LoopThread  # asyncio only where it is needed
 
             self._loop = LoopThread(core, self._handlers, self._loop_factory)
             self._loop.start()
+            self._sessions.finish = self._loop.finish
         _open.add(self)
         self._spawn()
         log(INFO, "serving at %s", ", ".join(self._urls))
@@ -273,8 +286,11 @@ class Server:
         if before == "running" and core is not None and self._process == os.getpid():
             self._finished = core.stop(grace)
             if self._loop is not None:
-                self._loop.stop()
+                self._loop.cut_off()
             core.close()
+            if self._loop is not None:
+                self._loop.stop()
+                self._sessions.finish = None  # it would keep the core, which keeps the sessions
             self._join()
             what = "every call was finished" if self._finished else f"calls of more than {grace:g} s were cut off"
             self._failures.flush()

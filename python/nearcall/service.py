@@ -7,7 +7,7 @@ import re
 import sys
 import types
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar, cast, overload
+from typing import Any, Literal, TypeAlias, TypeVar, cast, overload
 from weakref import WeakKeyDictionary
 
 from .agreement import Sides, method_findings
@@ -20,6 +20,7 @@ __all__ = ["idempotent", "is_service", "oneway", "plan_of", "service"]
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
+Instance: TypeAlias = Literal["server", "session"]
 
 _NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
 _IDENTIFIER = re.compile(r"[^\W\d]\w*")
@@ -28,11 +29,18 @@ _IDENTIFIER = re.compile(r"[^\W\d]\w*")
 class _Declared:
     """What the decorator was told about a class."""
 
-    __slots__ = ("errors", "name", "namespace")
+    __slots__ = ("errors", "instance", "name", "namespace")
 
-    def __init__(self, name: str | None, errors: tuple[type[Exception], ...], namespace: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        name: str | None,
+        errors: tuple[type[Exception], ...],
+        instance: Instance | None,
+        namespace: Mapping[str, Any],
+    ) -> None:
         self.name = name
         self.errors = errors
+        self.instance: Instance | None = instance
         self.namespace = namespace
 
 
@@ -44,9 +52,16 @@ _plans: WeakKeyDictionary[type, ServicePlan] = WeakKeyDictionary()
 @overload
 def service(cls: type[T], /) -> type[T]: ...
 @overload
-def service(*, name: str | None = None, errors: Sequence[type[Exception]] = ()) -> Callable[[type[T]], type[T]]: ...
 def service(
-    cls: type[T] | None = None, /, *, name: str | None = None, errors: Sequence[type[Exception]] = ()
+    *, name: str | None = None, errors: Sequence[type[Exception]] = (), instance: Instance | None = None
+) -> Callable[[type[T]], type[T]]: ...
+def service(
+    cls: type[T] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    errors: Sequence[type[Exception]] = (),
+    instance: Instance | None = None,
 ) -> type[T] | Callable[[type[T]], type[T]]:
     """Declares a class a service: the public methods written in its body can be called from other processes.
 
@@ -67,10 +82,13 @@ def service(
         name: The service's name; the class's own if not given. Letters, digits, underscores and dots.
         errors: Exception classes of the application that arrive at the caller as themselves, and their subclasses as
             the nearest of them: with their arguments and attributes, as far as these can be encoded, as plain data.
+        instance: Who answers. ``"server"``, the default: the object that is served, all clients. ``"session"``: each
+            client an object of its own, which the server makes at the first call and drops with the connection; serve
+            the class then. Its ``close`` or ``aclose`` is no method for clients: the server calls it at the end.
 
     Raises:
         TypeError: the class cannot be served; the message names the method, the annotation and what to do.
-        ValueError: the name is malformed.
+        ValueError: the name is malformed, or ``instance`` is neither of the two.
     """
     # Names local to the function in which the class is defined can appear in annotations, too.
     caller = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
@@ -84,11 +102,13 @@ def service(
         raise TypeError(f"name must be a str, not {name!r}")
     if name is not None and not _NAME.fullmatch(name):
         raise ValueError(f"'{name}' is not a service name: write letters, digits, underscores and dots")
+    if instance not in (None, "server", "session"):
+        raise ValueError(f"instance must be 'server' or 'session', not {instance!r}")
 
     def declare(target: type[T]) -> type[T]:
         if not isinstance(target, type):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"@nearcall.service decorates a class, not {target!r}")
-        _declared[target] = _Declared(name, tuple(errors), _mentioned(target, scope))
+        _declared[target] = _Declared(name, tuple(errors), instance, _mentioned(target, scope))
         try:
             _plans[target] = _build(target)
         except NameError:
@@ -144,9 +164,13 @@ def _build(cls: type) -> ServicePlan:
     declared = [base for base in reversed(cls.__mro__) if base in _declared]
     root = _root_of(cls, declared)
     name = next((_declared[base].name for base in reversed(declared) if _declared[base].name), None) or root.__name__
+    given: list[Instance] = [each for base in declared if (each := _declared[base].instance) is not None]
+    instance: Instance = given[-1] if given else "server"
     builder = SchemaBuilder()
     methods: list[MethodPlan] = []
     for method, owner in _methods_of(cls, declared).items():
+        if instance == "session" and method in ("close", "aclose"):
+            continue  # the object's end is the server's to say
         written = read_method(name, method, owner.__dict__[method], _namespace(owner), None)
         plan = method_plan(written, builder)
         implementer = next(base for base in cls.__mro__ if method in base.__dict__)
@@ -166,6 +190,7 @@ def _build(cls: type) -> ServicePlan:
         doc=inspect.cleandoc(doc) if doc else None,
         types=builder.types,
         errors=errors,
+        instance=instance,
     )
 
 

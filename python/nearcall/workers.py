@@ -29,6 +29,7 @@ from logging import WARNING
 from typing import Any
 
 from .checked import check_whole
+from .instances import is_made_per_client
 from .listening import make_listeners
 from .log import log
 from .server import Server
@@ -325,6 +326,8 @@ _OF_LISTENERS = ("allow_plaintext", "tls", "allow_users", "allow_groups")
 
 
 def _check_maker(item: object) -> Callable[[], object]:
+    if is_made_per_client(item):
+        return lambda: item  # each worker's server makes objects of it
     if is_service(type(item)):
         name = type(item).__name__
         raise TypeError(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
-from typing_extensions import assert_type
+from typing_extensions import Unpack, assert_type
 
 import nearcall
 from tests.typing.calculator import Animals, Calculator
@@ -63,6 +64,45 @@ def decorators() -> None:
     assert_type(Calculator().get("x"), bytes | None)
 
 
+def several_services() -> None:
+    with nearcall.Channel("shm://calc", timeout=1.0, oneway="drop") as channel:
+        assert_type(channel, nearcall.Channel)
+        calc = channel.client(Calculator)
+        assert_type(calc, nearcall.Client[Calculator])
+        assert_type(calc.service.add(1), int)
+        with channel.client(Animals) as animals:
+            assert_type(animals, Animals)
+        assert_type(channel.client(), nearcall.Client[Any])
+
+
+def passes_on(**options: Unpack[nearcall.ChannelOptions]) -> nearcall.Client[Calculator]:
+    return nearcall.connect("shm://calc", Calculator, **options)
+
+
+def came(connection: nearcall.ServerConnection) -> None:
+    assert_type(connection.session, nearcall.Session)
+    assert_type(connection.peer, dict[str, Any])
+    connection.session.user = 7
+
+
+@nearcall.service(instance="session")
+class Basket:
+    def __init__(self, shop: str = "") -> None: ...
+    def add(self, item: str) -> int:
+        assert_type(nearcall.context().session.user, Any)
+        return 1
+
+
+def make_basket() -> Basket:
+    return Basket("x")
+
+
+def per_client() -> None:
+    nearcall.Server(Basket, make_basket, partial(Basket, "x"), on_connect=came, on_disconnect=lambda gone: None)
+    with nearcall.connect("shm://shop", Basket) as basket:
+        assert_type(basket.add("x"), int)
+
+
 def errors() -> None:
     try:
         with nearcall.timeout(0.5):
@@ -103,6 +143,9 @@ async def event_loops() -> None:
     async with nearcall.aio.connect("shm://calc", Calculator) as calc:
         assert_type(calc, Any)
         assert_type(await calc.add(1, 2), Any)
+    channel = await nearcall.aio.Channel("shm://calc", spin=0)
+    assert_type(channel, nearcall.aio.Channel)
+    assert_type(channel.client(Calculator), nearcall.aio.AsyncClient)
     client = await nearcall.aio.connect("shm://calc", Calculator)
     assert_type(client, nearcall.aio.AsyncClient)
     assert_type(client.closed, bool)

@@ -33,6 +33,19 @@ def connecting() -> None:
     nearcall.timeout("1")  # error
 
 
+def several_services() -> None:
+    with nearcall.Channel("shm://calc", speed=1) as channel:  # error
+        channel.client(Calculator())  # error
+        channel.client(Calculator).service.subtract(1, 2)  # error
+    nearcall.aio.Channel("shm://calc", timeout="1")  # error
+
+
+def hooks() -> None:
+    nearcall.Server(Calculator(), on_connect=lambda: None)  # error
+    nearcall.Server(Calculator(), on_disconnect=3)  # error
+    nearcall.service(instance="client")  # error
+
+
 def clients() -> None:
     client: nearcall.Client[Animals] = nearcall.connect("shm://calc", Calculator)  # error
     client.service.add(1)  # error

@@ -16,10 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nearcall.agreement import Sides, agree, service_findings
+from nearcall.agreements import Agreements
 from nearcall.description import describe, plans_from, read_description
 from nearcall.errors import FailedPrecondition, InvalidArgument, RpcError, Unimplemented
 from nearcall.plan import ServicePlan
-from nearcall.proxy import Agreement
 from nearcall.service import oneway, plan_of, service
 
 
@@ -471,20 +471,20 @@ def test_a_hostile_description_is_refused_or_used(data: st.DataObject) -> None:
     for _ in range(data.draw(st.integers(1, 3))):
         described = mutated(data.draw, described)
     for cls in (None, Calculator):
-        agreement = Agreement("tcp://far", cls, None, 1000)
+        agreements = Agreements("tcp://far", 1000)
         with contextlib.suppress(FailedPrecondition):
-            agreement.begin(json.dumps(described).encode())
-        agreement = Agreement("tcp://far", cls, None, 1000)
-        agreement.begin(json.dumps(description(Calculator, Store)).encode())
+            agreements.add(cls, json.dumps(described))
+        kept = agreements.add(cls, json.dumps(description(Calculator, Store)))
         with contextlib.suppress(FailedPrecondition):
-            agreement.renew(json.dumps(described))
+            agreements.renew(json.dumps(described))
+        del kept
 
 
 def test_a_server_with_more_methods_than_there_are_numbers_is_refused() -> None:
     described = description(Store)
     described["services"].insert(0, {"name": "Many", "methods": described["services"][0]["methods"] * 0x10000})
     with pytest.raises(FailedPrecondition, match="tcp://far: the server's description of itself is malformed"):
-        Agreement("tcp://far", Store, None, 1000).begin(json.dumps(described).encode())
+        Agreements("tcp://far", 1000).add(Store, json.dumps(described))
 
 
 def test_where_both_declare_the_same_nothing_stands_in_between() -> None:

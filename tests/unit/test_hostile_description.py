@@ -6,6 +6,7 @@ import copy
 import json
 import re
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, cast
 
 import msgspec
@@ -13,11 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nearcall.agreements import Agreements
 from nearcall.codec import inspection  # noqa: F401 - so that its import counts for no example
 from nearcall.description import describe
 from nearcall.description_check import DEEPEST
 from nearcall.errors import FailedPrecondition
-from nearcall.proxy import Agreement
 from nearcall.service import plan_of, service
 
 
@@ -42,13 +43,15 @@ def read(data: bytes) -> str | None:
     """
     messages: list[str] = []
     for cls in (None, Calculator):
-        first, later = (Agreement("inproc://hostile", cls, None, 1000) for _ in range(2))
-        later.begin(json.dumps(VALID).encode())
-        for meet, described in ((first.begin, data), (later.renew, data.decode("utf-8", "replace"))):
+        described = data.decode("utf-8", "replace")
+        later = Agreements("inproc://hostile", 1000)
+        kept = later.add(cls, json.dumps(VALID))
+        for meet in (partial(Agreements("inproc://hostile", 1000).add, cls), later.renew):
             try:
-                cast(Any, meet)(described)
+                meet(described)
             except FailedPrecondition as error:
                 messages.append(error.message)
+        del kept
     for message in messages:
         assert message.isprintable()
         assert len(message) < 3000

@@ -53,8 +53,8 @@ print([name for name in ("asyncio", "numpy", "pickle") if name in sys.modules])
 
 
 def test_aio_is_there_when_it_is_asked_for() -> None:
-    assert run("import nearcall; print(nearcall.aio.connect.__module__)") == "nearcall.aio.client\n"
-    assert run("from nearcall import *; print(aio.connect.__module__)") == "nearcall.aio.client\n"
+    assert run("import nearcall; print(nearcall.aio.connect.__module__)") == "nearcall.aio.channel\n"
+    assert run("from nearcall import *; print(aio.connect.__module__)") == "nearcall.aio.channel\n"
 
 
 def test_what_is_not_there_is_said() -> None:

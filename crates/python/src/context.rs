@@ -16,6 +16,7 @@ use crate::deadline::{metadata_from, metadata_to};
 use crate::interpreter::detach;
 use crate::plan::Method;
 use crate::statistics;
+use crate::stay::of_client;
 
 /// The status code of a call that ended well.
 pub(crate) const OK: u8 = 0;
@@ -138,6 +139,11 @@ impl Call {
     #[getter]
     fn peer<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         peer(py, self.context.peer())
+    }
+
+    /// What belongs to the caller's connection; at first, what `make` makes of the caller's identity.
+    fn belongings(&self, py: Python<'_>, make: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        of_client(py, self.context.connection(), make)
     }
 
     /// Seconds until the caller stops waiting; `None` if it waits for ever.

@@ -24,6 +24,7 @@ mod plan;
 mod served;
 mod server;
 mod statistics;
+mod stay;
 mod stream;
 mod tls;
 mod unary;

@@ -7,6 +7,7 @@ use nearcall_core::server::MethodKind;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple, PyType};
+use pyo3::{PyTraverseError, PyVisit};
 
 use crate::callback::Callback;
 use crate::encoder::Encoder;
@@ -181,6 +182,8 @@ pub(crate) struct Method {
     pub(crate) make_error: Option<Py<PyAny>>,
     /// A server's own `describe_error`, if the service declares exceptions or the server sends tracebacks.
     pub(crate) describe_error: Option<Py<PyAny>>,
+    /// A client's: who gives it successors lives as long as the method.
+    keeps: Option<Py<PyAny>>,
     /// Whether there is a successor: so that as long as there is none, looking for one costs nothing.
     succeeded: AtomicBool,
     successor: Mutex<Option<Py<Self>>>,
@@ -189,13 +192,14 @@ pub(crate) struct Method {
 #[pymethods]
 impl Method {
     #[new]
-    #[pyo3(signature = (plan, *, max_values, number=0, make_error=None, describe_error=None))]
+    #[pyo3(signature = (plan, *, max_values, number=0, make_error=None, describe_error=None, keeps=None))]
     fn new(
         plan: &Bound<'_, PyAny>,
         max_values: usize,
         number: u16,
         make_error: Option<Py<PyAny>>,
         describe_error: Option<Py<PyAny>>,
+        keeps: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
         let kind = match plan.getattr("kind")?.cast::<PyString>()?.to_str()? {
             "unary" => Kind::Unary,
@@ -222,6 +226,7 @@ impl Method {
             idempotent: plan.getattr("idempotent")?.extract()?,
             make_error,
             describe_error,
+            keeps,
             succeeded: AtomicBool::new(false),
             successor: Mutex::default(),
         })
@@ -243,6 +248,11 @@ impl Method {
 
     fn __repr__(&self) -> String {
         format!("<nearcall method {}>", self.name)
+    }
+
+    // Nothing to clear: what it keeps is Python's own, and clears itself.
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.keeps)
     }
 }
 

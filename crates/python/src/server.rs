@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use nearcall_core::lock::Mutex;
 use nearcall_core::server::{
-    ForLoop, ItemOutcome, Next, Notice, Request, Server as Core, ServerCall, WorkLimits, Worker,
+    ForLoop, ItemOutcome, Next, Notice, Request, Server as Core, ServerCall, Work, WorkLimits, Worker,
 };
 use nearcall_core::{Failure, Kind, Outgoing};
 use pyo3::intern;
@@ -25,6 +25,7 @@ use crate::options::options;
 use crate::payload::buffer;
 use crate::plan::Method;
 use crate::served::{Served, decode_item, end_stream, late, reply, too_long, tracked};
+use crate::stay::Stays;
 
 /// What the operator should know, until a worker tells it.
 #[derive(Default)]
@@ -98,15 +99,18 @@ pub(crate) struct Server {
     core: Arc<Core>,
     methods: Arc<Vec<Served>>,
     notices: Arc<Notices>,
+    stays: Stays,
 }
 
 #[pymethods]
 impl Server {
     /// `methods` are pairs of a method and its handler, in the order of `description`; a handler takes every parameter by
-    /// position. The last `introspective` of them look at the server itself.
+    /// position. The last `introspective` of them look at the server itself. `make_client` makes what belongs to a client of
+    /// its identity; `on_arrival` is called with that before the client's first call, `on_departure` after its last, if
+    /// something belongs to the client or `departures` says so.
     #[new]
     #[expect(clippy::too_many_arguments, reason = "they are keyword arguments in Python")]
-    #[pyo3(signature = (methods, description, *, introspective, spin, ring_size, max_message_size, handshake_timeout, max_concurrency, max_pending, max_streams, max_memory))]
+    #[pyo3(signature = (methods, description, *, introspective, spin, ring_size, max_message_size, handshake_timeout, max_concurrency, max_pending, max_streams, max_memory, make_client, on_arrival, on_departure, departures))]
     fn new(
         py: Python<'_>,
         methods: Vec<(Py<Method>, Py<PyAny>)>,
@@ -120,6 +124,10 @@ impl Server {
         max_pending: usize,
         max_streams: usize,
         max_memory: usize,
+        make_client: Py<PyAny>,
+        on_arrival: Option<Py<PyAny>>,
+        on_departure: Py<PyAny>,
+        departures: bool,
     ) -> PyResult<Self> {
         let options = options(py, spin, ring_size, max_message_size, handshake_timeout)?;
         let methods: Vec<Served> = methods.into_iter().map(|(method, handler)| Served { method, handler }).collect();
@@ -131,8 +139,9 @@ impl Server {
         // A thread that only moves bytes must not wait for the interpreter: a worker tells Python later.
         let on_notice = Box::new(move |notice| log.push(notice));
         let limits = WorkLimits { max_concurrency, max_pending, max_streams, max_memory };
-        let core = Core::new(kinds, description, options, limits, on_notice)?;
-        Ok(Self { core: Arc::new(core), methods: Arc::new(methods), notices })
+        let stays = Stays::new(make_client, on_arrival, on_departure, departures);
+        let core = Core::new(kinds, description, options, limits, stays.announced(), on_notice)?;
+        Ok(Self { core: Arc::new(core), methods: Arc::new(methods), notices, stays })
     }
 
     /// Takes in the clients of these listeners, which belong to the server from now on.
@@ -163,14 +172,14 @@ impl Server {
             });
         };
         loop {
-            while let Some(request) = worker.try_next() {
-                self.handle_all(py, &mut worker, request);
+            while let Some(work) = worker.try_next() {
+                self.work_on(py, &mut worker, work);
             }
             // Before it sleeps: what the operator should know may be from this very moment.
             self.pass_notices(log, deserted)?;
             let goes_on = match detach(py, || worker.wait(&spawn)) {
-                Next::Request(request) => {
-                    self.handle_all(py, &mut worker, request);
+                Next::Work(work) => {
+                    self.work_on(py, &mut worker, work);
                     continue;
                 }
                 Next::Look => true,
@@ -181,6 +190,10 @@ impl Server {
                 log.run_with((true, format!("cannot start another worker thread: {error}")))?;
             }
             if !goes_on {
+                if self.core.is_stopped() {
+                    // Of a client whose last handler was cut off by the end of the server, and is through only now.
+                    self.end_visits(py);
+                }
                 self.notices.finish();
                 return self.pass_notices(log, deserted);
             }
@@ -193,9 +206,10 @@ impl Server {
         detach(py, || self.core.stop(grace))
     }
 
-    /// Closes all connections; after the workers have returned.
+    /// Closes all connections; after the workers have returned. Tells of each client's departure.
     fn close(&self, py: Python<'_>) {
         detach(py, || self.core.close());
+        self.end_visits(py);
     }
 
     /// Worker threads alive.
@@ -239,6 +253,24 @@ impl Server {
 }
 
 impl Server {
+    #[inline]
+    fn work_on(&self, py: Python<'_>, worker: &mut Worker, work: Work) {
+        match work {
+            Work::Call(request) => self.handle_all(py, worker, request),
+            Work::Visit(visit) => {
+                self.stays.visit(py, visit);
+                worker.finish(None);
+            }
+        }
+    }
+
+    /// Deals with the arrivals and departures that no worker will.
+    fn end_visits(&self, py: Python<'_>) {
+        for visit in self.core.take_visits() {
+            self.stays.visit(py, visit);
+        }
+    }
+
     /// Tells Python what its operator should know.
     fn pass_notices(&self, log: &Bound<'_, PyAny>, deserted: &Bound<'_, PyAny>) -> PyResult<()> {
         for notice in self.notices.take() {

@@ -1,5 +1,6 @@
 """nearcall for asyncio."""
 
-from .client import AsyncClient, connect
+from .channel import Channel, connect
+from .client import AsyncClient
 
-__all__ = ["AsyncClient", "connect"]
+__all__ = ["AsyncClient", "Channel", "connect"]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
+import contextlib
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextvars import Context
 from functools import partial
 from logging import ERROR
@@ -75,6 +77,42 @@ class LoopThread:
         self._loop.add_reader(self._core.loop_fileno(), self._on_queue)
         self._thread.start()
 
+    def cut_off(self) -> None:
+        """Cancels the handlers that are left, and lets them tell their callers."""
+        self._stopping = True
+        if self._tasks:
+            # If the loop hangs or has ended, there is nothing to be told.
+            with contextlib.suppress(TimeoutError, RuntimeError):
+                self._wait_for(self._cancel(), _MOMENT)
+
+    async def _cancel(self) -> None:
+        tasks = set(self._tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=_MOMENT / 2)
+
+    def finish(self, work: Awaitable[object]) -> None:
+        """Awaits something in the loop, for another thread.
+
+        Raises:
+            TimeoutError: it takes too long.
+            RuntimeError: the loop has ended.
+        """
+        self._wait_for(_awaited(work), _PATIENCE)
+
+    def _wait_for(self, work: Coroutine[Any, Any, object], seconds: float) -> None:
+        try:
+            running = asyncio.run_coroutine_threadsafe(work, self._loop)
+        except RuntimeError:
+            work.close()
+            raise
+        try:
+            running.result(seconds)
+        except concurrent.futures.TimeoutError:
+            running.cancel()
+            raise TimeoutError(f"the event loop did not come to it within {seconds:g} s") from None
+
     def stop(self) -> None:
         """Cancels the handlers that are left, and ends the thread."""
         self._stopping = True
@@ -96,7 +134,7 @@ class LoopThread:
             for task in self._tasks:
                 task.cancel()
             if self._tasks:
-                self._loop.run_until_complete(asyncio.wait(self._tasks, timeout=0.5))
+                self._loop.run_until_complete(asyncio.wait(self._tasks, timeout=_MOMENT / 2))
             self._loop.run_until_complete(self._loop.shutdown_asyncgens())
         finally:
             self._loop.close()
@@ -266,5 +304,13 @@ async def _reply(running: _Running, result: Any) -> None:
         changed.clear()
 
 
+async def _awaited(work: Awaitable[object]) -> object:
+    return await work
+
+
+_MOMENT = 1.0
+"""Seconds that handlers get which are cancelled because the server ends: half of it for themselves."""
+_PATIENCE = 5.0
+"""Seconds that the end of a client's object may take in the loop."""
 _TURN = 0.0001
 """Seconds after which the loop looks at its other work, even if one request comes after the other."""

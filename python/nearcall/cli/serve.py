@@ -7,10 +7,11 @@ import importlib
 import inspect
 import sys
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import nearcall
 
+from ..instances import is_made_per_client
 from ..service import is_service
 from . import UsageError
 from .flags import add_server_options, server_options
@@ -61,12 +62,15 @@ def run(options: argparse.Namespace) -> None:
 
 
 def load(target: str) -> object:
-    """The object that ``module:name`` stands for; a class is instantiated, a function called.
+    """The object that ``module:name`` stands for; a class is instantiated, a function called. What makes an object for
+    each client stays as it is.
 
     Raises:
         UsageError: the module cannot be imported, has no such name, or the name is no service.
     """
     found: Any = find(target)
+    if is_made_per_client(found):
+        return cast("object", found)
     if inspect.isclass(found) or inspect.isfunction(found):
         found = _make(target, found)
     served: object = found

@@ -11,7 +11,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-from ..client import Client, connect
+from ..channel import connect
+from ..client import Client
 from ..server import Server
 from .proxy import FaultyProxy
 

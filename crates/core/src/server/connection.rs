@@ -15,6 +15,7 @@ use super::calls::Calls;
 use super::request::Request;
 use super::statistics::Statistics;
 use super::unsent::{Sends, Unsent};
+use super::visit::{Stay, Visits};
 use crate::event::{Event, Payload};
 use crate::outgoing::{Body, Outgoing};
 
@@ -53,6 +54,8 @@ pub struct ServerConnection {
     /// Requests that are not begun before the client reads what it is sent, in order, and whether there are any.
     parked: Mutex<VecDeque<Box<Request>>>,
     parks: AtomicBool,
+    pub(super) stay: Stay,
+    pub(super) visits: Arc<Visits>,
 }
 
 /// A connection as its queue sees it.
@@ -135,6 +138,7 @@ impl ServerConnection {
         in_flight: Arc<AtomicUsize>,
         statistics: Arc<Statistics>,
         seat: Option<Arc<Seat>>,
+        visits: Arc<Visits>,
     ) -> Arc<Self> {
         Arc::new(Self {
             token,
@@ -156,6 +160,8 @@ impl ServerConnection {
             room_wanted: AtomicBool::new(false),
             parked: Mutex::default(),
             parks: AtomicBool::new(false),
+            stay: Stay::default(),
+            visits,
         })
     }
 
@@ -172,6 +178,24 @@ impl ServerConnection {
         self.dead.load(Ordering::Acquire)
     }
 
+    /// The same, for whoever has just counted a call as finished.
+    #[inline]
+    pub(super) fn is_gone(&self) -> bool {
+        // SeqCst: see `Stay::count`.
+        self.dead.load(Ordering::SeqCst)
+    }
+
+    /// Calls that have arrived, and the client itself, if that is announced.
+    pub(super) fn arrived(&self) -> u64 {
+        // Relaxed: nothing arrives once the client is gone, and who has finished a call knows of it.
+        self.arrived.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn count_arrival(&self) {
+        // Relaxed: as where it is read.
+        self.arrived.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Tells the log why the connection ends, once, unless the client just hung up.
     pub(super) fn tell_end(&self, server: &Server, error: &LinkError) {
         // Relaxed: nothing else hangs on it.
@@ -183,8 +207,9 @@ impl ServerConnection {
     }
 
     /// The client is gone: its calls are cancelled.
-    pub(super) fn die(&self, server: &Server) {
-        self.dead.store(true, Ordering::Release);
+    pub(super) fn die(self: &Arc<Self>, server: &Server) {
+        // SeqCst: see `Stay::count`.
+        self.dead.store(true, Ordering::SeqCst);
         self.link.close();
         self.unsent.clear(&ToClient { connection: self, server });
         let parked = std::mem::take(&mut *self.parked.lock());
@@ -194,6 +219,7 @@ impl ServerConnection {
         for call in calls {
             call.cancel();
         }
+        self.look_whether_over(self.stay.finished());
     }
 
     /// The client looks at the server's statistics: calls are measured until it is gone, or says that it is through.

@@ -33,6 +33,12 @@ pub struct CallContext {
 }
 
 impl CallContext {
+    /// The client's connection.
+    #[must_use]
+    pub fn connection(&self) -> &ServerConnection {
+        &self.connection
+    }
+
     /// Who called.
     #[must_use]
     pub fn peer(&self) -> &Peer {

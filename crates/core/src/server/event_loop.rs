@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use super::Server;
 use super::request::Request;
+use super::visit::Work;
 
 /// So many requests in a row are for the loop before it is offered the baton: where both kinds of handlers are called in
 /// turn, a worker goes on receiving.
@@ -113,14 +114,17 @@ impl Server {
         }
     }
 
-    fn take_for_loop(&self, request: Box<Request>) -> ForLoop {
-        if self.methods[usize::from(request.head.method)].in_loop {
-            self.begin_handler();
-            return ForLoop::Request(request);
-        }
+    fn take_for_loop(&self, work: Work) -> ForLoop {
+        let work = match work {
+            Work::Call(request) if self.methods[usize::from(request.head.method)].in_loop => {
+                self.begin_handler();
+                return ForLoop::Request(request);
+            }
+            other => other,
+        };
         // Relaxed: as above.
         self.loop_run.store(0, Ordering::Relaxed);
-        self.reception.lock().keep(request);
+        self.reception.lock().keep(work);
         self.release();
         ForLoop::Elsewhere
     }

@@ -13,6 +13,7 @@ mod request;
 mod statistics;
 mod turn;
 mod unsent;
+mod visit;
 mod worker;
 
 use crate::sync::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
@@ -32,11 +33,13 @@ pub use context::CallContext;
 pub use event_loop::ForLoop;
 pub use request::Request;
 pub use statistics::{CODES, Counts, Histogram, Snapshot};
+pub use visit::{Announced, Belongings, Found, Moment, Visit, Work};
 pub use worker::{Next, Worker};
 
 use reception::Reception;
 use statistics::Statistics;
 use turn::Turn;
+use visit::Visits;
 use worker::Queue;
 
 /// What the server must know of a method to route its frames.
@@ -98,6 +101,8 @@ pub struct Server {
     workers: AtomicUsize,
     standby: AtomicUsize,
     limits: WorkLimits,
+    /// Clients that come and go, where that is somebody's business.
+    visits: Arc<Visits>,
     /// Requests that wait for a worker, because as many handlers run as may.
     queue: Mutex<Queue>,
     queued: AtomicUsize,
@@ -151,6 +156,7 @@ impl Server {
         description: String,
         options: Options,
         work_limits: WorkLimits,
+        announced: Announced,
         notice: OnNotice,
     ) -> io::Result<Self> {
         let limits = Limits { max_message: options.max_message };
@@ -168,6 +174,7 @@ impl Server {
             notice,
             turn: Turn::new(bells::new_bell()?, Arc::clone(&poller)),
             poller,
+            visits: Arc::new(Visits::new(announced, Arc::clone(&wake))),
             wake,
             stopping: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
@@ -253,7 +260,7 @@ impl Server {
 
     fn is_idle(&self) -> bool {
         // Acquire: a reply that had to wait is counted before its call is over.
-        self.in_flight.load(Ordering::Acquire) == 0 && self.unsent.load(Ordering::Acquire) == 0
+        self.in_flight.load(Ordering::Acquire) == 0 && self.unsent.load(Ordering::Acquire) == 0 && self.visits.is_idle()
     }
 
     /// Workers alive.
@@ -297,6 +304,12 @@ impl Server {
     pub fn close(&self) {
         self.queue.lock().clear();
         self.reception.lock().close(self);
+    }
+
+    /// Arrivals and departures that nobody has dealt with: for whoever is there when the server has stopped.
+    #[must_use]
+    pub fn take_visits(&self) -> Vec<Visit> {
+        self.visits.take()
     }
 
     fn too_many_pending(&self) -> Failure {

@@ -17,6 +17,7 @@ use rustix::event::epoll::{self, Event, EventData, EventFlags};
 use super::arrivals::{Arrivals, Guest};
 use super::connection::{Routed, ServerConnection, Waits};
 use super::request::Request;
+use super::visit::Work;
 use super::{ASKED, DELIVERED, Notice, Server, bells};
 use crate::outgoing::{Body, Outgoing};
 
@@ -57,8 +58,8 @@ pub(super) struct Reception {
     loop_active: bool,
     /// When the event loop that receives went to sleep, nanoseconds on the monotonic clock.
     asleep_since: Option<u64>,
-    /// Requests received by a worker that could not run them.
-    backlog: VecDeque<Box<Request>>,
+    /// Work received by a worker that could not do it.
+    backlog: VecDeque<Work>,
     /// Clients that are not read from, because they send more than the server takes on now, or do not read themselves.
     stalled: Vec<(Arc<ServerConnection>, Waits)>,
     /// Clients that read again, and have requests that waited for that.
@@ -126,7 +127,7 @@ impl Reception {
 
     pub(super) fn close(&mut self, server: &Server) {
         self.arrivals.stop();
-        self.backlog.clear();
+        self.backlog.drain(..).for_each(Work::give_up);
         self.memory.clear();
         self.readable.clear();
         self.stalled.clear();
@@ -141,7 +142,7 @@ impl Reception {
     pub(super) fn poll_into_backlog(&mut self, server: &Server) -> bool {
         while self.backlog.is_empty() {
             match self.poll(server) {
-                Some(request) => self.backlog.push_back(request),
+                Some(work) => self.backlog.push_back(work),
                 None => break,
             }
         }
@@ -153,26 +154,26 @@ impl Reception {
         self.loop_active = true;
     }
 
-    /// Keeps a request for the next worker.
-    pub(super) fn keep(&mut self, request: Box<Request>) {
-        self.backlog.push_back(request);
+    /// Keeps work for the next worker.
+    pub(super) fn keep(&mut self, work: Work) {
+        self.backlog.push_back(work);
     }
 
-    /// The next request that is here.
-    pub(super) fn poll(&mut self, server: &Server) -> Option<Box<Request>> {
+    /// The next work that is here.
+    pub(super) fn poll(&mut self, server: &Server) -> Option<Work> {
         loop {
             if self.unpolled >= FRAMES_PER_POLL || server.turn.take_tick() {
                 // Nobody is overlooked because others always have something, or because their handlers take long.
                 self.poll_events(server, Some(Duration::ZERO));
             }
             // First of all: it is older than what its client has sent since.
-            if let Some(request) = self.backlog.pop_front() {
-                return Some(request);
+            if let Some(work) = self.backlog.pop_front() {
+                return Some(work);
             }
             if !self.unparked.is_empty()
                 && let Some(request) = self.unpark(server)
             {
-                return Some(request);
+                return Some(Work::Call(request));
             }
             // Neither of them goes before the other for as long as it has something.
             self.sockets_turn = !self.sockets_turn && !self.readable.is_empty();
@@ -182,7 +183,7 @@ impl Reception {
                 self.receive_from_memory(server).or_else(|| self.receive_from_sockets(server))
             };
             if request.is_some() || self.unpolled < FRAMES_PER_POLL {
-                return request;
+                return request.map(Work::Call);
             }
         }
     }
@@ -350,7 +351,9 @@ impl Reception {
             let (connection, waits) = self.stalled.swap_remove(at);
             match waits {
                 // Behind those of the client that wait already.
-                Waits::Oneway(request) | Waits::Parked(request) => self.backlog.extend(connection.park(request)),
+                Waits::Oneway(request) | Waits::Parked(request) => {
+                    self.backlog.extend(connection.park(request).map(Work::Call));
+                }
                 Waits::Answer(call, kind, payload) => {
                     // If the client is gone, that is found out by reading from it.
                     let _ = connection.send(server, call, &Outgoing::new(kind, Body::Whole(&payload)));
@@ -389,7 +392,7 @@ impl Reception {
 
     /// Waits until something may be here, for `at_most` so long: spins while that pays, then sleeps in the poller. A request
     /// it met by spinning is returned at once.
-    pub(super) fn wait_for(&mut self, server: &Server, at_most: Option<Duration>) -> Option<Box<Request>> {
+    pub(super) fn wait_for(&mut self, server: &Server, at_most: Option<Duration>) -> Option<Work> {
         if !self.backlog.is_empty() || !self.unparked.is_empty() {
             return None;
         }
@@ -418,7 +421,7 @@ impl Reception {
     }
 
     /// For an event loop that receives: spins while that pays. Whether to look again, and a request it met.
-    pub(super) fn spin_for_loop(&mut self, server: &Server) -> (bool, Option<Box<Request>>) {
+    pub(super) fn spin_for_loop(&mut self, server: &Server) -> (bool, Option<Work>) {
         let (spun, found) = self.spin(server);
         if let Some(waited) = spun {
             self.budget.learn(waited);
@@ -484,7 +487,7 @@ impl Reception {
     }
 
     /// Spins for a request or an event. How long it took if there is something, and the request.
-    fn spin(&mut self, server: &Server) -> (Option<u64>, Option<Box<Request>>) {
+    fn spin(&mut self, server: &Server) -> (Option<u64>, Option<Work>) {
         let limit = self.budget.next();
         // The clock is read only after the first rounds, in which the usual next request comes.
         let mut begun = None;
@@ -587,6 +590,12 @@ impl Reception {
             bells::silence(&self.wake);
             // Whoever is about to sleep looks at the server's state again: the bell is not heard twice.
             self.routed += 1;
+            self.backlog.extend(server.visits.take().into_iter().map(Work::Visit));
+            for connection in server.visits.take_admitted() {
+                if self.connections.contains_key(&connection.token) {
+                    self.list(connection);
+                }
+            }
             if server.is_stopping() {
                 self.end_reception(server);
             }
@@ -605,9 +614,11 @@ impl Reception {
             return;
         }
         let (in_flight, statistics) = (Arc::clone(&server.in_flight), Arc::clone(&server.statistics));
-        let connection = ServerConnection::new(token, link, in_flight, statistics, seat);
+        let connection = ServerConnection::new(token, link, in_flight, statistics, seat, Arc::clone(&server.visits));
         connection.listed.store(true, Ordering::Relaxed);
-        self.list(Arc::clone(&connection));
+        if connection.arrive() {
+            self.list(Arc::clone(&connection));
+        }
         self.connections.insert(token, connection);
         // Relaxed: only ever shown.
         server.connections.store(self.connections.len(), Ordering::Relaxed);

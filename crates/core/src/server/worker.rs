@@ -11,6 +11,7 @@ use super::Server;
 use super::call::ServerCall;
 use super::connection::ServerConnection;
 use super::request::Request;
+use super::visit::Work;
 
 /// Workers beyond the receiving one that are kept for the next slow handler.
 const KEPT_STANDBY: usize = 2;
@@ -26,7 +27,7 @@ pub struct Worker {
 #[derive(Debug)]
 pub enum Next {
     /// Handle this.
-    Request(Box<Request>),
+    Work(Work),
     /// Ask [`Worker::try_next`].
     Look,
     /// End: the server has stopped, or has workers enough.
@@ -41,19 +42,19 @@ impl Worker {
         Self { server }
     }
 
-    /// The next request for this worker, if one is here. Never waits.
-    pub fn try_next(&mut self) -> Option<Box<Request>> {
+    /// The next work for this worker, if some is here. Never waits.
+    pub fn try_next(&mut self) -> Option<Work> {
         let server = &*self.server;
         // Acquire: pairs with the release in `enqueue`.
         if server.queued.load(Ordering::Acquire) > 0
-            && let Some(request) = server.dequeue()
+            && let Some(work) = server.dequeue()
         {
-            return Some(request);
+            return Some(work);
         }
         while server.turn.is_mine() {
-            let request = server.reception.lock().poll(server)?;
-            if let Some(request) = server.accept(request) {
-                return Some(request);
+            let work = server.reception.lock().poll(server)?;
+            if let Some(work) = server.accept(work) {
+                return Some(work);
             }
         }
         None
@@ -85,9 +86,9 @@ impl Worker {
                 }
                 // While calls wait for a worker, the operator is to learn of it even if nothing more comes.
                 let patience = server.lacks_workers().then_some(STUCK);
-                let request = server.reception.lock().wait_for(server, patience);
+                let work = server.reception.lock().wait_for(server, patience);
                 server.tell_stuck();
-                return request.and_then(|request| server.accept(request)).map_or(Next::Look, Next::Request);
+                return work.and_then(|work| server.accept(work)).map_or(Next::Look, Next::Work);
             }
             if server.standby.load(Ordering::Acquire) >= KEPT_STANDBY {
                 return Next::End;
@@ -114,22 +115,27 @@ impl Drop for Worker {
 impl Server {
     /// The receiving worker is to handle a request at once, unless as many handlers run as may: then it is queued. One
     /// for the event loop is handed over here.
-    fn accept(&self, request: Box<Request>) -> Option<Box<Request>> {
-        if self.methods[usize::from(request.head.method)].in_loop {
-            // While this worker still receives: the loop gets them in the order in which they came.
-            self.hand_to_loop(request);
-            return None;
+    fn accept(&self, mut work: Work) -> Option<Work> {
+        let mut is_introspective = false;
+        if let Work::Call(request) = work {
+            if self.methods[usize::from(request.head.method)].in_loop {
+                // While this worker still receives: the loop gets them in the order in which they came.
+                self.hand_to_loop(request);
+                return None;
+            }
+            // Relaxed: a hint where the work is.
+            self.loop_run.store(0, Ordering::Relaxed);
+            let mut request = request;
+            if request.is_oneway() {
+                request = ServerConnection::begin_oneway(request)?;
+            }
+            // Somebody who looks at a server that is stuck must see that.
+            is_introspective = self.is_introspective(request.head.method);
+            work = Work::Call(request);
         }
-        // Relaxed: a hint where the work is.
-        self.loop_run.store(0, Ordering::Relaxed);
-        let mut request = request;
-        if request.is_oneway() {
-            request = ServerConnection::begin_oneway(request)?;
-        }
-        // Somebody who looks at a server that is stuck must see that.
-        if self.others_busy() >= self.limits.max_concurrency && !self.is_introspective(request.head.method) {
+        if self.others_busy() >= self.limits.max_concurrency && !is_introspective {
             let mut queue = self.queue.lock();
-            queue.push(request);
+            queue.push(work);
             // Release: whoever sees the count finds the request.
             self.queued.store(queue.len(), Ordering::Release);
             drop(queue);
@@ -137,7 +143,7 @@ impl Server {
             return None;
         }
         self.begin_handler();
-        Some(request)
+        Some(work)
     }
 
     /// Workers that run handlers, not counting the one that receives.
@@ -178,24 +184,26 @@ impl Server {
 
     /// A queued request, if this worker may run it.
     #[cold]
-    fn dequeue(&self) -> Option<Box<Request>> {
+    fn dequeue(&self) -> Option<Work> {
         let receives = self.turn.is_mine();
         if receives && self.others_busy() >= self.limits.max_concurrency {
             return None;
         }
         let mut queue = self.queue.lock();
-        let mut request = queue.pop();
+        let mut work = queue.pop();
         // A one-way request goes on: it is its client's turn, and nothing is sent for it.
-        while let Some(other) = request.take_if(|request| !request.connection.has_room() && !request.is_oneway()) {
-            let connection = Arc::clone(&other.connection);
-            request = connection.park(other).or_else(|| queue.pop());
+        while let Some(Work::Call(request)) = work.take_if(
+            |work| matches!(work, Work::Call(request) if !request.connection.has_room() && !request.is_oneway()),
+        ) {
+            let connection = Arc::clone(&request.connection);
+            work = connection.park(request).map(Work::Call).or_else(|| queue.pop());
         }
         self.queued.store(queue.len(), Ordering::Release);
         drop(queue);
-        if request.is_some() {
+        if work.is_some() {
             self.begin_handler();
         }
-        request
+        work
     }
 
     pub(super) fn begin_handler(&self) {
@@ -250,8 +258,8 @@ impl Server {
                 self.begin_handler();
                 return over;
             };
-            if let Some(request) = reception.wait_for(self, Some(slice)) {
-                reception.keep(request);
+            if let Some(work) = reception.wait_for(self, Some(slice)) {
+                reception.keep(work);
             }
         }
     }
@@ -260,7 +268,7 @@ impl Server {
 /// Requests that wait for a worker, because as many handlers run as may.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    requests: VecDeque<Box<Request>>,
+    requests: VecDeque<Work>,
     /// Since when the first has waited: nothing was taken out since.
     since: Option<Instant>,
     /// When the operator was last told.
@@ -268,14 +276,14 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    fn push(&mut self, request: Box<Request>) {
+    fn push(&mut self, work: Work) {
         if self.requests.is_empty() {
             self.since = Some(Instant::now());
         }
-        self.requests.push_back(request);
+        self.requests.push_back(work);
     }
 
-    fn pop(&mut self) -> Option<Box<Request>> {
+    fn pop(&mut self) -> Option<Work> {
         self.since = Some(Instant::now());
         self.requests.pop_front()
     }
@@ -285,7 +293,7 @@ impl Queue {
     }
 
     pub(super) fn clear(&mut self) {
-        self.requests.clear();
+        self.requests.drain(..).for_each(Work::give_up);
     }
 
     /// How many have waited in vain for so long that the operator is to be told, which is counted as done.

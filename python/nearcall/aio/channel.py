@@ -1,0 +1,232 @@
+"""``nearcall.aio.Channel``: one connection for the clients of several services, on one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Generator
+from contextvars import ContextVar
+from copy import copy
+from math import inf
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from .. import _core
+from ..channel import ChannelBase, check_service
+from ..errors import DeadlineExceeded, Unavailable
+from ..interceptors import intercept_client
+from ..options import ChannelOptions
+from ..plan import MethodPlan
+from .client import AsyncClient
+from .methods import Caller, within
+from .room import RoomQueue
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+__all__ = ["Channel", "connect"]
+
+_MOST_ATTEMPTS = 3
+_SLICE = 0.1
+"""Seconds for which a thread goes on connecting before a task has to want that still."""
+_COMEBACK = 1.0
+"""Seconds for which a call that may be repeated waits for a server to come back."""
+_attempts: ContextVar[int] = ContextVar("nearcall.attempts", default=0)
+
+
+class Channel(ChannelBase, Caller):
+    """One connection to a server for the clients of any number of its services, for coroutines.
+
+    Use it with ``async with``, or ``await`` it and call :meth:`close`. It belongs to the event loop it was connected
+    in, and any number of tasks may use it at once::
+
+        async with nearcall.aio.Channel("shm://shop") as channel:
+            basket = channel.client(Basket).service
+            prices = channel.client(Prices).service
+            await basket.add("pen", await prices.of("pen"))
+
+    Options and errors are those of :class:`nearcall.Channel`. Interceptors may be ``async def``; what ``proceed``
+    returns is awaited, or for a stream iterated with ``async for``.
+    """
+
+    def __init__(self, url: str, **options: Unpack[ChannelOptions]) -> None:
+        super().__init__(url, None, options)
+        self._connection: _core.Connection | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._watched: list[_core.Watched] = []
+        self._connecting: dict[bool, asyncio.Future[bool]] = {}
+        self._room = RoomQueue()
+        self._opening = asyncio.Lock()
+
+    def client(self, service: type | None = None) -> AsyncClient:
+        """A client of one service, over this connection. It costs no round trip, and needs not be awaited.
+
+        Closing it leaves the channel open. A client need not be closed: it goes with the channel.
+
+        Args:
+            service: The service's class or interface. Without one the client is dynamic: its methods come from the
+                server's own description, and values are plain data.
+
+        Raises:
+            FailedPrecondition: the server's service differs; says which method and parameter, and both types.
+            Cancelled: the channel is closed.
+            RuntimeError: the channel is not connected yet.
+        """
+        client = AsyncClient(self, check_service(service), owns_channel=False)
+        client._begin()
+        return client
+
+    def close(self) -> None:  # noqa: D102 - inherited
+        if self._connection is not None:
+            if not self._running().is_closed():
+                for watched in self._watched:
+                    self._running().remove_reader(watched.fileno())
+            self._watched.clear()
+            self._connection.close()
+
+    def __await__(self) -> Generator[Any, None, Channel]:
+        return self._open().__await__()
+
+    async def __aenter__(self) -> Channel:
+        return await self._open()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        closed = self._connection is not None and self._connection.closed
+        return f"<{'closed ' if closed else ''}asynchronous channel to {self._url}>"
+
+    async def _open(self) -> Channel:
+        async with self._opening:  # of several tasks, one connects
+            if self._connection is None:
+                await self._begin()
+        self._opened().check_loop()
+        return self
+
+    async def _begin(self) -> None:
+        loop = self._loop = asyncio.get_running_loop()
+        connection, options = self._make_connection(), self._settings.of_connection
+        try:
+            # Without patience one attempt is all there is, and ends by itself.
+            soon = loop.time() + options["handshake_timeout"] if options["wait_for_ready"] else None
+            await self._connect(connection, soon, until=soon)
+            self._connection = connection
+            connection.use_loop(loop, loop.call_soon, connection.on_idle, self._call_again)
+            self._follow()
+        except BaseException:
+            self._connecting.clear()
+            connection.close()
+            raise
+
+    def _follow(self) -> None:
+        """Lets the loop watch the connection of the moment, and no longer those before it on which nothing happens."""
+        watched = self._opened().watch()
+        if watched is not None:
+            for other in [other for other in self._watched if not other.goes_on]:
+                # Its calls that are not over yet learn of their end.
+                self._on_readable(other)
+            self._watched.append(watched)
+            self._running().add_reader(watched.fileno(), self._on_readable, watched)
+            self._on_readable(watched)
+
+    def _unwatch(self, watched: _core.Watched) -> None:
+        self._watched.remove(watched)
+        watched.unwatch()
+        self._running().remove_reader(watched.fileno())
+
+    def _on_readable(self, watched: _core.Watched) -> None:
+        try:
+            watched.on_readable()
+            self._room.look()
+        finally:
+            if not watched.goes_on:
+                self._unwatch(watched)
+
+    async def _connect(self, connection: _core.Connection, patient_until: float | None, until: float | None) -> None:
+        """Makes sure that there is a connection; any number of tasks may wait for one. Both times are the loop's.
+
+        Threads do it, a slice at a time: so every task gives up when its own time is over.
+        """
+        loop = self._running()
+        while not connection.connected:
+            now = loop.time()
+            if until is not None and now >= until:
+                # The last attempt may have failed, which says more.
+                if not connection.try_connect(False, 0.0):
+                    raise DeadlineExceeded(
+                        f"there was no connection to {self._url} before the deadline: the server does not answer"
+                    )
+                return
+            patient = patient_until is not None and now < patient_until
+            step = self._connecting.get(patient)
+            if step is None or step.done():
+                step = loop.run_in_executor(None, connection.try_connect, patient, _SLICE)
+                # Nobody may wait for it any more when it fails.
+                step.add_done_callback(lambda step: step.cancelled() or step.exception())
+                self._connecting[patient] = step
+            await asyncio.wait([step], timeout=None if until is None else until - now)
+            if step.done() and (failure := step.exception()) is not None:
+                # Of several tasks each gets one of its own, with its own traceback.
+                raise copy(failure)
+
+    async def _renew(self, hopeful: bool = False, left: float | None = None) -> None:
+        """Makes sure that there is a connection, within the seconds that are ``left``. ``hopeful``: a server is to come
+        soon.
+        """
+        now = self._running().time()
+        until = None if left is None else now + left
+        patient_until = now + _COMEBACK if hopeful else None
+        if self._settings.of_connection["wait_for_ready"]:
+            patient_until = inf if until is None else until
+        await self._connect(self._opened(), patient_until, until)
+        self._follow()
+
+    async def _call_again(
+        self,
+        method: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        hopeful: bool,
+        left: float | None,
+    ) -> Any:
+        """Calls on a new connection, because the last one was lost before or while the method was called."""
+        attempts = _attempts.get() + 1
+        if attempts > _MOST_ATTEMPTS:
+            raise Unavailable(f"the connection to {self._url} was lost {attempts} times during one call")
+        token = _attempts.set(attempts)
+        try:
+            with within(left):
+                await self._renew(hopeful, left)
+                return await method(*args, **kwargs)
+        finally:
+            _attempts.reset(token)
+
+    def _running(self) -> asyncio.AbstractEventLoop:
+        if self._loop is None:
+            raise RuntimeError(f"not connected yet to {self._url}: use 'async with', or await it")
+        return self._loop
+
+    def _opened(self) -> _core.Connection:
+        if self._connection is None:
+            raise RuntimeError(f"not connected yet to {self._url}: use 'async with', or await it")
+        return self._connection
+
+    def _make_method(self, plan: MethodPlan, method: _core.Method) -> Callable[..., Any]:
+        return intercept_client(self._settings.interceptors, plan, self._callable(plan, method), for_loop=True)
+
+
+def connect(url: str, service: type | None = None, **options: Unpack[ChannelOptions]) -> AsyncClient:
+    """Connects to a server from an event loop: a :class:`Channel` with one client, which closes it. Options and errors
+    are those of :func:`nearcall.connect`::
+
+        async with nearcall.aio.connect("shm://calc", Calculator) as calc:
+            await calc.add(1, 2)
+
+    The service inside the block is typed ``Any``: a class whose methods are ordinary functions cannot tell a type
+    checker that its remote twins are awaited.
+
+    Interceptors may be ``async def``; what ``proceed`` returns is awaited, or for a stream iterated with ``async for``.
+    """
+    return AsyncClient(Channel(url, **options), check_service(service), owns_channel=True)

@@ -1,0 +1,141 @@
+"""What a client of an event loop calls: the callables of each kind of method."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import abstractmethod
+from collections.abc import AsyncIterable, Callable, Coroutine, Iterable
+from contextlib import AbstractContextManager, nullcontext
+from contextvars import copy_context
+from math import inf
+from typing import Any, cast
+
+from .. import _core
+from ..call import timeout
+from ..errors import RpcError
+from ..options import Settings
+from ..plan import BIDI_STREAM, CLIENT_STREAM, ONEWAY, SERVER_STREAM, MethodPlan
+from .room import RoomQueue
+from .streams import AsyncReplies, call_client_stream
+
+__all__ = ["Caller", "within"]
+
+
+class Caller:
+    """Makes the callables of methods; whoever connects and connects anew is made of it."""
+
+    _settings: Settings
+    _room: RoomQueue
+
+    @abstractmethod
+    def _opened(self) -> _core.Connection:
+        """The connection."""
+
+    @abstractmethod
+    def _running(self) -> asyncio.AbstractEventLoop:
+        """The event loop."""
+
+    @abstractmethod
+    async def _renew(self, hopeful: bool = False, left: float | None = None) -> None:
+        """Makes sure that there is a connection."""
+
+    def _open_stream(self, method: _core.Method, arguments: Any) -> _core.Stream:
+        connection = self._opened()
+        connection.check_loop()
+        return connection.open(method, arguments, for_loop=True)
+
+    def _replies(
+        self,
+        method: _core.Method,
+        arguments: Any,
+        items: AsyncIterable[Any] | Iterable[Any] | None = None,
+    ) -> AsyncReplies:
+        """The replies of a call that begins now, or, without a connection, when the first of them is awaited."""
+        connection = self._opened()
+        connection.check_loop()
+        if connection.connected:
+            return AsyncReplies(self._open_stream(method, arguments), items)
+        left = connection.time_left()
+        until, context = None if left is None else self._running().time() + left, copy_context()
+
+        def begin(left: float | None) -> _core.Stream:
+            with within(inf if left is None else max(left, 0.0)):
+                return self._open_stream(method, arguments)
+
+        async def connect() -> _core.Stream:
+            await self._renew(left=None if until is None else until - self._running().time())
+            # In the blocks that surrounded the call.
+            return context.run(begin, None if until is None else until - self._running().time())
+
+        return AsyncReplies(connect, items)
+
+    def _callable(self, plan: MethodPlan, method: _core.Method) -> Callable[..., Any]:
+        connection = self._opened()
+        if plan.kind == ONEWAY:
+            send = connection.oneway(method, for_loop=True)
+
+            def ready() -> Coroutine[Any, Any, None] | None:
+                return None if connection.connected else self._renew(left=send.time_left())
+
+            async def send_once(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+                if self._settings.of_connection["oneway"] == "block":
+                    await self._room.send(send, args, kwargs, ready)
+                else:
+                    if (connecting := ready()) is not None:
+                        await connecting
+                    send(*args, **kwargs)
+
+            async def oneway(*args: Any, **kwargs: Any) -> None:
+                connection.check_loop()
+                with within(None if connection.connected else send.time_left()):
+                    try:
+                        await send_once(args, kwargs)
+                    except RpcError:
+                        if connection.connected or connection.closed:
+                            raise
+                        # The connection was found lost on the way: nothing was sent.
+                        await send_once(args, kwargs)
+                connection.sent()
+
+            return _named(oneway, plan)
+        if plan.kind == SERVER_STREAM:
+            bind = plan.arguments.bind
+
+            def server_stream(*args: Any, **kwargs: Any) -> AsyncReplies:
+                return self._replies(method, bind(args, kwargs))
+
+            return server_stream
+        if plan.kind == CLIENT_STREAM:
+
+            async def client_stream(*args: Any, **kwargs: Any) -> Any:
+                arguments, items = plan.split(args, kwargs)
+                connection.check_loop()
+                if connection.connected:
+                    stream = self._open_stream(method, arguments)
+                else:
+                    left = connection.time_left()
+                    with within(left):
+                        await self._renew(left=left)
+                        stream = self._open_stream(method, arguments)
+                return await call_client_stream(stream, cast("AsyncIterable[Any] | Iterable[Any]", items))
+
+            return _named(client_stream, plan)
+        if plan.kind == BIDI_STREAM:
+
+            def bidi_stream(*args: Any, **kwargs: Any) -> AsyncReplies:
+                arguments, items = plan.split(args, kwargs)
+                return self._replies(method, arguments, cast("AsyncIterable[Any] | Iterable[Any]", items))
+
+            return bidi_stream
+        return connection.async_unary(method)
+
+
+def within(left: float | None) -> AbstractContextManager[object]:
+    """A call that had to connect first ends with the time it began with."""
+    return nullcontext() if left is None else timeout(left)
+
+
+def _named(function: Callable[..., Any], plan: MethodPlan) -> Callable[..., Any]:
+    """Lets the warning about a coroutine that was never awaited name the method."""
+    function.__name__, function.__qualname__ = plan.name, plan.full_name
+    return function
