@@ -43,8 +43,10 @@ struct Kept {
     left_out: usize,
 }
 
+/// How long a server that stops waits for what its users do when a client leaves.
+const LAST_DEPARTURES: Duration = Duration::from_secs(5);
 /// Lines in one second; what peers do must not fill a disk.
-const MOST_LINES: usize = 20;
+const MOST_LINES: usize = 100;
 
 impl Notices {
     fn push(&self, notice: Notice) {
@@ -209,7 +211,15 @@ impl Server {
     /// Closes all connections; after the workers have returned. Tells of each client's departure.
     fn close(&self, py: Python<'_>) {
         detach(py, || self.core.close());
-        self.end_visits(py);
+        // A worker that has not returned yet may have taken some of the departures: what it needs for them must live on.
+        let until = Instant::now() + LAST_DEPARTURES;
+        loop {
+            self.end_visits(py);
+            if self.core.is_unvisited() || Instant::now() >= until {
+                return;
+            }
+            detach(py, || std::thread::sleep(Duration::from_millis(1)));
+        }
     }
 
     /// Worker threads alive.

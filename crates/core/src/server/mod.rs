@@ -312,6 +312,12 @@ impl Server {
         self.visits.take()
     }
 
+    /// Whether nobody deals with an arrival or a departure just now, and none waits for it.
+    #[must_use]
+    pub fn is_unvisited(&self) -> bool {
+        self.visits.is_idle()
+    }
+
     fn too_many_pending(&self) -> Failure {
         let limit = self.limits.max_pending;
         Failure::new(
