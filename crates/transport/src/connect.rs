@@ -71,7 +71,7 @@ pub(crate) async fn establish(
     let fds: Vec<_> = segment.iter().map(|(_, fd)| fd.as_fd()).collect();
     let wire = Plain(socket);
     let welcome = shake_hands(url, &wire, &hello, &fds, pace).await?;
-    let peer = if memory == Memory::IfBothCan { peer_of(wire.fd()).of_pair() } else { peer_of(wire.fd()) };
+    let peer = memory.peer_of(wire.fd());
     limit_sleep(wire.fd());
     let limit = welcome.limits.max_message;
     let link: Arc<dyn Link> = match segment {

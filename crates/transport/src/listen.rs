@@ -9,7 +9,7 @@ use nearcall_wire::{Hello, MAGIC, Preamble, Welcome};
 use rustix::net::RecvFlags;
 use rustls::ServerConfig;
 
-use crate::connect::{identify, peer_of};
+use crate::connect::identify;
 use crate::handed::{Handed, Seat};
 use crate::link::{Link, LinkError, NO_DESCRIPTOR, Options};
 use crate::peer::{Admission, Peer};
@@ -88,8 +88,7 @@ impl Listener {
     /// whether none will come any more.
     pub fn accept(&self) -> io::Result<Option<Arrival>> {
         let Some((socket, seat)) = self.next_socket()? else { return Ok(None) };
-        let peer = peer_of(socket.as_fd());
-        let peer = if self.memory == Memory::IfBothCan { peer.of_pair() } else { peer };
+        let peer = self.memory.peer_of(socket.as_fd());
         let stranger = (!self.admission.admits(&peer, socket.as_fd())).then(|| self.refusal(&peer));
         let stage = if self.tls.is_some() { Stage::Unknown } else { Stage::Ready };
         let carrier = match &self.tls {

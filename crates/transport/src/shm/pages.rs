@@ -6,10 +6,8 @@ use std::sync::Arc;
 use nearcall_ring::Mapping;
 
 use crate::budget::Account;
+use crate::message::REGION_HEAD;
 use crate::sync::{AtomicUsize, Ordering};
-
-/// The first page has the region's head, and stays.
-const FIRST: usize = 4096;
 
 /// A region of the peer's, mapped. A peer may make it as long as it likes and never write to it: the pages come from this
 /// side's reading, so they are counted here.
@@ -55,7 +53,8 @@ impl Pages {
         // Two messages in one region are a peer's mistake; the swaps count right all the same.
         let before = self.kept.swap(present, Ordering::Relaxed);
         if !self.account.keep(present.wrapping_sub(before)) {
-            self.mapping.discard(FIRST);
+            // All but the page with the region's head, by which the peer is told.
+            self.mapping.discard(REGION_HEAD);
             self.present.store(0, Ordering::Relaxed);
             self.account.give_back(self.kept.swap(0, Ordering::Relaxed));
         }

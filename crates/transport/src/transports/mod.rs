@@ -2,6 +2,7 @@
 
 mod inherited;
 mod inproc;
+mod local;
 mod shm;
 mod tcp;
 mod tls;
@@ -18,10 +19,11 @@ use rustix::net::SocketFlags;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ServerConfig};
 
+use crate::connect::peer_of;
 use crate::dial::Pace;
 use crate::handed::Seat;
 use crate::link::{ConnectError, Options};
-use crate::peer::Admission;
+use crate::peer::{Admission, Peer};
 
 /// All of them, in the order in which users are told of them.
 pub(crate) const TABLE: &[&dyn Transport] =
@@ -76,6 +78,14 @@ pub(crate) enum Memory {
     Always,
     /// Over a pair of sockets: the client offers some, and the server says whether it takes it.
     IfBothCan,
+}
+
+impl Memory {
+    /// Who the kernel says is at the other end of such a connection's socket.
+    pub(crate) fn peer_of(self, socket: BorrowedFd<'_>) -> Peer {
+        let peer = peer_of(socket);
+        if self == Self::IfBothCan { peer.of_pair() } else { peer }
+    }
 }
 
 /// What listens at a place.

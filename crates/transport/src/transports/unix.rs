@@ -1,14 +1,10 @@
 //! `unix:///path`: a Unix socket.
 
-use std::fmt;
-use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::{Bound, Dialled, Dialling, Memory, Place, Transport};
-use crate::dial::Pace;
-use crate::link::Options;
-use crate::rendezvous::{self, Meeting};
+use super::local::{Found, Local};
+use super::{Memory, Place, Transport};
 
 #[derive(Debug)]
 pub(super) struct Unix;
@@ -26,37 +22,7 @@ impl Transport for Unix {
         if rest.len() > 107 || rest.contains('\0') {
             return Err("a socket's path is at most 107 bytes long".into());
         }
-        Ok(Arc::new(Path(PathBuf::from(rest))))
-    }
-}
-
-#[derive(Debug, Clone)]
-struct Path(PathBuf);
-
-impl fmt::Display for Path {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "unix://{}", self.0.display())
-    }
-}
-
-impl Place for Path {
-    fn dial<'a>(&'a self, options: &'a Options, pace: &'a Pace) -> Dialling<'a> {
-        Box::pin(async move {
-            let meeting = Ok(Meeting::File(self.0.clone()));
-            let socket = rendezvous::dial(self, meeting, &options.admission, pace).await?;
-            Ok(Dialled { socket, memory: Memory::Never, tls: None })
-        })
-    }
-
-    fn bind(&self, options: &Options) -> io::Result<Bound> {
-        let admission = options.admission.clone();
-        let clients = rendezvous::Listening::bind(self, Ok(Meeting::File(self.0.clone())), !admission.is_closed())?;
-        Ok(Bound {
-            clients: Box::new(clients),
-            place: Arc::new(self.clone()),
-            memory: Memory::Never,
-            tls: None,
-            admission,
-        })
+        let found = Found::At(PathBuf::from(rest));
+        Ok(Arc::new(Local { url: format!("unix://{rest}"), found, memory: Memory::Never }))
     }
 }

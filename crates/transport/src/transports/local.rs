@@ -1,0 +1,72 @@
+//! What the transports over a Unix socket of this machine have in common: a place where both sides meet.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::{Bound, Dialled, Dialling, Memory, Place};
+use crate::dial::Pace;
+use crate::link::Options;
+use crate::peer::Admission;
+use crate::rendezvous::{self, Meeting};
+
+#[derive(Debug, Clone)]
+pub(super) struct Local {
+    pub(super) url: String,
+    pub(super) found: Found,
+    pub(super) memory: Memory,
+}
+
+/// How both sides find the place.
+#[derive(Debug, Clone)]
+pub(super) enum Found {
+    /// By a name that means something to all processes of this user.
+    ByUser(String),
+    /// By a name that means something to this process.
+    InProcess(String),
+    /// At a path, where others may be let in.
+    At(PathBuf),
+}
+
+impl Local {
+    fn meeting(&self) -> io::Result<Meeting> {
+        match &self.found {
+            Found::ByUser(name) => Meeting::named(name),
+            Found::InProcess(name) => Ok(Meeting::in_process(name)),
+            Found::At(path) => Ok(Meeting::File(path.clone())),
+        }
+    }
+
+    /// Whom besides this user's processes the options name.
+    fn admission(&self, options: &Options) -> Admission {
+        if matches!(self.found, Found::At(_)) { options.admission.clone() } else { Admission::default() }
+    }
+}
+
+impl fmt::Display for Local {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.url)
+    }
+}
+
+impl Place for Local {
+    fn dial<'a>(&'a self, options: &'a Options, pace: &'a Pace) -> Dialling<'a> {
+        Box::pin(async move {
+            let socket = rendezvous::dial(self, self.meeting(), &self.admission(options), pace).await?;
+            Ok(Dialled { socket, memory: self.memory, tls: None })
+        })
+    }
+
+    fn bind(&self, options: &Options) -> io::Result<Bound> {
+        let admission = self.admission(options);
+        let clients = rendezvous::Listening::bind(self, self.meeting(), !admission.is_closed())?;
+        Ok(Bound {
+            clients: Box::new(clients),
+            place: Arc::new(self.clone()),
+            memory: self.memory,
+            tls: None,
+            admission,
+        })
+    }
+}
