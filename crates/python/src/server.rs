@@ -195,8 +195,8 @@ impl Server {
                 if self.core.is_stopped() {
                     // Of a client whose last handler was cut off by the end of the server, and is through only now.
                     self.end_visits(py);
+                    self.notices.finish();
                 }
-                self.notices.finish();
                 return self.pass_notices(log, deserted);
             }
         }
