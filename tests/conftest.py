@@ -108,6 +108,10 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         )
 
 
+_GOAL = 0.001
+"""Seconds: what the p99 of an honest client is to stay below."""
+
+
 def _tell_attacks(terminalreporter: Any, rows: list[dict[str, Any]]) -> None:
     """A table in the long form, a line in the short one; both are in ``out/hostile`` in full."""
     path = Path(__file__).parents[1] / "out" / "hostile" / "attacks.json"
@@ -117,13 +121,16 @@ def _tell_attacks(terminalreporter: Any, rows: list[dict[str, Any]]) -> None:
     rows.sort(key=lambda row: (row["attack"], row["transport"]))
     if os.environ.get("NEARCALL_HOSTILE_SECONDS"):
         terminalreporter.line(
-            f"{'attack':<58} {'over':<5} {'calls':>6} {'p50 ms':>8} {'p99 ms':>8} {'longest':>8} {'grown':>9}"
+            f"{'attack':<58} {'over':<5} {'calls':>6} {'p50 ms':>8} {'p99 ms':>8} {'longest':>8} {'machine':>8} "
+            f"{'+ Python':>8} {'grown':>9}"
         )
         for row in rows:
-            calls, p50, p99, longest = (row.get(name, 0) for name in ("calls", "p50", "p99", "longest"))
+            names = ("calls", "p50", "p99", "longest", "machine", "interpreter")
+            calls, p50, p99, longest, machine, interpreter = (row.get(name, 0) for name in names)
             terminalreporter.line(
                 f"{row['attack']:<58} {row['transport']:<5} {calls:>6} {1000 * p50:>8.2f} {1000 * p99:>8.2f} "
-                f"{1000 * longest:>8.1f} {row.get('grown', 0) >> 20:>5} MiB"
+                f"{1000 * longest:>8.1f} {1000 * machine:>8.2f} {1000 * interpreter:>8.2f} "
+                f"{row.get('grown', 0) >> 20:>5} MiB"
                 f"{'  ' + row['complaints'][0][:160] if row['complaints'] else ''}"
             )
     well = [row for row in rows if not row["complaints"]]
@@ -134,4 +141,13 @@ def _tell_attacks(terminalreporter: Any, rows: list[dict[str, Any]]) -> None:
             f"{len(well)} of {len(rows)} attacks did nothing; the worst p99 of an honest client beside one was "
             f"{1000 * worst['p99']:.2f} ms ({worst['attack']} over {worst['transport']}), and the server grew by "
             f"{most['grown'] >> 20} MiB at most ({most['attack']} over {most['transport']})"
+        )
+    slow = [row for row in well if row["p99"] >= _GOAL and "interpreter" in row]
+    if slow:
+        late = [row for row in slow if row["interpreter"] >= _GOAL]
+        own = sorted(f"{row['attack']} over {row['transport']}" for row in slow if row not in late)
+        terminalreporter.line(
+            f"the p99 was {1000 * _GOAL:g} ms or more beside {len(slow)} attacks; in {len(late)} of them a thread of the "
+            "server's process that only sleeps was itself late by as much (columns 'machine' and '+ Python'); in "
+            f"{len(own)} it was not: {', '.join(own) or 'none'}"
         )

@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,9 @@ import pytest
 
 from ..conftest import ATTACKED
 from ..e2e.conftest import TRANSPORTS
-from .target import Attack, Server, Trial
+from ..e2e.process import ROOT
+from .lateness import Lateness
+from .target import SECONDS, Attack, Server, Trial
 
 _numbers = itertools.count(1)
 
@@ -47,14 +51,27 @@ def servers(runtime_dir: Path) -> Iterator[Callable[[str, dict[str, Any]], Serve
     assert failures == []
 
 
+@pytest.fixture(scope="session")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lateness | None]:
+    """How late a process wakes that does nothing; in the long form only."""
+    if not SECONDS:
+        yield None
+        return
+    lateness = Lateness(tmp_path_factory.mktemp("lateness") / "machine")
+    with subprocess.Popen([sys.executable, "-m", "tests.hostile.lateness", str(lateness.path)], cwd=ROOT) as process:
+        yield lateness
+        process.kill()
+    lateness.close()
+
+
 @pytest.fixture
 def attempt(
-    servers: Callable[[str, dict[str, Any]], Server], request: pytest.FixtureRequest
+    servers: Callable[[str, dict[str, Any]], Server], machine: Lateness | None, request: pytest.FixtureRequest
 ) -> Callable[[Attack, str], None]:
     """Runs an attack, and notes what was measured."""
 
     def run(attack: Attack, transport: str) -> None:
-        trial = Trial(attack, servers(transport, attack.server), transport)
+        trial = Trial(attack, servers(transport, attack.server), transport, machine)
         try:
             trial.run()
         finally:

@@ -13,6 +13,7 @@ from typing import Any
 import nearcall
 
 from ..e2e.process import serve_encrypted
+from .lateness import record_aside
 from .services import TOKEN, Target
 
 MAX_MEMORY = 96 << 20
@@ -33,6 +34,8 @@ def main() -> None:
     options = {"handshake_timeout": HANDSHAKE_TIMEOUT, **json.loads(sys.argv[1])}
     if knows_max_memory():
         options.setdefault("max_memory", MAX_MEMORY)
+    if lateness := options.pop("lateness", None):
+        record_aside(lateness)
     if options.pop("token", False):
         options["interceptors"] = [nearcall.auth.token(TOKEN)]
 

@@ -25,6 +25,7 @@ from ..survival.observing import Holdings
 from . import raw
 from .frames import CALL, METADATA, Frame, frame, pairs
 from .honest import HonestProcess
+from .lateness import Lateness
 from .server import MAX_MEMORY
 from .services import TOKEN
 
@@ -50,7 +51,12 @@ class Server:
     def __init__(self, url: str, options: dict[str, Any]) -> None:
         self.options = options
         self._log = tempfile.NamedTemporaryFile(prefix="nc-hostile-", suffix=".log")  # noqa: SIM115 - as long as this
-        command = [sys.executable, "-X", "faulthandler", "-m", "tests.hostile.server", json.dumps(options), url]
+        self.lateness: Lateness | None = None
+        given = options
+        if SECONDS:
+            self.lateness = Lateness(Path(f"{self._log.name}.late"))
+            given = options | {"lateness": str(self.lateness.path)}
+        command = [sys.executable, "-X", "faulthandler", "-m", "tests.hostile.server", json.dumps(given), url]
         self._process = subprocess.Popen(
             command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self._log
         )
@@ -120,6 +126,9 @@ class Server:
         self._process.wait(10)
         if self._process.stdout is not None:
             self._process.stdout.close()
+        if self.lateness is not None:
+            self.lateness.close()
+            self.lateness = None
         self._log.close()
 
     def close(self) -> None:
@@ -250,10 +259,11 @@ class Scene:
 class Trial:
     """Runs one attack: before, during, after. Fails with all that was not as it should be, in one message."""
 
-    def __init__(self, attack: Attack, server: Server, transport: str) -> None:
+    def __init__(self, attack: Attack, server: Server, transport: str, machine: Lateness | None) -> None:
         self.attack = attack
         self.server = server
         self.transport = transport
+        self.clocks = {"machine": machine, "interpreter": server.lateness}
         self.complaints: list[str] = []
         self.row: dict[str, Any] = {"attack": attack.name, "transport": transport}
 
@@ -267,6 +277,9 @@ class Trial:
         server.forget_peak()
         log = server.log_size()
         server.honest.begin()
+        for clock in self.clocks.values():
+            if clock is not None:
+                clock.begin()
         scene = Scene(server, self.transport)
         begun = time.monotonic()
         try:
@@ -312,6 +325,7 @@ class Trial:
                 break
             time.sleep(0.005)
         row |= {name: report[name] for name in ("calls", "p50", "p99", "longest", "failures")}
+        row |= {name: clock.p99() for name, clock in self.clocks.items() if clock is not None}
         row["grown"] = max(row.get("grown", 0), server.resident("VmHWM") - server.at_rest)
         if report["failures"]:
             self.complain(f"{when}: {report['failures']} honest calls failed: {report['first_failures']}", broken=True)

@@ -1,0 +1,86 @@
+"""How late a thread wakes that only sleeps: what no call can beat, whatever answers it.
+
+One such thread runs in the server's own process: it is late by what the machine and the interpreter take. Another runs in
+a process that does nothing else: it is late by what the machine takes. ``python -m tests.hostile.lateness FILE`` is that
+process.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import signal
+import struct
+import sys
+import threading
+import time
+from pathlib import Path
+
+PACE = 0.001
+"""Seconds between two looks at the clock: what the honest client waits between two calls."""
+MOST = 1 << 17
+"""Looks that are remembered; at one a millisecond, those of two minutes."""
+_COUNT = struct.Struct("<Q")
+_LATE = struct.Struct("<d")
+_LENGTH = _COUNT.size + MOST * _LATE.size
+_PR_SET_PDEATHSIG = 1
+
+
+def record(path: str) -> None:
+    """Sleeps and notes in a file how late it woke, in seconds, for as long as the process lives."""
+    with open(path, "r+b") as file:
+        memory = mmap.mmap(file.fileno(), _LENGTH)
+    count = 0
+    while True:
+        due = time.monotonic() + PACE
+        time.sleep(PACE)
+        _LATE.pack_into(memory, _COUNT.size + count % MOST * _LATE.size, time.monotonic() - due)
+        count += 1
+        _COUNT.pack_into(memory, 0, count)
+
+
+def record_aside(path: str) -> None:
+    """The same in a thread."""
+    threading.Thread(target=record, args=(path,), name="lateness", daemon=True).start()
+
+
+class Lateness:
+    """What such a thread has noted, as the tests read it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with open(path, "w+b") as file:
+            file.truncate(_LENGTH)
+            self._memory = mmap.mmap(file.fileno(), _LENGTH, access=mmap.ACCESS_READ)
+        self._begun = 0
+
+    def _count(self) -> int:
+        count: int = _COUNT.unpack_from(self._memory, 0)[0]
+        return count
+
+    def begin(self) -> None:
+        """Forgets what was noted before."""
+        self._begun = self._count()
+
+    def p99(self) -> float:
+        """Seconds by which one of a hundred looks was late at least, since ``begin``; 0 if there were none."""
+        end = self._count()
+        begin = max(self._begun, end - MOST)
+        noted = sorted(
+            _LATE.unpack_from(self._memory, _COUNT.size + number % MOST * _LATE.size)[0] for number in range(begin, end)
+        )
+        return noted[int(0.99 * (len(noted) - 1))] if noted else 0.0
+
+    def close(self) -> None:
+        """Removes the file."""
+        self._memory.close()
+        self.path.unlink()
+
+
+def main() -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    record(sys.argv[1])
+
+
+if __name__ == "__main__":
+    main()
