@@ -147,7 +147,7 @@ def _tell_attacks(terminalreporter: Any, rows: list[dict[str, Any]]) -> None:
         late = [row for row in slow if row["interpreter"] >= _GOAL]
         own = sorted(f"{row['attack']} over {row['transport']}" for row in slow if row not in late)
         terminalreporter.line(
-            f"the p99 was {1000 * _GOAL:g} ms or more beside {len(slow)} attacks; in {len(late)} of them a thread of the "
-            "server's process that only sleeps was itself late by as much (columns 'machine' and '+ Python'); in "
+            f"the p99 was {1000 * _GOAL:g} ms or more beside {len(slow)} attacks; in {len(late)} of them a thread of "
+            "the server's process that only sleeps was itself late by as much (columns 'machine' and '+ Python'); in "
             f"{len(own)} it was not: {', '.join(own) or 'none'}"
         )

@@ -1,8 +1,8 @@
 """How late a thread wakes that only sleeps: what no call can beat, whatever answers it.
 
-One such thread runs in the server's own process: it is late by what the machine and the interpreter take. Another runs in
-a process that does nothing else: it is late by what the machine takes. ``python -m tests.hostile.lateness FILE`` is that
-process.
+One such thread runs in the server's own process: it is late by what the machine and the interpreter take. Another runs
+in a process that does nothing else: it is late by what the machine takes. That process is
+``python -m tests.hostile.lateness FILE``.
 """
 
 from __future__ import annotations
