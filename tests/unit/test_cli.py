@@ -20,7 +20,7 @@ from nearcall.cli import main
 from nearcall.cli.ping import duration
 from nearcall.cli.values import from_json, to_json
 from nearcall.errors import NotFound, Unavailable
-from nearcall.service import oneway, plan_of, service
+from nearcall.service.service import oneway, plan_of, service
 
 from .loopback import Loopback
 
@@ -252,7 +252,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     (tmp_path / "served_things.py").write_text(
         textwrap.dedent(
             """
-            from nearcall.service import service
+            from nearcall.service.service import service
 
             @service
             class Good:

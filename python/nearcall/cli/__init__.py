@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..errors import RpcError
-from ..shown import shown
+from ..types.shown import shown
 
 __all__ = ["UsageError", "main"]
 

@@ -128,7 +128,7 @@ def _tls(options: argparse.Namespace, *names: str) -> dict[str, Any]:
         raise UsageError("--tls-cert and --tls-key belong together: give both or neither")
     if not given:
         return {}
-    from ..tls import TLS
+    from ..options.tls import TLS
 
     return {"tls": TLS(**given)}
 

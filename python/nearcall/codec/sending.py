@@ -22,7 +22,7 @@ import msgspec
 from msgspec import inspect as shapes
 
 from .._core import FittingEncoder, is_native
-from ..hints import UNION_ORIGINS, describe_value, type_name, unwrap
+from ..types.hints import UNION_ORIGINS, describe_value, type_name, unwrap
 from . import anything
 
 __all__ = [
