@@ -20,7 +20,7 @@ import pytest
 
 import nearcall
 from nearcall.introspection import Introspection, MethodStatistics, Statistics
-from nearcall.service.description import read_description
+from nearcall.service.reading import read_description
 
 from ..test_protocol import CALL, shake_hands
 from .process import ServerProcess, start_program

@@ -19,9 +19,9 @@ from nearcall.client.agreements import Agreements
 from nearcall.errors import FailedPrecondition, InvalidArgument, RpcError, Unimplemented
 from nearcall.service.agreement import Sides, agree, service_findings
 from nearcall.service.describing import describe
-from nearcall.service.description import read_description
 from nearcall.service.dynamic import plans_from
 from nearcall.service.plan import ServicePlan
+from nearcall.service.reading import read_description
 from nearcall.service.service import oneway, plan_of, service
 
 

@@ -18,7 +18,7 @@ from nearcall.client.agreements import Agreements
 from nearcall.codec import inspection  # noqa: F401 - so that its import counts for no example
 from nearcall.errors import FailedPrecondition
 from nearcall.service.describing import describe
-from nearcall.service.description_check import DEEPEST
+from nearcall.service.reading import DEEPEST
 from nearcall.service.service import plan_of, service
 
 

@@ -16,7 +16,8 @@ import nearcall
 from ..errors import RpcError
 from ..service.agreement import MALFORMED, Finding, Sides, service_findings
 from ..service.describing import describe
-from ..service.description import ServiceInfo, read_description
+from ..service.description import ServiceInfo
+from ..service.reading import read_description
 from ..service.service import is_service, plan_of
 from . import FAILED, UsageError
 from .flags import add_client_options, client_options

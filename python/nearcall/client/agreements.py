@@ -11,9 +11,10 @@ from .. import _core
 from ..codec.statuses import make_error
 from ..errors import Cancelled, FailedPrecondition, RpcError
 from ..service.agreement import MALFORMED, Agreed, agree, refused
-from ..service.description import Description, read_description
+from ..service.description import Description
 from ..service.dynamic import plans_from
 from ..service.plan import MethodPlan, ServicePlan
+from ..service.reading import read_description
 from ..service.service import plan_of
 from ..types.shown import shown
 

@@ -1,4 +1,4 @@
-"""What a server tells about itself: the format, and how what arrived is read.
+"""What a server tells about itself: the format.
 
 A description is plain data that travels as JSON. A client that has a class compares it with the description when it
 connects (:mod:`nearcall.service.agreement`); a client that has none makes its plans from it
@@ -10,14 +10,10 @@ the wire.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
-
-from ..errors import FailedPrecondition
-from ..types.shown import shown
-from .description_check import Malformed, check_depth, check_description
 
 __all__ = [
     "VERSION",
@@ -27,7 +23,6 @@ __all__ = [
     "ServiceInfo",
     "StreamInfo",
     "ValueInfo",
-    "read_description",
 ]
 
 VERSION = 1
@@ -106,25 +101,3 @@ class Description(msgspec.Struct, frozen=True):
             for method in service.methods:
                 yield number, service, method
                 number += 1
-
-
-def read_description(data: Mapping[str, Any] | bytes) -> Description:
-    """Reads a description that arrived, as JSON or already as plain data.
-
-    Raises:
-        FailedPrecondition: it is malformed, or of a version that this library does not know.
-    """
-    try:
-        if isinstance(data, bytes):
-            data = msgspec.json.decode(data, type=dict[str, Any])
-        check_depth(data)
-        version = data.get("nearcall")
-        if isinstance(version, int) and VERSION < version < 1 << 32:
-            raise FailedPrecondition(
-                f"the server describes itself in format {version}, and this nearcall knows format {VERSION}: update it"
-            )
-        read = msgspec.convert(data, Description)
-        check_description(read)
-        return read
-    except (Malformed, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as problem:
-        raise FailedPrecondition(f"the server's description of itself is malformed: {shown(str(problem))}") from None

@@ -11,8 +11,9 @@ from ..errors import FailedPrecondition
 from ..types.shown import shown
 from .arguments import Argument, arguments_plan
 from .binding import Binder, make_adapter
-from .description import MethodInfo, ParameterInfo, StreamInfo, ValueInfo, read_description
+from .description import MethodInfo, ParameterInfo, StreamInfo, ValueInfo
 from .plan import BIDI_STREAM, BUFFER_FORMS, NOTHING, PARTS, SERVER_STREAM, MethodPlan, ServicePlan, Slot, ValuePlan
+from .reading import read_description
 from .signature import value_roles
 from .values import Crossing, buffer_decodes_as, value_plan
 

@@ -1,23 +1,22 @@
-"""Whether a description that arrived makes sense: a server may send anything, and its text may have been made to harm.
+"""A description that arrived, read and checked: a server may send anything, and its text may have been made to harm.
 
 What a later version of nearcall may add is let through: unknown fields, and schemas of an unknown kind.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, TypeGuard
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeGuard
 
 import msgspec
 
+from ..errors import FailedPrecondition
 from ..types.guards import is_list
 from ..types.shown import shown
+from .description import VERSION, Description, MethodInfo, ParameterInfo, StreamInfo
 from .plan import BIDI_STREAM, CLIENT_STREAM, ONEWAY, SERVER_STREAM, UNARY
 
-if TYPE_CHECKING:
-    from .description import Description, MethodInfo, ParameterInfo, StreamInfo
-
-__all__ = ["Malformed", "check_depth", "check_description"]
+__all__ = ["Malformed", "check_depth", "check_description", "read_description"]
 
 MOST_METHODS = 1 << 16
 """Methods that have a number on the wire."""
@@ -32,6 +31,28 @@ _STREAMING = frozenset({CLIENT_STREAM, BIDI_STREAM})
 
 class Malformed(Exception):
     """What is wrong, and where, in a line that is fit to be shown."""
+
+
+def read_description(data: Mapping[str, Any] | bytes) -> Description:
+    """Reads a description that arrived, as JSON or already as plain data.
+
+    Raises:
+        FailedPrecondition: it is malformed, or of a version that this library does not know.
+    """
+    try:
+        if isinstance(data, bytes):
+            data = msgspec.json.decode(data, type=dict[str, Any])
+        check_depth(data)
+        version = data.get("nearcall")
+        if isinstance(version, int) and VERSION < version < 1 << 32:
+            raise FailedPrecondition(
+                f"the server describes itself in format {version}, and this nearcall knows format {VERSION}: update it"
+            )
+        read = msgspec.convert(data, Description)
+        check_description(read)
+        return read
+    except (Malformed, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as problem:
+        raise FailedPrecondition(f"the server's description of itself is malformed: {shown(str(problem))}") from None
 
 
 def check_depth(data: Any) -> None:
