@@ -120,18 +120,18 @@ def check_python(path: Path) -> Iterator[str]:
                 yield f"line {node.lineno} imports {name}: the runtime knows neither its lab nor its tests"
 
 
-def imported_rooms(node: ast.AST, inside: tuple[str, ...]) -> Iterator[str]:
+def imported_rooms(node: ast.Import | ast.ImportFrom, inside: tuple[str, ...]) -> Iterator[str]:
     """The rooms that an import statement names.
 
     Args:
-        node: Any node of a module's syntax.
+        node: The statement.
         inside: The package that the module is in, below nearcall: empty, or a room and folders in it.
     """
     paths: list[list[str]] = []
     if isinstance(node, ast.Import):
         names = [alias.name.split(".") for alias in node.names]
         paths = [[*name[1:], "__init__"] for name in names if name[0] == PACKAGE]
-    elif isinstance(node, ast.ImportFrom):
+    else:
         path = node.module.split(".") if node.module else []
         if node.level:
             path = [*inside[: len(inside) + 1 - node.level], *path]
@@ -156,13 +156,15 @@ def check_rooms(path: Path, package: Path) -> Iterator[str]:
         yield "is in no room: enter its folder in ROOMS in tools/check_floors.py and in CONTRIBUTING.md"
         return
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"), str(path))):
+        if not isinstance(node, (ast.Import, ast.ImportFrom)):
+            continue
         for other in imported_rooms(node, parts[:-1]):
             if other == room:
                 continue
             if other not in FLOOR_OF_ROOM:
-                yield f"line {getattr(node, 'lineno', 0)} imports {other}, which is no room"
+                yield f"line {node.lineno} imports {other}, which is no room"
             elif FLOOR_OF_ROOM[other] >= FLOOR_OF_ROOM[room]:
-                yield f"line {getattr(node, 'lineno', 0)} imports {other}, which is not below {room}"
+                yield f"line {node.lineno} imports {other}, which is not below {room}"
 
 
 def breaches(root: Path) -> Iterator[tuple[Path, str]]:

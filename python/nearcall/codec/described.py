@@ -17,7 +17,8 @@ from msgspec import inspect as shapes
 
 from ..types.guards import is_dict
 from ..types.hints import describe_value
-from .sending import AnySender, DateTimeSender, DictSender, ItemsSender, MisfitError, Sender, TimeSender, sender
+from .senders import AnySender, DateTimeSender, DictSender, ItemsSender, MisfitError, Sender, TimeSender
+from .sending import sender
 
 __all__ = ["described_sender"]
 

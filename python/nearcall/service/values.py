@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from msgspec import inspect as shapes
 
-from ..codec import checks, explain, inspection, msgpack, sending
+from ..codec import checks, explain, inspection, msgpack, senders, sending
 from ..codec.arrays import dtype_name
 from ..errors import RpcError
 from ..types.hints import type_name, unwrap
@@ -37,7 +37,7 @@ class Crossing(NamedTuple):
     type_name: str
     schema: Any
     outer: checks.OuterType
-    sender: sending.Sender | None = None
+    sender: senders.Sender | None = None
     """Sees to it that values arrive as they left; ``None`` if there is nothing to see to."""
 
 
