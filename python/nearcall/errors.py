@@ -54,6 +54,8 @@ class RpcError(Exception):
     details: Any
     remote_traceback: str | None = None
     """The traceback at the server, if it sends them (``Server(tracebacks=True)``)."""
+    option: str | None = None
+    """The name of the option that was given wrongly, if that is the error: ``"ring_size"``; of TLS, ``"tls.ca"``."""
 
     def __init__(self, message: str = "", *, details: Any = None) -> None:
         # Not super().__init__: bases such as OSError would read meaning into the arguments.

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any, TypeAlias, cast
 
 from ..errors import Internal, RpcError
+from ..options.checked import with_option
 from ..service.plan import BIDI_STREAM, SERVER_STREAM, MethodPlan
 from .context import Context, context
 from .metadata import Metadata, MetadataPairs, current_metadata, metadata
@@ -101,11 +102,13 @@ def check_interceptors(interceptors: Sequence[Any], synchronous: str | None) -> 
         TypeError: something is no function, or a coroutine function where nobody awaits it.
     """
     if not isinstance(cast(object, interceptors), Iterable):
-        raise TypeError(f"interceptors must be a list of functions, not {interceptors!r}")
+        raise with_option(TypeError(f"interceptors must be a list of functions, not {interceptors!r}"), "interceptors")
     checked = tuple(interceptors)
     for interceptor in checked:
         if not callable(interceptor):
-            raise TypeError(f"interceptors must be a list of functions, and {interceptor!r} is none")
+            raise with_option(
+                TypeError(f"interceptors must be a list of functions, and {interceptor!r} is none"), "interceptors"
+            )
         called = getattr(interceptor, "__call__", None)  # noqa: B004 - an object may have an asynchronous one
         is_async = any(
             check(function)
@@ -114,7 +117,10 @@ def check_interceptors(interceptors: Sequence[Any], synchronous: str | None) -> 
         )
         if is_async and synchronous is not None:
             name = getattr(interceptor, "__name__", type(interceptor).__name__)
-            raise TypeError(f"the interceptor '{name}' is asynchronous, and {synchronous}: write it with 'def'")
+            raise with_option(
+                TypeError(f"the interceptor '{name}' is asynchronous, and {synchronous}: write it with 'def'"),
+                "interceptors",
+            )
     return checked
 
 

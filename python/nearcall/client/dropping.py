@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias, cast
 
 from ..errors import InvalidArgument
 from ..log import log
+from ..options.checked import with_option
 
 __all__ = ["OnewayPolicy", "check_oneway", "drop_reporter"]
 
@@ -22,7 +23,7 @@ def check_oneway(policy: OnewayPolicy) -> OnewayPolicy:
         InvalidArgument: it is none of the three.
     """
     if cast(object, policy) not in ("block", "error", "drop"):
-        raise InvalidArgument(f"oneway must be 'block', 'error' or 'drop', not {policy!r}")
+        raise with_option(InvalidArgument(f"oneway must be 'block', 'error' or 'drop', not {policy!r}"), "oneway")
     return policy
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, cast
 
 from ..call.interceptors import ClientInterceptor, check_interceptors
 from ..errors import InvalidArgument
-from ..options.checked import check_seconds, check_url, check_whole
+from ..options.checked import check_seconds, check_url, check_whole, with_option
 from ..options.common import DEFAULT_MAX_MESSAGE_SIZE, DEFAULT_MAX_VALUES, check_spin, check_users
 from ..options.tls import TLS, client_side
 from .dropping import OnewayPolicy, check_oneway, drop_reporter
@@ -128,4 +128,6 @@ def _check_ring_size(size: int) -> int:
         number = size.__index__()
         if 4096 <= number <= 1 << 24 and number & (number - 1) == 0:
             return number
-    raise InvalidArgument(f"ring_size must be a power of two from 4096 to 16777216 (bytes), not {size!r}")
+    raise with_option(
+        InvalidArgument(f"ring_size must be a power of two from 4096 to 16777216 (bytes), not {size!r}"), "ring_size"
+    )

@@ -5,15 +5,23 @@ from __future__ import annotations
 import contextlib
 import math
 import operator
-from typing import Any, Final
+from typing import Any, Final, TypeVar, cast
 
 from ..errors import InvalidArgument
 
-__all__ = ["check_seconds", "check_url", "check_whole"]
+__all__ = ["check_seconds", "check_url", "check_whole", "with_option"]
+
+E = TypeVar("E", bound=Exception)
 
 _LONGEST: Final = 1e9
 """Seconds; about 31 years. Clocks overflow somewhere beyond."""
 _LARGEST: Final = 2**63 - 1
+
+
+def with_option(error: E, option: str) -> E:
+    """The error, with its attribute ``option`` set: so a program need not look for the name in the message."""
+    cast(Any, error).option = option
+    return error
 
 
 def check_whole(option: str, value: Any, unit: str = "", *, least: int = 1) -> int:
@@ -27,9 +35,9 @@ def check_whole(option: str, value: Any, unit: str = "", *, least: int = 1) -> i
     except TypeError:
         number = -1
     if isinstance(value, bool) or not least <= number <= _LARGEST:
-        raise InvalidArgument(
-            f"{option} must be a whole number{f' of {unit}' if unit else ''} from {least}, not {value!r}"
-        )
+        of = f" of {unit}" if unit else ""
+        error = InvalidArgument(f"{option} must be a whole number{of} from {least}, not {value!r}")
+        raise with_option(error, option)
     return number
 
 
@@ -51,7 +59,8 @@ def check_seconds(option: str, value: Any, *, otherwise: str = "", endless: bool
             number = float(value)
     if not 0 <= number <= _LONGEST and not (endless and number == math.inf):
         also = f", or {otherwise}" if otherwise else ""
-        raise InvalidArgument(f"{option} must be a number of seconds from 0 to 1e9{also}, not {value!r}")
+        error = InvalidArgument(f"{option} must be a number of seconds from 0 to 1e9{also}, not {value!r}")
+        raise with_option(error, option)
     return number
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Literal, cast
 
 from ..errors import InvalidArgument
-from .checked import check_seconds
+from .checked import check_seconds, with_option
 
 __all__ = ["DEFAULT_MAX_MESSAGE_SIZE", "DEFAULT_MAX_VALUES", "check_spin", "check_users"]
 
@@ -37,9 +37,11 @@ def check_users(
     """
     for option, given in (("allow_users", allow_users), ("allow_groups", allow_groups)):
         if isinstance(given, (str, int)):
-            raise TypeError(f"{option} takes a list: write {option}=[{given!r}]")
+            raise with_option(TypeError(f"{option} takes a list: write {option}=[{given!r}]"), option)
         if given and not any(url.startswith("unix://") for url in urls):
-            raise ValueError(f"{option} is for unix:// URLs, and there is none; shm:// is for the own user only")
+            raise with_option(
+                ValueError(f"{option} is for unix:// URLs, and there is none; shm:// is for the own user only"), option
+            )
     return [_user(user) for user in allow_users], [_group(group) for group in allow_groups]
 
 
@@ -51,7 +53,9 @@ def _user(user: str | int) -> int:
     try:
         return pwd.getpwnam(user).pw_uid
     except KeyError:
-        raise InvalidArgument(f"allow_users: there is no user '{user}' on this machine") from None
+        raise with_option(
+            InvalidArgument(f"allow_users: there is no user '{user}' on this machine"), "allow_users"
+        ) from None
 
 
 def _group(group: str | int) -> int:
@@ -62,10 +66,14 @@ def _group(group: str | int) -> int:
     try:
         return grp.getgrnam(group).gr_gid
     except KeyError:
-        raise InvalidArgument(f"allow_groups: there is no group '{group}' on this machine") from None
+        raise with_option(
+            InvalidArgument(f"allow_groups: there is no group '{group}' on this machine"), "allow_groups"
+        ) from None
 
 
 def _id(option: str, number: int) -> int:
     if isinstance(cast(object, number), bool) or not 0 <= number < 2**32 - 1:
-        raise InvalidArgument(f"{option}: an id is a whole number from 0 to 4294967294, not {number!r}")
+        raise with_option(
+            InvalidArgument(f"{option}: an id is a whole number from 0 to 4294967294, not {number!r}"), option
+        )
     return number

@@ -9,6 +9,7 @@ from typing import cast
 
 from .. import _core
 from ..errors import InvalidArgument
+from .checked import with_option
 
 __all__ = ["TLS"]
 
@@ -46,9 +47,15 @@ def client_side(tls: TLS | None, url: str) -> _core.Tls | None:
         return None
     _check(tls, [url], "ca=...")
     if tls.client_ca is not None:
-        raise InvalidArgument("TLS(client_ca=...) is for servers; a client trusts a server's authority with ca=")
+        raise with_option(
+            InvalidArgument("TLS(client_ca=...) is for servers; a client trusts a server's authority with ca="),
+            "tls.client_ca",
+        )
     if (tls.cert is None) != (tls.key is None):
-        raise InvalidArgument("TLS(cert=..., key=...) belong together: give both or neither")
+        raise with_option(
+            InvalidArgument("TLS(cert=..., key=...) belong together: give both or neither"),
+            "tls.key" if tls.key is None else "tls.cert",
+        )
     return _core.Tls.client(
         ca=_read("ca", tls.ca), cert=_read("cert", tls.cert), key=_read("key", tls.key), server_name=tls.server_name
     )
@@ -66,26 +73,38 @@ def server_side(tls: TLS | None, urls: Sequence[str]) -> _core.Tls | None:
         return None
     _check(tls, urls, "cert=..., key=...")
     if tls.ca is not None:
-        raise InvalidArgument(
-            "TLS(ca=...) is for clients; a server asks for certificates of its clients with client_ca="
+        raise with_option(
+            InvalidArgument(
+                "TLS(ca=...) is for clients; a server asks for certificates of its clients with client_ca="
+            ),
+            "tls.ca",
         )
     if tls.server_name is not None:
-        raise InvalidArgument("TLS(server_name=...) is for clients; a server's names are in its certificate")
+        raise with_option(
+            InvalidArgument("TLS(server_name=...) is for clients; a server's names are in its certificate"),
+            "tls.server_name",
+        )
     cert, key = _read("cert", tls.cert), _read("key", tls.key)
     if cert is None or key is None:
-        raise InvalidArgument(
-            "a server needs TLS(cert=..., key=...), both; `nearcall dev-certs DIR` makes them to try it out"
+        raise with_option(
+            InvalidArgument(
+                "a server needs TLS(cert=..., key=...), both; `nearcall dev-certs DIR` makes them to try it out"
+            ),
+            "tls.key" if key is None and cert is not None else "tls.cert",
         )
     return _core.Tls.server(cert=cert, key=key, client_ca=_read("client_ca", tls.client_ca))
 
 
 def _check(tls: TLS, urls: Sequence[str], usual: str) -> None:
     if not isinstance(cast(object, tls), TLS):
-        raise TypeError(f"tls takes nearcall.TLS({usual}), not a {type(tls).__name__}")
+        raise with_option(TypeError(f"tls takes nearcall.TLS({usual}), not a {type(tls).__name__}"), "tls")
     # Who gives certificates means to encrypt: what is sent must not be readable all the same.
     if urls and not any(url.startswith("tls://") for url in urls):
         shown = " and ".join(urls)
-        raise ValueError(f"tls is for tls:// URLs, and {shown} would not be encrypted; write tls://, or leave tls out")
+        raise with_option(
+            ValueError(f"tls is for tls:// URLs, and {shown} would not be encrypted; write tls://, or leave tls out"),
+            "tls",
+        )
 
 
 def _read(option: str, source: str | os.PathLike[str] | bytes | None) -> tuple[str, bytes] | None:
@@ -99,4 +118,6 @@ def _read(option: str, source: str | os.PathLike[str] | bytes | None) -> tuple[s
         with open(path, "rb") as file:
             return path, file.read()
     except OSError as error:
-        raise InvalidArgument(f"TLS({option}={path!r}) cannot be read: {error.strerror or error}") from None
+        raise with_option(
+            InvalidArgument(f"TLS({option}={path!r}) cannot be read: {error.strerror or error}"), f"tls.{option}"
+        ) from None

@@ -20,7 +20,7 @@ from .. import _core
 from ..call.interceptors import ServerInterceptor, check_interceptors, intercept_handler
 from ..errors import InvalidArgument
 from ..log import log
-from ..options.checked import check_seconds, check_whole
+from ..options.checked import check_seconds, check_whole, with_option
 from ..options.common import DEFAULT_MAX_MESSAGE_SIZE, DEFAULT_MAX_VALUES, check_spin
 from ..options.tls import TLS
 from ..service.describing import describe
@@ -132,7 +132,10 @@ class Server:
                 raise TypeError(f"two of the objects serve under the name '{name}': name one with service(name=...)")
         ordinary = [method.full_name for plan in plans for method in plan.methods if not method.handler_is_async]
         if loop_factory is not None and not callable(cast(object, loop_factory)):
-            raise TypeError(f"loop_factory must be a function that makes an event loop, not {loop_factory!r}")
+            raise with_option(
+                TypeError(f"loop_factory must be a function that makes an event loop, not {loop_factory!r}"),
+                "loop_factory",
+            )
         chain = check_interceptors(interceptors, f"{ordinary[0]} is not" if ordinary else None)
         own: list[ServicePlan] = []
         if introspection:
@@ -346,7 +349,11 @@ def _check_memory(max_memory: int | None, max_message_size: int) -> int:
     if max_memory is None:
         return max(DEFAULT_MAX_MEMORY, 4 * max_message_size)
     if check_whole("max_memory", max_memory, "bytes") < max_message_size:
-        raise InvalidArgument(
-            f"max_memory must have room for the longest message, max_message_size={max_message_size}, not {max_memory}"
+        raise with_option(
+            InvalidArgument(
+                "max_memory must have room for the longest message, "
+                f"max_message_size={max_message_size}, not {max_memory}"
+            ),
+            "max_memory",
         )
     return max_memory

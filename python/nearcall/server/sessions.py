@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 
 from ..call.session import ServerConnection
+from ..options.checked import with_option
 from .failures import Failures
 from .instances import end_of
 
@@ -23,9 +24,14 @@ def check_hook(option: str, hook: Hook | None) -> Hook | None:
         TypeError: it is no ordinary function.
     """
     if hook is not None and not callable(hook):
-        raise TypeError(f"{option} must be a function that takes the client's connection, not {hook!r}")
+        raise with_option(
+            TypeError(f"{option} must be a function that takes the client's connection, not {hook!r}"), option
+        )
     if inspect.iscoroutinefunction(hook) or inspect.iscoroutinefunction(getattr(type(hook), "__call__", None)):  # noqa: B004
-        raise TypeError(f"{option} must be an ordinary function, not 'async def': it runs in a thread of the server")
+        raise with_option(
+            TypeError(f"{option} must be an ordinary function, not 'async def': it runs in a thread of the server"),
+            option,
+        )
     return hook
 
 

@@ -60,8 +60,6 @@ CLIENT_STREAM: Final = "client_stream"
 BIDI_STREAM: Final = "bidi_stream"
 ONEWAY: Final = "oneway"
 
-Body: TypeAlias = "bytes | bytearray | memoryview"
-"""What a decoder reads from."""
 Parts: TypeAlias = "tuple[bytes, list[memoryview]]"
 """An encoded value: the msgpack, and the raw buffers it refers to by index."""
 
