@@ -40,6 +40,27 @@ STRONGER_THAN_RELAXED = re.compile(r"\bOrdering::(Acquire|Release|AcqRel|SeqCst)
 ATOMICS = "sync.rs"
 LAB = "nearcall_lab"
 
+# The rooms of the Python package, from the ground up: its folders, and the modules beside them. Rooms on one floor do
+# not know each other either; within a room any module may import any other.
+ROOMS: list[set[str]] = [
+    {"_core"},
+    {"status"},
+    {"errors"},
+    {"types"},
+    {"log", "options", "codec"},
+    {"service"},
+    {"call"},
+    {"auth", "introspection", "observe"},
+    {"client"},
+    {"aio"},
+    {"server"},
+    {"__init__"},  # what users import; the command line is one of them
+    {"testing", "cli"},
+    {"__main__"},
+]
+FLOOR_OF_ROOM = {name: floor for floor, names in enumerate(ROOMS) for name in names}
+PACKAGE = "nearcall"
+
 
 def dependencies(manifest: dict[str, Any]) -> Iterator[str]:
     """Names of all packages a manifest depends on, those of tests, build scripts and single platforms included."""
@@ -99,15 +120,65 @@ def check_python(path: Path) -> Iterator[str]:
                 yield f"line {node.lineno} imports {name}: the runtime knows neither its lab nor its tests"
 
 
+def imported_rooms(node: ast.Import | ast.ImportFrom, inside: tuple[str, ...]) -> Iterator[str]:
+    """The rooms that an import statement names.
+
+    Args:
+        node: The statement.
+        inside: The package that the module is in, below nearcall: empty, or a room and folders in it.
+    """
+    paths: list[list[str]] = []
+    if isinstance(node, ast.Import):
+        names = [alias.name.split(".") for alias in node.names]
+        paths = [[*name[1:], "__init__"] for name in names if name[0] == PACKAGE]
+    else:
+        path = node.module.split(".") if node.module else []
+        if node.level:
+            path = [*inside[: len(inside) + 1 - node.level], *path]
+        elif path[0] == PACKAGE:
+            path = path[1:]
+        else:
+            return
+        # `from . import x`: x is a room, or a name that the package itself gives.
+        ends = [alias.name if alias.name in FLOOR_OF_ROOM else "__init__" for alias in node.names]
+        paths = [path] if path else [[end] for end in ends]
+    yield from (path[0] for path in paths)
+
+
+def check_rooms(path: Path, package: Path) -> Iterator[str]:
+    """Breaches of the order of the rooms in one Python file of the package.
+
+    An import inside a function counts like any other: what is imported later is known all the same.
+    """
+    parts = path.relative_to(package).with_suffix("").parts
+    room = parts[0]
+    if room not in FLOOR_OF_ROOM:
+        yield "is in no room: enter its folder in ROOMS in tools/check_floors.py and in CONTRIBUTING.md"
+        return
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"), str(path))):
+        if not isinstance(node, (ast.Import, ast.ImportFrom)):
+            continue
+        for other in imported_rooms(node, parts[:-1]):
+            if other == room:
+                continue
+            if other not in FLOOR_OF_ROOM:
+                yield f"line {node.lineno} imports {other}, which is no room"
+            elif FLOOR_OF_ROOM[other] >= FLOOR_OF_ROOM[room]:
+                yield f"line {node.lineno} imports {other}, which is not below {room}"
+
+
 def breaches(root: Path) -> Iterator[tuple[Path, str]]:
     """All breaches under a repository's root, with the file each is in."""
     for manifest in sorted((root / "crates").glob("*/Cargo.toml")):
         yield from ((manifest, text) for text in check_manifest(manifest))
         for source in sorted(manifest.parent.rglob("*.rs")):
             yield from ((source, text) for text in check_rust(source, manifest.parent.name))
-    for source in sorted((root / "python" / "nearcall").rglob("*.py*")):
+    package = root / "python" / PACKAGE
+    for source in sorted(package.rglob("*.py*")):
         if source.suffix in {".py", ".pyi"}:
             yield from ((source, text) for text in check_python(source))
+        if source.suffix == ".py":  # the stub of the compiled module names types of those who use it
+            yield from ((source, text) for text in check_rooms(source, package))
 
 
 def main() -> int:

@@ -18,9 +18,15 @@
 from typing import TYPE_CHECKING, Any
 
 from . import _core
-from .call import Context, Metadata, context, metadata, timeout
-from .channel import Channel, connect
-from .client import Client
+from .call.context import Context, context
+from .call.deadline import current_deadline, timeout
+from .call.interceptors import CallInfo, ClientCall, ClientInterceptor, Proceed, ServerCall, ServerInterceptor
+from .call.metadata import Metadata, current_metadata, metadata
+from .call.session import ServerConnection, Session
+from .client.channel import Channel, connect
+from .client.client import Client
+from .client.options import ChannelOptions
+from .codec.statuses import describe_error, make_error
 from .errors import (
     Aborted,
     AlreadyExists,
@@ -39,26 +45,22 @@ from .errors import (
     Unavailable,
     Unimplemented,
     Unknown,
-    describe_error,
-    make_error,
 )
-from .interceptors import CallInfo, ClientCall, ClientInterceptor, Proceed, ServerCall, ServerInterceptor
-from .options import ChannelOptions
-from .serve import serve
-from .server import Server
-from .service import idempotent, oneway, service
-from .session import ServerConnection, Session
+from .options.tls import TLS
+from .server.serve import serve
+from .server.server import Server
+from .service.service import idempotent, oneway, service
 from .status import StatusCode
-from .tls import TLS
 
 __version__ = _core.VERSION
 
 _core.install(make_error, describe_error)
+_core.set_call_variables(current_deadline, current_metadata)
 
 if TYPE_CHECKING:
     from . import aio, auth, introspection, observe
-    from .child import Child, spawn
-    from .workers import WorkerFailed, Workers
+    from .client.child import Child, spawn
+    from .server.workers import WorkerFailed, Workers
 else:  # hidden from type checkers, to which it would mean that the module has every attribute there is
 
     def __getattr__(name: str) -> Any:
@@ -68,11 +70,11 @@ else:  # hidden from type checkers, to which it would mean that the module has e
 
             return import_module(f".{name}", __name__)
         if name in ("WorkerFailed", "Workers"):
-            from . import workers
+            from .server import workers
 
             return getattr(workers, name)
         if name in ("Child", "spawn"):
-            from . import child
+            from .client import child
 
             return getattr(child, name)
         raise AttributeError(f"module 'nearcall' has no attribute '{name}'")

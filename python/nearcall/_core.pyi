@@ -4,8 +4,8 @@ from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextvars import ContextVar
 from typing import Any, Final, Literal, Protocol, TypeVar, final, type_check_only
 
-from . import call as _call
-from .plan import MethodPlan
+from .call.metadata import metadata
+from .service.plan import MethodPlan
 
 __all__ = [
     "VERSION",
@@ -48,7 +48,7 @@ def install(
 
 def set_call_variables(
     deadline: ContextVar[float | None],
-    metadata: ContextVar[_call.metadata | None],
+    metadata: ContextVar[metadata | None],
 ) -> None:
     """Names the variables that hold a call's surroundings. Only the first call counts.
 

@@ -6,8 +6,8 @@ import hmac
 from collections.abc import Callable
 from typing import Any, cast
 
+from .call.interceptors import CallInfo, ClientCall, Proceed, ServerCall
 from .errors import Unauthenticated
-from .interceptors import CallInfo, ClientCall, Proceed, ServerCall
 
 __all__ = ["token"]
 

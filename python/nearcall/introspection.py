@@ -12,9 +12,9 @@ from typing import Any
 
 import msgspec
 
-from .call import context
-from .plan import ServicePlan
-from .service import service
+from .call.context import context
+from .service.plan import ServicePlan
+from .service.service import service
 from .status import StatusCode
 
 __all__ = ["Introspection", "MethodStatistics", "Statistics", "introspection_of"]

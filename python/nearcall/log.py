@@ -7,9 +7,9 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from .shown import LONGEST, shown, traceback_text
+from .types.shown import LONGEST, shown, traceback_text
 
-__all__ = ["LOGGER", "log", "write"]
+__all__ = ["LOGGER", "known_peer", "log", "write"]
 
 LOGGER = logging.getLogger("nearcall")
 
@@ -49,6 +49,11 @@ def write(
         logger.handle(record)
     except (Exception, SystemExit) as problem:
         _complain(problem, text)
+
+
+def known_peer(peer: dict[str, Any]) -> str:
+    """Who called, in a line of a log: ``pid=4711 uid=1000``."""
+    return " ".join(f"{key}={peer[key]}" for key in ("pid", "uid", "address", "subject") if key in peer)
 
 
 def _complain(problem: BaseException, text: str) -> None:

@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 import nearcall
-from nearcall import failures
+from nearcall.server import failures
 
 from .test_introspection import until
 

@@ -19,8 +19,8 @@ import pytest
 
 import nearcall
 from nearcall import cli
-from nearcall.description import describe
-from nearcall.service import plan_of
+from nearcall.service.describing import describe
+from nearcall.service.service import plan_of
 
 from .services import PATIENCE
 from .test_introspection import until

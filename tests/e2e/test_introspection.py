@@ -19,8 +19,8 @@ import msgspec
 import pytest
 
 import nearcall
-from nearcall.description import read_description
 from nearcall.introspection import Introspection, MethodStatistics, Statistics
+from nearcall.service.reading import read_description
 
 from ..test_protocol import CALL, shake_hands
 from .process import ServerProcess, start_program

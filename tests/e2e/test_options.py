@@ -54,6 +54,7 @@ def test_options_of_a_client(option: str, value: Any, message: str) -> None:
         with pytest.raises(nearcall.InvalidArgument) as caught:
             connect("inproc://nobody", Quiet, **wrong)
         assert str(caught.value) == message
+        assert caught.value.option == option
 
 
 @pytest.mark.parametrize(("option", "value", "message"), SERVER)
@@ -62,6 +63,48 @@ def test_options_of_a_server(option: str, value: Any, message: str) -> None:
     with pytest.raises(nearcall.InvalidArgument) as caught:
         nearcall.Server(Quiet(), "inproc://nobody", **wrong)
     assert str(caught.value) == message
+    assert caught.value.option == option
+
+
+@pytest.mark.parametrize(
+    ("wrong", "option"),
+    [
+        ({"oneway": "later"}, "oneway"),
+        ({"interceptors": [3]}, "interceptors"),
+        ({"interceptors": 3}, "interceptors"),
+        ({"allow_users": "root"}, "allow_users"),
+        ({"allow_users": ["root"]}, "allow_users"),
+        ({"allow_groups": [-1]}, "allow_groups"),
+        ({"tls": "ca.pem"}, "tls"),
+        ({"tls": nearcall.TLS(ca="ca.pem")}, "tls"),
+    ],
+)
+def test_every_error_of_an_option_carries_its_name(wrong: dict[str, Any], option: str) -> None:
+    url = "unix:///nobody" if wrong == {"allow_groups": [-1]} else "tcp://127.0.0.1:1"
+    with pytest.raises((nearcall.InvalidArgument, TypeError, ValueError)) as caught:
+        nearcall.connect(url, Quiet, **wrong)
+    assert getattr(caught.value, "option", None) == option
+
+
+@pytest.mark.parametrize(
+    ("tls", "option"),
+    [
+        (nearcall.TLS(client_ca=b""), "tls.client_ca"),
+        (nearcall.TLS(cert=b""), "tls.key"),
+        (nearcall.TLS(key=b""), "tls.cert"),
+        (nearcall.TLS(ca="/nobody/ca.pem"), "tls.ca"),
+    ],
+)
+def test_an_error_of_an_option_of_tls_carries_its_name(tls: nearcall.TLS, option: str) -> None:
+    with pytest.raises(nearcall.InvalidArgument) as caught:
+        nearcall.connect("tls://127.0.0.1:1", Quiet, tls=tls)
+    assert caught.value.option == option
+
+
+def test_other_errors_carry_no_option() -> None:
+    with pytest.raises(nearcall.Unavailable) as caught:
+        nearcall.connect("inproc://nobody", Quiet)
+    assert caught.value.option is None
 
 
 def test_other_numbers_of_seconds() -> None:

@@ -22,8 +22,8 @@ from typing import Any
 
 import pytest
 
-from nearcall.description import describe
-from nearcall.service import plan_of
+from nearcall.service.describing import describe
+from nearcall.service.service import plan_of
 
 from ..e2e.process import start_program
 from .frames import (

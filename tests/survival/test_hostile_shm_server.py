@@ -19,8 +19,8 @@ from typing import Any
 import pytest
 
 import nearcall
-from nearcall.description import describe
-from nearcall.service import plan_of
+from nearcall.service.describing import describe
+from nearcall.service.service import plan_of
 
 from .hostile import BACKWARDS, Echo, not_memory
 from .raw_shm import (

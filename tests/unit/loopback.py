@@ -6,10 +6,12 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from nearcall.agreement import agree
-from nearcall.description import describe, plans_from, read_description
-from nearcall.plan import BUFFER_FORMS, CODED, NOTHING, PARTS, ArgumentsPlan, MethodPlan, ServicePlan, ValuePlan
-from nearcall.service import plan_of
+from nearcall.service.agreement import agree
+from nearcall.service.describing import describe
+from nearcall.service.dynamic import plans_from
+from nearcall.service.plan import BUFFER_FORMS, CODED, NOTHING, PARTS, ArgumentsPlan, MethodPlan, ServicePlan, ValuePlan
+from nearcall.service.reading import read_description
+from nearcall.service.service import plan_of
 
 ARRIVES_AS: dict[str, type] = {"bytes": bytes, "bytearray": bytearray, "memoryview": memoryview}
 

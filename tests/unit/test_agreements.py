@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from nearcall import Cancelled, FailedPrecondition, RpcError, agreements, service
-from nearcall.agreements import Agreement, Agreements
-from nearcall.description import describe
-from nearcall.plan import MethodPlan
-from nearcall.service import plan_of
+from nearcall import Cancelled, FailedPrecondition, RpcError, service
+from nearcall.client import agreements
+from nearcall.client.agreements import Agreement, Agreements
+from nearcall.service.describing import describe
+from nearcall.service.plan import MethodPlan
+from nearcall.service.service import plan_of
 
 
 @service

@@ -19,10 +19,10 @@ from hypothesis.extra import numpy as npst  # noqa: E402
 from numpy.typing import NDArray  # noqa: E402
 
 from nearcall.codec import msgpack  # noqa: E402
-from nearcall.description import describe  # noqa: E402
-from nearcall.differences import Difference, differences  # noqa: E402
 from nearcall.errors import Internal, InvalidArgument  # noqa: E402
-from nearcall.service import plan_of, service  # noqa: E402
+from nearcall.service.describing import describe  # noqa: E402
+from nearcall.service.service import plan_of, service  # noqa: E402
+from nearcall.types.differences import Difference, differences  # noqa: E402
 
 from .loopback import Loopback, carry_arguments  # noqa: E402
 

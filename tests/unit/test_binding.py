@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nearcall.errors import InvalidArgument
-from nearcall.plan import ArgumentsPlan
-from nearcall.service import plan_of, service
+from nearcall.service.plan import ArgumentsPlan
+from nearcall.service.service import plan_of, service
 
 
 @service

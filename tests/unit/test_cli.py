@@ -19,8 +19,9 @@ import nearcall
 from nearcall.cli import main
 from nearcall.cli.ping import duration
 from nearcall.cli.values import from_json, to_json
+from nearcall.client.channel import connect
 from nearcall.errors import NotFound, Unavailable
-from nearcall.service import oneway, plan_of, service
+from nearcall.service.service import oneway, plan_of, service
 
 from .loopback import Loopback
 
@@ -252,7 +253,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     (tmp_path / "served_things.py").write_text(
         textwrap.dedent(
             """
-            from nearcall.service import service
+            from nearcall.service.service import service
 
             @service
             class Good:
@@ -388,6 +389,23 @@ def test_an_error_that_names_an_option_names_the_flag(run: Any, monkeypatch: pyt
     monkeypatch.setattr(nearcall, "connect", connect)
     _, _, err = run("list", "shm://calc")
     assert err.endswith(" (as a flag: --allow-plaintext, --tls-ca)\n"), "--tls-client-ca is for servers"
+
+
+@pytest.mark.parametrize(
+    ("argv", "flag"),
+    [
+        (["--allow-user", "nobody-of-that-name"], "--allow-user"),
+        (["--max-values", "0"], "--max-values"),
+        (["--tls-ca", "/nobody/ca.pem"], "--tls-ca"),
+    ],
+)
+def test_an_error_that_carries_its_option_names_that_flag(
+    run: Any, monkeypatch: pytest.MonkeyPatch, argv: list[str], flag: str
+) -> None:
+    monkeypatch.setattr(nearcall, "connect", connect)
+    url = "tls://127.0.0.1:1" if "--tls-ca" in argv else "unix:///nobody"
+    _, _, err = run("list", url, *argv)
+    assert err.endswith(f" (as a flag: {flag})\n")
 
 
 @pytest.mark.parametrize(

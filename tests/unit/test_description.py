@@ -15,12 +15,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nearcall.agreement import Sides, agree, service_findings
-from nearcall.agreements import Agreements
-from nearcall.description import describe, plans_from, read_description
+from nearcall.client.agreements import Agreements
 from nearcall.errors import FailedPrecondition, InvalidArgument, RpcError, Unimplemented
-from nearcall.plan import ServicePlan
-from nearcall.service import oneway, plan_of, service
+from nearcall.service.agreement import Sides, agree, service_findings
+from nearcall.service.describing import describe
+from nearcall.service.dynamic import plans_from
+from nearcall.service.plan import ServicePlan
+from nearcall.service.reading import read_description
+from nearcall.service.service import oneway, plan_of, service
 
 
 @dataclass

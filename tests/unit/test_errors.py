@@ -9,7 +9,8 @@ import msgspec
 import pytest
 
 from nearcall import errors
-from nearcall.errors import RpcError, describe_error, error_class, make_error
+from nearcall.codec.statuses import describe_error, make_error
+from nearcall.errors import RpcError, error_class
 from nearcall.status import StatusCode
 
 CODES = [code for code in StatusCode if code is not StatusCode.OK]

@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nearcall.agreements import Agreements
+from nearcall.client.agreements import Agreements
 from nearcall.codec import inspection  # noqa: F401 - so that its import counts for no example
-from nearcall.description import describe
-from nearcall.description_check import DEEPEST
 from nearcall.errors import FailedPrecondition
-from nearcall.service import plan_of, service
+from nearcall.service.describing import describe
+from nearcall.service.reading import DEEPEST
+from nearcall.service.service import plan_of, service
 
 
 class Point(msgspec.Struct, omit_defaults=True, tag="p"):

@@ -17,8 +17,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nearcall.errors import InvalidArgument
-from nearcall.plan import ServicePlan
-from nearcall.service import plan_of, service
+from nearcall.service.plan import ServicePlan
+from nearcall.service.service import plan_of, service
 
 from .loopback import ARRIVES_AS, Loopback, carry_arguments, receive_value, send_value
 

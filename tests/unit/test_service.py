@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Generic, NewType, Optional, Protocol, Typ
 import pytest
 
 from nearcall.errors import Internal, InvalidArgument
-from nearcall.plan import MethodPlan
-from nearcall.service import idempotent, is_service, oneway, plan_of, service
+from nearcall.service.plan import MethodPlan
+from nearcall.service.service import idempotent, is_service, oneway, plan_of, service
 
 if TYPE_CHECKING:
     from fractions import Fraction
@@ -462,7 +462,7 @@ def test_generic_classes_and_local_names_work() -> None:
 def test_type_statements_and_type_parameters_work(future: str) -> None:
     source = """
 from collections.abc import Iterator
-from nearcall.service import service
+from nearcall.service.service import service
 type Ints = Iterator[int]
 type Pair[T] = tuple[T, T]
 type Name = str
@@ -518,5 +518,5 @@ def test_frame_locals_are_not_kept_alive() -> None:
     class Small:
         def m(self) -> int: ...
 
-    declared = sys.modules["nearcall.service"]._declared[Small]
+    declared = sys.modules["nearcall.service.service"]._declared[Small]
     assert huge not in declared.namespace.values()

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nearcall.log import write
-from nearcall.shown import shown, shown_json, traceback_text
+from nearcall.types.shown import shown, shown_json, traceback_text
 
 
 @given(st.text(max_size=200), st.integers(0, 100))

@@ -20,8 +20,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nearcall.codec import msgpack
-from nearcall.errors import InvalidArgument, NotFound, ResourceExhausted, RpcError, describe_error, make_error
-from nearcall.service import plan_of, service
+from nearcall.codec.statuses import describe_error, make_error
+from nearcall.errors import InvalidArgument, NotFound, ResourceExhausted, RpcError
+from nearcall.service.service import plan_of, service
 
 from .loopback import Loopback, carry_arguments, receive_value, send_value
 

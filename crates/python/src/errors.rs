@@ -10,9 +10,9 @@ use crate::callback::Callback;
 use crate::context::Call;
 use crate::plan::Method;
 
-/// `make_error(code, message, details)` of `nearcall.errors`.
+/// `make_error(code, message, details)` of `nearcall.codec.statuses`.
 static MAKE_ERROR: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-/// `describe_error(exception)` of `nearcall.errors`.
+/// `describe_error(exception)` of `nearcall.codec.statuses`.
 static DESCRIBE_ERROR: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
 /// Values that the details of a failure may hold.

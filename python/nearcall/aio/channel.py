@@ -11,11 +11,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from .. import _core
-from ..channel import ChannelBase, check_service
+from ..call.interceptors import intercept_client
+from ..client.channel import ChannelBase, check_service
+from ..client.options import ChannelOptions
 from ..errors import DeadlineExceeded, Unavailable
-from ..interceptors import intercept_client
-from ..options import ChannelOptions
-from ..plan import MethodPlan
+from ..service.plan import MethodPlan
 from .client import AsyncClient
 from .methods import Caller, within
 from .room import RoomQueue

@@ -7,9 +7,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from .. import _core
-from ..agreements import Agreement
-from ..connected import Connected
-from ..proxy import make_proxy
+from ..client.agreements import Agreement
+from ..client.connected import Connected
+from ..client.proxy import make_proxy
 
 if TYPE_CHECKING:
     from .channel import Channel

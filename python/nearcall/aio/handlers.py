@@ -14,10 +14,11 @@ from logging import ERROR
 from typing import Any
 
 from .. import _core
-from ..call import current_request, timeout
+from ..call.context import current_request
+from ..call.deadline import timeout
 from ..errors import Unavailable, Unknown
 from ..log import log
-from ..plan import BIDI_STREAM, CLIENT_STREAM, ONEWAY, SERVER_STREAM, UNARY, MethodPlan
+from ..service.plan import BIDI_STREAM, CLIENT_STREAM, ONEWAY, SERVER_STREAM, UNARY, MethodPlan
 from .starting import starter
 
 __all__ = ["LoopThread"]

@@ -11,10 +11,10 @@ from math import inf
 from typing import Any, cast
 
 from .. import _core
-from ..call import timeout
+from ..call.deadline import timeout
+from ..client.options import Settings
 from ..errors import RpcError
-from ..options import Settings
-from ..plan import BIDI_STREAM, CLIENT_STREAM, ONEWAY, SERVER_STREAM, MethodPlan
+from ..service.plan import BIDI_STREAM, CLIENT_STREAM, ONEWAY, SERVER_STREAM, MethodPlan
 from .room import RoomQueue
 from .streams import AsyncReplies, call_client_stream
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..errors import RpcError
-from ..shown import shown
+from ..types.shown import shown
 
 __all__ = ["UsageError", "main"]
 
@@ -51,10 +51,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (UsageError, RpcError, OSError, TypeError, ValueError, RuntimeError) as error:
         if options.debug:
             raise
-        from .flags import flags_named
+        from .flags import flags_for
 
         message = shown(" ".join(_message(error).split()))
-        if flags := flags_named(message, options):
+        if flags := flags_for(error, message, options):
             message += f" (as a flag: {', '.join(flags)})"
         print(f"nearcall: {message}", file=sys.stderr)
         return WRONG_USAGE if isinstance(error, UsageError) else FAILED

@@ -12,10 +12,10 @@ import msgspec
 
 import nearcall
 
-from ..description import MethodInfo, ServiceInfo, StreamInfo
-from ..guards import is_dict, is_list
-from ..plan import BIDI_STREAM, NOTHING, ONEWAY, SERVER_STREAM
-from ..shown import shown_json
+from ..service.description import MethodInfo, ServiceInfo, StreamInfo
+from ..service.plan import BIDI_STREAM, NOTHING, ONEWAY, SERVER_STREAM
+from ..types.guards import is_dict, is_list
+from ..types.shown import shown_json
 from . import UsageError
 from .flags import add_client_options
 from .remote import connected, find_method, remote_method

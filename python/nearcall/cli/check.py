@@ -13,10 +13,12 @@ import msgspec
 
 import nearcall
 
-from ..agreement import MALFORMED, Finding, Sides, service_findings
-from ..description import ServiceInfo, describe, read_description
 from ..errors import RpcError
-from ..service import is_service, plan_of
+from ..service.agreement import MALFORMED, Finding, Sides, service_findings
+from ..service.describing import describe
+from ..service.description import ServiceInfo
+from ..service.reading import read_description
+from ..service.service import is_service, plan_of
 from . import FAILED, UsageError
 from .flags import add_client_options, client_options
 from .serve import find

@@ -7,9 +7,12 @@ from typing import Any
 
 from . import UsageError
 
-__all__ = ["add_client_options", "add_server_options", "client_options", "flags_named", "server_options"]
+__all__ = ["add_client_options", "add_server_options", "client_options", "flags_for", "server_options"]
 
-_FLAGS = {
+_FLAGS = {"allow_users": "allow_user", "allow_groups": "allow_group"}
+"""Options whose flag has another name."""
+
+_FLAGS_IN_MESSAGES = {
     "allow_plaintext=True": "allow_plaintext",
     "allow_users=[": "allow_user",
     "allow_groups=[": "allow_group",
@@ -22,7 +25,7 @@ _FLAGS = {
     "TLS(server_name=": "tls_server_name",
     "auth.token(": "token_file",
 }
-"""How the library's messages name an option, and the flag that it is on the command line."""
+"""How messages of the compiled core and of the other side name an option, and its flag: they are text only."""
 
 
 def add_server_options(parser: argparse.ArgumentParser) -> None:
@@ -128,12 +131,17 @@ def _tls(options: argparse.Namespace, *names: str) -> dict[str, Any]:
         raise UsageError("--tls-cert and --tls-key belong together: give both or neither")
     if not given:
         return {}
-    from ..tls import TLS
+    from ..options.tls import TLS
 
     return {"tls": TLS(**given)}
 
 
-def flags_named(message: str, options: argparse.Namespace) -> list[str]:
-    """The flags of this command that are the options which a message of the library names."""
-    found = [flag for words, flag in _FLAGS.items() if words in message and hasattr(options, flag)]
-    return [f"--{flag.replace('_', '-')}" for flag in found]
+def flags_for(error: Exception, message: str, options: argparse.Namespace) -> list[str]:
+    """The flags of this command that are the option which an error is about, or those that its message advises."""
+    # A mistake on the command line has the library's error as its cause.
+    option = getattr(error, "option", None) or getattr(error.__cause__, "option", None)
+    if isinstance(option, str):
+        flags = [_FLAGS.get(option, option.replace(".", "_"))]
+    else:
+        flags = [flag for words, flag in _FLAGS_IN_MESSAGES.items() if words in message]
+    return [f"--{flag.replace('_', '-')}" for flag in flags if hasattr(options, flag)]

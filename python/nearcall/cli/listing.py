@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from ..description import Description
-from ..shown import shown, shown_json
+from ..service.description import Description
+from ..types.shown import shown, shown_json
 from .flags import add_client_options
 from .remote import connected
 
@@ -61,7 +61,7 @@ def _summary(doc: str | None) -> str:
 
 
 def _fields(described: Any) -> str:
-    from ..schema import show
+    from ..types.schema import show
 
     try:
         shown = [

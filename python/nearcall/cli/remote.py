@@ -10,7 +10,8 @@ from typing import Any, cast
 
 import nearcall
 
-from ..description import Description, MethodInfo, ServiceInfo, read_description
+from ..service.description import Description, MethodInfo, ServiceInfo
+from ..service.reading import read_description
 from . import UsageError
 from .flags import client_options
 

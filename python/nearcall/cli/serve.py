@@ -11,8 +11,8 @@ from typing import Any, cast
 
 import nearcall
 
-from ..instances import is_made_per_client
-from ..service import is_service
+from ..server.instances import is_made_per_client
+from ..service.service import is_service
 from . import UsageError
 from .flags import add_server_options, server_options
 

@@ -16,7 +16,7 @@ import nearcall
 
 from ..errors import FailedPrecondition, ResourceExhausted, Unavailable
 from ..introspection import Introspection
-from ..shown import shown, shown_json
+from ..types.shown import shown, shown_json
 from . import UsageError
 from .flags import add_client_options, client_options
 from .remote import connected

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..shown import shown
+from ..types.shown import shown
 from .ping import duration
 from .top_view import Row, View
 

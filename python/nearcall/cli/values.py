@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import msgspec
 
-from ..guards import is_dict, is_list
+from ..types.guards import is_dict, is_list
 
 __all__ = ["from_json", "to_json"]
 

@@ -17,7 +17,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from ..hints import describe_value
+from ..types.hints import describe_value
 from . import dtypes
 
 __all__ = ["EXTENSIONS", "Packed", "pack", "pack_plainly", "unpack"]

@@ -14,9 +14,9 @@ import types
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, cast, get_args, get_origin
 
-from ..hints import UNION_ORIGINS, describe_value, short_repr, type_name, unwrap
+from ..types.hints import UNION_ORIGINS, describe_value, short_repr, type_name, unwrap
 from .arrays import dtype_of_annotation, is_array_type, wrong_dtype
-from .sending import is_record, loss
+from .senders import is_record, loss
 
 __all__ = ["BUFFERS", "OuterType", "outer_type", "problem_with", "problem_with_buffer"]
 

@@ -15,9 +15,10 @@ from typing import Any, cast
 import msgspec
 from msgspec import inspect as shapes
 
-from ..guards import is_dict
-from ..hints import describe_value
-from .sending import AnySender, DateTimeSender, DictSender, ItemsSender, MisfitError, Sender, TimeSender, sender
+from ..types.guards import is_dict
+from ..types.hints import describe_value
+from .senders import AnySender, DateTimeSender, DictSender, ItemsSender, MisfitError, Sender, TimeSender
+from .sending import sender
 
 __all__ = ["described_sender"]
 

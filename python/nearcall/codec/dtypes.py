@@ -11,7 +11,7 @@ import functools
 import re
 from typing import Any, Final
 
-from ..guards import is_list
+from ..types.guards import is_list
 
 __all__ = ["dtype_of", "size_of"]
 

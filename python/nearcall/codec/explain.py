@@ -10,7 +10,7 @@ import msgspec
 
 from ..errors import InvalidArgument, ResourceExhausted, RpcError
 from .msgpack import encode_parts
-from .sending import MisfitError
+from .senders import MisfitError
 
 __all__ = ["explain_decode_error", "explain_encode_error", "explain_value_decode_error", "explain_value_encode_error"]
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 import msgspec
 from msgspec import inspect as shapes
 
-from ..hints import type_name
+from ..types.hints import type_name
 from .arrays import is_array_type
 
 __all__ = ["UnsupportedTypeError", "holds_arrays", "inspect_type"]

@@ -18,7 +18,7 @@ from typing import Any, cast
 
 import msgspec
 
-from ..hints import describe_value
+from ..types.hints import describe_value
 from . import anything
 from .arrays import array_header, dtype_of_annotation, read_array, wrong_dtype
 

@@ -9,9 +9,9 @@ from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import Any, TypeAlias
 
+from ..call.interceptors import CallInfo, Proceed, ServerCall
 from ..errors import RpcError
-from ..interceptors import CallInfo, Proceed, ServerCall
-from ..plan import BIDI_STREAM, SERVER_STREAM
+from ..service.plan import BIDI_STREAM, SERVER_STREAM
 from ..status import StatusCode
 
 __all__ = ["BUCKETS", "Followed", "Interceptor", "follow"]

@@ -5,9 +5,8 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from ..failures import known_peer
-from ..interceptors import CallInfo, ServerCall
-from ..log import write
+from ..call.interceptors import CallInfo, ServerCall
+from ..log import known_peer, write
 from ..status import StatusCode
 from .calls import Followed, Interceptor, follow
 

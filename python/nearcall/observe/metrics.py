@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from ..interceptors import CallInfo, ServerCall
+from ..call.interceptors import CallInfo, ServerCall
 from ..status import StatusCode
 from .calls import BUCKETS, Followed, Interceptor, follow
 

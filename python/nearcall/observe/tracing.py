@@ -6,8 +6,9 @@ from collections.abc import Generator
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from ..call import Metadata
-from ..interceptors import CallInfo, ClientCall, ServerCall
+from .. import _core
+from ..call.interceptors import CallInfo, ClientCall, ServerCall
+from ..call.metadata import Metadata
 from ..status import StatusCode
 from .calls import BUCKETS, Followed, Interceptor, follow
 
@@ -64,10 +65,8 @@ def opentelemetry(
             "nearcall.observe.opentelemetry needs its package: pip install nearcall[opentelemetry]"
         ) from None
 
-    from .. import __version__
-
-    tracer = trace.get_tracer("nearcall", __version__, tracer_provider)
-    meter = metrics.get_meter("nearcall", __version__, meter_provider)
+    tracer = trace.get_tracer("nearcall", _core.VERSION, tracer_provider)
+    meter = metrics.get_meter("nearcall", _core.VERSION, meter_provider)
     durations = [
         meter.create_histogram(
             f"rpc.{side}.call.duration",

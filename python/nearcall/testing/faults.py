@@ -10,8 +10,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Literal, get_args
 
-from ..checked import check_seconds, check_whole
 from ..errors import InvalidArgument
+from ..options.checked import check_seconds, check_whole
 from .frames import FRAME_KINDS, HANDSHAKE_KINDS, Frame, Kind, Side
 
 __all__ = ["Effect", "Fault", "Plan", "Selection"]

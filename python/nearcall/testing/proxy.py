@@ -6,8 +6,8 @@ import random
 from collections.abc import Callable
 from types import TracebackType
 
-from ..checked import check_seconds
 from ..errors import InvalidArgument
+from ..options.checked import check_seconds
 from .faults import Effect, Fault, Selection
 from .frames import HANDSHAKE_KINDS, Frame, Kind, Side
 from .relay import Relay

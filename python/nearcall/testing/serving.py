@@ -11,9 +11,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-from ..channel import connect
-from ..client import Client
-from ..server import Server
+from ..client.channel import connect
+from ..client.client import Client
+from ..server.server import Server
 from .proxy import FaultyProxy
 
 if TYPE_CHECKING:

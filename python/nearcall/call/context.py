@@ -1,0 +1,103 @@
+"""What a handler can ask about the call that it serves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any
+
+from .. import _core
+from .metadata import Metadata, MetadataItems, encode_metadata
+from .session import ServerConnection, Session
+
+__all__ = ["Context", "context", "current_request"]
+
+current_request: ContextVar[_core.LoopRequest | None] = ContextVar("nearcall.request", default=None)
+"""The request that a task of the server's event loop serves; threads keep theirs in the core."""
+
+
+class Context:
+    """The call that a handler serves; from :func:`context`."""
+
+    __slots__ = ("_call",)
+
+    def __init__(self, call: _core.Call) -> None:
+        self._call = call
+
+    @property
+    def method(self) -> str:
+        """``"Service.method"``."""
+        return self._call.method
+
+    @property
+    def peer(self) -> dict[str, Any]:
+        """Who called, as the kernel vouches: ``pid``, ``uid``, ``gid`` on one machine, else ``address``. A client with
+        a certificate also has ``subject`` and ``names``, which that is for.
+        """
+        return self._call.peer
+
+    @property
+    def session(self) -> Session:
+        """A place for what belongs to this client, the same in all calls of one connection: set any attribute.
+
+        It begins empty, and goes when the connection is gone and its last call is through.
+
+        Raises:
+            RuntimeError: the call is over, and the connection gone.
+        """
+        connection: ServerConnection = self._call.belongings(ServerConnection)
+        return connection.session
+
+    @property
+    def metadata(self) -> Metadata:
+        """What the caller sent beside the arguments."""
+        return Metadata(self._call.metadata)
+
+    @property
+    def time_left(self) -> float | None:
+        """Seconds until the caller stops waiting; ``None`` if it waits for ever."""
+        return self._call.time_left
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the caller gave the call up, or is gone: a long computation can stop early."""
+        return self._call.cancelled
+
+    def _on_end(self, observer: Callable[[int], object]) -> bool:
+        """Calls ``observer`` with the number of the status code with which the call ends, once that is sent.
+
+        Returns:
+            Whether it will: not in a thread to which an interceptor has passed the call.
+        """
+        request = current_request.get()
+        if request is not None:
+            request.on_end(observer)
+            return True
+        if _core.current_call() is None:
+            return False
+        _core.on_end(observer)
+        return True
+
+    def send_metadata(self, items: MetadataItems) -> None:
+        """Sends metadata at once, ahead of the result or the first item."""
+        self._call.send_initial(encode_metadata(items))
+
+    def add_trailing_metadata(self, items: MetadataItems) -> None:
+        """Adds metadata that goes back with the end of the call, well or not."""
+        self._call.add_trailing(encode_metadata(items))
+
+    def __repr__(self) -> str:
+        return f"<call of {self.method}>"
+
+
+def context() -> Context:
+    """The call that the calling handler serves, in a thread or in a coroutine.
+
+    Raises:
+        RuntimeError: no handler is running here. A thread that a handler started is not the handler's own.
+    """
+    request = current_request.get()
+    call = _core.current_call() if request is None else request.call()
+    if call is None:
+        raise RuntimeError("nearcall.context() is for handlers: no call is being served here")
+    return Context(call)

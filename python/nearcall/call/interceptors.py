@@ -1,0 +1,308 @@
+"""Interceptors: functions of the user's around every call, at the client or at the server.
+
+Where there are none, nothing of this module is on a call's way.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Sequence
+from types import TracebackType
+from typing import Any, TypeAlias, cast
+
+from ..errors import Internal, RpcError
+from ..options.checked import with_option
+from ..service.plan import BIDI_STREAM, SERVER_STREAM, MethodPlan
+from .context import Context, context
+from .metadata import Metadata, MetadataPairs, current_metadata, metadata
+
+__all__ = [
+    "CallInfo",
+    "ClientCall",
+    "ClientInterceptor",
+    "Proceed",
+    "ServerCall",
+    "ServerInterceptor",
+    "check_interceptors",
+    "intercept_client",
+    "intercept_handler",
+]
+
+Proceed: TypeAlias = "Callable[[Any], Any]"
+"""Goes on with a call: to the next interceptor, in the end to the method itself. Takes the call, returns the result."""
+Function: TypeAlias = "Callable[..., Any]"
+
+
+class CallInfo:
+    """One call, as an interceptor sees it; a :class:`ClientCall` or a :class:`ServerCall`."""
+
+    __slots__ = ("args", "kind", "kwargs", "method")
+
+    method: str
+    """``"Calculator.add"``."""
+    kind: str
+    """``"unary"``, ``"server_stream"``, ``"client_stream"``, ``"bidi_stream"`` or ``"oneway"``."""
+    args: tuple[Any, ...]
+    """The arguments by position, a stream to the server among them; may be replaced."""
+    kwargs: dict[str, Any]
+    """The arguments by name; may be changed and replaced."""
+
+    def __init__(self, method: str, kind: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.method = method
+        self.kind = kind
+        self.args = args
+        self.kwargs = kwargs
+
+    def __repr__(self) -> str:
+        # Without the arguments: they may be long, and secret.
+        return f"<{type(self).__name__} of {self.method}>"
+
+
+class ClientCall(CallInfo):
+    """One call that is about to be sent."""
+
+    __slots__ = ("metadata",)
+
+    metadata: dict[str, str | bytes]
+    """Metadata to send besides that of ``nearcall.metadata`` blocks; empty at first, to be added to."""
+
+    def __init__(self, method: str, kind: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        super().__init__(method, kind, args, kwargs)
+        self.metadata = {}
+
+
+class ServerCall(CallInfo):
+    """One call that has arrived, with its arguments decoded."""
+
+    __slots__ = ("context",)
+
+    context: Context
+    """What surrounds it: who calls, with what metadata, until when."""
+
+    def __init__(self, method: str, kind: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        super().__init__(method, kind, args, kwargs)
+        self.context = context()
+
+
+ClientInterceptor: TypeAlias = "Callable[[ClientCall, Proceed], Any]"
+"""A function around every call of a client."""
+ServerInterceptor: TypeAlias = "Callable[[ServerCall, Proceed], Any]"
+"""A function around every call at a server."""
+
+
+def check_interceptors(interceptors: Sequence[Any], synchronous: str | None) -> tuple[Any, ...]:
+    """Interceptors as given, if they can work.
+
+    Args:
+        interceptors: The first is the outermost.
+        synchronous: What an ``async def`` interceptor would meet that does not await; ``None`` if there is no such
+            thing.
+
+    Raises:
+        TypeError: something is no function, or a coroutine function where nobody awaits it.
+    """
+    if not isinstance(cast(object, interceptors), Iterable):
+        raise with_option(TypeError(f"interceptors must be a list of functions, not {interceptors!r}"), "interceptors")
+    checked = tuple(interceptors)
+    for interceptor in checked:
+        if not callable(interceptor):
+            raise with_option(
+                TypeError(f"interceptors must be a list of functions, and {interceptor!r} is none"), "interceptors"
+            )
+        called = getattr(interceptor, "__call__", None)  # noqa: B004 - an object may have an asynchronous one
+        is_async = any(
+            check(function)
+            for check in (inspect.iscoroutinefunction, inspect.isasyncgenfunction)
+            for function in (interceptor, called)
+        )
+        if is_async and synchronous is not None:
+            name = getattr(interceptor, "__name__", type(interceptor).__name__)
+            raise with_option(
+                TypeError(f"the interceptor '{name}' is asynchronous, and {synchronous}: write it with 'def'"),
+                "interceptors",
+            )
+    return checked
+
+
+def intercept_client(
+    interceptors: tuple[ClientInterceptor, ...], plan: MethodPlan, function: Function, *, for_loop: bool
+) -> Function:
+    """A method's callable with interceptors around it; itself if there are none."""
+    if not interceptors:
+        return function
+    streams = plan.kind in (SERVER_STREAM, BIDI_STREAM)
+
+    def send(call: ClientCall) -> Any:
+        if not call.metadata:
+            return function(*call.args, **call.kwargs)
+        with _Added(call.metadata):
+            return function(*call.args, **call.kwargs)
+
+    async def send_in_loop(call: ClientCall) -> Any:
+        if not call.metadata:
+            return await function(*call.args, **call.kwargs)
+        with _Added(call.metadata):
+            return await function(*call.args, **call.kwargs)
+
+    last: Function = send_in_loop if for_loop and not streams else send
+    chain = _chain(interceptors, last, for_loop=for_loop, streams=streams)
+
+    def intercepted(*args: Any, **kwargs: Any) -> Any:
+        return chain(ClientCall(plan.full_name, plan.kind, args, kwargs))
+
+    intercepted.__name__, intercepted.__qualname__ = plan.name, plan.full_name
+    return intercepted
+
+
+def intercept_handler(interceptors: tuple[ServerInterceptor, ...], plan: MethodPlan, handler: Function) -> Function:
+    """A handler with interceptors around it, which takes every parameter by position; as it is if there are none."""
+    if not interceptors:
+        return plan.adapt(handler)
+    streams = plan.kind in (SERVER_STREAM, BIDI_STREAM)
+    count = sum(slot.by_position for slot in plan.slots)
+    names = [slot.name for slot in plan.slots if not slot.by_position]
+
+    def run(call: ServerCall) -> Any:
+        return handler(*call.args, **call.kwargs)
+
+    chain = _chain(interceptors, run, for_loop=plan.handler_is_async, streams=streams)
+    kept = _blame(interceptors, plan, chain)
+
+    def intercepted(*values: Any) -> Any:
+        kwargs = dict(zip(names, values[count:], strict=True))
+        return kept(ServerCall(plan.full_name, plan.kind, values[:count], kwargs))
+
+    return intercepted
+
+
+def _blame(interceptors: Iterable[Any], plan: MethodPlan, chain: Function) -> Function:
+    """The chain, which speaks of the interceptors where there is no result: one that forgets to return what it was
+    given is easily taken for a mistake of the handler's.
+    """
+    streams = plan.kind in (SERVER_STREAM, BIDI_STREAM)
+    problem = f"{plan.full_name}(): the result must be a stream, got None" if streams else ""
+    if not streams:
+        try:
+            if plan.reply.check is not None:
+                plan.reply.check(None)
+        except RpcError as error:
+            problem = error.message
+    if not problem or (streams and plan.handler_is_async):  # None is a result; or the chain has looked itself
+        return chain
+    names = ", ".join(getattr(one, "__name__", type(one).__name__) for one in interceptors)
+    advice = f"{problem}; the server has interceptors ({names}), which must return what proceed(call) returns"
+
+    def look(result: Any) -> Any:
+        if result is None:
+            raise Internal(advice)
+        return result
+
+    def called(call: Any) -> Any:
+        return look(chain(call))
+
+    async def awaited(call: Any) -> Any:
+        return look(await chain(call))
+
+    return awaited if plan.handler_is_async else called
+
+
+def _chain(interceptors: Iterable[Any], last: Function, *, for_loop: bool, streams: bool) -> Function:
+    """One function of all: takes the call, returns the result."""
+    wrap = (_stream_of if streams else _awaitable_of) if for_loop else _same
+    chain = wrap(last)
+    for interceptor in reversed(tuple(interceptors)):
+        chain = wrap(_step(interceptor, chain))
+    return chain
+
+
+def _step(interceptor: Any, proceed: Proceed) -> Proceed:
+    return lambda call: interceptor(call, proceed)
+
+
+def _same(function: Proceed) -> Proceed:
+    return function
+
+
+def _awaitable_of(function: Proceed) -> Proceed:
+    """The result can be awaited, whether the interceptor is ``async def`` or not."""
+
+    async def proceed(call: Any) -> Any:
+        result = function(call)
+        return await result if inspect.isawaitable(result) else result
+
+    return proceed
+
+
+def _stream_of(function: Proceed) -> Proceed:
+    return lambda call: InterceptedReplies(function(call))
+
+
+class InterceptedReplies:
+    """A stream through an interceptor: an asynchronous iterator, and an awaitable that gives one.
+
+    So an interceptor may be ``def``, ``async def`` or an asynchronous generator.
+    """
+
+    def __init__(self, given: Any) -> None:
+        self._given = given
+        self._items: AsyncIterator[Any] | None = given.__aiter__() if hasattr(given, "__aiter__") else None
+
+    async def _opened(self) -> AsyncIterator[Any]:
+        if self._items is None:
+            given, self._given = self._given, None
+            if given is None:
+                raise RuntimeError(
+                    "this stream was closed, is opened by another task, or an interceptor forgot to return it"
+                )
+            self._items = cast("AsyncIterator[Any]", (await given).__aiter__())
+        return self._items
+
+    async def _self(self) -> InterceptedReplies:
+        await self._opened()
+        return self
+
+    def __await__(self) -> Generator[Any, None, InterceptedReplies]:
+        return self._self().__await__()
+
+    def __aiter__(self) -> InterceptedReplies:
+        return self
+
+    async def __anext__(self) -> Any:
+        items = self._items
+        if items is None:
+            items = await self._opened()
+        return await items.__anext__()
+
+    async def aclose(self) -> None:
+        """Gives the call up; the server stops. Harmless when it has ended."""
+        given, self._given = self._given, None
+        close = getattr(self._items, "aclose", None)
+        if close is not None:
+            await close()
+        elif self._items is None and given is not None and hasattr(given, "close"):
+            given.close()  # a coroutine that was never begun
+
+    async def __aenter__(self) -> InterceptedReplies:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+class _Added(metadata):
+    """A block inside the user's own, which must still see what comes back."""
+
+    def __init__(self, items: dict[str, str | bytes]) -> None:
+        super().__init__(items)
+        self._outer = current_metadata.get()
+
+    def received(self, initial: bool, pairs: MetadataPairs) -> None:
+        """Passed on."""
+        if self._outer is not None:
+            self._outer.received(initial, pairs)
+        if initial:
+            self.initial = Metadata(pairs)
+        else:
+            self.trailing = Metadata(pairs)

@@ -1,0 +1,137 @@
+"""Metadata: keys and values beside a call, and a block that sends them with every call inside it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextvars import ContextVar, Token
+from types import TracebackType
+from typing import TypeAlias, cast
+
+from .. import _core
+
+__all__ = ["Metadata", "MetadataItems", "MetadataPairs", "current_metadata", "encode_metadata", "metadata"]
+
+MetadataItems: TypeAlias = "Mapping[str, str | bytes] | Iterable[tuple[str, str | bytes]]"
+"""Metadata as given: a mapping, or pairs if a key comes more than once."""
+
+MetadataPairs: TypeAlias = "list[tuple[str, bytes]]"
+"""Metadata in the form in which it travels."""
+
+_KEY = re.compile(r"[0-9a-z_.\-]+")
+
+current_metadata: ContextVar[metadata | None] = ContextVar("nearcall.metadata", default=None)
+"""The innermost ``nearcall.metadata`` block; the core reads it with every call."""
+
+
+class Metadata(Mapping[str, "str | bytes"]):
+    """Keys and values that travel beside a call, in order. A key may come more than once.
+
+    As in gRPC, keys are lower case, and values are text unless the key ends in ``-bin``: then they are bytes.
+    """
+
+    __slots__ = ("_pairs",)
+
+    def __init__(self, pairs: MetadataPairs = []) -> None:  # noqa: B006 - never changed
+        self._pairs = pairs
+
+    def __getitem__(self, key: str) -> str | bytes:
+        for name, value in self._pairs:
+            if name == key:
+                return _decoded(name, value)
+        raise KeyError(key)
+
+    def getall(self, key: str) -> list[str | bytes]:
+        """Every value of a key, in order."""
+        return [_decoded(name, value) for name, value in self._pairs if name == key]
+
+    def pairs(self) -> list[tuple[str, str | bytes]]:
+        """Every key and value, in order."""
+        return [(name, _decoded(name, value)) for name, value in self._pairs]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict.fromkeys(name for name, _ in self._pairs))
+
+    def __len__(self) -> int:
+        return len({name for name, _ in self._pairs})
+
+    def __repr__(self) -> str:
+        return f"Metadata({self.pairs()!r})"
+
+
+class metadata:  # noqa: N801 - reads as a word: with nearcall.metadata(...)
+    """Sends metadata with every call inside the block, and keeps what the server sent with the last one.
+
+    Blocks nest: the inner one's pairs come after the outer one's. ::
+
+        with nearcall.metadata({"trace-id": "7"}) as meta:
+            calc.add(1, 2)
+        meta.trailing.get("cost")
+
+    Args:
+        items: A mapping, or pairs. Keys are lower-case letters, digits, ``-``, ``_`` and ``.``; values are ``str``, or
+            ``bytes`` for a key that ends in ``-bin``.
+
+    Raises:
+        ValueError: a key or a value is malformed.
+    """
+
+    def __init__(self, items: MetadataItems = ()) -> None:
+        self._own = encode_metadata(items)
+        self._token: Token[metadata | None] | None = None
+        self.pairs: MetadataPairs = self._own
+        """What is sent, in the form in which it travels."""
+        self.initial = Metadata()
+        """What the server sent ahead of the last call's result."""
+        self.trailing = Metadata()
+        """What the server sent with the end of the last call."""
+
+    def received(self, initial: bool, pairs: MetadataPairs) -> None:
+        """Called by the core with what came back."""
+        if initial:
+            self.initial = Metadata(pairs)
+        else:
+            self.trailing = Metadata(pairs)
+
+    def __enter__(self) -> metadata:
+        if self._token is not None:
+            raise RuntimeError("this metadata block is in use already; make a new one with nearcall.metadata(...)")
+        outer = current_metadata.get()
+        self.pairs = self._own if outer is None else outer.pairs + self._own
+        self._token = current_metadata.set(self)
+        _core.count_blocks(True)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._token is not None:
+            current_metadata.reset(self._token)
+            self._token = None
+            _core.count_blocks(False)
+
+
+def encode_metadata(items: MetadataItems) -> MetadataPairs:
+    """Metadata in the form in which it travels.
+
+    Raises:
+        ValueError: a key or a value is malformed.
+    """
+    pairs = cast("Mapping[str, str | bytes]", items).items() if isinstance(items, Mapping) else items
+    return [(key, _encoded(key, value)) for key, value in pairs]
+
+
+def _encoded(key: str, value: str | bytes) -> bytes:
+    if not _KEY.fullmatch(key):
+        raise ValueError(f"'{key}' is no metadata key: write lower-case letters, digits, '-', '_' and '.'")
+    if key.endswith("-bin"):
+        if not isinstance(value, bytes):
+            raise ValueError(f"the value of metadata '{key}' must be bytes, because the key ends in -bin")
+        return value
+    if not isinstance(value, str):
+        raise ValueError(f"the value of metadata '{key}' must be str; for bytes, let the key end in -bin")
+    return value.encode()
+
+
+def _decoded(key: str, value: bytes) -> str | bytes:
+    return value if key.endswith("-bin") else value.decode("utf-8", "replace")

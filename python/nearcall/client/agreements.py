@@ -1,0 +1,193 @@
+"""What the clients of a channel and its server agree on, and what becomes of that when another server comes."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+from .. import _core
+from ..codec.statuses import make_error
+from ..errors import Cancelled, FailedPrecondition, RpcError
+from ..service.agreement import MALFORMED, Agreed, agree, refused
+from ..service.description import Description
+from ..service.dynamic import plans_from
+from ..service.plan import MethodPlan, ServicePlan
+from ..service.reading import read_description
+from ..service.service import plan_of
+from ..types.shown import shown
+
+__all__ = ["Agreement", "Agreements"]
+
+Methods = dict[str, dict[str, _core.Method]]
+"""By the names of service and method."""
+MakeError = Callable[[int, str, bytes], BaseException]
+T = TypeVar("T")
+
+
+class Agreement:
+    """What one client and its server agree on; made anew when another server comes that describes itself differently.
+
+    It lives as long as one of its methods does.
+
+    Args:
+        url: Where the server is, for messages.
+        cls: The class that the client was made with; without one it is what the first server described.
+        make_error: What makes exceptions of failures, if the class declares some of its own.
+        max_values: Values that a received message may hold.
+    """
+
+    def __init__(self, url: str, cls: type | None, make_error: MakeError | None, max_values: int) -> None:
+        self._url = url
+        self._cls = cls
+        self._make_error = make_error
+        self._max_values = max_values
+        self._methods: Methods = {}
+        self._ended = False
+        self.plans: list[ServicePlan] = []
+
+    @property
+    def is_dynamic(self) -> bool:
+        """The client has no class."""
+        return self._cls is None
+
+    def begin(self, description: str) -> None:
+        """For the first server.
+
+        Raises:
+            FailedPrecondition: the server does not serve it, or no call of one of the methods could go right.
+        """
+        _checked(self._url, lambda: self._begin(description.encode()))
+
+    def methods_of(self, plan: ServicePlan) -> list[tuple[MethodPlan, _core.Method]]:
+        """The methods of one of the services, in order."""
+        return [(method, self._methods[plan.name][method.name]) for method in plan.methods]
+
+    def _begin(self, description: bytes) -> None:
+        self.plans = plans_from(description) if self._cls is None else [plan_of(self._cls)]
+        agreed = self._agree(read_description(description))
+        for methods in agreed.values():
+            for method in methods.values():
+                if method.problem is not None:
+                    raise FailedPrecondition(method.problem)
+        self._methods = self._make(agreed)
+
+    def renew(self, description: Description) -> None:
+        """For a later server, before the first call reaches it. What no longer fits is refused call by call: the rest
+        of a client that runs shall go on, and so shall the other clients of its channel.
+        """
+        try:
+            made = _checked(self._url, lambda: self._make(self._agree(description)))
+        except FailedPrecondition as error:
+            made = self._refusing(error)
+        self._succeed(made)
+        if self._ended:  # meanwhile
+            self.end()
+
+    def end(self) -> None:
+        """Calls that are made from now on are refused: the client was closed, and others use its connection."""
+        self._ended = True
+        self._succeed(self._refusing(Cancelled(f"this client of {self._url} was closed")))
+
+    def _succeed(self, made: Methods) -> None:
+        for name, methods in self._methods.items():
+            for method, core in methods.items():
+                core.succeed(made[name][method])
+
+    def _agree(self, read: Description) -> dict[str, dict[str, Agreed]]:
+        return {plan.name: agree(plan, read) for plan in self.plans}
+
+    def _refusing(self, error: RpcError) -> Methods:
+        return self._make(
+            {plan.name: {method.name: refused(method, error) for method in plan.methods} for plan in self.plans}
+        )
+
+    def _make(self, agreed: dict[str, dict[str, Agreed]]) -> Methods:
+        return {
+            name: {
+                method: _core.Method(
+                    each.plan,
+                    max_values=self._max_values,
+                    number=each.number,
+                    make_error=self._make_error,
+                    keeps=self,
+                )
+                for method, each in methods.items()
+            }
+            for name, methods in agreed.items()
+        }
+
+
+class Agreements:
+    """Those of all clients of one channel.
+
+    Any thread may add one while another, which has just connected, renews them all. There is no lock, which a fork
+    could leave locked: who adds one looks at the description afterwards, who renews them changes it before.
+    """
+
+    def __init__(self, url: str, max_values: int) -> None:
+        self._url = url
+        self._max_values = max_values
+        self._description: str | None = None
+        # Weak: a channel may outlive any number of clients. A dict, because it is copied in one step.
+        self._agreements: dict[weakref.ref[Agreement], None] = {}
+
+    def add(self, cls: type | None, description: str) -> Agreement:
+        """An agreement for one more client.
+
+        Args:
+            cls: The client's class; ``None`` for one that takes what there is.
+            description: What the server of the last connection says of itself.
+
+        Raises:
+            FailedPrecondition: the server does not serve the class, or no call of one of the methods could go right.
+        """
+        errors = () if cls is None else plan_of(cls).errors
+        declared = {error.__name__: error for error in errors}
+        maker = partial(make_error, declared=declared) if declared else None
+        agreement = Agreement(self._url, cls, maker, self._max_values)
+        ref = weakref.ref(agreement, self._forget)
+        self._agreements[ref] = None
+        try:
+            # A connection that is being renewed shows the earlier server for a moment longer.
+            seen = self._description or description
+            agreement.begin(seen)
+            while self._description not in (None, seen):
+                seen = self._description or seen
+                agreement.renew(read_description(seen.encode()))
+        except BaseException:
+            self._forget(ref)
+            raise
+        return agreement
+
+    def renew(self, description: str) -> None:
+        """For a later server, before the first call reaches it.
+
+        Raises:
+            FailedPrecondition: the description is malformed; all stays as it was.
+        """
+        read = _checked(self._url, lambda: read_description(description.encode()))
+        self._description = description
+        for ref in list(self._agreements):
+            agreement = ref()
+            if agreement is not None:
+                agreement.renew(read)
+
+    def end(self, agreement: Agreement) -> None:
+        """Ends that of one client, for good. Harmless when repeated."""
+        self._forget(weakref.ref(agreement))
+        agreement.end()
+
+    def _forget(self, ref: weakref.ref[Agreement]) -> None:
+        self._agreements.pop(ref, None)
+
+
+def _checked(url: str, read: Callable[[], T]) -> T:
+    """What comes of reading a description, whatever a server may write into it."""
+    try:
+        return read()
+    except FailedPrecondition as error:
+        raise FailedPrecondition(f"{url}: {shown(error.message)}") from None
+    except MALFORMED:
+        raise FailedPrecondition(f"{url}: the server's description of itself is malformed") from None

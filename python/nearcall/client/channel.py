@@ -1,0 +1,232 @@
+"""``nearcall.Channel``: one connection for the clients of several services. ``nearcall.connect`` makes one with one."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from .. import _core
+from ..call.interceptors import intercept_client
+from ..errors import Cancelled
+from ..options.checked import check_seconds, check_url
+from ..service.plan import BIDI_STREAM, CLIENT_STREAM, ONEWAY, SERVER_STREAM, MethodPlan
+from ..service.service import plan_of
+from .agreements import Agreement, Agreements
+from .client import Client
+from .connected import Connected
+from .options import ChannelOptions, check_options
+from .streams import call_bidi_stream, call_client_stream, call_server_stream
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+__all__ = ["Channel", "ChannelBase", "check_service", "connect"]
+
+T = TypeVar("T")
+
+
+class ChannelBase(Connected):
+    """What channels for threads and for event loops have in common."""
+
+    def __init__(self, url: str, sync: str | None, options: ChannelOptions) -> None:
+        self._url = url
+        self._settings = check_options(url, sync, **options)
+        self._agreements = Agreements(url, self._settings.max_values)
+
+    def _make_connection(self) -> _core.Connection:
+        """One that does not connect yet."""
+        return _core.Connection(self._url, on_change=self._agreements.renew, **self._settings.of_connection)
+
+    def _agree(self, cls: type | None) -> Agreement:
+        """What a new client of the class and the server agree on."""
+        if self.closed:
+            raise Cancelled(f"this channel to {self._url} was closed")
+        return self._agreements.add(cls, self._opened().description)
+
+    @abstractmethod
+    def close(self) -> None:
+        """Ends the connection; calls of all clients that are under way fail with :class:`~nearcall.Cancelled`, and so
+        does what is called from now on. Harmless when repeated.
+        """
+
+    @property
+    def url(self) -> str:
+        """Where the server is."""
+        return self._url
+
+    @property
+    def closed(self) -> bool:
+        """Whether :meth:`close` was called."""
+        return self._opened().closed
+
+
+class Channel(ChannelBase):
+    """One connection to a server, for the clients of any number of its services.
+
+    Use it in a ``with`` statement, or call :meth:`close`. Any number of threads may use it at once::
+
+        with nearcall.Channel("shm://shop") as channel:
+            basket = channel.client(Basket).service
+            prices = channel.client(Prices).service
+            basket.add("pen", prices.of("pen"))
+
+    A connection that is lost is renewed by the next call, for all clients. A call that was under way when it was lost
+    fails with :class:`~nearcall.Unavailable`, unless its method is marked :func:`~nearcall.idempotent`: then it is
+    repeated. What each client's class says is compared again with a server that describes itself differently; what no
+    longer fits fails call by call.
+
+    Args:
+        url: ``shm://name``, ``unix:///path``, ``tcp://host:port``, ``tls://host:port`` or ``inproc://name``.
+        options: The options below, by name. They count for all clients of the channel.
+        timeout: Seconds each call may take unless a surrounding ``nearcall.timeout`` is nearer; ``None``: for ever.
+        spin: How long to spin for a reply before sleeping: ``"auto"`` measures and adapts, ``0`` sleeps at once,
+            seconds set a fixed bound.
+        max_message_size: Longest message received, bytes; 64 MiB.
+        max_values: Values that a received message may hold, those in lists, dicts and objects included; not elements of
+            arrays; 2,000,000.
+        ring_size: Size of each ring of a shared memory connection, bytes, a power of two up to 16 MiB; 256 KiB.
+        handshake_timeout: Seconds that connecting may take; 5.
+        wait_for_ready: Where there is no server, wait for one: here for at most ``handshake_timeout``, and in a call
+            until its deadline. Otherwise that is :class:`~nearcall.Unavailable` at once.
+        oneway: What a one-way call does when the ring or the socket is full: ``"block"`` waits for room, until the
+            call's deadline; ``"error"`` raises :class:`~nearcall.ResourceExhausted`; ``"drop"`` drops the call and
+            counts it in :attr:`dropped`. The last two never wait.
+        interceptors: Functions around every call, each ``f(call, proceed)`` with a :class:`~nearcall.ClientCall`; the
+            first is the outermost.
+        allow_plaintext: Whether ``tcp://`` may lead to another machine: anybody on the way can read along, and
+            pretend to be the server.
+        tls: For ``tls://``: whom to trust if not the system's authorities, and the client's own certificate.
+        allow_users: Users, by name or id, whose servers at ``unix://`` may be used besides the own user's and root's.
+        allow_groups: Groups, by name or id, whose members' servers may be used, too.
+
+    Raises:
+        Unavailable: nobody listens there; says whether the name was never served or its server died.
+        DeadlineExceeded: somebody does, and has not answered within ``handshake_timeout``.
+        PermissionDenied: the server does not want this user, or is another user's.
+        Unauthenticated: a certificate does not satisfy the other side; says what mends it.
+        InvalidArgument: the URL or an option is malformed.
+        TypeError: there is no such option.
+    """
+
+    def __init__(self, url: str, **options: Unpack[ChannelOptions]) -> None:
+        super().__init__(url, "this client is for threads", options)
+        self._connection = self._make_connection()
+        try:
+            self._connection.connect()
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def _opened(self) -> _core.Connection:
+        return self._connection
+
+    @overload
+    def client(self, service: Callable[..., T]) -> Client[T]: ...
+    @overload
+    def client(self, service: None = None) -> Client[Any]: ...
+    def client(self, service: Callable[..., Any] | None = None) -> Client[Any]:
+        """A client of one service, over this connection. It costs no round trip, and no connection of its own.
+
+        Closing it leaves the channel open. A client need not be closed: it goes with the channel.
+
+        Args:
+            service: The service's class or interface. Without one the client is dynamic: its methods come from the
+                server's own description, and values are plain data.
+
+        Raises:
+            FailedPrecondition: the server's service differs; says which method and parameter, and both types.
+            Cancelled: the channel is closed.
+        """
+        return Client(self, check_service(service), owns_channel=False)
+
+    def close(self) -> None:  # noqa: D102 - inherited
+        self._connection.close()
+
+    def ping(self, timeout: float | None = None) -> float:
+        """Seconds that a round trip to the server takes without any handler.
+
+        Raises:
+            DeadlineExceeded: no answer within ``timeout`` seconds.
+            Unavailable: the server is gone.
+        """
+        return self._connection.ping(None if timeout is None else check_seconds("timeout", timeout, otherwise="None"))
+
+    def __enter__(self) -> Channel:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<{'closed ' if self.closed else ''}channel to {self._url}>"
+
+    def _make_method(self, plan: MethodPlan, method: _core.Method) -> Any:
+        return intercept_client(self._settings.interceptors, plan, self._callable(plan, method), for_loop=False)
+
+    def _callable(self, plan: MethodPlan, method: _core.Method) -> Any:
+        if plan.kind == ONEWAY:
+            return self._connection.oneway(method, for_loop=False)
+        if plan.kind == SERVER_STREAM:
+            return call_server_stream(self._connection, plan, method)
+        if plan.kind == CLIENT_STREAM:
+            return call_client_stream(self._connection, plan, method)
+        if plan.kind == BIDI_STREAM:
+            return call_bidi_stream(self._connection, plan, method)
+        return self._connection.unary(method)
+
+
+# Callable, not type[T]: to type checkers a Protocol or an abstract class is no type[T], and interfaces are just those.
+@overload
+def connect(url: str, service: Callable[..., T], **options: Unpack[ChannelOptions]) -> Client[T]: ...
+@overload
+def connect(url: str, service: None = None, **options: Unpack[ChannelOptions]) -> Client[Any]: ...
+def connect(url: str, service: Callable[..., Any] | None = None, **options: Unpack[ChannelOptions]) -> Client[Any]:
+    """Connects to a server and makes sure that it serves what the class says: a :class:`Channel` with one client, which
+    closes it.
+
+    Args:
+        url: ``shm://name``, ``unix:///path``, ``tcp://host:port``, ``tls://host:port`` or ``inproc://name``.
+        service: The service's class or interface. Without one the client is dynamic: its methods come from the
+            server's own description, and values are plain data.
+        options: ``timeout``, ``spin``, ``max_message_size``, ``max_values``, ``ring_size``, ``handshake_timeout``,
+            ``wait_for_ready``, ``oneway``, ``interceptors``, ``allow_plaintext``, ``tls``, ``allow_users`` and
+            ``allow_groups``, as for :class:`Channel`.
+
+    A connection that is lost is renewed by the next call. A call that was under way when it was lost fails with
+    :class:`~nearcall.Unavailable`, unless its method is marked :func:`~nearcall.idempotent`: then it is repeated.
+
+    Raises:
+        Unavailable: nobody listens there; says whether the name was never served or its server died.
+        DeadlineExceeded: somebody does, and has not answered within ``handshake_timeout``.
+        FailedPrecondition: the server's service differs; says which method and parameter, and both types.
+        PermissionDenied: the server does not want this user, or is another user's.
+        Unauthenticated: a certificate does not satisfy the other side; says what mends it.
+        InvalidArgument: the URL or an option is malformed.
+        TypeError: the class is no service, or there is no such option.
+    """
+    check_url(url)
+    cls = check_service(service)
+    channel = Channel(url, **options)
+    try:
+        return Client(channel, cls, owns_channel=True)
+    except BaseException:
+        channel.close()
+        raise
+
+
+def check_service(service: object) -> type | None:
+    """The class to connect with.
+
+    Raises:
+        TypeError: it is no service.
+    """
+    if service is None:
+        return None
+    if not isinstance(service, type):
+        raise TypeError(f"connect with the service's class, not with {service!r}")
+    plan_of(service)
+    return service

@@ -1,0 +1,133 @@
+"""The options of a channel, which are those of ``nearcall.connect``: checked in one place for all who connect."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, cast
+
+from ..call.interceptors import ClientInterceptor, check_interceptors
+from ..errors import InvalidArgument
+from ..options.checked import check_seconds, check_url, check_whole, with_option
+from ..options.common import DEFAULT_MAX_MESSAGE_SIZE, DEFAULT_MAX_VALUES, check_spin, check_users
+from ..options.tls import TLS, client_side
+from .dropping import OnewayPolicy, check_oneway, drop_reporter
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+__all__ = [
+    "DEFAULT_RING_SIZE",
+    "ChannelOptions",
+    "Settings",
+    "check_options",
+]
+
+DEFAULT_RING_SIZE = 256 * 1024
+"""Size of each of a shared memory connection's two rings, bytes. Memory counts only once it was touched."""
+
+
+class ChannelOptions(TypedDict, total=False):
+    """The options of a channel by name, for type checkers; :class:`~nearcall.Channel` says what each means.
+
+    A function that passes options on can take ``**options: Unpack[nearcall.ChannelOptions]``.
+    """
+
+    timeout: float | None
+    spin: float | Literal["auto"]
+    max_message_size: int
+    max_values: int
+    ring_size: int
+    handshake_timeout: float
+    wait_for_ready: bool
+    oneway: OnewayPolicy
+    interceptors: Sequence[ClientInterceptor]
+    allow_plaintext: bool
+    tls: TLS | None
+    allow_users: Sequence[str | int]
+    allow_groups: Sequence[str | int]
+
+
+class Settings(NamedTuple):
+    """Options that were checked, for those who need them."""
+
+    of_connection: dict[str, Any]
+    """For :class:`nearcall._core.Connection`."""
+    max_values: int
+    """For each method."""
+    interceptors: tuple[ClientInterceptor, ...]
+    """Around each call."""
+
+
+def check_options(url: str, sync: str | None, **options: Unpack[ChannelOptions]) -> Settings:
+    """A channel's options.
+
+    Args:
+        url: Where the server is.
+        sync: Why interceptors must not be ``async def``; ``None`` if they may.
+        options: As the user gave them.
+
+    Raises:
+        InvalidArgument: one is malformed; says which, and what it may be.
+        TypeError: there is no such option, or one has the wrong type.
+        ValueError: one does not fit the URL.
+    """
+    check_url(url)
+    known = _checked.__kwdefaults__ or {}
+    for name in options:
+        if name not in known:
+            import difflib  # only on the way to an error
+
+            close = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean '{close[0]}'?" if close else f"there are {', '.join(known)}"
+            raise TypeError(f"there is no option '{name}': {hint}")
+    return _checked(url, sync, **options)
+
+
+def _checked(  # noqa: PLR0913 - options have names
+    url: str,
+    sync: str | None,
+    *,
+    timeout: float | None = None,
+    spin: float | Literal["auto"] = "auto",
+    max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE,
+    max_values: int = DEFAULT_MAX_VALUES,
+    ring_size: int = DEFAULT_RING_SIZE,
+    handshake_timeout: float = 5.0,
+    wait_for_ready: bool = False,
+    oneway: OnewayPolicy = "block",
+    interceptors: Sequence[ClientInterceptor] = (),
+    allow_plaintext: bool = False,
+    tls: TLS | None = None,
+    allow_users: Sequence[str | int] = (),
+    allow_groups: Sequence[str | int] = (),
+) -> Settings:
+    chain = check_interceptors(interceptors, sync)
+    values = check_whole("max_values", max_values)
+    of_connection: dict[str, Any] = {
+        "timeout": None if timeout is None else check_seconds("timeout", timeout, otherwise="None"),
+        "spin": check_spin(spin),
+        "max_message_size": check_whole("max_message_size", max_message_size, "bytes"),
+        "ring_size": _check_ring_size(ring_size),
+        "handshake_timeout": check_seconds("handshake_timeout", handshake_timeout),
+        "wait_for_ready": bool(wait_for_ready),
+    }
+    users, groups = check_users([url], allow_users, allow_groups)
+    of_connection |= {
+        "allow_plaintext": bool(allow_plaintext),
+        "tls": client_side(tls, url),
+        "allow_users": users,
+        "allow_groups": groups,
+        "oneway": check_oneway(oneway),
+        "on_drop": drop_reporter(url),
+    }
+    return Settings(of_connection, values, chain)
+
+
+def _check_ring_size(size: int) -> int:
+    if not isinstance(cast(object, size), bool) and hasattr(size, "__index__"):
+        number = size.__index__()
+        if 4096 <= number <= 1 << 24 and number & (number - 1) == 0:
+            return number
+    raise with_option(
+        InvalidArgument(f"ring_size must be a power of two from 4096 to 16777216 (bytes), not {size!r}"), "ring_size"
+    )

@@ -1,0 +1,454 @@
+"""What is to be seen to in values of each kind of type, before they are sent.
+
+Each class looks at values of one declared type: whether something in them would not arrive as it leaves, and what is
+encoded in their place.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import dataclasses
+import datetime
+import operator
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, cast
+
+import msgspec
+from msgspec import inspect as shapes
+
+from .._core import is_native
+from ..types.hints import describe_value, type_name
+from . import anything
+
+__all__ = [
+    "AnySender",
+    "DateTimeSender",
+    "DictSender",
+    "FieldsSender",
+    "ItemsSender",
+    "MisfitError",
+    "Sender",
+    "TimeSender",
+    "TupleSender",
+    "TypedDictSender",
+    "UnionSender",
+    "is_record",
+    "loss",
+]
+
+_UTC = datetime.timezone.utc
+_CONTAINERS = (list, tuple, set, frozenset, dict)
+
+
+class MisfitError(TypeError):
+    """A value that would not arrive as it left: where in the whole it is, and why."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.path = ""
+        self.argument: str | None = None
+        """The argument of a call that it is in, if it is known."""
+
+    def within(self, path: str) -> MisfitError:
+        """The same, seen from one level further out."""
+        self.path = path + self.path
+        return self
+
+    def __str__(self) -> str:
+        message = super().__str__()
+        return f"at {self.path}: {message}" if self.path else message
+
+
+class Sender:
+    """What is to be seen to in values of one declared type; this one trusts them."""
+
+    kinds: frozenset[type] | None = None
+    """Exact types of which nothing is lost here; ``None`` if every type is left to the decoder."""
+    deep = False
+    """Whether :meth:`look` has anything to look at."""
+    expected: Sequence[tuple[str, list[type]]] = ()
+    """Attributes of a value and their exact types, if it is enough that they have one of those."""
+
+    def fit(self, value: Any) -> None:
+        """For a value whose exact type is not in ``kinds``; raises :class:`MisfitError` if it must not be sent."""
+
+    def look(self, value: Any) -> bool:
+        """Whether the value must be rewritten; its own type is known to fit.
+
+        Raises:
+            MisfitError: something in it would not arrive as it left.
+        """
+        return False
+
+    def rewrite(self, value: Any) -> Any:
+        """What to encode in the value's place."""
+        return value
+
+    def check(self, value: Any) -> bool:
+        """:meth:`fit` and :meth:`look` in one."""
+        if self.kinds is not None and type(value) not in self.kinds:
+            self.fit(value)
+        return self.deep and self.look(value)
+
+
+_TRUSTED = Sender()
+
+
+class AnySender(Sender):
+    """``Any``."""
+
+    deep = True
+
+    def look(self, value: Any) -> bool:
+        """See :class:`Sender`."""
+        return not is_native(value)
+
+    def rewrite(self, value: Any) -> Any:
+        """See :class:`Sender`."""
+        return anything.pack(value)
+
+
+class DateTimeSender(Sender):
+    """A point in time: its offset travels, the rules of its zone do not."""
+
+    deep = True
+
+    def look(self, value: Any) -> bool:
+        """See :class:`Sender`."""
+        zone = getattr(value, "tzinfo", None)
+        if getattr(value, "nanosecond", 0):  # pandas has a datetime of its own
+            raise MisfitError(f"a {describe_value(value)} with nanoseconds would lose them: round it to microseconds")
+        if zone is None or zone is _UTC or not isinstance(value, datetime.datetime):
+            return False
+        _whole_minutes(value)
+        return True
+
+    def rewrite(self, value: Any) -> Any:
+        """See :class:`Sender`."""
+        # msgspec's decoder keeps the offset of a text, and makes UTC of a timestamp.
+        if not isinstance(value, datetime.datetime) or value.tzinfo in (None, _UTC):
+            return value
+        return datetime.datetime.isoformat(value.replace(tzinfo=datetime.timezone(_whole_minutes(value))))
+
+
+class TimeSender(Sender):
+    """A time of day."""
+
+    deep = True
+
+    def look(self, value: Any) -> bool:
+        """See :class:`Sender`."""
+        if isinstance(value, datetime.time) and value.tzinfo is not None:
+            _whole_minutes(value)
+        return False
+
+
+def _whole_minutes(value: datetime.datetime | datetime.time) -> datetime.timedelta:
+    offset = value.utcoffset()
+    if offset is None:
+        raise MisfitError(
+            f"a {type(value).__name__} in a zone without an offset would lose the zone: give it a fixed one"
+        )
+    if offset % datetime.timedelta(minutes=1):
+        raise MisfitError(f"the offset {offset} is not one of whole minutes: convert it with astimezone() first")
+    return offset
+
+
+class _Exact(Sender):
+    """A type that only values of exactly that class are sent as, or of a subclass that has nothing to lose."""
+
+    def __init__(self, name: str, cls: type) -> None:
+        self.name = name
+        self.cls = cls
+        self.kinds = frozenset({cls})
+
+    def fit(self, value: Any) -> None:
+        """See :class:`Sender`."""
+        if self.cls not in _CONTAINERS or not isinstance(value, self.cls) or is_record(value):
+            raise MisfitError(f"expected {self.name}, got {describe_value(value)}{loss(value, self.cls)}")
+
+
+def is_record(value: Any) -> bool:
+    """Whether a tuple is a named one, which would arrive without its name."""
+    return hasattr(value, "_fields")
+
+
+def loss(value: Any, cls: type) -> str:
+    """What to add to an error if the value is of a subclass."""
+    if not isinstance(value, cls):
+        return ""
+    return ", a subclass, which would arrive without what is its own: declare it, or a union of tagged Structs"
+
+
+class ItemsSender(Sender):
+    """A list, a set or a tuple of any length, or an abstract collection."""
+
+    def __init__(self, cls: type | None, item: Sender | None) -> None:
+        self.item = item or Sender()
+        self.deep = item is not None
+        self.cls = cls
+        self.kinds = None if cls is None else frozenset({cls})
+
+    def fit(self, value: Any) -> None:
+        """See :class:`Sender`."""
+        if self.cls is not None:
+            _Exact(self.cls.__name__, self.cls).fit(value)
+
+    def look(self, value: Any) -> bool:
+        """See :class:`Sender`."""
+        items: Any = value
+        if self.cls is None and not _is_collection(value):
+            return False
+        return _look_at_all(self.item, items)
+
+    def rewrite(self, value: Any) -> Any:
+        """See :class:`Sender`."""
+        rewrite = self.item.rewrite
+        return tuple([rewrite(item) for item in value])
+
+
+def _is_collection(value: Any) -> bool:
+    return isinstance(value, (collections.abc.Sequence, collections.abc.Set)) and not isinstance(value, (str, bytes))
+
+
+def _look_at_all(item: Sender, values: Iterable[Any]) -> bool:
+    kinds = item.kinds
+    try:
+        if kinds is not None and not kinds.issuperset(map(type, values)):
+            for value in values:
+                if type(value) not in kinds:
+                    item.fit(value)
+        if not item.deep:
+            return False
+        look, found = item.look, False
+        for value in values:
+            if look(value):
+                found = True
+    except MisfitError as problem:
+        raise problem.within("[...]") from None
+    return found
+
+
+class TupleSender(_Exact):
+    """A tuple whose items each have a type of their own."""
+
+    def __init__(self, items: list[Sender | None]) -> None:
+        super().__init__("tuple", tuple)
+        self.items = [item or Sender() for item in items]
+        self.parts = [(index, item) for index, item in enumerate(items) if item is not None]
+        self.deep = bool(self.parts)
+
+    def look(self, value: Any) -> bool:
+        """See :class:`Sender`."""
+        found = False
+        for index, item in self.parts:
+            try:
+                if index < len(value) and item.check(value[index]):
+                    found = True
+            except MisfitError as problem:
+                raise problem.within(f"[{index}]") from None
+        return found
+
+    def rewrite(self, value: Any) -> Any:
+        """See :class:`Sender`."""
+        known = [item.rewrite(part) for item, part in zip(self.items, value, strict=False)]
+        return (*known, *value[len(known) :])
+
+
+class DictSender(Sender):
+    """A dict, or an abstract mapping."""
+
+    def __init__(self, exact: bool, key: Sender | None, item: Sender | None) -> None:
+        self.key, self.item = key or Sender(), item or Sender()
+        self.deep = key is not None or item is not None
+        self.kinds = frozenset({dict}) if exact else None
+
+    def fit(self, value: Any) -> None:
+        """See :class:`Sender`."""
+        _Exact("dict", dict).fit(value)
+
+    def look(self, value: Any) -> bool:
+        """See :class:`Sender`."""
+        mapping: Any = value
+        if not isinstance(value, collections.abc.Mapping):
+            return False
+        keys = _look_at_all(self.key, mapping)
+        return _look_at_all(self.item, mapping.values()) or keys
+
+    def rewrite(self, value: Any) -> Any:
+        """See :class:`Sender`."""
+        return {self.key.rewrite(key): self.item.rewrite(item) for key, item in value.items()}
+
+
+class FieldsSender(_Exact):
+    """A dataclass, a Struct or a NamedTuple."""
+
+    def __init__(self, shape: Any, cls: type) -> None:
+        super().__init__(type_name(cls), cls)
+        self.fields: list[tuple[str, str, Sender]] = []
+        """Name, name on the wire, and what is to be seen to."""
+        self.parts: list[tuple[str, Sender]] = []
+        self._get: Callable[[Any], Any] = operator.attrgetter("__class__")
+        self._expected: Any = ()
+        self.by_position = getattr(shape, "array_like", isinstance(shape, shapes.NamedTupleType))
+        self.tag = (shape.tag_field, shape.tag) if getattr(shape, "tag", None) is not None else None
+        config = getattr(cls, "__struct_config__", None)
+        # Such a class leaves out what is like its default, and the receiver's default may be another one.
+        self.always = config is not None and config.omit_defaults and not self.by_position
+        self.unset = _defaults_in_class(cls)
+
+    def complete(self, fields: list[tuple[str, str, Sender | None]]) -> None:
+        """Says what the fields are; a type may be one of its own fields' types."""
+        self.fields = [(name, wire, part or Sender()) for name, wire, part in fields]
+        self.parts = [(name, part) for name, _, part in fields if part is not None]
+        self.deep = bool(self.parts) or self.always or bool(self.unset)
+        kinds = [part.kinds or () for _, part in self.parts]
+        if not self.always and not self.unset and not any(part.deep for _, part in self.parts):
+            # Only types are looked at: usually all at once.
+            if all(kinds):
+                self.expected = [(name, list(kind)) for (name, _), kind in zip(self.parts, kinds, strict=True)]
+            if len(kinds) == 1:
+                self._get, self._expected = operator.attrgetter(self.parts[0][0]), kinds[0]
+                self.look = self._look_at_one  # type: ignore[method-assign]
+            elif kinds and all(len(kind) == 1 for kind in kinds):
+                self._get = operator.attrgetter(*(name for name, _ in self.parts))
+                self._expected = tuple(next(iter(kind)) for kind in kinds)
+                self.look = self._look_at_types  # type: ignore[method-assign]
+
+    def _look_at_one(self, value: Any) -> bool:
+        try:
+            if type(self._get(value)) in self._expected:
+                return False
+        except AttributeError:
+            pass
+        return self._look_at_each(value)
+
+    def _look_at_types(self, value: Any) -> bool:
+        try:
+            if tuple(map(type, self._get(value))) == self._expected:
+                return False
+        except AttributeError:
+            pass
+        return self._look_at_each(value)
+
+    def look(self, value: Any) -> bool:
+        """See :class:`Sender`."""
+        return self._look_at_each(value)
+
+    def _look_at_each(self, value: Any) -> bool:
+        # A decoder leaves a field that it did not receive to the class; the encoder leaves out what only the class has.
+        for name in self.unset:
+            if name not in value.__dict__:
+                value.__dict__[name] = getattr(value, name)
+        found = self.always
+        for name, part in self.parts:
+            try:
+                if part.check(getattr(value, name, None)):
+                    found = True
+            except MisfitError as problem:
+                raise problem.within(f".{name}") from None
+        return found
+
+    def rewrite(self, value: Any) -> Any:
+        """See :class:`Sender`."""
+        if self.by_position:
+            fields = tuple([part.rewrite(getattr(value, name)) for name, _, part in self.fields])
+            return fields if self.tag is None else (self.tag[1], *fields)
+        mapping: dict[str, Any] = {} if self.tag is None else {self.tag[0]: self.tag[1]}
+        for name, wire, part in self.fields:
+            field = getattr(value, name, msgspec.UNSET)
+            if field is not msgspec.UNSET:
+                mapping[wire] = part.rewrite(field)
+        return mapping
+
+
+def _defaults_in_class(cls: type) -> tuple[str, ...]:
+    if not dataclasses.is_dataclass(cls) or not cls.__dictoffset__:
+        return ()
+    return tuple(field.name for field in dataclasses.fields(cls) if field.default is not dataclasses.MISSING)
+
+
+class TypedDictSender(Sender):
+    """A TypedDict: keys that it does not declare would be lost."""
+
+    kinds = frozenset({dict})
+    deep = True
+
+    def __init__(self, cls: Any) -> None:
+        self.name = type_name(cls)
+        self.known: frozenset[str] = frozenset()
+        self.fields: dict[str, Sender] = {}
+
+    def complete(self, fields: list[tuple[str, str, Sender | None]]) -> None:
+        """Says what the keys are."""
+        self.known = frozenset(name for name, _, _ in fields)
+        self.fields = {name: part for name, _, part in fields if part is not None}
+
+    def fit(self, value: Any) -> None:
+        """See :class:`Sender`."""
+        _Exact(self.name, dict).fit(value)
+
+    def look(self, value: Any) -> bool:
+        """See :class:`Sender`."""
+        if not self.known.issuperset(value):
+            key = next(key for key in value if key not in self.known)
+            raise MisfitError(f"{self.name} has no key {key!r}, which would be lost: declare it, or leave it out")
+        found = False
+        for name, part in self.fields.items():
+            try:
+                if name in value and part.check(value[name]):
+                    found = True
+            except MisfitError as problem:
+                raise problem.within(f".{name}") from None
+        return found
+
+    def rewrite(self, value: Any) -> Any:
+        """See :class:`Sender`."""
+        trusted = Sender()
+        return {name: self.fields.get(name, trusted).rewrite(item) for name, item in value.items()}
+
+
+class _Misplaced(Sender):
+    """For values that the decoder would take for something else."""
+
+    deep = True
+
+    def __init__(self, expected: str) -> None:
+        self._expected = expected
+
+    def look(self, value: Any) -> bool:
+        """See :class:`Sender`."""
+        raise MisfitError(f"expected {self._expected}, got {describe_value(value)}")
+
+
+class UnionSender(Sender):
+    """One of several types."""
+
+    deep = True
+
+    def __init__(self, members: list[Sender]) -> None:
+        self.members = members
+        self.by_kind = {kind: member for member in members for kind in member.kinds or ()}
+        # What is sent as a dict is the only such in its union: a dict itself would arrive as an object of that class.
+        classes = [member.cls for member in members if isinstance(member, FieldsSender) and not member.by_position]
+        if classes:
+            self.by_kind[dict] = _Misplaced(" or ".join(map(type_name, classes)))
+
+    def look(self, value: Any) -> bool:
+        """See :class:`Sender`."""
+        member = self.member(value)
+        return member.deep and member.look(value)
+
+    def rewrite(self, value: Any) -> Any:
+        """See :class:`Sender`."""
+        return self.member(value).rewrite(value)
+
+    def member(self, value: Any) -> Sender:
+        """Which of the types it is; a subclass is not another member's."""
+        if (member := self.by_kind.get(cast(Any, type(value)))) is not None:
+            return member
+        for kind, member in self.by_kind.items():
+            if isinstance(value, kind):
+                member.fit(value)
+                return member
+        return next((member for member in self.members if member.kinds is None), _TRUSTED)

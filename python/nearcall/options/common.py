@@ -1,0 +1,79 @@
+"""Options that mean the same to clients and servers: limits, spinning, and which users two processes let near."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, cast
+
+from ..errors import InvalidArgument
+from .checked import check_seconds, with_option
+
+__all__ = ["DEFAULT_MAX_MESSAGE_SIZE", "DEFAULT_MAX_VALUES", "check_spin", "check_users"]
+
+DEFAULT_MAX_MESSAGE_SIZE = 64 * 1024 * 1024
+"""Longest message received, bytes, unless the user says otherwise."""
+DEFAULT_MAX_VALUES = 2_000_000
+"""Values that a received message may hold, unless the user says otherwise: some 300 MB, if each is an empty dict."""
+
+
+def check_spin(spin: float | Literal["auto"]) -> float | Literal["auto"]:
+    """The option ``spin``.
+
+    Raises:
+        InvalidArgument: it is neither ``"auto"`` nor a number of seconds.
+    """
+    return spin if spin == "auto" else check_seconds("spin", spin, otherwise='"auto"')
+
+
+def check_users(
+    urls: Sequence[str], allow_users: Sequence[str | int], allow_groups: Sequence[str | int]
+) -> tuple[list[int], list[int]]:
+    """The ids of users and groups that were named for the ``unix://`` URLs among these.
+
+    Raises:
+        InvalidArgument: there is no such user or group.
+        TypeError: a single name was given in place of a list.
+        ValueError: none of the URLs is ``unix://``.
+    """
+    for option, given in (("allow_users", allow_users), ("allow_groups", allow_groups)):
+        if isinstance(given, (str, int)):
+            raise with_option(TypeError(f"{option} takes a list: write {option}=[{given!r}]"), option)
+        if given and not any(url.startswith("unix://") for url in urls):
+            raise with_option(
+                ValueError(f"{option} is for unix:// URLs, and there is none; shm:// is for the own user only"), option
+            )
+    return [_user(user) for user in allow_users], [_group(group) for group in allow_groups]
+
+
+def _user(user: str | int) -> int:
+    if isinstance(user, int):
+        return _id("allow_users", user)
+    import pwd
+
+    try:
+        return pwd.getpwnam(user).pw_uid
+    except KeyError:
+        raise with_option(
+            InvalidArgument(f"allow_users: there is no user '{user}' on this machine"), "allow_users"
+        ) from None
+
+
+def _group(group: str | int) -> int:
+    if isinstance(group, int):
+        return _id("allow_groups", group)
+    import grp
+
+    try:
+        return grp.getgrnam(group).gr_gid
+    except KeyError:
+        raise with_option(
+            InvalidArgument(f"allow_groups: there is no group '{group}' on this machine"), "allow_groups"
+        ) from None
+
+
+def _id(option: str, number: int) -> int:
+    if isinstance(cast(object, number), bool) or not 0 <= number < 2**32 - 1:
+        raise with_option(
+            InvalidArgument(f"{option}: an id is a whole number from 0 to 4294967294, not {number!r}"), option
+        )
+    return number

@@ -1,0 +1,120 @@
+"""Who answers: one object for all clients, or an object for each, which the server makes."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import typing
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from ..call.context import context
+from ..call.session import ServerConnection
+from ..service.plan import ServicePlan
+from ..service.service import is_service, plan_of
+
+__all__ = ["Served", "end_of", "handler_of", "is_made_per_client", "look_at"]
+
+
+class Served(NamedTuple):
+    """Something to serve."""
+
+    plan: ServicePlan
+    cls: type
+    instance: object | None
+    """The object that answers all clients, or ``None``:"""
+    make: Callable[[], object] | None
+    """then this makes one for each."""
+
+    @property
+    def ends_in_loop(self) -> bool:
+        """Whether an object's end is to be awaited."""
+        return self.make is not None and inspect.iscoroutinefunction(end_of(self.cls))
+
+
+def end_of(instance: object) -> Any:
+    """What ends an object of one client: its ``aclose`` or ``close``, if it has one."""
+    return getattr(instance, "aclose", None) or getattr(instance, "close", None)
+
+
+def handler_of(served: Served, method: str) -> Callable[..., Any]:
+    """What runs a method of something that is served: the object's own, or that of the calling client's object."""
+    make = served.make
+    if make is None:
+        handler: Callable[..., Any] = getattr(served.instance, method)
+        return handler
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        connection: ServerConnection = context()._call.belongings(ServerConnection)
+        return getattr(connection._instance(make), method)(*args, **kwargs)
+
+    return call
+
+
+def look_at(item: object) -> Served:
+    """What a server was given to serve.
+
+    Raises:
+        TypeError: it cannot be served; says what to give instead.
+    """
+    made = _made_by(item)
+    if made is None:
+        plan = plan_of(type(item))
+        if plan.instance == "session":
+            name = type(item).__name__
+            raise TypeError(
+                f"each client has a {name} of its own, which the server makes: serve the class, {name}, or "
+                f"functools.partial({name}, ...)"
+            )
+        return Served(plan, type(item), item, None)
+    plan = plan_of(made)
+    if plan.instance != "session":
+        raise TypeError(f"serve an object, not {_what(item)}: write {made.__name__}()")
+    make: Any = item
+    try:
+        inspect.signature(make).bind()
+    except TypeError as error:
+        raise TypeError(
+            f"{made.__name__} is made for each client, and cannot be made without arguments ({error}): serve "
+            f"functools.partial({made.__name__}, ...)"
+        ) from None
+    except ValueError:
+        pass  # a class written in C has no signature to look at
+    return Served(plan, made, None, make)
+
+
+def is_made_per_client(item: object) -> bool:
+    """Whether a server makes an object for each client of it."""
+    try:
+        made = _made_by(item)
+    except TypeError:
+        return False
+    return made is not None and is_service(made) and plan_of(made).instance == "session"
+
+
+def _made_by(item: object) -> type | None:
+    """The class of what calling it makes; ``None`` if it is an object to be served itself.
+
+    Raises:
+        TypeError: it is a function that does not say what it makes.
+    """
+    if isinstance(item, type):
+        return item
+    if isinstance(item, functools.partial):
+        return _made_by(item.func)
+    if not inspect.isroutine(item):
+        return None
+    try:
+        made = typing.get_type_hints(item).get("return")
+    except NameError:
+        made = None
+    if not isinstance(made, type):
+        raise TypeError(
+            f"{item!r} does not say of what class the objects are that it makes: annotate its result, or write "
+            "functools.partial(Class, ...) in its place"
+        )
+    return made
+
+
+def _what(item: object) -> str:
+    return "the class" if isinstance(item, type) else "a function"

@@ -1,0 +1,77 @@
+"""``nearcall.serve``: serving until told to end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, overload
+
+from ..options.checked import check_seconds
+from .server import Server
+from .signals import Terminated, nothing, raise_on_sigterm
+
+if TYPE_CHECKING:
+    from .workers import Workers
+
+__all__ = ["serve"]
+
+_LOOK = 0.5
+"""Seconds after which the main thread looks whether it was told to end."""
+
+
+@overload
+def serve(
+    *services_and_urls: object,
+    workers: None = None,
+    grace: float = 5.0,
+    on_ready: Callable[[Server], object] | None = None,
+    **options: Any,
+) -> None: ...
+@overload
+def serve(
+    *services_and_urls: object,
+    workers: int,
+    grace: float = 5.0,
+    on_ready: Callable[[Workers], object] | None = None,
+    **options: Any,
+) -> None: ...
+def serve(
+    *services_and_urls: object,
+    workers: int | None = None,
+    grace: float = 5.0,
+    on_ready: Callable[[Any], object] | None = None,
+    **options: Any,
+) -> None:
+    """Serves objects at URLs until interrupted (Ctrl-C) or told to end (``SIGTERM``).
+
+    Args:
+        services_and_urls: As for :class:`Server`. With ``workers``, classes or functions without arguments in place of
+            the objects: each worker process makes objects of its own.
+        workers: Serve with so many processes. This one accepts the clients, hands them to the workers in turn, and
+            starts another worker when one dies.
+        grace: Seconds that calls under way have to finish when it ends.
+        on_ready: Called with the server once it listens everywhere; ``server.urls`` has the ports by then. With
+            ``workers`` it is called with the :class:`~nearcall.Workers`, once all of them serve.
+        options: As for :class:`Server`.
+
+    Raises:
+        WorkerFailed: a worker could not begin to serve, or workers die at once again and again.
+    """
+    if workers is not None:
+        from .workers import Workers  # only where they are wanted
+
+        Workers(services_and_urls, workers, check_seconds("grace", grace, endless=True), options).run(on_ready)
+        return
+    server = Server(*services_and_urls, **options).start()
+    restore: Callable[[], object] = nothing
+    try:
+        restore = raise_on_sigterm()
+        if on_ready is not None:
+            on_ready(server)
+        # A signal that comes as this thread falls asleep, or that the system gives to another, does not wake it.
+        while not server.wait(_LOOK):
+            pass
+    except (KeyboardInterrupt, Terminated):
+        pass
+    finally:
+        restore()
+        server.stop(grace)

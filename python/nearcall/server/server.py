@@ -1,0 +1,359 @@
+"""``nearcall.serve`` and ``nearcall.Server``: objects that other processes call."""
+
+from __future__ import annotations
+
+import atexit
+import itertools
+import math
+import os
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from functools import partial
+from logging import ERROR, INFO, WARNING
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+import msgspec
+
+from .. import _core
+from ..call.interceptors import ServerInterceptor, check_interceptors, intercept_handler
+from ..errors import InvalidArgument
+from ..log import log
+from ..options.checked import check_seconds, check_whole, with_option
+from ..options.common import DEFAULT_MAX_MESSAGE_SIZE, DEFAULT_MAX_VALUES, check_spin
+from ..options.tls import TLS
+from ..service.describing import describe
+from ..service.plan import ServicePlan
+from .failures import Failures
+from .instances import handler_of, look_at
+from .listening import make_listeners
+from .sessions import Hook, Sessions
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
+
+    from ..aio.handlers import LoopThread
+
+__all__ = ["Server"]
+
+DEFAULT_MAX_CONCURRENCY = 256
+"""Handlers that may run at once in threads, unless the user says otherwise."""
+DEFAULT_MAX_PENDING = 65_536
+"""Calls that may be under way or waiting at once, unless the user says otherwise."""
+DEFAULT_MAX_STREAMS = 1_000
+"""Calls with a stream that one connection may have under way at once, unless the user says otherwise."""
+DEFAULT_MAX_MEMORY = 1 << 30
+"""Bytes that a server keeps for its clients, unless the user says otherwise or four of its messages need more."""
+
+
+class Server:
+    """Serves objects at URLs, in threads of its own.
+
+    Use it in a ``with`` statement, or call :meth:`start` and :meth:`stop`::
+
+        with nearcall.Server(Calculator(), "shm://calc", "tcp://127.0.0.1:0") as server:
+            print(server.urls)
+
+    Args:
+        services_and_urls: Objects whose classes are services, and the URLs to serve them all at, in any order. Of a
+            service with ``instance="session"`` the class in place of an object, or what makes one without arguments: a
+            ``functools.partial`` of the class, or a function whose result is annotated.
+        max_concurrency: Handlers that may run at once in threads; further calls wait. Coroutine handlers are not
+            counted.
+        max_pending: Calls that may be under way or waiting at once; further ones fail with ``RESOURCE_EXHAUSTED``.
+            One-way calls wait at their client instead: the server reads no more from it.
+        max_streams: Calls with a stream that one connection may have under way at once; further ones fail with
+            ``RESOURCE_EXHAUSTED``.
+        max_memory: Bytes kept for all clients together: calls and items that have arrived and are not handled yet, and
+            what waits for clients to read it. One client may use a quarter, or as much as its longest message needs;
+            beyond it nothing more is read from it, and a reply that finds no room fails with ``RESOURCE_EXHAUSTED``.
+            ``None`` stands for 1 GiB, or four times ``max_message_size`` if that is more.
+        spin: How long to spin for a request before sleeping: ``"auto"`` measures and adapts, ``0`` sleeps at once,
+            seconds set a fixed bound.
+        max_message_size: Longest message received, bytes.
+        max_values: Values that a received message may hold, those in lists, dicts and objects included; not elements of
+            arrays.
+        handshake_timeout: Seconds a client may take to shake hands.
+        interceptors: Functions around every call, each ``f(call, proceed)`` with a :class:`~nearcall.ServerCall`; the
+            first is the outermost.
+        tracebacks: Whether clients see the traceback of an exception. It shows paths and code to every client.
+        allow_plaintext: Whether ``tcp://`` may be served where other machines can reach it: whoever does can call every
+            method, and anybody on the way can read along.
+        introspection: Whether whoever may call methods may also watch what calls there are, with ``nearcall top``.
+        tls: For ``tls://``: the server's certificate and key, and whether clients must have one, too.
+        allow_users: Users, by name or id, that may connect to ``unix://`` besides the server's own.
+        allow_groups: Groups, by name or id, whose members may connect to ``unix://``.
+        on_connect: Called with each client's :class:`~nearcall.ServerConnection` before its first call, in a thread of
+            the server. Nothing is read from that client meanwhile; others are served.
+        on_disconnect: The same after its last call, when the client has closed its connection or died, or the server
+            has stopped: then :meth:`stop` calls it. Exactly once for each client that ``on_connect`` was called with.
+        loop_factory: Makes the event loop that coroutine handlers run on, such as ``uvloop.new_event_loop``; by default
+            ``asyncio.new_event_loop``, which asks the policy.
+
+    Raises:
+        TypeError: an object is no service, two serve under one name, ``on_connect`` is no ordinary function, or an
+            option is of the wrong kind.
+        ValueError: an option is for other URLs than these.
+        InvalidArgument: an option is malformed.
+    """
+
+    def __init__(  # noqa: PLR0913 - the options are keywords
+        self,
+        *services_and_urls: object,
+        max_concurrency: int = DEFAULT_MAX_CONCURRENCY,
+        max_pending: int = DEFAULT_MAX_PENDING,
+        max_streams: int = DEFAULT_MAX_STREAMS,
+        max_memory: int | None = None,
+        spin: float | Literal["auto"] = "auto",
+        max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE,
+        max_values: int = DEFAULT_MAX_VALUES,
+        handshake_timeout: float = 5.0,
+        interceptors: Sequence[ServerInterceptor] = (),
+        tracebacks: bool = False,
+        allow_plaintext: bool = False,
+        introspection: bool = True,
+        tls: TLS | None = None,
+        allow_users: Sequence[str | int] = (),
+        allow_groups: Sequence[str | int] = (),
+        on_connect: Hook | None = None,
+        on_disconnect: Hook | None = None,
+        loop_factory: Callable[[], AbstractEventLoop] | None = None,
+    ) -> None:
+        services = [item for item in services_and_urls if not isinstance(item, str)]
+        self._asked = [item for item in services_and_urls if isinstance(item, str)]
+        if not services:
+            raise TypeError("there is nothing to serve: give an object whose class is a @nearcall.service")
+        served = [look_at(item) for item in services]
+        plans = [each.plan for each in served]
+        names = [plan.name for plan in plans]
+        for name in names:
+            if names.count(name) > 1:
+                raise TypeError(f"two of the objects serve under the name '{name}': name one with service(name=...)")
+        ordinary = [method.full_name for plan in plans for method in plan.methods if not method.handler_is_async]
+        if loop_factory is not None and not callable(cast(object, loop_factory)):
+            raise with_option(
+                TypeError(f"loop_factory must be a function that makes an event loop, not {loop_factory!r}"),
+                "loop_factory",
+            )
+        chain = check_interceptors(interceptors, f"{ordinary[0]} is not" if ordinary else None)
+        own: list[ServicePlan] = []
+        if introspection:
+            from ..introspection import NAME, introspection_of
+
+            if NAME in names:
+                raise TypeError(f"{NAME} is the server's own service: name yours otherwise")
+            served.append(look_at(introspection_of(plans, _core.VERSION, in_loop=bool(chain) and not ordinary)))
+            own = [served[-1].plan]
+        self._failures = Failures()
+        self._sessions = Sessions(on_connect, on_disconnect, self._failures)
+        methods: list[tuple[_core.Method, Any]] = []
+        values = check_whole("max_values", max_values)
+        self._handlers: list[tuple[Any, Any]] = []
+        for each in served:
+            for method in each.plan.methods:
+                describer = self._failures.describer(method, each.plan.errors, tracebacks)
+                handler = intercept_handler(chain, method, handler_of(each, method.name))
+                methods.append((_core.Method(method, max_values=values, describe_error=describer), handler))
+                self._handlers.append((method, handler))
+        self._listeners = make_listeners(
+            self._asked, allow_plaintext=allow_plaintext, tls=tls, allow_users=allow_users, allow_groups=allow_groups
+        )
+        # Made by the process that serves: it has descriptors that must not be shared with others.
+        self._make_core = partial(
+            _core.Server,
+            methods,
+            msgspec.json.encode(describe(plans, *own)).decode(),
+            introspective=sum(len(plan.methods) for plan in own),
+            spin=check_spin(spin),
+            ring_size=1 << 18,
+            max_message_size=check_whole("max_message_size", max_message_size, "bytes"),
+            handshake_timeout=check_seconds("handshake_timeout", handshake_timeout),
+            max_concurrency=check_whole("max_concurrency", max_concurrency),
+            max_pending=check_whole("max_pending", max_pending),
+            max_streams=check_whole("max_streams", max_streams),
+            max_memory=_check_memory(max_memory, max_message_size),
+            **self._sessions.for_core(),
+        )
+        self._core: _core.Server | None = None
+        self._process = os.getpid()
+        self._ends_in_loop = any(each.ends_in_loop for each in served)
+        self._loop_factory = loop_factory
+        self._urls: list[str] = []
+        self._threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
+        self._numbers = itertools.count(1)
+        self._loop: LoopThread | None = None
+        self._state: Literal["new", "bound", "running", "stopping", "stopped"] = "new"
+        self._change = threading.Lock()
+        self._stopped = threading.Event()
+        self._over = threading.Event()
+        """Set when nobody is left to serve, or it was stopped."""
+        self._finished = True
+
+    @property
+    def urls(self) -> list[str]:
+        """Where it listens; a TCP port of 0 has become the one that the system chose."""
+        return list(self._urls)
+
+    def bind(self) -> Server:
+        """Listens at every URL without serving yet: clients wait. :meth:`start` does it, too.
+
+        For programs that fork: bind in the parent, then start the same server in each child. The children share the
+        sockets, and a client is served by whichever takes it first.
+
+        Raises:
+            AlreadyExists: a URL is served already; the message says by whom.
+            InvalidArgument: a URL is malformed, or an option does not allow it.
+            OSError: the system refuses, for another reason.
+        """
+        if self._state == "bound":
+            return self
+        if self._state != "new":
+            raise RuntimeError(f"this server is {self._state}; make a new one to serve again")
+        if not self._asked:
+            raise ValueError("there is nowhere to serve: give a URL such as shm://name or tcp://127.0.0.1:7000")
+        try:
+            for url in self._asked:
+                self._urls.append(self._listeners.bind(url))
+        except BaseException:
+            self._listeners.close()
+            raise
+        self._state = "bound"
+        _open.add(self)
+        return self
+
+    def start(self) -> Server:
+        """Listens at every URL, and serves from now on, in threads that end with the program: a script whose last line
+        this is ends at once. Call :meth:`wait` after it, or :func:`nearcall.serve` in its place.
+
+        Raises:
+            AlreadyExists: a URL is served already; for ``shm://`` and ``unix://`` the message names the process.
+            InvalidArgument: a URL is malformed, or an option does not allow it.
+            OSError: the system refuses, for another reason.
+        """
+        self.bind()
+        return self._begin(self._listeners)
+
+    def _begin(self, listeners: _core.Listeners) -> Server:
+        try:
+            core = self._core = self._make_core()
+            core.listen(listeners)
+        except BaseException:
+            listeners.close()
+            raise
+        self._process = os.getpid()
+        self._state = "running"
+        if self._ends_in_loop or any(plan.handler_is_async for plan, _ in self._handlers):
+            from ..aio.handlers import LoopThread  # asyncio only where it is needed
+
+            self._loop = LoopThread(core, self._handlers, self._loop_factory)
+            self._loop.start()
+            self._sessions.finish = self._loop.finish
+        _open.add(self)
+        self._spawn()
+        log(INFO, "serving at %s", ", ".join(self._urls))
+        return self
+
+    def serve_at(self, listeners: _core.Listeners, urls: list[str]) -> None:
+        """Serves the clients of these listeners, not at its own URLs. Only for :func:`serve` with workers."""
+        self._urls = urls
+        self._begin(listeners)
+
+    def _spawn(self) -> None:
+        thread = threading.Thread(target=self._work, name=f"nearcall-worker-{next(self._numbers)}", daemon=True)
+        self._threads.add(thread)
+        thread.start()
+
+    def _work(self) -> None:
+        assert self._core is not None
+        try:
+            self._core.work(self._spawn, _tell, self._over.set)
+        except BaseException as error:
+            log(ERROR, "a worker thread of the server at %s ended", ", ".join(self._urls), error=error)
+
+    def stop(self, grace: float = 5.0) -> bool:
+        """Stops: takes no new calls, finishes those under way for at most ``grace`` seconds, then closes.
+
+        Returns:
+            Whether every call was finished. Harmless when repeated.
+        """
+        grace = check_seconds("grace", grace, endless=True)
+        with self._change:
+            before, self._state = self._state, "stopped" if self._state in ("new", "bound", "stopped") else "stopping"
+        core = self._core
+        if before == "stopping":
+            # Somebody else stops it already, perhaps with more patience.
+            self._stopped.wait(None if math.isinf(grace) else grace)
+            return self._stopped.is_set() and self._finished
+        if before == "running" and core is not None and self._process == os.getpid():
+            self._finished = core.stop(grace)
+            if self._loop is not None:
+                self._loop.cut_off()
+            core.close()
+            if self._loop is not None:
+                self._loop.stop()
+                self._sessions.finish = None  # it would keep the core, which keeps the sessions
+            self._join()
+            what = "every call was finished" if self._finished else f"calls of more than {grace:g} s were cut off"
+            self._failures.flush()
+            log(INFO, "stopped serving at %s; %s", ", ".join(self._urls), what)
+        # Of a server that a forked child has inherited only the sockets' descriptors go.
+        self._listeners.close()
+        self._state = "stopped"
+        _open.discard(self)
+        self._stopped.set()
+        self._over.set()
+        return self._finished
+
+    def _join(self) -> None:
+        for thread in list(self._threads):
+            # One that is being started just now finds that there is nothing left to do.
+            if thread is not threading.current_thread() and thread.is_alive():
+                # A handler that does not return cannot be ended; it is a daemon, and holds nobody up.
+                thread.join(0.5 if self._finished else 0.05)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Blocks until :meth:`stop` was called, for at most ``timeout`` seconds. Whether that is over.
+
+        A server at ``fd://`` or ``stdio:`` only is through as well when its client is gone: no other will come.
+        """
+        return self._over.wait(timeout)
+
+    def __enter__(self) -> Server:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def __repr__(self) -> str:
+        return f"<{self._state} nearcall server at {', '.join(self._urls or self._asked) or 'no URL'}>"
+
+
+def _tell(serious: bool, text: str) -> None:
+    log(WARNING if serious else INFO, "%s", text)
+
+
+_open: weakref.WeakSet[Server] = weakref.WeakSet()
+
+
+@atexit.register
+def _stop_all() -> None:
+    # Worker threads must not meet an interpreter that is being taken down.
+    for server in list(_open):
+        server.stop(grace=0)
+
+
+def _check_memory(max_memory: int | None, max_message_size: int) -> int:
+    if max_memory is None:
+        return max(DEFAULT_MAX_MEMORY, 4 * max_message_size)
+    if check_whole("max_memory", max_memory, "bytes") < max_message_size:
+        raise with_option(
+            InvalidArgument(
+                "max_memory must have room for the longest message, "
+                f"max_message_size={max_message_size}, not {max_memory}"
+            ),
+            "max_memory",
+        )
+    return max_memory

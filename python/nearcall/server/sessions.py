@@ -1,0 +1,92 @@
+"""Clients that come and go: the user's hooks, and the end of what was made for a client."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeAlias
+
+from ..call.session import ServerConnection
+from ..options.checked import with_option
+from .failures import Failures
+from .instances import end_of
+
+__all__ = ["Hook", "Sessions", "check_hook"]
+
+Hook: TypeAlias = "Callable[[ServerConnection], object]"
+"""A function for a client's first or last moment."""
+
+
+def check_hook(option: str, hook: Hook | None) -> Hook | None:
+    """The options ``on_connect`` and ``on_disconnect``.
+
+    Raises:
+        TypeError: it is no ordinary function.
+    """
+    if hook is not None and not callable(hook):
+        raise with_option(
+            TypeError(f"{option} must be a function that takes the client's connection, not {hook!r}"), option
+        )
+    if inspect.iscoroutinefunction(hook) or inspect.iscoroutinefunction(getattr(type(hook), "__call__", None)):  # noqa: B004
+        raise with_option(
+            TypeError(f"{option} must be an ordinary function, not 'async def': it runs in a thread of the server"),
+            option,
+        )
+    return hook
+
+
+class Sessions:
+    """Deals with the clients of one server that come and go. Any of its threads may call it.
+
+    Args:
+        on_connect: Called before a client's first call.
+        on_disconnect: Called after a client's last call.
+        failures: Where what these raise is told.
+    """
+
+    def __init__(self, on_connect: Hook | None, on_disconnect: Hook | None, failures: Failures) -> None:
+        self._on_connect = check_hook("on_connect", on_connect)
+        self._on_disconnect = check_hook("on_disconnect", on_disconnect)
+        self._failures = failures
+        self.finish: Callable[[Awaitable[object]], object] | None = None
+        """Waits for something in the server's event loop, if it has one."""
+
+    def for_core(self) -> dict[str, Any]:
+        """Options of :class:`nearcall._core.Server`."""
+        return {
+            "make_client": ServerConnection,
+            "on_arrival": None if self._on_connect is None else self._arrived,
+            "on_departure": self._departed,
+            "departures": self._on_disconnect is not None,
+        }
+
+    def _arrived(self, connection: ServerConnection) -> None:
+        self._call("on_connect", self._on_connect, connection)
+
+    def _departed(self, connection: ServerConnection) -> None:
+        for instance in reversed(connection._instances.values()):
+            self._end(instance, connection)
+        connection._instances.clear()
+        self._call("on_disconnect", self._on_disconnect, connection)
+
+    def _end(self, instance: object, connection: ServerConnection) -> None:
+        end = end_of(instance)
+        if end is None:
+            return
+        try:
+            ended = end()
+            if inspect.isawaitable(ended):
+                if self.finish is None:
+                    raise RuntimeError("there is no event loop to await it in")
+                self.finish(ended)
+        except BaseException as error:
+            self._failures.tell(f"{type(instance).__name__}.{end.__name__}", error, connection.peer)
+
+    def _call(self, option: str, hook: Hook | None, connection: ServerConnection) -> None:
+        if hook is None:
+            return
+        try:
+            hook(connection)
+        except BaseException as error:
+            # SystemExit, too: it does not end the server.
+            self._failures.tell(option, error, connection.peer)

@@ -1,0 +1,213 @@
+"""One worker process of ``nearcall.serve(..., workers=N)``: as its parent sees it, and from inside."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from .. import _core
+from .server import Server
+from .signals import Terminated, raise_on_sigterm
+
+if TYPE_CHECKING:
+    from multiprocessing.context import ForkContext, ForkProcess
+
+__all__ = ["SLACK", "Task", "Worker", "start_worker"]
+
+SETTLED = 5.0
+"""Seconds of serving after which a worker counts as one that works."""
+SLACK = 2.0
+"""Seconds beyond the grace that a worker has to end."""
+READY = b"ready\n"
+
+
+@dataclass
+class Task:
+    """What every worker is to do."""
+
+    makers: list[Callable[[], object]]
+    urls: list[str]
+    listeners: _core.Listeners
+    options: dict[str, Any]
+    grace: float
+
+
+@dataclass
+class Worker:
+    """A worker, as its parent sees it."""
+
+    number: int
+    process: ForkProcess
+    pidfd: int
+    lifeline: socket.socket
+    channels: list[socket.socket]
+    returned: int
+    ready_since: float | None = None
+    leaving: bool = False
+    clients: int = 0
+    turn: int = 0
+    heard: bytes = b""
+
+    @property
+    def ready(self) -> bool:
+        """Whether it serves."""
+        return self.ready_since is not None
+
+    @property
+    def takes_clients(self) -> bool:
+        """Whether it serves, and not only finishes what it has begun."""
+        return self.ready and not self.leaving
+
+    def load(self) -> tuple[int, int]:
+        """How many clients it has, and when it was given the last: who is next is the one with the least."""
+        with contextlib.suppress(BlockingIOError):
+            self.clients -= os.eventfd_read(self.returned)
+        return self.clients, self.turn
+
+    def settled(self) -> bool:
+        """Whether it has served for long enough to be trusted."""
+        return self.ready_since is not None and time.monotonic() - self.ready_since >= SETTLED
+
+    def let_go(self) -> None:
+        """Closes the parent's ends: the worker finishes its calls and ends."""
+        self.lifeline.close()
+        for channel in self.channels:
+            channel.close()
+
+    def forget(self) -> None:
+        """Closes everything the parent has of it."""
+        self.let_go()
+        os.close(self.pidfd)
+        os.close(self.returned)
+
+    def listen(self) -> None:
+        """Hears whether it serves, or why it cannot."""
+        with contextlib.suppress(BlockingIOError, ConnectionError):
+            while more := self.lifeline.recv(65536):
+                self.heard += more
+        if self.heard == READY and self.ready_since is None:
+            self.ready_since = time.monotonic()
+
+    def failure(self) -> tuple[str, str] | None:
+        """What it said of why it cannot serve: a line and a traceback."""
+        if not self.heard or self.heard == READY:
+            return None
+        try:
+            line, trace = json.loads(self.heard)
+        except ValueError:  # it died in the middle of the sentence
+            return None
+        return str(line), str(trace)
+
+    def how_it_ended(self) -> str:
+        """Its exit status or signal, for a sentence."""
+        exitcode = self.process.exitcode
+        who = f"worker {self.number} (process {self.process.pid})"
+        if exitcode is None or exitcode >= 0:
+            return f"{who} ended with status {exitcode}"
+        try:
+            return f"{who} ended by {signal.Signals(-exitcode).name}"
+        except ValueError:
+            return f"{who} ended by signal {-exitcode}"
+
+
+def start_worker(
+    context: ForkContext, number: int, task: Task, inherited: Callable[[], Iterable[Callable[[], object]]]
+) -> Worker:
+    """Forks a worker. What ``inherited`` returns closes what the worker must not keep of its parent's."""
+    lifeline, its_lifeline = socket.socketpair()
+    pairs = [socket.socketpair() for _ in task.urls]
+    returned = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+    ours = [lifeline, *(own for own, _ in pairs)]
+    for own in ours:
+        own.setblocking(False)
+    inside = _Inside(number, task, its_lifeline, [theirs for _, theirs in pairs], returned)
+    process = context.Process(
+        target=lambda: inside.run([*(own.close for own in ours), *inherited()]), name=f"nearcall-worker-{number}"
+    )
+    process.start()
+    for end in inside.ends():
+        end.close()
+    assert process.pid is not None
+    return Worker(number, process, os.pidfd_open(process.pid), lifeline, ours[1:], returned)
+
+
+@dataclass
+class _Inside:
+    """A worker, as it sees itself."""
+
+    number: int
+    task: Task
+    lifeline: socket.socket
+    channels: list[socket.socket]
+    returned: int
+
+    def ends(self) -> list[socket.socket]:
+        """Its ends of what connects it with its parent."""
+        return [self.lifeline, *self.channels]
+
+    def run(self, inherited: Iterable[Callable[[], object]]) -> NoReturn:
+        """The process, from its first moment to its last."""
+        server, failed = None, False
+        try:
+            raise_on_sigterm()
+            # The terminal sends Ctrl-C to all; the parent decides what becomes of it.
+            signal.signal(signal.SIGINT, lambda number, frame: None)
+            awake = _woken_by_signals()
+            try:
+                for close in inherited:
+                    close()
+                os.environ["NEARCALL_WORKER"] = str(self.number)
+                # Nobody would be left who could kill it, should a handler hold it up.
+                _core.end_with(os.dup(self.lifeline.fileno()), self.task.grace + 2 * SLACK)
+                self.task.listeners.use_channels([channel.detach() for channel in self.channels], self.returned)
+                server = self._serve()
+                while awake.recv(4096):
+                    pass
+            except Exception as error:
+                failed = True
+                self._fail(error)
+            # Told to end while it ends.
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        except Terminated:
+            pass
+        stopped = server is None or server.stop(self.task.grace)
+        sys.exit(0 if stopped and not failed else 1)
+
+    def _serve(self) -> Server:
+        task = self.task
+        server = Server(*(make() for make in task.makers), *task.urls, **task.options)
+        server.serve_at(task.listeners, task.urls)
+        # A parent that is gone needs no word: what `end_with` watches ends this process.
+        with contextlib.suppress(OSError):
+            self.lifeline.sendall(READY)
+        return server
+
+    def _fail(self, error: Exception) -> None:
+        """Tells the parent why this worker cannot serve."""
+        said = str(error) or type(error).__name__
+        if not type(error).__module__.startswith("nearcall"):
+            said = f"{type(error).__name__}: {error}"
+        told = json.dumps([said, "".join(traceback.format_exception(error))])
+        with contextlib.suppress(OSError):
+            self.lifeline.sendall(told.encode())
+
+
+def _woken_by_signals() -> socket.socket:
+    """A socket that can be read after a signal, whichever thread it interrupts.
+
+    If two come at the same time, the system may give one of them to another thread: a main thread that waits for
+    anything else would then sleep on, and its handler would not run.
+    """
+    awake, told = socket.socketpair()
+    told.setblocking(False)
+    signal.set_wakeup_fd(told.detach(), warn_on_full_buffer=False)
+    return awake

@@ -1,0 +1,340 @@
+"""``nearcall.serve(..., workers=N)``: several processes behind one URL (docs/adr/0011-workers.md).
+
+The parent binds the sockets, accepts the clients, and hands each to the worker that has the fewest. It has no threads
+and runs no code of the services, so that it can fork another worker at any time. Between the parent and a worker there
+are
+
+- the lifeline, a socket pair: the worker says once through it that it serves, or why it cannot; when the parent closes
+  its end, or dies, the worker finishes its calls and ends;
+- a channel for each URL, a socket pair through which the clients come;
+- a counter of the clients that the worker is through with.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import itertools
+import math
+import multiprocessing
+import os
+import select
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass
+from logging import WARNING
+from typing import Any
+
+from ..log import log
+from ..options.checked import check_whole
+from ..service.service import is_service
+from .instances import is_made_per_client
+from .listening import make_listeners
+from .server import Server
+from .worker import SLACK, Task, Worker, start_worker
+
+__all__ = ["WorkerFailed", "Workers"]
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0
+"""Seconds before a worker that died unsettled is replaced; each pause is twice the last."""
+MOST_DEATHS = 5
+"""How often in a row a worker may die unsettled while no other has settled."""
+AT_ONCE = 64
+"""Clients accepted before the workers are looked after again."""
+ACCEPT_PAUSE = 0.1
+"""Seconds without accepting after the system refused to."""
+
+
+class WorkerFailed(RuntimeError):
+    """A worker process could not begin to serve, or workers died at once again and again; the message says why.
+
+    If the worker raised an exception, the cause of this one shows its traceback.
+    """
+
+
+class _WorkersTraceback(Exception):
+    """Shows what was printed of a traceback in another process."""
+
+    def __str__(self) -> str:
+        return f"\n{self.args[0]}"
+
+
+@dataclass
+class _Slot:
+    """A worker's place: who has it, and how those before it fared."""
+
+    number: int
+    worker: Worker | None = None
+    deaths: int = 0
+    not_before: float = 0.0
+
+
+class Workers:
+    """The worker processes of :func:`nearcall.serve`, as ``on_ready`` gets them."""
+
+    def __init__(
+        self, services_and_urls: Sequence[object], workers: int, grace: float, options: dict[str, Any]
+    ) -> None:
+        count = check_whole("workers", workers)
+        self._asked = [item for item in services_and_urls if isinstance(item, str)]
+        makers = [_check_maker(item) for item in services_and_urls if not isinstance(item, str)]
+        if not makers:
+            raise TypeError("there is nothing to serve: give a class that is a @nearcall.service")
+        if not self._asked:
+            raise ValueError("there is nowhere to serve: give a URL such as shm://name or tcp://127.0.0.1:7000")
+        for url in self._asked:
+            if url.startswith("inproc://"):
+                raise ValueError(f"{url} reaches one process only: serve it without workers, or use shm://")
+            if url.startswith(("fd://", "stdio:")):
+                raise ValueError("fd:// and stdio: have one client: serve them without workers")
+        if threading.current_thread() is not threading.main_thread():
+            raise RuntimeError(
+                "serve(..., workers=...) must be called in the main thread: it is told by signals to end"
+            )
+        inspect.signature(Server).bind_partial(**options)  # a misspelt name is a TypeError here, not in every worker
+        of_listeners = {name: value for name, value in options.items() if name in _OF_LISTENERS}
+        of_servers = {name: value for name, value in options.items() if name not in _OF_LISTENERS}
+        self._listeners = make_listeners(self._asked, **of_listeners)
+        self._urls: list[str] = []
+        self._task = Task(makers, self._urls, self._listeners, of_servers, grace)
+        self._slots = [_Slot(number) for number in range(count)]
+        self._context = multiprocessing.get_context("fork")
+        self._turns = itertools.count(1)
+        self._begun = False
+        self._not_accepting_until = 0.0
+        self._signals = 0
+        self._waker: tuple[socket.socket, socket.socket] | None = None
+
+    @property
+    def urls(self) -> list[str]:
+        """Where they listen; a TCP port of 0 has become the one that the system chose."""
+        return list(self._urls)
+
+    @property
+    def pids(self) -> list[int]:
+        """The process ids of the workers that serve."""
+        return [worker.process.pid or 0 for worker in self._living() if worker.ready]
+
+    def __repr__(self) -> str:
+        return f"<{len(self._slots)} nearcall workers at {', '.join(self._urls or self._asked)}>"
+
+    def run(self, on_ready: Callable[[Workers], object] | None) -> None:
+        """Serves until told to end.
+
+        Raises:
+            WorkerFailed: see there.
+            AlreadyExists, InvalidArgument, OSError: as for :meth:`Server.start`.
+        """
+        try:
+            for url in self._asked:
+                self._urls.append(self._listeners.bind(url))
+            with self._heed_signals():
+                try:
+                    self._supervise(on_ready)
+                finally:
+                    self._stop()
+        finally:
+            self._listeners.close()
+
+    def _supervise(self, on_ready: Callable[[Workers], object] | None) -> None:
+        while not self._signals:
+            self._fill()
+            self._wait(self._until_next())
+            self._look_after()
+            if not self._begun and all(slot.worker is not None and slot.worker.ready for slot in self._slots):
+                self._begun = True
+                if on_ready is not None:
+                    on_ready(self)
+
+    def _living(self) -> Iterator[Worker]:
+        return (slot.worker for slot in self._slots if slot.worker is not None)
+
+    # --- starting ---
+
+    def _fill(self) -> None:
+        now = time.monotonic()
+        for slot in self._slots:
+            if slot.worker is None and slot.not_before <= now:
+                try:
+                    slot.worker = start_worker(self._context, slot.number, self._task, self._inherited)
+                except OSError as error:
+                    if not self._begun:
+                        raise
+                    log(WARNING, "cannot start worker %d: %s; trying again in a moment", slot.number, error)
+                    slot.not_before = now + LONGEST_PAUSE
+
+    def _inherited(self) -> list[Callable[[], object]]:
+        """What a worker that was just forked must close: it would keep the others alive when this process dies."""
+        return [*(worker.forget for worker in self._living()), *(end.close for end in self._waker or ())]
+
+    # --- waiting and accepting ---
+
+    def _until_next(self) -> float | None:
+        now = time.monotonic()
+        times = [slot.not_before for slot in self._slots if slot.worker is None]
+        if self._not_accepting_until > now:
+            times.append(self._not_accepting_until)
+        return max(0.0, min(times) - now) if times else None
+
+    def _wait(self, seconds: float | None) -> None:
+        """Waits for clients, workers and signals, and lets clients in. What became of workers is for the caller."""
+        assert self._waker is not None
+        poll = select.poll()
+        poll.register(self._waker[0], select.POLLIN)
+        takers: dict[int, Worker] = {}
+        for worker in self._living():
+            poll.register(worker.pidfd, select.POLLIN)
+            if not worker.ready:
+                poll.register(worker.lifeline, select.POLLIN)
+            if worker.takes_clients:
+                takers[worker.channels[0].fileno()] = worker
+                poll.register(worker.channels[0], 0)  # only to see that it was closed
+        doors: dict[int, int] = {}
+        if time.monotonic() >= self._not_accepting_until and takers:
+            # While there is nobody to serve them, clients wait in the system's queue.
+            doors = {fileno: index for index, fileno in enumerate(self._listeners.filenos())}
+            for fileno in doors:
+                poll.register(fileno, select.POLLIN)
+        events = poll.poll(None if seconds is None else math.ceil(seconds * 1000))
+        with contextlib.suppress(BlockingIOError):
+            self._waker[0].recv(4096)
+        for fileno, _ in events:
+            if fileno in takers:
+                takers[fileno].leaving = True
+        for fileno, _ in events:
+            if fileno in doors and not self._signals:
+                self._accept(doors[fileno])
+
+    def _accept(self, index: int) -> None:
+        for _ in range(AT_ONCE):
+            try:
+                client = self._listeners.accept(index)
+            except OSError as error:
+                log(WARNING, "cannot accept a client: %s; trying again in a moment", error)
+                self._not_accepting_until = time.monotonic() + ACCEPT_PAUSE
+                return
+            if client is None:
+                return
+            try:
+                self._hand_over(index, client)
+            finally:
+                os.close(client)
+
+    def _hand_over(self, index: int, client: int) -> None:
+        for worker in sorted((worker for worker in self._living() if worker.takes_clients), key=Worker.load):
+            try:
+                socket.send_fds(worker.channels[index], [b"\0"], [client])
+            except OSError:
+                continue  # it has just died, or takes no clients for the moment
+            worker.clients += 1
+            worker.turn = next(self._turns)
+            return
+        log(WARNING, "a client at %s was dropped: no worker takes it", self._urls[index])
+
+    # --- looking after the workers ---
+
+    def _look_after(self) -> None:
+        for slot in self._slots:
+            worker = slot.worker
+            if worker is None:
+                continue
+            if not worker.ready:
+                worker.listen()
+            if worker.process.exitcode is not None:
+                self._bury(slot, worker)
+
+    def _bury(self, slot: _Slot, worker: Worker) -> None:
+        worker.listen()
+        slot.worker = None
+        worker.forget()
+        died, told = worker.how_it_ended(), worker.failure()
+        worker.process.close()
+        if told is not None:
+            died = f"worker {worker.number} could not begin to serve: {told[0]}"
+        cause = None if told is None else _WorkersTraceback(told[1])
+        if not self._begun and not worker.ready:
+            raise WorkerFailed(died if told else f"{died} before it began to serve") from cause
+        if worker.settled():
+            slot.deaths = 0
+        else:
+            slot.deaths += 1
+        if slot.deaths >= MOST_DEATHS and not any(other.settled() for other in self._living()):
+            raise WorkerFailed(f"workers die at once again and again, {slot.deaths} times in a row; {died}") from cause
+        pause = min(FIRST_PAUSE * 2 ** (slot.deaths - 1), LONGEST_PAUSE) if slot.deaths else 0.0
+        slot.not_before = time.monotonic() + pause
+        log(WARNING, "%s; another one is started%s", died, f" in {pause:.1f} s" if pause else "")
+
+    # --- stopping ---
+
+    def _stop(self) -> None:
+        """Lets no more clients in, gives the workers the grace to finish, and ends those that do not."""
+        self._listeners.close()
+        for worker in self._living():
+            worker.let_go()
+        signals = self._signals
+        deadline = time.monotonic() + self._task.grace + SLACK
+        for worker in self._living():
+            # A second signal means that there is no time for this.
+            while worker.process.exitcode is None and self._signals == signals and time.monotonic() < deadline:
+                poll = select.poll()
+                poll.register(worker.pidfd, select.POLLIN)
+                if self._waker is not None:
+                    poll.register(self._waker[0], select.POLLIN)
+                poll.poll(None if math.isinf(deadline) else max(0, math.ceil((deadline - time.monotonic()) * 1000)))
+                if self._waker is not None:
+                    with contextlib.suppress(BlockingIOError):
+                        self._waker[0].recv(4096)
+        for slot in self._slots:
+            left, slot.worker = slot.worker, None
+            if left is None:
+                continue
+            if left.process.exitcode is None:
+                log(WARNING, "worker %d did not end in time and is killed", left.number)
+                left.process.kill()
+            left.process.join()
+            left.process.close()
+            left.forget()
+
+    @contextlib.contextmanager
+    def _heed_signals(self) -> Generator[None, None, None]:
+        """Counts SIGTERM and Ctrl-C instead of being interrupted by them, and wakes from waiting."""
+
+        def note(number: int, frame: object) -> None:
+            self._signals += 1
+
+        self._waker = socket.socketpair()
+        for end in self._waker:
+            end.setblocking(False)
+        wakeup = signal.set_wakeup_fd(self._waker[1].fileno(), warn_on_full_buffer=False)
+        before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            signal.set_wakeup_fd(wakeup)
+            for end in self._waker:
+                end.close()
+            self._waker = None
+
+
+_OF_LISTENERS = ("allow_plaintext", "tls", "allow_users", "allow_groups")
+"""Options that concern the sockets, which the parent binds."""
+
+
+def _check_maker(item: object) -> Callable[[], object]:
+    if is_made_per_client(item):
+        return lambda: item  # each worker's server makes objects of it
+    if is_service(type(item)):
+        name = type(item).__name__
+        raise TypeError(
+            f"each worker makes an object of its own: give the class {name}, or a function that returns one"
+        )
+    if isinstance(item, type) and not is_service(item):
+        raise TypeError(f"{item.__name__} is not a service: decorate it with @nearcall.service")
+    if not callable(item):
+        raise TypeError(f"{item!r} cannot be served: give a class that is a @nearcall.service")
+    return item

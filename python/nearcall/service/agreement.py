@@ -1,0 +1,320 @@
+"""What a client and a server agree on: their declarations compared, method by method, and how calls go by that.
+
+The rule is one (docs/adr/0023): what both sides declare alike goes through; what only one of them knows may be left
+out, and is refused where it is used. A client with a method that no call could get right does not come to connect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final, Literal, NamedTuple, NoReturn
+
+import msgspec
+
+from ..codec.msgpack import encode_parts
+from ..errors import FailedPrecondition, RpcError, Unimplemented
+from ..types.differences import Types, differences
+from ..types.fields import Finder, UnknownField, field_finder
+from .describing import method_info
+from .description import Description, MethodInfo, ParameterInfo, ServiceInfo, StreamInfo, ValueInfo
+from .plan import BIDI_STREAM, BUFFER_FORMS, CODED, PARTS, SERVER_STREAM, MethodPlan, ServicePlan, ValuePlan
+
+__all__ = ["MALFORMED", "Agreed", "Finding", "Sides", "agree", "method_findings", "refused", "service_findings"]
+
+
+MALFORMED: Final = (AttributeError, LookupError, TypeError, ValueError, ArithmeticError, RecursionError)
+"""What reading a description raises that only looks like one."""
+
+
+class Sides(NamedTuple):
+    """How messages speak of the two declarations."""
+
+    client: str = "client's"
+    server: str = "the server's"
+
+
+class Finding(NamedTuple):
+    """One difference of two declarations of a method."""
+
+    method: str
+    """``"Users.email"``"""
+    text: str
+    """One line that names both declarations."""
+    always: bool
+    """No call could go right; else only those that use what differs are refused."""
+    user: Literal["client", "server"]
+    """The side that would have to use it: the one that gives the argument or returns the value."""
+
+
+class Agreed(NamedTuple):
+    """A method as agreed on."""
+
+    number: int
+    """On the wire."""
+    plan: MethodPlan
+    """The client's own if both sides declare the same, else one that takes care of the differences."""
+    problem: str | None = None
+    """Why no call could go right, if so: then each is refused with it."""
+
+
+def agree(client: ServicePlan, description: Description) -> dict[str, Agreed]:
+    """Compares a client's service with that of a server.
+
+    Returns:
+        For each of the client's methods what was agreed on.
+
+    Raises:
+        FailedPrecondition: the description is malformed.
+    """
+    found = [entry for entry in description.numbered(introspection=True) if entry[1].name == client.name]
+    if not found:
+        names = _listed(service.name for service in description.services)
+        problem = f"the server does not serve {client.name}; it serves {names}: connect with the class of one of these"
+        return {plan.name: refused(plan, FailedPrecondition(problem), problem) for plan in client.methods}
+    served = {method.name: (number, service, method) for number, service, method in found}
+    result: dict[str, Agreed] = {}
+    for plan in client.methods:
+        if plan.name not in served:
+            missing = (
+                f"the server's {client.name} has no method '{plan.name}'; it has {_listed(served)}: update the server"
+            )
+            result[plan.name] = refused(plan, Unimplemented(missing))
+            continue
+        try:
+            result[plan.name] = _agreed(client, plan, *served[plan.name])
+        except MALFORMED:
+            raise FailedPrecondition(f"the server's description of {client.name}.{plan.name} is malformed") from None
+    return result
+
+
+def service_findings(client: ServiceInfo, server: ServiceInfo, sides: Sides) -> list[Finding]:
+    """All differences of two declarations of a service that its client would meet."""
+    served = {method.name: method for method in server.methods}
+    found: list[Finding] = []
+    for method in client.methods:
+        name = f"{client.name}.{method.name}"
+        if method.name in served:
+            theirs = served[method.name]
+            found += method_findings(client.name, method, client.types, theirs, server.types, sides)
+        else:
+            found.append(Finding(name, f"{sides.server} {server.name} has no method '{method.name}'", False, "client"))
+    return found
+
+
+def method_findings(
+    service: str, client: MethodInfo, client_types: Types, server: MethodInfo, server_types: Types, sides: Sides
+) -> Iterator[Finding]:
+    """The differences of two declarations of a method, as far as calls could meet them."""
+    name = f"{service}.{client.name}"
+    if client.kind != server.kind:
+        text = f"{sides.client} {name} is {_article(client.kind)} but {sides.server} is {_article(server.kind)}"
+        yield Finding(name, text, True, "client")
+        return
+    served = {parameter.name: parameter for parameter in server.parameters}
+    for parameter in client.parameters:
+        known = served.pop(parameter.name, None)
+        written = f"{sides.client} {name}({parameter.name}: {parameter.type})"
+        if known is None:
+            text = f"{written} but {sides.server} has no parameter '{parameter.name}': it is {server.signature}"
+            yield Finding(name, text, parameter.required, "client")
+            continue
+        for problem, always in _differences(parameter, client_types, known, server_types):
+            yield Finding(
+                name, f"{written} but {sides.server} has {known.name}: {known.type}{problem}", always, "client"
+            )
+        if known.required and not parameter.required:
+            text = f"{sides.client} {name} has a default for '{parameter.name}' but {sides.server} requires it"
+            yield Finding(name, text, False, "client")
+    for parameter in served.values():
+        if parameter.required:
+            needed = f"{sides.server} requires {parameter.name}: {parameter.type}"
+            text = f"{sides.client} {name} has no parameter '{parameter.name}' but {needed}"
+            yield Finding(name, text, True, "client")
+    ours, theirs = client.stream, server.stream
+    if ours and theirs:
+        for problem, always in _differences(ours, client_types, theirs, server_types, bare=True):
+            written = f"{sides.client} {name} streams {ours.name}: {ours.type}"
+            yield Finding(name, f"{written} but {sides.server} expects {theirs.type}{problem}", always, "client")
+    verb = "streams" if client.kind in (SERVER_STREAM, BIDI_STREAM) else "returns"
+    for problem, always in _differences(
+        server.returns, server_types, client.returns, client_types, bare=True, reply=True
+    ):
+        written = f"{sides.client} {name} {verb} {client.returns.type}"
+        text = f"{written} but {sides.server} {verb} {server.returns.type}{problem}"
+        yield Finding(name, text, always, "server")
+
+
+def _differences(
+    sent: ValueInfo | ParameterInfo | StreamInfo,
+    sent_types: Types,
+    expected: ValueInfo | ParameterInfo | StreamInfo,
+    expected_types: Types,
+    *,
+    bare: bool = False,
+    reply: bool = False,
+) -> Iterator[tuple[str, bool]]:
+    """What to add to both types' names, and whether every value meets it. ``bare``: the form decides how it travels."""
+    if bare and _wire_form(sent.form) != _wire_form(expected.form):
+        is_buffer = BUFFER_FORMS & {sent.form, expected.form}
+        yield " (one is a bare buffer and the other is not)" if is_buffer else "", True
+        return
+    for part in differences(sent.schema, sent_types, expected.schema, expected_types):
+        here, there = (part.expected, part.sent) if reply else (part.sent, part.expected)
+        where = f"{part.path.lstrip('.')}: " if part.path else ""
+        is_told = not where and (part.sent, part.expected) == (sent.type, expected.type)
+        yield "" if is_told else f" ({where}{here} here, {there} there)", part.always
+
+
+def _agreed(client: ServicePlan, plan: MethodPlan, number: int, service: ServiceInfo, server: MethodInfo) -> Agreed:
+    """A method that takes care of what the two sides declare differently."""
+    ours = method_info(plan)
+    for finding in method_findings(client.name, ours, client.types, server, service.types, Sides()):
+        if finding.always:
+            return refused(plan, FailedPrecondition(finding.text), finding.text)
+    where = _Where(f"{plan.full_name}()", client, service)
+    arguments = _Arguments(plan, ours, server, where)
+    if arguments.differ:
+        guarded = msgspec.structs.replace(plan.arguments, encode_named=arguments.encode)
+        plan = msgspec.structs.replace(plan, arguments=guarded, always_named=True)
+    if plan.request_item is not None and ours.stream is not None and server.stream is not None:
+        finder = where.finder_of_sent(ours.stream.schema, server.stream.schema)
+        if finder is not None:
+            plan = msgspec.structs.replace(
+                plan, request_item=_checked_sent(plan.request_item, finder, where, ours.stream)
+            )
+    if client.plain:  # it takes all fields that come
+        return Agreed(number, plan)
+    finder = field_finder(server.returns.schema, service.types, ours.returns.schema, client.types)
+    if finder is not None and plan.reply.decode is not None:
+        plan = msgspec.structs.replace(plan, reply=_checked_received(plan.reply, finder, where))
+    return Agreed(number, plan)
+
+
+class _Where(NamedTuple):
+    """The method, its two declarations, and how to complain about them."""
+
+    method: str
+    client: ServicePlan
+    service: ServiceInfo
+
+    def finder_of_sent(self, ours: Any, theirs: Any) -> Finder | None:
+        return field_finder(ours, self.client.types, theirs, self.service.types)
+
+    def refuse_sent(self, what: str, found: UnknownField) -> NoReturn:
+        advice = "leave it out" if found.type_name is None else "leave it at its default"
+        raise FailedPrecondition(
+            f"{self.method}: {what} has the field '{found}' at {found.path}, but the server's {found.reader} has "
+            f"no such field: {advice}, or update the server"
+        )
+
+    def refuse_received(self, found: UnknownField) -> NoReturn:
+        raise FailedPrecondition(
+            f"{self.method}: the result has the field '{found}' at {found.path}, but the client's {found.reader} has "
+            "no such field: update the client's class"
+        )
+
+
+class _Arguments:
+    """Encodes the arguments for a server that declares the parameters differently."""
+
+    def __init__(self, plan: MethodPlan, ours: MethodInfo, server: MethodInfo, where: _Where) -> None:
+        self._method = where.method
+        self._where = where
+        self._order = plan.arguments.names
+        self._encode = plan.arguments.encode_named
+        self._signature = server.signature
+        served = {parameter.name: parameter for parameter in server.parameters}
+        self._unknown = {each.name: each.type for each in ours.parameters if each.name not in served}
+        self._needed = {
+            each.name: served[each.name].type
+            for each in ours.parameters
+            if not each.required and each.name in served and served[each.name].required
+        }
+        self._finders: dict[str, Finder] = {}
+        for each in ours.parameters:
+            if each.name in served:
+                finder = where.finder_of_sent(each.schema, served[each.name].schema)
+                if finder is not None:
+                    self._finders[each.name] = finder
+        same = [_place(each) for each in ours.parameters] == [_place(each) for each in server.parameters]
+        self.differ = not same or bool(self._needed or self._finders)
+
+    def encode(self, bound: tuple[Any, ...] | dict[str, Any]) -> tuple[bytes, list[memoryview]]:
+        """In place of the plan's own ``encode_named``."""
+        values = bound if isinstance(bound, dict) else dict(zip(self._order, bound, strict=True))
+        for name in values:
+            if name in self._unknown:
+                raise FailedPrecondition(
+                    f"{self._method}: '{name}: {self._unknown[name]}' was given, but the server's has no such "
+                    f"parameter, it is {self._signature}: leave it out, or update the server"
+                )
+        for name, type_name in self._needed.items():
+            if name not in values:
+                raise FailedPrecondition(
+                    f"{self._method}: '{name}' was not given, but the server's requires {name}: {type_name}, it is "
+                    f"{self._signature}"
+                )
+        encoded = self._encode(values)
+        for name, find in self._finders.items():
+            if name in values and (found := find(encode_parts(values[name])[0])):
+                self._where.refuse_sent(f"argument '{name}'", found)
+        return encoded
+
+
+def _place(parameter: ParameterInfo) -> tuple[str, bool]:
+    """What must be the same, in the same order, for arguments to go by position."""
+    return parameter.name, parameter.form in BUFFER_FORMS
+
+
+def _checked_sent(plan: ValuePlan, find: Finder, where: _Where, stream: StreamInfo) -> ValuePlan:
+    encode = plan.encode
+    if encode is None:
+        return plan
+
+    def encode_checked(value: Any) -> Any:
+        encoded = encode(value)
+        if found := find(encoded[0] if plan.form == PARTS else encoded):
+            where.refuse_sent(f"an item of '{stream.name}'", found)
+        return encoded
+
+    return msgspec.structs.replace(plan, encode=encode_checked, encode_error=_or_itself(plan.encode_error))
+
+
+def _checked_received(plan: ValuePlan, find: Finder, where: _Where) -> ValuePlan:
+    decode: Any = plan.decode
+
+    def decode_checked(*encoded: Any) -> Any:
+        value = decode(*encoded)
+        if found := find(encoded[0]):
+            where.refuse_received(found)
+        return value
+
+    return msgspec.structs.replace(plan, decode=decode_checked, decode_error=_or_itself(plan.decode_error))
+
+
+def _or_itself(explain: Callable[[BaseException], RpcError]) -> Callable[[BaseException], RpcError]:
+    return lambda error: error if isinstance(error, RpcError) else explain(error)
+
+
+def refused(plan: MethodPlan, error: RpcError, problem: str | None = None) -> Agreed:
+    """A method whose calls end here, with that error."""
+
+    def refuse(bound: Any) -> NoReturn:
+        raise type(error)(error.message)
+
+    arguments = msgspec.structs.replace(plan.arguments, encode_named=refuse)
+    return Agreed(0, msgspec.structs.replace(plan, arguments=arguments, always_named=True), problem)
+
+
+def _wire_form(form: str) -> str:
+    if form in BUFFER_FORMS:
+        return "buffer"
+    return CODED if form == PARTS else form
+
+
+def _article(kind: str) -> str:
+    return {"unary": "unary", "oneway": "one-way"}.get(kind, f"a {kind.replace('_', ' ')}")
+
+
+def _listed(names: Any) -> str:
+    return ", ".join(names) or "nothing"

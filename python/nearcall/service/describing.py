@@ -1,0 +1,59 @@
+"""The description of services, made from their plans."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from .description import VERSION, Description, MethodInfo, ParameterInfo, ServiceInfo, StreamInfo, ValueInfo
+from .plan import MethodPlan, ServicePlan
+
+__all__ = ["describe", "method_info"]
+
+
+def describe(plans: Sequence[ServicePlan], introspection: ServicePlan | None = None) -> dict[str, Any]:
+    """The description of a server that serves these services, as plain data ready for JSON."""
+    own = msgspec.UNSET if introspection is None else _service_info(introspection)
+    description: dict[str, Any] = msgspec.to_builtins(
+        Description(VERSION, [_service_info(plan) for plan in plans], own)
+    )
+    return description
+
+
+def _service_info(plan: ServicePlan) -> ServiceInfo:
+    methods = [method_info(method) for method in plan.methods]
+    return ServiceInfo(name=plan.name, methods=methods, doc=plan.doc, types=plan.types)
+
+
+def method_info(plan: MethodPlan) -> MethodInfo:
+    """The description of one method."""
+    stream = None
+    slots = {slot.name: slot for slot in plan.slots}
+    if plan.request_item is not None:
+        slot, item = plan.slots[plan.stream_position], plan.request_item
+        stream = StreamInfo(
+            slot.name, plan.stream_position, item.type_name, item.form, slot.by_position, slot.by_name, item.schema
+        )
+    return MethodInfo(
+        name=plan.name,
+        kind=plan.kind,
+        parameters=[
+            ParameterInfo(
+                name=parameter.name,
+                type=parameter.type_name,
+                form=parameter.form,
+                required=parameter.required,
+                by_position=slots[parameter.name].by_position,
+                by_name=slots[parameter.name].by_name,
+                schema=parameter.schema,
+            )
+            for parameter in plan.arguments.parameters
+        ],
+        returns=ValueInfo(plan.reply.type_name, plan.reply.form, plan.reply.schema),
+        stream=stream,
+        signature=plan.signature,
+        doc=plan.doc,
+        idempotent=plan.idempotent,
+    )

@@ -1,0 +1,103 @@
+"""What a server tells about itself: the format.
+
+A description is plain data that travels as JSON. A client that has a class compares it with the description when it
+connects (:mod:`nearcall.service.agreement`); a client that has none makes its plans from it
+(:mod:`nearcall.service.dynamic`).
+
+Methods are numbered in order of appearance over all services of a description; the number stands for the method on
+the wire.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+__all__ = [
+    "VERSION",
+    "Description",
+    "MethodInfo",
+    "ParameterInfo",
+    "ServiceInfo",
+    "StreamInfo",
+    "ValueInfo",
+]
+
+VERSION = 1
+"""The version of the format. Raised when an older reader would misread a description; new fields do not raise it."""
+
+
+class ValueInfo(msgspec.Struct, frozen=True):
+    """A result or a stream."""
+
+    type: str
+    form: str
+    schema: Any = "any"
+
+
+class ParameterInfo(msgspec.Struct, frozen=True):
+    """A parameter; ``form`` is that of its value, or of its items if it is the stream."""
+
+    name: str
+    type: str
+    form: str
+    required: bool
+    by_position: bool = True
+    by_name: bool = True
+    schema: Any = "any"
+
+
+class StreamInfo(msgspec.Struct, frozen=True):
+    """The streaming parameter."""
+
+    name: str
+    position: int
+    type: str
+    form: str
+    by_position: bool = True
+    by_name: bool = True
+    schema: Any = "any"
+
+
+class MethodInfo(msgspec.Struct, frozen=True):
+    """A method."""
+
+    name: str
+    kind: str
+    parameters: list[ParameterInfo]
+    returns: ValueInfo
+    stream: StreamInfo | None = None
+    signature: str = ""
+    doc: str | None = None
+    idempotent: bool = False
+
+
+class ServiceInfo(msgspec.Struct, frozen=True):
+    """A service."""
+
+    name: str
+    methods: list[MethodInfo]
+    doc: str | None = None
+    types: dict[str, Any] = {}
+
+
+class Description(msgspec.Struct, frozen=True):
+    """Everything that a server serves."""
+
+    nearcall: int
+    services: list[ServiceInfo]
+    introspection: ServiceInfo | msgspec.UnsetType = msgspec.UNSET
+    """The server's own service, numbered after the others; left out if it is switched off."""
+
+    def numbered(self, *, introspection: bool = False) -> Iterator[tuple[int, ServiceInfo, MethodInfo]]:
+        """All methods with their numbers, those of the server's own service only if asked for."""
+        number = 0
+        services = list(self.services)
+        if introspection and self.introspection is not msgspec.UNSET:
+            services.append(self.introspection)
+        for service in services:
+            for method in service.methods:
+                yield number, service, method
+                number += 1

@@ -1,0 +1,176 @@
+"""A description that arrived, read and checked: a server may send anything, and its text may have been made to harm.
+
+What a later version of nearcall may add is let through: unknown fields, and schemas of an unknown kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeGuard
+
+import msgspec
+
+from ..errors import FailedPrecondition
+from ..types.guards import is_list
+from ..types.shown import shown
+from .description import VERSION, Description, MethodInfo, ParameterInfo, StreamInfo
+from .plan import BIDI_STREAM, CLIENT_STREAM, ONEWAY, SERVER_STREAM, UNARY
+
+__all__ = ["Malformed", "check_depth", "check_description", "read_description"]
+
+MOST_METHODS = 1 << 16
+"""Methods that have a number on the wire."""
+LONGEST_NAME = 1000
+"""Characters of a name of a service, method or parameter."""
+DEEPEST = 64
+"""How deep lists and objects of a description may lie in each other."""
+
+_KINDS = frozenset({UNARY, ONEWAY, SERVER_STREAM, CLIENT_STREAM, BIDI_STREAM})
+_STREAMING = frozenset({CLIENT_STREAM, BIDI_STREAM})
+
+
+class Malformed(Exception):
+    """What is wrong, and where, in a line that is fit to be shown."""
+
+
+def read_description(data: Mapping[str, Any] | bytes) -> Description:
+    """Reads a description that arrived, as JSON or already as plain data.
+
+    Raises:
+        FailedPrecondition: it is malformed, or of a version that this library does not know.
+    """
+    try:
+        if isinstance(data, bytes):
+            data = msgspec.json.decode(data, type=dict[str, Any])
+        check_depth(data)
+        version = data.get("nearcall")
+        if isinstance(version, int) and VERSION < version < 1 << 32:
+            raise FailedPrecondition(
+                f"the server describes itself in format {version}, and this nearcall knows format {VERSION}: update it"
+            )
+        read = msgspec.convert(data, Description)
+        check_description(read)
+        return read
+    except (Malformed, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as problem:
+        raise FailedPrecondition(f"the server's description of itself is malformed: {shown(str(problem))}") from None
+
+
+def check_depth(data: Any) -> None:
+    """Makes sure that plain data can be walked through by functions that call themselves.
+
+    Raises:
+        Malformed: it lies too deep.
+    """
+    level: list[Any] = [data]
+    for _ in range(DEEPEST):
+        level = [inner for outer in level for inner in _inside(outer)]
+        if not level:
+            return
+    raise Malformed(f"it is more than {DEEPEST} levels deep")
+
+
+def _inside(data: Any) -> Iterable[Any]:
+    if _is_object(data):
+        return data.values()
+    return data if is_list(data) else ()
+
+
+def check_description(description: Description) -> None:
+    """Makes sure that a client can work with a description whose fields have the right types.
+
+    Raises:
+        Malformed: it cannot.
+    """
+    services = list(description.services)
+    _distinct("services", (service.name for service in services))
+    if description.introspection is not msgspec.UNSET:
+        services.append(description.introspection)
+    if sum(len(service.methods) for service in services) > MOST_METHODS:
+        raise Malformed(f"it has more than {MOST_METHODS} methods")
+    for service in services:
+        if not all(map(str.isidentifier, service.name.split("."))):
+            raise Malformed(f"'{shown(service.name, 80)}' is no name of a service")
+        if service.name.startswith(("__", "_nearcall")) or len(service.name) > LONGEST_NAME:
+            raise Malformed(f"a service is called '{shown(service.name, 80)}', which none may be")
+        _distinct(f"methods of {service.name}", (method.name for method in service.methods))
+        for name, described in service.types.items():
+            _check_type(f"type '{shown(name, 80)}' of {service.name}", described)
+        for method in service.methods:
+            _check_method(service.name, method)
+
+
+def _check_method(service: str, method: MethodInfo) -> None:
+    if not method.name.isidentifier() or method.name.startswith("_") or len(method.name) > LONGEST_NAME:
+        raise Malformed(f"a method of {service} is called '{shown(method.name, 80)}', which none can be")
+    where = f"{service}.{method.name}"
+    if method.kind not in _KINDS:
+        raise Malformed(f"{where} is of the kind '{shown(method.kind, 80)}', which is none")
+    if (method.kind in _STREAMING) != (method.stream is not None):
+        raise Malformed(f"{where} is {method.kind} and has {'a' if method.stream else 'no'} streaming parameter")
+    named: list[ParameterInfo | StreamInfo] = [*method.parameters]
+    if method.stream is not None:
+        named.append(method.stream)
+    for parameter in named:
+        if not parameter.name.isidentifier() or len(parameter.name) > LONGEST_NAME:
+            raise Malformed(f"a parameter of {where} is called '{shown(parameter.name, 80)}', which none can be")
+        if not (parameter.by_position or parameter.by_name):
+            raise Malformed(f"parameter '{parameter.name}' of {where} can be given neither by position nor by name")
+        _check_schema(f"parameter '{parameter.name}' of {where}", parameter.schema)
+    _distinct(f"parameters of {where}", (parameter.name for parameter in named))
+    _check_schema(f"the result of {where}", method.returns.schema)
+
+
+def _distinct(what: str, names: Iterable[str]) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise Malformed(f"two {what} are called '{shown(name, 80)}'")
+        seen.add(name)
+
+
+def _check_type(where: str, described: Any) -> None:
+    """A type with fields; an empty description, or one of another layout, is a later version's."""
+    if not _is_object(described):
+        raise Malformed(f"{where} is described by {_kind_of(described)}")
+    fields, tag = described.get("fields"), described.get("tag")
+    if fields is None:
+        return
+    if not isinstance(described.get("layout"), str):
+        raise Malformed(f"{where} has no layout")
+    if tag is not None and not (is_list(tag) and len(tag) == 2 and isinstance(tag[0], str)):
+        raise Malformed(f"{where} has a tag that is none")
+    if not is_list(fields):
+        raise Malformed(f"{where} has no list of fields")
+    for field in fields:
+        well = _is_object(field) and isinstance(field.get("name"), str) and isinstance(field.get("required"), bool)
+        if not well or "type" not in field:
+            raise Malformed(f"{where} has a field without name, type, or whether it is required")
+        _check_schema(where, field["type"])
+    _distinct(f"fields of {where}", (field["name"] for field in fields))
+
+
+def _check_schema(where: str, schema: Any) -> None:
+    if isinstance(schema, str):
+        return
+    if not _is_object(schema) or not schema:
+        raise Malformed(f"{where} has a schema that is {_kind_of(schema)}")
+    kind, inner = next(iter(schema.items()))
+    if kind in ("list", "set"):
+        _check_schema(where, inner)
+    elif kind in ("tuple", "union", "dict"):
+        if not is_list(inner) or (kind == "dict" and len(inner) != 2):
+            raise Malformed(f"{where} has a schema whose '{kind}' has no list of schemas")
+        for item in inner:
+            _check_schema(where, item)
+    elif kind == "values" and not is_list(inner):
+        raise Malformed(f"{where} has a schema whose 'values' are no list")
+    elif not isinstance(inner, str) and (kind == "ref" or (kind == "array" and inner is not None)):
+        raise Malformed(f"{where} has a schema whose '{kind}' is no name")
+
+
+def _kind_of(value: Any) -> str:
+    return "empty" if value == {} else f"a {type(value).__name__}"
+
+
+def _is_object(value: Any) -> TypeGuard[dict[str, Any]]:
+    return isinstance(value, dict)

@@ -1,0 +1,257 @@
+"""``@nearcall.service``: which of a class's methods are served, and how."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+import types
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, TypeAlias, TypeVar, cast, overload
+from weakref import WeakKeyDictionary
+
+from ..types.schema import SchemaBuilder
+from .agreement import Sides, method_findings
+from .describing import method_info
+from .plan import MethodPlan, ServicePlan
+from .signature import IDEMPOTENT_MARK, ONEWAY_MARK, ReadMethod, method_plan, read_method
+
+__all__ = ["idempotent", "is_service", "oneway", "plan_of", "service"]
+
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+Instance: TypeAlias = Literal["server", "session"]
+
+_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
+_IDENTIFIER = re.compile(r"[^\W\d]\w*")
+
+
+class _Declared:
+    """What the decorator was told about a class."""
+
+    __slots__ = ("errors", "instance", "name", "namespace")
+
+    def __init__(
+        self,
+        name: str | None,
+        errors: tuple[type[Exception], ...],
+        instance: Instance | None,
+        namespace: Mapping[str, Any],
+    ) -> None:
+        self.name = name
+        self.errors = errors
+        self.instance: Instance | None = instance
+        self.namespace = namespace
+
+
+# Beside the classes rather than on them: an attribute would be inherited, and would count as a member of a Protocol.
+_declared: WeakKeyDictionary[type, _Declared] = WeakKeyDictionary()
+_plans: WeakKeyDictionary[type, ServicePlan] = WeakKeyDictionary()
+
+
+@overload
+def service(cls: type[T], /) -> type[T]: ...
+@overload
+def service(
+    *, name: str | None = None, errors: Sequence[type[Exception]] = (), instance: Instance | None = None
+) -> Callable[[type[T]], type[T]]: ...
+def service(
+    cls: type[T] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    errors: Sequence[type[Exception]] = (),
+    instance: Instance | None = None,
+) -> type[T] | Callable[[type[T]], type[T]]:
+    """Declares a class a service: the public methods written in its body can be called from other processes.
+
+    Methods inherited from an ordinary class are not served, nor are names that begin with an underscore, properties,
+    static methods and class methods. Every parameter and every result needs a type annotation. An annotation of
+    ``Iterator[T]`` (or ``Iterable``, ``AsyncIterator``, ...) makes a stream; a method can be an ordinary function, a
+    generator, ``async def`` or an asynchronous generator.
+
+    The class can also be an interface, with ``...`` for bodies or a ``Protocol``. A subclass implements it, and is
+    served under the interface's name; it may leave out annotations, and if it is decorated as well, its own public
+    methods are served beside the interface's.
+
+    The annotations are examined at once. Only if one of them names something that is defined further down in the
+    module, the examination waits until the service is first used.
+
+    Args:
+        cls: The class, when the decorator is written without parentheses.
+        name: The service's name; the class's own if not given. Letters, digits, underscores and dots.
+        errors: Exception classes of the application that arrive at the caller as themselves, and their subclasses as
+            the nearest of them: with their arguments and attributes, as far as these can be encoded, as plain data.
+        instance: Who answers. ``"server"``, the default: the object that is served, all clients. ``"session"``: each
+            client an object of its own, which the server makes at the first call and drops with the connection; serve
+            the class then. Its ``close`` or ``aclose`` is no method for clients: the server calls it at the end.
+
+    Raises:
+        TypeError: the class cannot be served; the message names the method, the annotation and what to do.
+        ValueError: the name is malformed, or ``instance`` is neither of the two.
+    """
+    # Names local to the function in which the class is defined can appear in annotations, too.
+    caller = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+    scope = {} if caller.f_code.co_name == "<module>" else caller.f_locals
+    if isinstance(cast(object, errors), type):
+        raise TypeError(f"errors takes a list of exception classes: write errors=[{cast(type, errors).__name__}]")
+    for error in cast("Sequence[object]", errors):
+        if not (isinstance(error, type) and issubclass(error, Exception)):
+            raise TypeError(f"errors: {error!r} is not an exception class")
+    if name is not None and not isinstance(cast(object, name), str):
+        raise TypeError(f"name must be a str, not {name!r}")
+    if name is not None and not _NAME.fullmatch(name):
+        raise ValueError(f"'{name}' is not a service name: write letters, digits, underscores and dots")
+    if instance not in (None, "server", "session"):
+        raise ValueError(f"instance must be 'server' or 'session', not {instance!r}")
+
+    def declare(target: type[T]) -> type[T]:
+        if not isinstance(target, type):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"@nearcall.service decorates a class, not {target!r}")
+        _declared[target] = _Declared(name, tuple(errors), instance, _mentioned(target, scope))
+        try:
+            _plans[target] = _build(target)
+        except NameError:
+            pass  # defined later, perhaps; plan_of() tries again
+        except BaseException:
+            del _declared[target]
+            raise
+        return target
+
+    return declare if cls is None else declare(cls)
+
+
+def oneway(method: F) -> F:
+    """Marks a method as one-way: the call returns when it is sent, and nothing comes back, not even an error.
+
+    The method's result must be annotated ``-> None``.
+    """
+    setattr(method, ONEWAY_MARK, True)
+    return method
+
+
+def idempotent(method: F) -> F:
+    """Marks a method that may be called twice with the effect of once, so that a broken call can be repeated."""
+    setattr(method, IDEMPOTENT_MARK, True)
+    return method
+
+
+def is_service(cls: type) -> bool:
+    """Whether a class is a service or implements one."""
+    return any(base in _declared for base in cls.__mro__)
+
+
+def plan_of(cls: type) -> ServicePlan:
+    """The plan of a service class, or of a class that implements one; worked out once per class.
+
+    Raises:
+        TypeError: the class is no service, implements several, or cannot be served.
+    """
+    plan = _plans.get(cls)
+    if plan is None:
+        try:
+            plan = _plans[cls] = _build(cls)
+        except NameError as problem:
+            missing = problem.name or str(problem)
+            raise TypeError(
+                f"{cls.__name__}: an annotation names '{missing}', which does not exist; "
+                "define it in the module, or import it there (not only under TYPE_CHECKING)"
+            ) from None
+    return plan
+
+
+def _build(cls: type) -> ServicePlan:
+    declared = [base for base in reversed(cls.__mro__) if base in _declared]
+    root = _root_of(cls, declared)
+    name = next((_declared[base].name for base in reversed(declared) if _declared[base].name), None) or root.__name__
+    given: list[Instance] = [each for base in declared if (each := _declared[base].instance) is not None]
+    instance: Instance = given[-1] if given else "server"
+    builder = SchemaBuilder()
+    methods: list[MethodPlan] = []
+    for method, owner in _methods_of(cls, declared).items():
+        if instance == "session" and method in ("close", "aclose"):
+            continue  # the object's end is the server's to say
+        written = read_method(name, method, owner.__dict__[method], _namespace(owner), None)
+        plan = method_plan(written, builder)
+        implementer = next(base for base in cls.__mro__ if method in base.__dict__)
+        if implementer is not owner:
+            plan = _implementation(plan, written, implementer, builder)
+        methods.append(plan)
+    if not methods:
+        raise TypeError(f"{cls.__name__} has no public methods to serve; write some, or remove @nearcall.service")
+    doc = next((base.__doc__ for base in (cls, root) if base.__dict__.get("__doc__")), None)
+    errors = tuple(dict.fromkeys(error for base in declared for error in _declared[base].errors))
+    for error in errors:
+        if [other.__name__ for other in errors].count(error.__name__) > 1:
+            raise TypeError(f"{cls.__name__}: two of its errors are called {error.__name__}; rename one")
+    return ServicePlan(
+        name=name,
+        methods=tuple(methods),
+        doc=inspect.cleandoc(doc) if doc else None,
+        types=builder.types,
+        errors=errors,
+        instance=instance,
+    )
+
+
+def _root_of(cls: type, declared: list[type]) -> type:
+    """The class that gives the service its name: the one declared service that is above all others."""
+    if not declared:
+        raise TypeError(f"{cls.__name__} is not a service: decorate the class with @nearcall.service")
+    roots = [base for base in declared if not any(other is not base and other in base.__mro__ for other in declared)]
+    if len(roots) > 1:
+        names = " and ".join(base.__name__ for base in roots)
+        raise TypeError(f"{cls.__name__} implements {names}: write one class for each service")
+    return roots[0]
+
+
+def _methods_of(cls: type, declared: list[type]) -> dict[str, type]:
+    """The served methods in the order written, each with the declared class that introduced it."""
+    methods: dict[str, type] = {}
+    for base in declared:
+        for name, value in base.__dict__.items():
+            if not name.startswith("_") and name not in methods and _is_method(value):
+                methods[name] = base
+    return methods
+
+
+def _is_method(value: Any) -> bool:
+    if isinstance(value, types.FunctionType):
+        return True
+    if isinstance(value, (staticmethod, classmethod, type)) or not callable(value):
+        return False
+    # functools.lru_cache and the like
+    return isinstance(getattr(cast(Any, value), "__wrapped__", None), types.FunctionType)
+
+
+def _implementation(interface: MethodPlan, written: ReadMethod, owner: type, builder: SchemaBuilder) -> MethodPlan:
+    """The plan of a method that overrides an interface's."""
+    function = owner.__dict__[interface.name]
+    if not _is_method(function):
+        raise TypeError(f"{owner.__name__}.{interface.name} is not a method, but {interface.full_name} is")
+    read = read_method(owner.__name__, interface.name, function, _namespace(owner), written)
+    plan = method_plan(read._replace(service=interface.service), builder)
+    sides = Sides("the interface's", f"{owner.__name__}'s")
+    ours, theirs = method_info(interface), method_info(plan)
+    for finding in method_findings(interface.service, ours, builder.types, theirs, builder.types, sides):
+        raise TypeError(f"{owner.__name__}.{interface.name}() differs from its interface: {finding.text}")
+    return plan
+
+
+def _mentioned(cls: type, scope: Mapping[str, Any]) -> dict[str, Any]:
+    """Those names of a function's scope that the annotations in a class mention: keeping all would keep them alive."""
+    functions = [value for value in cls.__dict__.values() if isinstance(value, types.FunctionType)]
+    try:
+        text = " ".join(str(annotation) for function in functions for annotation in function.__annotations__.values())
+    except NameError:  # Python 3.14 evaluates late, and finds local names by itself
+        return {}
+    return {name: scope[name] for name in set(_IDENTIFIER.findall(text)) if name in scope}
+
+
+def _namespace(cls: type) -> dict[str, Any]:
+    """Names that annotations in a class may use beside the module's."""
+    declared = _declared.get(cls)
+    # Of the class's own names only the types: a method called list must not hide the builtin.
+    nested = {name: value for name, value in cls.__dict__.items() if isinstance(value, type)}
+    generic = {parameter.__name__: parameter for parameter in getattr(cls, "__type_params__", ())}
+    return {**(declared.namespace if declared is not None else {}), **generic, **nested, cls.__name__: cls}

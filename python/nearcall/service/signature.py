@@ -1,0 +1,294 @@
+"""From a function's signature to the plan of a method."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar, get_args, get_origin
+
+from ..codec.inspection import UnsupportedTypeError
+from ..errors import Internal, InvalidArgument
+from ..types.hints import awaited, resolve, stream_of, type_name
+from ..types.schema import SchemaBuilder
+from .arguments import Argument, arguments_plan
+from .binding import POSITIONAL_KINDS, Binder, make_adapter
+from .plan import BIDI_STREAM, CLIENT_STREAM, NOTHING, ONEWAY, SERVER_STREAM, UNARY, MethodPlan, Slot
+from .values import Crossing, Roles, cross, value_plan
+
+__all__ = ["IDEMPOTENT_MARK", "ONEWAY_MARK", "ReadMethod", "method_plan", "read_method", "value_roles"]
+
+ONEWAY_MARK = "__nearcall_oneway__"
+"""The attribute that ``@nearcall.oneway`` sets on a function."""
+IDEMPOTENT_MARK = "__nearcall_idempotent__"
+"""The attribute that ``@nearcall.idempotent`` sets on a function."""
+
+
+_LISTS = (list, set, frozenset, Sequence, Collection)
+"""What a newcomer writes for the result of a generator."""
+
+
+class ReadMethod(NamedTuple):
+    """A method as its function declares it, before its types are worked out."""
+
+    service: str
+    name: str
+    parameters: tuple[inspect.Parameter, ...]
+    """With annotations resolved; without ``self``."""
+    returns: Any
+    is_async: bool
+    oneway: bool
+    idempotent: bool
+    doc: str | None
+
+    @property
+    def full_name(self) -> str:
+        """``"Calculator.add"``."""
+        return f"{self.service}.{self.name}"
+
+
+def read_method(
+    service: str, name: str, function: Callable[..., Any], namespace: Mapping[str, Any], interface: ReadMethod | None
+) -> ReadMethod:
+    """Reads a function's signature.
+
+    Args:
+        service: The service's name, for messages.
+        name: The method's name.
+        function: The function as found in the class.
+        namespace: Names that annotations may use beside the module's.
+        interface: The same method of the interface that this one implements; lends the hints that are not written
+            here, and its parameters are the ones served.
+
+    Raises:
+        TypeError: the signature is not one that can be served; the message says why and what to do.
+        NameError: an annotation names something that does not exist (yet).
+    """
+    where = f"{service}.{name}()"
+    hints = resolve(function, namespace)
+    written = list(inspect.signature(function).parameters.values())
+    if not written or written[0].kind not in POSITIONAL_KINDS:
+        raise TypeError(f"{where}: has no self parameter; make it a method, or begin its name with an underscore")
+    first = written[0]
+    if first.name != "self" and not _stands_for_itself(hints.get(first.name)):
+        shown = f"{first.name}: {type_name(hints[first.name])}"
+        raise TypeError(f"{where}: its first parameter, '{shown}', would be the object itself; write self before it")
+    parameters: list[inspect.Parameter] = []
+    borrowed = {} if interface is None else {parameter.name: parameter for parameter in interface.parameters}
+    for parameter in written[1:]:
+        if parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
+            stars = "*" if parameter.kind is inspect.Parameter.VAR_POSITIONAL else "**"
+            raise TypeError(
+                f"{where}: parameter '{stars}{parameter.name}' cannot be served; list the parameters one by one"
+            )
+        if interface is not None and parameter.name not in borrowed:
+            if parameter.default is inspect.Parameter.empty:
+                raise TypeError(
+                    f"{where}: parameter '{parameter.name}' is not in the interface {interface.full_name}(); "
+                    "give it a default or remove it"
+                )
+            continue  # of no concern to callers
+        parameters.append(_complete(where, parameter, hints, borrowed.get(parameter.name)))
+    returns = hints.get("return", inspect.Parameter.empty)
+    if returns is inspect.Parameter.empty:
+        if interface is None:
+            raise TypeError(f"{where}: has no return annotation; write '-> None' if it returns nothing")
+        returns = interface.returns
+    unwrapped = awaited(returns)
+    method = ReadMethod(
+        service=service,
+        name=name,
+        parameters=tuple(parameters),
+        returns=_none_type(returns if unwrapped is None else unwrapped),
+        is_async=_is_async(function, hints.get("return")),
+        oneway=hasattr(function, ONEWAY_MARK) or (interface is not None and interface.oneway),
+        idempotent=hasattr(function, IDEMPOTENT_MARK) or (interface is not None and interface.idempotent),
+        doc=inspect.cleandoc(function.__doc__) if function.__doc__ else None,
+    )
+    _check_streams(method, function, own_hints=hints)
+    if interface is not None:
+        _check_order(where, method, interface, written[1:])
+    return method
+
+
+def method_plan(method: ReadMethod, builder: SchemaBuilder) -> MethodPlan:
+    """The plan of a method that was read.
+
+    Args:
+        method: What :func:`read_method` gave.
+        builder: Collects the types of the service.
+
+    Raises:
+        TypeError: an annotation cannot be encoded; the message says which and what to do.
+        NameError: a type refers to a name that does not exist (yet).
+    """
+    full_name = method.full_name
+    arguments: list[Argument] = []
+    slots: list[Slot] = []
+    request_item = None
+    stream_name, stream_position = None, -1
+    for position, parameter in enumerate(method.parameters):
+        required = parameter.default is inspect.Parameter.empty
+        by_position = parameter.kind in POSITIONAL_KINDS
+        by_name = parameter.kind is not inspect.Parameter.POSITIONAL_ONLY
+        slots.append(Slot(parameter.name, by_position, by_name, required))
+        stream = stream_of(parameter.annotation)
+        what = f"parameter '{parameter.name}: {type_name(parameter.annotation)}'"
+        if stream is None:
+            crossing = _cross(full_name, what, parameter.annotation, builder)
+            arguments.append(Argument(parameter.name, crossing, by_position, required, parameter.default))
+        else:
+            crossing = _cross(full_name, what, stream.item, builder)
+            request_item = value_plan(crossing, value_roles(full_name, stream=parameter.name))
+            stream_name, stream_position = parameter.name, position
+    signature = _signature(method)
+    binder = Binder(full_name, slots, signature, stream_name)
+    returned = stream_of(method.returns)
+    what = f"the result '{type_name(method.returns)}'"
+    reply = _cross(full_name, what, method.returns if returned is None else returned.item, builder)
+    return MethodPlan(
+        service=method.service,
+        name=method.name,
+        kind=_kind(method, request_item is not None, returned is not None, reply),
+        arguments=arguments_plan(full_name, arguments, binder),
+        request_item=request_item,
+        slots=tuple(slots),
+        stream_position=stream_position,
+        reply=value_plan(reply, value_roles(full_name, items=returned is not None)),
+        handler_is_async=method.is_async,
+        split=binder.split,
+        adapt=make_adapter(slots),
+        signature=signature,
+        idempotent=method.idempotent,
+        doc=method.doc,
+    )
+
+
+def value_roles(full_name: str, *, stream: str | None = None, items: bool = False) -> Roles:
+    """How errors speak of a method's stream from the client, or else of its result or the items of its result."""
+    if stream is not None:
+        return Roles(f"{full_name}(): an item of '{stream}'", InvalidArgument, InvalidArgument)
+    # A wrong result is the server's fault, whichever side notices.
+    return Roles(f"{full_name}(): {'an item of the result' if items else 'the result'}", Internal, Internal)
+
+
+def _complete(
+    where: str, parameter: inspect.Parameter, hints: Mapping[str, Any], interface: inspect.Parameter | None
+) -> inspect.Parameter:
+    """A parameter with its annotation resolved, or taken from the interface."""
+    annotation = hints.get(parameter.name, inspect.Parameter.empty)
+    default = parameter.default
+    if interface is not None:
+        if annotation is inspect.Parameter.empty:
+            annotation = interface.annotation
+        if default is inspect.Parameter.empty:
+            default = interface.default  # callers rely on it
+    if annotation is inspect.Parameter.empty:
+        raise TypeError(
+            f"{where}: parameter '{parameter.name}' has no type annotation; write one (Any takes every value)"
+        )
+    return inspect.Parameter(parameter.name, parameter.kind, default=default, annotation=_none_type(annotation))
+
+
+def _stands_for_itself(annotation: Any) -> bool:
+    """Whether a first parameter may be what others call self."""
+    return annotation is None or isinstance(annotation, TypeVar) or type_name(annotation) == "Self"
+
+
+def _none_type(annotation: Any) -> Any:
+    return None if annotation is type(None) else annotation
+
+
+def _is_async(function: Callable[..., Any], returns: Any) -> bool:
+    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+        return True
+    stream = stream_of(returns)
+    return awaited(returns) is not None or (stream is not None and stream.is_async)
+
+
+def _check_streams(method: ReadMethod, function: Callable[..., Any], own_hints: Mapping[str, Any]) -> None:
+    where = f"{method.full_name}()"
+    streams = [
+        (parameter, stream)
+        for parameter in method.parameters
+        if (stream := stream_of(parameter.annotation)) is not None
+    ]
+    if len(streams) > 1:
+        names = " and ".join(f"'{parameter.name}'" for parameter, _ in streams)
+        raise TypeError(f"{where}: parameters {names} are both streams, and a method can have one; make one a list")
+    for parameter, stream in streams:
+        if parameter.default is not inspect.Parameter.empty:
+            raise TypeError(f"{where}: the stream '{parameter.name}' cannot have a default; remove it")
+        if stream.is_async != method.is_async and parameter.name in own_hints:
+            wanted = "AsyncIterator" if method.is_async else "Iterator"
+            kind = "asynchronous" if method.is_async else "synchronous"
+            raise TypeError(
+                f"{where}: the method is {kind}, so its stream must be "
+                f"'{parameter.name}: {wanted}[{type_name(stream.item)}]'"
+            )
+    returned = stream_of(method.returns)
+    if returned is None and (inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)):
+        wanted = "AsyncIterator" if method.is_async else "Iterator"
+        name, item = type_name(method.returns), type_name(_item_of(method.returns))
+        raise TypeError(f"{where}: yields, so its result must be annotated '-> {wanted}[{item}]', not '-> {name}'")
+    if returned is not None and inspect.iscoroutinefunction(function):
+        raise TypeError(
+            f"{where}: is 'async def' and does not yield, so it is no stream; yield the items, "
+            "or write 'def' if it returns an iterator or only declares an interface"
+        )
+    if method.oneway and streams:
+        raise TypeError(f"{where}: a one-way method cannot take a stream; drop @nearcall.oneway")
+    if method.oneway and method.returns is not None:
+        name = type_name(method.returns)
+        raise TypeError(
+            f"{where}: a one-way method returns nothing, not '{name}'; annotate '-> None' or drop @nearcall.oneway"
+        )
+
+
+def _item_of(annotation: Any) -> Any:
+    """What a generator yields that was annotated as if it returned a list."""
+    arguments = get_args(annotation)
+    return arguments[0] if get_origin(annotation) in _LISTS and arguments else annotation
+
+
+def _check_order(where: str, method: ReadMethod, interface: ReadMethod, written: list[inspect.Parameter]) -> None:
+    names = [parameter.name for parameter in method.parameters]
+    wanted = [parameter.name for parameter in interface.parameters]
+    # Handlers are called by position, so parameters of its own must not come between the interface's.
+    leading = [parameter.name for parameter in written if parameter.kind in POSITIONAL_KINDS]
+    by_position = [parameter.name for parameter in method.parameters if parameter.kind in POSITIONAL_KINDS]
+    if names != wanted or leading[: len(by_position)] != by_position:
+        raise TypeError(
+            f"{where}: its parameters ({', '.join(parameter.name for parameter in written)}) "
+            f"differ from the interface {interface.full_name}"
+            f"({', '.join(wanted)}); give it the same ones in the same order"
+        )
+
+
+def _cross(full_name: str, what: str, annotation: Any, builder: SchemaBuilder) -> Crossing:
+    try:
+        return cross(annotation, builder)
+    except UnsupportedTypeError as problem:
+        raise TypeError(f"{full_name}(): {what} cannot be sent: {problem}") from None
+
+
+def _kind(method: ReadMethod, streams_in: bool, streams_out: bool, reply: Crossing) -> str:
+    if method.oneway and reply.form == NOTHING:
+        return ONEWAY
+    if streams_in:
+        return BIDI_STREAM if streams_out else CLIENT_STREAM
+    return SERVER_STREAM if streams_out else UNARY
+
+
+def _signature(method: ReadMethod) -> str:
+    """``add(a: int, b: int = ...) -> int``, with the marks for positional-only and keyword-only parameters."""
+    shown: list[str] = []
+    kinds = [parameter.kind for parameter in method.parameters]
+    for index, parameter in enumerate(method.parameters):
+        kind = parameter.kind
+        if kind is inspect.Parameter.KEYWORD_ONLY and inspect.Parameter.KEYWORD_ONLY not in kinds[:index]:
+            shown.append("*")
+        default = "" if parameter.default is inspect.Parameter.empty else " = ..."
+        shown.append(f"{parameter.name}: {type_name(parameter.annotation)}{default}")
+        if kind is inspect.Parameter.POSITIONAL_ONLY and kinds[index + 1 : index + 2] != [kind]:
+            shown.append("/")
+    return f"{method.name}({', '.join(shown)}) -> {type_name(method.returns)}"

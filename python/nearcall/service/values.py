@@ -1,0 +1,123 @@
+"""From an annotation to the plan of how its values cross."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
+
+from msgspec import inspect as shapes
+
+from ..codec import checks, explain, inspection, msgpack, senders, sending
+from ..codec.arrays import dtype_name
+from ..errors import RpcError
+from ..types.hints import type_name, unwrap
+from ..types.schema import SchemaBuilder
+from .plan import BYTEARRAY, BYTES, CODED, MEMORYVIEW, NOTHING, PARTS, ValuePlan
+
+__all__ = ["Crossing", "ProblemFinder", "Roles", "buffer_decodes_as", "cross", "problem_finder", "value_plan"]
+
+_BUFFER_SHAPES: dict[type, str] = {
+    shapes.BytesType: BYTES,
+    shapes.ByteArrayType: BYTEARRAY,
+    shapes.MemoryViewType: MEMORYVIEW,
+}
+buffer_decodes_as: dict[str, type] = {BYTES: bytes, BYTEARRAY: bytearray, MEMORYVIEW: memoryview}
+"""The Python type of each buffer form."""
+
+
+ProblemFinder: TypeAlias = "Callable[[Any], str | None]"
+"""The check of a value: ``must be int, got str``, or ``None`` if it fits."""
+
+
+class Crossing(NamedTuple):
+    """What is known of an annotation."""
+
+    annotation: Any
+    form: str
+    type_name: str
+    schema: Any
+    outer: checks.OuterType
+    sender: senders.Sender | None = None
+    """Sees to it that values arrive as they left; ``None`` if there is nothing to see to."""
+
+
+class Roles(NamedTuple):
+    """How to speak of a value in errors, and which errors each side raises over it."""
+
+    noun: str
+    """``"Calculator.add(): the result"``"""
+    sender_error: type[RpcError]
+    receiver_error: type[RpcError]
+
+
+def cross(annotation: Any, builder: SchemaBuilder) -> Crossing:
+    """Works out how values of an annotation cross.
+
+    Raises:
+        UnsupportedTypeError: they cannot.
+        NameError: the annotation refers to a name that does not exist (yet).
+    """
+    shape = inspection.inspect_type(annotation)
+    is_array = isinstance(shape, shapes.CustomType)
+    schema = {"array": dtype_name(unwrap(annotation))} if is_array else builder.schema(shape)
+    form = _form(shape)
+    sender = sending.sender(shape, annotation) if form in (CODED, PARTS) else None
+    return Crossing(annotation, form, type_name(annotation), schema, checks.outer_type(annotation), sender)
+
+
+def value_plan(crossing: Crossing, roles: Roles) -> ValuePlan:
+    """The plan of a result or of a stream's items."""
+    form, annotation = crossing.form, crossing.annotation
+    encode: Callable[[Any], Any] | None = None
+    decode: Callable[..., Any] | None = None
+    if form == CODED:
+        encode, decode = sending.seen_to(msgpack.encode, crossing.sender), msgpack.coded_decoder(annotation)
+    elif form == PARTS:
+        encode, decode = sending.seen_to(msgpack.encode_parts, crossing.sender), msgpack.parts_decoder(annotation)
+    return ValuePlan(
+        form=form,
+        encode=encode,
+        decode=decode,
+        accepts=crossing.outer.accepts,
+        check=_checker(crossing, roles),
+        type_name=crossing.type_name,
+        schema=crossing.schema,
+        encode_error=explain.explain_value_encode_error(roles.noun, roles.sender_error),
+        decode_error=explain.explain_value_decode_error(roles.noun, crossing.type_name, roles.receiver_error),
+    )
+
+
+def _form(shape: shapes.Type) -> str:
+    if isinstance(shape, shapes.NoneType):
+        return NOTHING
+    form = _BUFFER_SHAPES.get(type(shape))
+    if form is not None and _is_unbounded(shape):
+        return form
+    return PARTS if inspection.holds_arrays(shape) else CODED
+
+
+def _is_unbounded(shape: Any) -> bool:
+    # A length limit (Annotated[bytes, Meta(max_length=...)]) is for the decoder to enforce: not a bare buffer then.
+    return shape.min_length is None and shape.max_length is None
+
+
+def problem_finder(crossing: Crossing) -> ProblemFinder | None:
+    """The check of values that cross; ``None`` if everything fits."""
+    annotation, fits = crossing.annotation, crossing.outer.fits
+    if crossing.form in buffer_decodes_as:
+        return lambda value: checks.problem_with_buffer(value, annotation)
+    if fits is None:
+        return None
+    return lambda value: None if fits(value) else checks.problem_with(value, annotation)
+
+
+def _checker(crossing: Crossing, roles: Roles) -> Callable[[Any], None] | None:
+    find_problem = problem_finder(crossing)
+    if find_problem is None:
+        return None
+
+    def check(value: Any) -> None:
+        if problem := find_problem(value):
+            raise roles.sender_error(f"{roles.noun} {problem}")
+
+    return check

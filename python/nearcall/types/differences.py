@@ -1,0 +1,247 @@
+"""Where two declarations of a value part: what one side sends, and what the other expects.
+
+A difference meets either every value, and then no call could be right, or only some; those are refused one by one, by
+the receiver's decoder or by :mod:`nearcall.types.fields`. Nothing may pass that would be read as something else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple, TypeGuard, cast
+
+from .schema import show
+
+__all__ = ["Difference", "Types", "differences"]
+
+Types = Mapping[str, Any]
+"""The named types that schemas refer to."""
+
+_MOST: Final = 20
+"""So many differences of one type are told; a peer's description could have any number."""
+_NO_FIELD: Final = "no such field"
+
+# How values look on the wire, and what a decoder takes: two members of a union can only be told apart by that.
+_LOOKS: Final[dict[str, set[str]]] = {
+    "none": {"nil"},
+    "datetime": {"str", "ext"},
+    **{text: {"str"} for text in ("date", "time", "timedelta", "uuid", "decimal")},
+}
+_TAKES: Final[dict[str, set[str]]] = {"float": {"float", "int"}, "decimal": {"str", "int", "float"}}
+
+
+class Difference(NamedTuple):
+    """Where two schemas part, and how: ``.x``, ``int``, ``str``."""
+
+    path: str
+    sent: str
+    expected: str
+    always: bool
+    """Every value meets it; else only some."""
+
+
+def differences(sent: Any, sent_types: Types, expected: Any, expected_types: Types) -> list[Difference]:
+    """Why values of one schema would not be taken as values of the other.
+
+    Names of types do not matter. ``int`` is taken as ``float``, and ``any`` goes with everything.
+    """
+    if sent == expected and sent_types == expected_types:
+        return []
+    return _Comparison(sent_types, expected_types).compare(sent, expected)
+
+
+class _Comparison:
+    def __init__(self, sent_types: Types, expected_types: Types) -> None:
+        self.sent_types = sent_types
+        self.expected_types = expected_types
+        # A pair under comparison counts as equal: that is what makes types that refer to themselves comparable.
+        self.known: dict[tuple[str, str], list[Difference]] = {}
+
+    def compare(self, sent: Any, expected: Any) -> list[Difference]:
+        if sent == "any" or expected == "any" or (sent == "int" and expected == "float"):
+            return []
+        if _is(sent, "union"):
+            return self._from_union(sent, expected)
+        if _is(expected, "union"):
+            return self._to_union(sent, expected)
+        if isinstance(sent, dict) and isinstance(expected, dict):
+            return self._structures(cast("dict[str, Any]", sent), cast("dict[str, Any]", expected))
+        if _is(sent, "values") and expected in ("int", "str"):
+            fits = all(kind == expected for kind, _ in _members(sent))
+            return [] if fits else _differ(sent, expected)
+        if _is(expected, "values") and sent in ("int", "str"):
+            some = any(kind == sent for kind, _ in _members(expected))
+            return _differ(sent, expected, always=not some)
+        return [] if sent == expected else _differ(sent, expected)
+
+    def _from_union(self, sent: Any, expected: Any) -> list[Difference]:
+        found = [(member, self.compare(member, expected)) for member in sent["union"]]
+        refused = [(member, parts) for member, parts in found if _always(parts)]
+        if not refused:
+            return [part for _, parts in found for part in parts]
+        # None alone does not make two types alike.
+        if all(member == "none" or _always(parts) for member, parts in found):
+            return self._nearest([parts for member, parts in refused if member != "none"], sent, expected)
+        result = [part for _, parts in found if not _always(parts) for part in parts]
+        for member, parts in refused:
+            # A value of this member is refused where it can be told from all that is expected, else misread.
+            overlaps = _overlap(_looks(member, self.sent_types), _takes(expected, self.expected_types))
+            deep = [part for part in parts if part.path]
+            result += deep if overlaps and deep else _differ(member, expected, always=overlaps)
+        return result
+
+    def _to_union(self, sent: Any, expected: Any) -> list[Difference]:
+        options = [self.compare(sent, member) for member in expected["union"]]
+        fitting = [parts for parts in options if not _always(parts)]
+        return min(fitting, key=len) if fitting else self._nearest(options, sent, expected)
+
+    def _nearest(self, options: list[list[Difference]], sent: Any, expected: Any) -> list[Difference]:
+        # A difference deep inside one member tells more than "is none of these".
+        deep = [parts for parts in options if any(part.path for part in parts)]
+        return deep[0] if len(deep) == 1 else _differ(sent, expected)
+
+    def _structures(self, sent: dict[str, Any], expected: dict[str, Any]) -> list[Difference]:
+        kind = next(iter(sent))
+        if kind not in expected:
+            return _differ(sent, expected)
+        left, right = sent[kind], expected[kind]
+        if kind == "ref":
+            return self._references(left, right)
+        if kind in ("list", "set"):
+            return _within("[]", self.compare(left, right))
+        if kind == "dict":
+            return _within(".keys()", self.compare(left[0], right[0])) + _within("[]", self.compare(left[1], right[1]))
+        if kind == "tuple":
+            if len(left) != len(right):
+                return _differ(sent, expected)
+            pairs = enumerate(zip(left, right, strict=True))
+            return [part for i, (a, b) in pairs for part in _within(f"[{i}]", self.compare(a, b))]
+        if kind == "values":
+            return _choices(sent, expected)
+        # An array: a dtype may be left open on either side.
+        return [] if left is None or right is None or left == right else _differ(sent, expected)
+
+    def _references(self, left: str, right: str) -> list[Difference]:
+        known = self.known.get((left, right))
+        if known is not None:
+            return known
+        self.known[left, right] = []
+        sent, expected = self.sent_types.get(left), self.expected_types.get(right)
+        if not sent or not expected:
+            return []  # described by a later version in a way unknown to this one: left to the decoder
+        if sent["layout"] != expected["layout"] or sent.get("tag") != expected.get("tag"):
+            found = [Difference("", f"{left} ({_layout(sent)})", f"{right} ({_layout(expected)})", True)]
+        elif sent["layout"] == "array":
+            found = self._by_position(sent["fields"], expected["fields"])
+        else:
+            found = self._by_name(sent, expected)
+        self.known[left, right] = found[:_MOST]
+        return self.known[left, right]
+
+    def _by_name(self, sent: Any, expected: Any) -> list[Difference]:
+        given = {field["name"]: field for field in sent["fields"]}
+        found: list[Difference] = []
+        for field in expected["fields"]:
+            other = given.pop(field["name"], None)
+            if other is not None:
+                found += _within(f".{field['name']}", self.compare(other["type"], field["type"]))
+            elif field["required"]:
+                found.append(_missing(field))
+        # What has its default need not be known to the other side; all else would vanish there.
+        always = bool(expected.get("closed"))
+        found += [_surplus(field, always=always or field["required"]) for field in given.values()]
+        return found
+
+    def _by_position(self, sent: list[Any], expected: list[Any]) -> list[Difference]:
+        found: list[Difference] = []
+        for position, field in enumerate(expected):
+            if position >= len(sent):
+                found += [_missing(field)] if field["required"] else []
+                continue
+            other = sent[position]
+            if other["name"] != field["name"]:  # two of one type could have changed places
+                here, there = (f"field {position} is {each['name']}" for each in (other, field))
+                found.append(Difference(f".{other['name']}", here, there, True))
+            else:
+                found += _within(f".{field['name']}", self.compare(other["type"], field["type"]))
+        return found + [_surplus(field, always=True) for field in sent[len(expected) :]]
+
+
+def _is(schema: Any, kind: str) -> TypeGuard[dict[str, Any]]:
+    return isinstance(schema, dict) and kind in cast("dict[str, Any]", schema)
+
+
+def _always(found: list[Difference]) -> bool:
+    return any(part.always for part in found)
+
+
+def _differ(sent: Any, expected: Any, *, always: bool = True) -> list[Difference]:
+    return [Difference("", show(sent), show(expected), always)]
+
+
+def _within(step: str, found: list[Difference]) -> list[Difference]:
+    return [part._replace(path=step + part.path) for part in found[:_MOST]]
+
+
+def _missing(field: Any) -> Difference:
+    return Difference(f".{field['name']}", _NO_FIELD, f"{show(field['type'])}, which is required", True)
+
+
+def _surplus(field: Any, *, always: bool) -> Difference:
+    return Difference(f".{field['name']}", show(field["type"]), _NO_FIELD, always)
+
+
+def _choices(sent: dict[str, Any], expected: dict[str, Any]) -> list[Difference]:
+    left, right = _members(sent), _members(expected)
+    for value, name in left.items():
+        # The same value with two names is a new name for it, unless that name is still there with another value.
+        other = right.get(value)
+        if name is not None and other not in (None, name) and name in right.values():
+            moved = next(known for known, its in right.items() if its == name)
+            return [Difference("", f"{name} = {value[1]!r}", f"{name} = {moved[1]!r}", True)]
+    missing = [value for value in left if value not in right]
+    if not missing:
+        return []
+    return _differ({"values": [value for _, value in missing]}, expected, always=len(missing) == len(left))
+
+
+def _members(schema: dict[str, Any]) -> dict[tuple[str, Any], str | None]:
+    """The values of a choice, apart from equal ones of other types, with the names that an enum gives them."""
+    values: list[Any] = schema["values"]
+    names: Iterable[Any] = schema.get("names") or [None] * len(values)
+    return {(type(value).__name__, value): name for value, name in zip(values, names, strict=False)}
+
+
+def _looks(schema: Any, types: Types) -> set[str]:
+    """The ways in which values can look on the wire."""
+    if not isinstance(schema, dict):
+        return _LOOKS.get(schema, {schema})
+    (kind, inner), *_ = cast("dict[str, Any]", schema).items()
+    if kind == "union":
+        return {look for member in inner for look in _looks(member, types)}
+    if kind == "values":
+        return {type(value).__name__ for value in inner}
+    if kind == "ref":
+        described = types.get(inner, {})
+        tag = described.get("tag")
+        return {described.get("layout", "map") + (f" {tag!r}" if tag else "")}
+    return {{"list": "array", "set": "array", "tuple": "array", "dict": "map", "array": "ext"}.get(kind, kind)}
+
+
+def _takes(schema: Any, types: Types) -> set[str]:
+    """The ways in which values may look that a decoder takes."""
+    if _is(schema, "union"):
+        return {look for member in schema["union"] for look in _takes(member, types)}
+    return _TAKES[schema] if isinstance(schema, str) and schema in _TAKES else _looks(schema, types)
+
+
+def _overlap(looks: set[str], takes: set[str]) -> bool:
+    # Tags tell two types apart, but only if both have one.
+    plain = {look.partition(" ")[0] for look in takes}
+    return any(
+        look in takes or (" " not in look and look in plain) or look.partition(" ")[0] in takes for look in looks
+    )
+
+
+def _layout(described: Any) -> str:
+    tag = described.get("tag")
+    return str(described["layout"]) + (f", tagged {tag[0]}={tag[1]!r}" if tag else "")
