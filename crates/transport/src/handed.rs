@@ -4,10 +4,10 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
+use nearcall_platform::{descriptors, fork, sys};
 use rustix::net::RecvFlags;
 
 use crate::transports::Clients;
-use crate::{fork, sys};
 
 /// The receiving end: every client comes as one descriptor beside one byte.
 #[derive(Debug)]
@@ -61,8 +61,7 @@ pub struct Seat {
 impl Drop for Seat {
     fn drop(&mut self) {
         if self.generation == fork::generation() {
-            // It fails only when the counter is full, at 2^64.
-            let _ = rustix::io::write(&*self.returned, &1_u64.to_ne_bytes());
+            descriptors::signal(&self.returned);
         }
     }
 }

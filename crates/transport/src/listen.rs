@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
+use nearcall_platform::sys::{self, Received, own_uid};
 use nearcall_ring::Segment;
 use nearcall_wire::{Hello, MAGIC, Preamble, Welcome};
 use rustix::net::RecvFlags;
@@ -15,7 +16,6 @@ use crate::link::{Link, LinkError, NO_DESCRIPTOR, Options};
 use crate::peer::{Admission, Peer};
 use crate::shm::{ShmLink, rings_beyond_all};
 use crate::stream::{Plain, StreamLink, Wire};
-use crate::sys::{self, Received, own_uid};
 use crate::tls::TlsWire;
 use crate::transports::{Bound, Clients, Memory};
 use crate::url::Url;

@@ -12,15 +12,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use nearcall_platform::fork;
+use nearcall_platform::sys::own_uid;
 use rustix::fs::{FlockOperation, flock};
 
 use crate::connect::peer_of;
 use crate::dial::Pace;
-use crate::fork;
 use crate::handed::Seat;
 use crate::link::ConnectError;
 use crate::peer::{Admission, Peer};
-use crate::sys::own_uid;
 use crate::transports::{Clients, accept_from};
 
 /// Where clients and a Unix-domain server of this machine meet.

@@ -9,8 +9,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use nearcall_transport::lock::{Condvar, Mutex, MutexGuard};
-use nearcall_transport::{ConnectError, Connected, Dial, Options, Url, fork};
+use nearcall_platform::fork;
+use nearcall_platform::lock::{Condvar, Mutex, MutexGuard};
+use nearcall_transport::{ConnectError, Connected, Dial, Options, Url};
 use nearcall_wire::Failure;
 
 use super::Connection;

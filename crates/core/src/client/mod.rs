@@ -11,8 +11,9 @@ use crate::sync::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use nearcall_transport::lock::around_sleep;
-use nearcall_transport::{Connected, Link, LinkError, Peer, Room, Sent, Url, fork};
+use nearcall_platform::fork;
+use nearcall_platform::lock::around_sleep;
+use nearcall_transport::{Connected, Link, LinkError, Peer, Room, Sent, Url};
 use nearcall_wire::{Failure, Kind, Welcome};
 
 use crate::event::Event;

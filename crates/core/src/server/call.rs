@@ -2,14 +2,14 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use nearcall_platform::descriptors::{self, EventDescriptor};
+use nearcall_platform::lock::{Condvar, Mutex};
 use nearcall_transport::LinkError;
-use nearcall_transport::lock::{Condvar, Mutex};
 use nearcall_wire::Kind;
-use rustix::event::EventfdFlags;
 
 use super::Server;
 use super::connection::ServerConnection;
@@ -277,7 +277,7 @@ impl ServerCall {
 /// What an event loop is told of: new requests for it, and changes of the calls it handles.
 #[derive(Debug)]
 pub struct AsyncQueue {
-    event: OwnedFd,
+    event: EventDescriptor,
     waiting: Mutex<Waiting>,
 }
 
@@ -289,8 +289,7 @@ struct Waiting {
 
 impl AsyncQueue {
     pub(super) fn new() -> io::Result<Self> {
-        let event = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Self { event, waiting: Mutex::default() })
+        Ok(Self { event: descriptors::new_event()?, waiting: Mutex::default() })
     }
 
     /// Readable while something waits.
@@ -299,8 +298,8 @@ impl AsyncQueue {
         self.event.as_fd()
     }
 
-    /// Puts in a request. Whether none was there: then it is to be [rung](Self::ring) for. Requests and changes are taken
-    /// apart from each other, and so each rings for its own first.
+    /// Puts in a request. Whether none was there: then it is to be [woken](Self::wake) for. Requests and changes are taken
+    /// apart from each other, and so each wakes it for its own first.
     pub(super) fn push(&self, request: Box<Request>) -> bool {
         let mut waiting = self.waiting.lock();
         let first = waiting.requests.is_empty();
@@ -314,20 +313,18 @@ impl AsyncQueue {
         waiting.changed.push(call);
         drop(waiting);
         if first {
-            self.ring();
+            self.wake();
         }
     }
 
     /// Wakes the loop.
-    pub(super) fn ring(&self) {
-        // It fails only when the counter is full, and then the loop is awake.
-        let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
+    pub(super) fn wake(&self) {
+        descriptors::signal(&self.event);
     }
 
-    /// Silences the bell, and takes the calls for which something has changed.
+    /// Clears the event descriptor, and takes the calls for which something has changed.
     pub fn take_changed(&self) -> Vec<Arc<ServerCall>> {
-        let mut count = [0; 8];
-        let _ = rustix::io::read(&self.event, &mut count);
+        descriptors::clear(&self.event);
         std::mem::take(&mut self.waiting.lock().changed)
     }
 

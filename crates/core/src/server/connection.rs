@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use nearcall_transport::lock::Mutex;
+use nearcall_platform::lock::Mutex;
 use nearcall_transport::{Incoming, Link, LinkError, Peer, Room, Seat, Sent};
 use nearcall_wire::{Failure, FrameHead, Kind};
 

@@ -4,7 +4,7 @@ use crate::sync::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::Instant;
 
-use nearcall_transport::lock::Mutex;
+use nearcall_platform::lock::Mutex;
 use nearcall_transport::{LinkError, Peer};
 use nearcall_wire::{Kind, Metadata};
 

@@ -47,7 +47,7 @@ impl Server {
         } else if let Some(mut reception) = self.reception.try_lock() {
             reception.note_loop_active();
         }
-        queue.ring();
+        queue.wake();
     }
 
     /// The descriptor that the event loop watches while it holds the baton and sleeps.

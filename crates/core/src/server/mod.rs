@@ -2,7 +2,6 @@
 
 mod arrivals;
 mod baton;
-mod bells;
 mod call;
 mod calls;
 mod connection;
@@ -22,7 +21,8 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use nearcall_transport::lock::Mutex;
+use nearcall_platform::descriptors;
+use nearcall_platform::lock::Mutex;
 use nearcall_transport::{Budget, Listener, Options};
 use nearcall_wire::{Failure, Limits, Welcome};
 use rustix::event::epoll::{self, EventData, EventFlags};
@@ -162,8 +162,8 @@ impl Server {
         let limits = Limits { max_message: options.max_message };
         let budget = Budget::new(work_limits.max_memory);
         let options = Options { budget: Some(Arc::clone(&budget)), ..options };
-        let wake = Arc::new(bells::new_bell()?);
-        let poller = Arc::new(bells::new_poller()?);
+        let wake = Arc::new(descriptors::new_event()?);
+        let poller = Arc::new(descriptors::new_poller()?);
         Ok(Self {
             reception: Mutex::new(Reception::new(options, Arc::clone(&poller), Arc::clone(&wake))?),
             welcome: Welcome { version: crate::VERSION.to_owned(), limits, description, memory: false },
@@ -172,7 +172,7 @@ impl Server {
             measured: methods.iter().take_while(|method| !method.introspective).count(),
             methods,
             notice,
-            turn: Turn::new(bells::new_bell()?, Arc::clone(&poller)),
+            turn: Turn::new(descriptors::new_event()?, Arc::clone(&poller)),
             poller,
             visits: Arc::new(Visits::new(announced, Arc::clone(&wake))),
             wake,
@@ -347,7 +347,7 @@ impl Server {
     }
 
     fn wake_reception(&self) {
-        bells::ring(&self.wake);
+        descriptors::signal(&self.wake);
     }
 
     fn notify(&self, serious: bool, text: String) {

@@ -8,7 +8,8 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use nearcall_ring::{SpinBudget, cpu};
+use nearcall_platform::{clock, descriptors};
+use nearcall_ring::SpinBudget;
 use nearcall_transport::{Incoming, LinkError, Listener, Options};
 use nearcall_wire::Kind;
 use rustix::event::Timespec;
@@ -18,7 +19,7 @@ use super::arrivals::{Arrivals, Guest};
 use super::connection::{Routed, ServerConnection, Waits};
 use super::request::Request;
 use super::visit::Work;
-use super::{ASKED, DELIVERED, Notice, Server, bells};
+use super::{ASKED, DELIVERED, Notice, Server};
 use crate::outgoing::{Body, Outgoing};
 
 /// Spinning rounds between two looks at the clock, while only shared memory is active.
@@ -407,7 +408,7 @@ impl Reception {
             // The caller may be a handler, and what came what it waits for.
             return None;
         }
-        let begun = cpu::monotonic_ns();
+        let begun = clock::monotonic_ns();
         if !self.arm() {
             return None;
         }
@@ -415,7 +416,7 @@ impl Reception {
         let look = self.waits_for_handlers().then_some(STALLED_LOOK);
         let timeout = self.arrivals.next_timer().into_iter().chain(at_most).chain(look).min();
         if self.poll_events(server, timeout) {
-            self.budget.learn(cpu::monotonic_ns() - begun);
+            self.budget.learn(clock::monotonic_ns() - begun);
         }
         None
     }
@@ -433,7 +434,7 @@ impl Reception {
     pub(super) fn fall_asleep(&mut self) -> bool {
         let quiet = self.backlog.is_empty() && self.unparked.is_empty() && self.arm();
         if quiet {
-            self.asleep_since = Some(cpu::monotonic_ns());
+            self.asleep_since = Some(clock::monotonic_ns());
         }
         quiet
     }
@@ -449,7 +450,7 @@ impl Reception {
         if let Some(since) = self.asleep_since.take()
             && happened
         {
-            self.budget.learn(cpu::monotonic_ns() - since);
+            self.budget.learn(clock::monotonic_ns() - since);
         }
         self.loop_active = false;
     }
@@ -515,7 +516,7 @@ impl Reception {
                 return (Some(since(begun)), None);
             }
             if self.sockets_active || self.loop_active || rounds.is_multiple_of(ROUNDS_PER_CLOCK) {
-                let now = cpu::monotonic_ns();
+                let now = clock::monotonic_ns();
                 if now - *begun.get_or_insert(now) >= limit || !self.spinning_pays() {
                     return (None, None);
                 }
@@ -587,7 +588,7 @@ impl Reception {
                 self.list(connection);
             }
         } else if token == WAKE {
-            bells::silence(&self.wake);
+            descriptors::clear(&self.wake);
             // Whoever is about to sleep looks at the server's state again: the bell is not heard twice.
             self.routed += 1;
             self.backlog.extend(server.visits.take().into_iter().map(Work::Visit));
@@ -644,5 +645,5 @@ fn weight(incoming: &Incoming) -> u32 {
 
 /// Nanoseconds since then; none if the clock was not even read.
 fn since(begun: Option<u64>) -> u64 {
-    begun.map_or(0, |begun| cpu::monotonic_ns() - begun)
+    begun.map_or(0, |begun| clock::monotonic_ns() - begun)
 }

@@ -4,7 +4,7 @@ use crate::sync::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use nearcall_transport::lock::Mutex;
+use nearcall_platform::lock::Mutex;
 use nearcall_transport::{Charge, LinkError};
 use nearcall_wire::{Failure, FrameHead, Kind};
 

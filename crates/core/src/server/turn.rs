@@ -4,10 +4,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use nearcall_transport::lock::{Condvar, Mutex, MutexGuard};
+use nearcall_platform::descriptors::{self, EventDescriptor, Poller};
+use nearcall_platform::lock::{Condvar, Mutex, MutexGuard};
 
 use super::baton::Baton;
-use super::bells::{self, Bell, Poller};
 use crate::sync::{AtomicBool, Ordering, QUIET};
 
 /// How long a handler may run before another worker receives in its stead.
@@ -25,7 +25,7 @@ pub(super) struct Turn {
     /// A moment has passed, in which the holder ran handlers.
     tick: AtomicBool,
     /// Wakes the one that watches while it sleeps beside the event loop.
-    bell: Bell,
+    event: EventDescriptor,
     /// The system's poller of the reception.
     poller: Arc<Poller>,
 }
@@ -40,14 +40,14 @@ struct Standby {
 }
 
 impl Turn {
-    pub(super) fn new(bell: Bell, poller: Arc<Poller>) -> Self {
+    pub(super) fn new(event: EventDescriptor, poller: Arc<Poller>) -> Self {
         Self {
             baton: Baton::default(),
             standby: Mutex::default(),
             changed: Condvar::new(),
             watcher_sleeps: AtomicBool::new(false),
             tick: AtomicBool::new(false),
-            bell,
+            event,
             poller,
         }
     }
@@ -128,7 +128,7 @@ impl Turn {
     fn wake(&self, standby: &Standby) {
         self.changed.notify_all();
         if standby.polls {
-            bells::ring(&self.bell);
+            descriptors::signal(&self.event);
         }
     }
 
@@ -189,7 +189,7 @@ impl Turn {
         let seen = self.baton.settle();
         standby.polls = true;
         if Baton::is_listening(seen) {
-            MutexGuard::unlocked(standby, || bells::wait_for_either(&self.poller, &self.bell));
+            MutexGuard::unlocked(standby, || descriptors::wait_for_either(&self.poller, &self.event));
         }
         standby.polls = false;
         self.watcher_sleeps.store(false, Ordering::Relaxed);
@@ -198,6 +198,6 @@ impl Turn {
         }
         self.changed.wait_for(standby, PATIENCE);
         // A loop that has come and gone again meanwhile has changed the word.
-        self.baton.look() == seen && bells::is_readable(&self.poller) && self.baton.steal(seen)
+        self.baton.look() == seen && descriptors::is_readable(&self.poller) && self.baton.steal(seen)
     }
 }

@@ -8,9 +8,9 @@ use std::any::Any;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use nearcall_transport::lock::Mutex;
+use nearcall_platform::descriptors;
+use nearcall_platform::lock::Mutex;
 
-use super::bells;
 use super::connection::ServerConnection;
 use super::request::Request;
 
@@ -76,7 +76,7 @@ impl Visits {
         // Release: who stops the server and finds none pending finds the calls before it through.
         self.pending.fetch_add(1, Ordering::Release);
         self.keep(Visit { connection, moment, begun: false, visits: Arc::clone(self) });
-        bells::ring(&self.wake);
+        descriptors::signal(&self.wake);
     }
 
     /// Keeps one for whoever asks next.
@@ -137,7 +137,7 @@ impl Drop for Visit {
                 drop(self.connection.stay.end());
             }
             self.visits.admitted.lock().push(Arc::clone(&self.connection));
-            bells::ring(&self.visits.wake);
+            descriptors::signal(&self.visits.wake);
             self.connection.one_finished();
         }
         // Release: as in `push`.

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use nearcall_transport::lock::around_sleep;
+use nearcall_platform::lock::around_sleep;
 
 use super::Server;
 use super::call::ServerCall;

@@ -8,8 +8,8 @@ use loom::sync::{Condvar, Mutex};
 use loom::thread;
 
 use super::baton::Baton;
-use super::bells::{Bell, Poller, set_readable};
 use super::turn::Turn;
+use crate::descriptors::{EventDescriptor, Poller, set_readable};
 use crate::models::check;
 use crate::sync::{Ordering, let_time_fly};
 
@@ -123,7 +123,7 @@ impl Gate {
 /// A turn that this thread has.
 fn taken() -> Arc<Turn> {
     let_time_fly();
-    let turn = Turn::new(Bell, Arc::new(Poller));
+    let turn = Turn::new(EventDescriptor, Arc::new(Poller));
     assert!(turn.try_take());
     // All atomics are there before another thread sees them.
     turn.busy();

@@ -5,20 +5,19 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::lock::{Condvar, Mutex};
-use nearcall_ring::{Consumer, MappedLane, Producer, Record, Segment, SpinBudget, cpu, spin};
+use nearcall_platform::lock::{Condvar, Mutex};
+use nearcall_platform::{clock, fork, sys};
+use nearcall_ring::{Consumer, MappedLane, Producer, Record, Segment, SpinBudget, spin};
 use rustix::event::PollFlags;
 use smallvec::SmallVec;
 
 use super::regions::{Mapped, Note, Outgoing, no_memory};
 use super::socket::{Inbox, ring_bell};
 use crate::budget::{ALWAYS, Account, Charge};
-use crate::fork;
 use crate::link::{HEAD_ROOM, Link, LinkError, Options, Room, Sent};
 use crate::message::{INLINE, Incoming};
 use crate::outbox::{Frame, Outbox, Sink};
 use crate::peer::Peer;
-use crate::sys;
 
 /// How long a sender that waits looks for room before it sleeps: about what the reader needs to make some.
 const ROOM_SPIN_NS: u64 = 20_000;
@@ -237,7 +236,7 @@ impl ShmLink {
             }
             return Ok(());
         }
-        let begun = cpu::monotonic_ns();
+        let begun = clock::monotonic_ns();
         own.park();
         if consumer.has_record() {
             own.unpark();
@@ -256,7 +255,7 @@ impl ShmLink {
             },
         };
         own.unpark();
-        budget.learn(limit + (cpu::monotonic_ns() - begun));
+        budget.learn(limit + (clock::monotonic_ns() - begun));
         if let Some(cost) = own.wake_cost_ns() {
             budget.learn_wake_cost(cost);
         }
