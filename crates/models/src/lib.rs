@@ -27,17 +27,15 @@ pub mod outbox;
 
 /// `crates/core/src/server`
 mod server {
-    #[path = "../../../core/src/server/baton.rs"]
-    pub(crate) mod baton;
-    #[path = "../../../core/src/server/turn.rs"]
-    pub(crate) mod turn;
-    #[path = "../../../core/src/server/unsent.rs"]
-    pub(crate) mod unsent;
+    #[path = "../../../core/src/server/leadership/mod.rs"]
+    pub(crate) mod leadership;
+    #[path = "../../../core/src/server/connection/write_interest.rs"]
+    pub(crate) mod write_interest;
 
     #[cfg(test)]
     mod models;
     #[cfg(test)]
-    mod unsent_models;
+    mod write_interest_models;
 }
 
 /// `crates/core/src/client`

@@ -22,15 +22,16 @@ impl Clients for Handed {
         self.channel.as_fd()
     }
 
-    fn accept(&self) -> rustix::io::Result<(OwnedFd, Option<Arc<Seat>>)> {
+    fn accept(&self) -> rustix::io::Result<(OwnedFd, Option<Arc<ConnectionPermit>>)> {
         let mut fds = Vec::new();
         loop {
             match sys::receive_with_fds(self.channel.as_fd(), &mut [0], &mut fds, RecvFlags::DONTWAIT) {
                 Ok(received) if received.bytes == 0 => return Err(ENDED),
                 Ok(_) => {
                     if let Some(client) = fds.pop() {
-                        let seat = Seat { returned: Arc::clone(&self.returned), generation: fork::mark() };
-                        return Ok((client, Some(Arc::new(seat))));
+                        let permit =
+                            ConnectionPermit { returned: Arc::clone(&self.returned), generation: fork::mark() };
+                        return Ok((client, Some(Arc::new(permit))));
                     }
                     // The descriptor was lost on the way: this process has as many as it may. The client sees a hang-up.
                     return Err(rustix::io::Errno::MFILE);
@@ -53,12 +54,12 @@ pub fn is_end_of_clients(error: &io::Error) -> bool {
 
 /// One client's place in the count of those that this process was handed; given back when the last owner drops it.
 #[derive(Debug)]
-pub struct Seat {
+pub struct ConnectionPermit {
     returned: Arc<OwnedFd>,
     generation: u32,
 }
 
-impl Drop for Seat {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         if self.generation == fork::generation() {
             descriptors::signal(&self.returned);

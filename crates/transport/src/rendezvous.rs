@@ -18,7 +18,7 @@ use rustix::fs::{FlockOperation, flock};
 
 use crate::connect::peer_of;
 use crate::dial::Pace;
-use crate::handed::Seat;
+use crate::handed::ConnectionPermit;
 use crate::link::ConnectError;
 use crate::peer::{Admission, Peer};
 use crate::transports::{Clients, accept_from};
@@ -100,7 +100,7 @@ impl Clients for Listening {
         self.socket.as_fd()
     }
 
-    fn accept(&self) -> rustix::io::Result<(OwnedFd, Option<Arc<Seat>>)> {
+    fn accept(&self) -> rustix::io::Result<(OwnedFd, Option<Arc<ConnectionPermit>>)> {
         accept_from(&self.socket)
     }
 }

@@ -344,7 +344,7 @@ impl Connection {
         if error.spares_connection() {
             return Failure::new(Failure::RESOURCE_EXHAUSTED, error.to_string());
         }
-        self.lost(error);
+        self.mark_lost(error);
         self.table.lock().dead.clone().expect("just lost")
     }
 

@@ -11,7 +11,7 @@ use nearcall_ring::{Consumer, MappedLane, Producer, Record, Segment, SpinBudget,
 use rustix::event::PollFlags;
 use smallvec::SmallVec;
 
-use super::regions::{Mapped, Note, Outgoing, no_memory};
+use super::regions::{Mapped, Note, SentRegions, no_memory};
 use super::socket::{Inbox, ring_bell};
 use crate::budget::{ALWAYS, Account, Charge};
 use crate::link::{HEAD_ROOM, Link, LinkError, Options, Room, Sent};
@@ -57,7 +57,7 @@ struct Shared {
 struct Sender {
     shared: Arc<Shared>,
     producer: Producer<MappedLane>,
-    regions: Outgoing,
+    regions: SentRegions,
     /// The reader was told that there was no room.
     starved: bool,
 }
@@ -162,7 +162,7 @@ impl ShmLink {
         segment.own_side().publish_cpu();
         let bells = || AtomicU32::new(0);
         let shared = Arc::new(Shared { segment, socket, bells_heard: bells(), bells_seen: bells() });
-        let sender = Sender { shared: Arc::clone(&shared), producer, regions: Outgoing::default(), starved: false };
+        let sender = Sender { shared: Arc::clone(&shared), producer, regions: SentRegions::default(), starved: false };
         let account = options.account();
         let rings = account.charge_anyway(rings_beyond_all(shared.segment.ring()));
         Self {

@@ -17,7 +17,7 @@ use rustix::stdio;
 
 use super::{Bound, Clients, Dialled, Dialling, Memory, Place, Transport};
 use crate::dial::Pace;
-use crate::handed::{ENDED, Seat};
+use crate::handed::{ConnectionPermit, ENDED};
 use crate::link::{ConnectError, Options};
 use crate::peer::Admission;
 use crate::sync::{AtomicBool, Ordering};
@@ -270,7 +270,7 @@ impl Clients for OneClient {
         self.event.as_fd()
     }
 
-    fn accept(&self) -> rustix::io::Result<(OwnedFd, Option<Arc<Seat>>)> {
+    fn accept(&self) -> rustix::io::Result<(OwnedFd, Option<Arc<ConnectionPermit>>)> {
         let socket = self.socket.lock().take().ok_or(ENDED)?;
         Ok((socket, None))
     }
