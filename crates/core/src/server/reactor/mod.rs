@@ -62,7 +62,7 @@ pub(in crate::server) struct Reactor {
     stalled: Vec<(Arc<ServerConnection>, StallReason)>,
     /// Clients that read again, and have requests that waited for that.
     resumable: VecDeque<Arc<ServerConnection>>,
-    /// Whose turn it is: theirs, or that of what comes.
+    /// Whether a deferred request goes next, and not one that has just come.
     deferred_next: bool,
     /// Sockets are looked at before rings.
     sockets_turn: bool,
@@ -71,7 +71,8 @@ pub(in crate::server) struct Reactor {
     budget: SpinBudget,
     said_goodbye: bool,
     deserted: bool,
-    /// Frames routed to calls that a handler may be waiting on, and wake-ups of the reactor itself: a handler that receives looks after each.
+    /// Frames routed to calls that a handler may be waiting on, and wake-ups of the reactor itself: a handler that receives
+    /// looks after each.
     routed: u64,
 }
 

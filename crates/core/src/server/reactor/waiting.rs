@@ -17,7 +17,7 @@ const ROUNDS_PER_POLL: u32 = 512;
 const STALLED_LOOK: Duration = Duration::from_millis(1);
 
 impl Reactor {
-    /// StallReason until something may be here, for `at_most` so long: spins while that pays, then sleeps in the poller. A request
+    /// Waits until something may be here, for `at_most` so long: spins while that pays, then sleeps in the poller. A request
     /// it met by spinning is returned at once.
     pub(in crate::server) fn wait_for(&mut self, server: &Server, at_most: Option<Duration>) -> Option<Work> {
         if !self.backlog.is_empty() || !self.resumable.is_empty() {

@@ -74,7 +74,7 @@ impl Worker {
         Some(next)
     }
 
-    /// StallReason until there may be a request for this worker. `spawn` starts one more worker thread.
+    /// Waits until there may be a request for this worker. `spawn` starts one more worker thread.
     pub fn wait(&mut self, spawn: &dyn Fn()) -> Next {
         let server = &*self.server;
         loop {
