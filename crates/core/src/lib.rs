@@ -13,10 +13,12 @@ pub mod server;
 mod sync;
 
 pub use event::{Event, Payload};
+pub use nearcall_platform::lifeline::end_with;
+pub use nearcall_platform::lock;
 pub use nearcall_ring::SpinPolicy;
 pub use nearcall_transport::{
     Admission, BadUrl, ConnectError, Credentials, DevCerts, Incoming, Lease, LinkError, Listener, Options, Peer, Pem,
-    Url, dev_certs, end_with, lock,
+    Url, dev_certs,
 };
 pub use nearcall_wire::{Failure, Kind, Metadata, holds_more_than};
 pub use outgoing::{Body, Outgoing};
@@ -30,7 +32,7 @@ pub fn is_ring_size(bytes: usize) -> bool {
 /// Seconds on the system's monotonic clock.
 #[must_use]
 pub fn monotonic_seconds() -> f64 {
-    nearcall_ring::cpu::monotonic_ns() as f64 / 1e9
+    nearcall_platform::clock::monotonic_ns() as f64 / 1e9
 }
 
 /// Version of the library, sent in the handshake.

@@ -8,7 +8,7 @@
 #![allow(dead_code, reason = "the models do not use all that is compiled here")]
 #![allow(clippy::arc_with_non_send_sync, reason = "loom's cells are shared between its threads, which are one")]
 
-extern crate self as nearcall_transport; // so the core's files call what they use of it
+extern crate self as nearcall_platform; // so the other crates' files call what they use of it
 
 #[cfg(test)]
 mod models;
@@ -16,28 +16,26 @@ mod sync;
 
 #[path = "../../transport/src/budget.rs"]
 pub mod budget;
+pub mod descriptors;
 pub mod link;
-/// `crates/transport`
+/// `crates/platform`
 #[allow(clippy::reversed_empty_ranges, clippy::absurd_extreme_comparisons, reason = "there are no spins here")]
-#[path = "../../transport/src/lock.rs"]
+#[path = "../../platform/src/lock.rs"]
 pub mod lock;
 #[path = "../../transport/src/outbox.rs"]
 pub mod outbox;
 
 /// `crates/core/src/server`
 mod server {
-    #[path = "../../../core/src/server/baton.rs"]
-    pub(crate) mod baton;
-    pub(crate) mod bells;
-    #[path = "../../../core/src/server/turn.rs"]
-    pub(crate) mod turn;
-    #[path = "../../../core/src/server/unsent.rs"]
-    pub(crate) mod unsent;
+    #[path = "../../../core/src/server/leadership/mod.rs"]
+    pub(crate) mod leadership;
+    #[path = "../../../core/src/server/connection/write_interest.rs"]
+    pub(crate) mod write_interest;
 
     #[cfg(test)]
     mod models;
     #[cfg(test)]
-    mod unsent_models;
+    mod write_interest_models;
 }
 
 /// `crates/core/src/client`

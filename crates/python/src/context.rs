@@ -15,8 +15,8 @@ use crate::connection::peer;
 use crate::deadline::{metadata_from, metadata_to};
 use crate::interpreter::detach;
 use crate::plan::Method;
+use crate::session::of_client;
 use crate::statistics;
-use crate::stay::of_client;
 
 /// The status code of a call that ended well.
 pub(crate) const OK: u8 = 0;

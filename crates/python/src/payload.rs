@@ -20,12 +20,12 @@ use crate::plan::{Arguments, Form, Limit, Method, Value};
 use crate::view::View;
 
 /// A buffer that Python lends for as long as it is sent.
-enum Held<'py> {
+enum LentBuffer<'py> {
     Bytes(Bound<'py, PyBytes>),
     Buffer(PyUntypedBuffer),
 }
 
-impl<'py> Held<'py> {
+impl<'py> LentBuffer<'py> {
     #[inline]
     fn take(value: Bound<'py, PyAny>) -> PyResult<Self> {
         match value.cast_into_exact::<PyBytes>() {
@@ -55,14 +55,14 @@ impl<'py> Held<'py> {
 
 /// A payload about to be sent, and the Python objects its bytes lie in.
 pub(crate) struct Encoded<'py> {
-    body: Option<Held<'py>>,
-    buffers: Option<SmallVec<[Held<'py>; 4]>>,
+    body: Option<LentBuffer<'py>>,
+    buffers: Option<SmallVec<[LentBuffer<'py>; 4]>>,
     pub(crate) named: bool,
 }
 
 impl<'py> Encoded<'py> {
-    fn whole(held: Held<'py>) -> Self {
-        Self { body: Some(held), buffers: None, named: false }
+    fn whole(lent: LentBuffer<'py>) -> Self {
+        Self { body: Some(lent), buffers: None, named: false }
     }
 
     pub(crate) fn empty() -> Self {
@@ -72,11 +72,11 @@ impl<'py> Encoded<'py> {
     /// Shows the payload's pieces.
     #[inline]
     pub(crate) fn with<R>(&self, use_it: impl FnOnce(Body<'_>) -> R) -> R {
-        let body = self.body.as_ref().map_or(&[][..], Held::as_slice);
+        let body = self.body.as_ref().map_or(&[][..], LentBuffer::as_slice);
         match &self.buffers {
             None => use_it(Body::Whole(body)),
             Some(buffers) => {
-                let slices: SmallVec<[&[u8]; 4]> = buffers.iter().map(Held::as_slice).collect();
+                let slices: SmallVec<[&[u8]; 4]> = buffers.iter().map(LentBuffer::as_slice).collect();
                 use_it(Body::Parts(body, &slices))
             }
         }
@@ -93,13 +93,13 @@ impl<'py> Encoded<'py> {
         if self.named { Outgoing::NAMED } else { 0 }
     }
 
-    fn parts(encoded: &Bound<'py, PyAny>, first: SmallVec<[Held<'py>; 4]>) -> PyResult<Self> {
+    fn parts(encoded: &Bound<'py, PyAny>, first: SmallVec<[LentBuffer<'py>; 4]>) -> PyResult<Self> {
         let (body, buffers) = encoded.extract::<(Bound<'py, PyBytes>, Bound<'py, PyList>)>()?;
-        let mut held = first;
+        let mut lent = first;
         for buffer in buffers {
-            held.push(Held::take(buffer)?);
+            lent.push(LentBuffer::take(buffer)?);
         }
-        Ok(Self { body: Some(Held::Bytes(body)), buffers: Some(held), named: false })
+        Ok(Self { body: Some(LentBuffer::Bytes(body)), buffers: Some(lent), named: false })
     }
 }
 
@@ -113,7 +113,7 @@ impl Value {
             check.bind(py).run([&value])?;
         }
         if self.form.is_buffer() {
-            return Held::take(value).map(Encoded::whole);
+            return LentBuffer::take(value).map(Encoded::whole);
         }
         let encoded = match self.form {
             Form::Nothing => return Ok(Encoded::empty()),
@@ -122,7 +122,7 @@ impl Value {
         let encoded = encoded.map_err(|error| explain(py, &self.encode_error, error))?;
         match self.form {
             Form::Parts => Encoded::parts(&encoded, SmallVec::new()),
-            _ => Ok(Encoded::whole(Held::Bytes(encoded.cast_into()?))),
+            _ => Ok(Encoded::whole(LentBuffer::Bytes(encoded.cast_into()?))),
         }
     }
 
@@ -322,17 +322,17 @@ impl Arguments {
             return if self.parts {
                 Encoded::parts(&encoded, SmallVec::new())
             } else {
-                Ok(Encoded::whole(Held::Bytes(encoded.cast_into()?)))
+                Ok(Encoded::whole(LentBuffer::Bytes(encoded.cast_into()?)))
             };
         }
         if self.forms.len() == 1 {
-            return Held::take(values.get_item(0)?).map(Encoded::whole);
+            return LentBuffer::take(values.get_item(0)?).map(Encoded::whole);
         }
         let mut buffers = SmallVec::new();
         let mut coded: SmallVec<[Bound<'py, PyAny>; 8]> = SmallVec::new();
         for (form, value) in self.forms.iter().zip(values) {
             if form.is_buffer() {
-                buffers.push(Held::take(value)?);
+                buffers.push(LentBuffer::take(value)?);
             } else {
                 coded.push(value);
             }
@@ -345,7 +345,7 @@ impl Arguments {
         if self.parts {
             Encoded::parts(&encoded, buffers)
         } else {
-            Ok(Encoded { body: Some(Held::Bytes(encoded.cast_into()?)), buffers: Some(buffers), named: false })
+            Ok(Encoded { body: Some(LentBuffer::Bytes(encoded.cast_into()?)), buffers: Some(buffers), named: false })
         }
     }
 

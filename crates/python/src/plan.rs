@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use nearcall_core::lock::Mutex;
-use nearcall_core::server::MethodKind;
+use nearcall_core::server::MethodRouting;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple, PyType};
@@ -269,8 +269,8 @@ impl Method {
     }
 
     /// What the routing of frames must know.
-    pub(crate) fn routing(&self, introspective: bool) -> MethodKind {
+    pub(crate) fn routing(&self, introspective: bool) -> MethodRouting {
         let streams = self.kind.client_streams() || self.kind.server_streams();
-        MethodKind { tracked: self.in_loop || streams, streams, in_loop: self.in_loop, introspective }
+        MethodRouting { tracked: self.in_loop || streams, streams, in_loop: self.in_loop, introspective }
     }
 }

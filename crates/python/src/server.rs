@@ -25,7 +25,7 @@ use crate::options::options;
 use crate::payload::buffer;
 use crate::plan::Method;
 use crate::served::{Served, decode_item, end_stream, late, reply, too_long, tracked};
-use crate::stay::Stays;
+use crate::session::Sessions;
 
 /// What the operator should know, until a worker tells it.
 #[derive(Default)]
@@ -101,7 +101,7 @@ pub(crate) struct Server {
     core: Arc<Core>,
     methods: Arc<Vec<Served>>,
     notices: Arc<Notices>,
-    stays: Stays,
+    sessions: Sessions,
 }
 
 #[pymethods]
@@ -134,16 +134,16 @@ impl Server {
         let options = options(py, spin, ring_size, max_message_size, handshake_timeout)?;
         let methods: Vec<Served> = methods.into_iter().map(|(method, handler)| Served { method, handler }).collect();
         let own = methods.len().saturating_sub(introspective);
-        let kinds = methods.iter().enumerate();
-        let kinds = kinds.map(|(index, served)| served.method.get().routing(index >= own)).collect();
+        let routing = methods.iter().enumerate();
+        let routing = routing.map(|(index, served)| served.method.get().routing(index >= own)).collect();
         let notices = Arc::new(Notices::default());
         let log = Arc::clone(&notices);
         // A thread that only moves bytes must not wait for the interpreter: a worker tells Python later.
         let on_notice = Box::new(move |notice| log.push(notice));
         let limits = WorkLimits { max_concurrency, max_pending, max_streams, max_memory };
-        let stays = Stays::new(make_client, on_arrival, on_departure, departures);
-        let core = Core::new(kinds, description, options, limits, stays.announced(), on_notice)?;
-        Ok(Self { core: Arc::new(core), methods: Arc::new(methods), notices, stays })
+        let sessions = Sessions::new(make_client, on_arrival, on_departure, departures);
+        let core = Core::new(routing, description, options, limits, sessions.hooks(), on_notice)?;
+        Ok(Self { core: Arc::new(core), methods: Arc::new(methods), notices, sessions })
     }
 
     /// Takes in the clients of these listeners, which belong to the server from now on.
@@ -194,7 +194,7 @@ impl Server {
             if !goes_on {
                 if self.core.is_stopped() {
                     // Of a client whose last handler was cut off by the end of the server, and is through only now.
-                    self.end_visits(py);
+                    self.end_sessions(py);
                     self.notices.finish();
                 }
                 return self.pass_notices(log, deserted);
@@ -214,8 +214,8 @@ impl Server {
         // A worker that has not returned yet may have taken some of the departures: what it needs for them must live on.
         let until = Instant::now() + LAST_DEPARTURES;
         loop {
-            self.end_visits(py);
-            if self.core.is_unvisited() || Instant::now() >= until {
+            self.end_sessions(py);
+            if self.core.has_no_session_events() || Instant::now() >= until {
                 return;
             }
             detach(py, || std::thread::sleep(Duration::from_millis(1)));
@@ -267,17 +267,17 @@ impl Server {
     fn work_on(&self, py: Python<'_>, worker: &mut Worker, work: Work) {
         match work {
             Work::Call(request) => self.handle_all(py, worker, request),
-            Work::Visit(visit) => {
-                self.stays.visit(py, visit);
+            Work::Session(event) => {
+                self.sessions.run_hook(py, event);
                 worker.finish(None);
             }
         }
     }
 
-    /// Deals with the arrivals and departures that no worker will.
-    fn end_visits(&self, py: Python<'_>) {
-        for visit in self.core.take_visits() {
-            self.stays.visit(py, visit);
+    /// Runs the hooks of sessions that no worker will.
+    fn end_sessions(&self, py: Python<'_>) {
+        for event in self.core.take_session_events() {
+            self.sessions.run_hook(py, event);
         }
     }
 
@@ -295,12 +295,12 @@ impl Server {
     /// Handles a request, and the one-way requests that waited for it.
     #[inline]
     fn handle_all(&self, py: Python<'_>, worker: &mut Worker, request: Box<Request>) {
-        let lane = request.is_oneway().then(|| Arc::clone(&request.connection));
+        let oneway_of = request.is_oneway().then(|| Arc::clone(&request.connection));
         self.handle(py, request);
-        let mut next = worker.finish(lane.as_deref());
+        let mut next = worker.finish(oneway_of.as_deref());
         while let Some(request) = next {
             self.handle(py, request);
-            next = worker.finish(lane.as_deref());
+            next = worker.finish(oneway_of.as_deref());
         }
     }
 

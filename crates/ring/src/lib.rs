@@ -5,7 +5,7 @@
 //! - [`Mapping`]: a sealed, anonymous shared memory file mapped into this process;
 //! - [`Segment`]: two [lanes](Producer) and two [sides](Side) laid out in one mapping;
 //! - [`Producer`] and [`Consumer`]: the two ends of one lane, a single-producer single-consumer ring of records;
-//! - [`SpinBudget`] and [`cpu`]: when to spin for the peer, for how long, and when not to.
+//! - [`SpinBudget`]: when to spin for the peer, for how long, and when not to.
 //!
 //! Everything read from shared memory is treated as hostile: it is copied once and then validated.
 
@@ -13,8 +13,6 @@ mod lane;
 mod parking;
 mod sync;
 
-#[cfg(not(loom))]
-pub mod cpu;
 #[cfg(not(loom))]
 mod mapping;
 #[cfg(not(loom))]

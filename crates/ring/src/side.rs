@@ -1,6 +1,7 @@
 //! What one process tells the other about itself, so that each knows whether to spin and whether to ring the bell.
 
-use crate::cpu;
+use nearcall_platform::{clock, cpu};
+
 use crate::parking::Parking;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
@@ -59,7 +60,7 @@ impl Side {
     pub fn claim_wake(&self) -> bool {
         let claimed = self.parking.claim_wake();
         if claimed {
-            self.rung_at.store(cpu::monotonic_ns(), Ordering::Relaxed);
+            self.rung_at.store(clock::monotonic_ns(), Ordering::Relaxed);
         }
         claimed
     }
@@ -83,7 +84,7 @@ impl Side {
     pub fn wake_cost_ns(&self) -> Option<u64> {
         // Relaxed and clamped: the peer's word is only a hint, and a lie must do no harm.
         let rung = self.rung_at.swap(0, Ordering::Relaxed);
-        let cost = cpu::monotonic_ns().checked_sub(rung)?;
+        let cost = clock::monotonic_ns().checked_sub(rung)?;
         (rung != 0 && cost < 1_000_000).then_some(cost)
     }
 }

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use crate::cpu;
+use nearcall_platform::clock;
 
 /// What the user asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -90,9 +90,9 @@ impl SpinBudget {
     /// than the peer must have run: then spinning here makes everything slower, and the next waits are not to spin.
     #[must_use]
     pub fn share_cpu(&mut self) -> bool {
-        let begun = cpu::monotonic_ns();
+        let begun = clock::monotonic_ns();
         std::thread::yield_now();
-        if cpu::monotonic_ns() - begun < CROWDED_NS {
+        if clock::monotonic_ns() - begun < CROWDED_NS {
             return true;
         }
         self.last_crowded = (self.last_crowded * 2).clamp(4 * LONGEST_PAUSE, 32 * LONGEST_PAUSE);
@@ -130,15 +130,15 @@ pub fn spin(budget_ns: u64, mut ready: impl FnMut() -> bool, mut worth_while: im
             return Some(0);
         }
     }
-    let begun = cpu::monotonic_ns();
+    let begun = clock::monotonic_ns();
     loop {
         for _ in 0..ROUNDS {
             std::hint::spin_loop();
             if ready() {
-                return Some(cpu::monotonic_ns() - begun);
+                return Some(clock::monotonic_ns() - begun);
             }
         }
-        if cpu::monotonic_ns() - begun > budget_ns || !worth_while() {
+        if clock::monotonic_ns() - begun > budget_ns || !worth_while() {
             return None;
         }
     }

@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Instant;
 
+use nearcall_platform::sys;
 use nearcall_ring::Segment;
 use nearcall_wire::{Hello, Limits, Preamble, Welcome, shown};
 use rustix::event::PollFlags;
@@ -16,7 +17,6 @@ use crate::link::{ConnectError, LONGEST_SLEEP, Link, LinkError, Options};
 use crate::peer::Peer;
 use crate::shm::ShmLink;
 use crate::stream::{Plain, StreamLink, Wire};
-use crate::sys;
 use crate::tls::TlsWire;
 use crate::tls_trouble::explain;
 use crate::transports::{Dialled, Memory};

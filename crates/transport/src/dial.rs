@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
+use nearcall_platform::lock::Mutex;
+use nearcall_platform::sys;
 use rustix::event::PollFlags;
 
 use crate::connect::{Connected, establish};
 use crate::link::{ConnectError, Options};
-use crate::lock::Mutex;
-use crate::sys;
 use crate::url::Url;
 
 /// A connection in the making: dialled, but not greeted yet. It goes on only inside [`Dial::advance`], and ends when it is

@@ -4,10 +4,10 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
+use nearcall_platform::{descriptors, fork, sys};
 use rustix::net::RecvFlags;
 
 use crate::transports::Clients;
-use crate::{fork, sys};
 
 /// The receiving end: every client comes as one descriptor beside one byte.
 #[derive(Debug)]
@@ -22,15 +22,16 @@ impl Clients for Handed {
         self.channel.as_fd()
     }
 
-    fn accept(&self) -> rustix::io::Result<(OwnedFd, Option<Arc<Seat>>)> {
+    fn accept(&self) -> rustix::io::Result<(OwnedFd, Option<Arc<ConnectionPermit>>)> {
         let mut fds = Vec::new();
         loop {
             match sys::receive_with_fds(self.channel.as_fd(), &mut [0], &mut fds, RecvFlags::DONTWAIT) {
                 Ok(received) if received.bytes == 0 => return Err(ENDED),
                 Ok(_) => {
                     if let Some(client) = fds.pop() {
-                        let seat = Seat { returned: Arc::clone(&self.returned), generation: fork::mark() };
-                        return Ok((client, Some(Arc::new(seat))));
+                        let permit =
+                            ConnectionPermit { returned: Arc::clone(&self.returned), generation: fork::mark() };
+                        return Ok((client, Some(Arc::new(permit))));
                     }
                     // The descriptor was lost on the way: this process has as many as it may. The client sees a hang-up.
                     return Err(rustix::io::Errno::MFILE);
@@ -53,16 +54,15 @@ pub fn is_end_of_clients(error: &io::Error) -> bool {
 
 /// One client's place in the count of those that this process was handed; given back when the last owner drops it.
 #[derive(Debug)]
-pub struct Seat {
+pub struct ConnectionPermit {
     returned: Arc<OwnedFd>,
     generation: u32,
 }
 
-impl Drop for Seat {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         if self.generation == fork::generation() {
-            // It fails only when the counter is full, at 2^64.
-            let _ = rustix::io::write(&*self.returned, &1_u64.to_ne_bytes());
+            descriptors::signal(&self.returned);
         }
     }
 }

@@ -4,18 +4,18 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
+use nearcall_platform::sys::{self, Received, own_uid};
 use nearcall_ring::Segment;
 use nearcall_wire::{Hello, MAGIC, Preamble, Welcome};
 use rustix::net::RecvFlags;
 use rustls::ServerConfig;
 
 use crate::connect::identify;
-use crate::handed::{Handed, Seat};
+use crate::handed::{ConnectionPermit, Handed};
 use crate::link::{Link, LinkError, NO_DESCRIPTOR, Options};
 use crate::peer::{Admission, Peer};
 use crate::shm::{ShmLink, rings_beyond_all};
 use crate::stream::{Plain, StreamLink, Wire};
-use crate::sys::{self, Received, own_uid};
 use crate::tls::TlsWire;
 use crate::transports::{Bound, Clients, Memory};
 use crate::url::Url;
@@ -86,8 +86,8 @@ impl Listener {
     /// # Errors
     /// What the system says; out of descriptors is the one to expect. [`is_end_of_clients`](crate::is_end_of_clients) tells
     /// whether none will come any more.
-    pub fn accept(&self) -> io::Result<Option<Arrival>> {
-        let Some((socket, seat)) = self.next_socket()? else { return Ok(None) };
+    pub fn accept(&self) -> io::Result<Option<Handshake>> {
+        let Some((socket, permit)) = self.next_socket()? else { return Ok(None) };
         let peer = self.memory.peer_of(socket.as_fd());
         let stranger = (!self.admission.admits(&peer, socket.as_fd())).then(|| self.refusal(&peer));
         let stage = if self.tls.is_some() { Stage::Unknown } else { Stage::Ready };
@@ -98,7 +98,7 @@ impl Listener {
             }
             None => Carrier::Plain(Plain(socket)),
         };
-        Ok(Some(Arrival {
+        Ok(Some(Handshake {
             carrier,
             stage,
             peer,
@@ -106,7 +106,7 @@ impl Listener {
             memory: self.memory,
             received: Vec::new(),
             fds: Vec::new(),
-            seat,
+            permit,
             welcomed: None,
         }))
     }
@@ -119,7 +119,7 @@ impl Listener {
         Ok(self.next_socket()?.map(|(socket, _)| socket))
     }
 
-    fn next_socket(&self) -> io::Result<Option<(OwnedFd, Option<Arc<Seat>>)>> {
+    fn next_socket(&self) -> io::Result<Option<(OwnedFd, Option<Arc<ConnectionPermit>>)>> {
         loop {
             match self.clients.accept() {
                 Ok(client) => return Ok(Some(client)),
@@ -133,7 +133,7 @@ impl Listener {
 
 /// A client that has connected and not finished its handshake.
 #[derive(Debug)]
-pub struct Arrival {
+pub struct Handshake {
     carrier: Carrier,
     stage: Stage,
     peer: Peer,
@@ -142,7 +142,7 @@ pub struct Arrival {
     memory: Memory,
     received: Vec<u8>,
     fds: Vec<OwnedFd>,
-    seat: Option<Arc<Seat>>,
+    permit: Option<Arc<ConnectionPermit>>,
     welcomed: Option<Welcomed>,
 }
 
@@ -175,7 +175,7 @@ enum Stage {
     Ready,
 }
 
-impl Arrival {
+impl Handshake {
     /// The descriptor to poll for reading.
     #[must_use]
     pub fn fd(&self) -> BorrowedFd<'_> {
@@ -203,8 +203,8 @@ impl Arrival {
 
     /// What counts this client, to be kept as long as its connection, if another process handed it over.
     #[must_use]
-    pub fn seat(&self) -> Option<Arc<Seat>> {
-        self.seat.clone()
+    pub fn permit(&self) -> Option<Arc<ConnectionPermit>> {
+        self.permit.clone()
     }
 
     /// Who connected.
@@ -216,7 +216,7 @@ impl Arrival {
     /// The client's hello, once all of it has arrived.
     ///
     /// # Errors
-    /// A sentence to [reject](Arrival::reject) the client with, or `None` if it hung up.
+    /// A sentence to [reject](Handshake::reject) the client with, or `None` if it hung up.
     pub fn hello(&mut self) -> Result<Option<Hello>, Option<String>> {
         if let Some(why) = &self.stranger {
             return Err(Some(why.clone()));
@@ -318,10 +318,10 @@ impl Arrival {
         }
     }
 
-    /// Answers the client's hello. [`Arrival::send_welcome`] sends the answer.
+    /// Answers the client's hello. [`Handshake::send_welcome`] sends the answer.
     ///
     /// # Errors
-    /// A sentence to [reject](Arrival::reject) the client with: its shared memory cannot be used.
+    /// A sentence to [reject](Handshake::reject) the client with: its shared memory cannot be used.
     pub fn welcome(&mut self, hello: &Hello, welcome: &Welcome, options: &Options) -> Result<(), String> {
         let limit = hello.limits.max_message;
         let fd = self.fds.first().map(AsFd::as_fd);
@@ -349,7 +349,7 @@ impl Arrival {
     }
 
     /// Sends as much of the welcome as there is room for. Whether all of it is out: then the client is
-    /// [taken in](Arrival::into_link).
+    /// [taken in](Handshake::into_link).
     ///
     /// # Errors
     /// A sentence for the server's log: the client is gone.

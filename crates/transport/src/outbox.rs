@@ -8,9 +8,10 @@ use crate::sync::{AtomicUsize, Ordering};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use nearcall_platform::lock::Mutex;
+
 use crate::budget::{Account, Charge};
 use crate::link::{LinkError, Room, Sent};
-use crate::lock::Mutex;
 
 /// What a frame that waits costs beside its bytes.
 const OVERHEAD: usize = 64;

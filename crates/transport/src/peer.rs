@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 
-use crate::sys::{own_uid, peer_groups};
+use nearcall_platform::sys::{own_uid, peer_groups};
 
 /// The peer's identity, as the kernel or a certificate vouches for it.
 #[derive(Debug, Clone, PartialEq, Eq)]

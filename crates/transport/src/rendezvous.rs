@@ -12,15 +12,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use nearcall_platform::fork;
+use nearcall_platform::sys::own_uid;
 use rustix::fs::{FlockOperation, flock};
 
 use crate::connect::peer_of;
 use crate::dial::Pace;
-use crate::fork;
-use crate::handed::Seat;
+use crate::handed::ConnectionPermit;
 use crate::link::ConnectError;
 use crate::peer::{Admission, Peer};
-use crate::sys::own_uid;
 use crate::transports::{Clients, accept_from};
 
 /// Where clients and a Unix-domain server of this machine meet.
@@ -100,7 +100,7 @@ impl Clients for Listening {
         self.socket.as_fd()
     }
 
-    fn accept(&self) -> rustix::io::Result<(OwnedFd, Option<Arc<Seat>>)> {
+    fn accept(&self) -> rustix::io::Result<(OwnedFd, Option<Arc<ConnectionPermit>>)> {
         accept_from(&self.socket)
     }
 }

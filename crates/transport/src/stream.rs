@@ -8,19 +8,18 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::lock::Mutex;
-use nearcall_ring::{SpinBudget, cpu};
+use nearcall_platform::lock::Mutex;
+use nearcall_platform::{clock, fork, sys};
+use nearcall_ring::SpinBudget;
 use rustix::event::PollFlags;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags};
 use smallvec::SmallVec;
 
 use crate::budget::{Account, Charge};
-use crate::fork;
 use crate::link::{HEAD_ROOM, Link, LinkError, Options, PART, Room, Sent};
 use crate::message::Incoming;
 use crate::outbox::{Frame, Outbox, Sink};
 use crate::peer::Peer;
-use crate::sys;
 
 const PREFIX: usize = 4;
 /// What one read takes at most; longer frames are read straight into their own memory.
@@ -165,7 +164,7 @@ impl<W: Wire> StreamLink<W> {
             outbox: Outbox::new(Writer(Arc::clone(&wire)), Arc::clone(&account)),
             wire,
             peer,
-            asked: AtomicU64::new(cpu::monotonic_ns()),
+            asked: AtomicU64::new(clock::monotonic_ns()),
             receiver: Mutex::new(Receiver {
                 buffer: Vec::new(),
                 start: 0,
@@ -292,13 +291,13 @@ impl Receiver {
 
     /// Looks again and again, leaving the CPU to others in between: the peer's CPU is not known here, it may be ours.
     fn spin(&mut self, wire: &impl Wire, limit_ns: u64) -> Result<bool, LinkError> {
-        let begun = cpu::monotonic_ns();
+        let begun = clock::monotonic_ns();
         loop {
             if self.fill(wire, false)? {
                 self.budget.uncrowded();
                 return Ok(true);
             }
-            if cpu::monotonic_ns() - begun >= limit_ns || !self.budget.share_cpu() {
+            if clock::monotonic_ns() - begun >= limit_ns || !self.budget.share_cpu() {
                 return Ok(false);
             }
         }
@@ -352,7 +351,7 @@ impl<W: Wire> Link for StreamLink<W> {
         if let Some(incoming) = receiver.take()? {
             return Ok(Some(incoming));
         }
-        let begun = cpu::monotonic_ns();
+        let begun = clock::monotonic_ns();
         let mut limit = receiver.budget.next();
         if let Some(deadline) = deadline {
             let left = deadline.saturating_duration_since(Instant::now()).as_nanos();
@@ -369,7 +368,7 @@ impl<W: Wire> Link for StreamLink<W> {
             };
         }
         if arrived {
-            receiver.budget.learn(cpu::monotonic_ns() - begun);
+            receiver.budget.learn(clock::monotonic_ns() - begun);
         }
         receiver.take()
     }
@@ -379,18 +378,18 @@ impl<W: Wire> Link for StreamLink<W> {
         if receiver.has_frame() {
             return true;
         }
-        let begun = cpu::monotonic_ns();
+        let begun = clock::monotonic_ns();
         let limit = receiver.budget.next();
         // A broken connection is something to look at, too.
         let ready = receiver.spin(&*self.wire, limit).unwrap_or(true);
         if ready {
-            receiver.budget.learn(cpu::monotonic_ns() - begun);
+            receiver.budget.learn(clock::monotonic_ns() - begun);
         }
         ready
     }
 
     fn is_stale(&self) -> bool {
-        let now = cpu::monotonic_ns();
+        let now = clock::monotonic_ns();
         // Relaxed: whichever of two threads asks first looks.
         if now.saturating_sub(self.asked.swap(now, Ordering::Relaxed)) < QUIET_NS {
             return false;

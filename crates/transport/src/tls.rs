@@ -8,7 +8,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::lock::InnerMutex;
+use nearcall_platform::lock::InnerMutex;
+use nearcall_platform::sys;
 use rustix::event::PollFlags;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags};
 use rustls::pki_types::ServerName;
@@ -16,7 +17,6 @@ use rustls::{ClientConfig, ClientConnection, ServerConfig, ServerConnection};
 
 use crate::link::{LONGEST_SLEEP, LinkError};
 use crate::stream::Wire;
-use crate::sys;
 use crate::tls_trouble::explain;
 
 /// Encrypted bytes taken from the socket at once.

@@ -55,12 +55,12 @@ fn a_seat_is_given_back_once_by_its_last_owner() {
     let room = door.through(taker.into(), Arc::clone(&returned));
     let (client, _other) = UnixStream::pair().expect("a pair");
     send_raw(&giver, &[0], &[client.as_fd()]).expect("room");
-    let arrival = room.accept().expect("accept").expect("a client");
-    let seat = arrival.seat();
-    assert!(seat.is_some());
-    drop(arrival);
+    let handshake = room.accept().expect("accept").expect("a client");
+    let permit = handshake.permit();
+    assert!(permit.is_some());
+    drop(handshake);
     assert_eq!(count(&returned), 0, "somebody still has it");
-    drop(seat);
+    drop(permit);
     assert_eq!(count(&returned), 1);
 }
 

@@ -414,13 +414,13 @@ fn a_welcome_that_is_not_read_is_not_waited_for() {
     send_raw(&socket, &hello_message(&hello(0)), &[]).expect("sent");
     let options = Options::default();
     assert!(readable(listener.fd(), PATIENCE));
-    let mut arrival = listener.accept().expect("accept").expect("a client");
-    let hello = arrival.hello().expect("a client").expect("all of its hello");
+    let mut handshake = listener.accept().expect("accept").expect("a client");
+    let hello = handshake.hello().expect("a client").expect("all of its hello");
     let mut welcome = common::welcome(&options);
     welcome.description = " ".repeat(8 << 20);
-    arrival.welcome(&hello, &welcome, &Options::default()).expect("a good hello");
-    assert_eq!(arrival.send_welcome(), Ok(false), "it does not fit into the socket");
-    assert!(arrival.wants_room() && arrival.is_welcomed());
+    handshake.welcome(&hello, &welcome, &Options::default()).expect("a good hello");
+    assert_eq!(handshake.send_welcome(), Ok(false), "it does not fit into the socket");
+    assert!(handshake.wants_room() && handshake.is_welcomed());
     let reader = std::thread::spawn(move || {
         let mut preamble = [0; Preamble::LEN];
         socket.read_exact(&mut preamble).expect("a preamble");
@@ -430,10 +430,10 @@ fn a_welcome_that_is_not_read_is_not_waited_for() {
         body
     });
     let end = Instant::now() + PATIENCE;
-    while !arrival.send_welcome().expect("the client is there") {
+    while !handshake.send_welcome().expect("the client is there") {
         assert!(Instant::now() < end, "the client reads, but its welcome is not sent");
         std::thread::yield_now();
     }
     assert_eq!(reader.join().expect("read"), welcome.encode());
-    assert!(arrival.into_link(&options).is_some());
+    assert!(handshake.into_link(&options).is_some());
 }

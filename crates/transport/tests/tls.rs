@@ -111,13 +111,13 @@ fn a_client_that_stalls_in_the_handshake_holds_nobody_up() {
     let address = listener.url().to_string().replace("tls://", "");
     let mut stalled = std::net::TcpStream::connect(address).expect("connect");
     assert!(readable(listener.fd(), PATIENCE));
-    let mut arrival = listener.accept().expect("accept").expect("a client");
-    assert!(matches!(arrival.hello(), Ok(None)), "nothing has come");
+    let mut handshake = listener.accept().expect("accept").expect("a client");
+    assert!(matches!(handshake.hello(), Ok(None)), "nothing has come");
     // The beginning of a client's first message.
     std::io::Write::write_all(&mut stalled, &[22, 3, 1, 2, 0, 1]).expect("sent");
-    assert!(readable(arrival.fd(), PATIENCE));
-    assert!(matches!(arrival.hello(), Ok(None)), "half a message has come");
-    assert!(arrival.fd().as_raw_fd() >= 0 && !arrival.wants_room());
+    assert!(readable(handshake.fd(), PATIENCE));
+    assert!(matches!(handshake.hello(), Ok(None)), "half a message has come");
+    assert!(handshake.fd().as_raw_fd() >= 0 && !handshake.wants_room());
     std::thread::scope(|scope| {
         let other = scope.spawn(|| accept(&listener, &options).expect("a good client"));
         let client = with(certificates.client(false));
@@ -127,8 +127,8 @@ fn a_client_that_stalls_in_the_handshake_holds_nobody_up() {
         assert_eq!(receive(&*server).expect("a frame"), b"headpayload");
     });
     drop(stalled);
-    assert!(readable(arrival.fd(), PATIENCE));
-    assert!(matches!(arrival.hello(), Err(None)), "it hung up");
+    assert!(readable(handshake.fd(), PATIENCE));
+    assert!(matches!(handshake.hello(), Err(None)), "it hung up");
 }
 
 #[test]

@@ -9,8 +9,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use nearcall_transport::lock::{Condvar, Mutex, MutexGuard};
-use nearcall_transport::{ConnectError, Connected, Dial, Options, Url, fork};
+use nearcall_platform::fork;
+use nearcall_platform::lock::{Condvar, Mutex, MutexGuard};
+use nearcall_transport::{ConnectError, Connected, Dial, Options, Url};
 use nearcall_wire::Failure;
 
 use super::Connection;
@@ -98,7 +99,7 @@ enum Dialling {
 }
 
 /// Takes a dial back to where others find it, whatever becomes of the thread that had it.
-struct Turn<'a> {
+struct DialGuard<'a> {
     renewal: &'a Renewal,
     dial: Option<Dial>,
 }
@@ -188,9 +189,9 @@ impl Channel {
                 renewal.changed.wait_for(&mut state, pause.unwrap_or(end).saturating_duration_since(now));
                 drop(state);
             } else {
-                let turn = renewal.take(&mut state, || Dial::new(&self.url, crate::VERSION, &self.options));
+                let guard = renewal.take(&mut state, || Dial::new(&self.url, crate::VERSION, &self.options));
                 drop(state);
-                self.advance(turn, end);
+                self.advance(guard, end);
             }
             if self.ready().is_none() && !go_on() {
                 return Err(Failure::new(Failure::CANCELLED, "interrupted while connecting"));
@@ -200,17 +201,17 @@ impl Channel {
     }
 
     /// Goes on with a dial.
-    fn advance(&self, mut turn: Turn<'_>, end: Instant) {
-        let Some(mut dial) = turn.dial.take() else { return };
+    fn advance(&self, mut guard: DialGuard<'_>, end: Instant) {
+        let Some(mut dial) = guard.dial.take() else { return };
         let ended = match dial.advance(end) {
             Ok(None) => {
-                turn.dial = Some(dial);
+                guard.dial = Some(dial);
                 return;
             }
             Ok(Some(connected)) => self.welcome(connected),
             Err(error) => Err(connect_failure(&error)),
         };
-        let mut state = turn.renewal.state.lock();
+        let mut state = guard.renewal.state.lock();
         match ended {
             // Nobody else would end it.
             Ok(connection) if self.is_closed() => {
@@ -290,12 +291,12 @@ impl Renewal {
     }
 
     /// Takes the dial that nobody cares for, or a new one.
-    fn take(&self, state: &mut MutexGuard<'_, State>, new: impl FnOnce() -> Dial) -> Turn<'_> {
+    fn take(&self, state: &mut MutexGuard<'_, State>, new: impl FnOnce() -> Dial) -> DialGuard<'_> {
         let dial = match std::mem::replace(&mut state.dialling, Dialling::Taken) {
             Dialling::Left(dial, since) if since.elapsed() < ABANDONED => dial,
             _ => new(),
         };
-        Turn { renewal: self, dial: Some(dial) }
+        DialGuard { renewal: self, dial: Some(dial) }
     }
 }
 
@@ -306,7 +307,7 @@ impl State {
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for DialGuard<'_> {
     fn drop(&mut self) {
         let left = self.dial.take().map_or(Dialling::Not, |dial| Dialling::Left(dial, Instant::now()));
         let has_ended = matches!(left, Dialling::Not);

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use nearcall_transport::lock::Mutex;
+use nearcall_platform::lock::Mutex;
 
 use crate::sync::thread::{self, Thread};
 use crate::sync::{AtomicBool, AtomicU32, Instant, Ordering, fence};

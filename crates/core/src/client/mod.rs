@@ -11,8 +11,9 @@ use crate::sync::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use nearcall_transport::lock::around_sleep;
-use nearcall_transport::{Connected, Link, LinkError, Peer, Room, Sent, Url, fork};
+use nearcall_platform::fork;
+use nearcall_platform::lock::around_sleep;
+use nearcall_transport::{Connected, Link, LinkError, Peer, Room, Sent, Url};
 use nearcall_wire::{Failure, Kind, Welcome};
 
 use crate::event::Event;
@@ -343,7 +344,7 @@ impl Connection {
         if error.spares_connection() {
             return Failure::new(Failure::RESOURCE_EXHAUSTED, error.to_string());
         }
-        self.lost(error);
+        self.mark_lost(error);
         self.table.lock().dead.clone().expect("just lost")
     }
 

@@ -80,7 +80,7 @@ impl Connection {
                         Ok(None) => Ok(None),
                         Err(LinkError::Interrupted) => Err(NoEvent::Interrupted),
                         Err(error) => {
-                            self.lost(&error);
+                            self.mark_lost(&error);
                             Ok(None)
                         }
                     }
@@ -108,7 +108,7 @@ impl Connection {
 
     /// For an event loop: the link said that the peer hung up.
     pub fn notice_loss(&self) {
-        self.lost(&LinkError::Closed);
+        self.mark_lost(&LinkError::Closed);
     }
 
     /// For an event loop: spins for a moment, as a thread would before it sleeps. Whether it pays to look again.
@@ -154,7 +154,7 @@ impl Connection {
                 }
                 Ok(None) => return None,
                 Err(error) => {
-                    self.lost(&error);
+                    self.mark_lost(&error);
                     return mine.and_then(|id| self.table.lock().take(id));
                 }
             }
@@ -190,7 +190,7 @@ impl Connection {
     /// The server broke the protocol. What that is for `mine`.
     #[cold]
     fn broken(&self, malformed: Malformed, mine: Option<CallId>) -> Option<Event> {
-        self.lost(&LinkError::Broken(malformed.0.to_owned()));
+        self.mark_lost(&LinkError::Broken(malformed.0.to_owned()));
         mine.and_then(|id| self.table.lock().take(id))
     }
 
@@ -207,7 +207,7 @@ impl Connection {
     }
 
     /// The connection is gone: every call under way ends.
-    pub(super) fn lost(&self, error: &LinkError) {
+    pub(super) fn mark_lost(&self, error: &LinkError) {
         let failure = match error {
             LinkError::Closed => Failure::new(
                 Failure::UNAVAILABLE,
@@ -267,7 +267,7 @@ impl Connection {
                 Ok(None) if begun.elapsed() >= SIGNAL_CHECK => return Err(NoEvent::Interrupted),
                 Ok(None) => {}
                 Err(LinkError::Interrupted) => return Err(NoEvent::Interrupted),
-                Err(error) => self.lost(&error),
+                Err(error) => self.mark_lost(&error),
             }
         }
     }

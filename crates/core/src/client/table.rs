@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
 use std::thread::{Thread, ThreadId};
 
-use nearcall_transport::lock::{Mutex, MutexGuard};
+use nearcall_platform::lock::{Mutex, MutexGuard};
 use nearcall_wire::{Failure, Kind, Malformed};
 use smallvec::SmallVec;
 

@@ -1,19 +1,18 @@
-//! The server: listeners, connections, and the workers that take turns at receiving from them.
+//! The server: it receives requests from any number of connections, over any number of URLs.
+//!
+//! - `reactor`: watches all connections, takes in new clients, hands out what comes;
+//! - `leadership`: which thread runs the reactor at the moment, and who takes over from it;
+//! - `worker`, `event_loop`: the two kinds of threads that take the lead and run handlers, and their queues;
+//! - `connection`: one client: its frames, its calls under way, its session, what waits to be written to it;
+//! - `call`: one call: its request, its streams, what its handler can learn of it;
+//! - `statistics`: what is measured of calls.
 
-mod arrivals;
-mod baton;
-mod bells;
 mod call;
-mod calls;
 mod connection;
-mod context;
 mod event_loop;
-mod reception;
-mod request;
+mod leadership;
+mod reactor;
 mod statistics;
-mod turn;
-mod unsent;
-mod visit;
 mod worker;
 
 use crate::sync::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
@@ -22,29 +21,28 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use nearcall_transport::lock::Mutex;
+use nearcall_platform::descriptors;
+use nearcall_platform::lock::Mutex;
 use nearcall_transport::{Budget, Listener, Options};
 use nearcall_wire::{Failure, Limits, Welcome};
 use rustix::event::epoll::{self, EventData, EventFlags};
 
-pub use call::{AsyncQueue, ItemOutcome, NextItem, ServerCall};
+pub use call::{CallContext, ItemOutcome, NextItem, Request, ServerCall};
 pub use connection::ServerConnection;
-pub use context::CallContext;
-pub use event_loop::ForLoop;
-pub use request::Request;
+pub use connection::session::{Found, SessionChange, SessionEvent, SessionHooks, SessionValue, Work};
+pub use event_loop::{AsyncQueue, ForLoop};
 pub use statistics::{CODES, Counts, Histogram, Snapshot};
-pub use visit::{Announced, Belongings, Found, Moment, Visit, Work};
 pub use worker::{Next, Worker};
 
-use reception::Reception;
+use connection::session::SessionEvents;
+use leadership::Leadership;
+use reactor::Reactor;
 use statistics::Statistics;
-use turn::Turn;
-use visit::Visits;
 use worker::Queue;
 
 /// What the server must know of a method to route its frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct MethodKind {
+pub struct MethodRouting {
     /// Frames may come for the call after it has begun: it has a stream, or is handled by an event loop.
     pub tracked: bool,
     /// It has a stream.
@@ -75,10 +73,10 @@ pub type OnNotice = Box<dyn Fn(Notice) + Send + Sync>;
 /// Receives requests from any number of connections, over any number of URLs.
 pub struct Server {
     welcome: Welcome,
-    methods: Vec<MethodKind>,
+    methods: Vec<MethodRouting>,
     notice: OnNotice,
-    turn: Turn,
-    reception: Mutex<Reception>,
+    leadership: Leadership,
+    reactor: Mutex<Reactor>,
     stopping: AtomicBool,
     /// Set when everything is over: workers return.
     stopped: AtomicBool,
@@ -89,7 +87,7 @@ pub struct Server {
     statistics: Arc<Statistics>,
     /// So many methods are measured: those that are not introspective, which come last.
     measured: usize,
-    /// The system's poller of the reception.
+    /// The system's poller of the reactor.
     poller: Arc<OwnedFd>,
     /// Wakes the receiving worker out of the system's poller.
     wake: Arc<OwnedFd>,
@@ -97,21 +95,21 @@ pub struct Server {
     async_queue: OnceLock<Arc<AsyncQueue>>,
     /// Requests for the loop that a worker has received since the last one for a worker.
     loop_run: AtomicUsize,
-    /// Workers alive, and those of them that wait for the baton.
+    /// Workers alive, and those of them that wait for the lead.
     workers: AtomicUsize,
     standby: AtomicUsize,
     limits: WorkLimits,
-    /// Clients that come and go, where that is somebody's business.
-    visits: Arc<Visits>,
+    /// Sessions whose hooks are to be run.
+    session_events: Arc<SessionEvents>,
     /// Requests that wait for a worker, because as many handlers run as may.
     queue: Mutex<Queue>,
     queued: AtomicUsize,
     /// Clients that do not read what waits for them.
-    unsent: AtomicUsize,
+    unsent_connections: AtomicUsize,
     budget: Arc<Budget>,
     /// One-way calls that came while the server was stopping: nobody else could be told.
     came_too_late: AtomicUsize,
-    /// Whether the reception has been asked if all that went out is at the clients, and has found that it is.
+    /// Whether the reactor has been asked if all that went out is at the clients, and has found that it is.
     delivery: AtomicU8,
 }
 
@@ -152,29 +150,29 @@ impl Server {
     /// # Errors
     /// What the system says.
     pub fn new(
-        methods: Vec<MethodKind>,
+        methods: Vec<MethodRouting>,
         description: String,
         options: Options,
         work_limits: WorkLimits,
-        announced: Announced,
+        session_hooks: SessionHooks,
         notice: OnNotice,
     ) -> io::Result<Self> {
         let limits = Limits { max_message: options.max_message };
         let budget = Budget::new(work_limits.max_memory);
         let options = Options { budget: Some(Arc::clone(&budget)), ..options };
-        let wake = Arc::new(bells::new_bell()?);
-        let poller = Arc::new(bells::new_poller()?);
+        let wake = Arc::new(descriptors::new_event()?);
+        let poller = Arc::new(descriptors::new_poller()?);
         Ok(Self {
-            reception: Mutex::new(Reception::new(options, Arc::clone(&poller), Arc::clone(&wake))?),
+            reactor: Mutex::new(Reactor::new(options, Arc::clone(&poller), Arc::clone(&wake))?),
             welcome: Welcome { version: crate::VERSION.to_owned(), limits, description, memory: false },
             async_queue: OnceLock::new(),
             loop_run: AtomicUsize::new(0),
             measured: methods.iter().take_while(|method| !method.introspective).count(),
             methods,
             notice,
-            turn: Turn::new(bells::new_bell()?, Arc::clone(&poller)),
+            leadership: Leadership::new(descriptors::new_event()?, Arc::clone(&poller)),
             poller,
-            visits: Arc::new(Visits::new(announced, Arc::clone(&wake))),
+            session_events: Arc::new(SessionEvents::new(session_hooks, Arc::clone(&wake))),
             wake,
             stopping: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
@@ -186,7 +184,7 @@ impl Server {
             limits: work_limits,
             queue: Mutex::default(),
             queued: AtomicUsize::new(0),
-            unsent: AtomicUsize::new(0),
+            unsent_connections: AtomicUsize::new(0),
             budget,
             came_too_late: AtomicUsize::new(0),
             delivery: AtomicU8::new(UNASKED),
@@ -198,7 +196,7 @@ impl Server {
     /// # Errors
     /// What the system says.
     pub fn listen(&self, listener: Listener) -> io::Result<()> {
-        self.reception.lock().listen(listener)
+        self.reactor.lock().listen(listener)
     }
 
     /// Ends: no new clients, no new calls; waits until the calls under way are finished, `grace` at most; then closes all
@@ -206,7 +204,7 @@ impl Server {
     pub fn stop(&self, grace: Duration) -> bool {
         // Release: a worker that sees it also sees what was done before stopping.
         self.stopping.store(true, Ordering::Release);
-        self.wake_reception();
+        self.wake_reactor();
         let end = Instant::now() + grace;
         let mut finished = self.has_finished();
         while !finished && Instant::now() < end {
@@ -220,8 +218,8 @@ impl Server {
             self.notify(true, format!("dropped {too_late} one-way calls that came while the server stopped"));
         }
         self.stopped.store(true, Ordering::Release);
-        self.wake_reception();
-        self.turn.announce();
+        self.wake_reactor();
+        self.leadership.announce();
         finished
     }
 
@@ -240,7 +238,7 @@ impl Server {
         usize::from(method) >= self.measured
     }
 
-    /// Whether nothing is under way, and the replies are at the clients. To be asked again and again: the reception looks
+    /// Whether nothing is under way, and the replies are at the clients. To be asked again and again: the reactor looks
     /// for it meanwhile.
     fn has_finished(&self) -> bool {
         if !self.is_idle() {
@@ -254,13 +252,15 @@ impl Server {
         if self.delivery.compare_exchange(UNASKED, ASKED, Ordering::AcqRel, Ordering::Acquire) == Err(DELIVERED) {
             return true;
         }
-        self.wake_reception();
+        self.wake_reactor();
         false
     }
 
     fn is_idle(&self) -> bool {
         // Acquire: a reply that had to wait is counted before its call is over.
-        self.in_flight.load(Ordering::Acquire) == 0 && self.unsent.load(Ordering::Acquire) == 0 && self.visits.is_idle()
+        self.in_flight.load(Ordering::Acquire) == 0
+            && self.unsent_connections.load(Ordering::Acquire) == 0
+            && self.session_events.is_idle()
     }
 
     /// Workers alive.
@@ -303,19 +303,19 @@ impl Server {
     /// Closes everything that is left, after the workers have returned.
     pub fn close(&self) {
         self.queue.lock().clear();
-        self.reception.lock().close(self);
+        self.reactor.lock().close(self);
     }
 
-    /// Arrivals and departures that nobody has dealt with: for whoever is there when the server has stopped.
+    /// Begins and ends of sessions whose hooks nobody has run: for whoever is there when the server has stopped.
     #[must_use]
-    pub fn take_visits(&self) -> Vec<Visit> {
-        self.visits.take()
+    pub fn take_session_events(&self) -> Vec<SessionEvent> {
+        self.session_events.take()
     }
 
-    /// Whether nobody deals with an arrival or a departure just now, and none waits for it.
+    /// Whether no hook of a session runs just now, and none waits for it.
     #[must_use]
-    pub fn is_unvisited(&self) -> bool {
-        self.visits.is_idle()
+    pub fn has_no_session_events(&self) -> bool {
+        self.session_events.is_idle()
     }
 
     fn too_many_pending(&self) -> Failure {
@@ -329,7 +329,7 @@ impl Server {
     /// Lets the poller tell of room in a client's socket, or no longer. A ring's reader rings the bell by itself.
     fn watch_room(&self, connection: &ServerConnection, watch: bool) {
         if !connection.link.is_memory() {
-            let flags = if watch { reception::SOCKET | EventFlags::OUT } else { reception::SOCKET };
+            let flags = if watch { reactor::SOCKET | EventFlags::OUT } else { reactor::SOCKET };
             // It fails for a connection that is gone.
             let _ = epoll::modify(&*self.poller, connection.link.fd(), EventData::new_u64(connection.token), flags);
         }
@@ -346,8 +346,8 @@ impl Server {
         )
     }
 
-    fn wake_reception(&self) {
-        bells::ring(&self.wake);
+    fn wake_reactor(&self) {
+        descriptors::signal(&self.wake);
     }
 
     fn notify(&self, serious: bool, text: String) {
@@ -357,6 +357,6 @@ impl Server {
     fn tell(&self, notice: Notice) {
         (self.notice)(notice);
         // The worker that receives tells it on, and may be about to sleep.
-        self.wake_reception();
+        self.wake_reactor();
     }
 }

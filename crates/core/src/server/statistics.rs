@@ -5,8 +5,8 @@
 use crate::sync::{AtomicBool, AtomicU8, Ordering};
 use std::sync::Arc;
 
-use nearcall_ring::cpu;
-use nearcall_transport::lock::{Mutex, MutexGuard};
+use nearcall_platform::clock;
+use nearcall_platform::lock::{Mutex, MutexGuard};
 use nearcall_wire::Failure;
 
 /// Status codes there are: gRPC's, `OK` among them.
@@ -89,7 +89,7 @@ impl Statistics {
         watch.watchers += 1;
         if watch.measurement.is_none() {
             let methods = (0..methods).map(|_| Mutex::default()).collect();
-            watch.measurement = Some(Arc::new(Measurement { since: cpu::monotonic_ns(), methods }));
+            watch.measurement = Some(Arc::new(Measurement { since: clock::monotonic_ns(), methods }));
             // Relaxed: a call that misses it is one that arrived a moment earlier.
             self.measuring.store(true, Ordering::Relaxed);
         }
@@ -119,13 +119,13 @@ impl Statistics {
         counts.started += 1;
         counts.bytes_in += bytes as u64;
         drop(counts);
-        Some(Arc::new(Measured { measurement, method, begun: cpu::monotonic_ns(), code: AtomicU8::new(NOT_ENDED) }))
+        Some(Arc::new(Measured { measurement, method, begun: clock::monotonic_ns(), code: AtomicU8::new(NOT_ENDED) }))
     }
 
     /// What was counted so far; what the server knows besides is not filled in.
     pub(super) fn snapshot(&self) -> Snapshot {
         let watch = self.watch.lock();
-        let at = cpu::monotonic_ns();
+        let at = clock::monotonic_ns();
         let (since, methods) = watch.measurement.as_ref().map_or((at, Vec::new()), |measurement| {
             (measurement.since, measurement.methods.iter().map(|counts| counts.lock().clone()).collect())
         });
@@ -177,7 +177,7 @@ impl Measured {
             code if usize::from(code) < CODES => code,
             _ => Failure::UNKNOWN,
         };
-        let took = cpu::monotonic_ns().saturating_sub(self.begun);
+        let took = clock::monotonic_ns().saturating_sub(self.begun);
         let mut counts = self.counts();
         counts.ended[usize::from(code)] += 1;
         counts.latency.record(took);

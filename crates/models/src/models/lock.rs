@@ -1,4 +1,4 @@
-//! `crates/transport/src/lock.rs`
+//! `crates/platform/src/lock.rs`
 
 use std::sync::Arc;
 use std::time::Duration;

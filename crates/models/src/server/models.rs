@@ -1,4 +1,4 @@
-//! `crates/core/src/server/baton.rs` and `turn.rs`
+//! `crates/core/src/server/leadership/lead.rs` and `mod.rs`
 
 use std::sync::Arc;
 
@@ -7,60 +7,60 @@ use loom::sync::atomic::AtomicBool;
 use loom::sync::{Condvar, Mutex};
 use loom::thread;
 
-use super::baton::Baton;
-use super::bells::{Bell, Poller, set_readable};
-use super::turn::Turn;
+use super::leadership::Leadership;
+use super::leadership::lead::Lead;
+use crate::descriptors::{EventDescriptor, Poller, set_readable};
 use crate::models::check;
 use crate::sync::{Ordering, let_time_fly};
 
 /// What only the one that receives may touch.
 #[derive(Default)]
-struct Reception {
-    baton: Baton,
+struct Reactor {
+    lead: Lead,
     cell: UnsafeCell<u32>,
 }
 
-impl Reception {
+impl Reactor {
     fn new() -> Arc<Self> {
         let new = Self::default();
-        assert!(new.baton.is_vacant());
+        assert!(new.lead.is_vacant());
         Arc::new(new)
     }
 
     fn receive(&self) {
-        assert!(self.baton.is_held());
+        assert!(self.lead.is_held());
         // SAFETY: loom fails the model if anybody else has the cell.
         self.cell.with_mut(|count| unsafe { *count += 1 });
     }
 
     /// One worker: receives, handles, and goes on with receiving if it still may.
     fn work(&self) {
-        if self.baton.try_take() {
+        if self.lead.try_take() {
             self.receive();
-            assert!(self.baton.busy());
-            if self.baton.back() {
+            assert!(self.lead.busy());
+            if self.lead.back() {
                 self.receive();
-                assert!(self.baton.give_up());
+                assert!(self.lead.give_up());
             } else {
-                assert!(!self.baton.is_held());
+                assert!(!self.lead.is_held());
             }
         }
     }
 }
 
-/// Whoever steals the baton from a holder that comes back at that moment has it, or the holder has: never both.
+/// Whoever steals the lead from a holder that comes back at that moment has it, or the holder has: never both.
 #[test]
 fn one_receives_at_a_time() {
     check(Some(3), || {
-        let reception = Reception::new();
+        let reactor = Reactor::new();
         let threads: Vec<_> = (0..2)
             .map(|_| {
-                let reception = Arc::clone(&reception);
-                thread::spawn(move || reception.work())
+                let reactor = Arc::clone(&reactor);
+                thread::spawn(move || reactor.work())
             })
             .collect();
-        if reception.baton.steal(reception.baton.look()) {
-            reception.work();
+        if reactor.lead.steal(reactor.lead.look()) {
+            reactor.work();
         }
         for thread in threads {
             thread.join().expect("no panic");
@@ -68,30 +68,30 @@ fn one_receives_at_a_time() {
     });
 }
 
-/// The event loop finds what was queued for it before it was offered the baton, once; and may lose it while it listens.
+/// The event loop finds what was queued for it before it was offered the lead, once; and may lose it while it listens.
 #[test]
 fn an_offer_brings_what_was_done_before_it() {
     check(Some(3), || {
-        let reception = Reception::new();
-        let (for_worker, for_thief) = (Arc::clone(&reception), Arc::clone(&reception));
+        let reactor = Reactor::new();
+        let (for_worker, for_thief) = (Arc::clone(&reactor), Arc::clone(&reactor));
         let worker = thread::spawn(move || {
-            if for_worker.baton.try_take() {
+            if for_worker.lead.try_take() {
                 for_worker.receive();
-                assert!(for_worker.baton.offer());
-                assert!(!for_worker.baton.is_held());
+                assert!(for_worker.lead.offer());
+                assert!(!for_worker.lead.is_held());
             }
         });
         let thief = thread::spawn(move || {
-            if for_thief.baton.steal(for_thief.baton.look()) {
+            if for_thief.lead.steal(for_thief.lead.look()) {
                 for_thief.work();
             }
         });
-        if reception.baton.take_offered() {
-            reception.receive();
-            assert!(reception.baton.listen());
-            if reception.baton.back() {
-                reception.receive();
-                assert!(reception.baton.give_up());
+        if reactor.lead.take_offered() {
+            reactor.receive();
+            assert!(reactor.lead.listen());
+            if reactor.lead.back() {
+                reactor.receive();
+                assert!(reactor.lead.give_up());
             }
         }
         worker.join().expect("no panic");
@@ -120,31 +120,31 @@ impl Gate {
     }
 }
 
-/// A turn that this thread has.
-fn taken() -> Arc<Turn> {
+/// A leadership in which this thread has the lead.
+fn taken() -> Arc<Leadership> {
     let_time_fly();
-    let turn = Turn::new(Bell, Arc::new(Poller));
-    assert!(turn.try_take());
+    let leadership = Leadership::new(EventDescriptor, Arc::new(Poller));
+    assert!(leadership.try_take());
     // All atomics are there before another thread sees them.
-    turn.busy();
-    assert!(turn.back());
-    turn.announce();
-    Arc::new(turn)
+    leadership.busy();
+    assert!(leadership.back());
+    leadership.announce();
+    Arc::new(leadership)
 }
 
-/// A worker that stands by until it has the turn.
-fn stand_by(turn: &Turn) {
-    while !turn.try_take() {
-        turn.stand_by(|| false);
+/// A worker that stands by until it has the lead.
+fn stand_by(leadership: &Leadership) {
+    while !leadership.try_take() {
+        leadership.stand_by(|| false);
     }
 }
 
-/// A thread that stands by, and opens the gate once it has the turn.
-fn standby(turn: &Arc<Turn>) -> (thread::JoinHandle<()>, Arc<Gate>) {
+/// A thread that stands by, and opens the gate once it has the lead.
+fn standby(leadership: &Arc<Leadership>) -> (thread::JoinHandle<()>, Arc<Gate>) {
     let gate = Arc::new(Gate::default());
-    let (turn, opens) = (Arc::clone(turn), Arc::clone(&gate));
+    let (leadership, opens) = (Arc::clone(leadership), Arc::clone(&gate));
     let thread = thread::spawn(move || {
-        stand_by(&turn);
+        stand_by(&leadership);
         opens.open();
     });
     (thread, gate)
@@ -152,26 +152,26 @@ fn standby(turn: &Arc<Turn>) -> (thread::JoinHandle<()>, Arc<Gate>) {
 
 /// A handler that never returns keeps nobody waiting, however soundly the watcher slept when it began.
 #[test]
-fn a_stuck_handler_loses_the_turn() {
+fn a_stuck_handler_loses_the_lead() {
     check(Some(3), || {
-        let turn = taken();
-        let (thread, has_it) = standby(&turn);
-        turn.busy();
+        let leadership = taken();
+        let (thread, has_it) = standby(&leadership);
+        leadership.busy();
         has_it.pass();
         thread.join().expect("no panic");
-        assert!(!turn.back());
+        assert!(!leadership.back());
     });
 }
 
 /// The same after one that was quick.
 #[test]
-fn the_next_handler_loses_the_turn_too() {
+fn the_next_handler_loses_the_lead_too() {
     check(Some(2), || {
-        let turn = taken();
-        let (thread, has_it) = standby(&turn);
-        turn.busy();
-        if turn.back() {
-            turn.busy();
+        let leadership = taken();
+        let (thread, has_it) = standby(&leadership);
+        leadership.busy();
+        if leadership.back() {
+            leadership.busy();
         }
         has_it.pass();
         thread.join().expect("no panic");
@@ -182,83 +182,83 @@ fn the_next_handler_loses_the_turn_too() {
 #[test]
 fn an_offer_that_nobody_takes_is_taken_back() {
     check(Some(3), || {
-        let turn = taken();
-        let (thread, has_it) = standby(&turn);
-        turn.offer();
+        let leadership = taken();
+        let (thread, has_it) = standby(&leadership);
+        leadership.offer();
         has_it.pass();
         thread.join().expect("no panic");
-        assert!(!turn.take_offered());
+        assert!(!leadership.take_offered());
     });
 }
 
-/// An event loop that listens, and does not come when something is there, loses the turn.
+/// An event loop that listens, and does not come when something is there, loses the lead.
 #[test]
-fn a_loop_that_is_blocked_loses_the_turn() {
+fn a_loop_that_is_blocked_loses_the_lead() {
     check(Some(3), || {
-        let turn = taken();
-        let (thread, has_it) = standby(&turn);
-        turn.listen();
+        let leadership = taken();
+        let (thread, has_it) = standby(&leadership);
+        leadership.listen();
         set_readable(true);
         has_it.pass();
         thread.join().expect("no panic");
-        assert!(!turn.back());
+        assert!(!leadership.back());
     });
 }
 
 /// One that comes, and then runs a coroutine that never returns, loses it too: nothing rings for the clients whose memory
 /// it was about to look at.
 #[test]
-fn a_loop_that_came_once_and_is_stuck_loses_the_turn() {
+fn a_loop_that_came_once_and_is_stuck_loses_the_lead() {
     check(Some(2), || {
-        let turn = taken();
-        let (thread, has_it) = standby(&turn);
-        turn.listen();
-        if turn.back() {
-            turn.busy();
+        let leadership = taken();
+        let (thread, has_it) = standby(&leadership);
+        leadership.listen();
+        if leadership.back() {
+            leadership.busy();
         }
         has_it.pass();
         thread.join().expect("no panic");
     });
 }
 
-/// Whoever leaves the turn is followed by one that stands by, and that one by the next.
+/// Whoever leaves the lead is followed by one that stands by, and that one by the next.
 #[test]
-fn a_free_turn_is_taken() {
+fn a_free_lead_is_taken() {
     check(Some(2), || {
-        let turn = taken();
+        let leadership = taken();
         let threads: Vec<_> = (0..2)
             .map(|_| {
-                let turn = Arc::clone(&turn);
+                let leadership = Arc::clone(&leadership);
                 thread::spawn(move || {
-                    stand_by(&turn);
-                    turn.release();
+                    stand_by(&leadership);
+                    leadership.release();
                 })
             })
             .collect();
-        turn.release();
+        leadership.release();
         for thread in threads {
             thread.join().expect("no panic");
         }
     });
 }
 
-/// Whoever took the turn from a stuck handler is watched in its turn.
+/// Whoever took the lead from a stuck handler is watched, too.
 #[test]
-fn the_second_stuck_handler_loses_the_turn_too() {
+fn the_second_stuck_handler_loses_the_lead_too() {
     check(Some(1), || {
-        let turn = taken();
+        let leadership = taken();
         let gate = Arc::new(Gate::default());
         let threads: Vec<_> = (0..2)
             .map(|_| {
-                let (turn, gate) = (Arc::clone(&turn), Arc::clone(&gate));
+                let (leadership, gate) = (Arc::clone(&leadership), Arc::clone(&gate));
                 thread::spawn(move || {
-                    stand_by(&turn);
-                    turn.busy();
+                    stand_by(&leadership);
+                    leadership.busy();
                     gate.open();
                 })
             })
             .collect();
-        turn.busy();
+        leadership.busy();
         gate.pass();
         for thread in threads {
             thread.join().expect("no panic");
@@ -270,16 +270,16 @@ fn the_second_stuck_handler_loses_the_turn_too() {
 #[test]
 fn all_that_stand_by_hear_of_the_end() {
     check(Some(2), || {
-        let turn = taken();
+        let leadership = taken();
         let over = Arc::new(AtomicBool::new(false));
         let threads: Vec<_> = (0..2)
             .map(|_| {
-                let (turn, over) = (Arc::clone(&turn), Arc::clone(&over));
-                thread::spawn(move || turn.stand_by(|| over.load(Ordering::Relaxed)))
+                let (leadership, over) = (Arc::clone(&leadership), Arc::clone(&over));
+                thread::spawn(move || leadership.stand_by(|| over.load(Ordering::Relaxed)))
             })
             .collect();
         over.store(true, Ordering::Relaxed);
-        turn.announce();
+        leadership.announce();
         for thread in threads {
             thread.join().expect("no panic");
         }
@@ -290,8 +290,8 @@ fn all_that_stand_by_hear_of_the_end() {
 //
 // | weakened                                             | fails                                               |
 // |------------------------------------------------------|-----------------------------------------------------|
-// | `Baton::swap` only `Acquire`, or only `Release`      | one receives at a time, an offer brings             |
-// | `Baton::settle` with `Relaxed`, or as a load         | all in which a handler, an offer or a loop is stuck |
+// | `Lead::swap` only `Acquire`, or only `Release`      | one receives at a time, an offer brings             |
+// | `Lead::settle` with `Relaxed`, or as a load         | all in which a handler, an offer or a loop is stuck |
 // | `stand_by` does not look again after it says that    | the same                                            |
 // |   the watcher sleeps                                 |                                                     |
 // | `watch_loop` looks without `settle`                  | a loop that came once                               |

@@ -5,20 +5,19 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::lock::{Condvar, Mutex};
-use nearcall_ring::{Consumer, MappedLane, Producer, Record, Segment, SpinBudget, cpu, spin};
+use nearcall_platform::lock::{Condvar, Mutex};
+use nearcall_platform::{clock, fork, sys};
+use nearcall_ring::{Consumer, MappedLane, Producer, Record, Segment, SpinBudget, spin};
 use rustix::event::PollFlags;
 use smallvec::SmallVec;
 
-use super::regions::{Mapped, Note, Outgoing, no_memory};
+use super::regions::{Mapped, Note, SentRegions, no_memory};
 use super::socket::{Inbox, ring_bell};
 use crate::budget::{ALWAYS, Account, Charge};
-use crate::fork;
 use crate::link::{HEAD_ROOM, Link, LinkError, Options, Room, Sent};
 use crate::message::{INLINE, Incoming};
 use crate::outbox::{Frame, Outbox, Sink};
 use crate::peer::Peer;
-use crate::sys;
 
 /// How long a sender that waits looks for room before it sleeps: about what the reader needs to make some.
 const ROOM_SPIN_NS: u64 = 20_000;
@@ -58,7 +57,7 @@ struct Shared {
 struct Sender {
     shared: Arc<Shared>,
     producer: Producer<MappedLane>,
-    regions: Outgoing,
+    regions: SentRegions,
     /// The reader was told that there was no room.
     starved: bool,
 }
@@ -163,7 +162,7 @@ impl ShmLink {
         segment.own_side().publish_cpu();
         let bells = || AtomicU32::new(0);
         let shared = Arc::new(Shared { segment, socket, bells_heard: bells(), bells_seen: bells() });
-        let sender = Sender { shared: Arc::clone(&shared), producer, regions: Outgoing::default(), starved: false };
+        let sender = Sender { shared: Arc::clone(&shared), producer, regions: SentRegions::default(), starved: false };
         let account = options.account();
         let rings = account.charge_anyway(rings_beyond_all(shared.segment.ring()));
         Self {
@@ -237,7 +236,7 @@ impl ShmLink {
             }
             return Ok(());
         }
-        let begun = cpu::monotonic_ns();
+        let begun = clock::monotonic_ns();
         own.park();
         if consumer.has_record() {
             own.unpark();
@@ -256,7 +255,7 @@ impl ShmLink {
             },
         };
         own.unpark();
-        budget.learn(limit + (cpu::monotonic_ns() - begun));
+        budget.learn(limit + (clock::monotonic_ns() - begun));
         if let Some(cost) = own.wake_cost_ns() {
             budget.learn_wake_cost(cost);
         }

@@ -64,7 +64,7 @@ struct OwnRegion {
 
 /// The sender's regions.
 #[derive(Debug, Default)]
-pub(super) struct Outgoing {
+pub(super) struct SentRegions {
     kept: Vec<OwnRegion>,
     kept_bytes: usize,
     next: u32,
@@ -80,7 +80,7 @@ pub(super) struct Place {
     fresh: bool,
 }
 
-impl Outgoing {
+impl SentRegions {
     /// Whether the next payload of `len` bytes must wait for the reader, who has consumed the ring up to `consumed`.
     pub(super) fn must_wait(&mut self, len: usize, consumed: u64) -> bool {
         while self.under_way.front().is_some_and(|(position, _)| *position <= consumed) {
@@ -100,8 +100,8 @@ impl Outgoing {
         fitting.min_by_key(|(_, region)| region.mapping.len()).map(|(at, _)| at)
     }
 
-    /// Finds or makes a region for a payload of `len` bytes. It is to be [announced](Outgoing::announce),
-    /// [filled](Outgoing::fill), and when its note is in the ring, [accounted for](Outgoing::sent).
+    /// Finds or makes a region for a payload of `len` bytes. It is to be [announced](SentRegions::announce),
+    /// [filled](SentRegions::fill), and when its note is in the ring, [accounted for](SentRegions::sent).
     pub(super) fn place(&mut self, len: usize) -> io::Result<Place> {
         let need = len + REGION_HEAD;
         if let Some(at) = self.free(need) {
@@ -257,7 +257,7 @@ mod tests {
         }
     }
 
-    fn put(regions: &mut Outgoing, len: usize, position: u64) -> u32 {
+    fn put(regions: &mut SentRegions, len: usize, position: u64) -> u32 {
         let place = regions.place(len).expect("memory");
         // As if it had been announced.
         regions.kept[place.at].fd = None;
@@ -268,7 +268,7 @@ mod tests {
 
     #[test]
     fn numbers_that_wrap_pass_over_kept_regions() {
-        let mut regions = Outgoing::default();
+        let mut regions = SentRegions::default();
         assert_eq!([put(&mut regions, 100_000, 1), put(&mut regions, 100_000, 2)], [0, 1]);
         regions.next = u32::MAX;
         assert_eq!([put(&mut regions, 100_000, 3), put(&mut regions, 100_000, 4)], [u32::MAX, 2]);
@@ -276,14 +276,14 @@ mod tests {
 
     #[test]
     fn a_region_that_could_not_be_announced_is_used_by_the_next_message() {
-        let mut regions = Outgoing::default();
+        let mut regions = SentRegions::default();
         let first = regions.place(100_000).expect("memory");
         assert_eq!(regions.place(90_000).expect("memory"), first);
     }
 
     #[test]
     fn a_sender_is_not_far_ahead_of_its_reader() {
-        let mut regions = Outgoing::default();
+        let mut regions = SentRegions::default();
         for position in 1..=MOST_UNDER_WAY as u64 {
             assert!(!regions.must_wait(70_000, 0));
             put(&mut regions, 70_000, position);

@@ -8,10 +8,10 @@
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
 
+use nearcall_platform::sys::{self, Received};
 use rustix::net::{RecvFlags, SendFlags};
 
 use crate::link::{LinkError, NO_DESCRIPTOR};
-use crate::sys::{self, Received};
 
 const BELL: u8 = b'B';
 const REGION: u8 = b'R';

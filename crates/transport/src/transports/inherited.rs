@@ -8,7 +8,8 @@ use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::thread;
 
-use rustix::event::EventfdFlags;
+use nearcall_platform::descriptors;
+use nearcall_platform::lock::Mutex;
 use rustix::fs::{FileType, Stat, fstat};
 use rustix::io::{Errno, FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, shutdown, socketpair, sockopt};
@@ -16,9 +17,8 @@ use rustix::stdio;
 
 use super::{Bound, Clients, Dialled, Dialling, Memory, Place, Transport};
 use crate::dial::Pace;
-use crate::handed::{ENDED, Seat};
+use crate::handed::{ConnectionPermit, ENDED};
 use crate::link::{ConnectError, Options};
-use crate::lock::Mutex;
 use crate::peer::Admission;
 use crate::sync::{AtomicBool, Ordering};
 
@@ -89,7 +89,9 @@ impl Place for Inherited {
         let refuse = |trouble| io::Error::new(io::ErrorKind::InvalidInput, self.failed("serve", &trouble));
         let socket = self.take().map_err(refuse)?;
         let memory = memory_over(&socket);
-        let event = rustix::event::eventfd(1, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let event = descriptors::new_event()?;
+        // Its one client is there already.
+        descriptors::signal(&event);
         let clients = OneClient { event, socket: Mutex::new(Some(socket)) };
         Ok(Bound {
             clients: Box::new(clients),
@@ -268,7 +270,7 @@ impl Clients for OneClient {
         self.event.as_fd()
     }
 
-    fn accept(&self) -> rustix::io::Result<(OwnedFd, Option<Arc<Seat>>)> {
+    fn accept(&self) -> rustix::io::Result<(OwnedFd, Option<Arc<ConnectionPermit>>)> {
         let socket = self.socket.lock().take().ok_or(ENDED)?;
         Ok((socket, None))
     }

@@ -21,7 +21,7 @@ use rustls::{ClientConfig, ServerConfig};
 
 use crate::connect::peer_of;
 use crate::dial::Pace;
-use crate::handed::Seat;
+use crate::handed::ConnectionPermit;
 use crate::link::{ConnectError, Options};
 use crate::peer::{Admission, Peer};
 
@@ -105,11 +105,11 @@ pub(crate) trait Clients: Debug + Send + Sync {
     fn fd(&self) -> BorrowedFd<'_>;
 
     /// The next one, and what counts it. `AGAIN` if none is there.
-    fn accept(&self) -> rustix::io::Result<(OwnedFd, Option<Arc<Seat>>)>;
+    fn accept(&self) -> rustix::io::Result<(OwnedFd, Option<Arc<ConnectionPermit>>)>;
 }
 
 /// The next client of a listening socket.
-pub(crate) fn accept_from(socket: impl AsFd) -> rustix::io::Result<(OwnedFd, Option<Arc<Seat>>)> {
+pub(crate) fn accept_from(socket: impl AsFd) -> rustix::io::Result<(OwnedFd, Option<Arc<ConnectionPermit>>)> {
     rustix::net::accept_with(socket, SocketFlags::CLOEXEC).map(|client| (client, None))
 }
 

@@ -13,7 +13,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
 
 use super::{Bound, Clients, Dialled, Dialling, Memory, Place, Transport, accept_from};
 use crate::dial::Pace;
-use crate::handed::Seat;
+use crate::handed::ConnectionPermit;
 use crate::link::{ConnectError, Options};
 use crate::peer::Admission;
 
@@ -94,7 +94,7 @@ impl Clients for Listening {
         self.0.as_fd()
     }
 
-    fn accept(&self) -> rustix::io::Result<(OwnedFd, Option<Arc<Seat>>)> {
+    fn accept(&self) -> rustix::io::Result<(OwnedFd, Option<Arc<ConnectionPermit>>)> {
         let accepted = accept_from(&self.0)?;
         // It fails only for a client that is gone already, which its handshake will show.
         let _ = prepare(&accepted.0);

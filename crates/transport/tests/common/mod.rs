@@ -60,19 +60,19 @@ pub fn readable(fd: BorrowedFd<'_>, timeout: Duration) -> bool {
 /// Takes in the next client of a listener, as a server does.
 pub fn accept(listener: &Listener, options: &Options) -> Result<Arc<dyn Link>, Option<String>> {
     assert!(readable(listener.fd(), PATIENCE), "nobody connects");
-    let mut arrival = listener.accept().expect("accept").expect("a client");
+    let mut handshake = listener.accept().expect("accept").expect("a client");
     let end = Instant::now() + PATIENCE;
     loop {
-        match arrival.hello() {
+        match handshake.hello() {
             Ok(Some(hello)) => {
-                if let Err(why) = arrival.welcome(&hello, &welcome(options), options) {
-                    return Err(Some(arrival.reject(&why)));
+                if let Err(why) = handshake.welcome(&hello, &welcome(options), options) {
+                    return Err(Some(handshake.reject(&why)));
                 }
-                assert!(arrival.send_welcome().map_err(Some)?, "there is room for a short welcome");
-                return Ok(arrival.into_link(options).expect("welcomed"));
+                assert!(handshake.send_welcome().map_err(Some)?, "there is room for a short welcome");
+                return Ok(handshake.into_link(options).expect("welcomed"));
             }
-            Ok(None) => assert!(readable(arrival.fd(), end - Instant::now()), "no hello comes"),
-            Err(Some(why)) => return Err(Some(arrival.reject(&why))),
+            Ok(None) => assert!(readable(handshake.fd(), end - Instant::now()), "no hello comes"),
+            Err(Some(why)) => return Err(Some(handshake.reject(&why))),
             Err(None) => return Err(None),
         }
     }

@@ -1,11 +1,11 @@
-//! `crates/core/src/server/unsent.rs`
+//! `crates/core/src/server/connection/write_interest.rs`
 
 use std::sync::Arc;
 
 use loom::sync::{Condvar, Mutex};
 use loom::thread;
 
-use super::unsent::{Sends, Unsent};
+use super::write_interest::{Sends, WriteInterest};
 use crate::models::check;
 
 /// A client that reads slowly, what waits for it, and who is told of room.
@@ -13,7 +13,7 @@ use crate::models::check;
 struct Client {
     state: Mutex<State>,
     changed: Condvar,
-    unsent: Unsent,
+    write_interest: WriteInterest,
     /// A ring, whose reader rings once if it was asked to; else a socket, whose room the poller tells of as long as it is
     /// watched.
     rings: bool,
@@ -60,7 +60,7 @@ impl Client {
     fn new(rings: bool) -> Arc<Self> {
         let client = Self { rings, ..Self::default() };
         // Used here first: other threads may see it from here on.
-        assert!(!client.unsent.is_set());
+        assert!(!client.write_interest.is_set());
         Arc::new(client)
     }
 
@@ -75,7 +75,7 @@ impl Client {
         state.queued += 1;
         state.asked = true;
         drop(state);
-        self.unsent.set(self);
+        self.write_interest.set(self);
     }
 
     /// The client reads a frame.
@@ -98,8 +98,8 @@ impl Client {
             }
             state.bell = false;
             drop(state);
-            if self.rings || self.unsent.is_set() {
-                self.unsent.flush(self);
+            if self.rings || self.write_interest.is_set() {
+                self.write_interest.flush(self);
             }
             self.changed.notify_all();
         }
@@ -129,10 +129,10 @@ fn all_goes_out(rings: bool, first: usize, second: usize) {
     }
     reader.join().expect("no panic");
     // A mark that came after its frame was sent is taken away by the next look.
-    client.unsent.flush(&*client);
+    client.write_interest.flush(&*client);
     let state = client.state.lock().expect("no panic");
     assert_eq!((state.out, state.queued, state.counted), (first + second, 0, 0));
-    assert!(!client.unsent.is_set());
+    assert!(!client.write_interest.is_set());
 }
 
 #[test]

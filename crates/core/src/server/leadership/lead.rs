@@ -1,13 +1,13 @@
-//! Who receives. The worker that received a request runs its handler at once, still holding the baton; if the handler
-//! takes long, the baton is taken from it, so that a slow handler never keeps others waiting. The thread of the event
+//! Who receives. The worker that received a request runs its handler at once, still holding the lead; if the handler
+//! takes long, the lead is taken from it, so that a slow handler never keeps others waiting. The thread of the event
 //! loop may hold it, too: it is offered to the loop when the work is the loop's, and taken from a loop that is blocked.
 
 use crate::sync::{AtomicU64, Ordering, thread_number};
 
-/// One word: the thread that holds the baton, how often it has moved, and what its holder does. So a thread holds it
+/// One word: the thread that holds the lead, how often it has moved, and what its holder does. So a thread holds it
 /// exactly while its number is in it: there is nothing else to be remembered, and nothing that can be out of date.
 #[derive(Debug, Default)]
-pub(super) struct Baton(AtomicU64);
+pub(in crate::server) struct Lead(AtomicU64);
 
 const MODE: u64 = 7;
 const VACANT: u64 = 0;
@@ -25,7 +25,7 @@ const STEPS: u64 = 0xFFFF_FFF8;
 /// Where the number of the holder begins; nobody's is 0.
 const HOLDER: u32 = 32;
 
-impl Baton {
+impl Lead {
     /// The word, if this thread holds it.
     #[inline]
     fn held(&self) -> Option<u64> {
@@ -34,7 +34,7 @@ impl Baton {
         (word >> HOLDER == u64::from(thread_number())).then_some(word)
     }
 
-    /// Moves the baton on from `word`, if nobody else did.
+    /// Moves the lead on from `word`, if nobody else did.
     #[inline]
     fn swap(&self, word: u64, mode: u64) -> bool {
         let holder = if mode == VACANT || mode == OFFERED { 0 } else { u64::from(thread_number()) };
@@ -46,75 +46,75 @@ impl Baton {
 
     /// Whether this thread holds it.
     #[inline]
-    pub(super) fn is_held(&self) -> bool {
+    pub(in crate::server) fn is_held(&self) -> bool {
         self.held().is_some()
     }
 
-    /// Takes the baton if nobody has it.
-    pub(super) fn try_take(&self) -> bool {
+    /// Takes the lead if nobody has it.
+    pub(in crate::server) fn try_take(&self) -> bool {
         let word = self.look();
         word & MODE == VACANT && self.swap(word, RECEIVING)
     }
 
     /// The holder leaves it to the event loop: whether it did.
-    pub(super) fn offer(&self) -> bool {
+    pub(in crate::server) fn offer(&self) -> bool {
         self.held().is_some_and(|word| self.swap(word, OFFERED))
     }
 
     /// The event loop takes it, if it was offered.
-    pub(super) fn take_offered(&self) -> bool {
+    pub(in crate::server) fn take_offered(&self) -> bool {
         let word = self.look();
         word & MODE == OFFERED && self.swap(word, RECEIVING)
     }
 
     /// The event loop keeps it while it does other work or sleeps: whether it did.
-    pub(super) fn listen(&self) -> bool {
+    pub(in crate::server) fn listen(&self) -> bool {
         self.held().is_some_and(|word| self.swap(word, LISTENING))
     }
 
     /// Whether the event loop holds it and does not receive at the moment.
-    pub(super) fn is_listening(word: u64) -> bool {
+    pub(in crate::server) fn is_listening(word: u64) -> bool {
         word & MODE == LISTENING
     }
 
-    /// The holder begins to run a handler: whether it does so with the baton.
+    /// The holder begins to run a handler: whether it still has the lead then.
     #[inline]
-    pub(super) fn busy(&self) -> bool {
+    pub(in crate::server) fn busy(&self) -> bool {
         self.held().is_some_and(|word| self.swap(word, BUSY))
     }
 
-    /// The handler is done: whether this thread still holds the baton, and receives again.
+    /// The handler is done: whether this thread still holds the lead, and receives again.
     #[inline]
-    pub(super) fn back(&self) -> bool {
+    pub(in crate::server) fn back(&self) -> bool {
         self.held().is_some_and(|word| self.swap(word, RECEIVING))
     }
 
-    /// The holder is going to wait for something other than requests. Whether the baton became free by this.
-    pub(super) fn give_up(&self) -> bool {
+    /// The holder is going to wait for something other than requests. Whether the lead became free by this.
+    pub(in crate::server) fn give_up(&self) -> bool {
         self.held().is_some_and(|word| self.swap(word, VACANT))
     }
 
     /// The word as it is.
-    pub(super) fn look(&self) -> u64 {
+    pub(in crate::server) fn look(&self) -> u64 {
         // Relaxed: whoever moves on from it does so with `swap`.
         self.0.load(Ordering::Relaxed)
     }
 
     /// The word as it is, for a watcher that has just said that it sleeps: either it sees a move here, or whoever makes one
     /// sees after it what the watcher said.
-    pub(super) fn settle(&self) -> u64 {
+    pub(in crate::server) fn settle(&self) -> u64 {
         // Release, with the Acquire of `swap`. An exchange that changes nothing: it is before or after each move, where a
         // load could be both.
         self.0.fetch_or(0, Ordering::Release)
     }
 
-    pub(super) fn is_vacant(&self) -> bool {
+    pub(in crate::server) fn is_vacant(&self) -> bool {
         self.look() & MODE == VACANT
     }
 
-    /// Takes the baton away from a holder that has run one handler since the watcher saw `word`, or from a loop that has
+    /// Takes the lead away from a holder that has run one handler since the watcher saw `word`, or from a loop that has
     /// not come for it.
-    pub(super) fn steal(&self, word: u64) -> bool {
+    pub(in crate::server) fn steal(&self, word: u64) -> bool {
         matches!(word & MODE, BUSY | OFFERED | LISTENING) && self.swap(word, VACANT)
     }
 }
@@ -124,54 +124,54 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slow_handler_loses_the_baton_and_notices() {
-        let baton = Baton::default();
-        assert!(baton.try_take());
-        assert!(!baton.try_take());
-        assert!(!baton.steal(baton.look()), "a holder that receives keeps it");
-        assert!(baton.busy());
-        let seen = baton.look();
+    fn a_slow_handler_loses_the_lead_and_notices() {
+        let lead = Lead::default();
+        assert!(lead.try_take());
+        assert!(!lead.try_take());
+        assert!(!lead.steal(lead.look()), "a holder that receives keeps it");
+        assert!(lead.busy());
+        let seen = lead.look();
         assert!(
-            std::thread::scope(|scope| scope.spawn(|| baton.steal(seen) && baton.try_take()).join()).expect("no panic")
+            std::thread::scope(|scope| scope.spawn(|| lead.steal(seen) && lead.try_take()).join()).expect("no panic")
         );
-        assert!(!baton.back());
-        assert!(!baton.is_held());
+        assert!(!lead.back());
+        assert!(!lead.is_held());
     }
 
     #[test]
     fn an_offer_is_taken_once_and_a_listener_can_lose_it() {
-        let baton = Baton::default();
-        assert!(!baton.take_offered(), "nobody has offered it");
-        assert!(baton.try_take());
-        baton.offer();
-        assert!(!baton.is_held());
-        assert!(!baton.try_take(), "it is the loop's");
-        assert!(baton.take_offered());
-        assert!(!baton.take_offered());
-        assert!(!baton.steal(baton.look()), "a holder that receives keeps it");
-        baton.listen();
-        assert!(Baton::is_listening(baton.look()));
-        assert!(baton.back());
-        baton.listen();
-        assert!(baton.steal(baton.look()));
-        assert!(!baton.back());
+        let lead = Lead::default();
+        assert!(!lead.take_offered(), "nobody has offered it");
+        assert!(lead.try_take());
+        lead.offer();
+        assert!(!lead.is_held());
+        assert!(!lead.try_take(), "it is the loop's");
+        assert!(lead.take_offered());
+        assert!(!lead.take_offered());
+        assert!(!lead.steal(lead.look()), "a holder that receives keeps it");
+        lead.listen();
+        assert!(Lead::is_listening(lead.look()));
+        assert!(lead.back());
+        lead.listen();
+        assert!(lead.steal(lead.look()));
+        assert!(!lead.back());
     }
 
     #[test]
     fn a_quick_handler_keeps_it() {
-        let baton = Baton::default();
-        assert!(baton.try_take());
-        baton.busy();
-        let seen = baton.look();
-        assert!(baton.back());
-        assert!(!baton.steal(seen), "the word has moved on");
-        assert!(baton.give_up());
-        assert!(baton.is_vacant());
+        let lead = Lead::default();
+        assert!(lead.try_take());
+        lead.busy();
+        let seen = lead.look();
+        assert!(lead.back());
+        assert!(!lead.steal(seen), "the word has moved on");
+        assert!(lead.give_up());
+        assert!(lead.is_vacant());
     }
 
     #[test]
     fn a_thread_holds_the_one_that_it_took_and_no_other() {
-        let (first, second) = (Baton::default(), Baton::default());
+        let (first, second) = (Lead::default(), Lead::default());
         assert!(first.try_take() && !second.is_held());
         assert!(second.try_take());
         assert!(first.is_held(), "a thread may hold two");
@@ -181,9 +181,9 @@ mod tests {
 
     #[test]
     fn a_later_one_in_the_same_place_is_another_one() {
-        let mut place = Baton::default();
+        let mut place = Lead::default();
         assert!(place.try_take());
-        place = Baton::default();
+        place = Lead::default();
         assert!(!place.is_held() && !place.back());
     }
 }

@@ -4,17 +4,17 @@ use crate::sync::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use nearcall_transport::lock::Mutex;
+use nearcall_platform::lock::Mutex;
 use nearcall_transport::{Charge, LinkError};
 use nearcall_wire::{Failure, FrameHead, Kind};
 
-use super::Server;
-use super::call::ServerCall;
-use super::connection::ServerConnection;
-use super::context::CallContext;
-use super::statistics::Measured;
 use crate::event::{Event, Payload};
 use crate::outgoing::{Body, Outgoing};
+use crate::server::Server;
+use crate::server::call::CallContext;
+use crate::server::call::ServerCall;
+use crate::server::connection::ServerConnection;
+use crate::server::statistics::Measured;
 
 /// How a call ends that ends well; the other codes are failures'.
 const OK: u8 = 0;
@@ -29,17 +29,17 @@ pub struct Request {
     /// The arguments.
     pub payload: Payload,
     /// What they cost the client's account until the handler is through.
-    pub(super) _charge: Option<Charge>,
+    pub(in crate::server) _charge: Option<Charge>,
     /// Present if more frames may come for it.
     pub call: Option<Arc<ServerCall>>,
     /// When the caller stops waiting.
     pub deadline: Option<Instant>,
-    pub(super) context: OnceLock<Arc<CallContext>>,
-    pub(super) finished: AtomicBool,
+    pub(in crate::server) context: OnceLock<Arc<CallContext>>,
+    pub(in crate::server) finished: AtomicBool,
     /// Present while somebody watches.
-    pub(super) measured: Option<Arc<Measured>>,
+    pub(in crate::server) measured: Option<Arc<Measured>>,
     /// How many calls had come on its connection before it.
-    pub(super) ordinal: u64,
+    pub(in crate::server) ordinal: u64,
 }
 
 impl Drop for Request {
@@ -136,7 +136,7 @@ impl Request {
         self.note_end(OK, 0);
     }
 
-    pub(super) fn note_end(&self, code: u8, bytes: usize) {
+    pub(in crate::server) fn note_end(&self, code: u8, bytes: usize) {
         if let Some(measured) = &self.measured {
             measured.end(code, bytes);
         }

@@ -1,4 +1,7 @@
-//! Receiving from everywhere at once: connections of every transport, and who is on the way in.
+//! The reactor: receives from connections of every transport, and from clients that shake hands.
+
+mod handshakes;
+mod waiting;
 
 use crate::sync::Ordering;
 use std::collections::{HashMap, VecDeque};
@@ -8,44 +11,39 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use nearcall_ring::{SpinBudget, cpu};
+use nearcall_platform::descriptors;
+use nearcall_ring::SpinBudget;
 use nearcall_transport::{Incoming, LinkError, Listener, Options};
 use nearcall_wire::Kind;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
 
-use super::arrivals::{Arrivals, Guest};
-use super::connection::{Routed, ServerConnection, Waits};
-use super::request::Request;
-use super::visit::Work;
-use super::{ASKED, DELIVERED, Notice, Server, bells};
 use crate::outgoing::{Body, Outgoing};
+use crate::server::call::Request;
+use crate::server::connection::session::Work;
+use crate::server::connection::{Routed, ServerConnection, StallReason};
+use crate::server::reactor::handshakes::{Handshakes, NewClient};
+use crate::server::{ASKED, DELIVERED, Notice, Server};
 
-/// Spinning rounds between two looks at the clock, while only shared memory is active.
-const ROUNDS_PER_CLOCK: u32 = 64;
-/// Spinning rounds between two looks at the system's poller, while only shared memory is active.
-const ROUNDS_PER_POLL: u32 = 512;
 /// Frames taken in between two looks at the system's poller, however busy the clients are. A long one counts as many.
 const FRAMES_PER_POLL: u32 = 128;
 /// A part of a long frame counts as so many: 256 KiB take about as long.
 const PART: u32 = 64;
-/// How long the server sleeps while it waits for its own handlers to read on from a client.
-const STALLED_LOOK: Duration = Duration::from_millis(1);
 
 /// Events taken from the poller at once.
 const EVENTS: usize = 64;
 
 /// What the poller watches a client's socket for, if nothing waits to be sent.
-pub(super) const SOCKET: EventFlags = EventFlags::IN.union(EventFlags::RDHUP).union(EventFlags::ET);
+pub(in crate::server) const SOCKET: EventFlags = EventFlags::IN.union(EventFlags::RDHUP).union(EventFlags::ET);
 
 /// The poller's word for the descriptor that wakes it.
 const WAKE: u64 = 0;
 
 /// Everything the receiving worker looks at. Used by one worker at a time.
-pub(super) struct Reception {
+pub(in crate::server) struct Reactor {
     poller: Arc<OwnedFd>,
     wake: Arc<OwnedFd>,
-    arrivals: Arrivals,
+    handshakes: Handshakes,
     connections: HashMap<u64, Arc<ServerConnection>>,
     /// Shared memory connections that were active since the last sleep: their rings are looked at in a loop.
     memory: Vec<Arc<ServerConnection>>,
@@ -61,11 +59,11 @@ pub(super) struct Reception {
     /// Work received by a worker that could not do it.
     backlog: VecDeque<Work>,
     /// Clients that are not read from, because they send more than the server takes on now, or do not read themselves.
-    stalled: Vec<(Arc<ServerConnection>, Waits)>,
+    stalled: Vec<(Arc<ServerConnection>, StallReason)>,
     /// Clients that read again, and have requests that waited for that.
-    unparked: VecDeque<Arc<ServerConnection>>,
-    /// Whose turn it is: theirs, or that of what comes.
-    turn: bool,
+    resumable: VecDeque<Arc<ServerConnection>>,
+    /// Whether a deferred request goes next, and not one that has just come.
+    deferred_next: bool,
     /// Sockets are looked at before rings.
     sockets_turn: bool,
     /// Frames taken in since the last look at the poller.
@@ -73,18 +71,19 @@ pub(super) struct Reception {
     budget: SpinBudget,
     said_goodbye: bool,
     deserted: bool,
-    /// Frames routed to calls that a handler may be waiting on, and bells for whoever receives: it looks after each.
+    /// Frames routed to calls that a handler may be waiting on, and wake-ups of the reactor itself: a handler that receives
+    /// looks after each.
     routed: u64,
 }
 
-impl Reception {
-    pub(super) fn new(options: Options, poller: Arc<OwnedFd>, wake: Arc<OwnedFd>) -> io::Result<Self> {
+impl Reactor {
+    pub(in crate::server) fn new(options: Options, poller: Arc<OwnedFd>, wake: Arc<OwnedFd>) -> io::Result<Self> {
         epoll::add(&*poller, &*wake, EventData::new_u64(WAKE), EventFlags::IN)?;
         Ok(Self {
             poller: Arc::clone(&poller),
             wake,
             budget: SpinBudget::new(options.spin),
-            arrivals: Arrivals::new(options, poller, WAKE),
+            handshakes: Handshakes::new(options, poller, WAKE),
             connections: HashMap::new(),
             memory: Vec::new(),
             cursor: 0,
@@ -94,8 +93,8 @@ impl Reception {
             asleep_since: None,
             backlog: VecDeque::new(),
             stalled: Vec::new(),
-            unparked: VecDeque::new(),
-            turn: false,
+            resumable: VecDeque::new(),
+            deferred_next: false,
             sockets_turn: false,
             unpolled: 0,
             said_goodbye: false,
@@ -104,13 +103,13 @@ impl Reception {
         })
     }
 
-    pub(super) fn listen(&mut self, listener: Listener) -> io::Result<()> {
-        self.arrivals.listen(listener)
+    pub(in crate::server) fn listen(&mut self, listener: Listener) -> io::Result<()> {
+        self.handshakes.listen(listener)
     }
 
     /// Tells every client, once, that no new calls are taken here; later, whether all have what was sent.
-    fn end_reception(&mut self, server: &Server) {
-        self.arrivals.stop();
+    fn say_goodbye(&mut self, server: &Server) {
+        self.handshakes.stop();
         if !std::mem::replace(&mut self.said_goodbye, true) {
             for connection in self.connections.values() {
                 // A client that is gone is found out by reading from it.
@@ -125,13 +124,13 @@ impl Reception {
         }
     }
 
-    pub(super) fn close(&mut self, server: &Server) {
-        self.arrivals.stop();
+    pub(in crate::server) fn close(&mut self, server: &Server) {
+        self.handshakes.stop();
         self.backlog.drain(..).for_each(Work::give_up);
         self.memory.clear();
         self.readable.clear();
         self.stalled.clear();
-        self.unparked.clear();
+        self.resumable.clear();
         for (_, connection) in self.connections.drain() {
             connection.die(server);
             connection.clear_oneway();
@@ -139,7 +138,7 @@ impl Reception {
     }
 
     /// Receives what is here without handing out requests. Whether requests wait now.
-    pub(super) fn poll_into_backlog(&mut self, server: &Server) -> bool {
+    pub(in crate::server) fn poll_into_backlog(&mut self, server: &Server) -> bool {
         while self.backlog.is_empty() {
             match self.poll(server) {
                 Some(work) => self.backlog.push_back(work),
@@ -150,19 +149,19 @@ impl Reception {
     }
 
     /// The event loop has work now, and may need this CPU.
-    pub(super) fn note_loop_active(&mut self) {
+    pub(in crate::server) fn note_loop_active(&mut self) {
         self.loop_active = true;
     }
 
     /// Keeps work for the next worker.
-    pub(super) fn keep(&mut self, work: Work) {
+    pub(in crate::server) fn keep(&mut self, work: Work) {
         self.backlog.push_back(work);
     }
 
     /// The next work that is here.
-    pub(super) fn poll(&mut self, server: &Server) -> Option<Work> {
+    pub(in crate::server) fn poll(&mut self, server: &Server) -> Option<Work> {
         loop {
-            if self.unpolled >= FRAMES_PER_POLL || server.turn.take_tick() {
+            if self.unpolled >= FRAMES_PER_POLL || server.leadership.take_tick() {
                 // Nobody is overlooked because others always have something, or because their handlers take long.
                 self.poll_events(server, Some(Duration::ZERO));
             }
@@ -170,8 +169,8 @@ impl Reception {
             if let Some(work) = self.backlog.pop_front() {
                 return Some(work);
             }
-            if !self.unparked.is_empty()
-                && let Some(request) = self.unpark(server)
+            if !self.resumable.is_empty()
+                && let Some(request) = self.next_deferred(server)
             {
                 return Some(Work::Call(request));
             }
@@ -190,14 +189,14 @@ impl Reception {
 
     /// Every other time, a request that waited until its client read.
     #[cold]
-    fn unpark(&mut self, server: &Server) -> Option<Box<Request>> {
-        self.turn = !self.turn;
-        while self.turn
-            && let Some(connection) = self.unparked.pop_front()
+    fn next_deferred(&mut self, server: &Server) -> Option<Box<Request>> {
+        self.deferred_next = !self.deferred_next;
+        while self.deferred_next
+            && let Some(connection) = self.resumable.pop_front()
         {
-            let (request, more) = connection.unpark();
+            let (request, more) = connection.next_deferred();
             if more {
-                self.unparked.push_back(connection);
+                self.resumable.push_back(connection);
             }
             if request.is_some() {
                 self.resume(server);
@@ -222,11 +221,11 @@ impl Reception {
                     let routed = connection.route(server, incoming);
                     if beside {
                         // A bell may have been read along with the memory it lies in, and the poller does not tell of it.
-                        flush(server, connection, &mut self.unparked);
+                        flush(server, connection, &mut self.resumable);
                     }
                     routed
                 }
-                // Relaxed: set and read by whoever holds this reception.
+                // Relaxed: set and read by whoever holds this reactor.
                 Ok(None) if connection.hung_up.load(Ordering::Relaxed) => Err(LinkError::Closed),
                 Err(LinkError::Unfinished) => {
                     quiet = 0;
@@ -316,25 +315,25 @@ impl Reception {
         connection: Arc<ServerConnection>,
         routed: Result<Routed, LinkError>,
     ) -> Option<Box<Request>> {
-        let waits = match routed {
-            Ok(Routed::Request(request)) if connection.is_parked_full() => Waits::Parked(request),
+        let reason = match routed {
+            Ok(Routed::Request(request)) if connection.is_deferred_full() => StallReason::Deferred(request),
             Ok(Routed::Request(request)) => {
-                let request = connection.park(request);
+                let request = connection.defer(request);
                 self.list(connection);
                 return request;
             }
-            Ok(Routed::Wait(waits)) => waits,
+            Ok(Routed::Stall(reason)) => reason,
             Ok(Routed::Done) => {
                 self.list(connection);
                 return None;
             }
-            Err(LinkError::OverBudget) => Waits::Budget,
+            Err(LinkError::OverBudget) => StallReason::Budget,
             Err(error) => {
                 self.drop_connection(server, &connection, &error);
                 return None;
             }
         };
-        self.stalled.push((connection, waits));
+        self.stalled.push((connection, reason));
         None
     }
 
@@ -343,22 +342,22 @@ impl Reception {
     fn resume(&mut self, server: &Server) {
         let mut at = 0;
         while at < self.stalled.len() {
-            let (connection, waits) = &self.stalled[at];
-            if !connection.may_go_on(server, waits) {
+            let (connection, reason) = &self.stalled[at];
+            if !connection.may_go_on(server, reason) {
                 at += 1;
                 continue;
             }
-            let (connection, waits) = self.stalled.swap_remove(at);
-            match waits {
+            let (connection, reason) = self.stalled.swap_remove(at);
+            match reason {
                 // Behind those of the client that wait already.
-                Waits::Oneway(request) | Waits::Parked(request) => {
-                    self.backlog.extend(connection.park(request).map(Work::Call));
+                StallReason::Oneway(request) | StallReason::Deferred(request) => {
+                    self.backlog.extend(connection.defer(request).map(Work::Call));
                 }
-                Waits::Answer(call, kind, payload) => {
+                StallReason::Answer(call, kind, payload) => {
                     // If the client is gone, that is found out by reading from it.
                     let _ = connection.send(server, call, &Outgoing::new(kind, Body::Whole(&payload)));
                 }
-                Waits::Budget => {}
+                StallReason::Budget => {}
             }
             self.list(connection);
         }
@@ -366,7 +365,7 @@ impl Reception {
 
     /// Whether it waits for this server's own handlers, who do not know, to read on from a client.
     fn waits_for_handlers(&self) -> bool {
-        self.stalled.iter().any(|(_, waits)| !matches!(waits, Waits::Answer(..) | Waits::Parked(_)))
+        self.stalled.iter().any(|(_, reason)| !matches!(reason, StallReason::Answer(..) | StallReason::Deferred(_)))
     }
 
     /// Looks at a client from now on. It is marked as listed.
@@ -390,147 +389,6 @@ impl Reception {
         self.tell_if_deserted(server);
     }
 
-    /// Waits until something may be here, for `at_most` so long: spins while that pays, then sleeps in the poller. A request
-    /// it met by spinning is returned at once.
-    pub(super) fn wait_for(&mut self, server: &Server, at_most: Option<Duration>) -> Option<Work> {
-        if !self.backlog.is_empty() || !self.unparked.is_empty() {
-            return None;
-        }
-        self.asleep_since = None;
-        let routed = self.routed;
-        let (spun, found) = self.spin(server);
-        if let Some(waited) = spun {
-            self.budget.learn(waited);
-            return found;
-        }
-        if self.routed != routed {
-            // The caller may be a handler, and what came what it waits for.
-            return None;
-        }
-        let begun = cpu::monotonic_ns();
-        if !self.arm() {
-            return None;
-        }
-        // Whoever finishes a call does not know of those that wait for it.
-        let look = self.waits_for_handlers().then_some(STALLED_LOOK);
-        let timeout = self.arrivals.next_timer().into_iter().chain(at_most).chain(look).min();
-        if self.poll_events(server, timeout) {
-            self.budget.learn(cpu::monotonic_ns() - begun);
-        }
-        None
-    }
-
-    /// For an event loop that receives: spins while that pays. Whether to look again, and a request it met.
-    pub(super) fn spin_for_loop(&mut self, server: &Server) -> (bool, Option<Work>) {
-        let (spun, found) = self.spin(server);
-        if let Some(waited) = spun {
-            self.budget.learn(waited);
-        }
-        (spun.is_some(), found)
-    }
-
-    /// For an event loop that is going to watch the poller's descriptor: `false` if something is here already.
-    pub(super) fn fall_asleep(&mut self) -> bool {
-        let quiet = self.backlog.is_empty() && self.unparked.is_empty() && self.arm();
-        if quiet {
-            self.asleep_since = Some(cpu::monotonic_ns());
-        }
-        quiet
-    }
-
-    /// Whether an event loop fell asleep here and has not come back.
-    pub(super) fn is_asleep(&self) -> bool {
-        self.asleep_since.is_some()
-    }
-
-    /// For an event loop that comes back: takes in what the poller has seen meanwhile.
-    pub(super) fn wake_up(&mut self, server: &Server) {
-        let happened = self.poll_events(server, Some(Duration::ZERO));
-        if let Some(since) = self.asleep_since.take()
-            && happened
-        {
-            self.budget.learn(cpu::monotonic_ns() - since);
-        }
-        self.loop_active = false;
-    }
-
-    /// Whether somebody must be here at a certain time, even if nothing comes.
-    pub(super) fn has_timer(&self) -> bool {
-        self.arrivals.has_timer() || self.waits_for_handlers()
-    }
-
-    /// From here on every client must ring the bell. `false`, and they need not, if something is here already.
-    fn arm(&mut self) -> bool {
-        let mut all_quiet = true;
-        for connection in &self.memory {
-            all_quiet &= connection.link.arm();
-        }
-        if !all_quiet {
-            for connection in &self.memory {
-                connection.link.disarm();
-            }
-            return false;
-        }
-        for connection in self.memory.drain(..) {
-            connection.listed.store(false, Ordering::Relaxed);
-            if connection.hung_up.load(Ordering::Relaxed) {
-                // Nothing will wake us for it again.
-                self.readable.push_back(connection);
-            }
-        }
-        if !self.readable.is_empty() {
-            return false;
-        }
-        self.sockets_active = false;
-        self.loop_active = false;
-        true
-    }
-
-    /// Spins for a request or an event. How long it took if there is something, and the request.
-    fn spin(&mut self, server: &Server) -> (Option<u64>, Option<Work>) {
-        let limit = self.budget.next();
-        // The clock is read only after the first rounds, in which the usual next request comes.
-        let mut begun = None;
-        let mut rounds = 0_u32;
-        let routed = self.routed;
-        loop {
-            let request = self.poll(server);
-            if request.is_some() || self.routed != routed {
-                return (Some(since(begun)), request);
-            }
-            if rounds == 0 && (limit == 0 || !self.spinning_pays()) {
-                return (None, None);
-            }
-            rounds += 1;
-            std::hint::spin_loop();
-            // A client on a socket, or our own event loop, may need this very CPU.
-            if (self.sockets_active || self.loop_active) && !self.budget.share_cpu() {
-                return (None, None);
-            }
-            if self.sockets_active {
-                if self.poll_events(server, Some(Duration::ZERO)) {
-                    return (Some(since(begun)), None);
-                }
-            } else if rounds.is_multiple_of(ROUNDS_PER_POLL) && self.poll_events(server, Some(Duration::ZERO)) {
-                return (Some(since(begun)), None);
-            }
-            if self.sockets_active || self.loop_active || rounds.is_multiple_of(ROUNDS_PER_CLOCK) {
-                let now = cpu::monotonic_ns();
-                if now - *begun.get_or_insert(now) >= limit || !self.spinning_pays() {
-                    return (None, None);
-                }
-                for connection in &self.memory {
-                    // We may have moved to another CPU.
-                    connection.link.disarm();
-                }
-            }
-        }
-    }
-
-    fn spinning_pays(&self) -> bool {
-        self.sockets_active || self.memory.iter().any(|connection| connection.link.spinning_pays())
-    }
-
     /// Asks the system's poller. Whether anything happened.
     fn poll_events(&mut self, server: &Server, timeout: Option<Duration>) -> bool {
         let timeout = timeout
@@ -547,8 +405,8 @@ impl Reception {
         if !self.stalled.is_empty() {
             self.resume(server);
         }
-        if self.arrivals.has_timer() {
-            self.arrivals.run_timers(server);
+        if self.handshakes.has_timer() {
+            self.handshakes.run_timers(server);
         }
         self.tell_if_deserted(server);
         happened
@@ -556,7 +414,7 @@ impl Reception {
 
     /// Says, once, that there is nobody to serve any more.
     fn tell_if_deserted(&mut self, server: &Server) {
-        if self.arrivals.is_over() && self.connections.is_empty() && !std::mem::replace(&mut self.deserted, true) {
+        if self.handshakes.is_over() && self.connections.is_empty() && !std::mem::replace(&mut self.deserted, true) {
             server.tell(Notice::Deserted);
         }
     }
@@ -582,41 +440,42 @@ impl Reception {
                 // There is no more news of it.
                 let _ = epoll::delete(&*self.poller, connection.link.fd());
             }
-            flush(server, &connection, &mut self.unparked);
+            flush(server, &connection, &mut self.resumable);
             if !connection.listed.swap(true, Ordering::Relaxed) {
                 self.list(connection);
             }
         } else if token == WAKE {
-            bells::silence(&self.wake);
-            // Whoever is about to sleep looks at the server's state again: the bell is not heard twice.
+            descriptors::clear(&self.wake);
+            // Whoever is about to sleep looks at the server's state again: the event is seen only once.
             self.routed += 1;
-            self.backlog.extend(server.visits.take().into_iter().map(Work::Visit));
-            for connection in server.visits.take_admitted() {
+            self.backlog.extend(server.session_events.take().into_iter().map(Work::Session));
+            for connection in server.session_events.take_admitted() {
                 if self.connections.contains_key(&connection.token) {
                     self.list(connection);
                 }
             }
             if server.is_stopping() {
-                self.end_reception(server);
+                self.say_goodbye(server);
             }
         } else {
-            for guest in self.arrivals.handle(server, token) {
-                self.add_connection(server, guest);
+            for client in self.handshakes.handle(server, token) {
+                self.add_connection(server, client);
             }
         }
     }
 
-    fn add_connection(&mut self, server: &Server, guest: Guest) {
-        let Guest { token, link, seat } = guest;
+    fn add_connection(&mut self, server: &Server, client: NewClient) {
+        let NewClient { token, link, permit } = client;
         let flags = if link.is_memory() { EventFlags::IN } else { SOCKET };
         if let Err(error) = epoll::add(&*self.poller, link.fd(), EventData::new_u64(token), flags) {
             server.notify(true, format!("cannot take in a client: {error}"));
             return;
         }
         let (in_flight, statistics) = (Arc::clone(&server.in_flight), Arc::clone(&server.statistics));
-        let connection = ServerConnection::new(token, link, in_flight, statistics, seat, Arc::clone(&server.visits));
+        let connection =
+            ServerConnection::new(token, link, in_flight, statistics, permit, Arc::clone(&server.session_events));
         connection.listed.store(true, Ordering::Relaxed);
-        if connection.arrive() {
+        if connection.begin_session() {
             self.list(Arc::clone(&connection));
         }
         self.connections.insert(token, connection);
@@ -626,23 +485,18 @@ impl Reception {
 }
 
 /// There may be room for what waits to be sent to a client. A ring's reader tells of it once, so that the queue itself is
-/// looked at: whoever has just put a frame there may not have noted it yet. The connection is then among those whose parked
+/// looked at: whoever has just put a frame there may not have noted it yet. The connection is then among those whose deferred
 /// requests may be begun.
-fn flush(server: &Server, connection: &Arc<ServerConnection>, unparked: &mut VecDeque<Arc<ServerConnection>>) {
-    if (connection.link.is_memory() || connection.has_unsent())
+fn flush(server: &Server, connection: &Arc<ServerConnection>, resumable: &mut VecDeque<Arc<ServerConnection>>) {
+    if (connection.link.is_memory() || connection.has_queued_frames())
         && connection.flush(server)
-        && !unparked.iter().any(|other| Arc::ptr_eq(other, connection))
+        && !resumable.iter().any(|other| Arc::ptr_eq(other, connection))
     {
-        unparked.push_back(Arc::clone(connection));
+        resumable.push_back(Arc::clone(connection));
     }
 }
 
 /// What a frame counts: its route takes longer the longer it is.
 fn weight(incoming: &Incoming) -> u32 {
     1 + (incoming.bytes.len() >> 12) as u32
-}
-
-/// Nanoseconds since then; none if the clock was not even read.
-fn since(begun: Option<u64>) -> u64 {
-    begun.map_or(0, |begun| cpu::monotonic_ns() - begun)
 }

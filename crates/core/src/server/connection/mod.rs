@@ -1,61 +1,65 @@
 //! One client, as the server sees it.
 
+mod calls;
+pub(super) mod session;
+mod write_interest;
+
 use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use nearcall_transport::lock::Mutex;
-use nearcall_transport::{Incoming, Link, LinkError, Peer, Room, Seat, Sent};
+use nearcall_platform::lock::Mutex;
+use nearcall_transport::{ConnectionPermit, Incoming, Link, LinkError, Peer, Room, Sent};
 use nearcall_wire::{Failure, FrameHead, Kind};
 
-use super::Server;
-use super::call::ServerCall;
-use super::calls::Calls;
-use super::request::Request;
-use super::statistics::Statistics;
-use super::unsent::{Sends, Unsent};
-use super::visit::{Stay, Visits};
 use crate::event::{Event, Payload};
 use crate::outgoing::{Body, Outgoing};
+use crate::server::Server;
+use crate::server::call::Request;
+use crate::server::call::ServerCall;
+use crate::server::connection::calls::Calls;
+use crate::server::connection::session::{Session, SessionEvents};
+use crate::server::connection::write_interest::{Sends, WriteInterest};
+use crate::server::statistics::Statistics;
 
 /// A connection to one client.
 #[derive(Debug)]
 pub struct ServerConnection {
-    pub(super) token: u64,
-    pub(super) link: Arc<dyn Link>,
+    pub(in crate::server) token: u64,
+    pub(in crate::server) link: Arc<dyn Link>,
     calls: Mutex<Calls>,
     /// The client hung up: the one-way calls it sent before are still handled.
-    pub(super) hung_up: AtomicBool,
-    /// It is in the list of connections that the reception looks at.
-    pub(super) listed: AtomicBool,
+    pub(in crate::server) hung_up: AtomicBool,
+    /// It is in the list of connections that the reactor looks at.
+    pub(in crate::server) listed: AtomicBool,
     dead: AtomicBool,
     /// Why it ended is in the log.
     told: AtomicBool,
     /// The server's count of requests received and not finished.
-    pub(super) in_flight: Arc<AtomicUsize>,
+    pub(in crate::server) in_flight: Arc<AtomicUsize>,
     /// Calls that have arrived: a call's ordinal is what this was when it did.
     arrived: AtomicU64,
     /// Cancelled calls that nothing here was registered for, as their handlers may ask: their numbers, and how many calls
     /// had arrived by then. A later call with the same number is another one.
     cancelled: Mutex<VecDeque<(u32, u64)>>,
-    oneway: Mutex<OnewayLane>,
+    oneway: Mutex<OnewayQueue>,
     statistics: Arc<Statistics>,
     /// It watches the server's statistics.
     watches: Mutex<bool>,
     /// Counts the client for as long as a handler may be at work for it.
-    _seat: Option<Arc<Seat>>,
+    _permit: Option<Arc<ConnectionPermit>>,
     /// One-way requests received and not finished.
-    pub(super) oneway_pending: AtomicUsize,
-    /// Something waits to be sent, and the reception watches for room.
-    unsent: Unsent,
+    pub(in crate::server) oneway_pending: AtomicUsize,
+    /// Something waits to be sent, and the reactor watches for room.
+    write_interest: WriteInterest,
     /// Calls under way wait for room.
     room_wanted: AtomicBool,
     /// Requests that are not begun before the client reads what it is sent, in order, and whether there are any.
-    parked: Mutex<VecDeque<Box<Request>>>,
-    parks: AtomicBool,
-    pub(super) stay: Stay,
-    pub(super) visits: Arc<Visits>,
+    deferred: Mutex<VecDeque<Box<Request>>>,
+    defers: AtomicBool,
+    pub(in crate::server) session: Session,
+    pub(in crate::server) session_events: Arc<SessionEvents>,
 }
 
 /// A connection as its queue sees it.
@@ -83,7 +87,7 @@ impl Sends for ToClient<'_> {
 
     fn count(&self, more: bool) {
         // AcqRel: a server that stops waits until nothing is left.
-        let unsent = &self.server.unsent;
+        let unsent = &self.server.unsent_connections;
         if more {
             unsent.fetch_add(1, Ordering::AcqRel)
         } else {
@@ -93,29 +97,29 @@ impl Sends for ToClient<'_> {
 }
 
 /// What became of a frame.
-pub(super) enum Routed {
+pub(in crate::server) enum Routed {
     /// A call to be handled.
     Request(Box<Request>),
     /// It is done with.
     Done,
     /// Nothing is read from the client until this can go on.
-    Wait(Waits),
+    Stall(StallReason),
 }
 
 /// Why nothing is read from a client for now.
-pub(super) enum Waits {
+pub(in crate::server) enum StallReason {
     /// A one-way call came when the server had all it takes.
     Oneway(Box<Request>),
     /// There is no room for the answer to a frame: the client does not read.
     Answer(u32, Kind, Vec<u8>),
     /// Many of its calls wait until it reads.
-    Parked(Box<Request>),
+    Deferred(Box<Request>),
     /// More is kept of what it has sent than may be.
     Budget,
 }
 
 /// Calls of a client that does not read that wait here; more are not read from it.
-const MOST_PARKED: usize = 256;
+const MOST_DEFERRED: usize = 256;
 
 /// A client that leaves more bytes unread than this gets no answers, and none of its calls is begun, until it reads.
 const FULL: usize = 1 << 20;
@@ -123,7 +127,7 @@ const FULL: usize = 1 << 20;
 /// One-way calls of a client are handled one after the other, in the order they were sent: nothing else could tell the
 /// client's code when the first is done.
 #[derive(Debug, Default)]
-struct OnewayLane {
+struct OnewayQueue {
     running: bool,
     waiting: VecDeque<Box<Request>>,
 }
@@ -132,13 +136,13 @@ struct OnewayLane {
 const MOST_CANCELLED: usize = 1024;
 
 impl ServerConnection {
-    pub(super) fn new(
+    pub(in crate::server) fn new(
         token: u64,
         link: Arc<dyn Link>,
         in_flight: Arc<AtomicUsize>,
         statistics: Arc<Statistics>,
-        seat: Option<Arc<Seat>>,
-        visits: Arc<Visits>,
+        permit: Option<Arc<ConnectionPermit>>,
+        session_events: Arc<SessionEvents>,
     ) -> Arc<Self> {
         Arc::new(Self {
             token,
@@ -154,14 +158,14 @@ impl ServerConnection {
             oneway: Mutex::default(),
             statistics,
             watches: Mutex::default(),
-            _seat: seat,
+            _permit: permit,
             oneway_pending: AtomicUsize::new(0),
-            unsent: Unsent::default(),
+            write_interest: WriteInterest::default(),
             room_wanted: AtomicBool::new(false),
-            parked: Mutex::default(),
-            parks: AtomicBool::new(false),
-            stay: Stay::default(),
-            visits,
+            deferred: Mutex::default(),
+            defers: AtomicBool::new(false),
+            session: Session::default(),
+            session_events,
         })
     }
 
@@ -180,24 +184,24 @@ impl ServerConnection {
 
     /// The same, for whoever has just counted a call as finished.
     #[inline]
-    pub(super) fn is_gone(&self) -> bool {
-        // SeqCst: see `Stay::count`.
+    pub(in crate::server) fn is_gone(&self) -> bool {
+        // SeqCst: see `Session::count`.
         self.dead.load(Ordering::SeqCst)
     }
 
-    /// Calls that have arrived, and the client itself, if that is announced.
-    pub(super) fn arrived(&self) -> u64 {
+    /// Calls that have arrived, and the hook of the session's begin, if there is one.
+    pub(in crate::server) fn arrived(&self) -> u64 {
         // Relaxed: nothing arrives once the client is gone, and who has finished a call knows of it.
         self.arrived.load(Ordering::Relaxed)
     }
 
-    pub(super) fn count_arrival(&self) {
+    pub(in crate::server) fn count_arrival(&self) {
         // Relaxed: as where it is read.
         self.arrived.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Tells the log why the connection ends, once, unless the client just hung up.
-    pub(super) fn tell_end(&self, server: &Server, error: &LinkError) {
+    pub(in crate::server) fn tell_end(&self, server: &Server, error: &LinkError) {
         // Relaxed: nothing else hangs on it.
         if *error != LinkError::Closed && !self.told.swap(true, Ordering::Relaxed) {
             // A lack of descriptors or memory is this server's own trouble.
@@ -207,23 +211,23 @@ impl ServerConnection {
     }
 
     /// The client is gone: its calls are cancelled.
-    pub(super) fn die(self: &Arc<Self>, server: &Server) {
-        // SeqCst: see `Stay::count`.
+    pub(in crate::server) fn die(self: &Arc<Self>, server: &Server) {
+        // SeqCst: see `Session::count`.
         self.dead.store(true, Ordering::SeqCst);
         self.link.close();
-        self.unsent.clear(&ToClient { connection: self, server });
-        let parked = std::mem::take(&mut *self.parked.lock());
-        drop(parked);
+        self.write_interest.clear(&ToClient { connection: self, server });
+        let deferred = std::mem::take(&mut *self.deferred.lock());
+        drop(deferred);
         self.unwatch();
         let calls = self.calls.lock().take();
         for call in calls {
             call.cancel();
         }
-        self.look_whether_over(self.stay.finished());
+        self.look_whether_over(self.session.finished());
     }
 
     /// The client looks at the server's statistics: calls are measured until it is gone, or says that it is through.
-    pub(super) fn watch(&self, server: &Server) {
+    pub(in crate::server) fn watch(&self, server: &Server) {
         let mut watches = self.watches.lock();
         // A connection that dies now waits for the lock, and takes this back.
         if !*watches && !self.is_dead() {
@@ -233,7 +237,7 @@ impl ServerConnection {
     }
 
     /// The client looks no more. Harmless when repeated.
-    pub(super) fn unwatch(&self) {
+    pub(in crate::server) fn unwatch(&self) {
         let mut watches = self.watches.lock();
         if std::mem::take(&mut *watches) {
             self.statistics.remove_watcher();
@@ -241,42 +245,42 @@ impl ServerConnection {
     }
 
     /// A one-way request that may be handled now; `None` if it waits for an earlier one.
-    pub(super) fn begin_oneway(request: Box<Request>) -> Option<Box<Request>> {
+    pub(in crate::server) fn begin_oneway(request: Box<Request>) -> Option<Box<Request>> {
         let connection = Arc::clone(&request.connection);
-        let mut lane = connection.oneway.lock();
-        if lane.running {
-            lane.waiting.push_back(request);
+        let mut queue = connection.oneway.lock();
+        if queue.running {
+            queue.waiting.push_back(request);
             return None;
         }
-        lane.running = true;
+        queue.running = true;
         Some(request)
     }
 
     /// The one-way request that waited for the one just handled.
-    pub(super) fn next_oneway(&self) -> Option<Box<Request>> {
-        let mut lane = self.oneway.lock();
-        let next = lane.waiting.pop_front();
-        lane.running = next.is_some();
+    pub(in crate::server) fn next_oneway(&self) -> Option<Box<Request>> {
+        let mut queue = self.oneway.lock();
+        let next = queue.waiting.pop_front();
+        queue.running = next.is_some();
         next
     }
 
     /// Forgets the one-way requests that wait: the server ends.
-    pub(super) fn clear_oneway(&self) {
+    pub(in crate::server) fn clear_oneway(&self) {
         let waiting = std::mem::take(&mut self.oneway.lock().waiting);
         drop(waiting);
     }
 
     /// Whether the call of that number was cancelled that arrived with that ordinal.
-    pub(super) fn was_cancelled(&self, call: u32, ordinal: u64) -> bool {
+    pub(in crate::server) fn was_cancelled(&self, call: u32, ordinal: u64) -> bool {
         self.cancelled.lock().iter().any(|&(number, arrived)| number == call && arrived > ordinal)
     }
 
-    pub(super) fn forget(&self, call: u32) {
+    pub(in crate::server) fn forget(&self, call: u32) {
         self.calls.lock().remove(call);
     }
 
     /// Takes in a frame; a new call comes out as a request.
-    pub(super) fn route(self: &Arc<Self>, server: &Server, incoming: Incoming) -> Result<Routed, LinkError> {
+    pub(in crate::server) fn route(self: &Arc<Self>, server: &Server, incoming: Incoming) -> Result<Routed, LinkError> {
         let Event { head, payload } = Event::parse(incoming).map_err(|bad| LinkError::Broken(bad.0.to_owned()))?;
         match head.kind {
             Kind::Call => return self.begin(server, head, payload),
@@ -307,7 +311,7 @@ impl ServerConnection {
     }
 
     fn begin(self: &Arc<Self>, server: &Server, head: FrameHead, mut payload: Payload) -> Result<Routed, LinkError> {
-        let kind = server.methods.get(usize::from(head.method));
+        let method = server.methods.get(usize::from(head.method));
         // Relaxed: a bound on memory, exact enough; the request itself is published by other means.
         let pending = self.in_flight.fetch_add(1, Ordering::Relaxed);
         let deadline = head.deadline_us().and_then(|us| Instant::now().checked_add(Duration::from_micros(us)));
@@ -330,25 +334,25 @@ impl ServerConnection {
         let oneway = request.is_oneway();
         // Relaxed: as above.
         let alone = !oneway || self.oneway_pending.fetch_add(1, Ordering::Relaxed) == 0;
-        let refusal = match kind {
+        let refusal = match method {
             None => {
                 let what = format!("the server has no method number {}", request.head.method);
                 Some(Failure::new(Failure::UNIMPLEMENTED, what))
             }
             Some(_) if server.is_stopping() => Some(Failure::new(Failure::UNAVAILABLE, "the server is stopping")),
             Some(_) if pending >= server.limits.max_pending && !oneway => Some(server.too_many_pending()),
-            Some(kind) if kind.streams && oneway => {
+            Some(method) if method.streams && oneway => {
                 return Err(LinkError::Broken("the client sent a one-way call of a method that has a stream".into()));
             }
-            Some(kind) if kind.streams && self.calls.lock().streams() >= server.limits.max_streams => {
+            Some(method) if method.streams && self.calls.lock().streams() >= server.limits.max_streams => {
                 Some(server.too_many_streams())
             }
             Some(_) if pending >= server.limits.most_oneway() && oneway && !alone => {
-                return Ok(Routed::Wait(Waits::Oneway(request)));
+                return Ok(Routed::Stall(StallReason::Oneway(request)));
             }
             Some(_) => None,
         };
-        // Relaxed: set and read by whoever holds the reception.
+        // Relaxed: set and read by whoever holds the reactor.
         if !oneway && self.hung_up.load(Ordering::Relaxed) {
             // Nobody is there to be answered, and what it left behind may be much.
             request.note_end(Failure::CANCELLED, 0);
@@ -368,14 +372,14 @@ impl ServerConnection {
             }
             return Ok(Routed::Done);
         }
-        if let Some(kind) = kind
-            && kind.tracked
+        if let Some(method) = method
+            && method.tracked
             && !oneway
         {
-            let queue = server.async_queue(kind.in_loop);
+            let queue = server.async_queue(method.in_loop);
             let call = ServerCall::new(Arc::clone(self), request.head.call, queue, request.measured.clone());
             let call = Arc::new(call);
-            if !self.calls.lock().insert(request.head.call, &call, kind.streams) {
+            if !self.calls.lock().insert(request.head.call, &call, method.streams) {
                 return Err(LinkError::Broken("the client used the number of a call that is under way".into()));
             }
             request.call = Some(call);
@@ -386,19 +390,19 @@ impl ServerConnection {
     /// Sends the answer to a frame, if the client reads.
     fn answer(&self, server: &Server, call: u32, kind: Kind, payload: &[u8]) -> Result<Routed, LinkError> {
         if !self.has_room() {
-            return Ok(Routed::Wait(Waits::Answer(call, kind, payload.to_vec())));
+            return Ok(Routed::Stall(StallReason::Answer(call, kind, payload.to_vec())));
         }
         self.send(server, call, &Outgoing::new(kind, Body::Whole(payload)))?;
         Ok(Routed::Done)
     }
 
     /// Whether reading can go on that has stopped for this reason.
-    pub(super) fn may_go_on(&self, server: &Server, waits: &Waits) -> bool {
-        match waits {
-            Waits::Oneway(_) => self.may_begin_oneway(server),
-            Waits::Answer(..) => self.has_room(),
-            Waits::Parked(_) => self.parked.lock().len() < MOST_PARKED,
-            Waits::Budget => true,
+    pub(in crate::server) fn may_go_on(&self, server: &Server, reason: &StallReason) -> bool {
+        match reason {
+            StallReason::Oneway(_) => self.may_begin_oneway(server),
+            StallReason::Answer(..) => self.has_room(),
+            StallReason::Deferred(_) => self.deferred.lock().len() < MOST_DEFERRED,
+            StallReason::Budget => true,
         }
     }
 
@@ -410,12 +414,12 @@ impl ServerConnection {
     }
 
     /// Whether the client reads what it is sent: if not, its frames get no answer, and none of its calls is begun. Cheap.
-    pub(super) fn has_room(&self) -> bool {
+    pub(in crate::server) fn has_room(&self) -> bool {
         self.link.queued() < FULL
     }
 
     /// The same; if not, the calls under way are told when it does again.
-    pub(super) fn has_room_or_tells(&self) -> bool {
+    pub(in crate::server) fn has_room_or_tells(&self) -> bool {
         if self.has_room() {
             return true;
         }
@@ -425,16 +429,16 @@ impl ServerConnection {
     }
 
     /// Sends a frame, without waiting: what there is no room for waits in the connection's queue.
-    pub(super) fn send(&self, server: &Server, call: u32, frame: &Outgoing<'_>) -> Result<(), LinkError> {
+    pub(in crate::server) fn send(&self, server: &Server, call: u32, frame: &Outgoing<'_>) -> Result<(), LinkError> {
         match frame.send(call, &*self.link, Room::Later) {
             Ok(Sent::Out) => Ok(()),
             Ok(Sent::Queued) => {
-                self.note_unsent(server);
+                self.note_queued_frame(server);
                 Ok(())
             }
             Err(error) => {
                 if !error.spares_connection() {
-                    // The reception notices the end by itself, and drops the connection; but not why.
+                    // The reactor notices the end by itself, and drops the connection; but not why.
                     self.tell_end(server, &error);
                     self.link.close();
                 }
@@ -444,24 +448,24 @@ impl ServerConnection {
     }
 
     /// Whether something waits to be sent, or has just been.
-    pub(super) fn has_unsent(&self) -> bool {
-        self.unsent.is_set()
+    pub(in crate::server) fn has_queued_frames(&self) -> bool {
+        self.write_interest.is_set()
     }
 
-    /// Something waits to be sent: the reception is to flush it when there is room.
+    /// Something waits to be sent: the reactor is to flush it when there is room.
     #[cold]
-    fn note_unsent(&self, server: &Server) {
+    fn note_queued_frame(&self, server: &Server) {
         let sends = ToClient { connection: self, server };
         // Whoever sets it after the connection has died sees that.
-        if self.unsent.set(&sends) && self.is_dead() {
-            self.unsent.clear(&sends);
+        if self.write_interest.set(&sends) && self.is_dead() {
+            self.write_interest.clear(&sends);
         }
     }
 
-    /// Sends what waits, as far as there is room. For whoever holds the reception. Whether parked requests may be begun now.
+    /// Sends what waits, as far as there is room. For whoever holds the reactor. Whether deferred requests may be begun now.
     #[cold]
-    pub(super) fn flush(&self, server: &Server) -> bool {
-        self.unsent.flush(&ToClient { connection: self, server });
+    pub(in crate::server) fn flush(&self, server: &Server) -> bool {
+        self.write_interest.flush(&ToClient { connection: self, server });
         if !self.has_room() {
             return false;
         }
@@ -470,44 +474,44 @@ impl ServerConnection {
             let calls = self.calls.lock().all();
             calls.iter().for_each(ServerCall::nudge);
         }
-        self.has_parked()
+        self.has_deferred()
     }
 
-    fn has_parked(&self) -> bool {
-        // Relaxed: a worker that parks a request holds the lock, and looks for room under it.
-        self.parks.load(Ordering::Relaxed)
+    fn has_deferred(&self) -> bool {
+        // Relaxed: a worker that defers a request holds the lock, and looks for room under it.
+        self.defers.load(Ordering::Relaxed)
     }
 
     /// Whether a request need not wait until the client reads, nor behind others that do.
     #[inline]
-    pub(super) fn begins_at_once(&self) -> bool {
-        self.has_room() && !self.has_parked()
+    pub(in crate::server) fn begins_at_once(&self) -> bool {
+        self.has_room() && !self.has_deferred()
     }
 
     /// Lets a request wait until the client reads, and behind others that wait. Gives it back if it may be begun.
     #[cold]
-    pub(super) fn park(&self, request: Box<Request>) -> Option<Box<Request>> {
-        let mut parked = self.parked.lock();
+    pub(in crate::server) fn defer(&self, request: Box<Request>) -> Option<Box<Request>> {
+        let mut deferred = self.deferred.lock();
         // Looked at under the lock, which whoever makes room takes after it.
-        if parked.is_empty() && self.has_room() {
+        if deferred.is_empty() && self.has_room() {
             return Some(request);
         }
-        parked.push_back(request);
-        self.parks.store(true, Ordering::Relaxed);
+        deferred.push_back(request);
+        self.defers.store(true, Ordering::Relaxed);
         None
     }
 
     /// Whether as many requests wait as may.
-    pub(super) fn is_parked_full(&self) -> bool {
-        self.has_parked() && self.parked.lock().len() >= MOST_PARKED
+    pub(in crate::server) fn is_deferred_full(&self) -> bool {
+        self.has_deferred() && self.deferred.lock().len() >= MOST_DEFERRED
     }
 
     /// The first request that waited, if the client reads; and whether more wait that may be begun.
-    pub(super) fn unpark(&self) -> (Option<Box<Request>>, bool) {
-        let mut parked = self.parked.lock();
-        let first = if self.has_room() { parked.pop_front() } else { None };
-        self.parks.store(!parked.is_empty(), Ordering::Relaxed);
-        let more = first.is_some() && !parked.is_empty();
+    pub(in crate::server) fn next_deferred(&self) -> (Option<Box<Request>>, bool) {
+        let mut deferred = self.deferred.lock();
+        let first = if self.has_room() { deferred.pop_front() } else { None };
+        self.defers.store(!deferred.is_empty(), Ordering::Relaxed);
+        let more = first.is_some() && !deferred.is_empty();
         (first, more)
     }
 }

@@ -1,22 +1,22 @@
-//! What belongs to one client of a server: an object of Python's, and who is told when the client comes and goes.
+//! A client's session on a server: an object of Python's that belongs to the client, and hooks for its begin and end.
 
-use nearcall_core::server::{Announced, Belongings, Found, Moment, ServerConnection, Visit};
+use nearcall_core::server::{Found, ServerConnection, SessionChange, SessionEvent, SessionHooks, SessionValue};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
 use crate::callback::Callback;
 use crate::connection::peer;
 
-/// Who deals with clients that come and go.
-pub(crate) struct Stays {
-    /// Makes what belongs to a client, of its identity.
+/// Makes the sessions of clients, and runs their hooks.
+pub(crate) struct Sessions {
+    /// Makes the object that belongs to a client, of its identity.
     make: Py<PyAny>,
     on_arrival: Option<Py<PyAny>>,
     on_departure: Py<PyAny>,
     departures: bool,
 }
 
-impl Stays {
+impl Sessions {
     pub(crate) fn new(
         make: Py<PyAny>,
         on_arrival: Option<Py<PyAny>>,
@@ -26,22 +26,22 @@ impl Stays {
         Self { make, on_arrival, on_departure, departures }
     }
 
-    /// What the core is to tell of.
-    pub(crate) fn announced(&self) -> Announced {
-        Announced { arrivals: self.on_arrival.is_some(), departures: self.departures }
+    /// Which hooks there are.
+    pub(crate) fn hooks(&self) -> SessionHooks {
+        SessionHooks { begin: self.on_arrival.is_some(), end: self.departures }
     }
 
-    /// Deals with an arrival or a departure. What Python raises goes to the interpreter's own hook.
-    pub(crate) fn visit(&self, py: Python<'_>, mut visit: Visit) {
+    /// Runs the hook of a begin or an end. What Python raises goes to the interpreter's own hook.
+    pub(crate) fn run_hook(&self, py: Python<'_>, mut event: SessionEvent) {
         let make = self.make.bind(py);
-        let told = match visit.begin() {
-            Moment::Arrival => of_client(py, visit.connection(), make).and_then(|client| match &self.on_arrival {
+        let told = match event.begin() {
+            SessionChange::Begin => of_client(py, event.connection(), make).and_then(|client| match &self.on_arrival {
                 Some(on_arrival) => on_arrival.bind(py).run([client.bind(py)]).map(drop),
                 None => Ok(()),
             }),
-            Moment::Departure(belongings) => match belongings.and_then(python) {
+            SessionChange::End(value) => match value.and_then(python) {
                 Some(client) => self.on_departure.bind(py).run([client.bind(py)]).map(drop),
-                None => made(py, visit.connection(), make)
+                None => made(py, event.connection(), make)
                     .and_then(|client| self.on_departure.bind(py).run([client.bind(py)]).map(drop)),
             },
         };
@@ -54,7 +54,7 @@ impl Stays {
 /// What belongs to a client; made now if nothing does yet.
 pub(crate) fn of_client(py: Python<'_>, connection: &ServerConnection, make: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
     loop {
-        match connection.belongings(|kept| kept.downcast_ref::<Py<PyAny>>().map(|client| client.clone_ref(py))) {
+        match connection.session_value(|kept| kept.downcast_ref::<Py<PyAny>>().map(|client| client.clone_ref(py))) {
             Found::Kept(Some(client)) => return Ok(client),
             Found::Over | Found::Kept(None) => {
                 return Err(PyRuntimeError::new_err(
@@ -66,7 +66,7 @@ pub(crate) fn of_client(py: Python<'_>, connection: &ServerConnection, make: &Bo
         }
         let client = made(py, connection, make)?;
         // Of two threads one is first, and the other finds that.
-        if let Err(late) = connection.keep(Box::new(client)) {
+        if let Err(late) = connection.keep_session_value(Box::new(client)) {
             drop(late);
         }
     }
@@ -77,7 +77,7 @@ fn made<'py>(py: Python<'py>, connection: &ServerConnection, make: &Bound<'py, P
     Ok(make.run([identity.as_any()])?.unbind())
 }
 
-fn python(belongings: Belongings) -> Option<Py<PyAny>> {
-    let belongings: Box<dyn std::any::Any> = belongings;
-    belongings.downcast::<Py<PyAny>>().ok().map(|client| *client)
+fn python(value: SessionValue) -> Option<Py<PyAny>> {
+    let value: Box<dyn std::any::Any> = value;
+    value.downcast::<Py<PyAny>>().ok().map(|client| *client)
 }

@@ -1,23 +1,26 @@
 //! A call on the server for which more frames may come: stream items, credit, cancellation.
 
+mod context;
+mod request;
+
+pub use context::CallContext;
+pub use request::Request;
+
 use std::collections::VecDeque;
-use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use nearcall_platform::lock::{Condvar, Mutex};
 use nearcall_transport::LinkError;
-use nearcall_transport::lock::{Condvar, Mutex};
 use nearcall_wire::Kind;
-use rustix::event::EventfdFlags;
 
-use super::Server;
-use super::connection::ServerConnection;
-use super::request::Request;
-use super::statistics::Measured;
 use crate::event::Event;
 use crate::flow::{Taken, WINDOW, cost, granted};
 use crate::outgoing::{Body, Outgoing};
+use crate::server::Server;
+use crate::server::connection::ServerConnection;
+use crate::server::event_loop::AsyncQueue;
+use crate::server::statistics::Measured;
 
 /// The state of a call that its handler and the receiving worker share.
 #[derive(Debug)]
@@ -75,7 +78,7 @@ pub enum ItemOutcome {
 }
 
 impl ServerCall {
-    pub(super) fn new(
+    pub(in crate::server) fn new(
         connection: Arc<ServerConnection>,
         id: u32,
         queue: Option<Arc<AsyncQueue>>,
@@ -105,7 +108,7 @@ impl ServerCall {
         self.state.lock().cancelled
     }
 
-    pub(super) fn cancel(self: &Arc<Self>) {
+    pub(in crate::server) fn cancel(self: &Arc<Self>) {
         {
             let mut state = self.state.lock();
             state.cancelled = true;
@@ -114,7 +117,7 @@ impl ServerCall {
         self.tell();
     }
 
-    pub(super) fn take_in(self: &Arc<Self>, event: Event) -> Result<(), LinkError> {
+    pub(in crate::server) fn take_in(self: &Arc<Self>, event: Event) -> Result<(), LinkError> {
         {
             let mut state = self.state.lock();
             state.changes += 1;
@@ -151,7 +154,7 @@ impl ServerCall {
     }
 
     /// There may be room again to send.
-    pub(super) fn nudge(self: &Arc<Self>) {
+    pub(in crate::server) fn nudge(self: &Arc<Self>) {
         self.state.lock().changes += 1;
         self.tell();
     }
@@ -177,7 +180,7 @@ impl ServerCall {
     }
 
     /// Whether an event loop handles the call.
-    pub(super) fn is_in_loop(&self) -> bool {
+    pub(in crate::server) fn is_in_loop(&self) -> bool {
         self.queue.is_some()
     }
 
@@ -261,7 +264,7 @@ impl ServerCall {
         }
     }
 
-    pub(super) fn wait_changed(&self, ready: impl Fn(&Self) -> bool, timeout: Duration) {
+    pub(in crate::server) fn wait_changed(&self, ready: impl Fn(&Self) -> bool, timeout: Duration) {
         let seen = self.state.lock().changes;
         // `ready` locks the state itself, so it is asked outside; a change in between is seen by the count.
         if ready(self) {
@@ -271,68 +274,5 @@ impl ServerCall {
         if state.changes == seen {
             self.changed.wait_for(&mut state, timeout);
         }
-    }
-}
-
-/// What an event loop is told of: new requests for it, and changes of the calls it handles.
-#[derive(Debug)]
-pub struct AsyncQueue {
-    event: OwnedFd,
-    waiting: Mutex<Waiting>,
-}
-
-#[derive(Debug, Default)]
-struct Waiting {
-    requests: VecDeque<Box<Request>>,
-    changed: Vec<Arc<ServerCall>>,
-}
-
-impl AsyncQueue {
-    pub(super) fn new() -> io::Result<Self> {
-        let event = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Self { event, waiting: Mutex::default() })
-    }
-
-    /// Readable while something waits.
-    #[must_use]
-    pub fn fd(&self) -> BorrowedFd<'_> {
-        self.event.as_fd()
-    }
-
-    /// Puts in a request. Whether none was there: then it is to be [rung](Self::ring) for. Requests and changes are taken
-    /// apart from each other, and so each rings for its own first.
-    pub(super) fn push(&self, request: Box<Request>) -> bool {
-        let mut waiting = self.waiting.lock();
-        let first = waiting.requests.is_empty();
-        waiting.requests.push_back(request);
-        first
-    }
-
-    fn push_changed(&self, call: Arc<ServerCall>) {
-        let mut waiting = self.waiting.lock();
-        let first = waiting.changed.is_empty();
-        waiting.changed.push(call);
-        drop(waiting);
-        if first {
-            self.ring();
-        }
-    }
-
-    /// Wakes the loop.
-    pub(super) fn ring(&self) {
-        // It fails only when the counter is full, and then the loop is awake.
-        let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
-    }
-
-    /// Silences the bell, and takes the calls for which something has changed.
-    pub fn take_changed(&self) -> Vec<Arc<ServerCall>> {
-        let mut count = [0; 8];
-        let _ = rustix::io::read(&self.event, &mut count);
-        std::mem::take(&mut self.waiting.lock().changed)
-    }
-
-    /// Takes the request that has waited longest.
-    pub(super) fn pop(&self) -> Option<Box<Request>> {
-        self.waiting.lock().requests.pop_front()
     }
 }

@@ -4,26 +4,26 @@ use crate::sync::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::Instant;
 
-use nearcall_transport::lock::Mutex;
+use nearcall_platform::lock::Mutex;
 use nearcall_transport::{LinkError, Peer};
 use nearcall_wire::{Kind, Metadata};
 
-use super::Server;
-use super::call::ServerCall;
-use super::connection::ServerConnection;
-use super::statistics::Snapshot;
 use crate::outgoing::{Body, Outgoing};
+use crate::server::Server;
+use crate::server::call::ServerCall;
+use crate::server::connection::ServerConnection;
+use crate::server::statistics::Snapshot;
 
 /// The circumstances of one call. Made only when a handler asks for them.
 #[derive(Debug)]
 pub struct CallContext {
-    pub(super) connection: Arc<ServerConnection>,
-    pub(super) id: u32,
-    pub(super) ordinal: u64,
+    pub(in crate::server) connection: Arc<ServerConnection>,
+    pub(in crate::server) id: u32,
+    pub(in crate::server) ordinal: u64,
     /// The handler has heard that it was.
-    pub(super) cancelled: AtomicBool,
-    pub(super) call: Option<Arc<ServerCall>>,
-    pub(super) oneway: bool,
+    pub(in crate::server) cancelled: AtomicBool,
+    pub(in crate::server) call: Option<Arc<ServerCall>>,
+    pub(in crate::server) oneway: bool,
     /// When the caller stops waiting.
     pub deadline: Option<Instant>,
     /// What the caller sent beside the arguments.

@@ -1,16 +1,17 @@
-//! Stands in for the system's poller and the bells: one of each, in every execution.
+//! Stand-ins for `crates/platform/src/descriptors.rs`: one poller and one event descriptor in every execution.
+#![allow(missing_docs, reason = "the real ones are documented where they are")]
 
 use loom::sync::{Condvar, Mutex};
 
 #[derive(Debug)]
-pub(crate) struct Bell;
+pub struct EventDescriptor;
 
 #[derive(Debug)]
-pub(crate) struct Poller;
+pub struct Poller;
 
 #[derive(Default)]
 struct Signals {
-    rung: bool,
+    signalled: bool,
     readable: bool,
 }
 
@@ -25,19 +26,19 @@ pub(crate) fn set_readable(readable: bool) {
     SIGNALS.1.notify_all();
 }
 
-pub(super) fn ring(_bell: &Bell) {
-    SIGNALS.0.lock().expect("no panic").rung = true;
+pub fn signal(_event: &EventDescriptor) {
+    SIGNALS.0.lock().expect("no panic").signalled = true;
     SIGNALS.1.notify_all();
 }
 
-pub(super) fn wait_for_either(_poller: &Poller, _bell: &Bell) {
+pub fn wait_for_either(_poller: &Poller, _event: &EventDescriptor) {
     let mut signals = SIGNALS.0.lock().expect("no panic");
-    while !signals.rung && !signals.readable {
+    while !signals.signalled && !signals.readable {
         signals = SIGNALS.1.wait(signals).expect("no panic");
     }
-    signals.rung = false;
+    signals.signalled = false;
 }
 
-pub(super) fn is_readable(_poller: &Poller) -> bool {
+pub fn is_readable(_poller: &Poller) -> bool {
     SIGNALS.0.lock().expect("no panic").readable
 }

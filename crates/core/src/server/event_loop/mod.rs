@@ -1,18 +1,22 @@
-//! The event loop that runs coroutine handlers, as a receiver: while the work is its own, it holds the baton.
+//! The event loop that runs coroutine handlers, as a receiver: while the work is its own, it has the lead.
 //!
 //! A worker that receives requests for the loop puts them into the loop's queue. After some of them in a row it offers the
-//! baton: the loop then looks at the connections by itself whenever it has run all that was ready, spins while that pays,
-//! and keeps the baton while it sleeps, for which it watches the poller's descriptor. A request for a worker that it meets
-//! goes to a worker, and the baton with it.
+//! lead: the loop then looks at the connections by itself whenever it has run all that was ready, spins while that pays,
+//! and keeps the lead while it sleeps, for which it watches the poller's descriptor. A request for a worker that it meets
+//! goes to a worker, and the lead with it.
+
+mod queue;
+
+pub use queue::AsyncQueue;
 
 use crate::sync::Ordering;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use super::Server;
-use super::request::Request;
-use super::visit::Work;
+use crate::server::Server;
+use crate::server::call::Request;
+use crate::server::connection::session::Work;
 
-/// So many requests in a row are for the loop before it is offered the baton: where both kinds of handlers are called in
+/// So many requests in a row are for the loop before it is offered the lead: where both kinds of handlers are called in
 /// turn, a worker goes on receiving.
 const RUN: usize = 8;
 
@@ -30,8 +34,8 @@ pub enum ForLoop {
 }
 
 impl Server {
-    /// Hands a request to the event loop, and the baton with it if the work seems to be there.
-    pub(super) fn hand_to_loop(&self, request: Box<Request>) {
+    /// Hands a request to the event loop, and the lead with it if the work seems to be there.
+    pub(in crate::server) fn hand_to_loop(&self, request: Box<Request>) {
         let Some(queue) = self.async_queue.get() else {
             return self.notify(true, "a request for a coroutine handler, but no event loop, was dropped".into());
         };
@@ -43,14 +47,14 @@ impl Server {
         // Relaxed: a hint where the work is.
         if self.loop_run.fetch_add(1, Ordering::Relaxed) >= RUN {
             // Before the loop is woken, or it would come too early.
-            self.turn.offer();
-        } else if let Some(mut reception) = self.reception.try_lock() {
-            reception.note_loop_active();
+            self.leadership.offer();
+        } else if let Some(mut reactor) = self.reactor.try_lock() {
+            reactor.note_loop_active();
         }
-        queue.ring();
+        queue.wake();
     }
 
-    /// The descriptor that the event loop watches while it holds the baton and sleeps.
+    /// The descriptor that the event loop watches while it holds the lead and sleeps.
     #[must_use]
     pub fn poll_fd(&self) -> BorrowedFd<'_> {
         self.poller.as_fd()
@@ -58,8 +62,8 @@ impl Server {
 
     /// The event loop's next request. Never waits. `may_spin`: whether nothing else is under way in the loop.
     pub fn next_for_loop(&self, may_spin: bool) -> ForLoop {
-        let receives = self.turn.back() || self.turn.take_offered();
-        // After the baton was taken: who offered it has queued everything before.
+        let receives = self.leadership.back() || self.leadership.take_offered();
+        // After the lead was taken: who offered it has queued everything before.
         if let Some(request) = self.async_queue.get().and_then(|queue| queue.pop()) {
             if receives {
                 self.begin_handler();
@@ -69,45 +73,45 @@ impl Server {
         if !receives {
             return ForLoop::Elsewhere;
         }
-        let mut reception = self.reception.lock();
-        let mut request = reception.poll(self);
-        if request.is_none() && reception.is_asleep() {
-            reception.wake_up(self);
-            request = reception.poll(self);
+        let mut reactor = self.reactor.lock();
+        let mut request = reactor.poll(self);
+        if request.is_none() && reactor.is_asleep() {
+            reactor.wake_up(self);
+            request = reactor.poll(self);
         }
         if let Some(request) = request {
-            drop(reception);
+            drop(reactor);
             return self.take_for_loop(request);
         }
         if may_spin {
             return ForLoop::Spin;
         }
         loop {
-            // Looked at after each look at the poller, which may have heard the bell that means the stop.
-            if reception.has_timer() || self.is_stopped() {
+            // Looked at after each look at the poller, which may have taken the event that means the stop.
+            if reactor.has_timer() || self.is_stopped() {
                 // A worker knows how to sleep until a certain time.
-                drop(reception);
+                drop(reactor);
                 self.release();
                 return ForLoop::Elsewhere;
             }
-            if reception.fall_asleep() {
+            if reactor.fall_asleep() {
                 break;
             }
-            if let Some(request) = reception.poll(self) {
-                drop(reception);
+            if let Some(request) = reactor.poll(self) {
+                drop(reactor);
                 return self.take_for_loop(request);
             }
         }
-        drop(reception);
-        self.turn.listen();
+        drop(reactor);
+        self.leadership.listen();
         ForLoop::Listen
     }
 
     /// Spins for the event loop's next request, after [`ForLoop::Spin`].
     pub fn spin_for_loop(&self) -> ForLoop {
-        let mut reception = self.reception.lock();
-        let (again, request) = reception.spin_for_loop(self);
-        drop(reception);
+        let mut reactor = self.reactor.lock();
+        let (again, request) = reactor.spin_for_loop(self);
+        drop(reactor);
         match request {
             Some(request) => self.take_for_loop(request),
             None => self.next_for_loop(again),
@@ -124,7 +128,7 @@ impl Server {
         };
         // Relaxed: as above.
         self.loop_run.store(0, Ordering::Relaxed);
-        self.reception.lock().keep(work);
+        self.reactor.lock().keep(work);
         self.release();
         ForLoop::Elsewhere
     }

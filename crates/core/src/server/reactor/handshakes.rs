@@ -1,4 +1,4 @@
-//! Clients on their way in: listeners, and handshakes.
+//! Listeners, and the handshakes of clients that are not connected yet.
 
 use std::collections::HashMap;
 use std::io;
@@ -6,11 +6,11 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use nearcall_transport::{Arrival, Link, Listener, Options, Seat, is_end_of_clients};
+use nearcall_transport::{ConnectionPermit, Handshake, Link, Listener, Options, is_end_of_clients};
 use nearcall_wire::Welcome;
 use rustix::event::epoll::{self, EventData, EventFlags};
 
-use super::Server;
+use crate::server::Server;
 
 /// How long no client is accepted after the system ran out of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -19,44 +19,44 @@ const ACCEPTED_AT_ONCE: usize = 8;
 /// Handshakes under way at most; beyond it the oldest is dropped.
 const MOST_HANDSHAKES: usize = 1024;
 
-/// Everybody who is not yet a connection.
-pub(super) struct Arrivals {
+/// All listeners and handshakes of a server.
+pub(in crate::server) struct Handshakes {
     poller: Arc<OwnedFd>,
     options: Options,
     last_token: u64,
     listeners: HashMap<u64, Listener>,
     accept_again: Option<Instant>,
-    handshakes: HashMap<u64, Pending>,
+    pending: HashMap<u64, Pending>,
     /// A listener has come to its end by itself.
     ended: bool,
 }
 
 /// A client that shakes hands.
 struct Pending {
-    arrival: Arrival,
+    handshake: Handshake,
     deadline: Instant,
     /// What the poller watches for.
     polled: EventFlags,
 }
 
 /// A client that has shaken hands.
-pub(super) struct Guest {
-    /// The poller's word for it, from its arrival on.
-    pub(super) token: u64,
-    pub(super) link: Arc<dyn Link>,
-    pub(super) seat: Option<Arc<Seat>>,
+pub(in crate::server) struct NewClient {
+    /// The poller's word for it, the same as during its handshake.
+    pub(in crate::server) token: u64,
+    pub(in crate::server) link: Arc<dyn Link>,
+    pub(in crate::server) permit: Option<Arc<ConnectionPermit>>,
 }
 
-impl Arrivals {
+impl Handshakes {
     /// `last_token` is the last of the poller's words that mean something else.
-    pub(super) fn new(options: Options, poller: Arc<OwnedFd>, last_token: u64) -> Self {
+    pub(in crate::server) fn new(options: Options, poller: Arc<OwnedFd>, last_token: u64) -> Self {
         Self {
             poller,
             options,
             last_token,
             listeners: HashMap::new(),
             accept_again: None,
-            handshakes: HashMap::new(),
+            pending: HashMap::new(),
             ended: false,
         }
     }
@@ -66,7 +66,7 @@ impl Arrivals {
         self.last_token
     }
 
-    pub(super) fn listen(&mut self, listener: Listener) -> io::Result<()> {
+    pub(in crate::server) fn listen(&mut self, listener: Listener) -> io::Result<()> {
         let token = self.token();
         epoll::add(&*self.poller, listener.fd(), EventData::new_u64(token), EventFlags::IN)?;
         self.listeners.insert(token, listener);
@@ -74,57 +74,57 @@ impl Arrivals {
     }
 
     /// No new clients; their socket files go.
-    pub(super) fn stop(&mut self) {
+    pub(in crate::server) fn stop(&mut self) {
         self.ended = false;
         self.listeners.clear();
-        self.handshakes.clear();
+        self.pending.clear();
     }
 
     /// Whether no client is on its way, and none will come because every listener has come to its end.
-    pub(super) fn is_over(&self) -> bool {
-        self.ended && self.listeners.is_empty() && self.handshakes.is_empty()
+    pub(in crate::server) fn is_over(&self) -> bool {
+        self.ended && self.listeners.is_empty() && self.pending.is_empty()
     }
 
     /// Whether something is to be done at a certain time, even if nothing comes.
-    pub(super) fn has_timer(&self) -> bool {
-        !self.handshakes.is_empty() || self.accept_again.is_some()
+    pub(in crate::server) fn has_timer(&self) -> bool {
+        !self.pending.is_empty() || self.accept_again.is_some()
     }
 
-    pub(super) fn next_timer(&self) -> Option<Duration> {
-        let deadlines = self.handshakes.values().map(|pending| pending.deadline);
+    pub(in crate::server) fn next_timer(&self) -> Option<Duration> {
+        let deadlines = self.pending.values().map(|pending| pending.deadline);
         let next = deadlines.chain(self.accept_again).min()?;
         Some(next.saturating_duration_since(Instant::now()))
     }
 
     /// Goes on with what the poller has seen; the clients that are in now come out.
-    pub(super) fn handle(&mut self, server: &Server, token: u64) -> Vec<Guest> {
-        let mut guests = Vec::new();
+    pub(in crate::server) fn handle(&mut self, server: &Server, token: u64) -> Vec<NewClient> {
+        let mut new_clients = Vec::new();
         if self.listeners.contains_key(&token) {
-            self.accept(server, token, &mut guests);
+            self.accept(server, token, &mut new_clients);
         } else {
-            guests.extend(self.greet(server, token));
+            new_clients.extend(self.greet(server, token));
         }
-        guests
+        new_clients
     }
 
-    fn accept(&mut self, server: &Server, listener: u64, guests: &mut Vec<Guest>) {
+    fn accept(&mut self, server: &Server, listener: u64, new_clients: &mut Vec<NewClient>) {
         // The poller tells of those that are left.
         for _ in 0..ACCEPTED_AT_ONCE {
             match self.listeners[&listener].accept() {
-                Ok(Some(arrival)) => {
+                Ok(Some(handshake)) => {
                     let token = self.token();
                     let deadline = Instant::now() + self.options.handshake;
-                    if epoll::add(&*self.poller, arrival.fd(), EventData::new_u64(token), EventFlags::IN).is_err() {
+                    if epoll::add(&*self.poller, handshake.fd(), EventData::new_u64(token), EventFlags::IN).is_err() {
                         continue;
                     }
-                    if self.handshakes.len() >= MOST_HANDSHAKES {
-                        let oldest = self.handshakes.iter().min_by_key(|(_, pending)| pending.deadline);
+                    if self.pending.len() >= MOST_HANDSHAKES {
+                        let oldest = self.pending.iter().min_by_key(|(_, pending)| pending.deadline);
                         let oldest = oldest.map(|(&token, _)| token);
-                        oldest.and_then(|token| self.handshakes.remove(&token));
+                        oldest.and_then(|token| self.pending.remove(&token));
                     }
-                    self.handshakes.insert(token, Pending { arrival, deadline, polled: EventFlags::IN });
+                    self.pending.insert(token, Pending { handshake, deadline, polled: EventFlags::IN });
                     // Its hello is most likely here already.
-                    guests.extend(self.greet(server, token));
+                    new_clients.extend(self.greet(server, token));
                 }
                 Ok(None) => return,
                 Err(error) if is_end_of_clients(&error) => {
@@ -147,11 +147,11 @@ impl Arrivals {
         }
     }
 
-    fn greet(&mut self, server: &Server, token: u64) -> Option<Guest> {
-        let Pending { arrival, polled, .. } = self.handshakes.get_mut(&token)?;
-        let greeted = greet(arrival, &server.welcome, &self.options);
+    fn greet(&mut self, server: &Server, token: u64) -> Option<NewClient> {
+        let Pending { handshake, polled, .. } = self.pending.get_mut(&token)?;
+        let greeted = greet(handshake, &server.welcome, &self.options);
         if let Ok(false) = greeted {
-            let events = match (arrival.is_welcomed(), arrival.wants_room()) {
+            let events = match (handshake.is_welcomed(), handshake.wants_room()) {
                 // It has nothing to say now: what it says all the same must not keep us awake.
                 (true, _) => EventFlags::OUT,
                 (false, true) => EventFlags::IN | EventFlags::OUT,
@@ -160,20 +160,20 @@ impl Arrivals {
             if *polled != events {
                 *polled = events;
                 // If it fails, the client runs out of time.
-                let _ = epoll::modify(&*self.poller, arrival.fd(), EventData::new_u64(token), events);
+                let _ = epoll::modify(&*self.poller, handshake.fd(), EventData::new_u64(token), events);
             }
             return None;
         }
-        let Pending { arrival, .. } = self.handshakes.remove(&token)?;
-        let peer = arrival.peer().clone();
-        let seat = arrival.seat();
+        let Pending { handshake, .. } = self.pending.remove(&token)?;
+        let peer = handshake.peer().clone();
+        let permit = handshake.permit();
         match greeted {
             Ok(_) => {
-                let _ = epoll::delete(&*self.poller, arrival.fd());
-                return arrival.into_link(&self.options).map(|link| Guest { token, link, seat });
+                let _ = epoll::delete(&*self.poller, handshake.fd());
+                return handshake.into_link(&self.options).map(|link| NewClient { token, link, permit });
             }
             Err(Some(why)) => {
-                let why = arrival.reject(&why);
+                let why = handshake.reject(&why);
                 server.notify(false, format!("turned away {peer}: {why}"));
             }
             Err(None) => {}
@@ -182,7 +182,7 @@ impl Arrivals {
     }
 
     /// Does what is due: listens again, turns away those whose handshake takes too long.
-    pub(super) fn run_timers(&mut self, server: &Server) {
+    pub(in crate::server) fn run_timers(&mut self, server: &Server) {
         let now = Instant::now();
         if self.accept_again.is_some_and(|at| at <= now) {
             self.accept_again = None;
@@ -191,11 +191,11 @@ impl Arrivals {
             }
         }
         let late: Vec<u64> =
-            self.handshakes.iter().filter(|(_, pending)| pending.deadline <= now).map(|(&token, _)| token).collect();
+            self.pending.iter().filter(|(_, pending)| pending.deadline <= now).map(|(&token, _)| token).collect();
         for token in late {
-            if let Some(Pending { arrival, .. }) = self.handshakes.remove(&token) {
-                let peer = arrival.peer().clone();
-                let why = arrival.reject("the handshake took too long");
+            if let Some(Pending { handshake, .. }) = self.pending.remove(&token) {
+                let peer = handshake.peer().clone();
+                let why = handshake.reject("the handshake took too long");
                 server.notify(false, format!("turned away {peer}: {why}"));
             }
         }
@@ -203,10 +203,10 @@ impl Arrivals {
 }
 
 /// Goes on with a handshake. Whether it is complete.
-fn greet(arrival: &mut Arrival, welcome: &Welcome, options: &Options) -> Result<bool, Option<String>> {
-    if !arrival.is_welcomed() {
-        let Some(hello) = arrival.hello()? else { return Ok(false) };
-        arrival.welcome(&hello, welcome, options).map_err(Some)?;
+fn greet(handshake: &mut Handshake, welcome: &Welcome, options: &Options) -> Result<bool, Option<String>> {
+    if !handshake.is_welcomed() {
+        let Some(hello) = handshake.hello()? else { return Ok(false) };
+        handshake.welcome(&hello, welcome, options).map_err(Some)?;
     }
-    arrival.send_welcome().map_err(Some)
+    handshake.send_welcome().map_err(Some)
 }

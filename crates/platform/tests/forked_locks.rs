@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use nearcall_transport::lock::{Condvar, Mutex};
+use nearcall_platform::lock::{Condvar, Mutex};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 const IN_PARENT: usize = 12;

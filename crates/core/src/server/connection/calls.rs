@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
-use super::call::ServerCall;
+use crate::server::call::ServerCall;
 
 /// Calls by the client's numbers for them.
 #[derive(Debug, Default)]
-pub(super) struct Calls {
+pub(in crate::server) struct Calls {
     tracked: HashMap<u32, Tracked>,
     /// So many of them have a stream.
     streams: usize,
@@ -21,36 +21,36 @@ struct Tracked {
 }
 
 impl Calls {
-    pub(super) fn get(&self, id: u32) -> Option<Arc<ServerCall>> {
+    pub(in crate::server) fn get(&self, id: u32) -> Option<Arc<ServerCall>> {
         self.tracked.get(&id).map(|tracked| Arc::clone(&tracked.call))
     }
 
     /// Calls that have a stream.
-    pub(super) fn streams(&self) -> usize {
+    pub(in crate::server) fn streams(&self) -> usize {
         self.streams
     }
 
     /// Puts in a call. `false` if there is one of that number: it stays, as the end of the connection must reach it.
-    pub(super) fn insert(&mut self, id: u32, call: &Arc<ServerCall>, streams: bool) -> bool {
+    pub(in crate::server) fn insert(&mut self, id: u32, call: &Arc<ServerCall>, streams: bool) -> bool {
         let Entry::Vacant(place) = self.tracked.entry(id) else { return false };
         place.insert(Tracked { call: Arc::clone(call), streams });
         self.streams += usize::from(streams);
         true
     }
 
-    pub(super) fn remove(&mut self, id: u32) {
+    pub(in crate::server) fn remove(&mut self, id: u32) {
         if let Some(tracked) = self.tracked.remove(&id) {
             self.streams -= usize::from(tracked.streams);
         }
     }
 
     /// All of them.
-    pub(super) fn all(&self) -> Vec<Arc<ServerCall>> {
+    pub(in crate::server) fn all(&self) -> Vec<Arc<ServerCall>> {
         self.tracked.values().map(|tracked| Arc::clone(&tracked.call)).collect()
     }
 
     /// Takes all of them out.
-    pub(super) fn take(&mut self) -> impl Iterator<Item = Arc<ServerCall>> + use<> {
+    pub(in crate::server) fn take(&mut self) -> impl Iterator<Item = Arc<ServerCall>> + use<> {
         std::mem::take(self).tracked.into_values().map(|tracked| tracked.call)
     }
 }

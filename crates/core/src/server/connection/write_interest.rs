@@ -1,13 +1,13 @@
-//! Whether frames wait for a client to read, so that somebody has to be told of room.
+//! Whether frames wait for a client to read, so that whoever receives has to watch for room.
 
 use crate::sync::{AtomicBool, Ordering};
 
 /// Set while frames may wait.
 #[derive(Debug, Default)]
-pub(super) struct Unsent(AtomicBool);
+pub(in crate::server) struct WriteInterest(AtomicBool);
 
 /// What is sent, and who tells of room.
-pub(super) trait Sends {
+pub(in crate::server) trait Sends {
     /// Sends what waits, as far as there is room. Whether nothing is left.
     fn flush(&self) -> bool;
 
@@ -21,15 +21,15 @@ pub(super) trait Sends {
     fn count(&self, more: bool);
 }
 
-impl Unsent {
+impl WriteInterest {
     /// Whether frames may wait.
-    pub(super) fn is_set(&self) -> bool {
+    pub(in crate::server) fn is_set(&self) -> bool {
         // Relaxed: `flush` takes the lock of what it sends.
         self.0.load(Ordering::Relaxed)
     }
 
     /// To be called by whoever has queued a frame, afterwards. Whether it is the first one.
-    pub(super) fn set(&self, sends: &impl Sends) -> bool {
+    pub(in crate::server) fn set(&self, sends: &impl Sends) -> bool {
         // AcqRel: see `flush`.
         let first = !self.0.swap(true, Ordering::AcqRel);
         if first {
@@ -40,7 +40,7 @@ impl Unsent {
     }
 
     /// Nothing waits any more.
-    pub(super) fn clear(&self, sends: &impl Sends) {
+    pub(in crate::server) fn clear(&self, sends: &impl Sends) {
         // AcqRel: whoever queued a frame and found the flag set is seen by the look at the queue that follows.
         if self.0.swap(false, Ordering::AcqRel) {
             sends.count(false);
@@ -48,7 +48,7 @@ impl Unsent {
     }
 
     /// Sends what waits, as far as there is room. For whoever receives, one at a time.
-    pub(super) fn flush(&self, sends: &impl Sends) {
+    pub(in crate::server) fn flush(&self, sends: &impl Sends) {
         while sends.flush() && self.is_set() {
             // In this order: whoever queues a frame from here on either finds the flag set, and then the frame is seen below, or
             // sets it, and watches again.

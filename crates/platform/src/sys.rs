@@ -1,4 +1,4 @@
-//! The few socket calls this crate needs, with descriptors beside the bytes.
+//! Calls on sockets that the standard library lacks: descriptors beside the bytes, who the peer is, waiting for one.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -16,13 +16,15 @@ const MOST_FDS: usize = 4;
 
 /// What came of a read: bytes (0 is the end), and whether descriptors came that this process had no room for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Received {
-    pub(crate) bytes: usize,
-    pub(crate) lost_fds: bool,
+pub struct Received {
+    /// Bytes read.
+    pub bytes: usize,
+    /// Descriptors came and were lost: this process has as many as it may.
+    pub lost_fds: bool,
 }
 
 /// Reads bytes and any descriptors that came with them.
-pub(crate) fn receive_with_fds(
+pub fn receive_with_fds(
     socket: BorrowedFd<'_>,
     into: &mut [u8],
     fds: &mut Vec<OwnedFd>,
@@ -41,7 +43,7 @@ pub(crate) fn receive_with_fds(
 }
 
 /// Sends as much of `bytes` as there is room for, with `fds` beside the first of them. Never waits, and raises no signal.
-pub(crate) fn send_with_fds(socket: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> rustix::io::Result<usize> {
+pub fn send_with_fds(socket: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> rustix::io::Result<usize> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_FDS))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     if !fds.is_empty() {
@@ -57,21 +59,21 @@ pub(crate) fn send_with_fds(socket: BorrowedFd<'_>, bytes: &[u8], fds: &[Borrowe
 }
 
 /// Polls one descriptor until `deadline` (for ever without one). `false` when time ran out.
-pub(crate) fn wait_for(fd: BorrowedFd<'_>, events: PollFlags, deadline: Option<Instant>) -> io::Result<bool> {
+pub fn wait_for(fd: BorrowedFd<'_>, events: PollFlags, deadline: Option<Instant>) -> io::Result<bool> {
     let timeout = deadline.map(|deadline| timespec(deadline.saturating_duration_since(Instant::now())));
     let mut fds = [PollFd::from_borrowed_fd(fd.as_fd(), events)];
     Ok(poll(&mut fds, timeout.as_ref())? > 0)
 }
 
 /// Whether the peer of a socket has hung up, without reading what it sent before.
-pub(crate) fn hung_up(socket: BorrowedFd<'_>) -> bool {
+pub fn hung_up(socket: BorrowedFd<'_>) -> bool {
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
     let mut fds = [PollFd::from_borrowed_fd(socket, PollFlags::RDHUP)];
     poll(&mut fds, Some(&now)).is_ok_and(|found| found > 0)
 }
 
 /// Whether the peer's system has acknowledged all bytes that were written. They are always at the peer's for a Unix socket.
-pub(crate) fn is_delivered(socket: BorrowedFd<'_>) -> bool {
+pub fn is_delivered(socket: BorrowedFd<'_>) -> bool {
     if sockopt::socket_domain(socket).is_ok_and(|domain| domain == AddressFamily::UNIX) {
         return true;
     }
@@ -83,7 +85,7 @@ pub(crate) fn is_delivered(socket: BorrowedFd<'_>) -> bool {
 }
 
 /// Who the kernel says is at the other end of a Unix socket. The process id is 0 if it cannot be seen from here.
-pub(crate) fn peer_credentials(socket: BorrowedFd<'_>) -> io::Result<libc::ucred> {
+pub fn peer_credentials(socket: BorrowedFd<'_>) -> io::Result<libc::ucred> {
     let mut who = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
     let mut len = size_of::<libc::ucred>() as libc::socklen_t;
     // SAFETY: both pointers are to live locals of the size that `len` says; a ucred is plain integers.
@@ -94,7 +96,7 @@ pub(crate) fn peer_credentials(socket: BorrowedFd<'_>) -> io::Result<libc::ucred
 }
 
 /// The further groups of the process at the other end of a Unix socket; none if the system does not say.
-pub(crate) fn peer_groups(socket: BorrowedFd<'_>) -> Vec<libc::gid_t> {
+pub fn peer_groups(socket: BorrowedFd<'_>) -> Vec<libc::gid_t> {
     // The most that Linux knows.
     let mut groups: Vec<libc::gid_t> = vec![0; 65_536];
     let mut len = size_of_val(&groups[..]) as libc::socklen_t;
@@ -112,11 +114,13 @@ pub(crate) fn peer_groups(socket: BorrowedFd<'_>) -> Vec<libc::gid_t> {
     groups
 }
 
-pub(crate) fn timespec(duration: Duration) -> Timespec {
+/// The duration as the system takes it; what is too long becomes the longest.
+#[must_use]
+pub fn timespec(duration: Duration) -> Timespec {
     Timespec { tv_sec: duration.as_secs().min(i64::MAX as u64) as i64, tv_nsec: i64::from(duration.subsec_nanos()) }
 }
 
 /// The user this process acts for.
-pub(crate) fn own_uid() -> u32 {
+pub fn own_uid() -> u32 {
     rustix::process::geteuid().as_raw()
 }

@@ -1,17 +1,22 @@
 //! The threads that run handlers take turns at receiving.
 
+mod queue;
+
+use queue::STUCK;
+
+pub(super) use queue::Queue;
+
 use crate::sync::{Ordering, fence};
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use nearcall_transport::lock::around_sleep;
+use nearcall_platform::lock::around_sleep;
 
-use super::Server;
-use super::call::ServerCall;
-use super::connection::ServerConnection;
-use super::request::Request;
-use super::visit::Work;
+use crate::server::Server;
+use crate::server::call::Request;
+use crate::server::call::ServerCall;
+use crate::server::connection::ServerConnection;
+use crate::server::connection::session::Work;
 
 /// Workers beyond the receiving one that are kept for the next slow handler.
 const KEPT_STANDBY: usize = 2;
@@ -51,8 +56,8 @@ impl Worker {
         {
             return Some(work);
         }
-        while server.turn.is_mine() {
-            let work = server.reception.lock().poll(server)?;
+        while server.leadership.is_mine() {
+            let work = server.reactor.lock().poll(server)?;
             if let Some(work) = server.accept(work) {
                 return Some(work);
             }
@@ -60,11 +65,11 @@ impl Worker {
         None
     }
 
-    /// To be called when the handler of the last request has returned. `lane` is the request's connection if the request
+    /// To be called when the handler of the last request has returned. `oneway_of` is the request's connection if the request
     /// was one-way: what is returned is then the connection's next one-way request, to be handled now.
-    pub fn finish(&mut self, lane: Option<&ServerConnection>) -> Option<Box<Request>> {
-        self.server.turn.back();
-        let next = lane?.next_oneway()?;
+    pub fn finish(&mut self, oneway_of: Option<&ServerConnection>) -> Option<Box<Request>> {
+        self.server.leadership.back();
+        let next = oneway_of?.next_oneway()?;
         self.server.begin_handler();
         Some(next)
     }
@@ -77,7 +82,7 @@ impl Worker {
                 server.release();
                 return Next::End;
             }
-            if server.turn.is_mine() || server.turn.try_take() {
+            if server.leadership.is_mine() || server.leadership.try_take() {
                 if server.standby.load(Ordering::Acquire) == 0 && server.workers() <= server.limits.max_concurrency {
                     spawn();
                 }
@@ -86,7 +91,7 @@ impl Worker {
                 }
                 // While calls wait for a worker, the operator is to learn of it even if nothing more comes.
                 let patience = server.lacks_workers().then_some(STUCK);
-                let work = server.reception.lock().wait_for(server, patience);
+                let work = server.reactor.lock().wait_for(server, patience);
                 server.tell_stuck();
                 return work.and_then(|work| server.accept(work)).map_or(Next::Look, Next::Work);
             }
@@ -99,7 +104,7 @@ impl Worker {
                 server.standby.fetch_sub(1, Ordering::AcqRel);
                 return Next::Look;
             }
-            server.turn.stand_by(|| server.is_stopped());
+            server.leadership.stand_by(|| server.is_stopped());
             server.standby.fetch_sub(1, Ordering::AcqRel);
         }
     }
@@ -185,7 +190,7 @@ impl Server {
     /// A queued request, if this worker may run it.
     #[cold]
     fn dequeue(&self) -> Option<Work> {
-        let receives = self.turn.is_mine();
+        let receives = self.leadership.is_mine();
         if receives && self.others_busy() >= self.limits.max_concurrency {
             return None;
         }
@@ -196,7 +201,7 @@ impl Server {
             |work| matches!(work, Work::Call(request) if !request.connection.has_room() && !request.is_oneway()),
         ) {
             let connection = Arc::clone(&request.connection);
-            work = connection.park(request).map(Work::Call).or_else(|| queue.pop());
+            work = connection.defer(request).map(Work::Call).or_else(|| queue.pop());
         }
         self.queued.store(queue.len(), Ordering::Release);
         drop(queue);
@@ -206,18 +211,18 @@ impl Server {
         work
     }
 
-    pub(super) fn begin_handler(&self) {
-        self.turn.busy();
+    pub(in crate::server) fn begin_handler(&self) {
+        self.leadership.busy();
     }
 
     /// Lets another worker receive: the caller is going to wait for something else.
-    pub(super) fn release(&self) {
-        self.turn.release();
+    pub(in crate::server) fn release(&self) {
+        self.leadership.release();
     }
 
     /// A handler waits for frames of its call: it receives by itself, unless another worker does. Returns when `ready`, at
     /// the deadline, or when the server stops.
-    pub(super) fn wait_in_handler(
+    pub(in crate::server) fn wait_in_handler(
         &self,
         call: &Arc<ServerCall>,
         until: Option<Instant>,
@@ -238,79 +243,32 @@ impl Server {
         around_sleep(&mut wait);
     }
 
-    /// Receives in the middle of a handler, if the baton is ours or free, until `over`, sleeping for `slice` at a time. A
-    /// request that comes meanwhile is left to another worker, and the baton with it. Whether it is over.
+    /// Receives in the middle of a handler, if the lead is ours or free, until `over`, sleeping for `slice` at a time. A
+    /// request that comes meanwhile is left to another worker, and the lead with it. Whether it is over.
     fn receive_in_handler(&self, over: impl Fn() -> bool, slice: Option<Duration>) -> bool {
-        if !self.turn.back() && !self.turn.try_take() {
+        if !self.leadership.back() && !self.leadership.try_take() {
             return over();
         }
-        let mut reception = self.reception.lock();
+        let mut reactor = self.reactor.lock();
         loop {
-            let more = reception.poll_into_backlog(self);
+            let more = reactor.poll_into_backlog(self);
             let over = over();
             if more {
-                drop(reception);
+                drop(reactor);
                 self.release();
                 return over;
             }
             let Some(slice) = slice.filter(|_| !over) else {
-                drop(reception);
+                drop(reactor);
                 self.begin_handler();
                 return over;
             };
-            if let Some(work) = reception.wait_for(self, Some(slice)) {
-                reception.keep(work);
+            if let Some(work) = reactor.wait_for(self, Some(slice)) {
+                reactor.keep(work);
             }
         }
     }
 }
-
-/// Requests that wait for a worker, because as many handlers run as may.
-#[derive(Debug, Default)]
-pub(super) struct Queue {
-    requests: VecDeque<Work>,
-    /// Since when the first has waited: nothing was taken out since.
-    since: Option<Instant>,
-    /// When the operator was last told.
-    told: Option<Instant>,
-}
-
-impl Queue {
-    fn push(&mut self, work: Work) {
-        if self.requests.is_empty() {
-            self.since = Some(Instant::now());
-        }
-        self.requests.push_back(work);
-    }
-
-    fn pop(&mut self) -> Option<Work> {
-        self.since = Some(Instant::now());
-        self.requests.pop_front()
-    }
-
-    fn len(&self) -> usize {
-        self.requests.len()
-    }
-
-    pub(super) fn clear(&mut self) {
-        self.requests.drain(..).for_each(Work::give_up);
-    }
-
-    /// How many have waited in vain for so long that the operator is to be told, which is counted as done.
-    fn stuck(&mut self) -> Option<usize> {
-        let is_over = |since: Option<Instant>, time| since.is_none_or(|since| since.elapsed() >= time);
-        if self.requests.is_empty() || !is_over(self.since, STUCK) || !is_over(self.told, TOLD_AGAIN) {
-            return None;
-        }
-        self.told = Some(Instant::now());
-        Some(self.requests.len())
-    }
-}
-
-/// How long calls wait for a worker, with none coming free, before the operator is told.
-const STUCK: Duration = Duration::from_secs(1);
-/// How long after that he is told again.
-const TOLD_AGAIN: Duration = Duration::from_secs(60);
 
 /// How long a handler that waits for its call sleeps before it looks at the deadline and the server's state again.
 const SLICE: Duration = Duration::from_millis(50);

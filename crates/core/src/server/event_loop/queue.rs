@@ -1,0 +1,71 @@
+//! What waits for the event loop, and the descriptor that wakes it.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use nearcall_platform::descriptors::{self, EventDescriptor};
+use nearcall_platform::lock::Mutex;
+
+use crate::server::call::{Request, ServerCall};
+
+/// What an event loop is told of: new requests for it, and changes of the calls it handles.
+#[derive(Debug)]
+pub struct AsyncQueue {
+    event: EventDescriptor,
+    queued: Mutex<Queued>,
+}
+
+#[derive(Debug, Default)]
+struct Queued {
+    requests: VecDeque<Box<Request>>,
+    changed: Vec<Arc<ServerCall>>,
+}
+
+impl AsyncQueue {
+    pub(in crate::server) fn new() -> io::Result<Self> {
+        Ok(Self { event: descriptors::new_event()?, queued: Mutex::default() })
+    }
+
+    /// Readable while something waits.
+    #[must_use]
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.event.as_fd()
+    }
+
+    /// Puts in a request. Whether none was there: then the loop is to be [woken](Self::wake). Requests and changes are taken
+    /// apart from each other, and so each wakes the loop for its own first.
+    pub(in crate::server) fn push(&self, request: Box<Request>) -> bool {
+        let mut queued = self.queued.lock();
+        let first = queued.requests.is_empty();
+        queued.requests.push_back(request);
+        first
+    }
+
+    pub(in crate::server) fn push_changed(&self, call: Arc<ServerCall>) {
+        let mut queued = self.queued.lock();
+        let first = queued.changed.is_empty();
+        queued.changed.push(call);
+        drop(queued);
+        if first {
+            self.wake();
+        }
+    }
+
+    /// Wakes the loop.
+    pub(in crate::server) fn wake(&self) {
+        descriptors::signal(&self.event);
+    }
+
+    /// Clears the event descriptor, and takes the calls for which something has changed.
+    pub fn take_changed(&self) -> Vec<Arc<ServerCall>> {
+        descriptors::clear(&self.event);
+        std::mem::take(&mut self.queued.lock().changed)
+    }
+
+    /// Takes the request that has waited longest.
+    pub(in crate::server) fn pop(&self) -> Option<Box<Request>> {
+        self.queued.lock().requests.pop_front()
+    }
+}

@@ -1,0 +1,165 @@
+//! Waiting for the next frame or event: spinning while that pays, sleeping in the poller after that.
+
+use std::time::Duration;
+
+use nearcall_platform::clock;
+
+use super::Reactor;
+use crate::server::Server;
+use crate::server::connection::session::Work;
+use crate::sync::Ordering;
+
+/// Spinning rounds between two looks at the clock, while only shared memory is active.
+const ROUNDS_PER_CLOCK: u32 = 64;
+/// Spinning rounds between two looks at the system's poller, while only shared memory is active.
+const ROUNDS_PER_POLL: u32 = 512;
+/// How long the server sleeps while it waits for its own handlers to read on from a client.
+const STALLED_LOOK: Duration = Duration::from_millis(1);
+
+impl Reactor {
+    /// Waits until something may be here, for `at_most` so long: spins while that pays, then sleeps in the poller. A request
+    /// it met by spinning is returned at once.
+    pub(in crate::server) fn wait_for(&mut self, server: &Server, at_most: Option<Duration>) -> Option<Work> {
+        if !self.backlog.is_empty() || !self.resumable.is_empty() {
+            return None;
+        }
+        self.asleep_since = None;
+        let routed = self.routed;
+        let (spun, found) = self.spin(server);
+        if let Some(waited) = spun {
+            self.budget.learn(waited);
+            return found;
+        }
+        if self.routed != routed {
+            // The caller may be a handler, and what came what it waits for.
+            return None;
+        }
+        let begun = clock::monotonic_ns();
+        if !self.arm() {
+            return None;
+        }
+        // Whoever finishes a call does not know of those that wait for it.
+        let look = self.waits_for_handlers().then_some(STALLED_LOOK);
+        let timeout = self.handshakes.next_timer().into_iter().chain(at_most).chain(look).min();
+        if self.poll_events(server, timeout) {
+            self.budget.learn(clock::monotonic_ns() - begun);
+        }
+        None
+    }
+
+    /// For an event loop that receives: spins while that pays. Whether to look again, and a request it met.
+    pub(in crate::server) fn spin_for_loop(&mut self, server: &Server) -> (bool, Option<Work>) {
+        let (spun, found) = self.spin(server);
+        if let Some(waited) = spun {
+            self.budget.learn(waited);
+        }
+        (spun.is_some(), found)
+    }
+
+    /// For an event loop that is going to watch the poller's descriptor: `false` if something is here already.
+    pub(in crate::server) fn fall_asleep(&mut self) -> bool {
+        let quiet = self.backlog.is_empty() && self.resumable.is_empty() && self.arm();
+        if quiet {
+            self.asleep_since = Some(clock::monotonic_ns());
+        }
+        quiet
+    }
+
+    /// Whether an event loop fell asleep here and has not come back.
+    pub(in crate::server) fn is_asleep(&self) -> bool {
+        self.asleep_since.is_some()
+    }
+
+    /// For an event loop that comes back: takes in what the poller has seen meanwhile.
+    pub(in crate::server) fn wake_up(&mut self, server: &Server) {
+        let happened = self.poll_events(server, Some(Duration::ZERO));
+        if let Some(since) = self.asleep_since.take()
+            && happened
+        {
+            self.budget.learn(clock::monotonic_ns() - since);
+        }
+        self.loop_active = false;
+    }
+
+    /// Whether somebody must be here at a certain time, even if nothing comes.
+    pub(in crate::server) fn has_timer(&self) -> bool {
+        self.handshakes.has_timer() || self.waits_for_handlers()
+    }
+
+    /// From here on every client must ring the bell. `false`, and they need not, if something is here already.
+    fn arm(&mut self) -> bool {
+        let mut all_quiet = true;
+        for connection in &self.memory {
+            all_quiet &= connection.link.arm();
+        }
+        if !all_quiet {
+            for connection in &self.memory {
+                connection.link.disarm();
+            }
+            return false;
+        }
+        for connection in self.memory.drain(..) {
+            connection.listed.store(false, Ordering::Relaxed);
+            if connection.hung_up.load(Ordering::Relaxed) {
+                // Nothing will wake us for it again.
+                self.readable.push_back(connection);
+            }
+        }
+        if !self.readable.is_empty() {
+            return false;
+        }
+        self.sockets_active = false;
+        self.loop_active = false;
+        true
+    }
+
+    /// Spins for a request or an event. How long it took if there is something, and the request.
+    fn spin(&mut self, server: &Server) -> (Option<u64>, Option<Work>) {
+        let limit = self.budget.next();
+        // The clock is read only after the first rounds, in which the usual next request comes.
+        let mut begun = None;
+        let mut rounds = 0_u32;
+        let routed = self.routed;
+        loop {
+            let request = self.poll(server);
+            if request.is_some() || self.routed != routed {
+                return (Some(since(begun)), request);
+            }
+            if rounds == 0 && (limit == 0 || !self.spinning_pays()) {
+                return (None, None);
+            }
+            rounds += 1;
+            std::hint::spin_loop();
+            // A client on a socket, or our own event loop, may need this very CPU.
+            if (self.sockets_active || self.loop_active) && !self.budget.share_cpu() {
+                return (None, None);
+            }
+            if self.sockets_active {
+                if self.poll_events(server, Some(Duration::ZERO)) {
+                    return (Some(since(begun)), None);
+                }
+            } else if rounds.is_multiple_of(ROUNDS_PER_POLL) && self.poll_events(server, Some(Duration::ZERO)) {
+                return (Some(since(begun)), None);
+            }
+            if self.sockets_active || self.loop_active || rounds.is_multiple_of(ROUNDS_PER_CLOCK) {
+                let now = clock::monotonic_ns();
+                if now - *begun.get_or_insert(now) >= limit || !self.spinning_pays() {
+                    return (None, None);
+                }
+                for connection in &self.memory {
+                    // We may have moved to another CPU.
+                    connection.link.disarm();
+                }
+            }
+        }
+    }
+
+    fn spinning_pays(&self) -> bool {
+        self.sockets_active || self.memory.iter().any(|connection| connection.link.spinning_pays())
+    }
+}
+
+/// Nanoseconds since then; none if the clock was not even read.
+fn since(begun: Option<u64>) -> u64 {
+    begun.map_or(0, |begun| clock::monotonic_ns() - begun)
+}

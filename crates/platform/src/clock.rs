@@ -1,0 +1,9 @@
+//! The system's monotonic clock.
+
+/// Nanoseconds on the system's monotonic clock, the same for all processes of this machine.
+#[inline]
+#[must_use]
+pub fn monotonic_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}

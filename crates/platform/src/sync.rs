@@ -1,0 +1,68 @@
+//! What locks are made of: atomics, the kernel's sleep on a word, the clock, and the spins before the sleep. All of this
+//! crate's atomics come from here, so that loom can stand in for the real ones (`crates/models`).
+
+pub(crate) use std::sync::atomic::{AtomicU32, Ordering};
+pub(crate) use std::thread::yield_now;
+pub(crate) use std::time::Instant;
+
+use std::time::Duration;
+
+use rustix::thread::futex;
+
+/// Looks at a lock that is held before the thread goes to sleep; most are held for some instructions only. The first ones
+/// are for a holder that runs on another CPU, the others for one that was interrupted on this one: who yields to it need
+/// not be woken.
+pub(crate) const SPINS: u32 = 3;
+/// See [`SPINS`].
+pub(crate) const YIELDS: u32 = 7;
+
+/// Sleeps while the word is `value`, for at most `timeout`; sometimes for a shorter time.
+pub(crate) fn sleep(word: &AtomicU32, value: u32, timeout: Option<Duration>) {
+    // What is too long for the system is for ever.
+    let timeout = timeout.and_then(|timeout| timeout.try_into().ok());
+    // A signal, a word that has changed and the end of the time are all reasons to look again.
+    let _ = futex::wait(word, futex::Flags::PRIVATE, value, timeout.as_ref());
+}
+
+/// Wakes some of those that sleep on the word.
+pub(crate) fn wake(word: &AtomicU32, most: u32) {
+    // It fails only for an address that is none.
+    let _ = futex::wake(word, futex::Flags::PRIVATE, most);
+}
+
+/// How many locks this thread holds. Counted in debug builds only.
+#[cfg(debug_assertions)]
+pub(crate) mod held {
+    use std::cell::Cell;
+
+    thread_local! {
+        static HELD: Cell<usize> = const { Cell::new(0) };
+    }
+
+    pub(crate) fn taken() {
+        HELD.set(HELD.get() + 1);
+    }
+
+    pub(crate) fn freed() {
+        HELD.set(HELD.get() - 1);
+    }
+
+    pub(crate) fn here() -> usize {
+        HELD.get()
+    }
+}
+
+/// How many locks this thread holds. Counted in debug builds only.
+#[cfg(not(debug_assertions))]
+pub(crate) mod held {
+    #[inline(always)]
+    pub(crate) fn taken() {}
+
+    #[inline(always)]
+    pub(crate) fn freed() {}
+
+    #[inline(always)]
+    pub(crate) fn here() -> usize {
+        0
+    }
+}
