@@ -36,8 +36,8 @@ def short(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def test_adapter_answers_truly_and_leaves_nothing(name: str, short: Path) -> None:
     """In the same processes, so that every adapter is seen to connect again.
 
-    No side of a TCP connection waits for more to send: without TCP_NODELAY a message of several writes waits up to 40 ms
-    for the peer's delayed acknowledgement.
+    No side of a TCP connection waits for more to send: without TCP_NODELAY a message of several writes waits up to
+    40 ms for the peer's delayed acknowledgement.
     """
     entrant = ENTRANTS[name]
     if entrant.problem:
