@@ -462,11 +462,21 @@ class Server:
         is called when all clients are gone and none can come.
         """
 
-    def stop(self, grace: float) -> bool:
-        """Finishes what is under way for at most ``grace`` seconds. Whether all was finished."""
+    def stop(self, grace: float, in_hook: bool) -> bool:
+        """Finishes what is under way for at most ``grace`` seconds. Whether all was finished.
+
+        ``in_hook``: a hook of a session calls this, which is not waited for.
+        """
 
     def close(self) -> None:
-        """Closes all connections."""
+        """Closes all connections. Each client's departure is still to be told of."""
+
+    def end_session(self) -> bool:
+        """Tells of a client's departure that no worker has told of; whether there was one."""
+
+    @property
+    def sessions_ended(self) -> bool:
+        """Whether every client's departure has been told of, and nobody is at it."""
 
     def loop_fileno(self) -> int:
         """The descriptor that the event loop of the asynchronous handlers polls for reading."""

@@ -43,8 +43,6 @@ struct Kept {
     left_out: usize,
 }
 
-/// How long a server that stops waits for what its users do when a client leaves.
-const LAST_DEPARTURES: Duration = Duration::from_secs(5);
 /// Lines in one second; what peers do must not fill a disk.
 const MOST_LINES: usize = 100;
 
@@ -194,7 +192,7 @@ impl Server {
             if !goes_on {
                 if self.core.is_stopped() {
                     // Of a client whose last handler was cut off by the end of the server, and is through only now.
-                    self.end_sessions(py);
+                    while self.end_session(py) {}
                     self.notices.finish();
                 }
                 return self.pass_notices(log, deserted);
@@ -202,24 +200,31 @@ impl Server {
         }
     }
 
-    /// Ends: finishes what is under way for at most `grace` seconds. Whether all was finished.
-    fn stop(&self, py: Python<'_>, grace: f64) -> bool {
+    /// Ends: finishes what is under way for at most `grace` seconds. Whether all was finished. `in_hook`: a hook of a session
+    /// calls this, which is not waited for.
+    fn stop(&self, py: Python<'_>, grace: f64, in_hook: bool) -> bool {
         let grace = Duration::try_from_secs_f64(grace).unwrap_or(Duration::MAX);
-        detach(py, || self.core.stop(grace))
+        detach(py, || self.core.stop(grace, in_hook))
     }
 
-    /// Closes all connections; after the workers have returned. Tells of each client's departure.
+    /// Closes all connections; after the workers have returned. Each client's departure is still to be told of.
     fn close(&self, py: Python<'_>) {
         detach(py, || self.core.close());
-        // A worker that has not returned yet may have taken some of the departures: what it needs for them must live on.
-        let until = Instant::now() + LAST_DEPARTURES;
-        loop {
-            self.end_sessions(py);
-            if self.core.has_no_session_events() || Instant::now() >= until {
-                return;
-            }
-            detach(py, || std::thread::sleep(Duration::from_millis(1)));
-        }
+    }
+
+    /// Tells of a client's departure that no worker has told of; whether there was one.
+    fn end_session(&self, py: Python<'_>) -> bool {
+        let event = self.core.take_session_event();
+        event.is_some_and(|event| {
+            self.sessions.run_hook(py, event);
+            true
+        })
+    }
+
+    /// Whether every client's departure has been told of, and nobody is at it; not counting the hook that stops the server.
+    #[getter]
+    fn sessions_ended(&self) -> bool {
+        self.core.has_no_session_events()
     }
 
     /// Worker threads alive.
@@ -271,13 +276,6 @@ impl Server {
                 self.sessions.run_hook(py, event);
                 worker.finish(None);
             }
-        }
-    }
-
-    /// Runs the hooks of sessions that no worker will.
-    fn end_sessions(&self, py: Python<'_>) {
-        for event in self.core.take_session_events() {
-            self.sessions.run_hook(py, event);
         }
     }
 

@@ -7,6 +7,7 @@ import itertools
 import math
 import os
 import threading
+import time
 import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -45,6 +46,10 @@ DEFAULT_MAX_STREAMS = 1_000
 """Calls with a stream that one connection may have under way at once, unless the user says otherwise."""
 DEFAULT_MAX_MEMORY = 1 << 30
 """Bytes that a server keeps for its clients, unless the user says otherwise or four of its messages need more."""
+_LAST_DEPARTURES = 5.0
+"""Seconds that a server that stops waits, after its grace, for what its user does when clients leave."""
+_DEPARTURES_AT_ONCE = 8
+"""Clients that are left when it stops, and whose departure is told of at the same time."""
 
 
 class Server:
@@ -235,20 +240,27 @@ class Server:
         return self._begin(self._listeners)
 
     def _begin(self, listeners: _core.Listeners) -> Server:
+        core: _core.Server | None = None
         try:
-            core = self._core = self._make_core()
+            core = self._make_core()
             core.listen(listeners)
+            if self._ends_in_loop or any(plan.handler_is_async for plan, _ in self._handlers):
+                from ..aio.handlers import LoopThread  # asyncio only where it is needed
+
+                loop = LoopThread(core, self._handlers, self._loop_factory)
+                loop.start()
+                self._loop = loop
+                self._sessions.finish = loop.finish
         except BaseException:
+            if core is not None:
+                core.close()
             listeners.close()
+            self._state = "stopped"
+            _open.discard(self)
             raise
+        self._core = core
         self._process = os.getpid()
         self._state = "running"
-        if self._ends_in_loop or any(plan.handler_is_async for plan, _ in self._handlers):
-            from ..aio.handlers import LoopThread  # asyncio only where it is needed
-
-            self._loop = LoopThread(core, self._handlers, self._loop_factory)
-            self._loop.start()
-            self._sessions.finish = self._loop.finish
         _open.add(self)
         self._spawn()
         log(INFO, "serving at %s", ", ".join(self._urls))
@@ -265,14 +277,20 @@ class Server:
         thread.start()
 
     def _work(self) -> None:
-        assert self._core is not None
+        core = self._core
+        if core is None:
+            return  # it has stopped meanwhile
         try:
-            self._core.work(self._spawn, _tell, self._over.set)
+            core.work(self._spawn, _tell, self._over.set)
         except BaseException as error:
             log(ERROR, "a worker thread of the server at %s ended", ", ".join(self._urls), error=error)
 
     def stop(self, grace: float = 5.0) -> bool:
         """Stops: takes no new calls, finishes those under way for at most ``grace`` seconds, then closes.
+
+        What ``on_disconnect`` and the ends of clients' objects do for the clients that are left has 5 more seconds;
+        what takes longer is named in the log and not waited for. Called in such a function itself, it does not wait
+        for that one.
 
         Returns:
             Whether every call was finished. Harmless when repeated.
@@ -286,13 +304,16 @@ class Server:
             self._stopped.wait(None if math.isinf(grace) else grace)
             return self._stopped.is_set() and self._finished
         if before == "running" and core is not None and self._process == os.getpid():
-            self._finished = core.stop(grace)
+            self._finished = core.stop(grace, self._sessions.is_in_hook())
             if self._loop is not None:
                 self._loop.cut_off()
             core.close()
+            self._end_sessions(core)
+            self._sessions.finish = None  # it would keep the core, which keeps the sessions
             if self._loop is not None:
                 self._loop.stop()
-                self._sessions.finish = None  # it would keep the core, which keeps the sessions
+                self._loop = None
+            self._core = None  # its descriptors go with it
             self._join()
             what = "every call was finished" if self._finished else f"calls of more than {grace:g} s were cut off"
             self._failures.flush()
@@ -304,6 +325,28 @@ class Server:
         self._stopped.set()
         self._over.set()
         return self._finished
+
+    def _end_sessions(self, core: _core.Server) -> None:
+        """Tells of the departure of the clients that are left: in threads, because what a user does then may hang."""
+        if core.sessions_ended:
+            return
+
+        def end_some() -> None:
+            while core.end_session():
+                pass
+
+        try:
+            for number in range(_DEPARTURES_AT_ONCE):
+                threading.Thread(target=end_some, name=f"nearcall-departures-{number + 1}", daemon=True).start()
+        except RuntimeError:
+            end_some()  # no more threads, or the interpreter ends
+        until = time.monotonic() + _LAST_DEPARTURES
+        while not core.sessions_ended:
+            if time.monotonic() >= until:
+                what = self._sessions.at_work()
+                log(WARNING, "the server at %s stops without waiting longer for %s", ", ".join(self._urls), what)
+                return
+            time.sleep(0.001)
 
     def _join(self) -> None:
         for thread in list(self._threads):

@@ -200,8 +200,10 @@ impl Server {
     }
 
     /// Ends: no new clients, no new calls; waits until the calls under way are finished, `grace` at most; then closes all
-    /// connections. Workers return. Whether all calls were finished.
-    pub fn stop(&self, grace: Duration) -> bool {
+    /// connections. Workers return. Whether all calls were finished. A hook of a session that calls this, as `in_hook`
+    /// says, is not waited for.
+    pub fn stop(&self, grace: Duration, in_hook: bool) -> bool {
+        self.session_events.spare(in_hook);
         // Release: a worker that sees it also sees what was done before stopping.
         self.stopping.store(true, Ordering::Release);
         self.wake_reactor();
@@ -306,13 +308,13 @@ impl Server {
         self.reactor.lock().close(self);
     }
 
-    /// Begins and ends of sessions whose hooks nobody has run: for whoever is there when the server has stopped.
+    /// The begin or end of a session whose hook nobody has run: for whoever is there when the server has stopped.
     #[must_use]
-    pub fn take_session_events(&self) -> Vec<SessionEvent> {
-        self.session_events.take()
+    pub fn take_session_event(&self) -> Option<SessionEvent> {
+        self.session_events.take_one()
     }
 
-    /// Whether no hook of a session runs just now, and none waits for it.
+    /// Whether no hook of a session runs just now, and none waits for it; not counting one that stops the server.
     #[must_use]
     pub fn has_no_session_events(&self) -> bool {
         self.session_events.is_idle()

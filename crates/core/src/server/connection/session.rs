@@ -4,7 +4,7 @@
 //! Where there is a hook for the begin, a client is not read from until that hook is through: its calls wait where they
 //! are, and nothing else does. The end comes after the client's last call. Where there are no hooks, both cost nothing.
 
-use crate::sync::{AtomicU64, AtomicUsize, Ordering};
+use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::any::Any;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -64,13 +64,22 @@ pub(in crate::server) struct SessionEvents {
     admitted: Mutex<Vec<Arc<ServerConnection>>>,
     /// Those that wait, and those that are dealt with just now.
     pending: AtomicUsize,
+    /// One of them stops the server: it is not waited for.
+    spared: AtomicBool,
     /// Wakes whoever receives.
     wake: Arc<OwnedFd>,
 }
 
 impl SessionEvents {
     pub(in crate::server) fn new(hooks: SessionHooks, wake: Arc<OwnedFd>) -> Self {
-        Self { hooks, waiting: Mutex::default(), admitted: Mutex::default(), pending: AtomicUsize::new(0), wake }
+        Self {
+            hooks,
+            waiting: Mutex::default(),
+            admitted: Mutex::default(),
+            pending: AtomicUsize::new(0),
+            spared: AtomicBool::new(false),
+            wake,
+        }
     }
 
     fn push(self: &Arc<Self>, connection: Arc<ServerConnection>, change: SessionChange) {
@@ -90,13 +99,26 @@ impl SessionEvents {
         std::mem::take(&mut *self.waiting.lock())
     }
 
+    /// The next of them.
+    pub(in crate::server) fn take_one(&self) -> Option<SessionEvent> {
+        let mut waiting = self.waiting.lock();
+        if waiting.is_empty() { None } else { Some(waiting.remove(0)) }
+    }
+
+    /// Whether one of those that are dealt with stops the server.
+    pub(in crate::server) fn spare(&self, one: bool) {
+        // Relaxed: asked by the thread that has set it.
+        self.spared.store(one, Ordering::Relaxed);
+    }
+
     pub(in crate::server) fn take_admitted(&self) -> Vec<Arc<ServerConnection>> {
         std::mem::take(&mut *self.admitted.lock())
     }
 
     pub(in crate::server) fn is_idle(&self) -> bool {
-        // Acquire: as in `push`.
-        self.pending.load(Ordering::Acquire) == 0
+        // Relaxed: see `spare`. Acquire: as in `push`.
+        let spared = usize::from(self.spared.load(Ordering::Relaxed));
+        self.pending.load(Ordering::Acquire) <= spared
     }
 }
 
