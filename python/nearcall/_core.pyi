@@ -211,6 +211,7 @@ class Connection:
         oneway: Literal["block", "error", "drop"],
         on_drop: Callable[[dict[str, int]], object],
         on_change: Callable[[str], object],
+        explain: Callable[[str], str] | None = None,
     ) -> Connection:
         """Does not connect yet.
 
@@ -218,6 +219,9 @@ class Connection:
 
         ``on_change`` is called with the description of a later server that describes itself differently; it gives
         the methods their successors, or raises.
+
+        ``explain`` is called with the reason why there is no server, and returns what users are to read in its
+        place.
         """
 
     @property
@@ -277,6 +281,9 @@ class Connection:
 
     def connect(self) -> None:
         """Connects for the first time; blocks for at most ``handshake_timeout`` seconds."""
+
+    def renew(self) -> None:
+        """Connects anew if the connection was lost, as a call does; for threads."""
 
     def try_connect(self, patient: bool, seconds: float) -> bool:
         """Goes on connecting for some seconds at the most; whether it is done.

@@ -6,8 +6,10 @@ use std::time::{Duration, Instant};
 use nearcall_core::Failure;
 use nearcall_core::client::{Channel, Connection as Core, Patience};
 use pyo3::prelude::*;
+use pyo3::types::PyString;
 
-use crate::errors::raise;
+use crate::callback::Callback;
+use crate::errors::{describe, raise};
 use crate::interpreter::{attach, detach};
 use crate::plan::Method;
 use crate::when_full::WhenFull;
@@ -33,6 +35,22 @@ pub(crate) struct Calling {
     pub(crate) timeout: Option<Duration>,
     pub(crate) wait_for_ready: bool,
     pub(crate) when_full: Arc<WhenFull>,
+    /// Called with the reason why there is no server, and returns what users are to read in its place.
+    pub(crate) explain: Option<Arc<Py<PyAny>>>,
+}
+
+/// A call was refused by what the server has said of itself. If that server is gone the next one is asked: the failure to
+/// try again with.
+#[cold]
+pub(crate) fn reconsider(py: Python<'_>, core: &Core, refusal: PyErr) -> PyResult<Failure> {
+    if !matches!(describe(py, &refusal).code, Failure::FAILED_PRECONDITION | Failure::UNIMPLEMENTED) {
+        return Err(refusal);
+    }
+    // Nothing was sent, so nobody has noticed yet whether it is gone.
+    if detach(py, || core.stands()) {
+        return Err(refusal);
+    }
+    Ok(Failure::new(Failure::UNAVAILABLE, format!("the server at {} has stopped", core.url())))
 }
 
 impl Calling {
@@ -52,6 +70,19 @@ impl Calling {
         let soon = Instant::now() + COMEBACK;
         let soon = if self.wait_for_ready { until } else { Some(until.map_or(soon, |until| until.min(soon))) };
         self.connect(py, Patience::Until(soon), until)
+    }
+
+    /// The exception for why there is no connection.
+    pub(crate) fn failed(&self, py: Python<'_>, mut failure: Failure) -> PyErr {
+        if failure.code == Failure::UNAVAILABLE
+            && let Some(explain) = &self.explain
+        {
+            match explain.bind(py).run([PyString::new(py, &failure.message).as_any()]).and_then(|text| text.extract()) {
+                Ok(text) => failure.message = text,
+                Err(error) => return error,
+            }
+        }
+        raise(py, &failure)
     }
 
     /// A usable connection; Ctrl-C is heard meanwhile.
@@ -74,7 +105,7 @@ impl Calling {
                 let what = format!("there was no connection to {url} before the deadline: the server does not answer");
                 Err(raise(py, &Failure::new(Failure::DEADLINE_EXCEEDED, what)))
             }
-            (Err(failure), None) => Err(raise(py, &failure)),
+            (Err(failure), None) => Err(self.failed(py, failure)),
         }
     }
 }

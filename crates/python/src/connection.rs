@@ -13,7 +13,7 @@ use pyo3::{PyTraverseError, PyVisit};
 
 use crate::aio::AsyncUnary;
 use crate::callback::Callback;
-use crate::calling::Calling;
+use crate::calling::{Calling, reconsider};
 use crate::deadline::Surroundings;
 use crate::errors::{describe, invalid, raise};
 use crate::interpreter::{attach, detach};
@@ -40,10 +40,11 @@ pub(crate) struct Connection {
 impl Connection {
     /// Does not [connect](Self::connect) yet. `on_change` is called with the description of a later server that describes
     /// itself differently; it gives the methods their successors, or raises. `on_drop` is called once in a while with the
-    /// numbers of one-way calls that were dropped.
+    /// numbers of one-way calls that were dropped. `explain` is called with the reason why there is no server, and returns
+    /// what users are to read in its place.
     #[new]
     #[expect(clippy::too_many_arguments, reason = "they are keyword arguments in Python")]
-    #[pyo3(signature = (url, *, spin, ring_size, max_message_size, handshake_timeout, allow_plaintext, tls, allow_users, allow_groups, timeout, wait_for_ready, oneway, on_drop, on_change))]
+    #[pyo3(signature = (url, *, spin, ring_size, max_message_size, handshake_timeout, allow_plaintext, tls, allow_users, allow_groups, timeout, wait_for_ready, oneway, on_drop, on_change, explain=None))]
     fn new(
         py: Python<'_>,
         url: &str,
@@ -60,6 +61,7 @@ impl Connection {
         oneway: &str,
         on_drop: Py<PyAny>,
         on_change: Py<PyAny>,
+        explain: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
         let url: Url = url.parse().map_err(|bad: nearcall_core::BadUrl| invalid(py, bad.to_string()))?;
         let mut options = options(py, spin, ring_size, max_message_size, handshake_timeout)?;
@@ -74,7 +76,8 @@ impl Connection {
         let handshake = options.handshake;
         let channel = Arc::new(Channel::new(url, options, Box::new(agree)));
         let when_full = Arc::new(WhenFull::new(py, oneway, on_drop)?);
-        let calling = Calling { channel, timeout, wait_for_ready, when_full };
+        let explain = explain.map(Arc::new);
+        let calling = Calling { channel, timeout, wait_for_ready, when_full, explain };
         Ok(Self { calling, waiting: Arc::default(), handshake })
     }
 
@@ -95,7 +98,7 @@ impl Connection {
         match connected {
             Ok(connected) => Ok(connected.is_some()),
             Err(failure) if patient && may_pass(&failure) => Ok(false),
-            Err(failure) => Err(raise(py, &failure)),
+            Err(failure) => Err(self.calling.failed(py, failure)),
         }
     }
 
@@ -125,8 +128,20 @@ impl Connection {
 
     /// Whether there is a connection now. A lost one is renewed by the next call.
     #[getter]
-    fn connected(&self) -> bool {
-        self.calling.channel.ready().is_some()
+    fn connected(&self, py: Python<'_>) -> bool {
+        self.calling.channel.ready().is_some_and(|core| {
+            // Of a connection that no loop watches, nobody may have noticed the end since the last call.
+            self.waiting.is_of_loop() || detach(py, || core.stands())
+        })
+    }
+
+    /// Connects anew if the connection was lost, as a call does; for threads.
+    fn renew(&self, py: Python<'_>) -> PyResult<()> {
+        let until = Surroundings::look(py, self.calling.timeout)?.until();
+        if !self.connected(py) {
+            self.calling.usable(py, until)?;
+        }
+        Ok(())
     }
 
     /// Numbers of one-way calls that were dropped, by method.
@@ -189,10 +204,18 @@ impl Connection {
     fn ping(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<f64> {
         let default = timeout.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()).or(self.calling.timeout);
         let until = Surroundings::look(py, default)?.until();
-        let core = self.ready(py, until)?;
+        let mut core = self.ready(py, until)?;
+        let mut attempts = 1;
         loop {
             match detach(py, || core.ping(until)) {
                 Ok(took) => return Ok(took.as_secs_f64()),
+                // A server that is gone was noticed only now: the next one is asked.
+                Err(Err(failure))
+                    if failure.code == Failure::UNAVAILABLE && !core.is_usable() && attempts < ATTEMPTS =>
+                {
+                    attempts += 1;
+                    core = self.calling.usable(py, until)?;
+                }
                 Err(Err(failure)) => return Err(raise(py, &failure)),
                 Err(Ok(NoEvent::Interrupted)) => py.check_signals()?,
                 Err(Ok(_)) => return Err(raise(py, &late("ping", core.url()))),
@@ -237,7 +260,15 @@ impl Connection {
             // A loop has connected before, and is not to wait here.
             let core = self.ready(py, if for_loop { Some(Instant::now()) } else { surroundings.until() })?;
             let method = method.get().successor(py).unwrap_or_else(|| method.clone().unbind());
-            let encoded = method.get().encode_bound(arguments)?;
+            let encoded = match method.get().encode_bound(arguments) {
+                Ok(encoded) => encoded,
+                Err(refusal) if for_loop || attempts == ATTEMPTS => return Err(refusal),
+                Err(refusal) => {
+                    reconsider(py, &core, refusal)?;
+                    attempts += 1;
+                    continue;
+                }
+            };
             let begun = encoded.with(|body| {
                 let mut request = Outgoing::new(Kind::Call, body);
                 request.method = method.get().number;
@@ -290,7 +321,10 @@ pub(crate) fn peer<'py>(py: Python<'py>, peer: &Peer) -> PyResult<Bound<'py, PyD
     let out = PyDict::new(py);
     match peer {
         Peer::Local { pid, uid, gid } => {
-            out.set_item("pid", pid)?;
+            // 0: the system does not say. Whoever signals that number means the whole group of processes.
+            if *pid != 0 {
+                out.set_item("pid", pid)?;
+            }
             out.set_item("uid", uid)?;
             out.set_item("gid", gid)?;
         }

@@ -8,7 +8,7 @@ use nearcall_core::{Failure, Kind, Metadata, Outgoing};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
-use crate::calling::Calling;
+use crate::calling::{Calling, reconsider};
 use crate::deadline::Surroundings;
 use crate::errors::raise;
 use crate::outcome::name_failure;
@@ -106,7 +106,12 @@ impl Oneway {
             // For the server at the other end of `core`.
             let successor = self.method.get().successor(py);
             let method = successor.as_ref().unwrap_or(&self.method).get();
-            let encoded = method.encode_call(args, kwargs)?;
+            let encoded = match method.encode_call(args, kwargs) {
+                Ok(encoded) => encoded,
+                // A loop notices by itself that a server is gone.
+                Err(refusal) if self.for_loop => return Err(refusal),
+                Err(refusal) => return reconsider(py, core, refusal).map(Err),
+            };
             Ok(encoded.with(|body| {
                 let mut request = Outgoing::new(Kind::Call, body);
                 request.method = method.number;

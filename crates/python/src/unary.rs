@@ -7,7 +7,7 @@ use nearcall_core::{Event, Failure, Kind, Outgoing};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
-use crate::calling::{Calling, is_hopeful, may_repeat};
+use crate::calling::{Calling, is_hopeful, may_repeat, reconsider};
 use crate::deadline::Surroundings;
 use crate::errors::raise;
 use crate::interpreter::detach;
@@ -80,7 +80,10 @@ impl Unary {
         let (py, until) = (call.py, call.until);
         let successor = self.method.get().successor(py);
         let method = successor.as_ref().unwrap_or(&self.method).get();
-        let encoded = method.encode_call(call.args, call.kwargs)?;
+        let encoded = match method.encode_call(call.args, call.kwargs) {
+            Ok(encoded) => encoded,
+            Err(refusal) => return reconsider(py, core, refusal).map(Attempt::Repeat),
+        };
         let metadata = call.surroundings.metadata(py)?;
         let begun: Result<_, Failure> = encoded.with(|body| {
             let mut request = Outgoing::new(Kind::Call, body);

@@ -82,6 +82,11 @@ impl Waiting {
         }
     }
 
+    /// Whether an event loop has the connection, or had it.
+    pub(crate) fn is_of_loop(&self) -> bool {
+        !matches!(*self.owner.lock(), Owner::Threads)
+    }
+
     pub(crate) fn owner(&self) -> Owner {
         self.owner.lock().clone()
     }

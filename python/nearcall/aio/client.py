@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import _core
 from ..client.agreements import Agreement
-from ..client.connected import Connected
+from ..client.connected import Connected, for_loops
 from ..client.proxy import make_proxy
 
 if TYPE_CHECKING:
@@ -24,6 +24,9 @@ class AsyncClient(Connected):
     be used at once. Methods without a reply stream return awaitables, methods with one return asynchronous iterators.
     Streams to send may be asynchronous or ordinary iterables. Any number of tasks may call at once.
     """
+
+    _for_threads = "with nearcall.connect(...)"
+    _for_loops = "async with nearcall.aio.connect(...)"
 
     def __init__(self, channel: Channel, cls: type | None, *, owns_channel: bool) -> None:
         self._channel = channel
@@ -67,10 +70,7 @@ class AsyncClient(Connected):
     if not TYPE_CHECKING:  # a type checker refuses it by itself
 
         def __enter__(self) -> Any:
-            raise TypeError(
-                "this client is for an event loop: write 'async with nearcall.aio.connect(...)', "
-                "or 'with nearcall.connect(...)' in a thread"
-            )
+            raise for_loops("client", self._for_threads, self._for_loops)
 
         __exit__ = __enter__
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from .. import _core
 from ..call.interceptors import intercept_client
-from ..errors import Cancelled
+from ..errors import Cancelled, FailedPrecondition
 from ..options.checked import check_seconds, check_url
 from ..service.plan import BIDI_STREAM, CLIENT_STREAM, ONEWAY, SERVER_STREAM, MethodPlan
 from ..service.service import plan_of
 from .agreements import Agreement, Agreements
 from .client import Client
-from .connected import Connected
+from .connected import Connected, for_threads
 from .options import ChannelOptions, check_options
 from .streams import call_bidi_stream, call_client_stream, call_server_stream
 
@@ -30,6 +30,9 @@ T = TypeVar("T")
 class ChannelBase(Connected):
     """What channels for threads and for event loops have in common."""
 
+    _explain: Callable[[str], str] | None = None
+    """From the reason why there is no server to what users are to read in its place."""
+
     def __init__(self, url: str, sync: str | None, options: ChannelOptions) -> None:
         self._url = url
         self._settings = check_options(url, sync, **options)
@@ -37,13 +40,29 @@ class ChannelBase(Connected):
 
     def _make_connection(self) -> _core.Connection:
         """One that does not connect yet."""
-        return _core.Connection(self._url, on_change=self._agreements.renew, **self._settings.of_connection)
+        renew = self._agreements.renew
+        return _core.Connection(self._url, on_change=renew, explain=self._explain, **self._settings.of_connection)
 
     def _agree(self, cls: type | None) -> Agreement:
         """What a new client of the class and the server agree on."""
         if self.closed:
             raise Cancelled(f"this channel to {self._url} was closed")
+        try:
+            return self._agreements.add(cls, self._opened().description)
+        except FailedPrecondition:
+            # What the server has said of itself counts as long as it is there.
+            if self._opened().connected:
+                raise
+        self._reconnect()
         return self._agreements.add(cls, self._opened().description)
+
+    @abstractmethod
+    def _reconnect(self) -> None:
+        """Connects anew.
+
+        Raises:
+            Unavailable: it cannot do so now.
+        """
 
     @abstractmethod
     def close(self) -> None:
@@ -78,7 +97,8 @@ class Channel(ChannelBase):
     longer fits fails call by call.
 
     Args:
-        url: ``shm://name``, ``unix:///path``, ``tcp://host:port``, ``tls://host:port`` or ``inproc://name``.
+        url: ``shm://name``, ``unix:///path``, ``tcp://host:port``, ``tls://host:port``, ``inproc://name``, ``fd://N``
+            or ``stdio:``.
         options: The options below, by name. They count for all clients of the channel.
         timeout: Seconds each call may take unless a surrounding ``nearcall.timeout`` is nearer; ``None``: for ever.
         spin: How long to spin for a reply before sleeping: ``"auto"`` measures and adapts, ``0`` sleeps at once,
@@ -122,6 +142,9 @@ class Channel(ChannelBase):
     def _opened(self) -> _core.Connection:
         return self._connection
 
+    def _reconnect(self) -> None:
+        self._connection.renew()
+
     @overload
     def client(self, service: Callable[..., T]) -> Client[T]: ...
     @overload
@@ -129,7 +152,9 @@ class Channel(ChannelBase):
     def client(self, service: Callable[..., Any] | None = None) -> Client[Any]:
         """A client of one service, over this connection. It costs no round trip, and no connection of its own.
 
-        Closing it leaves the channel open. A client need not be closed: it goes with the channel.
+        To compare what both sides declare takes some milliseconds for a service of many methods: make a client once,
+        and not for each request. Closing it leaves the channel open. A client need not be closed: it goes with the
+        channel.
 
         Args:
             service: The service's class or interface. Without one the client is dynamic: its methods come from the
@@ -137,6 +162,7 @@ class Channel(ChannelBase):
 
         Raises:
             FailedPrecondition: the server's service differs; says which method and parameter, and both types.
+            Unavailable: the connection was lost, and there is no server now.
             Cancelled: the channel is closed.
         """
         return Client(self, check_service(service), owns_channel=False)
@@ -154,12 +180,22 @@ class Channel(ChannelBase):
         return self._connection.ping(None if timeout is None else check_seconds("timeout", timeout, otherwise="None"))
 
     def __enter__(self) -> Channel:
+        if self.closed:
+            raise Cancelled(f"this channel to {self._url} was closed")
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+    if not TYPE_CHECKING:  # a type checker refuses it by itself
+
+        def __aenter__(self) -> Any:
+            self.close()
+            raise for_threads("channel", "with nearcall.Channel(...)", "async with nearcall.aio.Channel(...)")
+
+        __aexit__ = __aenter__
 
     def __repr__(self) -> str:
         return f"<{'closed ' if self.closed else ''}channel to {self._url}>"
@@ -189,7 +225,8 @@ def connect(url: str, service: Callable[..., Any] | None = None, **options: Unpa
     closes it.
 
     Args:
-        url: ``shm://name``, ``unix:///path``, ``tcp://host:port``, ``tls://host:port`` or ``inproc://name``.
+        url: ``shm://name``, ``unix:///path``, ``tcp://host:port``, ``tls://host:port``, ``inproc://name``, ``fd://N``
+            or ``stdio:``.
         service: The service's class or interface. Without one the client is dynamic: its methods come from the
             server's own description, and values are plain data.
         options: ``timeout``, ``spin``, ``max_message_size``, ``max_values``, ``ring_size``, ``handshake_timeout``,
