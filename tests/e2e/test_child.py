@@ -42,6 +42,16 @@ def open_files() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
+def last_words(workshop: Workshop) -> str:
+    """What a call says when the child has ended: before that, for a moment, that it has hung up."""
+    said = "has hung up, and runs on"
+    while "has hung up, and runs on" in said:
+        with pytest.raises(nearcall.Unavailable) as caught:
+            workshop.echo(b"x")
+        said = caught.value.message
+    return said
+
+
 @pytest.fixture(params=["socket", "pipes"])
 def child(request: pytest.FixtureRequest) -> Iterator[nearcall.Child[Workshop]]:
     """One over the pair of sockets, and one that sits behind pipes, as at the other end of ssh."""
@@ -133,8 +143,7 @@ def test_one_that_dies_is_told_and_not_started_again() -> None:
         os.kill(workshop.pid(), signal.SIGKILL)
         caller.join(PATIENCE)
         assert isinstance(caught[0], nearcall.Unavailable)
-        with pytest.raises(nearcall.Unavailable, match=r"children serve ended by signal 9: spawn another one$"):
-            workshop.echo(b"x")
+        assert last_words(workshop).endswith("children serve ended by signal 9: spawn another one")
 
 
 def test_one_that_has_stopped_is_not_waited_for() -> None:
@@ -146,8 +155,9 @@ def test_one_that_has_stopped_is_not_waited_for() -> None:
             while True:
                 workshop.echo(b"x")
 
-        with pytest.raises(nearcall.Unavailable, match="serve ended with status 0"):
+        with pytest.raises(nearcall.Unavailable):
             call_until_it_fails()
+        assert last_words(workshop).endswith("serve ended with status 0: spawn another one")
 
 
 def test_a_fork_cannot_call_it() -> None:

@@ -334,6 +334,10 @@ def test_what_was_closed_is_not_entered(url: str) -> None:
 
     async def main() -> None:
         channel = await nearcall.aio.Channel(url)
+        client = channel.client(Store)
+        client.close()
+        with pytest.raises(nearcall.Cancelled, match=r"this client of .* was closed"):
+            await client
         channel.close()
         with pytest.raises(nearcall.Cancelled, match=r"this channel to .* was closed"):
             await channel

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from ..client.channel import check_service
 from ..client.child import ChildProcess, start
-from ..errors import Cancelled
 from ..options.checked import check_seconds
 from .channel import Channel
 from .client import AsyncClient
@@ -43,11 +42,11 @@ class AsyncChild(AsyncClient):
         self._ending: threading.Thread | None = None
 
     async def _open(self) -> AsyncChild:
-        if self._closed:
-            raise Cancelled("this client of a spawned process was closed")
         try:
             await super()._open()
         except BaseException as error:
+            if self._closed:
+                raise  # whoever has closed it ends the process
             self._channel.close()
             # In a thread, and to its end if the task is cancelled.
             failure = await asyncio.shield(asyncio.to_thread(self._child.give_up, error))
@@ -90,7 +89,7 @@ class _ChildChannel(Channel):
     """A channel to a process that was spawned: there is no server after it."""
 
     def __init__(self, child: ChildProcess, **options: Any) -> None:
-        self._explain = child.explain
+        self._explain = lambda _: child.explain()
         super().__init__(child.url, **options)
 
 

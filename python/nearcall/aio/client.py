@@ -10,6 +10,7 @@ from .. import _core
 from ..client.agreements import Agreement
 from ..client.connected import Connected, for_loops
 from ..client.proxy import make_proxy
+from ..errors import Cancelled
 
 if TYPE_CHECKING:
     from .channel import Channel
@@ -37,6 +38,8 @@ class AsyncClient(Connected):
         self._closed = False
 
     async def _open(self) -> AsyncClient:
+        if self._closed:
+            raise Cancelled(f"this client of {self.url} was closed")
         await self._channel
         if self._agreement is None:
             try:

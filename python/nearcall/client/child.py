@@ -145,7 +145,7 @@ class _ChildChannel(Channel):
     """A channel to a process that was spawned: there is no server after it."""
 
     def __init__(self, child: ChildProcess, **options: Any) -> None:
-        self._explain = lambda why: child.explain(why, _LAST_WORDS)
+        self._explain = lambda _: child.explain(_LAST_WORDS)
         super().__init__(child.url, **options)
 
 
@@ -167,11 +167,10 @@ class ChildProcess:
         self._name = shlex.join(os.fspath(part) for part in command)
         self._owner = os.getpid()
 
-    def explain(self, why: str, patience: float = 0.0) -> str:
+    def explain(self, patience: float = 0.0) -> str:
         """Why it cannot be called, for users: they know nothing of the descriptor.
 
         Args:
-            why: What the connection says.
             patience: Seconds to wait for the end of a process that hung up.
         """
         if os.getpid() != self._owner:
@@ -179,7 +178,7 @@ class ChildProcess:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(patience)
         if self.process.returncode is None:
-            return f"{self._name} (process {self.process.pid}) has hung up, and runs on: spawn another one ({why})"
+            return f"{self._name} (process {self.process.pid}) has hung up, and runs on: spawn another one"
         return f"{self._name} ended {_how(self.process.returncode)}: spawn another one"
 
     def give_up(self, error: BaseException) -> RpcError | None:
