@@ -99,7 +99,8 @@ impl Entries {
     }
 }
 
-/// Notes that this process uses what the descriptor stands for, as long as that or a copy that was noted, too, is open.
+/// Notes that this process uses what the descriptor stands for, as long as that is open or a copy that is [kept from
+/// children](keep_from_children).
 /// `false` if it does so already.
 #[must_use]
 pub fn claim(fd: BorrowedFd<'_>) -> bool {
@@ -192,6 +193,7 @@ mod tests {
         assert!(claim(other.as_fd()));
         let copy = one.try_clone().expect("a copy");
         assert!(!claim(copy.as_fd()));
+        keep_from_children(copy.as_fd());
         drop(one);
         assert!(!claim(copy.as_fd()));
     }

@@ -196,10 +196,7 @@ fn take_descriptor(number: RawFd) -> Result<OwnedFd, Trouble> {
     }
     // Programs that this process starts would hold the connection open.
     fcntl_setfd(lent, FdFlags::CLOEXEC)?;
-    let copy = fcntl_dupfd_cloexec(lent, FIRST_OWN)?;
-    // Noted as well, so that the connection counts as used for as long as either is open.
-    let _ = claim(copy.as_fd());
-    Ok(copy)
+    Ok(fcntl_dupfd_cloexec(lent, FIRST_OWN)?)
 }
 
 /// Whether it can carry a connection; it waits where it is read from then.
