@@ -54,6 +54,7 @@ ROOMS: list[set[str]] = [
     {"service"},
     {"call"},
     {"auth", "introspection", "observe"},
+    {"references"},
     {"client"},
     {"aio"},
     {"server"},

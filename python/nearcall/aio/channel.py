@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 from .. import _core
 from ..call.interceptors import intercept_client
+from ..client.callables import make_callable
 from ..client.channel import ChannelBase, check_service
 from ..client.options import ChannelOptions
 from ..errors import DeadlineExceeded, Unavailable
+from ..references.target import Target
 from ..service.plan import MethodPlan
 from .client import AsyncClient
 from .methods import Caller, within
+from .objects import object_callable
 from .room import RoomQueue
 
 if TYPE_CHECKING:
@@ -49,7 +52,7 @@ class Channel(ChannelBase, Caller):
     """
 
     def __init__(self, url: str, **options: Unpack[ChannelOptions]) -> None:
-        super().__init__(url, None, options)
+        super().__init__(url, None, options, for_loop=True)
         self._connection: _core.Connection | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._watched: list[_core.Watched] = []
@@ -212,6 +215,13 @@ class Channel(ChannelBase, Caller):
         if self._connection is None:
             raise RuntimeError(f"not connected yet to {self._url}: use 'async with', or await it")
         return self._connection
+
+    def _waits_for_room(self) -> bool:
+        return bool(self._settings.of_connection["oneway"] == "block")
+
+    def _callable_of_object(self, target: Target, plan: MethodPlan, method: _core.Method, for_loop: bool) -> Any:
+        called = object_callable(target, plan, method, self._room) if for_loop else make_callable(target, plan, method)
+        return intercept_client(self._settings.interceptors, plan, called, for_loop=for_loop)
 
     def _make_method(self, plan: MethodPlan, method: _core.Method) -> Callable[..., Any]:
         return intercept_client(self._settings.interceptors, plan, self._callable(plan, method), for_loop=True)

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Seque
 from contextvars import Context
 from functools import partial
 from logging import ERROR
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from .. import _core
 from ..call.context import current_request
@@ -20,6 +20,9 @@ from ..errors import Unavailable, Unknown
 from ..log import log
 from ..service.plan import BIDI_STREAM, CLIENT_STREAM, ONEWAY, SERVER_STREAM, UNARY, MethodPlan
 from .starting import starter
+
+if TYPE_CHECKING:
+    from ..references.catalogue import ObjectTable
 
 __all__ = ["LoopThread"]
 
@@ -215,7 +218,7 @@ class LoopThread:
 
     async def _handle(self, running: _Running) -> None:
         request = running.request
-        plan, handler = self._handlers[request.index]
+        plan, handler = _handler_of(request, self._handlers)
         current_request.set(request)
         left = request.time_left
         inherited = timer = None
@@ -269,6 +272,18 @@ class LoopThread:
         finally:
             if hasattr(replies, "aclose"):
                 await replies.aclose()
+
+
+def _handler_of(
+    request: _core.LoopRequest, handlers: Sequence[tuple[MethodPlan, Any]]
+) -> tuple[MethodPlan, Callable[..., Any]]:
+    """What runs a request: a method of what is served, or of an object that was passed to the client."""
+    target = request.target
+    if target is None:
+        return handlers[request.index]
+    given, table = target
+    plan, handler = cast("ObjectTable", table).handlers[request.index]
+    return plan, partial(handler, given)
 
 
 async def _items(request: _core.LoopRequest, changed: asyncio.Event) -> AsyncIterator[Any]:

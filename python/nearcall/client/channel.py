@@ -8,16 +8,22 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from .. import _core
+from ..call.failures import Failures
 from ..call.interceptors import intercept_client
-from ..errors import Cancelled
+from ..errors import Cancelled, FailedPrecondition
 from ..options.checked import check_seconds, check_url
-from ..service.plan import BIDI_STREAM, CLIENT_STREAM, ONEWAY, SERVER_STREAM, MethodPlan
+from ..references.passage import ConnectionPassage
+from ..references.target import Target
+from ..service.plan import MethodPlan
+from ..service.reading import read_description
 from ..service.service import plan_of
 from .agreements import Agreement, Agreements
+from .callables import make_callable
+from .callbacks import callback_server
 from .client import Client
 from .connected import Connected
 from .options import ChannelOptions, check_options
-from .streams import call_bidi_stream, call_client_stream, call_server_stream
+from .references import ClientCatalogue
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -30,20 +36,44 @@ T = TypeVar("T")
 class ChannelBase(Connected):
     """What channels for threads and for event loops have in common."""
 
-    def __init__(self, url: str, sync: str | None, options: ChannelOptions) -> None:
+    def __init__(self, url: str, sync: str | None, options: ChannelOptions, *, for_loop: bool) -> None:
         self._url = url
         self._settings = check_options(url, sync, **options)
-        self._agreements = Agreements(url, self._settings.max_values)
+        self._agreements = Agreements(url, self._settings.max_values, for_loop=for_loop)
+        self._catalogue: tuple[str, ClientCatalogue] | None = None
 
     def _make_connection(self) -> _core.Connection:
         """One that does not connect yet."""
-        return _core.Connection(self._url, on_change=self._agreements.renew, **self._settings.of_connection)
+        return _core.Connection(
+            self._url,
+            on_change=self._agreements.renew,
+            make_passage=self._passage,
+            **self._settings.of_connection,
+        )
+
+    def _passage(self, references: _core.References) -> ConnectionPassage:
+        """The references of a new connection."""
+        description = references.description
+        known = self._catalogue
+        if known is None or known[0] != description:
+            read = read_description(description.encode())
+            made = ClientCatalogue(self._callable_of_object, self._settings.max_values, read, Failures())
+            known = self._catalogue = description, made
+        return ConnectionPassage(known[1])
+
+    @abstractmethod
+    def _callable_of_object(self, target: Target, plan: MethodPlan, method: _core.Method, for_loop: bool) -> Any:
+        """What calls a method of an object that the server has passed."""
 
     def _agree(self, cls: type | None) -> Agreement:
         """What a new client of the class and the server agree on."""
         if self.closed:
             raise Cancelled(f"this channel to {self._url} was closed")
-        return self._agreements.add(cls, self._opened().description)
+        connection = self._opened()
+        agreement = self._agreements.add(cls, connection.description)
+        if agreement.gives:
+            connection.serve_with(callback_server())
+        return agreement
 
     @abstractmethod
     def close(self) -> None:
@@ -86,6 +116,8 @@ class Channel(ChannelBase):
         max_message_size: Longest message received, bytes; 64 MiB.
         max_values: Values that a received message may hold, those in lists, dicts and objects included; not elements of
             arrays; 2,000,000.
+        max_references: Objects of this process that the server may hold references to at once; passing one more is
+            :class:`~nearcall.ResourceExhausted`. 10,000.
         ring_size: Size of each ring of a shared memory connection, bytes, a power of two up to 16 MiB; 256 KiB.
         handshake_timeout: Seconds that connecting may take; 5.
         wait_for_ready: Where there is no server, wait for one: here for at most ``handshake_timeout``, and in a call
@@ -111,7 +143,7 @@ class Channel(ChannelBase):
     """
 
     def __init__(self, url: str, **options: Unpack[ChannelOptions]) -> None:
-        super().__init__(url, "this client is for threads", options)
+        super().__init__(url, "this client is for threads", options, for_loop=False)
         self._connection = self._make_connection()
         try:
             self._connection.connect()
@@ -165,18 +197,17 @@ class Channel(ChannelBase):
         return f"<{'closed ' if self.closed else ''}channel to {self._url}>"
 
     def _make_method(self, plan: MethodPlan, method: _core.Method) -> Any:
-        return intercept_client(self._settings.interceptors, plan, self._callable(plan, method), for_loop=False)
+        called = make_callable(self._connection, plan, method)
+        return intercept_client(self._settings.interceptors, plan, called, for_loop=False)
 
-    def _callable(self, plan: MethodPlan, method: _core.Method) -> Any:
-        if plan.kind == ONEWAY:
-            return self._connection.oneway(method, for_loop=False)
-        if plan.kind == SERVER_STREAM:
-            return call_server_stream(self._connection, plan, method)
-        if plan.kind == CLIENT_STREAM:
-            return call_client_stream(self._connection, plan, method)
-        if plan.kind == BIDI_STREAM:
-            return call_bidi_stream(self._connection, plan, method)
-        return self._connection.unary(method)
+    def _callable_of_object(self, target: Target, plan: MethodPlan, method: _core.Method, for_loop: bool) -> Any:
+        if for_loop:
+            raise FailedPrecondition(
+                f"{plan.full_name}(): an 'async def' method of an object that a client for threads has passed gets no "
+                "references that it could await: use nearcall.aio, or write 'def'"
+            )
+        called = make_callable(target, plan, method)
+        return intercept_client(self._settings.interceptors, plan, called, for_loop=False)
 
 
 # Callable, not type[T]: to type checkers a Protocol or an abstract class is no type[T], and interfaces are just those.
@@ -192,9 +223,9 @@ def connect(url: str, service: Callable[..., Any] | None = None, **options: Unpa
         url: ``shm://name``, ``unix:///path``, ``tcp://host:port``, ``tls://host:port`` or ``inproc://name``.
         service: The service's class or interface. Without one the client is dynamic: its methods come from the
             server's own description, and values are plain data.
-        options: ``timeout``, ``spin``, ``max_message_size``, ``max_values``, ``ring_size``, ``handshake_timeout``,
-            ``wait_for_ready``, ``oneway``, ``interceptors``, ``allow_plaintext``, ``tls``, ``allow_users`` and
-            ``allow_groups``, as for :class:`Channel`.
+        options: ``timeout``, ``spin``, ``max_message_size``, ``max_values``, ``max_references``, ``ring_size``,
+            ``handshake_timeout``, ``wait_for_ready``, ``oneway``, ``interceptors``, ``allow_plaintext``, ``tls``,
+            ``allow_users`` and ``allow_groups``, as for :class:`Channel`.
 
     A connection that is lost is renewed by the next call. A call that was under way when it was lost fails with
     :class:`~nearcall.Unavailable`, unless its method is marked :func:`~nearcall.idempotent`: then it is repeated.

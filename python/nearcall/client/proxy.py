@@ -1,40 +1,18 @@
-"""What a client calls: an object with one callable for each method of a service."""
+"""Makes what a client calls."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from .. import _core
+from ..call.proxy import Proxy
 from ..service.plan import MethodPlan
 from .agreements import Agreement
 
-__all__ = ["MakeMethod", "Proxy", "make_proxy"]
+__all__ = ["MakeMethod", "make_proxy"]
 
-MakeMethod = Callable[[MethodPlan, _core.Method], Callable[..., Any]]
+MakeMethod = Callable[[MethodPlan, _core.Method], Callable[..., object]]
 """Makes the callable for a method."""
-
-
-class Proxy:
-    """A service at the other end of a connection. Its attributes are the service's methods."""
-
-    def __init__(self, name: str, url: str) -> None:
-        # Names that no service method can have: they begin with an underscore.
-        self._nearcall_name = name
-        self._nearcall_url = url
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(f"'{name}': names that begin with an underscore are not served")
-        import difflib  # only on the way to an error
-
-        known = [method for method in self.__dict__ if not method.startswith("_")]
-        close = difflib.get_close_matches(name, known, n=1)
-        hint = f"did you mean '{close[0]}'?" if close else f"there are {', '.join(known)}"
-        raise AttributeError(f"{self._nearcall_name} at {self._nearcall_url} has no method '{name}': {hint}")
-
-    def __repr__(self) -> str:
-        return f"<{self._nearcall_name} at {self._nearcall_url}>"
 
 
 def make_proxy(url: str, agreement: Agreement, make_method: MakeMethod) -> Proxy:

@@ -17,7 +17,7 @@ from ..errors import FailedPrecondition
 from ..types.declared import service_class
 from .senders import Sender
 
-__all__ = ["REFERENCE", "Incoming", "Passage", "Received", "ReferenceSender", "passage"]
+__all__ = ["REFERENCE", "Incoming", "Passage", "Received", "ReferenceSender", "current"]
 
 REFERENCE: Final = 3
 """msgpack extension: a reference; the data is one byte, 0 if the sender of the message gives it and 1 if it is the
@@ -52,7 +52,7 @@ class Passage(ABC):
         """
 
     @abstractmethod
-    def put(self, value: object, cls: type) -> bytes:
+    def put(self, references: _core.References, value: object, cls: type) -> bytes:
         """The data that stands for a value that was checked. From now on the receiver may call it.
 
         Raises:
@@ -60,7 +60,7 @@ class Passage(ABC):
         """
 
     @abstractmethod
-    def take(self, data: memoryview) -> Received:
+    def take(self, references: _core.References, data: memoryview) -> Received:
         """What the data of a message stands for.
 
         Raises:
@@ -69,8 +69,8 @@ class Passage(ABC):
         """
 
 
-def passage() -> Passage:
-    """That of the connection whose message the calling thread works on.
+def current() -> tuple[_core.References, Passage]:
+    """Those of the connection whose message the calling thread works on.
 
     Raises:
         FailedPrecondition: nothing of it may hold references.
@@ -78,8 +78,7 @@ def passage() -> Passage:
     references = _core.current_references()
     if references is None:
         raise FailedPrecondition("references cannot be passed here: they belong to a connection")
-    found: Passage = references.held
-    return found
+    return references, references.held
 
 
 class ReferenceSender(Sender):
@@ -92,12 +91,13 @@ class ReferenceSender(Sender):
 
     def look(self, value: Any) -> bool:
         """See :class:`~nearcall.codec.senders.Sender`."""
-        passage().check(value, self._cls)
+        current()[1].check(value, self._cls)
         return True
 
     def rewrite(self, value: Any) -> Any:
         """See :class:`~nearcall.codec.senders.Sender`."""
-        return msgspec.msgpack.Ext(REFERENCE, passage().put(value, self._cls))
+        references, passage = current()
+        return msgspec.msgpack.Ext(REFERENCE, passage.put(references, value, self._cls))
 
 
 class Incoming:
@@ -107,17 +107,17 @@ class Incoming:
     and is asked for nowhere goes with this object.
     """
 
-    __slots__ = ("_for_loop", "_open", "_passage")
+    __slots__ = ("_for_loop", "_open", "_passage", "_references")
 
     def __init__(self, *, for_loop: bool) -> None:
         self._for_loop = for_loop
-        self._passage = passage()
-        self._open: dict[int, Received] = {}
+        self._references, self._passage = current()
+        self._open = 0
 
     def take(self, data: memoryview) -> Received:
         """A reference that was found."""
-        received = self._passage.take(data)
-        self._open[id(received)] = received
+        received = self._passage.take(self._references, data)
+        self._open += 1
         return received
 
     def resolve(self, annotation: Any, received: Received) -> object:
@@ -125,7 +125,7 @@ class Incoming:
         cls = service_class(annotation)
         if cls is None:
             raise ValueError("got a reference to an object")
-        self._open.pop(id(received), None)
+        self._open -= 1
         return received.as_a(cls, for_loop=self._for_loop)
 
     def finish(self, decode: Callable[[Any], Any], body: Any) -> Any:

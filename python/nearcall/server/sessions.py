@@ -6,9 +6,10 @@ import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 
+from ..call.failures import Failures
 from ..call.session import ServerConnection
 from ..options.checked import with_option
-from .failures import Failures
+from ..references.given import end_of_given
 from .instances import end_of
 
 __all__ = ["Hook", "Sessions", "check_hook"]
@@ -69,8 +70,16 @@ class Sessions:
         connection._instances.clear()
         self._call("on_disconnect", self._on_disconnect, connection)
 
+    def released(self, given: object) -> None:
+        """An object that was passed to a client is needed no more: the last reference to it was released, or the
+        client is gone.
+        """
+        self._finish(given, end_of_given(given), {})
+
     def _end(self, instance: object, connection: ServerConnection) -> None:
-        end = end_of(instance)
+        self._finish(instance, end_of(instance), connection.peer)
+
+    def _finish(self, instance: object, end: Callable[[], Any] | None, peer: dict[str, Any]) -> None:
         if end is None:
             return
         try:
@@ -80,7 +89,7 @@ class Sessions:
                     raise RuntimeError("there is no event loop to await it in")
                 self.finish(ended)
         except BaseException as error:
-            self._failures.tell(f"{type(instance).__name__}.{end.__name__}", error, connection.peer)
+            self._failures.tell(f"{type(instance).__name__}.{end.__name__}", error, peer)
 
     def _call(self, option: str, hook: Hook | None, connection: ServerConnection) -> None:
         if hook is None:
