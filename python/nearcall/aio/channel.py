@@ -6,16 +6,18 @@ import asyncio
 from collections.abc import Callable, Generator
 from contextvars import ContextVar
 from copy import copy
+from functools import partial
 from math import inf
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from .. import _core
-from ..call.interceptors import intercept_client
+from ..call.interceptors import ClientInterceptor, intercept_client
 from ..client.callables import make_callable
 from ..client.channel import ChannelBase, check_service
 from ..client.options import ChannelOptions
 from ..errors import DeadlineExceeded, Unavailable
+from ..references.catalogue import MakeCallable
 from ..references.target import Target
 from ..service.plan import MethodPlan
 from .client import AsyncClient
@@ -52,12 +54,12 @@ class Channel(ChannelBase, Caller):
     """
 
     def __init__(self, url: str, **options: Unpack[ChannelOptions]) -> None:
+        self._room = RoomQueue()
         super().__init__(url, None, options, for_loop=True)
         self._connection: _core.Connection | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._watched: list[_core.Watched] = []
         self._connecting: dict[bool, asyncio.Future[bool]] = {}
-        self._room = RoomQueue()
         self._opening = asyncio.Lock()
 
     def client(self, service: type | None = None) -> AsyncClient:
@@ -219,12 +221,23 @@ class Channel(ChannelBase, Caller):
     def _waits_for_room(self) -> bool:
         return bool(self._settings.of_connection["oneway"] == "block")
 
-    def _callable_of_object(self, target: Target, plan: MethodPlan, method: _core.Method, for_loop: bool) -> Any:
-        called = object_callable(target, plan, method, self._room) if for_loop else make_callable(target, plan, method)
-        return intercept_client(self._settings.interceptors, plan, called, for_loop=for_loop)
+    def _object_callable(self) -> MakeCallable:
+        return partial(_object_callable, self._settings.interceptors, self._room)
 
     def _make_method(self, plan: MethodPlan, method: _core.Method) -> Callable[..., Any]:
         return intercept_client(self._settings.interceptors, plan, self._callable(plan, method), for_loop=True)
+
+
+def _object_callable(
+    interceptors: tuple[ClientInterceptor, ...],
+    room: RoomQueue,
+    target: Target,
+    plan: MethodPlan,
+    method: _core.Method,
+    for_loop: bool,
+) -> Any:
+    called = object_callable(target, plan, method, room) if for_loop else make_callable(target, plan, method)
+    return intercept_client(interceptors, plan, called, for_loop=for_loop)
 
 
 def connect(url: str, service: type | None = None, **options: Unpack[ChannelOptions]) -> AsyncClient:

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from .. import _core
-from ..call.failures import Failures
-from ..call.interceptors import intercept_client
+from ..call.interceptors import ClientInterceptor, intercept_client
 from ..errors import Cancelled, FailedPrecondition
 from ..options.checked import check_seconds, check_url
-from ..references.passage import ConnectionPassage
+from ..references.catalogue import MakeCallable
 from ..references.target import Target
 from ..service.plan import MethodPlan
-from ..service.reading import read_description
 from ..service.service import plan_of
 from .agreements import Agreement, Agreements
 from .callables import make_callable
@@ -23,7 +22,7 @@ from .callbacks import callback_server
 from .client import Client
 from .connected import Connected
 from .options import ChannelOptions, check_options
-from .references import ClientCatalogue
+from .references import Passages
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -40,30 +39,16 @@ class ChannelBase(Connected):
         self._url = url
         self._settings = check_options(url, sync, **options)
         self._agreements = Agreements(url, self._settings.max_values, for_loop=for_loop)
-        self._catalogue: tuple[str, ClientCatalogue] | None = None
+        self._passages = Passages(self._object_callable(), self._settings.max_values)
 
     def _make_connection(self) -> _core.Connection:
         """One that does not connect yet."""
         return _core.Connection(
             self._url,
             on_change=self._agreements.renew,
-            make_passage=self._passage,
+            make_passage=self._passages,
             **self._settings.of_connection,
         )
-
-    def _passage(self, references: _core.References) -> ConnectionPassage:
-        """The references of a new connection."""
-        description = references.description
-        known = self._catalogue
-        if known is None or known[0] != description:
-            read = read_description(description.encode())
-            made = ClientCatalogue(self._callable_of_object, self._settings.max_values, read, Failures())
-            known = self._catalogue = description, made
-        return ConnectionPassage(known[1])
-
-    @abstractmethod
-    def _callable_of_object(self, target: Target, plan: MethodPlan, method: _core.Method, for_loop: bool) -> Any:
-        """What calls a method of an object that the server has passed."""
 
     def _agree(self, cls: type | None) -> Agreement:
         """What a new client of the class and the server agree on."""
@@ -74,6 +59,10 @@ class ChannelBase(Connected):
         if agreement.gives:
             connection.serve_with(callback_server())
         return agreement
+
+    @abstractmethod
+    def _object_callable(self) -> MakeCallable:
+        """What makes the callables of objects that the server passes; it must not know the channel."""
 
     @abstractmethod
     def close(self) -> None:
@@ -200,14 +189,19 @@ class Channel(ChannelBase):
         called = make_callable(self._connection, plan, method)
         return intercept_client(self._settings.interceptors, plan, called, for_loop=False)
 
-    def _callable_of_object(self, target: Target, plan: MethodPlan, method: _core.Method, for_loop: bool) -> Any:
-        if for_loop:
-            raise FailedPrecondition(
-                f"{plan.full_name}(): an 'async def' method of an object that a client for threads has passed gets no "
-                "references that it could await: use nearcall.aio, or write 'def'"
-            )
-        called = make_callable(target, plan, method)
-        return intercept_client(self._settings.interceptors, plan, called, for_loop=False)
+    def _object_callable(self) -> MakeCallable:
+        return partial(_object_callable, self._settings.interceptors)
+
+
+def _object_callable(
+    interceptors: tuple[ClientInterceptor, ...], target: Target, plan: MethodPlan, method: _core.Method, for_loop: bool
+) -> Any:
+    if for_loop:
+        raise FailedPrecondition(
+            f"{plan.full_name}(): an 'async def' method of an object that a client for threads has passed gets no "
+            "references that it could await: use nearcall.aio, or write 'def'"
+        )
+    return intercept_client(interceptors, plan, make_callable(target, plan, method), for_loop=False)
 
 
 # Callable, not type[T]: to type checkers a Protocol or an abstract class is no type[T], and interfaces are just those.

@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from .. import _core
 from ..call.failures import Failures
 from ..errors import FailedPrecondition
 from ..references.catalogue import Catalogue, MakeCallable
+from ..references.passage import ConnectionPassage
 from ..service.agreement import Agreed, agree_on_reference
 from ..service.description import Description
 from ..service.implementing import ImplementedMethod, agree_to_implement
 from ..service.plan import MethodPlan, ServicePlan
+from ..service.reading import read_description
 from ..service.references import Passed
 from ..service.service import plan_of
 
-__all__ = ["ClientCatalogue", "check_passed"]
+__all__ = ["ClientCatalogue", "Passages", "check_passed"]
 
 
 def check_passed(passed: Passed, description: Description) -> None:
@@ -66,3 +69,29 @@ class ClientCatalogue(Catalogue):
     def describer(self, method: MethodPlan, service: ServicePlan) -> Any:
         """See :class:`~nearcall.references.catalogue.Catalogue`."""
         return self._failures.describer(method, service.errors, tracebacks=False)
+
+
+class Passages:
+    """Makes the passages of a channel's connections, one for each; all that have one server share what was agreed on.
+
+    It must not know the channel: the connection keeps it, and the channel keeps the connection.
+
+    Args:
+        make_callable: Makes what calls a method of an object.
+        max_values: Values that a received message may hold.
+    """
+
+    def __init__(self, make_callable: MakeCallable, max_values: int) -> None:
+        self._make_callable = make_callable
+        self._max_values = max_values
+        self._failures = Failures()
+        self._latest: tuple[str, ClientCatalogue] | None = None
+
+    def __call__(self, references: _core.References) -> ConnectionPassage:
+        """The passage of a new connection."""
+        description, latest = references.description, self._latest
+        if latest is None or latest[0] != description:
+            read = read_description(description.encode())
+            made = ClientCatalogue(self._make_callable, self._max_values, read, self._failures)
+            latest = self._latest = description, made
+        return ConnectionPassage(latest[1])

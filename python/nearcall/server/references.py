@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
@@ -12,6 +13,7 @@ from ..call.interceptors import ServerInterceptor, check_interceptors, intercept
 from ..client.callables import make_callable
 from ..errors import Unimplemented
 from ..references.catalogue import Catalogue
+from ..references.passage import ConnectionPassage
 from ..references.target import Target
 from ..service.agreement import Agreed, refused
 from ..service.implementing import ImplementedMethod
@@ -29,7 +31,8 @@ class ServerCatalogue(Catalogue):
         interceptors: Functions around every call.
         failures: Where exceptions of handlers are told.
         tracebacks: Whether clients see the traceback of an exception.
-        need_loop: Called before something is given away whose methods run in the server's event loop.
+        need_loop: What to call before something is given away whose methods run in the server's event loop. The core
+            keeps this catalogue, and the server keeps the core.
     """
 
     def __init__(
@@ -40,7 +43,7 @@ class ServerCatalogue(Catalogue):
         failures: Failures,
         *,
         tracebacks: bool,
-        need_loop: Callable[[], object],
+        need_loop: weakref.ReferenceType[Callable[[], object]],
     ) -> None:
         super().__init__(_callable_of_object, max_values)
         self._numbers = numbers
@@ -48,6 +51,10 @@ class ServerCatalogue(Catalogue):
         self._failures = failures
         self._tracebacks = tracebacks
         self._need_loop = need_loop
+
+    def passage(self, _references: _core.References) -> ConnectionPassage:
+        """The references of a new connection."""
+        return ConnectionPassage(self)
 
     def agreed(self, plan: ServicePlan) -> Mapping[str, Agreed]:
         """See :class:`~nearcall.references.catalogue.Catalogue`."""
@@ -66,7 +73,9 @@ class ServerCatalogue(Catalogue):
         """
         for method in plan.methods:
             if method.handler_is_async:
-                self._need_loop()
+                need_loop = self._need_loop()
+                if need_loop is not None:
+                    need_loop()
             else:
                 check_interceptors(self._interceptors, f"{method.full_name} is not")
             number = self._numbers.get((plan.name, method.name))

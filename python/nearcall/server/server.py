@@ -24,7 +24,6 @@ from ..log import log
 from ..options.checked import check_seconds, check_whole, with_option
 from ..options.common import DEFAULT_MAX_MESSAGE_SIZE, DEFAULT_MAX_REFERENCES, DEFAULT_MAX_VALUES, check_spin
 from ..options.tls import TLS
-from ..references.passage import ConnectionPassage
 from ..service.describing import describe
 from ..service.references import services_passed
 from .instances import Served, handler_of, look_at
@@ -173,8 +172,13 @@ class Server:
                 self._handlers.append((method, None))
         for each in own:
             add(each)
-        self._catalogue = ServerCatalogue(
-            numbers, values, chain, self._failures, tracebacks=tracebacks, need_loop=self._start_loop
+        catalogue = ServerCatalogue(
+            numbers,
+            values,
+            chain,
+            self._failures,
+            tracebacks=tracebacks,
+            need_loop=weakref.WeakMethod(self._start_loop),
         )
         self._listeners = make_listeners(
             self._asked, allow_plaintext=allow_plaintext, tls=tls, allow_users=allow_users, allow_groups=allow_groups
@@ -194,7 +198,7 @@ class Server:
             max_streams=check_whole("max_streams", max_streams),
             max_memory=_check_memory(max_memory, max_message_size),
             max_references=check_whole("max_references", max_references),
-            make_passage=self._passage,
+            make_passage=catalogue.passage,
             on_release=self._sessions.released,
             **self._sessions.for_core(),
         )
@@ -283,10 +287,6 @@ class Server:
                 loop.start()
                 self._sessions.finish = loop.finish
                 self._loop = loop
-
-    def _passage(self, _references: _core.References) -> ConnectionPassage:
-        """The references of a new connection."""
-        return ConnectionPassage(self._catalogue)
 
     def serve_at(self, listeners: _core.Listeners, urls: list[str]) -> None:
         """Serves the clients of these listeners, not at its own URLs. Only for :func:`serve` with workers."""
