@@ -1,5 +1,9 @@
 """Services that pass objects: what the tests of references call, served from threads and from an event loop."""
 
+# mypy: disable-error-code="arg-type, attr-defined, empty-body, func-returns-value, misc, no-any-return, override, union-attr"
+# An interface of ordinary functions is implemented with 'async def', and what it passes is awaited then: no type checker
+# can know.
+
 from __future__ import annotations
 
 import os
@@ -123,21 +127,21 @@ class LoopCounter(Counter):
         self.hub = hub
         self.value = value
 
-    async def add(self, n: int) -> int:  # type: ignore[override]
+    async def add(self, n: int) -> int:
         self.value += n
         return self.value
 
-    async def note(self, n: int) -> None:  # type: ignore[override]
+    async def note(self, n: int) -> None:
         self.value += n
 
-    async def count_to(self, n: int) -> AsyncIterator[int]:  # type: ignore[override]
+    async def count_to(self, n: int) -> AsyncIterator[int]:
         for number in range(self.value, n):
             yield number
 
-    async def next_one(self) -> Counter:  # type: ignore[override]
+    async def next_one(self) -> Counter:
         return self.hub.made(LoopCounter, self.value + 1)
 
-    async def pid(self) -> int:  # type: ignore[override]
+    async def pid(self) -> int:
         return os.getpid()
 
     async def aclose(self) -> None:
@@ -154,7 +158,7 @@ class Shared:
         self._lock = threading.Lock()
 
     def made(self, kind: type[ThreadCounter | LoopCounter], value: int) -> Counter:
-        counter = kind(self, value)  # type: ignore[arg-type]
+        counter = kind(self, value)
         self.made_counters.append(counter)
         return counter
 
@@ -248,88 +252,87 @@ class ThreadHub(Shared, Hub):
         os.kill(os.getpid(), 9)
 
 
-# Methods that an interface declares as ordinary functions are awaited here, which no type checker can know.
 class LoopHub(Shared, Hub):
-    async def counter(self, start: int = 0) -> Counter:  # type: ignore[override]
+    async def counter(self, start: int = 0) -> Counter:
         return self.made(LoopCounter, start)
 
-    async def again(self, number: int) -> Counter | None:  # type: ignore[override]
+    async def again(self, number: int) -> Counter | None:
         return self.made_counters[number] if number < len(self.made_counters) else None
 
-    async def pair(self, *, alone: bool = False) -> Pair:  # type: ignore[override]
+    async def pair(self, *, alone: bool = False) -> Pair:
         return Pair(self.made(LoopCounter, 1), None if alone else self.made(LoopCounter, 2))
 
-    async def named(self, names: list[str]) -> dict[str, Named]:  # type: ignore[override]
+    async def named(self, names: list[str]) -> dict[str, Named]:
         return {name: Named(counter=self.made(LoopCounter, len(name))) for name in names}
 
-    async def counters(self, n: int) -> AsyncIterator[Counter]:  # type: ignore[override]
+    async def counters(self, n: int) -> AsyncIterator[Counter]:
         for number in range(n):
             yield self.made(LoopCounter, number)
 
-    async def is_that(self, counter: Counter, number: int) -> bool:  # type: ignore[override]
+    async def is_that(self, counter: Counter, number: int) -> bool:
         return counter is self.made_counters[number]
 
-    async def add_to(self, counter: Counter, n: int) -> int:  # type: ignore[override]
-        return await counter.add(n)  # type: ignore[misc]
+    async def add_to(self, counter: Counter, n: int) -> int:
+        return await counter.add(n)
 
-    async def sum_of(self, counters: AsyncIterator[Counter]) -> int:  # type: ignore[override]
-        return sum([await counter.add(0) async for counter in counters])  # type: ignore[misc]
+    async def sum_of(self, counters: AsyncIterator[Counter]) -> int:
+        return sum([await counter.add(0) async for counter in counters])
 
-    async def tell(self, listener: Listener, text: str) -> int:  # type: ignore[override]
-        return await listener.said(text)  # type: ignore[misc]
+    async def tell(self, listener: Listener, text: str) -> int:
+        return await listener.said(text)
 
-    async def tell_all(self, team: Team, text: str) -> list[int]:  # type: ignore[override]
-        return [await each.said(f"{team.name}: {text}") for each in (team.lead, *team.others)]  # type: ignore[misc]
+    async def tell_all(self, team: Team, text: str) -> list[int]:
+        return [await each.said(f"{team.name}: {text}") for each in (team.lead, *team.others)]
 
-    async def maybe(self, listener: Listener | None = None) -> int:  # type: ignore[override]
-        return -1 if listener is None else await listener.said("maybe")  # type: ignore[misc]
+    async def maybe(self, listener: Listener | None = None) -> int:
+        return -1 if listener is None else await listener.said("maybe")
 
-    async def echo(self, listener: Listener) -> Listener:  # type: ignore[override]
+    async def echo(self, listener: Listener) -> Listener:
         return listener
 
-    async def echoes(self, listeners: AsyncIterator[Listener]) -> AsyncIterator[Listener]:  # type: ignore[override]
+    async def echoes(self, listeners: AsyncIterator[Listener]) -> AsyncIterator[Listener]:
         async for listener in listeners:
             yield listener
 
-    async def keep(self, listener: Listener) -> int:  # type: ignore[override]
+    async def keep(self, listener: Listener) -> int:
         self.kept = listener
         return id(listener)
 
-    async def forget(self) -> None:  # type: ignore[override]
+    async def forget(self) -> None:
         self.kept = None
 
-    async def tell_kept(self, text: str) -> int:  # type: ignore[override]
-        return await self.kept.said(text)  # type: ignore[misc, union-attr]
+    async def tell_kept(self, text: str) -> int:
+        return await self.kept.said(text)
 
-    async def note_kept(self, text: str) -> None:  # type: ignore[override]
-        await self.kept.noted(text)  # type: ignore[misc, union-attr, func-returns-value]
+    async def note_kept(self, text: str) -> None:
+        await self.kept.noted(text)
 
-    async def numbers_of(self, listener: Listener, n: int) -> list[int]:  # type: ignore[override]
-        return [number async for number in listener.numbers(n)]  # type: ignore[attr-defined]
+    async def numbers_of(self, listener: Listener, n: int) -> list[int]:
+        return [number async for number in listener.numbers(n)]
 
-    async def total_of(self, listener: Listener, xs: list[int]) -> int:  # type: ignore[override]
-        return await listener.total(iter(xs))  # type: ignore[misc]
+    async def total_of(self, listener: Listener, xs: list[int]) -> int:
+        return await listener.total(iter(xs))
 
-    async def each_of(self, listener: Listener, xs: list[int]) -> list[int]:  # type: ignore[override]
-        return [number async for number in listener.each(iter(xs), plus=10)]  # type: ignore[attr-defined]
+    async def each_of(self, listener: Listener, xs: list[int]) -> list[int]:
+        return [number async for number in listener.each(iter(xs), plus=10)]
 
-    async def fail_in(self, listener: Listener, why: str) -> str:  # type: ignore[override]
+    async def fail_in(self, listener: Listener, why: str) -> str:
         try:
-            await listener.fail(why)  # type: ignore[misc, func-returns-value]
+            await listener.fail(why)
         except nearcall.RpcError as error:
             return f"{error.code.name}: {error.message}"
         return "it did not fail"
 
-    async def ended(self) -> int:  # type: ignore[override]
+    async def ended(self) -> int:
         return self._ended
 
-    async def forget_counters(self) -> None:  # type: ignore[override]
+    async def forget_counters(self) -> None:
         self.made_counters.clear()
 
-    async def pid(self) -> int:  # type: ignore[override]
+    async def pid(self) -> int:
         return os.getpid()
 
-    async def die(self) -> None:  # type: ignore[override]
+    async def die(self) -> None:
         os.kill(os.getpid(), 9)
 
 

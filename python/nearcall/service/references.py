@@ -6,6 +6,7 @@ is passed in calls of those.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -33,9 +34,9 @@ def passed_with(plan: ServicePlan) -> Passed:
     """
     called: dict[type, None] = {}
     implemented: dict[type, None] = {}
-    waiting = [(plan, True)]
+    waiting = deque([(plan, True)])
     while waiting:
-        found, by_client = waiting.pop()
+        found, by_client = waiting.popleft()
         for method in found.methods:
             gets, gives = (method.gives, method.takes) if by_client else (method.takes, method.gives)
             for cls in gets:
