@@ -173,6 +173,7 @@ class Server:
             max_pending=check_whole("max_pending", max_pending),
             max_streams=check_whole("max_streams", max_streams),
             max_memory=_check_memory(max_memory, max_message_size),
+            max_references=10_000,
             **self._sessions.for_core(),
         )
         self._core: _core.Server | None = None

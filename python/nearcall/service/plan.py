@@ -85,6 +85,8 @@ class ValuePlan(msgspec.Struct, frozen=True, eq=False):
     """Turns what ``encode`` raised into the error to report."""
     decode_error: Callable[[BaseException], RpcError]
     """Turns what ``decode`` raised into the error to report."""
+    references: bool = False
+    """It may hold references to objects."""
 
 
 class Slot(NamedTuple):
@@ -138,6 +140,8 @@ class ArgumentsPlan(msgspec.Struct, frozen=True, eq=False):
     decode_error: Callable[[BaseException], RpcError]
     """Turns what ``decode`` or ``decode_named`` raised into the error to report."""
     parameters: tuple[Parameter, ...]
+    references: bool = False
+    """They may hold references to objects."""
 
 
 class MethodPlan(msgspec.Struct, frozen=True, eq=False):
