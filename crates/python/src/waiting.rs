@@ -30,6 +30,8 @@ pub(crate) struct Waiting {
     watched: Mutex<SmallVec<[Arc<Core>; 1]>>,
     owner: Mutex<Owner>,
     scheduled: AtomicBool,
+    /// A server receives, and tells of what came.
+    of_server: bool,
 }
 
 /// Looks at connections that have something for nobody, in a row.
@@ -68,11 +70,22 @@ impl Default for Waiting {
             watched: Mutex::default(),
             owner: Mutex::new(Owner::Threads),
             scheduled: AtomicBool::new(false),
+            of_server: false,
         }
     }
 }
 
 impl Waiting {
+    /// For the loop of a server's coroutine handlers, which the server wakes.
+    pub(crate) fn of_server() -> Self {
+        Self { of_server: true, ..Self::default() }
+    }
+
+    /// Names that loop.
+    pub(crate) fn use_loop_of_server(&self, py: Python<'_>, running: Py<PyAny>) {
+        self.use_loop(running, py.None(), py.None(), py.None());
+    }
+
     /// Names the loop, its `call_soon`, and what it is to call when it is idle.
     pub(crate) fn use_loop(&self, running: Py<PyAny>, call_soon: Py<PyAny>, on_idle: Py<PyAny>, call_again: Py<PyAny>) {
         let mut owner = self.owner.lock();
@@ -158,6 +171,9 @@ impl Waiting {
     }
 
     fn call_when_idle(&self, py: Python<'_>) -> PyResult<()> {
+        if self.of_server {
+            return Ok(());
+        }
         // Relaxed: only the loop's thread comes here. Looked at first, because a swap is dearer.
         if self.scheduled.load(Ordering::Relaxed) || self.scheduled.swap(true, Ordering::Relaxed) {
             return Ok(());
@@ -203,7 +219,7 @@ impl Waiting {
     }
 
     pub(crate) fn on_readable(&self, py: Python<'_>, core: &Core) -> PyResult<()> {
-        core.link().disarm();
+        core.stay_awake();
         if core.link().readable().is_err() {
             // What is in the ring comes first; the loss itself is found by receiving.
             self.deliver(py, core)?;
@@ -221,10 +237,10 @@ impl Waiting {
         let Some((current, earlier)) = watched.split_last() else { return Ok(()) };
         let mut delivered = false;
         for core in earlier {
-            core.link().disarm();
+            core.stay_awake();
             delivered |= self.deliver(py, core)?;
         }
-        current.link().disarm();
+        current.stay_awake();
         delivered |= self.deliver(py, current)?;
         if !delivered && !self.futures.lock().is_empty() && detach(py, || current.spin()) {
             delivered = self.deliver(py, current)?;
@@ -235,7 +251,7 @@ impl Waiting {
             if delivered {
                 break;
             }
-            let Some(awake) = watched.iter().find(|core| !core.is_dead() && !core.link().arm()) else { return Ok(()) };
+            let Some(awake) = watched.iter().find(|core| !core.is_dead() && !core.may_sleep()) else { return Ok(()) };
             delivered = self.deliver(py, awake)?;
         }
         // Who was woken may send again before we sleep.

@@ -78,6 +78,7 @@ class LoopThread:
 
     def start(self) -> None:
         """Starts the thread; requests are taken from now on."""
+        self._core.use_loop(self._loop)
         self._loop.add_reader(self._core.loop_fileno(), self._on_queue)
         self._thread.start()
 
