@@ -55,6 +55,7 @@ ROOMS: list[set[str]] = [
     {"call"},
     {"auth", "introspection", "observe"},
     {"references"},
+    {"loops"},
     {"client"},
     {"aio"},
     {"server"},

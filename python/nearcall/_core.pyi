@@ -168,9 +168,11 @@ class Method:
         keeps: object = None,
     ) -> Method:
         """``number`` stands for the method in the server's description, for who calls it and for the methods of a
-        :class:`ServedObject`; a server's own count by their places. If a client's service declares exceptions it gives its own
-        ``make_error``; otherwise that of ``install`` serves. A server gives its own ``describe_error``, which is told
-        of every exception of a handler. ``keeps`` lives as long as the method: who gives it successors.
+        :class:`ServedObject`; a server's own count by their places.
+
+        If a client's service declares exceptions it gives its own ``make_error``; otherwise that of ``install`` serves.
+        A server gives its own ``describe_error``, which is told of every exception of a handler. ``keeps`` lives as
+        long as the method: who gives it successors.
         """
 
     def succeed(self, successor: Method) -> None:
@@ -218,6 +220,7 @@ class Connection:
         oneway: Literal["block", "error", "drop"],
         on_drop: Callable[[dict[str, int]], object],
         on_change: Callable[[str], object],
+        make_passage: Callable[[References], object],
     ) -> Connection:
         """Does not connect yet.
 
@@ -225,6 +228,8 @@ class Connection:
 
         ``on_change`` is called with the description of a later server that describes itself differently; it gives
         the methods their successors, or raises.
+
+        ``make_passage`` makes what ``References.held`` is of a connection.
         """
 
     @property
@@ -335,17 +340,17 @@ class References:
     One is made each time it is asked for; those of the same connection are equal.
     """
 
-    def give(self, object: object, served: ServedObject) -> int:  # noqa: A002 - the word for it
+    def give(self, object: object, served: ServedObject) -> int:
         """Counts one more of an own object that is about to be sent; its number there.
 
         The object is kept until the other side has let go of it. While a value is encoded, what is given is taken
         back if the message cannot be sent.
         """
 
-    def mine(self, id: int) -> object:  # noqa: A002 - the word for it
-        """The own object of that number, which came home. Raises ``InvalidArgument`` if the other side has none such."""
+    def mine(self, id: int) -> object:
+        """The own object of that number, which came home; raises ``InvalidArgument`` if there is none such."""
 
-    def release(self, id: int, count: int) -> None:  # noqa: A002 - the word for it
+    def release(self, id: int, count: int) -> None:
         """Tells the other side that so many fewer of its object are held here. Never waits, and never fails."""
 
     @property
@@ -356,20 +361,43 @@ class References:
     def url(self) -> str:
         """Where the server is, or who the client is."""
 
-    held: Any
-    """Whatever is to be kept with the connection; ``None`` at first."""
+    @property
+    def description(self) -> str:
+        """What the server at the other end says of itself, JSON; empty if that is a client."""
 
-    def unary(self, method: Method, target: int) -> Unary:
-        """A callable for a method without streams of the other side's object of that number."""
+    @property
+    def held(self) -> Any:
+        """What the connection's owner keeps with it: ``make_passage`` makes it when it is first asked for."""
 
-    def oneway(self, method: Method, target: int, *, for_loop: bool) -> Oneway:
+    def time_left(self) -> float | None:
+        """Seconds that a call made now may take; ``None`` for ever."""
+
+    def check_loop(self) -> None:
+        """Raises unless the running event loop is the one that the connection was given to."""
+
+    def sent(self) -> None:
+        """To be called by the event loop when it has sent a one-way call."""
+
+    def unary(self, method: Method, target: int, *, keeps: object) -> Unary:
+        """A callable for a method without streams of the other side's object of that number.
+
+        ``keeps`` lives as long as the callable and its calls.
+        """
+
+    def oneway(self, method: Method, target: int, *, for_loop: bool, keeps: object) -> Oneway:
         """A callable for a method of it that sends no reply."""
 
-    def async_unary(self, method: Method, target: int) -> AsyncUnary:
+    def async_unary(self, method: Method, target: int, *, keeps: object) -> AsyncUnary:
         """A callable for a method of it without streams that returns an awaitable."""
 
     def open(
-        self, method: Method, target: int, arguments: tuple[Any, ...] | dict[str, Any], *, for_loop: bool
+        self,
+        method: Method,
+        target: int,
+        arguments: tuple[Any, ...] | dict[str, Any],
+        *,
+        for_loop: bool,
+        keeps: object,
     ) -> Stream:
         """Begins a call of it with streams; the arguments as the plan's ``split`` returned them."""
 
@@ -509,6 +537,7 @@ class Server:
         on_arrival: Callable[[Any], object] | None,
         on_departure: Callable[[Any], object],
         departures: bool,
+        make_passage: Callable[[References], object],
         on_release: Callable[[Any], object] | None = None,
     ) -> Server:
         """Methods with their handlers, in the order of the description; a handler takes every parameter by position.

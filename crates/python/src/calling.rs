@@ -55,6 +55,8 @@ pub(crate) struct Calling {
     pub(crate) when_full: Arc<WhenFull>,
     /// It is a server that calls.
     pub(crate) serves: bool,
+    /// Makes what Python keeps with a connection whose references it passes.
+    pub(crate) make_passage: Arc<Py<PyAny>>,
 }
 
 impl Calling {

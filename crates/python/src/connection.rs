@@ -40,10 +40,10 @@ pub(crate) struct Connection {
 impl Connection {
     /// Does not [connect](Self::connect) yet. `on_change` is called with the description of a later server that describes
     /// itself differently; it gives the methods their successors, or raises. `on_drop` is called once in a while with the
-    /// numbers of one-way calls that were dropped.
+    /// numbers of one-way calls that were dropped. `make_passage` makes what is kept with a connection, of its references.
     #[new]
     #[expect(clippy::too_many_arguments, reason = "they are keyword arguments in Python")]
-    #[pyo3(signature = (url, *, spin, ring_size, max_message_size, handshake_timeout, allow_plaintext, tls, allow_users, allow_groups, timeout, wait_for_ready, oneway, on_drop, on_change))]
+    #[pyo3(signature = (url, *, spin, ring_size, max_message_size, handshake_timeout, allow_plaintext, tls, allow_users, allow_groups, timeout, wait_for_ready, oneway, on_drop, on_change, make_passage))]
     fn new(
         py: Python<'_>,
         url: &str,
@@ -60,6 +60,7 @@ impl Connection {
         oneway: &str,
         on_drop: Py<PyAny>,
         on_change: Py<PyAny>,
+        make_passage: Py<PyAny>,
     ) -> PyResult<Self> {
         let url: Url = url.parse().map_err(|bad: nearcall_core::BadUrl| invalid(py, bad.to_string()))?;
         let mut options = options(py, spin, ring_size, max_message_size, handshake_timeout)?;
@@ -75,7 +76,9 @@ impl Connection {
         let channel = Arc::new(Channel::new(url, options, Box::new(agree)));
         let when_full = Arc::new(WhenFull::new(py, oneway, on_drop)?);
         let way = Way::Channel(Arc::clone(&channel));
-        let calling = Calling { way, waiting: Arc::default(), timeout, wait_for_ready, when_full, serves: false };
+        let make_passage = Arc::new(make_passage);
+        let waiting = Arc::default();
+        let calling = Calling { way, waiting, timeout, wait_for_ready, when_full, serves: false, make_passage };
         Ok(Self { channel, calling, handshake })
     }
 

@@ -13,7 +13,9 @@ use nearcall_core::{Failure, Methods, Object};
 use pyo3::prelude::*;
 
 use crate::aio::AsyncUnary;
+use crate::callback::Callback;
 use crate::calling::{Calling, Way, begin_stream};
+use crate::deadline::Surroundings;
 use crate::errors::raise;
 use crate::oneway::Oneway;
 use crate::payload::Encoded;
@@ -101,6 +103,8 @@ pub(crate) struct Target {
     pub(crate) hold: Hold,
     pub(crate) id: NonZeroU64,
     attached: Arc<Attached>,
+    /// Python's own, which lets go of the object when it goes: not while anything calls it.
+    _keeps: Py<PyAny>,
 }
 
 impl Target {
@@ -297,36 +301,67 @@ impl References {
         &self.attached.name
     }
 
+    /// What the server at the other end says of itself; empty if that is a client.
     #[getter]
-    fn held(&self, py: Python<'_>) -> Option<Py<PyAny>> {
-        self.attached.held.lock().as_ref().map(|held| held.clone_ref(py))
+    fn description(&self, py: Python<'_>) -> PyResult<String> {
+        Ok(self.core(py)?.description().to_owned())
     }
 
-    #[setter]
-    fn set_held(&self, held: Option<Py<PyAny>>) {
-        let before = std::mem::replace(&mut *self.attached.held.lock(), held);
-        // Outside the lock: Python may run.
-        drop(before);
+    /// What the owner of the connection keeps with it, made when it is first asked for.
+    #[getter]
+    fn held(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
+        let (py, this) = (slf.py(), slf.get());
+        if let Some(held) = this.attached.held.lock().as_ref() {
+            return Ok(held.clone_ref(py));
+        }
+        // Outside the lock: Python runs, and another thread may be as far. The first stays.
+        let made = this.attached.calling.make_passage.bind(py).run([slf.as_any()])?.unbind();
+        Ok(this.attached.held.lock().get_or_insert_with(|| made.clone_ref(py)).clone_ref(py))
     }
 
-    /// A callable for a method without streams of the other side's object of that number.
-    fn unary(&self, py: Python<'_>, method: Py<Method>, target: u64) -> PyResult<Unary> {
-        Ok(Unary::new(self.calling(py, target)?, method))
+    /// Seconds that a call made now may take; `None` for ever.
+    fn time_left(&self, py: Python<'_>) -> PyResult<Option<f64>> {
+        Ok(Surroundings::look(py, self.attached.calling.timeout)?.left.map(|left| left.as_secs_f64()))
+    }
+
+    /// Raises unless the running event loop is the one that the connection was given to.
+    fn check_loop(&self, py: Python<'_>) -> PyResult<()> {
+        self.attached.calling.waiting.check_loop(py).map(|_| ())
+    }
+
+    /// To be called by the event loop when it has sent a one-way call.
+    fn sent(&self, py: Python<'_>) -> PyResult<()> {
+        self.attached.calling.waiting.stirred(py)
+    }
+
+    /// A callable for a method without streams of the other side's object of that number. `keeps` lives as long as the
+    /// callable and its calls.
+    #[pyo3(signature = (method, target, *, keeps))]
+    fn unary(&self, py: Python<'_>, method: Py<Method>, target: u64, keeps: Py<PyAny>) -> PyResult<Unary> {
+        Ok(Unary::new(self.calling(py, target, keeps)?, method))
     }
 
     /// A callable for a method of it that sends no reply.
-    #[pyo3(signature = (method, target, *, for_loop))]
-    fn oneway(&self, py: Python<'_>, method: Py<Method>, target: u64, for_loop: bool) -> PyResult<Oneway> {
-        Ok(Oneway::new(self.calling(py, target)?, method, for_loop))
+    #[pyo3(signature = (method, target, *, for_loop, keeps))]
+    fn oneway(
+        &self,
+        py: Python<'_>,
+        method: Py<Method>,
+        target: u64,
+        for_loop: bool,
+        keeps: Py<PyAny>,
+    ) -> PyResult<Oneway> {
+        Ok(Oneway::new(self.calling(py, target, keeps)?, method, for_loop))
     }
 
     /// A callable for a method of it without streams that returns an awaitable.
-    fn async_unary(&self, py: Python<'_>, method: Py<Method>, target: u64) -> PyResult<AsyncUnary> {
-        Ok(AsyncUnary::new(self.calling(py, target)?, method))
+    #[pyo3(signature = (method, target, *, keeps))]
+    fn async_unary(&self, py: Python<'_>, method: Py<Method>, target: u64, keeps: Py<PyAny>) -> PyResult<AsyncUnary> {
+        Ok(AsyncUnary::new(self.calling(py, target, keeps)?, method))
     }
 
     /// Begins a call of it with streams. `arguments` is what the plan's `split` returned.
-    #[pyo3(signature = (method, target, arguments, *, for_loop))]
+    #[pyo3(signature = (method, target, arguments, *, for_loop, keeps))]
     fn open(
         &self,
         py: Python<'_>,
@@ -334,8 +369,9 @@ impl References {
         target: u64,
         arguments: &Bound<'_, PyAny>,
         for_loop: bool,
+        keeps: Py<PyAny>,
     ) -> PyResult<Stream> {
-        begin_stream(py, &self.calling(py, target)?, method, arguments, for_loop)
+        begin_stream(py, &self.calling(py, target, keeps)?, method, arguments, for_loop)
     }
 
     fn __eq__(&self, other: &Bound<'_, PyAny>) -> bool {
@@ -358,10 +394,10 @@ impl References {
         self.hold.core().ok_or_else(|| raise(py, &gone(&self.attached.name)))
     }
 
-    fn calling(&self, py: Python<'_>, target: u64) -> PyResult<Calling> {
+    fn calling(&self, py: Python<'_>, target: u64, keeps: Py<PyAny>) -> PyResult<Calling> {
         let unknown = || raise(py, &Failure::new(Failure::INVALID_ARGUMENT, "0 is the number of no object"));
         let id = NonZeroU64::new(target).ok_or_else(unknown)?;
-        let target = Target { hold: self.hold.clone(), id, attached: Arc::clone(&self.attached) };
+        let target = Target { hold: self.hold.clone(), id, attached: Arc::clone(&self.attached), _keeps: keeps };
         Ok(Calling { way: Way::Object(Arc::new(target)), ..self.attached.calling.clone() })
     }
 }

@@ -120,10 +120,11 @@ impl Server {
     /// `methods` are pairs of a method and its handler, in the order of `description`; a handler takes every parameter by
     /// position. One without a handler is called on objects only. The last `introspective` of them look at the server itself. `make_client` makes what belongs to a client of
     /// its identity; `on_arrival` is called with that before the client's first call, `on_departure` after its last, if
-    /// something belongs to the client or `departures` says so.
+    /// something belongs to the client or `departures` says so. `make_passage` makes what is kept with a connection, of its
+    /// references.
     #[new]
     #[expect(clippy::too_many_arguments, reason = "they are keyword arguments in Python")]
-    #[pyo3(signature = (methods, description, *, introspective, spin, ring_size, max_message_size, handshake_timeout, max_concurrency, max_pending, max_streams, max_memory, max_references, make_client, on_arrival, on_departure, departures, on_release=None))]
+    #[pyo3(signature = (methods, description, *, introspective, spin, ring_size, max_message_size, handshake_timeout, max_concurrency, max_pending, max_streams, max_memory, max_references, make_client, on_arrival, on_departure, departures, make_passage, on_release=None))]
     fn new(
         py: Python<'_>,
         methods: Vec<(Py<Method>, Option<Py<PyAny>>)>,
@@ -142,6 +143,7 @@ impl Server {
         on_arrival: Option<Py<PyAny>>,
         on_departure: Py<PyAny>,
         departures: bool,
+        make_passage: Py<PyAny>,
         on_release: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
         let options = options(py, spin, ring_size, max_message_size, handshake_timeout)?;
@@ -166,6 +168,7 @@ impl Server {
             wait_for_ready: false,
             when_full: Arc::new(WhenFull::new(py, "block", py.None())?),
             serves: true,
+            make_passage: Arc::new(make_passage),
         };
         Ok(Self { core: Arc::new(core), methods: Arc::new(methods), notices, sessions, calling, on_release })
     }

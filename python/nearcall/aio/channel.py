@@ -16,8 +16,9 @@ from ..call.interceptors import ClientInterceptor, intercept_client
 from ..client.callables import make_callable
 from ..client.channel import ChannelBase, check_service
 from ..client.options import ChannelOptions
+from ..client.references import Passages
 from ..errors import DeadlineExceeded, Unavailable
-from ..references.catalogue import MakeCallable
+from ..loops.home import HomeLoop
 from ..references.target import Target
 from ..service.plan import MethodPlan
 from .client import AsyncClient
@@ -55,6 +56,7 @@ class Channel(ChannelBase, Caller):
 
     def __init__(self, url: str, **options: Unpack[ChannelOptions]) -> None:
         self._room = RoomQueue()
+        self._home = HomeLoop()
         super().__init__(url, None, options, for_loop=True)
         self._connection: _core.Connection | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -111,7 +113,7 @@ class Channel(ChannelBase, Caller):
         return self
 
     async def _begin(self) -> None:
-        loop = self._loop = asyncio.get_running_loop()
+        loop = self._loop = self._home.loop = asyncio.get_running_loop()
         connection, options = self._make_connection(), self._settings.of_connection
         try:
             # Without patience one attempt is all there is, and ends by itself.
@@ -221,8 +223,9 @@ class Channel(ChannelBase, Caller):
     def _waits_for_room(self) -> bool:
         return bool(self._settings.of_connection["oneway"] == "block")
 
-    def _object_callable(self) -> MakeCallable:
-        return partial(_object_callable, self._settings.interceptors, self._room)
+    def _make_passages(self) -> Passages:
+        make_callable = partial(_object_callable, self._settings.interceptors, self._room)
+        return Passages(make_callable, self._settings.max_values, self._home.around)
 
     def _make_method(self, plan: MethodPlan, method: _core.Method) -> Callable[..., Any]:
         return intercept_client(self._settings.interceptors, plan, self._callable(plan, method), for_loop=True)

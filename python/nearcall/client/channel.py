@@ -12,7 +12,6 @@ from .. import _core
 from ..call.interceptors import ClientInterceptor, intercept_client
 from ..errors import Cancelled, FailedPrecondition
 from ..options.checked import check_seconds, check_url
-from ..references.catalogue import MakeCallable
 from ..references.target import Target
 from ..service.plan import MethodPlan
 from ..service.service import plan_of
@@ -39,7 +38,7 @@ class ChannelBase(Connected):
         self._url = url
         self._settings = check_options(url, sync, **options)
         self._agreements = Agreements(url, self._settings.max_values, for_loop=for_loop)
-        self._passages = Passages(self._object_callable(), self._settings.max_values)
+        self._passages = self._make_passages()
 
     def _make_connection(self) -> _core.Connection:
         """One that does not connect yet."""
@@ -61,8 +60,8 @@ class ChannelBase(Connected):
         return agreement
 
     @abstractmethod
-    def _object_callable(self) -> MakeCallable:
-        """What makes the callables of objects that the server passes; it must not know the channel."""
+    def _make_passages(self) -> Passages:
+        """What makes the passages of connections; it must not know the channel."""
 
     @abstractmethod
     def close(self) -> None:
@@ -105,8 +104,6 @@ class Channel(ChannelBase):
         max_message_size: Longest message received, bytes; 64 MiB.
         max_values: Values that a received message may hold, those in lists, dicts and objects included; not elements of
             arrays; 2,000,000.
-        max_references: Objects of this process that the server may hold references to at once; passing one more is
-            :class:`~nearcall.ResourceExhausted`. 10,000.
         ring_size: Size of each ring of a shared memory connection, bytes, a power of two up to 16 MiB; 256 KiB.
         handshake_timeout: Seconds that connecting may take; 5.
         wait_for_ready: Where there is no server, wait for one: here for at most ``handshake_timeout``, and in a call
@@ -189,8 +186,8 @@ class Channel(ChannelBase):
         called = make_callable(self._connection, plan, method)
         return intercept_client(self._settings.interceptors, plan, called, for_loop=False)
 
-    def _object_callable(self) -> MakeCallable:
-        return partial(_object_callable, self._settings.interceptors)
+    def _make_passages(self) -> Passages:
+        return Passages(partial(_object_callable, self._settings.interceptors), self._settings.max_values)
 
 
 def _object_callable(
@@ -217,7 +214,7 @@ def connect(url: str, service: Callable[..., Any] | None = None, **options: Unpa
         url: ``shm://name``, ``unix:///path``, ``tcp://host:port``, ``tls://host:port`` or ``inproc://name``.
         service: The service's class or interface. Without one the client is dynamic: its methods come from the
             server's own description, and values are plain data.
-        options: ``timeout``, ``spin``, ``max_message_size``, ``max_values``, ``max_references``, ``ring_size``,
+        options: ``timeout``, ``spin``, ``max_message_size``, ``max_values``, ``ring_size``,
             ``handshake_timeout``, ``wait_for_ready``, ``oneway``, ``interceptors``, ``allow_plaintext``, ``tls``,
             ``allow_users`` and ``allow_groups``, as for :class:`Channel`.
 

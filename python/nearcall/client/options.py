@@ -10,7 +10,6 @@ from ..errors import InvalidArgument
 from ..options.checked import check_seconds, check_url, check_whole, with_option
 from ..options.common import (
     DEFAULT_MAX_MESSAGE_SIZE,
-    DEFAULT_MAX_REFERENCES,
     DEFAULT_MAX_VALUES,
     check_spin,
     check_users,
@@ -42,7 +41,6 @@ class ChannelOptions(TypedDict, total=False):
     spin: float | Literal["auto"]
     max_message_size: int
     max_values: int
-    max_references: int
     ring_size: int
     handshake_timeout: float
     wait_for_ready: bool
@@ -98,7 +96,6 @@ def _checked(  # noqa: PLR0913 - options have names
     spin: float | Literal["auto"] = "auto",
     max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE,
     max_values: int = DEFAULT_MAX_VALUES,
-    max_references: int = DEFAULT_MAX_REFERENCES,
     ring_size: int = DEFAULT_RING_SIZE,
     handshake_timeout: float = 5.0,
     wait_for_ready: bool = False,
@@ -115,7 +112,6 @@ def _checked(  # noqa: PLR0913 - options have names
         "timeout": None if timeout is None else check_seconds("timeout", timeout, otherwise="None"),
         "spin": check_spin(spin),
         "max_message_size": check_whole("max_message_size", max_message_size, "bytes"),
-        "max_references": check_whole("max_references", max_references),
         "ring_size": _check_ring_size(ring_size),
         "handshake_timeout": check_seconds("handshake_timeout", handshake_timeout),
         "wait_for_ready": bool(wait_for_ready),

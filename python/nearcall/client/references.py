@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeAlias
 
 from .. import _core
 from ..call.failures import Failures
@@ -12,13 +12,17 @@ from ..references.catalogue import Catalogue, MakeCallable
 from ..references.passage import ConnectionPassage
 from ..service.agreement import Agreed, agree_on_reference
 from ..service.description import Description
-from ..service.implementing import ImplementedMethod, agree_to_implement
+from ..service.implementing import Handler, ImplementedMethod, agree_to_implement
 from ..service.plan import MethodPlan, ServicePlan
 from ..service.reading import read_description
 from ..service.references import Passed
 from ..service.service import plan_of
+from .callbacks import need_loop
 
-__all__ = ["ClientCatalogue", "Passages", "check_passed"]
+__all__ = ["Around", "ClientCatalogue", "Passages", "check_passed"]
+
+Around: TypeAlias = "Callable[[MethodPlan, Handler], Handler]"
+"""Makes a method's handler of the one that there is."""
 
 
 def check_passed(passed: Passed, description: Description) -> None:
@@ -45,14 +49,21 @@ class ClientCatalogue(Catalogue):
         max_values: Values that a received message may hold.
         description: What the server says of itself.
         failures: Where exceptions of the client's own objects are told.
+        around: What is around their methods.
     """
 
     def __init__(
-        self, make_callable: MakeCallable, max_values: int, description: Description, failures: Failures
+        self,
+        make_callable: MakeCallable,
+        max_values: int,
+        description: Description,
+        failures: Failures,
+        around: Around | None,
     ) -> None:
         super().__init__(make_callable, max_values)
         self._description = description
         self._failures = failures
+        self._around = around
 
     def agreed(self, plan: ServicePlan) -> Mapping[str, Agreed]:
         """See :class:`~nearcall.references.catalogue.Catalogue`."""
@@ -60,15 +71,20 @@ class ClientCatalogue(Catalogue):
 
     def implemented(self, plan: ServicePlan) -> Iterable[ImplementedMethod]:
         """See :class:`~nearcall.references.catalogue.Catalogue`."""
-        methods = agree_to_implement(plan, self._description)
-        for method in methods:
-            if method.problem is not None:
-                raise FailedPrecondition(method.problem)
-        return methods
+        for each in agree_to_implement(plan, self._description):
+            if each.problem is not None:
+                raise FailedPrecondition(each.problem)
+            if each.plan.handler_is_async:
+                need_loop()
+            yield each if self._around is None else each._replace(arrange=_arrange(self._around, each))
 
     def describer(self, method: MethodPlan, service: ServicePlan) -> Any:
         """See :class:`~nearcall.references.catalogue.Catalogue`."""
         return self._failures.describer(method, service.errors, tracebacks=False)
+
+
+def _arrange(around: Around, method: ImplementedMethod) -> Callable[[Handler], Handler]:
+    return lambda handler: method.arrange(around(method.plan, handler))
 
 
 class Passages:
@@ -79,10 +95,12 @@ class Passages:
     Args:
         make_callable: Makes what calls a method of an object.
         max_values: Values that a received message may hold.
+        around: What is around the methods of objects that the client passes.
     """
 
-    def __init__(self, make_callable: MakeCallable, max_values: int) -> None:
+    def __init__(self, make_callable: MakeCallable, max_values: int, around: Around | None = None) -> None:
         self._make_callable = make_callable
+        self._around = around
         self._max_values = max_values
         self._failures = Failures()
         self._latest: tuple[str, ClientCatalogue] | None = None
@@ -92,6 +110,6 @@ class Passages:
         description, latest = references.description, self._latest
         if latest is None or latest[0] != description:
             read = read_description(description.encode())
-            made = ClientCatalogue(self._make_callable, self._max_values, read, self._failures)
+            made = ClientCatalogue(self._make_callable, self._max_values, read, self._failures, self._around)
             latest = self._latest = description, made
         return ConnectionPassage(latest[1])

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeAlias
 
 import msgspec
 
+from ..call.failures import Failures
 from ..call.proxy import HasService, Proxy
 from ..codec.senders import MisfitError
 from ..service.implementing import Handler
@@ -114,7 +115,39 @@ def end_of_given(given: object) -> Callable[[], Any] | None:
         return None
     served = {method.name for method in plan_of(type(given)).methods}
     for name in ("aclose", "close"):
-        end = getattr(given, name, None)
+        end: Any = getattr(given, name, None)
         if end is not None and name not in served and inspect.isroutine(end):
-            return end  # type: ignore[no-any-return]
+            return end
     return None
+
+
+Await: TypeAlias = "Callable[[Awaitable[object]], object]"
+"""Waits for something in an event loop, for another thread."""
+
+
+def finish_given(given: object, wait_for: Await | None, failures: Failures, peer: dict[str, Any]) -> None:
+    """The last reference to an object is gone: ends the object.
+
+    Args:
+        given: The object.
+        wait_for: Waits for what an ``aclose`` returns; ``None`` if there is no event loop.
+        failures: Where what it raises is told.
+        peer: Who had the reference.
+    """
+    finish(given, end_of_given(given), wait_for, failures, peer)
+
+
+def finish(
+    ended: object, end: Callable[[], Any] | None, wait_for: Await | None, failures: Failures, peer: dict[str, Any]
+) -> None:
+    """Calls what ends an object, if there is anything; see :func:`finish_given`."""
+    if end is None:
+        return
+    try:
+        result = end()
+        if inspect.isawaitable(result):
+            if wait_for is None:
+                raise RuntimeError("there is no event loop to await it in")
+            wait_for(result)
+    except BaseException as error:
+        failures.tell(f"{type(ended).__name__}.{end.__name__}", error, peer)

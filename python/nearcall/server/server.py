@@ -34,7 +34,7 @@ from .sessions import Hook, Sessions
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
 
-    from ..aio.handlers import LoopThread
+    from ..loops.handlers import LoopThread
 
 __all__ = ["Server"]
 
@@ -281,7 +281,7 @@ class Server:
         """Starts the event loop that runs coroutine handlers, if it does not run yet."""
         with self._change:
             if self._loop is None and self._core is not None:
-                from ..aio.handlers import LoopThread  # asyncio only where it is needed
+                from ..loops.handlers import LoopThread  # asyncio only where it is needed
 
                 loop = LoopThread(self._core, self._handlers, self._loop_factory)
                 loop.start()

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from ..call.failures import Failures
 from ..call.session import ServerConnection
 from ..options.checked import with_option
-from ..references.given import end_of_given
+from ..references.given import finish, finish_given
 from .instances import end_of
 
 __all__ = ["Hook", "Sessions", "check_hook"]
@@ -74,22 +74,10 @@ class Sessions:
         """An object that was passed to a client is needed no more: the last reference to it was released, or the
         client is gone.
         """
-        self._finish(given, end_of_given(given), {})
+        finish_given(given, self.finish, self._failures, {})
 
     def _end(self, instance: object, connection: ServerConnection) -> None:
-        self._finish(instance, end_of(instance), connection.peer)
-
-    def _finish(self, instance: object, end: Callable[[], Any] | None, peer: dict[str, Any]) -> None:
-        if end is None:
-            return
-        try:
-            ended = end()
-            if inspect.isawaitable(ended):
-                if self.finish is None:
-                    raise RuntimeError("there is no event loop to await it in")
-                self.finish(ended)
-        except BaseException as error:
-            self._failures.tell(f"{type(instance).__name__}.{end.__name__}", error, peer)
+        finish(instance, end_of(instance), self.finish, self._failures, connection.peer)
 
     def _call(self, option: str, hook: Hook | None, connection: ServerConnection) -> None:
         if hook is None:
