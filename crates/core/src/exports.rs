@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::collections::HashMap;
 use std::num::NonZeroU64;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 use nearcall_platform::lock::Mutex;
 use nearcall_wire::{Failure, Giver, Malformed, Released, references_in};
@@ -96,6 +96,8 @@ pub(crate) struct Exports {
 struct Given {
     by_id: HashMap<NonZeroU64, Counted>,
     by_identity: HashMap<Identity, NonZeroU64>,
+    /// Those that the other side has let go of right behind a message that brings them home, until that was read.
+    leaving: HashMap<NonZeroU64, Weak<Export>>,
     /// The connection is gone.
     over: bool,
 }
@@ -118,6 +120,11 @@ impl Given {
         let export = self.by_id.remove(&id).map(|counted| counted.export);
         if let Some(export) = &export {
             self.by_identity.remove(&export.identity);
+            self.leaving.retain(|_, export| export.strong_count() > 0);
+            // Somebody besides this table has it: a message, or a call of it.
+            if Arc::strong_count(export) > 1 {
+                self.leaving.insert(id, Arc::downgrade(export));
+            }
         }
         Ok(export)
     }
@@ -199,6 +206,13 @@ impl Exports {
     /// The object of that number, if the other side holds it.
     pub(crate) fn get(&self, id: NonZeroU64) -> Option<Arc<Export>> {
         self.given.lock().by_id.get(&id).map(|counted| Arc::clone(&counted.export))
+    }
+
+    /// The object of that number that has come home in a message.
+    pub(crate) fn home(&self, id: NonZeroU64) -> Option<Arc<Export>> {
+        let given = self.given.lock();
+        let counted = given.by_id.get(&id).map(|counted| Arc::clone(&counted.export));
+        counted.or_else(|| given.leaving.get(&id)?.upgrade())
     }
 
     /// What was given was not sent: one fewer of each.

@@ -61,15 +61,17 @@ pub(crate) struct Encoded<'py> {
     pub(crate) named: bool,
     /// Objects that are given with it.
     pub(crate) unsent: Option<Box<Unsent>>,
+    /// The value itself, if references in it may go home: they are not to be let go of before they are sent.
+    pub(crate) kept: Option<Bound<'py, PyAny>>,
 }
 
 impl<'py> Encoded<'py> {
     fn whole(lent: LentBuffer<'py>) -> Self {
-        Self { body: Some(lent), buffers: None, named: false, unsent: None }
+        Self { body: Some(lent), buffers: None, named: false, unsent: None, kept: None }
     }
 
     pub(crate) fn empty() -> Self {
-        Self { body: None, buffers: None, named: false, unsent: None }
+        Self { body: None, buffers: None, named: false, unsent: None, kept: None }
     }
 
     /// Shows the payload's pieces.
@@ -110,7 +112,7 @@ impl<'py> Encoded<'py> {
         for buffer in buffers {
             lent.push(LentBuffer::take(buffer)?);
         }
-        Ok(Self { body: Some(LentBuffer::Bytes(body)), buffers: Some(lent), named: false, unsent: None })
+        Ok(Self { body: Some(LentBuffer::Bytes(body)), buffers: Some(lent), named: false, unsent: None, kept: None })
     }
 }
 
@@ -350,7 +352,7 @@ impl Arguments {
             }
         }
         if coded.is_empty() {
-            return Ok(Encoded { body: None, buffers: Some(buffers), named: false, unsent: None });
+            return Ok(Encoded { body: None, buffers: Some(buffers), named: false, unsent: None, kept: None });
         }
         let coded = PyTuple::new(py, coded)?;
         let encoded = self.encode.run(coded.as_any()).map_err(|error| self.explain(py, &coded, error))?;
@@ -362,6 +364,7 @@ impl Arguments {
                 buffers: Some(buffers),
                 named: false,
                 unsent: None,
+                kept: None,
             })
         }
     }

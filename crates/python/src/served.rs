@@ -69,7 +69,10 @@ pub(crate) fn encode_reply<'py>(
         return method.reply.encode(value);
     }
     let caller = caller(value.py(), core, connection)?;
-    encoding(true, &caller, calling, || method.reply.encode(value))
+    let kept = value.clone();
+    let mut encoded = encoding(true, &caller, calling, || method.reply.encode(value))?;
+    encoded.kept = Some(kept);
+    Ok(encoded)
 }
 
 /// The call's state shared with the receiving worker.

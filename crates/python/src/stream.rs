@@ -138,7 +138,9 @@ impl Stream {
     ) -> PyResult<Result<Option<bool>, Failure>> {
         let value = self.method.get().request_item.as_ref();
         let value = value.ok_or_else(|| PyTypeError::new_err(format!("{} takes no stream", self.name())))?;
-        let encoded = encoding(value.references, &self.core, &self.calling, || value.encode(item))?;
+        let kept = value.references.then(|| item.clone());
+        let mut encoded = encoding(value.references, &self.core, &self.calling, || value.encode(item))?;
+        encoded.kept = kept;
         let sent = encoded.with(|body| send(&Outgoing::new(Kind::Item, body)));
         if matches!(sent, Ok(Some(true))) {
             encoded.sent();
@@ -200,7 +202,9 @@ impl Stream {
     fn send(&self, py: Python<'_>, item: Bound<'_, PyAny>) -> PyResult<bool> {
         let value = self.method.get().request_item.as_ref();
         let value = value.ok_or_else(|| PyTypeError::new_err(format!("{} takes no stream", self.name())))?;
-        let encoded = encoding(value.references, &self.core, &self.calling, || value.encode(item))?;
+        let kept = value.references.then(|| item.clone());
+        let mut encoded = encoding(value.references, &self.core, &self.calling, || value.encode(item))?;
+        encoded.kept = kept;
         if !self.may_send() {
             return Ok(false);
         }

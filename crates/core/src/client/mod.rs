@@ -148,10 +148,10 @@ impl Connection {
         self.exports.take_back(given);
     }
 
-    /// The own object of that number, if the other side holds it.
+    /// The own object of that number, which came home in a message that is being read.
     #[must_use]
     pub fn given(&self, id: NonZeroU64) -> Option<Arc<Export>> {
-        self.exports.get(id)
+        self.exports.home(id)
     }
 
     /// Tells the other side that so many fewer of an object of its own are held here. Never waits.
