@@ -345,25 +345,38 @@ def test_after_a_reconnect_a_reference_is_unavailable(outside_url: str, kind: st
 
 
 def test_a_server_that_dies_in_a_callback(outside_url: str, kind: str) -> None:
-    with ServerProcess(outside_url, services=f"tests.e2e.reference_services:in_{kind}") as server:
+    services = f"tests.e2e.reference_services:in_{kind}"
+    with ServerProcess(outside_url, services=services) as server:
         hub = nearcall.connect(server.url, Hub)
+        killed = threading.Event()
 
         class Killer(Ear):
             def said(self, text: str) -> int:
                 server.kill()
+                killed.set()
                 return 0
 
         with pytest.raises(nearcall.Unavailable):
             hub.service.tell(Killer(), "x")
+        assert killed.wait(PATIENCE)
         hub.close()
+    with ServerProcess(server.url, services=services) as server:  # which clears up behind its predecessor
+        with nearcall.connect(server.url, Hub) as again:
+            assert again.tell(Ear(), "again") == 5
 
 
-def test_more_than_may_be_passed(hub_url: str) -> None:
-    with nearcall.connect(hub_url, Hub, max_references=3) as hub:
-        ears: list[Listener] = [Ear() for _ in range(4)]
-        with pytest.raises(nearcall.ResourceExhausted, match="max_references"):
-            hub.tell_all(Team("red", ears[0], ears[1:]), "x")
-        assert hub.tell_all(Team("red", ears[0], ears[1:3]), "x") == [6] * 3
+def test_more_than_may_be_passed(outside_url: str, kind: str) -> None:
+    services = f"tests.e2e.reference_services:in_{kind}"
+    with ServerProcess(outside_url, services=services, max_references=3) as server:
+        with nearcall.connect(server.url, Hub) as hub:
+            kept = [hub.counter(number) for number in range(3)]
+            with pytest.raises(nearcall.ResourceExhausted, match="max_references"):
+                hub.counter(3)
+            with pytest.raises(nearcall.ResourceExhausted, match="max_references"):
+                hub.pair()
+            assert hub.again(0) is kept[0]
+            nearcall.release(kept.pop())
+            assert hub.counter(4).add(0) == 4
 
 
 class AsyncEar(Ear):
