@@ -127,6 +127,11 @@ class Channel(ChannelBase, Caller):
             connection.close()
             raise
 
+    def _be_called(self) -> None:
+        super()._be_called()
+        # From now on others receive for the connection, and the loop is told in another way.
+        self._follow()
+
     def _follow(self) -> None:
         """Lets the loop watch the connection of the moment, and no longer those before it on which nothing happens."""
         watched = self._opened().watch()
