@@ -195,8 +195,12 @@ impl PendingCall {
         let call = self.call.get();
         let (args, kwargs) = arguments;
         let kwargs = kwargs.as_ref().map_or_else(|| PyDict::new(py), |kwargs| kwargs.bind(py).clone());
-        let Owner::Loop(schedule) = call.calling.waiting.owner() else {
-            // Closed: there is a failure that says so.
+        let schedule = match call.calling.waiting.owner() {
+            Owner::Loop(schedule) if call.calling.may_move() => Some(schedule),
+            _ => None,
+        };
+        let Some(schedule) = schedule else {
+            // Closed, or an object whose connection is gone: there is a failure that says so.
             return call
                 .calling
                 .usable(py, None)

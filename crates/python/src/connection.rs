@@ -78,7 +78,9 @@ impl Connection {
         let way = Way::Channel(Arc::clone(&channel));
         let make_passage = Arc::new(make_passage);
         let waiting = Arc::default();
-        let calling = Calling { way, waiting, timeout, wait_for_ready, when_full, serves: false, make_passage };
+        let of_callbacks = Arc::default();
+        let calling =
+            Calling { way, waiting, timeout, wait_for_ready, when_full, of_callbacks, serves: false, make_passage };
         Ok(Self { channel, calling, handshake })
     }
 
@@ -145,9 +147,11 @@ impl Connection {
     }
 
     /// The connection of the moment, for the event loop to watch; `None` if it does so already.
-    fn watch(&self) -> Option<Watched> {
-        let core = self.channel.current()?;
-        self.calling.waiting.watch(&core).then(|| Watched::new(core, Arc::clone(&self.calling.waiting)))
+    fn watch(&self) -> PyResult<Option<Watched>> {
+        let Some(core) = self.channel.current() else { return Ok(None) };
+        let by = core.wakes_by()?;
+        let first = self.calling.waiting.watch(&core, by);
+        Ok(first.then(|| Watched::new(core, by, Arc::clone(&self.calling.waiting))))
     }
 
     /// To be called by the event loop when it has run all that was ready and a call waits.
@@ -211,7 +215,10 @@ impl Connection {
     /// From now on the server at the other end may call objects that this client gives to it: `server`, of this process,
     /// receives for this and every later connection of it, and runs those calls. Never waits.
     fn serve_with(&self, server: &Bound<'_, Server>) {
-        self.channel.serve_with(server.get().adopter());
+        let server = server.get();
+        // Only the first counts, as in the core.
+        let _ = self.calling.of_callbacks.set(server.waiting());
+        self.channel.serve_with(server.adopter());
     }
 
     /// A callable for a method without streams.

@@ -164,7 +164,14 @@ fn enter(core: &Arc<Core>, calling: &Calling) -> Restore {
 
 fn attached(core: &Arc<Core>, calling: &Calling) -> Arc<Attached> {
     let make = || -> Box<dyn Any + Send + Sync> {
-        Box::new(Arc::new(Attached { name: core.name().to_owned(), calling: calling.clone(), held: Mutex::default() }))
+        let mut calling = calling.clone();
+        if calling.waiting.is_threads()
+            && let Some(of_callbacks) = calling.of_callbacks.get()
+        {
+            // Coroutines that call the other side's objects are those of the server that receives here.
+            calling.waiting = Arc::clone(of_callbacks);
+        }
+        Box::new(Arc::new(Attached { name: core.name().to_owned(), calling, held: Mutex::default() }))
     };
     let attached = core.attached(make).downcast_ref::<Arc<Attached>>();
     Arc::clone(attached.expect("nothing else is attached to connections"))

@@ -167,6 +167,7 @@ impl Server {
             timeout: None,
             wait_for_ready: false,
             when_full: Arc::new(WhenFull::new(py, "block", py.None())?),
+            of_callbacks: Arc::default(),
             serves: true,
             make_passage: Arc::new(make_passage),
         };
@@ -338,6 +339,11 @@ impl Server {
         for release in self.core.take_releases() {
             self.release(py, release);
         }
+    }
+
+    /// The futures of the event loop of its coroutine handlers.
+    pub(crate) fn waiting(&self) -> Arc<Waiting> {
+        Arc::clone(&self.calling.waiting)
     }
 
     /// Who receives for clients of this process whose servers may call them.

@@ -222,10 +222,12 @@ impl Channel {
                 connection.close();
             }
             Ok(connection) => {
+                // Before anybody can use it, so that a loop finds out how it is woken.
+                self.adopt(&connection);
                 (state.failure, state.not_before, state.pause) = (None, None, SHORTEST);
                 let old = self.current.swap(Some(Arc::clone(&connection)));
                 drop(state);
-                // Behind the lock, and once the connection can be found: who sets the adopter looks for it after that.
+                // Once more, now that the connection can be found: who sets the adopter looks for it after that.
                 self.adopt(&connection);
                 if let Some(old) = old.filter(|old| !old.is_ours()) {
                     // Its locks may have been held by a thread of the parent when we were forked: never touch it again.

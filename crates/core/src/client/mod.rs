@@ -14,6 +14,7 @@ use std::num::NonZeroU64;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
+use nearcall_platform::descriptors::EventDescriptor;
 use nearcall_platform::fork;
 use nearcall_platform::lock::around_sleep;
 use nearcall_transport::{Connected, Link, LinkError, Peer, Room, Sent, Url};
@@ -26,7 +27,7 @@ use crate::outgoing::{Body, Outgoing};
 pub use channel::{Channel, OnChange, Patience, may_pass};
 use leadership::Leadership;
 pub use oneway::Passed;
-pub use received::Adopter;
+pub use received::{Adopter, WakesBy};
 use received::Receiver;
 pub use table::CallId;
 use table::{SharedTable, Waker};
@@ -64,6 +65,8 @@ pub struct Connection {
     received: OnceLock<Arc<dyn Receiver>>,
     /// What the binding keeps with it.
     attached: OnceLock<Box<dyn Any + Send + Sync>>,
+    /// Wakes the event loop that makes calls here, while a server receives.
+    loop_event: OnceLock<EventDescriptor>,
 }
 
 impl std::fmt::Debug for Connection {
@@ -104,6 +107,7 @@ impl Connection {
             exports: Exports::new(),
             received: OnceLock::new(),
             attached: OnceLock::new(),
+            loop_event: OnceLock::new(),
         })
     }
 

@@ -1,10 +1,12 @@
 //! Connections that a server receives for: the half of a server's connection that calls the client, and a client that its
 //! server may call. Their callers wait as the server's own handlers do.
 
-use std::sync::Arc;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use nearcall_platform::fork;
+use nearcall_platform::{descriptors, fork};
 use nearcall_transport::{Link, Room};
 use nearcall_wire::{Failure, FrameHead, Kind, flags};
 
@@ -44,6 +46,15 @@ pub(crate) trait Receiver: Send + Sync {
     fn take_over(&self);
 }
 
+/// How an event loop is woken that makes calls over a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WakesBy {
+    /// By the link itself, from which the loop receives.
+    Link,
+    /// By an event descriptor: a server receives.
+    Event,
+}
+
 /// Makes connections work both ways: a server of this process that calls of objects come to.
 pub trait Adopter: Send + Sync {
     /// Receives for a connection from now on. Never waits.
@@ -81,7 +92,8 @@ impl Connection {
             flushing: Arc::default(),
             exports,
             received: receiver.into(),
-            attached: std::sync::OnceLock::new(),
+            attached: OnceLock::new(),
+            loop_event: OnceLock::new(),
         })
     }
 
@@ -110,14 +122,61 @@ impl Connection {
 
     /// Takes in a frame that a server has received.
     pub(crate) fn take_in(&self, event: Event) {
-        let waited = self.table.lock().ready.is_empty();
         self.deliver_event(Some(event), None);
         self.table.wake();
-        if waited
-            && !self.table.lock().ready.is_empty()
-            && let (Some(receiver), Some(this)) = (self.received.get(), self.this.upgrade())
-        {
-            receiver.tell_loop(&this);
+        if self.table.lock().tells_loop() {
+            self.tell_loop();
+        }
+    }
+
+    /// Wakes the event loop that makes calls here: something has come for them, or the connection is gone.
+    pub(super) fn tell_loop(&self) {
+        match (self.loop_event.get(), self.received.get(), self.this.upgrade()) {
+            (Some(event), ..) => descriptors::signal(event),
+            (None, Some(receiver), Some(this)) => receiver.tell_loop(&this),
+            _ => {}
+        }
+    }
+
+    /// For an event loop: how it is woken.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn wakes_by(&self) -> io::Result<WakesBy> {
+        if self.received.get().is_none() {
+            return Ok(WakesBy::Link);
+        }
+        if self.loop_event.get().is_none() {
+            // Of two that make one, the first stays.
+            let _ = self.loop_event.set(descriptors::new_event()?);
+        }
+        // What came before is not overlooked.
+        self.tell_loop();
+        Ok(WakesBy::Event)
+    }
+
+    /// The descriptor that an event loop polls for reading.
+    #[must_use]
+    pub fn poll_fd(&self, by: WakesBy) -> BorrowedFd<'_> {
+        match self.loop_event.get() {
+            Some(event) if by == WakesBy::Event => event.as_fd(),
+            _ => self.link.fd(),
+        }
+    }
+
+    /// For an event loop, when that descriptor is readable. `false` if the peer hung up.
+    pub fn on_readable(&self, by: WakesBy) -> bool {
+        match self.loop_event.get() {
+            Some(event) if by == WakesBy::Event => {
+                descriptors::clear(event);
+                true
+            }
+            // The server does so.
+            _ if self.received.get().is_some() => true,
+            _ => {
+                self.link.disarm();
+                self.link.readable().is_ok()
+            }
         }
     }
 

@@ -120,7 +120,7 @@ impl Connection {
         if let Some(_lead) = self.try_lead() {
             self.receive(None);
         }
-        std::mem::take(&mut self.table.lock().ready)
+        self.table.lock().take_ready()
     }
 
     /// For an event loop: the link said that the peer hung up.
@@ -271,6 +271,9 @@ impl Connection {
         self.lost.store(true, Ordering::Release);
         self.link.close();
         self.exports.end();
+        if self.received.get().is_some() {
+            self.tell_loop();
+        }
     }
 
     /// Waits until `check` finds what the caller wants in the table: receives, or sleeps while another thread does.

@@ -75,6 +75,8 @@ pub(super) struct Table {
     live: usize,
     /// Calls of the event loop for which something arrived since it last asked.
     pub(super) ready: Vec<CallId>,
+    /// How many of them the loop was told of, by whoever receives in its place.
+    told: usize,
     /// Set once, when the connection is lost: every call from then on fails with it.
     pub(super) dead: Option<Failure>,
     /// To be woken once the lock is free.
@@ -241,6 +243,19 @@ impl Table {
         if let Some(Call { waker: Waker::Threads(threads), .. }) = self.get(id) {
             threads.retain(|waiting| waiting.id() != thread);
         }
+    }
+
+    /// Whether the loop is to be told: something came for it, and nothing was there since it last asked.
+    pub(super) fn tells_loop(&mut self) -> bool {
+        let first = self.told == 0 && !self.ready.is_empty();
+        self.told = self.ready.len();
+        first
+    }
+
+    /// Takes out the calls of the loop for which something has come.
+    pub(super) fn take_ready(&mut self) -> Vec<CallId> {
+        self.told = 0;
+        std::mem::take(&mut self.ready)
     }
 
     /// Calls under way.
