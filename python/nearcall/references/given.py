@@ -15,7 +15,7 @@ from ..errors import Unavailable
 from ..service.implementing import Handler
 from ..service.plan import MethodPlan, ServicePlan
 from ..service.service import plan_of
-from ..types.declared import is_service, name_of
+from ..types.declared import is_described, is_service, name_of
 from ..types.hints import describe_value
 from .reference import Reference
 
@@ -39,6 +39,8 @@ def check_given(value: object, cls: type) -> object:
         given = value._nearcall_name  # type: ignore[attr-defined]
     elif isinstance(value, type):
         raise MisfitError(f"expected an object of the service {name}, got a class: write {value.__name__}()")
+    elif is_described(cls):
+        return _with_methods(value, cls)
     elif issubclass(kind, cls):
         try:
             plan_of(kind)
@@ -51,6 +53,15 @@ def check_given(value: object, cls: type) -> object:
         raise MisfitError(f"expected an object of the service {name}, got {_described(value, given, cls)}")
     if kind is not Reference and kind is not Proxy:
         raise MisfitError(f"expected {cls.__qualname__}, got {kind.__qualname__}, another class of the service {name}")
+    return value
+
+
+def _with_methods(value: object, cls: type) -> object:
+    """A value for a service of which only the description is known: whatever has its methods."""
+    for method in plan_of(cls).methods:
+        if not callable(getattr(type(value), method.name, None)):
+            lacks = f"{describe_value(value)}, which has no method '{method.name}'"
+            raise MisfitError(f"expected an object of the service {name_of(cls)}, got {lacks}")
     return value
 
 
@@ -77,7 +88,11 @@ class Own(NamedTuple):
 
     def plan(self) -> ServicePlan:
         """How they are called."""
-        return plan_of(self.kind)
+        if not is_described(self.cls):
+            return plan_of(self.kind)
+        plan = plan_of(self.cls)
+        methods = [_for(method, _is_async(getattr(self.kind, method.name))) for method in plan.methods]
+        return msgspec.structs.replace(plan, methods=tuple(methods))
 
     def handler(self, plan: MethodPlan) -> Handler:
         """What runs a method: their class's function."""
@@ -119,6 +134,10 @@ def how_given(value: Any, cls: type) -> Own | Forwarded:
     return Own(cls, type(value))
 
 
+def _is_async(function: Any) -> bool:
+    return inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
+
+
 def _home_of(target: Any) -> Around:
     home: Around | None = (
         target._nearcall_handle.passage.catalogue.home if type(target) is Reference else target._nearcall_home
@@ -142,7 +161,7 @@ def end_of_given(given: object) -> Callable[[], Any] | None:
     """
     if type(given) is Reference or type(given) is Proxy:
         return None  # it ends where it is
-    served = {method.name for method in plan_of(type(given)).methods}
+    served = {method.name for method in plan_of(type(given)).methods} if is_service(type(given)) else set[str]()
     for name in ("aclose", "close"):
         end: Any = getattr(given, name, None)
         if end is not None and name not in served and inspect.isroutine(end):
