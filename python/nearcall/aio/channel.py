@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import _core
 from ..call.interceptors import ClientInterceptor, intercept_client
+from ..client.agreements import Agreement
 from ..client.callables import make_callable
 from ..client.channel import ChannelBase, check_service
 from ..client.options import ChannelOptions
@@ -126,6 +127,13 @@ class Channel(ChannelBase, Caller):
             self._connecting.clear()
             connection.close()
             raise
+
+    def _agree(self, cls: type | None) -> Agreement:
+        agreement = super()._agree(cls)
+        if agreement.gives:
+            # Another one receives from now on, and wakes the loop in its own way.
+            self._follow()
+        return agreement
 
     def _follow(self) -> None:
         """Lets the loop watch the connection of the moment, and no longer those before it on which nothing happens."""
