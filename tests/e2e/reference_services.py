@@ -1,8 +1,8 @@
 """Services that pass objects: what the tests of references call, served from threads and from an event loop."""
 
-# mypy: disable-error-code="arg-type, attr-defined, empty-body, func-returns-value, misc, no-any-return, override, union-attr"
-# An interface of ordinary functions is implemented with 'async def', and what it passes is awaited then: no type checker
-# can know.
+# mypy: disable-error-code="arg-type, attr-defined, empty-body, func-returns-value, misc, override, union-attr"
+# An interface of ordinary functions is implemented with 'async def', and what it passes is awaited: of that no type
+# checker can know.
 
 from __future__ import annotations
 

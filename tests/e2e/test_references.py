@@ -19,7 +19,7 @@ import nearcall
 
 from .conftest import IN_PROCESS, TRANSPORTS
 from .process import ServerProcess
-from .reference_services import Counter, Ear, Hub, Listener, Team, in_loop, in_threads
+from .reference_services import Counter, Ear, Hub, Team, in_loop, in_threads
 
 PATIENCE = 30.0
 KINDS: dict[str, Callable[[], list[object]]] = {"threads": in_threads, "loop": in_loop}
@@ -360,23 +360,23 @@ def test_a_server_that_dies_in_a_callback(outside_url: str, kind: str) -> None:
             hub.service.tell(Killer(), "x")
         assert killed.wait(PATIENCE)
         hub.close()
-    with ServerProcess(server.url, services=services) as server:  # which clears up behind its predecessor
-        with nearcall.connect(server.url, Hub) as again:
-            assert again.tell(Ear(), "again") == 5
+    # The next server clears up behind the dead one.
+    with ServerProcess(server.url, services=services) as server, nearcall.connect(server.url, Hub) as again:
+        assert again.tell(Ear(), "again") == 5
 
 
 def test_more_than_may_be_passed(outside_url: str, kind: str) -> None:
     services = f"tests.e2e.reference_services:in_{kind}"
-    with ServerProcess(outside_url, services=services, max_references=3) as server:
-        with nearcall.connect(server.url, Hub) as hub:
-            kept = [hub.counter(number) for number in range(3)]
-            with pytest.raises(nearcall.ResourceExhausted, match="max_references"):
-                hub.counter(3)
-            with pytest.raises(nearcall.ResourceExhausted, match="max_references"):
-                hub.pair()
-            assert hub.again(0) is kept[0]
-            nearcall.release(kept.pop())
-            assert hub.counter(4).add(0) == 4
+    few = ServerProcess(outside_url, services=services, max_references=3)
+    with few as server, nearcall.connect(server.url, Hub) as hub:
+        kept = [hub.counter(number) for number in range(3)]
+        with pytest.raises(nearcall.ResourceExhausted, match="max_references"):
+            hub.counter(3)
+        with pytest.raises(nearcall.ResourceExhausted, match="max_references"):
+            hub.pair()
+        assert hub.again(0) is kept[0]
+        nearcall.release(kept.pop())
+        assert hub.counter(4).add(0) == 4
 
 
 class AsyncEar(Ear):

@@ -5,8 +5,8 @@ use std::num::NonZeroU64;
 use crate::malformed::Malformed;
 use crate::values::step;
 
-/// A reference in msgpack begins so: an extension of 9 bytes, of nearcall's type 3. Then comes who gave it, then its number.
-const HEAD: [u8; 3] = [0xc7, 9, 3];
+/// A reference in msgpack begins so: an extension of 9 bytes, of nearcall's type 8. Then comes who gave it, then its number.
+const HEAD: [u8; 3] = [0xc7, 9, 8];
 /// Bytes of a reference in msgpack.
 const LEN: usize = HEAD.len() + 9;
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from .. import _core
 from ..call.interceptors import ClientInterceptor, intercept_client
-from ..client.agreements import Agreement
 from ..client.callables import make_callable
 from ..client.channel import ChannelBase, check_service
 from ..client.options import ChannelOptions
@@ -128,12 +127,10 @@ class Channel(ChannelBase, Caller):
             connection.close()
             raise
 
-    def _agree(self, cls: type | None) -> Agreement:
-        agreement = super()._agree(cls)
-        if agreement.gives:
-            # Another one receives from now on, and wakes the loop in its own way.
-            self._follow()
-        return agreement
+    def _be_called(self) -> None:
+        super()._be_called()
+        # From now on others receive for the connection, and the loop is told in another way.
+        self._follow()
 
     def _follow(self) -> None:
         """Lets the loop watch the connection of the moment, and no longer those before it on which nothing happens."""

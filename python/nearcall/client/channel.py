@@ -53,11 +53,14 @@ class ChannelBase(Connected):
         """What a new client of the class and the server agree on."""
         if self.closed:
             raise Cancelled(f"this channel to {self._url} was closed")
-        connection = self._opened()
-        agreement = self._agreements.add(cls, connection.description)
+        agreement = self._agreements.add(cls, self._opened().description)
         if agreement.gives:
-            connection.serve_with(callback_server())
+            self._be_called()
         return agreement
+
+    def _be_called(self) -> None:
+        """From now on the server may call objects that clients of this channel pass to it. Harmless when repeated."""
+        self._opened().serve_with(callback_server())
 
     @abstractmethod
     def _make_passages(self) -> Passages:

@@ -19,7 +19,7 @@ from .senders import Sender
 
 __all__ = ["REFERENCE", "Incoming", "Passage", "Received", "ReferenceSender", "current"]
 
-REFERENCE: Final = 3
+REFERENCE: Final = 8
 """msgpack extension: a reference; the data is one byte, 0 if the sender of the message gives it and 1 if it is the
 receiver's own, and 8 bytes of its number, the lowest first."""
 

@@ -69,11 +69,13 @@ class ConnectionPassage(Passage):
         if len(data) != _DATA.size:
             raise ValueError(f"a malformed reference of {len(data)} bytes")
         whose, number = _DATA.unpack(data)
+        if number == 0:
+            raise ValueError("a malformed reference: no object has the number 0")
         if whose == _GIVEN:
             return self._received(references, number)
-        if whose != _RETURNED:
-            raise ValueError(f"a malformed reference of the kind {whose}")
-        return _Home(references.mine(number))
+        if whose == _RETURNED:
+            return _Home(references.mine(number))
+        raise ValueError(f"a malformed reference of the kind {whose}")
 
     def _received(self, references: _core.References, number: int) -> Handle:
         with self._lock:
