@@ -19,7 +19,7 @@ import nearcall
 
 from .conftest import IN_PROCESS, TRANSPORTS
 from .process import ServerProcess
-from .reference_services import Counter, Ear, Hub, Team, in_loop, in_threads
+from .reference_services import Counter, Ear, Hub, Listener, Team, in_loop, in_threads
 
 PATIENCE = 30.0
 KINDS: dict[str, Callable[[], list[object]]] = {"threads": in_threads, "loop": in_loop}
@@ -301,7 +301,20 @@ class TestFromTheClient:
             hub.tell(hub.counter(), "x")  # type: ignore[arg-type]
 
 
-def test_passing_on_a_client(hub: Hub) -> None:
+def test_passing_on_a_client(hub: Hub, kind: str) -> None:
+    heard: list[str] = []
+
+    class Here(Ear):
+        def said(self, text: str) -> int:
+            heard.append(text)
+            return 7
+
+    # This process serves a listener as well, and passes its own client of it on.
+    with nearcall.Server(Here(), f"inproc://here-{kind}"), nearcall.connect(f"inproc://here-{kind}", Listener) as here:
+        assert isinstance(here, Ear) is False
+        assert hub.tell(here, "through") == 7
+        assert hub.echo(here) is here
+        assert heard == ["through"]
     with pytest.raises(nearcall.InvalidArgument, match="of the service Listener, got one of the service Hub"):
         hub.tell(hub, "x")  # type: ignore[arg-type]
 
@@ -452,6 +465,24 @@ class TestAsyncio:
                 assert await hub.tell_kept("later") == 5
                 await hub.forget()
                 assert await asyncio.gather(*(hub.tell(ear, "x" * n) for n in range(20))) == list(range(20))
+
+        asyncio.run(main())
+
+    def test_forwarded_through_a_third_process(
+        self, hubs: Callable[[str, str], str], transport: str, kind: str
+    ) -> None:
+        other = "loop" if kind == "threads" else "threads"
+
+        async def main() -> None:
+            async with (
+                nearcall.aio.connect(hubs(transport, kind), Hub) as first,
+                nearcall.aio.connect(hubs("unix", other), Hub) as second,
+            ):
+                await first.forget_counters()
+                counter = await first.counter(5)
+                assert await second.add_to(counter, 2) == 7
+                assert await counter.add(0) == 7
+                assert await first.sum_of([counter, await second.counter(3)]) == 10
 
         asyncio.run(main())
 

@@ -47,7 +47,7 @@ class AsyncClient(Connected, HasService):
     def _begin(self) -> None:
         """Makes sure that the server serves what the class says."""
         agreement = self._channel._agree(self._cls)
-        self._service = make_proxy(self.url, agreement, self._channel._make_method)
+        self._service = make_proxy(self.url, agreement, self._channel._make_method, self._channel._home.around)
         self._agreement = agreement
 
     def _opened(self) -> _core.Connection:

@@ -2,19 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, NoReturn, TypeAlias
 
-__all__ = ["HasService", "Proxy", "no_such_method"]
+from ..service.implementing import Handler
+from ..service.plan import MethodPlan
+
+__all__ = ["Around", "HasService", "Proxy", "no_such_method"]
+
+Around: TypeAlias = "Callable[[MethodPlan, Handler], Handler]"
+"""Makes a method's handler of the one that there is."""
 
 
 class Proxy:
-    """A service at the other end of a connection. Its attributes are the service's methods."""
+    """A service at the other end of a connection. Its attributes are the service's methods.
 
-    def __init__(self, name: str, url: str) -> None:
+    It passes for an instance of the service's class, if that is known here.
+
+    Args:
+        name: The service's name.
+        url: Where the server is.
+        cls: The service's class.
+        home: What is around its methods when another event loop calls them than the one that it belongs to; ``None`` if
+            they are for threads.
+    """
+
+    def __init__(self, name: str, url: str, cls: type | None = None, home: Around | None = None) -> None:
         # Names that no service method can have: they begin with an underscore.
         self._nearcall_name = name
         self._nearcall_url = url
+        self._nearcall_cls = cls
+        self._nearcall_home = home
+
+    @property
+    def __class__(self) -> Any:
+        return self._nearcall_cls or Proxy
+
+    @__class__.setter
+    def __class__(self, _cls: Any) -> NoReturn:
+        raise TypeError("the class of a proxy is the service's")
 
     def __getattr__(self, name: str) -> Any:
         known = [method for method in self.__dict__ if not method.startswith("_")]

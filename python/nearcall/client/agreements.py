@@ -44,7 +44,7 @@ class Agreement:
         self, url: str, cls: type | None, make_error: MakeError | None, max_values: int, *, for_loop: bool
     ) -> None:
         self._url = url
-        self._cls = cls
+        self.cls = cls
         self._make_error = make_error
         self._max_values = max_values
         self._methods: Methods = {}
@@ -56,7 +56,7 @@ class Agreement:
     @property
     def is_dynamic(self) -> bool:
         """The client has no class."""
-        return self._cls is None
+        return self.cls is None
 
     @property
     def gives(self) -> bool:
@@ -76,7 +76,7 @@ class Agreement:
         return [(method, self._methods[plan.name][method.name]) for method in plan.methods]
 
     def _begin(self, description: bytes) -> None:
-        plans = plans_from(description) if self._cls is None else [plan_of(self._cls)]
+        plans = plans_from(description) if self.cls is None else [plan_of(self.cls)]
         self.plans = [for_caller(plan, self._for_loop) for plan in plans]
         read = read_description(description)
         agreed = self._agree(read)

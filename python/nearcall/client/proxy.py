@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from .. import _core
-from ..call.proxy import Proxy
-from ..service.plan import MethodPlan
+from ..call.proxy import Around, Proxy
+from ..service.plan import MethodPlan, ServicePlan
 from .agreements import Agreement
 
 __all__ = ["MakeMethod", "make_proxy"]
@@ -15,13 +15,14 @@ MakeMethod = Callable[[MethodPlan, _core.Method], Callable[..., object]]
 """Makes the callable for a method."""
 
 
-def make_proxy(url: str, agreement: Agreement, make_method: MakeMethod) -> Proxy:
-    """A proxy for the service of a class; without one, for all that the server describes.
+def make_proxy(url: str, agreement: Agreement, make_method: MakeMethod, home: Around | None = None) -> Proxy:
+    """A proxy for the service of a class; without one, for all that the server describes. ``home`` is what is around
+    methods that are awaited in another event loop than their own.
 
     The proxy of a server with several services has one attribute for each service, and those methods that only one of
     them has.
     """
-    services = [_proxy(url, plan.name, agreement.methods_of(plan), make_method) for plan in agreement.plans]
+    services = [_proxy(url, plan, agreement, make_method, home) for plan in agreement.plans]
     if not agreement.is_dynamic:
         return services[0]
     names = [plan.name for plan in agreement.plans]
@@ -37,9 +38,9 @@ def make_proxy(url: str, agreement: Agreement, make_method: MakeMethod) -> Proxy
     return together
 
 
-def _proxy(url: str, name: str, methods: Iterable[tuple[MethodPlan, _core.Method]], make_method: MakeMethod) -> Proxy:
-    proxy = Proxy(name, url)
-    for plan, method in methods:
+def _proxy(url: str, plan: ServicePlan, agreement: Agreement, make_method: MakeMethod, home: Around | None) -> Proxy:
+    proxy = Proxy(plan.name, url, agreement.cls, home)
+    for method_plan, method in agreement.methods_of(plan):
         # Not setattr: a dynamic client's names are the server's choice.
-        proxy.__dict__[plan.name] = make_method(plan, method)
+        proxy.__dict__[method_plan.name] = make_method(method_plan, method)
     return proxy

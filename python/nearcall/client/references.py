@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeAlias
+from typing import Any
 
 from .. import _core
 from ..call.failures import Failures
+from ..call.proxy import Around
 from ..errors import FailedPrecondition
 from ..references.catalogue import Catalogue, MakeCallable
 from ..references.passage import ConnectionPassage
@@ -19,10 +20,7 @@ from ..service.references import Passed
 from ..service.service import plan_of
 from .callbacks import need_loop
 
-__all__ = ["Around", "ClientCatalogue", "Passages", "check_passed"]
-
-Around: TypeAlias = "Callable[[MethodPlan, Handler], Handler]"
-"""Makes a method's handler of the one that there is."""
+__all__ = ["ClientCatalogue", "Passages", "check_passed"]
 
 
 def check_passed(passed: Passed, description: Description) -> None:
@@ -49,7 +47,7 @@ class ClientCatalogue(Catalogue):
         max_values: Values that a received message may hold.
         description: What the server says of itself.
         failures: Where exceptions of the client's own objects are told.
-        around: What is around their methods.
+        around: What is around their methods: an asyncio client's run in its event loop.
     """
 
     def __init__(
@@ -63,7 +61,7 @@ class ClientCatalogue(Catalogue):
         super().__init__(make_callable, max_values)
         self._description = description
         self._failures = failures
-        self._around = around
+        self.home = around
 
     def agreed(self, plan: ServicePlan) -> Mapping[str, Agreed]:
         """See :class:`~nearcall.references.catalogue.Catalogue`."""
@@ -76,7 +74,7 @@ class ClientCatalogue(Catalogue):
                 raise FailedPrecondition(each.problem)
             if each.plan.handler_is_async:
                 need_loop()
-            yield each if self._around is None else each._replace(arrange=_arrange(self._around, each))
+            yield each if self.home is None else each._replace(arrange=_arrange(self.home, each))
 
     def describer(self, method: MethodPlan, service: ServicePlan) -> Any:
         """See :class:`~nearcall.references.catalogue.Catalogue`."""

@@ -76,6 +76,11 @@ class LoopThread:
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="nearcall-loop", daemon=True)
 
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The event loop."""
+        return self._loop
+
     def start(self) -> None:
         """Starts the thread; requests are taken from now on."""
         self._core.use_loop(self._loop)

@@ -15,17 +15,16 @@ _END: Any = object()
 
 
 class HomeLoop:
-    """The event loop of a client, in which the asynchronous methods of objects run that it has passed."""
+    """An event loop in which asynchronous methods run: of objects that a client has passed, or of references."""
 
-    def __init__(self) -> None:
-        self.loop: asyncio.AbstractEventLoop | None = None
-        """Set once the client is connected."""
+    def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
+        self.loop = loop
+        """Set at the latest when something is passed."""
 
     def around(self, plan: MethodPlan, method: Callable[..., Any]) -> Callable[..., Any]:
-        """A method that runs in this loop when another one awaits it. The surroundings of the call go along.
+        """A method that runs in this loop when another one awaits it, with the surroundings of the call.
 
-        Raises:
-            Unavailable: as the result: the loop is closed.
+        Once the loop is closed, calls raise :class:`~nearcall.Unavailable`.
         """
         if not plan.handler_is_async:
             return method
@@ -53,7 +52,7 @@ class HomeLoop:
 
     async def _run(self, work: Awaitable[Any]) -> Any:
         if self.loop is None or self.loop.is_closed():
-            raise Unavailable("the event loop of the client that has passed the object is closed")
+            raise Unavailable("the event loop that the object belongs to is closed")
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_awaited(work), self.loop))
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
 from .. import _core
+from ..call.proxy import Around
 from ..codec.statuses import make_error
 from ..service.agreement import Agreed
 from ..service.implementing import Handler, ImplementedMethod
@@ -21,6 +22,20 @@ __all__ = ["Catalogue", "MakeCallable", "ObjectTable", "error_maker", "for_calle
 
 MakeCallable: TypeAlias = "Callable[[Target, MethodPlan, _core.Method, bool], Callable[..., Any]]"
 """Makes the callable for a method of an object; the last argument says whether it is to be awaited."""
+
+
+class Given(Protocol):
+    """A kind of objects that is passed where a service class is declared."""
+
+    @property
+    def key(self) -> tuple[type, Hashable]:
+        """The service class, and the kind."""
+
+    def plan(self) -> ServicePlan:
+        """How they are called."""
+
+    def handler(self, plan: MethodPlan) -> Handler:
+        """What runs one of their methods."""
 
 
 class ObjectTable(_core.ServedObject):
@@ -38,12 +53,16 @@ class Catalogue(ABC):
         max_values: Values that a received message may hold.
     """
 
+    home: Around | None = None
+    """What is around methods of references to be awaited, when another event loop awaits them than the one that they
+    belong to."""
+
     def __init__(self, make_callable: MakeCallable, max_values: int) -> None:
         self.make_callable = make_callable
         self._max_values = max_values
         # Both are filled by whoever comes first; two at once make the same.
         self._methods: dict[tuple[type, bool], dict[str, tuple[MethodPlan, _core.Method]]] = {}
-        self._tables: dict[tuple[type, type], ObjectTable] = {}
+        self._tables: dict[tuple[type, Hashable], ObjectTable] = {}
 
     def methods(self, cls: type, for_loop: bool) -> dict[str, tuple[MethodPlan, _core.Method]]:
         """How to call objects of a service class at the other end, by the methods' names.
@@ -65,22 +84,15 @@ class Catalogue(ABC):
             }
         return found
 
-    def table(self, cls: type, kind: type, plans: Callable[[type, type], ServicePlan], handler_of: Any) -> ObjectTable:
-        """How objects of one's own are called where a service class is declared.
-
-        Args:
-            cls: The service class.
-            kind: The objects' own class.
-            plans: Makes the plan of the second for the first.
-            handler_of: Makes the handler of a method from its plan.
-        """
-        found = self._tables.get((cls, kind))
+    def table(self, given: Given) -> ObjectTable:
+        """How objects of one's own are called where a service class is declared."""
+        found = self._tables.get(given.key)
         if found is None:
-            plan = plans(cls, kind)
+            plan = given.plan()
             methods: list[tuple[_core.Method, Handler]] = []
             handlers: dict[int, tuple[MethodPlan, Handler]] = {}
             for each in self.implemented(plan):
-                handler = each.arrange(handler_of(kind, each.plan))
+                handler = each.arrange(given.handler(each.plan))
                 method = _core.Method(
                     each.plan,
                     max_values=self._max_values,
@@ -91,7 +103,7 @@ class Catalogue(ABC):
                 handlers[each.number] = each.plan, handler
             found = ObjectTable(methods)
             found.handlers = handlers
-            self._tables[cls, kind] = found
+            self._tables[given.key] = found
         return found
 
     @abstractmethod

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeAlias
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
 from ..call.failures import Failures
-from ..call.proxy import HasService, Proxy
+from ..call.proxy import Around, HasService, Proxy
 from ..codec.senders import MisfitError
+from ..errors import Unavailable
 from ..service.implementing import Handler
 from ..service.plan import MethodPlan, ServicePlan
 from ..service.service import plan_of
@@ -18,15 +19,7 @@ from ..types.declared import is_service, name_of
 from ..types.hints import describe_value
 from .reference import Reference
 
-__all__ = [
-    "check_given",
-    "end_of_given",
-    "forwarding_handler",
-    "forwarding_plan",
-    "is_remote",
-    "own_handler",
-    "own_plan",
-]
+__all__ = ["Forwarded", "Own", "check_given", "end_of_given", "finish", "finish_given", "how_given"]
 
 
 def check_given(value: object, cls: type) -> object:
@@ -71,48 +64,84 @@ def _described(value: object, given: str, cls: type) -> str:
     return f"{describe_value(value)}: {lacks}"
 
 
-def is_remote(value: object) -> bool:
-    """Whether an object is at the other end of some connection, so that giving it means to pass its calls on."""
-    return type(value) is Reference or type(value) is Proxy
+class Own(NamedTuple):
+    """Objects of a class of one's own, where a service class is declared."""
+
+    cls: type
+    kind: type
+
+    @property
+    def key(self) -> tuple[type, Hashable]:
+        """What tells them from others."""
+        return self
+
+    def plan(self) -> ServicePlan:
+        """How they are called."""
+        return plan_of(self.kind)
+
+    def handler(self, plan: MethodPlan) -> Handler:
+        """What runs a method: their class's function."""
+        function: Handler = getattr(self.kind, plan.name)
+        return function
 
 
-def own_plan(_cls: type, kind: type) -> ServicePlan:
-    """The plan by which objects of a class of one's own are called."""
-    return plan_of(kind)
+class Forwarded(NamedTuple):
+    """Objects at the other end of other connections, which are called through this process."""
+
+    cls: type
+    for_loop: bool
+
+    @property
+    def key(self) -> tuple[type, Hashable]:
+        """What tells them from others."""
+        return self
+
+    def plan(self) -> ServicePlan:
+        """How they are called."""
+        plan = plan_of(self.cls)
+        return msgspec.structs.replace(plan, methods=tuple(_for(method, self.for_loop) for method in plan.methods))
+
+    def handler(self, plan: MethodPlan) -> Handler:
+        """What passes a call on."""
+        name = plan.name
+        if not self.for_loop:
+            return lambda target, *args, **kwargs: getattr(target, name)(*args, **kwargs)
+        # A reference is awaited in the event loop that it belongs to.
+        return lambda target, *args, **kwargs: _home_of(target)(plan, getattr(target, name))(*args, **kwargs)
 
 
-def own_handler(kind: type, plan: MethodPlan) -> Handler:
-    """What runs a method of such an object: its class's function."""
-    handler: Handler = getattr(kind, plan.name)
-    return handler
+def how_given(value: Any, cls: type) -> Own | Forwarded:
+    """How a value that was checked is passed."""
+    if type(value) is Reference:
+        return Forwarded(cls, value._nearcall_for_loop)
+    if type(value) is Proxy:
+        return Forwarded(cls, value._nearcall_home is not None)
+    return Own(cls, type(value))
 
 
-def forwarding_plan(cls: type, kind: type) -> ServicePlan:
-    """The plan by which an object at the other end of another connection is called through this process."""
-    plan = plan_of(cls)
-    return msgspec.structs.replace(plan, methods=tuple(_in_threads(method) for method in plan.methods))
+def _home_of(target: Any) -> Around:
+    home: Around | None = (
+        target._nearcall_handle.passage.catalogue.home if type(target) is Reference else target._nearcall_home
+    )
+    if home is None:
+        raise Unavailable("the event loop that the reference belongs to has ended")
+    return home
 
 
-def _in_threads(plan: MethodPlan) -> MethodPlan:
+def _for(plan: MethodPlan, for_loop: bool) -> MethodPlan:
     arguments = plan.arguments
-    if plan.handler_is_async and arguments.remake is not None:
-        arguments = arguments.remake(arguments.names, False)
-    item = None if plan.request_item is None else plan.request_item.in_loop(False)
-    return msgspec.structs.replace(plan, arguments=arguments, request_item=item, handler_is_async=False)
-
-
-def forwarding_handler(_kind: type, plan: MethodPlan) -> Handler:
-    """What passes a call on."""
-    name = plan.name
-    return lambda target, *args, **kwargs: getattr(target, name)(*args, **kwargs)
+    if plan.handler_is_async != for_loop and arguments.remake is not None:
+        arguments = arguments.remake(arguments.names, for_loop)
+    item = None if plan.request_item is None else plan.request_item.in_loop(for_loop)
+    return msgspec.structs.replace(plan, arguments=arguments, request_item=item, handler_is_async=for_loop)
 
 
 def end_of_given(given: object) -> Callable[[], Any] | None:
     """What is to be called when the last reference to an object is gone: its ``aclose`` or ``close``, unless that is a
     method of its service.
     """
-    if is_remote(given):
-        return None
+    if type(given) is Reference or type(given) is Proxy:
+        return None  # it ends where it is
     served = {method.name for method in plan_of(type(given)).methods}
     for name in ("aclose", "close"):
         end: Any = getattr(given, name, None)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import struct
 import threading
 import weakref
-from typing import Any
 
 from .. import _core
 from ..codec.references import Passage, Received
 from .catalogue import Catalogue
-from .given import check_given, forwarding_handler, forwarding_plan, is_remote, own_handler, own_plan
+from .given import check_given, how_given
 from .reference import Handle, Reference
 
 __all__ = ["ConnectionPassage"]
@@ -57,11 +56,7 @@ class ConnectionPassage(Passage):
             handle: Handle = value._nearcall_handle
             if handle.passage is self:
                 return _DATA.pack(_RETURNED, handle.number)
-        kind: Any = type(value)
-        if is_remote(value):
-            table = self.catalogue.table(cls, kind, forwarding_plan, forwarding_handler)
-        else:
-            table = self.catalogue.table(cls, kind, own_plan, own_handler)
+        table = self.catalogue.table(how_given(value, cls))
         return _DATA.pack(_GIVEN, references.give(value, table))
 
     def take(self, references: _core.References, data: memoryview) -> Received:

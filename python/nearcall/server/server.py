@@ -172,7 +172,7 @@ class Server:
                 self._handlers.append((method, None))
         for each in own:
             add(each)
-        catalogue = ServerCatalogue(
+        self._catalogue = catalogue = ServerCatalogue(
             numbers,
             values,
             chain,
@@ -282,10 +282,12 @@ class Server:
         with self._change:
             if self._loop is None and self._core is not None:
                 from ..loops.handlers import LoopThread  # asyncio only where it is needed
+                from ..loops.home import HomeLoop
 
                 loop = LoopThread(self._core, self._handlers, self._loop_factory)
                 loop.start()
                 self._sessions.finish = loop.finish
+                self._catalogue.home = HomeLoop(loop.loop).around
                 self._loop = loop
 
     def serve_at(self, listeners: _core.Listeners, urls: list[str]) -> None:
