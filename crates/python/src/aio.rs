@@ -227,7 +227,8 @@ impl PendingCall {
             let left = PyFloat::new(py, until.saturating_duration_since(Instant::now()).as_secs_f64());
             let wake = wrap_pyfunction!(wake_future, py)?;
             let timer = running.run_method(intern!(py, "call_later"), [left.as_any(), wake.as_any(), &future])?;
-            if let Some(earlier) = self.timer.lock().replace(timer.unbind()) {
+            let earlier = self.timer.lock().replace(timer.unbind());
+            if let Some(earlier) = earlier {
                 earlier.bind(py).run_method(intern!(py, "cancel"), [])?;
             }
         }
@@ -239,20 +240,27 @@ impl PendingCall {
     /// Tells the surrounding block of the metadata that came; what came behind initial metadata, if anything has.
     #[cold]
     fn take_metadata(&self, py: Python<'_>, mut event: Event, sent: &Sent) -> PyResult<Option<Event>> {
-        let surroundings = self.surroundings.lock();
-        while event.head.kind == Kind::Head {
+        // The lock is free again before Python runs.
+        let surroundings = std::mem::take(&mut *self.surroundings.lock());
+        let mut here = true;
+        while here && event.head.kind == Kind::Head {
             surroundings.received(py, true, event.head.metadata())?;
             match sent.core.arrived(sent.id) {
                 Some(next) => event = next,
-                None => return Ok(None),
+                None => here = false,
             }
         }
-        surroundings.received(py, false, event.head.metadata())?;
-        Ok(Some(event))
+        if here {
+            surroundings.received(py, false, event.head.metadata())?;
+        }
+        *self.surroundings.lock() = surroundings;
+        Ok(here.then_some(event))
     }
 
     fn stop_timer(&self, py: Python<'_>) {
-        if let Some(timer) = self.timer.lock().take() {
+        // The lock is free again before Python runs.
+        let timer = self.timer.lock().take();
+        if let Some(timer) = timer {
             // A timer that cannot be cancelled only wakes a future that is done.
             let _ = timer.bind(py).run_method(intern!(py, "cancel"), []);
         }

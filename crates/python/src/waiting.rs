@@ -264,7 +264,9 @@ impl Waiting {
             if delivered {
                 break;
             }
-            let Some((awake, _)) = watched.iter().find(|(core, _)| !core.is_dead() && !core.may_sleep()) else { return Ok(()) };
+            let Some((awake, _)) = watched.iter().find(|(core, _)| !core.is_dead() && !core.may_sleep()) else {
+                return Ok(());
+            };
             delivered = self.deliver(py, awake)?;
         }
         // Who was woken may send again before we sleep.

@@ -27,8 +27,8 @@ use crate::outgoing::{Body, Outgoing};
 pub use channel::{Channel, OnChange, Patience, may_pass};
 use leadership::Leadership;
 pub use oneway::Passed;
-pub use received::{Adopter, WakesBy};
 use received::Receiver;
+pub use received::{Adopter, WakesBy};
 pub use table::CallId;
 use table::{SharedTable, Waker};
 

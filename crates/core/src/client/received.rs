@@ -36,6 +36,9 @@ pub(crate) trait Receiver: Send + Sync {
     /// Too many of the server's workers do so.
     fn may_wait(&self) -> Result<(), Failure>;
 
+    /// A thread is woken that waits for a reply.
+    fn note_woken(&self);
+
     /// Something waits to be sent: whoever receives sends it when there is room.
     fn note_queued(&self);
 
@@ -123,7 +126,12 @@ impl Connection {
     /// Takes in a frame that a server has received.
     pub(crate) fn take_in(&self, event: Event) {
         self.deliver_event(Some(event), None);
-        self.table.wake();
+        if self.table.owes() {
+            if let Some(receiver) = self.received.get() {
+                receiver.note_woken();
+            }
+            self.table.wake();
+        }
         if self.table.lock().tells_loop() {
             self.tell_loop();
         }

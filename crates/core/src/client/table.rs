@@ -115,10 +115,17 @@ impl SharedTable {
     #[inline]
     pub(super) fn wake(&self) {
         // Relaxed: a later leader finds what an earlier one left, as it took the lock after it.
-        if self.owes.load(Ordering::Relaxed) {
+        if self.owes() {
             self.owes.store(false, Ordering::Relaxed);
             drop(self.lock());
         }
+    }
+
+    /// Whether there are threads to wake. For the leader.
+    #[inline]
+    pub(super) fn owes(&self) -> bool {
+        // Relaxed: see `wake`.
+        self.owes.load(Ordering::Relaxed)
     }
 }
 

@@ -117,8 +117,10 @@ pub struct Server {
     adopted: Mutex<Vec<Adopted>>,
     /// Workers that wait in a handler for the reply to a call over one of these connections.
     waiting: AtomicUsize,
-    /// Somebody waits for such a reply who would rather receive by himself.
-    wanted: AtomicBool,
+    /// Whoever receives has woken a thread that waited for such a reply, and may leave receiving to it.
+    woke_caller: AtomicBool,
+    /// It has handed out requests since it last did so.
+    served: AtomicBool,
     /// Requests that wait for a worker, because as many handlers run as may.
     queue: Mutex<Queue>,
     queued: AtomicUsize,
@@ -196,7 +198,8 @@ impl Server {
             releases: Releases::new(Arc::clone(&wake)),
             adopted: Mutex::default(),
             waiting: AtomicUsize::new(0),
-            wanted: AtomicBool::new(false),
+            woke_caller: AtomicBool::new(false),
+            served: AtomicBool::new(false),
             wake,
             stopping: AtomicBool::new(false),
             stopped: AtomicBool::new(false),

@@ -73,6 +73,13 @@ impl Receiver for Receives {
         }
     }
 
+    fn note_woken(&self) {
+        if let Some(server) = self.server.upgrade() {
+            // Relaxed: read by whoever receives, which is this thread.
+            server.woke_caller.store(true, Ordering::Relaxed);
+        }
+    }
+
     fn note_queued(&self) {
         if let (Some(server), Some(connection)) = (self.server.upgrade(), self.connection.get().and_then(Weak::upgrade))
         {
@@ -170,8 +177,6 @@ impl Server {
     /// See [`Receiver::receive`].
     fn receive_for_caller(&self, over: &mut dyn FnMut() -> bool, slice: Duration) -> bool {
         if !self.leadership.back() && !self.leadership.try_take() && !self.leadership.take_offered() {
-            // Relaxed: a hint for whoever receives.
-            self.wanted.store(true, Ordering::Relaxed);
             return false;
         }
         self.receive_as_mine(over, Some(slice));

@@ -105,13 +105,11 @@ impl Worker {
                 }
                 // While calls wait for a worker, the operator is to learn of it even if nothing more comes.
                 let patience = server.lacks_workers().then_some(STUCK);
+                // Relaxed: see `leaves_to_caller`. Others may have received before.
+                server.woke_caller.store(false, Ordering::Relaxed);
                 let work = server.reactor.lock().wait_for(server, patience);
                 server.tell_stuck();
-                // Relaxed: a hint. Who waits for a reply has it now, and receives the next one by itself if it comes soon.
-                if work.is_none()
-                    && server.wanted.load(Ordering::Relaxed)
-                    && server.wanted.swap(false, Ordering::Relaxed)
-                {
+                if work.is_none() && server.leaves_to_caller() {
                     server.leadership.offer();
                 }
                 return work.and_then(|work| server.accept(work)).map_or(Next::Look, Next::Work);
@@ -160,6 +158,10 @@ impl Server {
             is_introspective = request.routing.introspective;
             work = Work::Call(request);
         }
+        // Relaxed: see `leaves_to_caller`.
+        if !self.served.load(Ordering::Relaxed) {
+            self.served.store(true, Ordering::Relaxed);
+        }
         if self.others_busy() >= self.limits.max_concurrency && !is_introspective {
             let mut queue = self.queue.lock();
             queue.push(work);
@@ -185,6 +187,13 @@ impl Server {
         // Relaxed: as above.
         let most = self.limits.max_concurrency + self.waiting.load(Ordering::Relaxed);
         self.standby.load(Ordering::Acquire) == 0 && self.workers() <= most
+    }
+
+    /// Whether the thread that has just got the reply it waited for is to receive from now on: it will get the next one by
+    /// itself, without being woken. Not where requests come as well, which it would have to leave to a worker.
+    fn leaves_to_caller(&self) -> bool {
+        // Relaxed, all: changed by whoever receives, one at a time.
+        self.woke_caller.load(Ordering::Relaxed) && !self.served.swap(false, Ordering::Relaxed)
     }
 
     /// Whether calls wait for a worker, and there are as many as may be.
