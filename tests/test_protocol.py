@@ -23,13 +23,30 @@ from numpy.typing import NDArray
 import nearcall
 
 CALL, ITEM, END, REPLY, ERROR, CANCEL, CREDIT, PING, PONG = range(1, 10)
-PARTS, NAMED = 4, 8
+RELEASE = 12
+PARTS, NAMED, BACK, TARGET = 4, 8, 32, 64
 RING = 4096
 encode, decode, Ext = msgspec.msgpack.encode, msgspec.msgpack.decode, msgspec.msgpack.Ext
 
 
 class Empty(Exception):
     pass
+
+
+@nearcall.service
+class Listener:
+    def said(self, text: str) -> int:
+        raise NotImplementedError
+
+
+@nearcall.service
+class Sum:
+    def __init__(self) -> None:
+        self._sum = 0
+
+    def put(self, n: int) -> int:
+        self._sum += n
+        return self._sum
 
 
 @nearcall.service(errors=[Empty])
@@ -53,6 +70,15 @@ class Served:
         return sum(xs)
 
     def nothing(self) -> None: ...
+
+    def sum(self) -> Sum:
+        return Sum()
+
+    def tell(self, listener: Listener, text: str) -> int:
+        return listener.said(text) + 1
+
+    def same(self, listener: Listener) -> Listener:
+        return listener
 
     def kinds(self, value: Any, at: datetime) -> Any:
         return [type(value).__name__, value, (1, {2}), frozenset({3}), at, UUID(int=5), timedelta(1, 2, 3)]
@@ -78,7 +104,8 @@ def shake_hands(connection: socket.socket, ring: int = 0, fds: tuple[int, ...] =
     protocol, kind, _, length = struct.unpack("<BBHI", preamble[4:])
     assert (preamble[:4], protocol, kind) == (b"NCAL", 1, 2)
     welcome = json.loads(connection.recv(length, socket.MSG_WAITALL))
-    services = json.loads(welcome["description"])["services"]
+    description = json.loads(welcome["description"])
+    services = [*description["services"], *description["references"]]
     names = [method["name"] for service in services for method in service["methods"]]
     return {name: number for number, name in enumerate(names)}
 
@@ -182,6 +209,20 @@ class Client:
         number = self._link.numbers.get(method, 0)
         self._link.send(struct.pack("<BBHI", kind, flags, number, self._call) + head + payload)
 
+    def number(self, method: str) -> int:
+        return int(self._link.numbers[method])
+
+    def release(self, number: bytes) -> None:
+        self.answer(struct.pack("<BBHI", RELEASE, 0, 0, 0) + number + struct.pack("<I", 1))
+
+    def answer(self, frame: bytes) -> None:
+        self._link.send(frame)
+
+    def receive_any(self) -> tuple[int, int, int, int, bytes]:
+        frame = self._link.receive()
+        kind, flags, method, call = struct.unpack("<BBHI", frame[:8])
+        return kind, flags, method, call, frame[8:]
+
     def receive(self) -> Frame:
         frame = self._link.receive()
         kind, flags, _, call = struct.unpack("<BBHI", frame[:8])
@@ -277,3 +318,39 @@ def test_declared_exceptions(client: Client) -> None:
     details = decode(failed.rest[5 + length :])
     assert details.code == 3
     assert decode(details.data) == {"error": {"name": "Empty", "args": ["shelf", 7], "attributes": {"since": [1.5]}}}
+
+
+def test_an_object_of_the_server(client: Client) -> None:
+    client.send(CALL, method="sum")
+    found = decode(client.receive().rest)
+    assert (found.code, found.data[:1], len(found.data)) == (8, b"\0", 9)
+    number = found.data[1:]
+    for n, total in ((2, 2), (3, 5)):
+        client.send(CALL, encode([n]), TARGET, "put", number)
+        assert client.receive()[::3] == (REPLY, encode(total))
+    client.release(number)
+    client.send(CALL, encode([1]), TARGET, "put", number)
+    gone = client.receive()
+    assert (gone.kind, gone.rest[0]) == (ERROR, 5)
+
+
+def test_an_object_of_the_client(client: Client) -> None:
+    number = struct.pack("<Q", 7)
+    client.send(CALL, encode([Ext(8, b"\0" + number), "hello"]), method="tell")
+    kind, flags, method, call, rest = client.receive_any()
+    assert (kind, flags, method) == (CALL, BACK | TARGET, client.number("said"))
+    assert (rest[:8], decode(rest[8:])) == (number, ["hello"])
+    client.answer(struct.pack("<BBHI", REPLY, BACK, 0, call) + encode(5))
+    # The server lets go of the object before or behind its answer.
+    answers = {client.receive_any() for _ in range(2)}
+    released = (RELEASE, 0, 0, 0, number + struct.pack("<I", 1))
+    assert released in answers
+    assert [(kind, rest) for kind, _, _, _, rest in answers - {released}] == [(REPLY, encode(6))]
+
+
+def test_an_object_that_comes_home(client: Client) -> None:
+    number = struct.pack("<Q", 1 << 63)
+    client.send(CALL, encode([Ext(8, b"\0" + number)]), method="same")
+    home = decode(client.receive().rest)
+    assert (home.code, home.data) == (8, b"\1" + number)
+    assert client.receive_any() == (RELEASE, 0, 0, 0, number + struct.pack("<I", 1))

@@ -47,6 +47,7 @@ from .errors import (
     Unknown,
 )
 from .options.tls import TLS
+from .references.reference import release
 from .server.serve import serve
 from .server.server import Server
 from .service.service import idempotent, oneway, service
@@ -127,6 +128,7 @@ __all__ = [
     "metadata",
     "observe",
     "oneway",
+    "release",
     "serve",
     "service",
     "spawn",

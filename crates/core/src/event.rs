@@ -1,10 +1,13 @@
 //! A frame that belongs to a call, divided into head and payload.
 
+use std::borrow::Cow;
 use std::mem::MaybeUninit;
 
 use nearcall_transport::{Charge, Incoming, Lease};
 use nearcall_wire::{Failure, FrameHead, Kind, Malformed};
 use smallvec::SmallVec;
+
+use crate::exports::Home;
 
 /// A frame for a call.
 #[derive(Debug)]
@@ -13,6 +16,8 @@ pub struct Event {
     pub head: FrameHead,
     /// What it carries.
     pub payload: Payload,
+    /// Own objects that come home in it: none of them goes before somebody has taken it out of the message.
+    pub(crate) home: Option<Box<Home>>,
 }
 
 /// The payload of a frame: private bytes, or shared memory on lease.
@@ -41,13 +46,34 @@ impl Event {
         if let Some(parts) = head.extras().and_then(|extras| extras.parts.as_ref()) {
             parts.check(payload.len())?;
         }
-        Ok(Self { head, payload })
+        Ok(Self { head, payload, home: None })
     }
 
     /// An event that was not received but happened here, such as the loss of the connection.
     pub(crate) fn local(call: u32, failure: &Failure) -> Self {
         let incoming = Incoming::new(failure.encode().into(), None, None);
-        Self { head: FrameHead::new(Kind::Error, call), payload: Payload { incoming, at: 0 } }
+        Self { head: FrameHead::new(Kind::Error, call), payload: Payload { incoming, at: 0 }, home: None }
+    }
+
+    /// Takes the payload out. What else there is of the event stays.
+    pub fn take_payload(&mut self) -> Payload {
+        std::mem::replace(&mut self.payload, Payload::empty())
+    }
+
+    /// The part of the payload that is msgpack, if the message has the form of values: what is beside it are buffers.
+    pub(crate) fn values(&self) -> Cow<'_, [u8]> {
+        let parts = self.head.extras().and_then(|extras| extras.parts.as_ref());
+        // A table that does not fit was refused when the frame came.
+        let len =
+            parts.and_then(|parts| parts.ranges(self.payload.len()).ok()).map_or(self.payload.len(), |(body, _)| body);
+        match self.payload.inline() {
+            Some(bytes) => Cow::Borrowed(&bytes[..len]),
+            None => {
+                let mut bytes = self.payload.to_vec();
+                bytes.truncate(len);
+                Cow::Owned(bytes)
+            }
+        }
     }
 
     /// Whether the server says nothing more about the call after this.

@@ -7,12 +7,14 @@
 
 pub mod client;
 mod event;
+mod exports;
 mod flow;
 mod outgoing;
 pub mod server;
 mod sync;
 
 pub use event::{Event, Payload};
+pub use exports::{Export, Identity, Methods, Object};
 pub use nearcall_platform::lifeline::end_with;
 pub use nearcall_platform::lock;
 pub use nearcall_ring::SpinPolicy;

@@ -21,6 +21,7 @@ mod options;
 mod outcome;
 mod payload;
 mod plan;
+mod references;
 mod served;
 mod server;
 mod session;
@@ -60,6 +61,8 @@ mod _core {
     use super::oneway::Oneway;
     #[pymodule_export]
     use super::plan::Method;
+    #[pymodule_export]
+    use super::references::{References, ServedObject, current_references};
     #[pymodule_export]
     use super::server::{RequestStream, Server};
     #[pymodule_export]

@@ -71,12 +71,15 @@ pub(crate) struct Value {
     pub(crate) encode_error: Py<PyAny>,
     pub(crate) decode_error: Py<PyAny>,
     pub(crate) limit: Limit,
+    /// It may hold references to objects.
+    pub(crate) references: bool,
 }
 
 impl Value {
     fn read(plan: &Bound<'_, PyAny>, limit: &Limit) -> PyResult<Self> {
         Ok(Self {
             limit: limit.clone(),
+            references: plan.getattr("references")?.extract()?,
             form: Form::parse(plan.getattr("form")?.cast::<PyString>()?.to_str()?)?,
             encode: Encoder::of(plan.getattr("encode")?),
             decode: plan.getattr("decode")?.unbind(),
@@ -106,6 +109,8 @@ pub(crate) struct Arguments {
     pub(crate) encode_error: Py<PyAny>,
     pub(crate) decode_error: Py<PyAny>,
     pub(crate) limit: Limit,
+    /// They may hold references to objects.
+    pub(crate) references: bool,
 }
 
 impl Arguments {
@@ -118,6 +123,7 @@ impl Arguments {
             all_coded: !forms.iter().any(|form| form.is_buffer()),
             forms,
             limit,
+            references: plan.getattr("references")?.extract()?,
             parts: plan.getattr("parts")?.extract()?,
             encode: Encoder::of(plan.getattr("encode")?),
             decode: plan.getattr("decode")?.unbind(),
@@ -168,7 +174,7 @@ impl Kind {
 #[pyclass(frozen, module = "nearcall._core")]
 pub(crate) struct Method {
     pub(crate) name: String,
-    /// Which one it is on the wire, for a client.
+    /// Which one it is on the wire, for who calls it and for objects.
     pub(crate) number: u16,
     pub(crate) kind: Kind,
     pub(crate) arguments: Arguments,
@@ -271,6 +277,13 @@ impl Method {
     /// What the routing of frames must know.
     pub(crate) fn routing(&self, introspective: bool) -> MethodRouting {
         let streams = self.kind.client_streams() || self.kind.server_streams();
-        MethodRouting { tracked: self.in_loop || streams, streams, in_loop: self.in_loop, introspective }
+        MethodRouting {
+            tracked: self.in_loop || streams,
+            streams,
+            in_loop: self.in_loop,
+            introspective,
+            references: self.arguments.references,
+            item_references: self.request_item.as_ref().is_some_and(|item| item.references),
+        }
     }
 }

@@ -8,6 +8,7 @@ mod handshake;
 mod malformed;
 mod metadata;
 mod payload;
+mod reference;
 mod shown;
 mod values;
 
@@ -17,5 +18,6 @@ pub use handshake::{Hello, Limits, MAGIC, MAX_HANDSHAKE, PROTOCOL, Preamble, Pre
 pub use malformed::Malformed;
 pub use metadata::Metadata;
 pub use payload::PartsTable;
+pub use reference::{Giver, Released, references_in};
 pub use shown::shown;
 pub use values::holds_more_than;

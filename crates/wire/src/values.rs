@@ -31,7 +31,7 @@ pub fn holds_more_than(mut bytes: &[u8], limit: usize) -> bool {
 }
 
 /// How many values are inside the first one, and how many bytes to skip to come to the next; `None` if it is malformed.
-fn step(bytes: &[u8]) -> Option<(u64, usize)> {
+pub(crate) fn step(bytes: &[u8]) -> Option<(u64, usize)> {
     let number = |width: usize| -> Option<usize> {
         bytes.get(1..=width).map(|digits| digits.iter().fold(0, |sum, &digit| sum << 8 | usize::from(digit)))
     };

@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, cast
 from ..call.interceptors import ClientInterceptor, check_interceptors
 from ..errors import InvalidArgument
 from ..options.checked import check_seconds, check_url, check_whole, with_option
-from ..options.common import DEFAULT_MAX_MESSAGE_SIZE, DEFAULT_MAX_VALUES, check_spin, check_users
+from ..options.common import (
+    DEFAULT_MAX_MESSAGE_SIZE,
+    DEFAULT_MAX_VALUES,
+    check_spin,
+    check_users,
+)
 from ..options.tls import TLS, client_side
 from .dropping import OnewayPolicy, check_oneway, drop_reporter
 

@@ -21,6 +21,7 @@ import msgspec
 from ..types.hints import describe_value
 from . import anything
 from .arrays import array_header, dtype_of_annotation, read_array, wrong_dtype
+from .references import REFERENCE, Incoming, Received
 
 __all__ = [
     "ARRAY",
@@ -31,6 +32,7 @@ __all__ = [
     "encode_parts",
     "encode_plainly",
     "parts_decoder",
+    "reference_decoder",
 ]
 
 BUFFER = 1
@@ -142,9 +144,10 @@ def encode_parts(value: Any) -> tuple[bytes, list[memoryview]]:
 
 
 class _Arrived(threading.local):
-    """The buffers of the message that this thread is decoding: msgspec's hooks get no context of their own."""
+    """What came with the message that this thread is decoding: msgspec's hooks get no context of their own."""
 
     buffers: list[memoryview] | None = None
+    references: Incoming | None = None
 
 
 _arrived = _Arrived()
@@ -161,6 +164,8 @@ def _read_extension(code: int, data: memoryview) -> Any:
         if not 0 <= index < len(buffers):
             raise ValueError(f"the message refers to buffer {index} of {len(buffers)}")
         return buffers[index]
+    if code == REFERENCE and _arrived.references is not None:
+        return _arrived.references.take(data)
     return msgspec.msgpack.Ext(code, bytes(data))
 
 
@@ -175,11 +180,13 @@ def _wanted_array(annotation: Any) -> tuple[Any, Any]:
 
 
 def _read_custom(annotation: Any, value: Any) -> Any:
-    # Arrays are the only type beyond msgspec's own that inspect_type() lets pass.
+    # Services and arrays are the only types beyond msgspec's own that inspect_type() lets pass.
+    if isinstance(value, Received):
+        return cast(Incoming, _arrived.references).resolve(annotation, value)
     cls, scalar = _wanted_array(annotation)
     if scalar is not None and isinstance(value, cls) and wrong_dtype(value, scalar):
         raise ValueError(f"expected an array of {scalar.__name__}, got one of {value.dtype}")
-    return value  # if it is no array at all, msgspec then says what it expected
+    return value  # if it is of another class, msgspec then says what it expected
 
 
 def coded_decoder(annotation: Any) -> Callable[[Any], Any]:
@@ -200,11 +207,36 @@ def parts_decoder(annotation: Any) -> Callable[..., Any]:
     decode = msgspec.msgpack.Decoder(annotation, ext_hook=_read_extension, dec_hook=_read_custom).decode
 
     def decode_parts(body: Any, buffers: list[memoryview]) -> Any:
-        outer = _arrived.buffers  # not None if a constructor called from the decoder makes a call of its own
-        _arrived.buffers = buffers
+        # Not None if a constructor called from the decoder makes a call of its own.
+        outer, references = _arrived.buffers, _arrived.references
+        _arrived.buffers, _arrived.references = buffers, None
         try:
             return decode(body)
         finally:
-            _arrived.buffers = outer
+            _arrived.buffers, _arrived.references = outer, references
 
     return decode_parts
+
+
+def reference_decoder(annotation: Any, *, for_loop: bool) -> Callable[..., Any]:
+    """A decoder for a type that holds references; it takes the body, and the list of buffers if there are any.
+
+    Args:
+        annotation: The type.
+        for_loop: Whether the methods of the objects that arrive are to be awaited.
+
+    Raises:
+        TypeError: msgspec does not support the type.
+    """
+    decode = msgspec.msgpack.Decoder(annotation, ext_hook=_read_extension, dec_hook=_read_custom).decode
+
+    def decode_references(body: Any, buffers: list[memoryview] = []) -> Any:  # noqa: B006 - never changed
+        incoming = Incoming(for_loop=for_loop)
+        outer, references = _arrived.buffers, _arrived.references
+        _arrived.buffers, _arrived.references = buffers, incoming
+        try:
+            return incoming.finish(decode, body)
+        finally:
+            _arrived.buffers, _arrived.references = outer, references
+
+    return decode_references

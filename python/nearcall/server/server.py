@@ -17,23 +17,24 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import msgspec
 
 from .. import _core
+from ..call.failures import Failures
 from ..call.interceptors import ServerInterceptor, check_interceptors, intercept_handler
 from ..errors import InvalidArgument
 from ..log import log
 from ..options.checked import check_seconds, check_whole, with_option
-from ..options.common import DEFAULT_MAX_MESSAGE_SIZE, DEFAULT_MAX_VALUES, check_spin
+from ..options.common import DEFAULT_MAX_MESSAGE_SIZE, DEFAULT_MAX_REFERENCES, DEFAULT_MAX_VALUES, check_spin
 from ..options.tls import TLS
 from ..service.describing import describe
-from ..service.plan import ServicePlan
-from .failures import Failures
-from .instances import handler_of, look_at
+from ..service.references import services_passed
+from .instances import Served, handler_of, look_at
 from .listening import make_listeners
+from .references import ServerCatalogue
 from .sessions import Hook, Sessions
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
 
-    from ..aio.handlers import LoopThread
+    from ..loops.handlers import LoopThread
 
 __all__ = ["Server"]
 
@@ -69,6 +70,8 @@ class Server:
             what waits for clients to read it. One client may use a quarter, or as much as its longest message needs;
             beyond it nothing more is read from it, and a reply that finds no room fails with ``RESOURCE_EXHAUSTED``.
             ``None`` stands for 1 GiB, or four times ``max_message_size`` if that is more.
+        max_references: Objects that one client may hold references to at once; what would pass it one more fails with
+            ``RESOURCE_EXHAUSTED``.
         spin: How long to spin for a request before sleeping: ``"auto"`` measures and adapts, ``0`` sleeps at once,
             seconds set a fixed bound.
         max_message_size: Longest message received, bytes.
@@ -105,6 +108,7 @@ class Server:
         max_pending: int = DEFAULT_MAX_PENDING,
         max_streams: int = DEFAULT_MAX_STREAMS,
         max_memory: int | None = None,
+        max_references: int = DEFAULT_MAX_REFERENCES,
         spin: float | Literal["auto"] = "auto",
         max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE,
         max_values: int = DEFAULT_MAX_VALUES,
@@ -137,25 +141,45 @@ class Server:
                 "loop_factory",
             )
         chain = check_interceptors(interceptors, f"{ordinary[0]} is not" if ordinary else None)
-        own: list[ServicePlan] = []
+        own: list[Served] = []
         if introspection:
             from ..introspection import NAME, introspection_of
 
             if NAME in names:
                 raise TypeError(f"{NAME} is the server's own service: name yours otherwise")
-            served.append(look_at(introspection_of(plans, _core.VERSION, in_loop=bool(chain) and not ordinary)))
-            own = [served[-1].plan]
+            own = [look_at(introspection_of(plans, _core.VERSION, in_loop=bool(chain) and not ordinary))]
         self._failures = Failures()
         self._sessions = Sessions(on_connect, on_disconnect, self._failures)
         methods: list[tuple[_core.Method, Any]] = []
         values = check_whole("max_values", max_values)
         self._handlers: list[tuple[Any, Any]] = []
-        for each in served:
+        passed = services_passed(plans)
+
+        def add(each: Served) -> None:
             for method in each.plan.methods:
                 describer = self._failures.describer(method, each.plan.errors, tracebacks)
                 handler = intercept_handler(chain, method, handler_of(each, method.name))
                 methods.append((_core.Method(method, max_values=values, describe_error=describer), handler))
                 self._handlers.append((method, handler))
+
+        for each in served:
+            add(each)
+        numbers: dict[tuple[str, str], int] = {}
+        for plan in passed:
+            for method in plan.methods:  # only called on objects
+                numbers[plan.name, method.name] = len(methods)
+                methods.append((_core.Method(method, max_values=values), None))
+                self._handlers.append((method, None))
+        for each in own:
+            add(each)
+        self._catalogue = catalogue = ServerCatalogue(
+            numbers,
+            values,
+            chain,
+            self._failures,
+            tracebacks=tracebacks,
+            need_loop=weakref.WeakMethod(self._start_loop),
+        )
         self._listeners = make_listeners(
             self._asked, allow_plaintext=allow_plaintext, tls=tls, allow_users=allow_users, allow_groups=allow_groups
         )
@@ -163,8 +187,8 @@ class Server:
         self._make_core = partial(
             _core.Server,
             methods,
-            msgspec.json.encode(describe(plans, *own)).decode(),
-            introspective=sum(len(plan.methods) for plan in own),
+            msgspec.json.encode(describe(plans, own[0].plan if own else None, passed)).decode(),
+            introspective=sum(len(each.plan.methods) for each in own),
             spin=check_spin(spin),
             ring_size=1 << 18,
             max_message_size=check_whole("max_message_size", max_message_size, "bytes"),
@@ -173,6 +197,9 @@ class Server:
             max_pending=check_whole("max_pending", max_pending),
             max_streams=check_whole("max_streams", max_streams),
             max_memory=_check_memory(max_memory, max_message_size),
+            max_references=check_whole("max_references", max_references),
+            make_passage=catalogue.passage,
+            on_release=self._sessions.released,
             **self._sessions.for_core(),
         )
         self._core: _core.Server | None = None
@@ -243,16 +270,25 @@ class Server:
             raise
         self._process = os.getpid()
         self._state = "running"
-        if self._ends_in_loop or any(plan.handler_is_async for plan, _ in self._handlers):
-            from ..aio.handlers import LoopThread  # asyncio only where it is needed
-
-            self._loop = LoopThread(core, self._handlers, self._loop_factory)
-            self._loop.start()
-            self._sessions.finish = self._loop.finish
+        if self._ends_in_loop or any(handler and plan.handler_is_async for plan, handler in self._handlers):
+            self._start_loop()
         _open.add(self)
         self._spawn()
         log(INFO, "serving at %s", ", ".join(self._urls))
         return self
+
+    def _start_loop(self) -> None:
+        """Starts the event loop that runs coroutine handlers, if it does not run yet."""
+        with self._change:
+            if self._loop is None and self._core is not None:
+                from ..loops.handlers import LoopThread  # asyncio only where it is needed
+                from ..loops.home import HomeLoop
+
+                loop = LoopThread(self._core, self._handlers, self._loop_factory)
+                loop.start()
+                self._sessions.finish = loop.finish
+                self._catalogue.home = HomeLoop(loop.loop).around
+                self._loop = loop
 
     def serve_at(self, listeners: _core.Listeners, urls: list[str]) -> None:
         """Serves the clients of these listeners, not at its own URLs. Only for :func:`serve` with workers."""

@@ -6,9 +6,10 @@ import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 
+from ..call.failures import Failures
 from ..call.session import ServerConnection
 from ..options.checked import with_option
-from .failures import Failures
+from ..references.given import finish, finish_given
 from .instances import end_of
 
 __all__ = ["Hook", "Sessions", "check_hook"]
@@ -69,18 +70,14 @@ class Sessions:
         connection._instances.clear()
         self._call("on_disconnect", self._on_disconnect, connection)
 
+    def released(self, given: object) -> None:
+        """An object that was passed to a client is needed no more: the last reference to it was released, or the
+        client is gone.
+        """
+        finish_given(given, self.finish, self._failures, {})
+
     def _end(self, instance: object, connection: ServerConnection) -> None:
-        end = end_of(instance)
-        if end is None:
-            return
-        try:
-            ended = end()
-            if inspect.isawaitable(ended):
-                if self.finish is None:
-                    raise RuntimeError("there is no event loop to await it in")
-                self.finish(ended)
-        except BaseException as error:
-            self._failures.tell(f"{type(instance).__name__}.{end.__name__}", error, connection.peer)
+        finish(instance, end_of(instance), self.finish, self._failures, connection.peer)
 
     def _call(self, option: str, hook: Hook | None, connection: ServerConnection) -> None:
         if hook is None:

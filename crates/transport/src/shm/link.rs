@@ -374,9 +374,12 @@ impl Link for ShmLink {
     }
 
     fn flush(&self) -> Result<bool, LinkError> {
-        let flushed = self.outbox.flush()?;
-        self.wake_peer();
-        Ok(flushed)
+        let (done, waited) = self.outbox.flush_and_tell()?;
+        // Nobody is woken for nothing: where both sides flush whenever they are woken, they would wake each other for ever.
+        if waited {
+            self.wake_peer();
+        }
+        Ok(done)
     }
 
     fn queued(&self) -> usize {

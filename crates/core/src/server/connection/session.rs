@@ -14,6 +14,7 @@ use nearcall_platform::lock::Mutex;
 
 use crate::server::call::Request;
 use crate::server::connection::ServerConnection;
+use crate::server::releases::Release;
 
 /// The value that belongs to one client; only whoever put it there knows what it is.
 pub type SessionValue = Box<dyn Any + Send>;
@@ -34,6 +35,8 @@ pub enum Work {
     Call(Box<Request>),
     /// A session begins or has ended.
     Session(SessionEvent),
+    /// Nobody holds an object any more that was given.
+    Release(Release),
 }
 
 /// The begin or end of a session, until its hook is through.
@@ -103,11 +106,13 @@ impl SessionEvents {
 impl Work {
     /// The server ends: no call begins any more, nor does a session; what has begun is ended.
     pub(in crate::server) fn give_up(self) {
-        if let Self::Session(event) = self
-            && matches!(event.change, SessionChange::End(_))
-        {
-            let events = Arc::clone(&event.events);
-            events.keep(event);
+        match self {
+            Self::Session(event) if matches!(event.change, SessionChange::End(_)) => {
+                let events = Arc::clone(&event.events);
+                events.keep(event);
+            }
+            Self::Release(release) => release.keep(),
+            Self::Call(_) | Self::Session(_) => {}
         }
     }
 }
