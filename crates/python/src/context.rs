@@ -4,8 +4,8 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Instant;
 
-use nearcall_core::Failure;
 use nearcall_core::server::{CallContext, Request, Server as Core};
+use nearcall_core::{Buffer, Failure};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
@@ -125,6 +125,11 @@ pub(crate) struct Call {
 impl Call {
     pub(crate) fn new(core: &Arc<Core>, request: &Request, method: &Method) -> Self {
         Self { core: Arc::clone(core), context: request.context(), method: method.name.clone() }
+    }
+
+    /// Memory of `len` bytes that nobody but the caller has seen, if there is some.
+    pub(crate) fn reuse_buffer(&self, len: usize) -> Option<Arc<Buffer>> {
+        self.context.reuse_buffer(len)
     }
 }
 
