@@ -147,8 +147,7 @@ impl Payload {
             let (spot, left) = self.find(offset);
             let (now, later) = into.split_at_mut(left.min(into.len()));
             match (spot, self.incoming.lease()) {
-                (Spot::HandedOver(lease, inside), _) => lease.copy(inside, now),
-                (Spot::Rest(inside), Some(lease)) => lease.copy(inside, now),
+                (Spot::HandedOver(lease, inside), _) | (Spot::Rest(inside), Some(lease)) => lease.copy(inside, now),
                 (Spot::Rest(inside), None) => self.incoming.copy(self.at + inside, now),
             }
             offset += now.len();

@@ -204,6 +204,14 @@ impl Lease {
         self.mapping().address().as_ptr().wrapping_add(self.offset)
     }
 
+    /// A private copy.
+    #[must_use]
+    pub fn to_vec(&self) -> Vec<u8> {
+        let mut bytes = vec![0; self.len];
+        self.mapping().read(self.offset, &mut bytes);
+        bytes
+    }
+
     /// Copies bytes out of the payload; all of `into` is set afterwards.
     ///
     /// # Panics

@@ -36,13 +36,13 @@ struct State {
 #[derive(Debug, Default)]
 enum Seen {
     #[default]
-    ByNobody,
+    Nobody,
     /// Only by servers, which this process has chosen itself.
-    ByServers,
+    Servers,
     /// By one client of a server here.
-    ByClient(Weak<Shelf>),
+    Client(Weak<Shelf>),
     /// By others than these together, or by somebody who may look at it after its connection has ended.
-    ByOthers,
+    Others,
 }
 
 impl Memory {
@@ -84,16 +84,16 @@ impl Memory {
     pub(crate) fn show(&self, client: Option<&Arc<Shelf>>) {
         let mut state = self.state.lock();
         state.seen = match (&state.seen, client) {
-            (Seen::ByNobody | Seen::ByServers, None) => Seen::ByServers,
-            (Seen::ByNobody, Some(shelf)) => Seen::ByClient(Arc::downgrade(shelf)),
-            (Seen::ByClient(seen), Some(shelf)) if seen.as_ptr() == Arc::as_ptr(shelf) => return,
-            _ => Seen::ByOthers,
+            (Seen::Nobody | Seen::Servers, None) => Seen::Servers,
+            (Seen::Nobody, Some(shelf)) => Seen::Client(Arc::downgrade(shelf)),
+            (Seen::Client(seen), Some(shelf)) if seen.as_ptr() == Arc::as_ptr(shelf) => return,
+            _ => Seen::Others,
         };
     }
 
     /// Somebody may look at it for longer than is known here: it is not used again.
     pub(crate) fn retire(&self) {
-        self.state.lock().seen = Seen::ByOthers;
+        self.state.lock().seen = Seen::Others;
     }
 
     /// Begins the next use.
@@ -111,9 +111,9 @@ impl Memory {
             return;
         }
         let shelf = match &self.state.lock().seen {
-            Seen::ByNobody | Seen::ByServers => Some(shelf::common()),
-            Seen::ByClient(shelf) => shelf.upgrade(),
-            Seen::ByOthers => None,
+            Seen::Nobody | Seen::Servers => Some(shelf::common()),
+            Seen::Client(shelf) => shelf.upgrade(),
+            Seen::Others => None,
         };
         if let Some(shelf) = shelf {
             shelf.put(self);

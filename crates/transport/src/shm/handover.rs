@@ -15,6 +15,8 @@ use crate::link::LinkError;
 
 /// Shorter parts are copied, which costs less.
 const SHORTEST: usize = 4096;
+/// Bytes lent that the reader has not come to yet: then it is waited for, rather than more memory used.
+const MOST_UNREAD: usize = 32 << 20;
 
 /// What keeps memory of the peer's from going back before the peer has taken in that it was handed back.
 #[derive(Debug)]
@@ -31,8 +33,19 @@ pub(super) struct Handover {
     lending: Arc<Lending>,
     /// Of this connection.
     link: u64,
-    /// Where in the ring the note ends that the peer must have read, and what is kept until then.
-    under_way: VecDeque<(u64, ForPeer)>,
+    /// What the peer has not read yet, in order.
+    under_way: VecDeque<UnderWay>,
+    /// Bytes of this side's buffers in it.
+    unread: usize,
+}
+
+#[derive(Debug)]
+struct UnderWay {
+    /// Where in the ring its note ends.
+    position: u64,
+    #[expect(dead_code, reason = "it is there to be dropped")]
+    kept: ForPeer,
+    lent: usize,
 }
 
 /// How a payload goes out.
@@ -43,11 +56,13 @@ pub(super) struct Plan<'a, 'p> {
     pub(super) rest: SmallVec<[&'p [u8]; 4]>,
     pub(super) rest_len: usize,
     loans: SmallVec<[Loan<'a>; 2]>,
+    /// Bytes that are lent by them.
+    pub(super) lent: usize,
     kept: ForPeer,
 }
 
 impl Plan<'_, '_> {
-    /// The note is in the ring: what is lent stays so until the peer gives it back. What is to be [kept](Handover::keep).
+    /// The note is in the ring: what is lent stays so until the peer gives it back. What is to be [kept](Handover::sent).
     pub(super) fn settle(self) -> ForPeer {
         self.loans.into_iter().for_each(Loan::keep);
         self.kept
@@ -56,7 +71,7 @@ impl Plan<'_, '_> {
 
 impl Handover {
     pub(super) fn new(lending: Arc<Lending>, link: u64) -> Self {
-        Self { lending, link, under_way: VecDeque::new() }
+        Self { lending, link, under_way: VecDeque::new(), unread: 0 }
     }
 
     /// How a payload goes out, if some of it is handed over; `room` is how many bytes of references a note can have.
@@ -74,6 +89,7 @@ impl Handover {
             rest: SmallVec::new(),
             rest_len: 0,
             loans: SmallVec::new(),
+            lent: 0,
             kept: SmallVec::new(),
         };
         let mut at = 0;
@@ -104,6 +120,7 @@ impl Handover {
                 let Some(loan) = self.lending.lend(&buffer, socket)? else { return Ok(false) };
                 let number = loan.number;
                 plan.loans.push(loan);
+                plan.lent += piece.len();
                 (Whose::Sender, number, memory.offset_of(address) as u64)
             }
             Some(Found::Lent(window)) => {
@@ -124,24 +141,28 @@ impl Handover {
         Ok(true)
     }
 
-    /// Whether something is kept for the peer.
+    /// Whether something is under way that the peer has not read.
     #[inline]
-    pub(super) fn keeps_any(&self) -> bool {
+    pub(super) fn has_unread(&self) -> bool {
         !self.under_way.is_empty()
     }
 
-    /// Keeps it until the peer has read the ring up to `position`.
-    pub(super) fn keep(&mut self, position: u64, kept: ForPeer) {
-        if !kept.is_empty() {
-            self.under_way.push_back((position, kept));
-        }
+    /// Whether a message that lends `lent` bytes must wait for the reader.
+    pub(super) fn must_wait(&self, lent: usize) -> bool {
+        self.unread > 0 && self.unread + lent > MOST_UNREAD
+    }
+
+    /// A message is in the ring, up to `position`: keeps what it needs until the peer has read it.
+    pub(super) fn sent(&mut self, position: u64, lent: usize, kept: ForPeer) {
+        self.unread += lent;
+        self.under_way.push_back(UnderWay { position, kept, lent });
     }
 
     /// The peer has read the ring up to `consumed`.
     #[cold]
     pub(super) fn let_go(&mut self, consumed: u64) {
-        while self.under_way.front().is_some_and(|(position, _)| *position <= consumed) {
-            self.under_way.pop_front();
+        while self.under_way.front().is_some_and(|message| message.position <= consumed) {
+            self.unread -= self.under_way.pop_front().map_or(0, |message| message.lent);
         }
     }
 }

@@ -85,14 +85,14 @@ impl Drop for Loan<'_> {
 
 impl State {
     /// What the peer has given back. To be dropped without the lock: memory may have to be unmapped.
-    fn take_given_back(&mut self, segment: &Segment) -> Vec<Lent> {
-        let mut back = Vec::new();
+    fn take_given_back(&mut self, segment: &Segment) -> Vec<Arc<Buffer>> {
+        let mut back: Vec<Arc<Buffer>> = Vec::new();
         for shown in &mut self.shown {
             if shown.lent.is_some() && segment.given_back(shown.number) == shown.loans {
-                back.extend(shown.lent.take());
+                back.extend(shown.lent.take().map(|lent| lent.buffer));
             }
         }
-        let bytes: u64 = back.iter().map(|lent| lent.buffer.memory().len() as u64).sum();
+        let bytes: u64 = back.iter().map(|buffer| buffer.memory().len() as u64).sum();
         self.lent_bytes -= bytes;
         back
     }
@@ -191,18 +191,17 @@ impl Lending {
             let Some(charge) = self.account.charge(memory.len()) else { return Ok(None) };
             Some(charge)
         };
-        let at = match known {
-            Some(at) => at,
-            None => {
-                let Some(at) = state.make_place(self.most) else { return Ok(None) };
-                // Before the peer can look at it.
-                memory.show(self.shelf.as_ref());
-                if !show(socket, state.shown[at].number, size, memory.fd())? {
-                    return Ok(None);
-                }
-                state.shown[at].memory = Arc::downgrade(memory);
-                at
+        let at = if let Some(at) = known {
+            at
+        } else {
+            let Some(at) = state.make_place(self.most) else { return Ok(None) };
+            // Before the peer can look at it.
+            memory.show(self.shelf.as_ref());
+            if !show(socket, state.shown[at].number, size, memory.fd())? {
+                return Ok(None);
             }
+            state.shown[at].memory = Arc::downgrade(memory);
+            at
         };
         state.clock += 1;
         let clock = state.clock;
@@ -241,7 +240,9 @@ impl Lending {
         let never: Vec<_> = state.shown.iter_mut().filter_map(|shown| shown.lent.take()).collect();
         state.lent_bytes = 0;
         drop(state);
-        never.iter().for_each(|lent| lent.buffer.memory().retire());
+        for lent in &never {
+            lent.buffer.memory().retire();
+        }
         drop((back, never));
     }
 }
@@ -251,8 +252,7 @@ impl Lender for Lending {
         if self.generation != fork::generation() {
             return Vec::new();
         }
-        let back = self.state.lock().take_given_back(&self.segment);
-        back.into_iter().map(|lent| lent.buffer).collect()
+        self.state.lock().take_given_back(&self.segment)
     }
 }
 

@@ -278,14 +278,13 @@ impl ShmLink {
             }
             // A bell may have been read along with the region.
             self.notify_room();
-            match ready {
-                true => break lease,
+            if ready {
+                break lease;
+            }
+            if !whole {
                 // The record stays where it is, and what was taken in of the region is counted.
-                false if !whole => {
-                    *unfinished = charge;
-                    return Err(LinkError::Unfinished);
-                }
-                false => {}
+                *unfinished = charge;
+                return Err(LinkError::Unfinished);
             }
         };
         let mut lent = borrowed.take(&lent).into_iter();
@@ -303,9 +302,10 @@ impl ShmLink {
         }
         self.consume(consumer, record);
         bytes.drain(..Note::LEN + taken);
-        Ok(Some(match handed_over.is_empty() {
-            true => Incoming::new(bytes, lease, charge),
-            false => Incoming::with_parts(bytes, lease, charge, handed_over),
+        Ok(Some(if handed_over.is_empty() {
+            Incoming::new(bytes, lease, charge)
+        } else {
+            Incoming::with_parts(bytes, lease, charge, handed_over)
         }))
     }
 

@@ -64,7 +64,7 @@ impl Sender {
 
     /// Lets go of what was handed back and the peer has by now.
     pub(super) fn let_go(&mut self) {
-        if self.handover.keeps_any()
+        if self.handover.has_unread()
             && let Ok(consumed) = self.producer.consumed()
         {
             self.handover.let_go(consumed);
@@ -114,6 +114,9 @@ impl Sender {
                 Some((place, note)) => Self::write_note(producer, regions, place, &[&note.encode(), head]),
             };
         };
+        if plan.lent > 0 && handover.must_wait(plan.lent) {
+            return Ok(false);
+        }
         let names = reference::encode(&plan.references);
         let record = shortest + names.len();
         let in_ring = record + plan.rest_len <= producer.longest() / 2;
@@ -132,8 +135,8 @@ impl Sender {
             let note = Note { names: true, ..note };
             Self::write_note(producer, regions, place, &[&note.encode(), &names, head])?;
         }
-        let kept = plan.settle();
-        handover.keep(producer.written(), kept);
+        let (lent, kept) = (plan.lent, plan.settle());
+        handover.sent(producer.written(), lent, kept);
         Ok(true)
     }
 
