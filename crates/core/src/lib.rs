@@ -18,7 +18,7 @@ pub use nearcall_platform::lock;
 pub use nearcall_ring::SpinPolicy;
 pub use nearcall_transport::{
     Admission, BadUrl, Buffer, ConnectError, Credentials, DevCerts, Incoming, Lease, LinkError, Listener, Options,
-    Peer, Pem, Url, dev_certs,
+    Peer, Pem, Shelf, Url, dev_certs,
 };
 pub use nearcall_wire::{Failure, Kind, Metadata, holds_more_than};
 pub use outgoing::{Body, Outgoing};

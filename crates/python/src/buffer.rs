@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::sync::Arc;
 
-use nearcall_core::Buffer as Memory;
+use nearcall_core::{Buffer as Memory, Shelf};
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use pyo3::{PyRef, ffi};
@@ -23,17 +23,15 @@ impl Buffer {
     /// `call` is the call that is being served here, if there is one: its caller may get memory that it has seen before.
     #[new]
     fn new(py: Python<'_>, nbytes: usize, call: Option<&Call>) -> PyResult<Self> {
-        let reused = match call {
-            Some(call) => call.reuse_buffer(nbytes),
-            None => Memory::reuse(nbytes),
-        };
-        let memory = match reused {
+        let shelf = call.map_or_else(Shelf::common, Call::shelf);
+        let memory = match shelf.reuse(nbytes) {
             Some(memory) => memory,
-            None => detach(py, || Memory::create(nbytes)).map_err(PyOSError::new_err)?,
+            None => detach(py, || shelf.create(nbytes)).map_err(PyOSError::new_err)?,
         };
         Ok(Self { memory })
     }
 
+    #[expect(clippy::needless_pass_by_value, reason = "the signature PyO3 asks for")]
     unsafe fn __getbuffer__(slf: PyRef<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
         let (start, len) = (slf.memory.as_ptr(), slf.memory.len() as isize);
         // SAFETY: Python passes a valid view to fill; the memory stays alive as long as `slf`, which the view will own. Peers

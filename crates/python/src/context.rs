@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use nearcall_core::server::{CallContext, Request, Server as Core};
-use nearcall_core::{Buffer, Failure};
+use nearcall_core::{Failure, Shelf};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
@@ -127,9 +127,9 @@ impl Call {
         Self { core: Arc::clone(core), context: request.context(), method: method.name.clone() }
     }
 
-    /// Memory of `len` bytes that nobody but the caller has seen, if there is some.
-    pub(crate) fn reuse_buffer(&self, len: usize) -> Option<Arc<Buffer>> {
-        self.context.reuse_buffer(len)
+    /// Where memory comes from for what will be sent to the caller.
+    pub(crate) fn shelf(&self) -> Arc<Shelf> {
+        self.context.shelf()
     }
 }
 

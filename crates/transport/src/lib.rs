@@ -29,7 +29,7 @@ mod transports;
 mod url;
 
 pub use budget::{Account, Budget, Charge};
-pub use buffers::Buffer;
+pub use buffers::{Buffer, Shelf};
 pub use connect::{Connected, connect};
 pub use credentials::{Credentials, Pem};
 pub use dev_certs::{DevCerts, dev_certs};

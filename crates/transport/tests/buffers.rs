@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use common::{PATIENCE, Pair, pair, pattern, send, whole};
-use nearcall_transport::{Budget, Buffer, Incoming, Lease, Link, Options};
+use nearcall_transport::{Budget, Buffer, Incoming, Lease, Link, Options, Shelf};
 
 const LEN: usize = 3 << 20;
 
 /// Private to one test: these share one process, and one shelf.
 fn filled(len: usize, seed: usize) -> Arc<Buffer> {
-    let buffer = Buffer::create(len).expect("shared memory");
+    let buffer = Shelf::common().create(len).expect("shared memory");
     // SAFETY: so many bytes are there, and nobody else knows of them yet.
     unsafe { std::ptr::copy_nonoverlapping(pattern(seed, len).as_ptr(), buffer.as_ptr(), len) };
     buffer
@@ -108,10 +108,11 @@ fn memory_is_lent_until_it_is_given_back() {
     send(&*client, b"to", &[bytes(&buffer)]).expect("room");
     let there = next(&*server);
     drop(buffer);
-    assert!(client.reuse_buffer(len).is_none(), "the peer has it");
+    let lent = |buffer: Option<Arc<Buffer>>| buffer.is_none_or(|other| other.as_ptr() != first);
+    assert!(lent(client.shelf().reuse(len)), "the peer has it");
     assert!(there.handed_over()[0].1.to_vec() == pattern(4, len));
     drop(there);
-    buffer = client.reuse_buffer(len).expect("the peer has given it back");
+    buffer = client.shelf().reuse(len).expect("the peer has given it back");
     assert_eq!(buffer.as_ptr(), first);
     // Lent twice: given back when both are dropped.
     let messages: Vec<_> = [1, 2]
@@ -122,10 +123,10 @@ fn memory_is_lent_until_it_is_given_back() {
         .into();
     drop(buffer);
     for message in messages {
-        assert!(client.reuse_buffer(len).is_none());
+        assert!(lent(client.shelf().reuse(len)));
         drop(message);
     }
-    assert_eq!(client.reuse_buffer(len).expect("given back").as_ptr(), first);
+    assert_eq!(client.shelf().reuse(len).expect("given back").as_ptr(), first);
 }
 
 #[test]
@@ -133,11 +134,12 @@ fn what_the_peer_kept_when_the_connection_ended_is_not_used_again() {
     let Pair { client, server } = of_shm();
     let len = LEN + 999_999;
     let buffer = filled(len, 5);
+    let place = buffer.as_ptr();
     send(&*client, b"to", &[bytes(&buffer)]).expect("room");
     let there = next(&*server);
     client.close();
     drop((client, buffer));
-    assert!(Buffer::reuse(len).is_none());
+    assert!(Shelf::common().reuse(len).is_none_or(|other| other.as_ptr() != place));
     assert!(there.handed_over()[0].1.to_vec() == pattern(5, len));
 }
 
@@ -149,9 +151,9 @@ fn what_one_client_has_seen_is_not_for_another() {
     let place = buffer.as_ptr();
     send(&*one.server, b"to", &[bytes(&buffer)]).expect("room");
     drop((next(&*one.client), buffer));
-    assert!(other.server.reuse_buffer(len).is_none());
-    assert!(Buffer::reuse(len).is_none());
-    assert_eq!(one.server.reuse_buffer(len).expect("its own").as_ptr(), place);
+    assert!(other.server.shelf().reuse(len).is_none());
+    assert!(Shelf::common().reuse(len).is_none_or(|other| other.as_ptr() != place));
+    assert_eq!(one.server.shelf().reuse(len).expect("its own").as_ptr(), place);
 }
 
 #[test]

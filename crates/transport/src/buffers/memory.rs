@@ -23,6 +23,8 @@ pub(crate) struct Memory {
     mapping: Mapping,
     fd: OwnedFd,
     generation: u32,
+    /// Where it was asked for.
+    home: Weak<Shelf>,
     state: InnerMutex<State>,
 }
 
@@ -46,7 +48,7 @@ enum Seen {
 }
 
 impl Memory {
-    fn create(len: usize) -> io::Result<Arc<Self>> {
+    fn create(len: usize, home: &Arc<Shelf>) -> io::Result<Arc<Self>> {
         let (mapping, fd) = Mapping::create_shown("nearcall-buffer", len)?;
         let (start, generation) = (mapping.address().as_ptr().addr(), fork::mark());
         Ok(Arc::new_cyclic(|own: &Weak<Self>| Self {
@@ -54,6 +56,7 @@ impl Memory {
             mapping,
             fd,
             generation,
+            home: Arc::downgrade(home),
             state: InnerMutex::default(),
         }))
     }
@@ -111,7 +114,8 @@ impl Memory {
             return;
         }
         let shelf = match &self.state.lock().seen {
-            Seen::Nobody | Seen::Servers => Some(shelf::common()),
+            Seen::Nobody => self.home.upgrade(),
+            Seen::Servers => Some(Shelf::common()),
             Seen::Client(shelf) => shelf.upgrade(),
             Seen::Others => None,
         };
@@ -130,19 +134,15 @@ pub struct Buffer {
     len: usize,
 }
 
-impl Buffer {
-    /// Memory of `len` bytes that was used before, by whoever may see what is written to it, if there is some: no system
+impl Shelf {
+    /// Memory of `len` bytes that was used before, by those who may see what is written to it, if there is some: no system
     /// call is made. What is in it is left over.
     #[must_use]
-    pub fn reuse(len: usize) -> Option<Arc<Self>> {
-        Self::reuse_from(&shelf::common(), len)
-    }
-
-    pub(crate) fn reuse_from(shelf: &Shelf, len: usize) -> Option<Arc<Self>> {
+    pub fn reuse(&self, len: usize) -> Option<Arc<Buffer>> {
         let size = size_for(len)?;
-        let memory = shelf.take(size).or_else(|| {
+        let memory = self.take(size).or_else(|| {
             shelf::ask_lenders();
-            shelf.take(size)
+            self.take(size)
         });
         memory.map(|memory| memory.begin(len))
     }
@@ -151,11 +151,13 @@ impl Buffer {
     ///
     /// # Errors
     /// What the system says: out of descriptors or memory, or `InvalidInput` if it cannot seal memory against writing.
-    pub fn create(len: usize) -> io::Result<Arc<Self>> {
+    pub fn create(self: &Arc<Self>, len: usize) -> io::Result<Arc<Buffer>> {
         let size = size_for(len).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Memory::create(size)?.begin(len))
+        Ok(Memory::create(size, self)?.begin(len))
     }
+}
 
+impl Buffer {
     /// Bytes that were asked for.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -204,12 +206,12 @@ mod tests {
     #[test]
     fn memory_is_used_again_when_its_use_is_over() {
         let shelf = Shelf::new();
-        let first = Buffer::create(100_000).expect("memory");
+        let first = shelf.create(100_000).expect("memory");
         let at = first.as_ptr();
         first.memory().show(Some(&shelf));
-        assert!(Buffer::reuse_from(&shelf, 100_000).is_none(), "it is in use");
+        assert!(shelf.reuse(100_000).is_none(), "it is in use");
         drop(first);
-        let again = Buffer::reuse_from(&shelf, 99_000).expect("about as long");
+        let again = shelf.reuse(99_000).expect("about as long");
         assert_eq!(again.as_ptr(), at);
         assert_eq!(again.len(), 99_000);
     }
@@ -217,28 +219,28 @@ mod tests {
     #[test]
     fn what_one_client_has_seen_is_for_no_other() {
         let (one, other) = (Shelf::new(), Shelf::new());
-        let buffer = Buffer::create(3 << 20).expect("memory");
+        let buffer = one.create(3 << 20).expect("memory");
         let at = buffer.as_ptr();
         buffer.memory().show(Some(&one));
         buffer.memory().show(Some(&one));
         drop(buffer);
-        assert!(Buffer::reuse_from(&other, 3 << 20).is_none());
-        assert!(Buffer::reuse(3 << 20).is_none_or(|buffer| buffer.as_ptr() != at));
-        let buffer = Buffer::reuse_from(&one, 3 << 20).expect("its own");
+        assert!(other.reuse(3 << 20).is_none());
+        assert!(Shelf::common().reuse(3 << 20).is_none_or(|buffer| buffer.as_ptr() != at));
+        let buffer = one.reuse(3 << 20).expect("its own");
         buffer.memory().show(Some(&other));
         drop(buffer);
-        assert!(Buffer::reuse_from(&one, 3 << 20).is_none(), "two have seen it");
-        assert!(Buffer::reuse_from(&other, 3 << 20).is_none(), "two have seen it");
+        assert!(one.reuse(3 << 20).is_none(), "two have seen it");
+        assert!(other.reuse(3 << 20).is_none(), "two have seen it");
     }
 
     #[test]
     fn retired_memory_is_not_used_again() {
         let shelf = Shelf::new();
-        let buffer = Buffer::create(100_000).expect("memory");
+        let buffer = shelf.create(100_000).expect("memory");
         buffer.memory().show(Some(&shelf));
         buffer.memory().retire();
         drop(buffer);
-        assert!(Buffer::reuse_from(&shelf, 100_000).is_none());
+        assert!(shelf.reuse(100_000).is_none());
     }
 
     #[test]

@@ -9,13 +9,21 @@ use nearcall_platform::lock::InnerMutex;
 /// Bytes kept for further uses on one shelf; the memory that has waited longest goes first.
 const KEPT: usize = 64 << 20;
 
-/// Memory that is not in use, and who has been shown it may be shown what is written to it next.
+/// Where memory waits for its next use. Whoever has been shown any of it may be shown what is written to it next: the
+/// servers that this process has chosen, or one client of a server here.
 #[derive(Debug, Default)]
-pub(crate) struct Shelf(InnerMutex<Vec<Arc<Memory>>>);
+pub struct Shelf(InnerMutex<Vec<Arc<Memory>>>);
 
 impl Shelf {
     pub(crate) fn new() -> Arc<Self> {
         Arc::default()
+    }
+
+    /// That of this process, for what only servers see.
+    #[must_use]
+    pub fn common() -> Arc<Self> {
+        static COMMON: LazyLock<Arc<Shelf>> = LazyLock::new(Shelf::new);
+        Arc::clone(&COMMON)
     }
 
     pub(super) fn put(&self, memory: Arc<Memory>) {
@@ -48,12 +56,6 @@ impl Shelf {
         let at = fitting.min_by_key(|(_, memory)| memory.len()).map(|(at, _)| at)?;
         Some(kept.remove(at))
     }
-}
-
-/// That of this process, for what only servers see.
-pub(super) fn common() -> Arc<Shelf> {
-    static COMMON: LazyLock<Arc<Shelf>> = LazyLock::new(Shelf::new);
-    Arc::clone(&COMMON)
 }
 
 /// A connection on which buffers are lent.

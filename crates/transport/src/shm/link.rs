@@ -19,7 +19,7 @@ use super::regions::{Mapped, Note, OwnRegions, Rest};
 use super::sender::Sender;
 use super::socket::{Inbox, ring_bell};
 use crate::budget::{ALWAYS, Account, Charge};
-use crate::buffers::Buffer;
+use crate::buffers::Shelf;
 use crate::link::{HEAD_ROOM, Link, LinkError, Options, Room, Sent};
 use crate::message::{Handed, INLINE, Incoming, Lease};
 use crate::outbox::{Frame, Outbox, Sink};
@@ -480,11 +480,8 @@ impl Link for ShmLink {
         true
     }
 
-    fn reuse_buffer(&self, len: usize) -> Option<Arc<Buffer>> {
-        match self.lending.shelf() {
-            Some(shelf) => Buffer::reuse_from(shelf, len),
-            None => Buffer::reuse(len),
-        }
+    fn shelf(&self) -> Arc<Shelf> {
+        self.lending.shelf().map_or_else(Shelf::common, Arc::clone)
     }
 
     fn spinning_pays(&self) -> bool {

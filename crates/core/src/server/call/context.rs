@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use nearcall_platform::lock::Mutex;
-use nearcall_transport::{Buffer, LinkError, Peer};
+use nearcall_transport::{LinkError, Peer, Shelf};
 use nearcall_wire::{Kind, Metadata};
 
 use crate::outgoing::{Body, Outgoing};
@@ -45,10 +45,10 @@ impl CallContext {
         self.connection.peer()
     }
 
-    /// Memory of `len` bytes for what will be sent to the caller, if there is some that nobody else has seen.
+    /// Where memory comes from for what will be sent to the caller.
     #[must_use]
-    pub fn reuse_buffer(&self, len: usize) -> Option<Arc<Buffer>> {
-        self.connection.link.reuse_buffer(len)
+    pub fn shelf(&self) -> Arc<Shelf> {
+        self.connection.link.shelf()
     }
 
     /// Sends metadata ahead of the first item or the result.
