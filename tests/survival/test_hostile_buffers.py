@@ -6,9 +6,12 @@ log, or the call does, and all else is as before.
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import logging
 import mmap
 import os
+import socket
 import struct
 import threading
 from collections.abc import Callable, Iterator
@@ -79,8 +82,6 @@ def buffer(size: int = SIZE, fill: bytes = b"", seals: int = SHOWN_SEALS) -> int
     """A descriptor of one as it should be; what is to be in it has to be there before the seals."""
     fd = memfd(size, 0)
     os.pwrite(fd, fill, 0)
-    import fcntl
-
     fcntl.fcntl(fd, fcntl.F_ADD_SEALS, seals)
     return fd
 
@@ -197,11 +198,9 @@ def test_a_buffer_of_another_connection(target: Target) -> None:
 def test_a_flood_of_buffers(target: Target) -> None:
     with attack(target.url) as attacker:
         fd = buffer(1 << 16)
-        try:
+        with contextlib.suppress(OSError):
             for number in range(1000):
                 attacker.show(number, 1 << 16, fd)
-        except OSError:
-            pass
         os.close(fd)
         target.dropped(attacker, "shared memory that it does not use")
 
@@ -220,8 +219,6 @@ def test_memory_that_changes_while_it_is_read(target: Target) -> None:
     with attack(target.url, buffers=32) as attacker:
         fd = memfd(SIZE, 0)
         memory = mmap.mmap(fd, SIZE)
-        import fcntl
-
         fcntl.fcntl(fd, fcntl.F_ADD_SEALS, SHOWN_SEALS)
         attacker.show(0, SIZE, fd)
         os.close(fd)
@@ -282,8 +279,6 @@ def test_loans_that_are_given_back_too_often_or_never(target: Target) -> None:
 
 
 def test_memory_that_was_handed_over_is_not_ours_to_write(target: Target) -> None:
-    import socket
-
     with attack(target.url, buffers=32) as attacker:
         attacker.send(make_call(1, SIZE))
         until(lambda: attacker.get(attacker.into) > 0, "the reply comes")
@@ -340,7 +335,5 @@ def test_regions_that_are_handed_back(target: Target, offset: int, length: int, 
         back = reference(0, len(data), number=region_id, offset=64, whose=THEIR_REGION)
         attacker.hand_over(back, head=show_call(2))
         assert attacker.receive()[8:12] == data[:4]
-        attacker.hand_over(
-            reference(0, length, number=region_id, offset=offset, whose=THEIR_REGION), head=show_call(3)
-        )
+        attacker.hand_over(reference(0, length, number=region_id, offset=offset, whose=THEIR_REGION), head=show_call(3))
         target.dropped(attacker, f"hands back {why} of a region than there is")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from .. import _core
 from .context import current_request
@@ -22,7 +22,7 @@ _SHORTEST = 32 * 1024
 
 
 def buffer(nbytes: int) -> memoryview:
-    """Memory for bytes that will be sent: over shared memory it is handed over and not copied, and so is any part of it.
+    """Memory for bytes that will be sent: over shared memory it is handed over and not copied, and so is a part of it.
 
     Until every receiver has dropped what it got, write to it only if they may see that. Ask for another buffer instead:
     that costs about a microsecond, because memory that nobody has any more is used again.
@@ -31,8 +31,8 @@ def buffer(nbytes: int) -> memoryview:
         nbytes: Bytes, zero or more.
 
     Returns:
-        A writable ``memoryview`` of bytes. What is in it at first is left over. If it has less than 32 KiB, or the system
-        has no descriptor or shared memory left, it is ordinary memory, which is copied when it is sent.
+        A writable ``memoryview`` of bytes. What is in it at first is left over. If it has less than 32 KiB, or the
+        system has no descriptor or shared memory left, it is ordinary memory, which is copied when it is sent.
 
     Raises:
         ValueError: the number is negative.
@@ -52,12 +52,12 @@ def buffer(nbytes: int) -> memoryview:
     return memoryview(memory)
 
 
-def empty(shape: int | Sequence[int], dtype: DTypeLike = float) -> np.ndarray[Any, Any]:
-    """An array for values that will be sent: over shared memory it is handed over and not copied, and so is any contiguous
-    part of it.
+def empty(shape: SupportsIndex | Sequence[SupportsIndex], dtype: DTypeLike = float) -> np.ndarray[Any, Any]:
+    """An array for values that will be sent: over shared memory it is handed over and not copied, and so is any
+    contiguous part of it.
 
-    It is a :func:`buffer`, to which the same rule applies: write to it only until it is sent, and make another one for the
-    next message.
+    It is a :func:`buffer`, to which the same rule applies: write to it only until it is sent, and make another one for
+    the next message.
 
     Args:
         shape: As for ``numpy.empty``.
@@ -77,7 +77,8 @@ def empty(shape: int | Sequence[int], dtype: DTypeLike = float) -> np.ndarray[An
     chosen = np.dtype(dtype)
     if chosen.hasobject:
         raise TypeError(f"an array of dtype {chosen} holds Python objects and cannot be sent")
-    lengths = (operator.index(shape),) if not isinstance(shape, tuple | list) else tuple(map(operator.index, shape))
+    lengths = (shape,) if isinstance(shape, SupportsIndex) else tuple(shape)
+    lengths = tuple(map(operator.index, lengths))
     if any(length < 0 for length in lengths):
         raise ValueError(f"an array cannot have the shape {lengths}")
     return np.ndarray(lengths, chosen, buffer(chosen.itemsize * math.prod(lengths)))

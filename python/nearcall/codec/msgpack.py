@@ -124,8 +124,9 @@ _encode_putting_aside = msgspec.msgpack.Encoder(enc_hook=_convert_or_put_aside).
 
 def encode_parts(value: Any) -> tuple[bytes, list[memoryview]]:
     """Encodes a value that may hold arrays: the msgpack, and the arrays' elements to travel beside it."""
+    buffers: list[memoryview] = []
     outer = _leaving.buffers  # not None if the iterator of a value that is being encoded makes a call of its own
-    _leaving.buffers = buffers = []
+    _leaving.buffers = buffers
     try:
         return _encode_putting_aside(value), buffers
     finally:
