@@ -77,8 +77,7 @@ def empty(shape: SupportsIndex | Sequence[SupportsIndex], dtype: DTypeLike = flo
     chosen = np.dtype(dtype)
     if chosen.hasobject:
         raise TypeError(f"an array of dtype {chosen} holds Python objects and cannot be sent")
-    lengths = (shape,) if isinstance(shape, SupportsIndex) else tuple(shape)
-    lengths = tuple(map(operator.index, lengths))
+    lengths = tuple(map(operator.index, (shape,) if isinstance(shape, SupportsIndex) else shape))
     if any(length < 0 for length in lengths):
         raise ValueError(f"an array cannot have the shape {lengths}")
     return np.ndarray(lengths, chosen, buffer(chosen.itemsize * math.prod(lengths)))
