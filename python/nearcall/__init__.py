@@ -18,6 +18,7 @@
 from typing import TYPE_CHECKING, Any
 
 from . import _core
+from .call.buffers import buffer, empty
 from .call.context import Context, context
 from .call.deadline import current_deadline, timeout
 from .call.interceptors import CallInfo, ClientCall, ClientInterceptor, Proceed, ServerCall, ServerInterceptor
@@ -121,8 +122,10 @@ __all__ = [
     "__version__",
     "aio",
     "auth",
+    "buffer",
     "connect",
     "context",
+    "empty",
     "idempotent",
     "introspection",
     "metadata",

@@ -10,6 +10,7 @@ from .service.plan import MethodPlan
 __all__ = [
     "VERSION",
     "AsyncUnary",
+    "Buffer",
     "Call",
     "Connection",
     "FittingEncoder",
@@ -60,6 +61,20 @@ def set_call_variables(
 
 def count_blocks(entered: bool) -> None:
     """Counts a block that surrounds calls in (``True``) or out; while there is none, no call looks at the variables."""
+
+@final
+class Buffer:
+    """Memory that peers over shared memory can map: it exports a writable buffer of ``nbytes`` bytes.
+
+    Args:
+        nbytes: Bytes.
+        call: The call that is being served here, if there is one.
+
+    Raises:
+        OSError: the system has no descriptor or memory left, or cannot seal memory.
+    """
+
+    def __new__(cls, nbytes: int, call: Call | None) -> Buffer: ...
 
 @final
 class FittingEncoder:

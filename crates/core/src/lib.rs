@@ -19,8 +19,8 @@ pub use nearcall_platform::lifeline::end_with;
 pub use nearcall_platform::lock;
 pub use nearcall_ring::SpinPolicy;
 pub use nearcall_transport::{
-    Admission, BadUrl, ConnectError, Credentials, DevCerts, Incoming, Lease, LinkError, Listener, Options, Peer, Pem,
-    Url, dev_certs,
+    Admission, BadUrl, Buffer, ConnectError, Credentials, DevCerts, Incoming, Lease, LinkError, Listener, Options,
+    Peer, Pem, Shelf, Url, dev_certs,
 };
 pub use nearcall_wire::{Failure, Kind, Metadata, holds_more_than};
 pub use outgoing::{Body, Outgoing};

@@ -5,6 +5,7 @@
 //! waiting ([`aio`], [`loop_server`]).
 
 mod aio;
+mod buffer;
 mod callback;
 mod calling;
 mod connection;
@@ -41,6 +42,8 @@ use pyo3::prelude::*;
 mod _core {
     #[pymodule_export]
     use super::aio::{AsyncUnary, PendingCall};
+    #[pymodule_export]
+    use super::buffer::Buffer;
     #[pymodule_export]
     use super::connection::Connection;
     #[pymodule_export]

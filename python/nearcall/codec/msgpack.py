@@ -41,10 +41,6 @@ ARRAY = 2
 """msgpack extension: a numpy array; the data is [dtype, shape, order, index of its buffer] in msgpack."""
 
 
-class _HasArraysError(Exception):
-    """Raised inside the plain encoder on meeting an array, to start again with buffers."""
-
-
 def _convert(value: Any) -> Any:
     """What to send for an object that msgspec does not know: its plain equivalent, if it has one."""
     # Subclasses of the plain types, among them numpy.float64.
@@ -88,14 +84,6 @@ def _is_array(value: Any) -> bool:
     return numpy is not None and isinstance(value, numpy.ndarray)
 
 
-def _convert_or_tell(value: Any) -> Any:
-    if type(value) is anything.Packed:
-        return msgspec.msgpack.Ext(value.code, _encode_or_tell(value.content))
-    if _is_array(value):
-        raise _HasArraysError
-    return _convert(value)
-
-
 def _convert_or_refuse(value: Any) -> Any:
     if type(value) is anything.Packed:
         return msgspec.msgpack.Ext(value.code, encode(value.content))
@@ -103,8 +91,6 @@ def _convert_or_refuse(value: Any) -> Any:
         raise TypeError("ndarray cannot be sent here: annotate the value as ndarray or Any")
     return _convert(value)
 
-
-_encode_or_tell = msgspec.msgpack.Encoder(enc_hook=_convert_or_tell).encode
 
 encode: Callable[[Any], bytes] = msgspec.msgpack.Encoder(enc_hook=_convert_or_refuse).encode
 """Encodes any supported value without arrays; msgspec's own method."""
@@ -115,32 +101,38 @@ def encode_plainly(value: Any) -> bytes:
     return encode(anything.pack_plainly(value))
 
 
-class _Collector:
-    """Puts the arrays of one message aside."""
+class _Leaving(threading.local):
+    """The buffers of the message that this thread is encoding: msgspec's hooks get no context of their own."""
 
-    __slots__ = ("buffers", "encode")
+    buffers: list[memoryview] | None = None
 
-    def __init__(self) -> None:
-        self.buffers: list[memoryview] = []
-        self.encode = msgspec.msgpack.Encoder(enc_hook=self.convert).encode
 
-    def convert(self, value: Any) -> Any:
-        if type(value) is anything.Packed:
-            return msgspec.msgpack.Ext(value.code, self.encode(value.content))
-        if not _is_array(value):
-            return _convert(value)
-        header, data = array_header(value, len(self.buffers))
-        self.buffers.append(data)
-        return msgspec.msgpack.Ext(ARRAY, header)
+_leaving = _Leaving()
+
+
+def _convert_or_put_aside(value: Any) -> Any:
+    if type(value) is anything.Packed:
+        return msgspec.msgpack.Ext(value.code, _encode_putting_aside(value.content))
+    buffers = _leaving.buffers
+    if buffers is None or not _is_array(value):
+        return _convert(value)
+    header, data = array_header(value, len(buffers))
+    buffers.append(data)
+    return msgspec.msgpack.Ext(ARRAY, header)
+
+
+_encode_putting_aside = msgspec.msgpack.Encoder(enc_hook=_convert_or_put_aside).encode
 
 
 def encode_parts(value: Any) -> tuple[bytes, list[memoryview]]:
     """Encodes a value that may hold arrays: the msgpack, and the arrays' elements to travel beside it."""
+    buffers: list[memoryview] = []
+    outer = _leaving.buffers  # not None if the iterator of a value that is being encoded makes a call of its own
+    _leaving.buffers = buffers
     try:
-        return _encode_or_tell(value), []
-    except _HasArraysError:
-        collector = _Collector()
-    return collector.encode(value), collector.buffers
+        return _encode_putting_aside(value), buffers
+    finally:
+        _leaving.buffers = outer
 
 
 class _Arrived(threading.local):

@@ -186,7 +186,7 @@ impl Server {
         let poller = Arc::new(descriptors::new_poller()?);
         Ok(Self {
             reactor: Mutex::new(Reactor::new(options, Arc::clone(&poller), Arc::clone(&wake))?),
-            welcome: Welcome { version: crate::VERSION.to_owned(), limits, description, memory: false },
+            welcome: Welcome { version: crate::VERSION.to_owned(), limits, description, memory: false, buffers: 0 },
             async_queue: OnceLock::new(),
             loop_run: AtomicUsize::new(0),
             measured: methods.iter().take_while(|method| !method.is_some_and(|method| method.introspective)).count(),
