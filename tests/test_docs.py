@@ -295,6 +295,15 @@ def test_what_a_page_names_exists(page: Path) -> None:
         assert command in commands, command
 
 
+def test_the_architecture_names_what_is_there() -> None:
+    text = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    named = re.findall(r"`((?:crates|python)/[\w./-]+): (\w+)`", text)
+    assert len(named) > 40
+    for path, name in named:
+        code = (ROOT / path).read_text(encoding="utf-8")
+        assert re.search(rf"\b(?:fn|struct|enum|trait|const|class|def) {name}\b", code), f"{path}: {name}"
+
+
 # The lab's pages.
 
 

@@ -4,6 +4,8 @@ from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextvars import ContextVar
 from typing import Any, Final, Literal, Protocol, TypeVar, final, type_check_only
 
+from typing_extensions import Self
+
 from .call.metadata import metadata
 from .service.plan import MethodPlan
 
@@ -331,7 +333,7 @@ class ServedObject:
     What a method comes with is called with the object, then every parameter by position.
     """
 
-    def __new__(cls, methods: Sequence[tuple[Method, Callable[..., Any]]]) -> ServedObject: ...
+    def __new__(cls, methods: Sequence[tuple[Method, Callable[..., Any]]]) -> Self: ...
 
 @final
 class References:

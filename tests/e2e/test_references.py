@@ -501,3 +501,61 @@ class TestAsyncio:
                 assert 0 < ear.left[0] <= PATIENCE
 
         asyncio.run(main())
+
+
+class TestWithoutTheClass:
+    def test_objects_of_the_server(self, hub_url: str) -> None:
+        with nearcall.connect(hub_url) as hub:
+            hub.forget_counters()
+            counter = hub.counter(5)
+            assert repr(counter) == f"<reference to a Counter at {hub_url}>"
+            assert counter.add(2) == 7
+            assert list(counter.count_to(9)) == [7, 8]
+            assert hub.again(0) is counter
+            assert hub.again(5) is None
+            assert hub.is_that(counter, 0)
+            assert counter.next_one().add(0) == 8
+            pair = hub.pair()
+            assert (pair["left"].add(0), pair["right"].add(0)) == (1, 2)
+            assert hub.pair(alone=True)["right"] is None
+            assert hub.named(["ab"])["ab"]["counter"].add(0) == 2
+            assert [each.add(0) for each in hub.counters(3)] == [0, 1, 2]
+
+    def test_objects_of_the_client(self, hub_url: str) -> None:
+        class Alike:
+            """Of no service, but with its methods."""
+
+            def __init__(self) -> None:
+                self.heard: list[str] = []
+
+            def said(self, text: str) -> int:
+                self.heard.append(text)
+                return len(text)
+
+            def noted(self, text: str) -> None: ...
+
+            def numbers(self, n: int) -> Iterator[int]:
+                yield from range(n)
+
+            def total(self, xs: Iterator[int]) -> int:
+                return sum(xs)
+
+            async def each(self, xs: AsyncIterator[int], *, plus: int = 0) -> AsyncIterator[int]:
+                async for x in xs:
+                    yield x + plus
+
+            def fail(self, why: str) -> None:
+                raise nearcall.NotFound(why)
+
+        with nearcall.connect(hub_url) as hub:
+            for ear in (Alike(), Ear()):
+                assert hub.tell(ear, "hello") == 5
+                assert ear.heard == ["hello"]
+                assert hub.echo(ear) is ear
+                assert hub.tell_all({"name": "red", "lead": ear, "others": [ear]}, "go") == [7, 7]
+                assert hub.numbers_of(ear, 5) == [0, 1, 2, 3, 4]
+                assert hub.total_of(ear, [1, 2]) == 3
+                assert hub.each_of(ear, [1, 2]) == [11, 12]
+                assert hub.fail_in(ear, "no") == "NOT_FOUND: no"
+            with pytest.raises(nearcall.InvalidArgument, match="has no method 'said'"):
+                hub.tell(object(), "x")

@@ -50,7 +50,7 @@ class Agreement:
         self._methods: Methods = {}
         self._ended = False
         self._for_loop = for_loop
-        self._passed = Passed() if cls is None else passed_with(plan_of(cls))
+        self._passed: list[Passed] = []
         self.plans: list[ServicePlan] = []
 
     @property
@@ -61,7 +61,7 @@ class Agreement:
     @property
     def gives(self) -> bool:
         """Whether the client may pass objects of its own, which the server calls."""
-        return bool(self._passed.implemented)
+        return any(passed.implemented for passed in self._passed)
 
     def begin(self, description: str) -> None:
         """For the first server.
@@ -78,13 +78,15 @@ class Agreement:
     def _begin(self, description: bytes) -> None:
         plans = plans_from(description) if self.cls is None else [plan_of(self.cls)]
         self.plans = [for_caller(plan, self._for_loop) for plan in plans]
+        self._passed = [passed_with(plan) for plan in plans]
         read = read_description(description)
         agreed = self._agree(read)
         for methods in agreed.values():
             for method in methods.values():
                 if method.problem is not None:
                     raise FailedPrecondition(method.problem)
-        check_passed(self._passed, read)
+        for passed in self._passed:
+            check_passed(passed, read)
         self._methods = self._make(agreed)
 
     def renew(self, description: Description) -> None:

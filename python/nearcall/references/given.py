@@ -15,14 +15,14 @@ from ..errors import Unavailable
 from ..service.implementing import Handler
 from ..service.plan import MethodPlan, ServicePlan
 from ..service.service import plan_of
-from ..types.declared import is_service, name_of
+from ..types.declared import is_described, is_service, name_of
 from ..types.hints import describe_value
 from .reference import Reference
 
 __all__ = ["Forwarded", "Own", "check_given", "end_of_given", "finish", "finish_given", "how_given"]
 
 
-def check_given(value: object, cls: type) -> object:
+def check_given(value: Any, cls: type) -> Any:
     """What to give for a value where a service class is declared.
 
     Raises:
@@ -30,27 +30,39 @@ def check_given(value: object, cls: type) -> object:
     """
     if isinstance(value, HasService):
         value = value.service
-    name, kind = name_of(cls), type(value)
+    name, given = name_of(cls), ""
+    kind: type[Any] = type(value)
     if kind is Reference:
-        if value._nearcall_handle.released:  # type: ignore[attr-defined]
+        if value._nearcall_handle.released:
             raise MisfitError(f"expected an object of the service {name}, got {value!r}")
-        given = name_of(value._nearcall_cls)  # type: ignore[attr-defined]
+        given = name_of(value._nearcall_cls)
     elif kind is Proxy:
-        given = value._nearcall_name  # type: ignore[attr-defined]
+        given = value._nearcall_name
     elif isinstance(value, type):
         raise MisfitError(f"expected an object of the service {name}, got a class: write {value.__name__}()")
+    elif is_described(cls):
+        return _with_methods(value, cls)
     elif issubclass(kind, cls):
         try:
             plan_of(kind)
         except TypeError as problem:
             raise MisfitError(str(problem)) from None
         return value
-    else:
-        given = name_of(kind) if is_service(kind) else ""
+    elif is_service(kind):
+        given = name_of(kind)
     if given != name:
         raise MisfitError(f"expected an object of the service {name}, got {_described(value, given, cls)}")
     if kind is not Reference and kind is not Proxy:
         raise MisfitError(f"expected {cls.__qualname__}, got {kind.__qualname__}, another class of the service {name}")
+    return value
+
+
+def _with_methods(value: object, cls: type) -> object:
+    """A value for a service of which only the description is known: whatever has its methods."""
+    for method in plan_of(cls).methods:
+        if not callable(getattr(type(value), method.name, None)):
+            lacks = f"{describe_value(value)}, which has no method '{method.name}'"
+            raise MisfitError(f"expected an object of the service {name_of(cls)}, got {lacks}")
     return value
 
 
@@ -77,7 +89,11 @@ class Own(NamedTuple):
 
     def plan(self) -> ServicePlan:
         """How they are called."""
-        return plan_of(self.kind)
+        if not is_described(self.cls):
+            return plan_of(self.kind)
+        plan = plan_of(self.cls)
+        methods = [_for(method, _is_async(getattr(self.kind, method.name))) for method in plan.methods]
+        return msgspec.structs.replace(plan, methods=tuple(methods))
 
     def handler(self, plan: MethodPlan) -> Handler:
         """What runs a method: their class's function."""
@@ -104,10 +120,15 @@ class Forwarded(NamedTuple):
     def handler(self, plan: MethodPlan) -> Handler:
         """What passes a call on."""
         name = plan.name
-        if not self.for_loop:
-            return lambda target, *args, **kwargs: getattr(target, name)(*args, **kwargs)
-        # A reference is awaited in the event loop that it belongs to.
-        return lambda target, *args, **kwargs: _home_of(target)(plan, getattr(target, name))(*args, **kwargs)
+
+        def forward(target: Any, *args: Any, **kwargs: Any) -> Any:
+            return getattr(target, name)(*args, **kwargs)
+
+        def forward_home(target: Any, *args: Any, **kwargs: Any) -> Any:
+            return _home_of(target)(plan, getattr(target, name))(*args, **kwargs)
+
+        # A reference for event loops is awaited in the one that it belongs to.
+        return forward_home if self.for_loop else forward
 
 
 def how_given(value: Any, cls: type) -> Own | Forwarded:
@@ -117,6 +138,10 @@ def how_given(value: Any, cls: type) -> Own | Forwarded:
     if type(value) is Proxy:
         return Forwarded(cls, value._nearcall_home is not None)
     return Own(cls, type(value))
+
+
+def _is_async(function: Any) -> bool:
+    return inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
 
 
 def _home_of(target: Any) -> Around:
@@ -142,7 +167,7 @@ def end_of_given(given: object) -> Callable[[], Any] | None:
     """
     if type(given) is Reference or type(given) is Proxy:
         return None  # it ends where it is
-    served = {method.name for method in plan_of(type(given)).methods}
+    served = {method.name for method in plan_of(type(given)).methods} if is_service(type(given)) else set[str]()
     for name in ("aclose", "close"):
         end: Any = getattr(given, name, None)
         if end is not None and name not in served and inspect.isroutine(end):

@@ -20,9 +20,9 @@ __all__ = ["Passed", "passed_with", "services_passed"]
 class Passed(NamedTuple):
     """The service classes whose objects travel between a client and its server, each in the order found."""
 
-    called: tuple[type, ...] = ()
+    called: tuple[type, ...]
     """Those whose objects the client gets."""
-    implemented: tuple[type, ...] = ()
+    implemented: tuple[type, ...]
     """Those whose objects it gives."""
 
 

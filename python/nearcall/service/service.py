@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, cast, overload
 from weakref import WeakKeyDictionary
 
-from ..types.declared import Declared, Instance, declared, is_service, name_of, root_of
+from ..types.declared import DESCRIBED_PLAN, Declared, Instance, declared, is_service, name_of, root_of
 from ..types.schema import SchemaBuilder
 from .agreement import Sides, method_findings
 from .describing import method_info
@@ -122,7 +122,7 @@ def plan_of(cls: type) -> ServicePlan:
     Raises:
         TypeError: the class is no service, implements several, or cannot be served.
     """
-    plan = _plans.get(cls)
+    plan = _plans.get(cls) or cls.__dict__.get(DESCRIBED_PLAN)
     if plan is None:
         try:
             plan = _plans[cls] = _build(cls)
@@ -132,7 +132,7 @@ def plan_of(cls: type) -> ServicePlan:
                 f"{cls.__name__}: an annotation names '{missing}', which does not exist; "
                 "define it in the module, or import it there (not only under TYPE_CHECKING)"
             ) from None
-    return plan
+    return cast(ServicePlan, plan)
 
 
 def _build(cls: type) -> ServicePlan:

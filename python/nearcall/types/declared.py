@@ -12,7 +12,17 @@ from weakref import WeakKeyDictionary
 
 from .hints import unwrap
 
-__all__ = ["Declared", "Instance", "declared", "is_service", "name_of", "root_of", "service_class"]
+__all__ = [
+    "DESCRIBED_PLAN",
+    "Declared",
+    "Instance",
+    "declared",
+    "is_described",
+    "is_service",
+    "name_of",
+    "root_of",
+    "service_class",
+]
 
 Instance: TypeAlias = Literal["server", "session"]
 
@@ -35,6 +45,9 @@ class Declared:
         self.namespace = namespace
 
 
+DESCRIBED_PLAN = "__nearcall_described__"
+"""The attribute that holds the plan of a class that stands for a service of which only the description is known."""
+
 declared: WeakKeyDictionary[type, Declared] = WeakKeyDictionary()
 """The classes that were decorated."""
 
@@ -42,6 +55,11 @@ declared: WeakKeyDictionary[type, Declared] = WeakKeyDictionary()
 def is_service(cls: type) -> bool:
     """Whether a class is a service or implements one."""
     return any(base in declared for base in cls.__mro__)
+
+
+def is_described(cls: type) -> bool:
+    """Whether a class stands for a service of which only the description is known."""
+    return DESCRIBED_PLAN in cls.__dict__
 
 
 def service_class(annotation: Any) -> type | None:

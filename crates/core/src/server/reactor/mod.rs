@@ -159,7 +159,7 @@ impl Reactor {
         self.backlog.push_back(work);
     }
 
-    /// The next work that is here.
+    /// The next work that is here. `None` only if there is none: whoever gets that may sleep.
     pub(in crate::server) fn poll(&mut self, server: &Server) -> Option<Work> {
         loop {
             if self.unpolled >= FRAMES_PER_POLL || server.leadership.take_tick() {
@@ -170,31 +170,25 @@ impl Reactor {
             if let Some(work) = self.backlog.pop_front() {
                 return Some(work);
             }
-            if !self.resumable.is_empty()
-                && let Some(request) = self.next_deferred(server)
-            {
-                return Some(Work::Call(request));
+            // Neither deferred requests nor what comes go before the others for as long as they have something.
+            self.deferred_next = !self.deferred_next && !self.resumable.is_empty();
+            let mut request = if self.deferred_next { self.next_deferred(server) } else { None };
+            if request.is_none() {
+                request = self.receive(server);
             }
-            // Neither of them goes before the other for as long as it has something.
-            self.sockets_turn = !self.sockets_turn && !self.readable.is_empty();
-            let request = if self.sockets_turn {
-                self.receive_from_sockets(server).or_else(|| self.receive_from_memory(server))
-            } else {
-                self.receive_from_memory(server).or_else(|| self.receive_from_sockets(server))
-            };
+            if request.is_none() && !self.resumable.is_empty() {
+                request = self.next_deferred(server);
+            }
             if request.is_some() || self.unpolled < FRAMES_PER_POLL {
                 return request.map(Work::Call);
             }
         }
     }
 
-    /// Every other time, a request that waited until its client read.
+    /// A request that waited until its client read.
     #[cold]
     fn next_deferred(&mut self, server: &Server) -> Option<Box<Request>> {
-        self.deferred_next = !self.deferred_next;
-        while self.deferred_next
-            && let Some(connection) = self.resumable.pop_front()
-        {
+        while let Some(connection) = self.resumable.pop_front() {
             let (request, more) = connection.next_deferred();
             if more {
                 self.resumable.push_back(connection);
@@ -205,6 +199,23 @@ impl Reactor {
             }
         }
         None
+    }
+
+    /// A request that has just come.
+    #[inline]
+    fn receive(&mut self, server: &Server) -> Option<Box<Request>> {
+        // Neither sockets nor rings go before the other, likewise.
+        self.sockets_turn = !self.sockets_turn && !self.readable.is_empty();
+        if self.sockets_turn {
+            self.receive_from_sockets(server).or_else(|| self.receive_from_memory(server))
+        } else {
+            self.receive_from_memory(server).or_else(|| self.receive_from_sockets(server))
+        }
+    }
+
+    /// Whether requests are here that came before, and may be handed out.
+    fn has_work(&self) -> bool {
+        !self.backlog.is_empty() || !self.resumable.is_empty()
     }
 
     #[inline]
@@ -527,3 +538,6 @@ fn flush(server: &Server, connection: &Arc<ServerConnection>, resumable: &mut Ve
 fn weight(incoming: &Incoming) -> u32 {
     1 + (incoming.bytes.len() >> 12) as u32
 }
+
+#[cfg(test)]
+mod tests;

@@ -20,7 +20,7 @@ impl Reactor {
     /// Waits until something may be here, for `at_most` so long: spins while that pays, then sleeps in the poller. A request
     /// it met by spinning is returned at once.
     pub(in crate::server) fn wait_for(&mut self, server: &Server, at_most: Option<Duration>) -> Option<Work> {
-        if !self.backlog.is_empty() || !self.resumable.is_empty() {
+        if self.has_work() {
             return None;
         }
         self.asleep_since = None;
@@ -58,7 +58,7 @@ impl Reactor {
 
     /// For an event loop that is going to watch the poller's descriptor: `false` if something is here already.
     pub(in crate::server) fn fall_asleep(&mut self) -> bool {
-        let quiet = self.backlog.is_empty() && self.resumable.is_empty() && self.arm();
+        let quiet = self.arm();
         if quiet {
             self.asleep_since = Some(clock::monotonic_ns());
         }
@@ -86,8 +86,12 @@ impl Reactor {
         self.handshakes.has_timer() || self.waits_for_handlers()
     }
 
-    /// From here on every client must ring the bell. `false`, and they need not, if something is here already.
-    fn arm(&mut self) -> bool {
+    /// From here on every client must ring the bell. `false`, and they need not, if something is here already. Nobody sleeps
+    /// in the poller before this has said that all is quiet: a look at the poller may have brought work, not only events.
+    pub(super) fn arm(&mut self) -> bool {
+        if self.has_work() {
+            return false;
+        }
         let mut all_quiet = true;
         for connection in &self.memory {
             all_quiet &= connection.link.arm();

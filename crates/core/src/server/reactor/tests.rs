@@ -1,0 +1,219 @@
+//! What the reactor hands out, of a client that stops reading and reads again.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::time::Instant;
+
+use nearcall_platform::lock::Mutex;
+use nearcall_ring::SpinPolicy;
+use nearcall_transport::{Link, Peer, Room, Sent};
+use nearcall_wire::FrameHead;
+
+use super::*;
+use crate::server::{MethodRouting, SessionHooks, WorkLimits};
+
+/// More than a client may leave unread.
+const MUCH: usize = 1 << 21;
+const TOKEN: u64 = 1 << 32;
+
+/// The link to a client whose frames and whose room to read the test chooses. Its socket can always be written to.
+#[derive(Debug)]
+struct Chosen {
+    socket: UnixStream,
+    _other_end: UnixStream,
+    peer: Peer,
+    frames: Mutex<VecDeque<Incoming>>,
+    queued: Mutex<usize>,
+}
+
+impl Link for Chosen {
+    fn send(&self, _: &[u8], _: &[&[u8]], _: Room<'_>) -> Result<Sent, LinkError> {
+        *self.queued.lock() += MUCH;
+        Ok(Sent::Queued)
+    }
+
+    fn flush(&self) -> Result<bool, LinkError> {
+        Ok(*self.queued.lock() == 0)
+    }
+
+    fn queued(&self) -> usize {
+        *self.queued.lock()
+    }
+
+    fn try_receive_part(&self) -> Result<Option<Incoming>, LinkError> {
+        Ok(self.frames.lock().pop_front())
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    fn arm(&self) -> bool {
+        self.frames.lock().is_empty()
+    }
+
+    fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
+    fn is_memory(&self) -> bool {
+        false
+    }
+
+    fn spinning_pays(&self) -> bool {
+        false
+    }
+
+    fn stop_sending(&self) {}
+
+    fn disarm(&self) {}
+
+    fn close(&self) {}
+
+    fn receive(&self, _: Option<Instant>) -> Result<Option<Incoming>, LinkError> {
+        unreachable!("only clients wait for one link")
+    }
+
+    fn spin(&self) -> bool {
+        unreachable!("only clients wait for one link")
+    }
+
+    fn is_stale(&self) -> bool {
+        unreachable!("only clients ask")
+    }
+
+    fn wait_room(&self, _: bool, _: Duration) -> Result<(), LinkError> {
+        unreachable!("a server does not wait for room")
+    }
+
+    fn readable(&self) -> Result<Option<u64>, LinkError> {
+        unreachable!("only rings have a bell")
+    }
+}
+
+/// A server with one client, which has been sent more than it reads, and has made some calls since.
+struct Scene {
+    server: Server,
+    connection: Arc<ServerConnection>,
+    link: Arc<Chosen>,
+}
+
+impl Scene {
+    fn new(calls: u32) -> Self {
+        let options = Options { spin: SpinPolicy::Fixed(Duration::ZERO), ..Options::default() };
+        let limits = WorkLimits { max_concurrency: 1, max_pending: 100, max_streams: 1, max_memory: 1 << 30 };
+        let method = MethodRouting { tracked: false, streams: false, in_loop: false, introspective: false };
+        let quiet = Box::new(|_| ());
+        let server = Server::new(vec![method], "{}".into(), options, limits, SessionHooks::default(), quiet);
+        let server = server.expect("descriptors");
+        let (socket, other_end) = UnixStream::pair().expect("descriptors");
+        let link = Arc::new(Chosen {
+            socket,
+            _other_end: other_end,
+            peer: Peer::Local { pid: 0, uid: 0, gid: 0 },
+            frames: (0..calls).map(call).collect::<VecDeque<_>>().into(),
+            queued: Mutex::default(),
+        });
+        let guest = NewClient { token: TOKEN, link: Arc::clone(&link) as Arc<dyn Link>, permit: None };
+        let connection = {
+            let mut reactor = server.reactor.lock();
+            reactor.add_connection(&server, guest);
+            Arc::clone(&reactor.connections[&TOKEN])
+        };
+        let scene = Self { server, connection, link };
+        scene.send();
+        scene
+    }
+
+    /// The server sends the client more than it reads.
+    fn send(&self) {
+        self.connection.send(&self.server, 0, &Outgoing::new(Kind::Reply, Body::Whole(&[]))).expect("it is queued");
+    }
+
+    /// The client reads all that it was sent.
+    fn read(&self) {
+        *self.link.queued.lock() = 0;
+        self.has_news();
+    }
+
+    /// The client makes a call.
+    fn call(&self, number: u32) {
+        self.link.frames.lock().push_back(call(number));
+        self.has_news();
+    }
+
+    /// The poller has an event of the client.
+    fn has_news(&self) {
+        self.server.watch_room(&self.connection, true);
+    }
+}
+
+/// A client's call.
+fn call(number: u32) -> Incoming {
+    Incoming::new(FrameHead::plain(Kind::Call, 0, 0, number).as_slice().into(), None, None)
+}
+
+fn number(work: Option<Work>) -> Option<u32> {
+    match work? {
+        Work::Call(request) => Some(request.head.call),
+        Work::Session(_) => panic!("nobody asked for that"),
+    }
+}
+
+#[test]
+fn whoever_finds_nothing_has_begun_all_calls_that_waited_for_room() {
+    let scene = Scene::new(3);
+    let mut reactor = scene.server.reactor.lock();
+    assert_eq!(number(reactor.poll(&scene.server)), None, "they wait until the client reads");
+    scene.read();
+    reactor.poll_events(&scene.server, Some(Duration::ZERO));
+    let begun: Vec<_> = std::iter::from_fn(|| number(reactor.poll(&scene.server))).collect();
+    assert_eq!(begun, [0, 1, 2]);
+}
+
+/// The look at the poller is in the midst of the wait, as it is when handlers have taken long or a long message comes: what
+/// it brings is no event that the sleep would be woken by.
+#[test]
+fn nobody_falls_asleep_over_a_call_that_waited_for_room() {
+    let scene = Scene::new(0);
+    let mut reactor = scene.server.reactor.lock();
+    for call in 0..3 {
+        scene.call(call);
+        reactor.poll_events(&scene.server, Some(Duration::ZERO));
+        assert_eq!(number(reactor.poll(&scene.server)), None, "it waits until the client reads");
+        scene.read();
+        reactor.unpolled = FRAMES_PER_POLL;
+        assert_eq!(number(reactor.wait_for(&scene.server, Some(Duration::ZERO))), Some(call));
+        scene.send();
+    }
+}
+
+/// What comes and what waited begin in turns.
+#[test]
+fn calls_that_waited_do_not_keep_others_waiting() {
+    let scene = Scene::new(3);
+    let mut reactor = scene.server.reactor.lock();
+    assert_eq!(number(reactor.poll(&scene.server)), None);
+    scene.read();
+    reactor.poll_events(&scene.server, Some(Duration::ZERO));
+    let other = Scene::new(0);
+    other.read();
+    other.link.frames.lock().extend((10..13).map(call));
+    let (token, link) = (TOKEN + 1, Arc::clone(&other.link) as Arc<dyn Link>);
+    reactor.add_connection(&scene.server, NewClient { token, link, permit: None });
+    let begun: Vec<_> = std::iter::from_fn(|| number(reactor.poll(&scene.server))).collect();
+    assert_eq!(begun, [0, 10, 1, 11, 2, 12]);
+}
+
+#[test]
+fn who_has_work_is_not_told_to_sleep() {
+    let scene = Scene::new(1);
+    let mut reactor = scene.server.reactor.lock();
+    assert_eq!(number(reactor.poll(&scene.server)), None);
+    scene.read();
+    reactor.poll_events(&scene.server, Some(Duration::ZERO));
+    assert!(!reactor.arm() && !reactor.fall_asleep());
+    assert_eq!(number(reactor.poll(&scene.server)), Some(0));
+    assert_eq!(number(reactor.poll(&scene.server)), None);
+    assert!(reactor.fall_asleep());
+}
