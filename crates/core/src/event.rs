@@ -70,14 +70,12 @@ impl Event {
         // A table that does not fit was refused when the frame came.
         let len =
             parts.and_then(|parts| parts.ranges(self.payload.len()).ok()).map_or(self.payload.len(), |(body, _)| body);
-        match self.payload.inline() {
-            Some(bytes) => Cow::Borrowed(&bytes[..len]),
-            None => {
-                let mut bytes = self.payload.to_vec();
-                bytes.truncate(len);
-                Cow::Owned(bytes)
-            }
+        if let Some(bytes) = self.payload.inline() {
+            return Cow::Borrowed(&bytes[..len]);
         }
+        let mut bytes = self.payload.to_vec();
+        bytes.truncate(len);
+        Cow::Owned(bytes)
     }
 
     /// Whether the server says nothing more about the call after this.

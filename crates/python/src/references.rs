@@ -277,13 +277,11 @@ impl References {
     /// The own object of that number, which came home.
     fn mine(&self, py: Python<'_>, id: u64) -> PyResult<Py<PyAny>> {
         let export = NonZeroU64::new(id).and_then(|id| self.hold.core()?.given(id));
-        match export.as_ref().and_then(|export| Given::of(export.object())) {
-            Some(given) => Ok(given.object.clone_ref(py)),
-            None => {
-                let text = format!("{} sent back an object that it was never given", self.attached.name);
-                Err(raise(py, &Failure::new(Failure::INVALID_ARGUMENT, text)))
-            }
+        if let Some(given) = export.as_ref().and_then(|export| Given::of(export.object())) {
+            return Ok(given.object.clone_ref(py));
         }
+        let text = format!("{} sent back an object that it was never given", self.attached.name);
+        Err(raise(py, &Failure::new(Failure::INVALID_ARGUMENT, text)))
     }
 
     /// Tells the other side that so many fewer of its object are held here. Never waits, and never fails.

@@ -27,7 +27,7 @@ pub(crate) struct Waiting {
     futures: Mutex<HashMap<Call, SmallVec<[Py<PyAny>; 1]>>>,
     /// The connections that the loop watches: that of the moment last, and those before it that calls are still under way
     /// on.
-    watched: Mutex<SmallVec<[(Arc<Core>, WakesBy); 1]>>,
+    watched: Mutex<SmallVec<[Watch; 1]>>,
     owner: Mutex<Owner>,
     scheduled: AtomicBool,
     /// A server receives, and tells of what came.
@@ -37,8 +37,11 @@ pub(crate) struct Waiting {
 /// Looks at connections that have something for nobody, in a row.
 const MOST_LOOKS: usize = 4;
 
+/// A connection that a loop watches, and how.
+type Watch = (Arc<Core>, WakesBy);
+
 /// Whether a connection is watched in that way.
-fn is((watched, how): &(Arc<Core>, WakesBy), core: &Arc<Core>, by: WakesBy) -> bool {
+fn is((watched, how): &Watch, core: &Arc<Core>, by: WakesBy) -> bool {
     Arc::ptr_eq(watched, core) && *how == by
 }
 

@@ -30,12 +30,15 @@ class Given(Protocol):
     @property
     def key(self) -> tuple[type, Hashable]:
         """The service class, and the kind."""
+        ...
 
     def plan(self) -> ServicePlan:
         """How they are called."""
+        ...
 
     def handler(self, plan: MethodPlan) -> Handler:
         """What runs one of their methods."""
+        ...
 
 
 class ObjectTable(_core.ServedObject):

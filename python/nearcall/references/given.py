@@ -22,7 +22,7 @@ from .reference import Reference
 __all__ = ["Forwarded", "Own", "check_given", "end_of_given", "finish", "finish_given", "how_given"]
 
 
-def check_given(value: object, cls: type) -> object:
+def check_given(value: Any, cls: type) -> Any:
     """What to give for a value where a service class is declared.
 
     Raises:
@@ -30,13 +30,14 @@ def check_given(value: object, cls: type) -> object:
     """
     if isinstance(value, HasService):
         value = value.service
-    name, kind = name_of(cls), type(value)
+    name, given = name_of(cls), ""
+    kind: type[Any] = type(value)
     if kind is Reference:
-        if value._nearcall_handle.released:  # type: ignore[attr-defined]
+        if value._nearcall_handle.released:
             raise MisfitError(f"expected an object of the service {name}, got {value!r}")
-        given = name_of(value._nearcall_cls)  # type: ignore[attr-defined]
+        given = name_of(value._nearcall_cls)
     elif kind is Proxy:
-        given = value._nearcall_name  # type: ignore[attr-defined]
+        given = value._nearcall_name
     elif isinstance(value, type):
         raise MisfitError(f"expected an object of the service {name}, got a class: write {value.__name__}()")
     elif is_described(cls):
@@ -47,8 +48,8 @@ def check_given(value: object, cls: type) -> object:
         except TypeError as problem:
             raise MisfitError(str(problem)) from None
         return value
-    else:
-        given = name_of(kind) if is_service(kind) else ""
+    elif is_service(kind):
+        given = name_of(kind)
     if given != name:
         raise MisfitError(f"expected an object of the service {name}, got {_described(value, given, cls)}")
     if kind is not Reference and kind is not Proxy:
@@ -119,10 +120,15 @@ class Forwarded(NamedTuple):
     def handler(self, plan: MethodPlan) -> Handler:
         """What passes a call on."""
         name = plan.name
-        if not self.for_loop:
-            return lambda target, *args, **kwargs: getattr(target, name)(*args, **kwargs)
-        # A reference is awaited in the event loop that it belongs to.
-        return lambda target, *args, **kwargs: _home_of(target)(plan, getattr(target, name))(*args, **kwargs)
+
+        def forward(target: Any, *args: Any, **kwargs: Any) -> Any:
+            return getattr(target, name)(*args, **kwargs)
+
+        def forward_home(target: Any, *args: Any, **kwargs: Any) -> Any:
+            return _home_of(target)(plan, getattr(target, name))(*args, **kwargs)
+
+        # A reference for event loops is awaited in the one that it belongs to.
+        return forward_home if self.for_loop else forward
 
 
 def how_given(value: Any, cls: type) -> Own | Forwarded:

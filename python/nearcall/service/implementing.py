@@ -87,9 +87,10 @@ def by_position(plan: MethodPlan) -> Callable[[Handler], Handler]:
     names = [slot.name for slot in plan.slots if not slot.by_position]
 
     def arrange(handler: Handler) -> Handler:
-        if not names:
-            return handler
-        return lambda target, *values: handler(target, *values[:count], **dict(zip(names, values[count:], strict=True)))
+        def call(target: object, *values: Any) -> Any:
+            return handler(target, *values[:count], **dict(zip(names, values[count:], strict=True)))
+
+        return call if names else handler
 
     return arrange
 

@@ -5,6 +5,7 @@ use std::cell::Cell;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
+use nearcall_transport::LinkError;
 use nearcall_wire::Failure;
 
 use super::Server;
@@ -13,7 +14,7 @@ use crate::client::{Adopter, Connection, received::Receiver};
 use crate::sync::{Ordering, fence};
 
 /// Workers of a server that may wait in a handler for replies, at once. Each is a thread, and another one takes its place.
-const MOST_WAITING: usize = 512;
+pub(super) const MOST_WAITING: usize = 512;
 
 thread_local! {
     /// The server whose worker this thread is, by its address; 0 if it is none's.
@@ -41,10 +42,16 @@ impl Receives {
 
 impl Receiver for Receives {
     fn receive(&self, over: &mut dyn FnMut() -> bool, slice: Duration) -> bool {
-        match self.server.upgrade() {
-            Some(server) => server.receive_for_caller(over, slice),
-            None => false,
+        let Some(server) = self.server.upgrade() else { return false };
+        let received = server.receive_for_caller(&mut || server.is_stopped() || over(), slice);
+        if server.is_stopped()
+            && let Some(connection) = self.connection.get().and_then(Weak::upgrade)
+        {
+            // Nobody receives any more, and the server waits for its handlers before it closes its connections.
+            connection.lose(&LinkError::Closed);
+            over();
         }
+        received
     }
 
     fn enter(&self) {

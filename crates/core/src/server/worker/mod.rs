@@ -184,8 +184,10 @@ impl Server {
 
     /// Whether nobody stands by to receive in the place of this worker, and there may be one more.
     fn lacks_standby(&self) -> bool {
-        // Relaxed: as above.
-        let most = self.limits.max_concurrency + self.waiting.load(Ordering::Relaxed);
+        // Relaxed: as above. While handlers wait, there is always one more: those that have waited are busy again before the
+        // others can know.
+        let waiting = self.waiting.load(Ordering::Relaxed) > 0;
+        let most = self.limits.max_concurrency + if waiting { receives::MOST_WAITING } else { 0 };
         self.standby.load(Ordering::Acquire) == 0 && self.workers() <= most
     }
 
