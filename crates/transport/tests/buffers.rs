@@ -53,7 +53,7 @@ fn a_buffer_is_seen_and_not_copied() {
     let [(4, lease)] = incoming.handed_over() else { panic!("{incoming:?}") };
     assert!(lease.to_vec() == bytes(&buffer)[4096..]);
     // SAFETY: inside the buffer, of which nobody holds a slice.
-    unsafe { buffer.as_ptr().add(4096).write(99) };
+    unsafe { buffer.as_ptr().wrapping_add(4096).write(99) };
     assert_eq!(lease.to_vec()[0], 99, "it is the same memory");
 }
 

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use super::reference::Reference;
 use super::regions::no_memory;
 use super::socket::{Announced, Inbox};
-use crate::budget::Account;
+use crate::budget::{Account, Kept};
 use crate::buffers::{Place, Registration};
 use crate::link::{LinkError, PART};
 use crate::message::Lease;
@@ -79,23 +79,6 @@ pub(crate) struct Window {
     debt: Arc<Debt>,
     /// Counts what stays mapped between messages.
     _kept: Option<Kept>,
-}
-
-/// Bytes that are kept between messages.
-#[derive(Debug)]
-struct Kept(Arc<Account>, usize);
-
-impl Kept {
-    fn of(account: &Arc<Account>, bytes: usize) -> Option<Self> {
-        let kept = Self(Arc::clone(account), bytes);
-        account.keep(bytes).then_some(kept)
-    }
-}
-
-impl Drop for Kept {
-    fn drop(&mut self) {
-        self.0.give_back(self.1);
-    }
 }
 
 impl Window {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use nearcall_ring::Segment;
 
 use super::socket::show;
-use crate::budget::{Account, Charge};
+use crate::budget::{Account, Kept};
 use crate::buffers::{Buffer, Lender, Memory, Shelf};
 use crate::link::LinkError;
 use nearcall_platform::fork;
@@ -55,7 +55,7 @@ struct Shown {
 #[derive(Debug)]
 struct Lent {
     buffer: Arc<Buffer>,
-    _charge: Charge,
+    _kept: Kept,
 }
 
 /// A loan that the peer has not been told of: it is taken back unless it is [kept](Loan::keep).
@@ -182,14 +182,15 @@ impl Lending {
         let size = memory.len() as u64;
         let known = state.index_of(memory);
         let is_lent = known.is_some_and(|at| state.shown[at].lent.is_some());
-        let charge = if is_lent {
+        // Not charged like messages: a peer that keeps much must still be able to send.
+        let kept = if is_lent {
             None
         } else {
             if state.lent_bytes + size > self.most_bytes {
                 return Ok(None);
             }
-            let Some(charge) = self.account.charge(memory.len()) else { return Ok(None) };
-            Some(charge)
+            let Some(kept) = Kept::of(&self.account, memory.len()) else { return Ok(None) };
+            Some(kept)
         };
         let at = if let Some(at) = known {
             at
@@ -208,8 +209,8 @@ impl Lending {
         let shown = &mut state.shown[at];
         shown.loans = shown.loans.wrapping_add(1);
         shown.last = clock;
-        if let Some(charge) = charge {
-            shown.lent = Some(Lent { buffer: Arc::clone(buffer), _charge: charge });
+        if let Some(kept) = kept {
+            shown.lent = Some(Lent { buffer: Arc::clone(buffer), _kept: kept });
             state.lent_bytes += size;
         }
         Ok(Some(shown.number))
