@@ -1,6 +1,6 @@
 //! Frame heads, payload tables, metadata and failures: any bytes give a value or an error, and a value comes back as it
-//! was when encoded again.
-use nearcall_wire::{Failure, FrameHead};
+//! was when encoded again. Looking for keys that collide comes to an end, and gives back keys that are in the message.
+use nearcall_wire::{Effort, Failure, FrameHead, Watch, holds_more_than};
 
 /// Runs the target on one input; panics if something is wrong.
 pub(crate) fn run(bytes: &[u8]) {
@@ -21,8 +21,28 @@ pub(crate) fn run(bytes: &[u8]) {
         assert_eq!((same, len), (head, again.len()));
         let _ = Failure::decode(payload);
     }
+    keys(bytes);
     if let Ok(failure) = Failure::decode(bytes) {
         assert!((1..=16).contains(&failure.code));
         assert_eq!(Failure::decode(&failure.encode()), Ok(failure));
+    }
+}
+
+fn keys(bytes: &[u8]) {
+    let _ = holds_more_than(bytes, 100);
+    for (lists, as_sent) in [(false, false), (false, true), (true, false), (true, true)] {
+        let mut effort = Effort::default();
+        let Ok(tables) = (Watch { lists, as_sent }).look(bytes, &mut effort) else { continue };
+        for table in tables {
+            let mut end = 0;
+            for key in &table.keys {
+                assert!(end <= key.at.start && key.at.start < key.at.end, "keys lie one behind the other");
+                end = key.at.end;
+            }
+            assert!(end <= bytes.len(), "and in the message");
+            assert!(!as_sent || table.keys.iter().any(|key| key.hash.is_none()), "others are added up");
+            let keys = table.keys.iter().map(|key| (key.hash.unwrap_or(5), &bytes[key.at.clone()]));
+            let _ = effort.add(table.kind, table.random, keys);
+        }
     }
 }

@@ -5,6 +5,7 @@ from contextvars import ContextVar
 from typing import Any, Final, Literal, Protocol, TypeVar, final, type_check_only
 
 from .call.metadata import metadata
+from .codec.hashed import HashedKeys
 from .service.plan import MethodPlan
 
 __all__ = [
@@ -79,6 +80,15 @@ class FittingEncoder:
 
 def is_native(value: Any) -> bool:
     """Whether a value consists of what msgpack has itself: plain values, lists and dicts, no subclasses of them."""
+
+def check_keys(body: bytes, hashed: HashedKeys) -> None:
+    """Refuses a message that is not to be decoded.
+
+    Raises:
+        ValueError: the keys of a dict or a set collide.
+        RecursionError: it is nested too deeply.
+        MemoryError: there is no memory to find out.
+    """
 
 def current_call() -> Call | None:
     """The call that the calling thread serves."""

@@ -12,6 +12,7 @@ mod context;
 mod deadline;
 mod encoder;
 mod errors;
+mod hashed;
 mod interpreter;
 mod listeners;
 mod loop_server;
@@ -50,6 +51,8 @@ mod _core {
     use super::encoder::FittingEncoder;
     #[pymodule_export]
     use super::errors::install;
+    #[pymodule_export]
+    use super::hashed::check_keys;
     #[pymodule_export]
     use super::listeners::{Listeners, end_with};
     #[pymodule_export]

@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, NamedTuple, NoReturn
 
 import msgspec
 
+from ..codec.hashed import ANYTHING, together
 from ..codec.msgpack import encode_parts
 from ..errors import FailedPrecondition, RpcError, Unimplemented
 from ..types.differences import Types, differences
@@ -289,7 +290,12 @@ def _checked_received(plan: ValuePlan, find: Finder, where: _Where) -> ValuePlan
             where.refuse_received(found)
         return value
 
-    return msgspec.structs.replace(plan, decode=decode_checked, decode_error=_or_itself(plan.decode_error))
+    return msgspec.structs.replace(
+        plan,
+        decode=decode_checked,
+        decode_error=_or_itself(plan.decode_error),
+        hashed=together([plan.hashed, ANYTHING]),  # what finds fields decodes without a type
+    )
 
 
 def _or_itself(explain: Callable[[BaseException], RpcError]) -> Callable[[BaseException], RpcError]:

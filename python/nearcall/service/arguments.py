@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ..codec import explain, msgpack, sending
+from ..codec.hashed import together
 from ..errors import InvalidArgument
 from .binding import Binder
 from .plan import BUFFER_FORMS, CODED, NOTHING, PARTS, ArgumentsPlan, Parameter
@@ -74,6 +75,7 @@ def arguments_plan(method: str, arguments: Sequence[Argument], binder: Binder) -
             )
             for argument in arguments
         ),
+        hashed=together(argument.crossing.hashed for argument in arguments),
     )
 
 

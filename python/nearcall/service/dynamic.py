@@ -7,6 +7,7 @@ from typing import Any
 
 from ..codec.checks import outer_type
 from ..codec.described import described_sender
+from ..codec.hashed import ANYTHING
 from ..errors import FailedPrecondition
 from ..types.shown import shown
 from .arguments import Argument, arguments_plan
@@ -88,7 +89,7 @@ def _dynamic_crossing(value: ValueInfo | ParameterInfo | StreamInfo, types: Mapp
         sender = described_sender(value.schema, types)
     except (AttributeError, LookupError, TypeError, ValueError, RecursionError):
         raise FailedPrecondition("the server's description of its types is malformed") from None
-    return Crossing(Any, PARTS, value.type, value.schema, outer_type(Any), sender)
+    return Crossing(Any, PARTS, value.type, value.schema, outer_type(Any), sender, ANYTHING)
 
 
 def _dynamic_value(value: ValueInfo | StreamInfo, types: Mapping[str, Any], roles: Any) -> ValuePlan:

@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
+from ..codec.hashed import HashedKeys
 from ..errors import RpcError
 
 __all__ = [
@@ -85,6 +86,8 @@ class ValuePlan(msgspec.Struct, frozen=True, eq=False):
     """Turns what ``encode`` raised into the error to report."""
     decode_error: Callable[[BaseException], RpcError]
     """Turns what ``decode`` raised into the error to report."""
+    hashed: HashedKeys | None = None
+    """What to look at before ``decode``, so that no keys collide; ``None`` if they cannot."""
 
 
 class Slot(NamedTuple):
@@ -138,6 +141,8 @@ class ArgumentsPlan(msgspec.Struct, frozen=True, eq=False):
     decode_error: Callable[[BaseException], RpcError]
     """Turns what ``decode`` or ``decode_named`` raised into the error to report."""
     parameters: tuple[Parameter, ...]
+    hashed: HashedKeys | None = None
+    """As in a :class:`ValuePlan`, for all arguments."""
 
 
 class MethodPlan(msgspec.Struct, frozen=True, eq=False):

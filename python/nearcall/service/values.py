@@ -9,6 +9,7 @@ from msgspec import inspect as shapes
 
 from ..codec import checks, explain, inspection, msgpack, senders, sending
 from ..codec.arrays import dtype_name
+from ..codec.hashed import HashedKeys, hashed_keys
 from ..errors import RpcError
 from ..types.hints import type_name, unwrap
 from ..types.schema import SchemaBuilder
@@ -39,6 +40,8 @@ class Crossing(NamedTuple):
     outer: checks.OuterType
     sender: senders.Sender | None = None
     """Sees to it that values arrive as they left; ``None`` if there is nothing to see to."""
+    hashed: HashedKeys | None = None
+    """Keys that must be looked at before a value is decoded; ``None`` if there are none."""
 
 
 class Roles(NamedTuple):
@@ -62,7 +65,8 @@ def cross(annotation: Any, builder: SchemaBuilder) -> Crossing:
     schema = {"array": dtype_name(unwrap(annotation))} if is_array else builder.schema(shape)
     form = _form(shape)
     sender = sending.sender(shape, annotation) if form in (CODED, PARTS) else None
-    return Crossing(annotation, form, type_name(annotation), schema, checks.outer_type(annotation), sender)
+    hashed = hashed_keys(shape) if form in (CODED, PARTS) else None
+    return Crossing(annotation, form, type_name(annotation), schema, checks.outer_type(annotation), sender, hashed)
 
 
 def value_plan(crossing: Crossing, roles: Roles) -> ValuePlan:
@@ -84,6 +88,7 @@ def value_plan(crossing: Crossing, roles: Roles) -> ValuePlan:
         schema=crossing.schema,
         encode_error=explain.explain_value_encode_error(roles.noun, roles.sender_error),
         decode_error=explain.explain_value_decode_error(roles.noun, crossing.type_name, roles.receiver_error),
+        hashed=crossing.hashed,
     )
 
 

@@ -1,0 +1,121 @@
+//! No message is decoded whose dicts and sets would take Python much longer than their bytes suggest.
+
+use nearcall_core::{Effort, Hashed, TooMuch, Watch};
+use pyo3::exceptions::{PyMemoryError, PyRecursionError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyTuple};
+
+use crate::callback::Callback;
+use crate::interpreter::detach;
+
+/// Bytes of a message in which no keys can do harm.
+const SHORT: usize = 1024;
+/// Bytes from which on a message is looked at without the interpreter.
+const LONG: usize = 64 * 1024;
+/// Keys that are hashed at a time, so that they take little memory.
+const BATCH: usize = 1024;
+/// How often all bytes of a message may be in keys that Python hashes: keys may be in keys.
+const MOST_NESTED: usize = 4;
+
+/// What is known of a type's dicts and sets: `nearcall.codec.hashed.HashedKeys`.
+#[derive(Debug)]
+pub(crate) struct HashedKeys {
+    watch: Watch,
+    /// For each type of keys a function from some of them, encoded, to their hashes.
+    hashers: Vec<Py<PyAny>>,
+}
+
+/// Refuses a message that is not to be decoded, because its keys collide: `ValueError`.
+#[pyfunction]
+pub(crate) fn check_keys(body: &Bound<'_, PyBytes>, hashed: &Bound<'_, PyAny>) -> PyResult<()> {
+    HashedKeys::read(hashed)?.check(body)
+}
+
+impl HashedKeys {
+    pub(crate) fn read(plan: &Bound<'_, PyAny>) -> PyResult<Self> {
+        Ok(Self {
+            watch: Watch { lists: plan.getattr("lists")?.extract()?, as_sent: plan.getattr("as_sent")?.extract()? },
+            hashers: plan.getattr("hashers")?.cast::<PyTuple>()?.iter().map(Bound::unbind).collect(),
+        })
+    }
+
+    #[inline]
+    pub(crate) fn check(&self, body: &Bound<'_, PyBytes>) -> PyResult<()> {
+        if body.as_bytes().len() <= SHORT { Ok(()) } else { self.check_long(body) }
+    }
+
+    fn check_long(&self, body: &Bound<'_, PyBytes>) -> PyResult<()> {
+        let (py, bytes) = (body.py(), body.as_bytes());
+        let mut effort = Effort::default();
+        let mut look = || self.watch.look(bytes, &mut effort);
+        let tables = if bytes.len() < LONG { look() } else { detach(py, look) }.map_err(refusal)?;
+        let mut hashed = 0;
+        for table in tables {
+            hashed += table.keys.iter().map(|key| key.at.len()).sum::<usize>();
+            if hashed > MOST_NESTED * bytes.len() {
+                return Err(PyRecursionError::new_err("keys are nested too deeply in keys"));
+            }
+            // The type that it has is one of these; what is not of a type costs nothing.
+            let before = effort;
+            let mut most = before;
+            for hasher in &self.hashers {
+                let hashes = hashes(hasher.bind(py), bytes, &table)?;
+                let keys = hashes.iter().zip(&table.keys).map(|(&hash, key)| (hash, &bytes[key.at.clone()]));
+                let mut effort = before;
+                effort.add(table.kind, table.random, keys).map_err(refusal)?;
+                most = most.max(effort);
+            }
+            effort = most;
+        }
+        Ok(())
+    }
+}
+
+fn refusal(why: TooMuch) -> PyErr {
+    match why {
+        TooMuch::Collisions => PyValueError::new_err(
+            "keys of a dict or a set collide, and building it would take too long; send a list, or keys of type str",
+        ),
+        TooMuch::Depth => PyRecursionError::new_err("the value is nested too deeply"),
+        TooMuch::Memory => PyMemoryError::new_err("no memory to look at the keys of dicts and sets"),
+    }
+}
+
+/// The hashes of a table's keys, up to the first one that cannot be decoded or hashed: a decoder ends there, too.
+fn hashes(hasher: &Bound<'_, PyAny>, bytes: &[u8], table: &Hashed) -> PyResult<Vec<i64>> {
+    let mut found = Vec::new();
+    for batch in table.keys.chunks(BATCH) {
+        if batch.iter().all(|key| key.hash.is_some()) {
+            found.extend(batch.iter().filter_map(|key| key.hash));
+            continue;
+        }
+        if let Some(hashes) = ask(hasher, bytes, batch.iter().map(|key| &key.at))? {
+            found.extend(hashes);
+            continue;
+        }
+        for key in batch {
+            match ask(hasher, bytes, std::iter::once(&key.at))? {
+                Some(hashes) => found.extend(hashes),
+                None => return Ok(found),
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Asks Python: `None` if one of the keys is none.
+fn ask<'a>(
+    hasher: &Bound<'_, PyAny>,
+    bytes: &[u8],
+    keys: impl ExactSizeIterator<Item = &'a std::ops::Range<usize>>,
+) -> PyResult<Option<Vec<i64>>> {
+    // A list of dicts of one key each: keys are decoded in another way than values.
+    let mut encoded = vec![0xdd];
+    encoded.extend(u32::try_from(keys.len()).unwrap_or(u32::MAX).to_be_bytes());
+    for key in keys {
+        encoded.push(0x81);
+        encoded.extend(&bytes[key.clone()]);
+        encoded.push(0xc0);
+    }
+    hasher.run([PyBytes::new(hasher.py(), &encoded).as_any()])?.extract()
+}
