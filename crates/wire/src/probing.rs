@@ -223,7 +223,7 @@ mod tests {
                 is_fine(&format!("multiples of {factor}"), &mut (0..many).map(|n| n * factor));
                 is_fine(&format!("multiples of -{factor}"), &mut (0..many).map(|n| -n * factor));
             }
-            is_fine("coordinates", &mut (0..many).map(|n| (n / 400) << 32 | n % 400));
+            is_fine("coordinates", &mut (0..many).map(|n| ((n / 400) << 32) + n % 400));
             is_fine("squares", &mut (0..many).map(|n| n * n));
             is_fine("numbers at random", &mut (0..MANY).map(|n| super::scattered(n).cast_signed()));
         }
