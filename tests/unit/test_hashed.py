@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from nearcall._core import check_keys
-from nearcall.codec import msgpack, sending
+from nearcall.codec import anything, msgpack
 from nearcall.codec.hashed import ANYTHING, hashed_keys, together
 
 from ..hostile.colliding import extension, ints, packed_list, packed_map, tuples
@@ -107,7 +107,7 @@ def test_honest_ints_are_never_refused(name: str) -> None:
     floats = [key for key in keys if float(key) == key]  # others are not sent as floats
     look(msgpack.encode(dict.fromkeys(floats)), dict[float, None])
     look(msgpack.encode(floats), set[float])
-    look(msgpack.encode(sending.anything.pack(set(keys))), Any)
+    look(msgpack.encode(anything.pack(set(keys))), Any)
 
 
 @pytest.mark.parametrize("name", HONEST_FLOATS)
@@ -125,7 +125,7 @@ def test_honest_tuples_are_never_refused(name: str) -> None:
     look(body, dict[tuple[int, ...], None])
     look(body, Any)
     look(msgpack.encode(keys), set[tuple[int, ...]])
-    look(msgpack.encode(sending.anything.pack(set(keys))), Any)
+    look(msgpack.encode(anything.pack(set(keys))), Any)
 
 
 def honest_objects() -> dict[str, tuple[Any, list[Any]]]:
