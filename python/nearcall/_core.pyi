@@ -26,6 +26,7 @@ __all__ = [
     "Unary",
     "View",
     "Watched",
+    "check_keys",
     "count_blocks",
     "current_call",
     "dev_certs",
