@@ -1,6 +1,6 @@
 //! Frame heads, payload tables, metadata and failures: any bytes give a value or an error, and a value comes back as it
 //! was when encoded again. Looking for keys that collide comes to an end, and gives back keys that are in the message.
-use nearcall_wire::{Effort, Failure, FrameHead, Watch, holds_more_than};
+use nearcall_wire::{Effort, Failure, FrameHead, KeyType, TooMuch, Watch, holds_more_than};
 
 /// Runs the target on one input; panics if something is wrong.
 pub(crate) fn run(bytes: &[u8]) {
@@ -30,19 +30,26 @@ pub(crate) fn run(bytes: &[u8]) {
 
 fn keys(bytes: &[u8]) {
     let _ = holds_more_than(bytes, 100);
-    for (lists, as_sent) in [(false, false), (false, true), (true, false), (true, true)] {
+    let pair = KeyType::Tuple(vec![KeyType::Float, KeyType::AsSent]);
+    let types =
+        [KeyType::AsSent, KeyType::Float, KeyType::Uuid, pair, KeyType::Tuples(Box::new(KeyType::Uuid)), KeyType::Other];
+    for (number, key_type) in types.iter().enumerate() {
+        let _ = key_type.hash(bytes);
+        let _ = key_type.same(bytes, bytes.get(number..).unwrap_or(bytes));
+        let watch = Watch { lists: number % 2 == 0, keys: types[..=number].to_vec() };
         let mut effort = Effort::default();
-        let Ok(tables) = (Watch { lists, as_sent }).look(bytes, &mut effort) else { continue };
+        let Ok(tables) = watch.look(bytes, &mut effort) else { continue };
         for table in tables {
             let mut end = 0;
             for key in &table.keys {
-                assert!(end <= key.at.start && key.at.start < key.at.end, "keys lie one behind the other");
-                end = key.at.end;
+                assert!(end <= key.start && key.start < key.end, "keys lie one behind the other");
+                end = key.end;
             }
             assert!(end <= bytes.len(), "and in the message");
-            assert!(!as_sent || table.keys.iter().any(|key| key.hash.is_none()), "others are added up");
-            let keys = table.keys.iter().map(|key| (key.hash.unwrap_or(5), &bytes[key.at.clone()]));
-            let _ = effort.add(table.kind, table.random, keys);
+            let _ = table.add::<TooMuch>(bytes, &watch.keys, &mut effort, |_, hashes| {
+                hashes.extend(table.keys.iter().map(|key| bytes[key.start] as i64));
+                Ok(true)
+            });
         }
     }
 }

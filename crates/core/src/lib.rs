@@ -20,7 +20,7 @@ pub use nearcall_transport::{
     Admission, BadUrl, ConnectError, Credentials, DevCerts, Incoming, Lease, LinkError, Listener, Options, Peer, Pem,
     Url, dev_certs,
 };
-pub use nearcall_wire::{Effort, Failure, Hashed, Kind, Metadata, TooMuch, Watch, holds_more_than};
+pub use nearcall_wire::{Effort, Failure, Hashed, KeyHash, KeyType, Kind, Metadata, TooMuch, Watch, holds_more_than};
 pub use outgoing::{Body, Outgoing};
 
 /// Whether `bytes` can be the size of a ring (see [`Options::ring_size`]).

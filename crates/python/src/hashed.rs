@@ -1,9 +1,9 @@
 //! No message is decoded whose dicts and sets would take Python much longer than their bytes suggest.
 
-use nearcall_core::{Effort, Hashed, TooMuch, Watch};
+use nearcall_core::{Effort, Hashed, KeyHash, KeyType, TooMuch, Watch};
 use pyo3::exceptions::{PyMemoryError, PyRecursionError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyTuple};
+use pyo3::types::{PyBytes, PyString, PyTuple};
 
 use crate::callback::Callback;
 use crate::interpreter::detach;
@@ -33,10 +33,10 @@ pub(crate) fn check_keys(body: &Bound<'_, PyBytes>, hashed: &Bound<'_, PyAny>) -
 
 impl HashedKeys {
     pub(crate) fn read(plan: &Bound<'_, PyAny>) -> PyResult<Self> {
-        Ok(Self {
-            watch: Watch { lists: plan.getattr("lists")?.extract()?, as_sent: plan.getattr("as_sent")?.extract()? },
-            hashers: plan.getattr("hashers")?.cast::<PyTuple>()?.iter().map(Bound::unbind).collect(),
-        })
+        let keys = plan.getattr("keys")?;
+        let keys = keys.cast::<PyTuple>()?.iter().map(|key| key_type(&key)).collect::<PyResult<_>>()?;
+        let hashers = plan.getattr("hashers")?.cast::<PyTuple>()?.iter().map(Bound::unbind).collect();
+        Ok(Self { watch: Watch { lists: plan.getattr("lists")?.extract()?, keys }, hashers })
     }
 
     #[inline]
@@ -51,23 +51,50 @@ impl HashedKeys {
         let tables = if bytes.len() < LONG { look() } else { detach(py, look) }.map_err(refusal)?;
         let mut hashed = 0;
         for table in tables {
-            hashed += table.keys.iter().map(|key| key.at.len()).sum::<usize>();
+            hashed += table.keys.iter().map(std::ops::Range::len).sum::<usize>();
             if hashed > MOST_NESTED * bytes.len() {
                 return Err(PyRecursionError::new_err("keys are nested too deeply in keys"));
             }
             // The type that it has is one of these; what is not of a type costs nothing.
-            let before = effort;
-            let mut most = before;
-            for hasher in &self.hashers {
-                let hashes = hashes(hasher.bind(py), bytes, &table)?;
-                let keys = hashes.iter().zip(&table.keys).map(|(&hash, key)| (hash, &bytes[key.at.clone()]));
-                let mut effort = before;
-                effort.add(table.kind, table.random, keys).map_err(refusal)?;
-                most = most.max(effort);
-            }
-            effort = most;
+            table
+                .add(bytes, &self.watch.keys, &mut effort, |number, into| {
+                    hashes(&self.watch.keys[number], self.hashers[number].bind(py), bytes, &table, into)
+                })
+                .map_err(|Refusal(why)| why)?;
         }
         Ok(())
+    }
+}
+
+/// How `nearcall.codec.hashed` writes what becomes of a key.
+fn key_type(described: &Bound<'_, PyAny>) -> PyResult<KeyType> {
+    let Ok(composed) = described.cast::<PyTuple>() else {
+        return match described.cast::<PyString>()?.to_str()? {
+            "as sent" => Ok(KeyType::AsSent),
+            "float" => Ok(KeyType::Float),
+            "uuid" => Ok(KeyType::Uuid),
+            _ => Ok(KeyType::Other),
+        };
+    };
+    let (name, inner): (String, Bound<'_, PyAny>) = composed.extract()?;
+    if name == "tuples" {
+        return Ok(KeyType::Tuples(Box::new(key_type(&inner)?)));
+    }
+    Ok(KeyType::Tuple(inner.cast::<PyTuple>()?.iter().map(|item| key_type(&item)).collect::<PyResult<_>>()?))
+}
+
+/// An error of Python's that says why a message is refused.
+struct Refusal(PyErr);
+
+impl From<TooMuch> for Refusal {
+    fn from(why: TooMuch) -> Self {
+        Self(refusal(why))
+    }
+}
+
+impl From<PyErr> for Refusal {
+    fn from(why: PyErr) -> Self {
+        Self(why)
     }
 }
 
@@ -81,26 +108,38 @@ fn refusal(why: TooMuch) -> PyErr {
     }
 }
 
-/// The hashes of a table's keys, up to the first one that cannot be decoded or hashed: a decoder ends there, too.
-fn hashes(hasher: &Bound<'_, PyAny>, bytes: &[u8], table: &Hashed) -> PyResult<Vec<i64>> {
-    let mut found = Vec::new();
+/// Adds the hashes of a table's keys, up to the first one that cannot be decoded or hashed: a decoder ends there, too.
+fn hashes(
+    key_type: &KeyType,
+    hasher: &Bound<'_, PyAny>,
+    bytes: &[u8],
+    table: &Hashed,
+    into: &mut Vec<i64>,
+) -> Result<bool, Refusal> {
+    let mut asked = false;
     for batch in table.keys.chunks(BATCH) {
-        if batch.iter().all(|key| key.hash.is_some()) {
-            found.extend(batch.iter().filter_map(|key| key.hash));
+        let before = into.len();
+        into.extend(batch.iter().map_while(|key| match key_type.hash(&bytes[key.clone()]) {
+            KeyHash::Is(hash) => Some(hash),
+            _ => None,
+        }));
+        if into.len() - before == batch.len() {
             continue;
         }
-        if let Some(hashes) = ask(hasher, bytes, batch.iter().map(|key| &key.at))? {
-            found.extend(hashes);
+        into.truncate(before);
+        asked = true;
+        if let Some(hashes) = ask(hasher, bytes, batch.iter())? {
+            into.extend(hashes);
             continue;
         }
         for key in batch {
-            match ask(hasher, bytes, std::iter::once(&key.at))? {
-                Some(hashes) => found.extend(hashes),
-                None => return Ok(found),
+            match ask(hasher, bytes, std::iter::once(key))? {
+                Some(hashes) => into.extend(hashes),
+                None => return Ok(asked),
             }
         }
     }
-    Ok(found)
+    Ok(asked)
 }
 
 /// Asks Python: `None` if one of the keys is none.

@@ -1,33 +1,23 @@
-//! The dicts and sets that a message becomes, and the hashes of their keys, as far as the bytes show them.
+//! The dicts and sets that a message becomes, and what those cost whose keys the bytes show.
 
 use std::ops::Range;
 
-use crate::msgpack::{Shape, number, step};
+use crate::hashes::{KeyHash, KeyType, scattered};
+use crate::msgpack::{Shape, step};
 use crate::probing::{Effort, Kind, TooMuch};
 
 /// Keys that no table of Python's is slow with, whatever they are.
 const FEW: u64 = 16;
 /// How deep values may be in each other. Python's own decoders end at its recursion limit of 1,000.
 const DEEPEST: usize = 10_000;
-/// Python's hashes of numbers are remainders of this prime.
-const MODULUS: u64 = (1 << 61) - 1;
 
 /// What to look at in a message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Watch {
     /// Lists may become sets, because a type says so. The extension types of sets always do.
     pub lists: bool,
-    /// Keys are decoded as what they are in msgpack: an int becomes an int, and a text a str.
-    pub as_sent: bool,
-}
-
-/// A key of a dict or a set.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Key {
-    /// Where it is in the message.
-    pub at: Range<usize>,
-    /// Python's hash of it, if the bytes show it.
-    pub hash: Option<i64>,
+    /// The types of keys: those of each table are of one of them.
+    pub keys: Vec<KeyType>,
 }
 
 /// A dict or a set of which some hashes are unknown.
@@ -37,8 +27,8 @@ pub struct Hashed {
     pub kind: Kind,
     /// How many more keys there are, with hashes that nobody can foresee.
     pub random: usize,
-    /// The others, in order.
-    pub keys: Vec<Key>,
+    /// Where the others are in the message, in order.
+    pub keys: Vec<Range<usize>>,
 }
 
 /// A value whose inner values are being gone through.
@@ -56,29 +46,82 @@ impl Hashed {
         Self { kind, random: 0, keys: Vec::new() }
     }
 
-    fn push(&mut self, bytes: &[u8], at: Range<usize>, watch: Watch) -> Result<(), TooMuch> {
-        match (watch.as_sent, hash_of(&bytes[at.clone()])) {
-            (true, Known::Nowhere) => self.random += 1,
-            (as_sent, known) => {
-                let hash = if let (true, Known::Hash(hash)) = (as_sent, known) { Some(hash) } else { None };
-                self.keys.try_reserve(1).map_err(|_| TooMuch::Memory)?;
-                self.keys.push(Key { at, hash });
+    /// Adds what the table costs, if its keys have the type for which that is most.
+    ///
+    /// `hashes` gets a type's number in [`Watch::keys`] and puts the keys' hashes behind what is there. They may end
+    /// early, where a decoder ends. It gives back whether Python was asked for some.
+    ///
+    /// # Errors
+    ///
+    /// [`TooMuch`], or what `hashes` gives.
+    pub fn add<E: From<TooMuch>>(
+        &self,
+        bytes: &[u8],
+        types: &[KeyType],
+        effort: &mut Effort,
+        mut hashes: impl FnMut(usize, &mut Vec<i64>) -> Result<bool, E>,
+    ) -> Result<(), E> {
+        let before = *effort;
+        let (mut seen, mut found) = (Vec::new(), Vec::new());
+        for (number, key_type) in types.iter().enumerate() {
+            found.clear();
+            found.try_reserve(self.random + self.keys.len()).map_err(|_| TooMuch::Memory)?;
+            found.extend((0..self.random as u64).map(|number| scattered(number).cast_signed()));
+            let asked = hashes(number, &mut found)?;
+            if seen == found && !asked {
+                continue;
             }
+            let key = |at: usize| at.checked_sub(self.random).map_or(&[][..], |at| &bytes[self.keys[at].clone()]);
+            let mut most = before;
+            most.add(self.kind, &found, key, |one, other| key_type.same(key(one), key(other)))?;
+            if asked {
+                // One key may be encoded in two ways of which only Python knows, and then its table is a smaller one.
+                let mut least = before;
+                least.add(self.kind, &found, key, |_, _| true)?;
+                most = most.max(least);
+            }
+            *effort = most.max(*effort);
+            std::mem::swap(&mut seen, &mut found);
         }
         Ok(())
     }
 
     /// Adds what the table costs, if all its hashes are known; gives it back if not.
-    fn end(self, bytes: &[u8], effort: &mut Effort) -> Result<Option<Self>, TooMuch> {
+    fn end(self, bytes: &[u8], types: &[KeyType], effort: &mut Effort) -> Result<Option<Self>, TooMuch> {
         if self.keys.len() as u64 <= FEW {
             return Ok(None);
         }
-        if self.keys.iter().any(|key| key.hash.is_none()) {
-            return Ok(Some(self));
+        let before = *effort;
+        let added = self.add(bytes, types, effort, |number, hashes| {
+            for (at, key) in self.keys.iter().enumerate() {
+                match types[number].hash(&bytes[key.clone()]) {
+                    KeyHash::Is(hash) => hashes.push(hash),
+                    KeyHash::Secret => hashes.push(scattered((self.random + at) as u64).cast_signed()),
+                    KeyHash::Unknown => return Err(Stop::AskPython),
+                }
+            }
+            Ok(false)
+        });
+        match added {
+            Ok(()) => Ok(None),
+            Err(Stop::TooMuch(why)) => Err(why),
+            Err(Stop::AskPython) => {
+                *effort = before;
+                Ok(Some(self))
+            }
         }
-        let keys = self.keys.iter().map(|key| (key.hash.unwrap_or_default(), &bytes[key.at.clone()]));
-        effort.add(self.kind, self.random, keys)?;
-        Ok(None)
+    }
+}
+
+/// Why a table's cost is not known.
+enum Stop {
+    TooMuch(TooMuch),
+    AskPython,
+}
+
+impl From<TooMuch> for Stop {
+    fn from(why: TooMuch) -> Self {
+        Self::TooMuch(why)
     }
 }
 
@@ -89,7 +132,7 @@ impl Watch {
     /// # Errors
     ///
     /// [`TooMuch`]: it is not to be decoded.
-    pub fn look(self, bytes: &[u8], effort: &mut Effort) -> Result<Vec<Hashed>, TooMuch> {
+    pub fn look(&self, bytes: &[u8], effort: &mut Effort) -> Result<Vec<Hashed>, TooMuch> {
         let mut unknown = Vec::new();
         let mut open: Vec<Open> = Vec::new();
         let mut tables: Vec<Hashed> = Vec::new();
@@ -120,7 +163,7 @@ impl Watch {
                     && (kind == Kind::Set || outer.left % 2 == 0)
                     && let Some(table) = tables.last_mut()
                 {
-                    table.push(bytes, outer.inner..at, self)?;
+                    self.push(table, bytes, outer.inner..at)?;
                 }
                 outer.left -= 1;
                 if outer.left > 0 {
@@ -129,99 +172,38 @@ impl Watch {
                 if open.pop().is_some_and(|ended| ended.watched.is_some())
                     && let Some(table) = tables.pop()
                 {
-                    unknown.extend(table.end(bytes, effort)?);
+                    unknown.extend(table.end(bytes, &self.keys, effort)?);
                 }
             }
         }
         // What has not come to its end, inner ones first.
         for table in tables.into_iter().rev() {
-            unknown.extend(table.end(bytes, effort)?);
+            unknown.extend(table.end(bytes, &self.keys, effort)?);
         }
         Ok(unknown)
     }
-}
 
-/// What a key's bytes show of its hash.
-enum Known {
-    Hash(i64),
-    /// It hangs on a secret of the process.
-    Nowhere,
-    /// Python must be asked.
-    No,
-}
-
-/// Python's hash of a key that is decoded as what it is in msgpack.
-fn hash_of(key: &[u8]) -> Known {
-    let signed = |width: usize| {
-        let unused = 64 - 8 * u32::try_from(width).unwrap_or(8);
-        number(key, width).map(|number| (number << unused).cast_signed() >> unused)
-    };
-    let hash = match key[0] {
-        code @ 0x00..=0x7f => Some(i64::from(code)),
-        code @ 0xe0..=0xff => Some(of_int(i64::from(code.cast_signed()))),
-        0xcc => number(key, 1).map(of_natural),
-        0xcd => number(key, 2).map(of_natural),
-        0xce => number(key, 4).map(of_natural),
-        0xcf => number(key, 8).map(of_natural),
-        0xd0 => signed(1).map(of_int),
-        0xd1 => signed(2).map(of_int),
-        0xd2 => signed(4).map(of_int),
-        0xd3 => signed(8).map(of_int),
-        0xa0..=0xbf | 0xc4..=0xc6 | 0xd9..=0xdb => return Known::Nowhere,
-        _ => None,
-    };
-    hash.map_or(Known::No, Known::Hash)
-}
-
-/// `hash(n)` for an int that is not negative.
-fn of_natural(number: u64) -> i64 {
-    (number % MODULUS).cast_signed()
-}
-
-/// `hash(n)` for an int.
-fn of_int(number: i64) -> i64 {
-    let hash = of_natural(number.unsigned_abs());
-    match hash {
-        _ if number >= 0 => hash,
-        1 => -2, // -1 means an error in C
-        _ => -hash,
+    #[inline]
+    fn push(&self, table: &mut Hashed, bytes: &[u8], key: Range<usize>) -> Result<(), TooMuch> {
+        if self.keys.iter().all(|key_type| key_type.is_secret(&bytes[key.clone()])) {
+            table.random += 1;
+        } else {
+            table.keys.try_reserve(1).map_err(|_| TooMuch::Memory)?;
+            table.keys.push(key);
+        }
+        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Effort, Hashed, TooMuch, Watch};
+    use super::{Effort, Hashed, KeyType, TooMuch, Watch};
 
-    const ANY: Watch = Watch { lists: false, as_sent: true };
-
-    fn look(watch: Watch, bytes: &[u8]) -> Result<Vec<Hashed>, TooMuch> {
-        watch.look(bytes, &mut Effort::default())
+    fn look(keys: &[KeyType], lists: bool, bytes: &[u8]) -> Result<Vec<Hashed>, TooMuch> {
+        Watch { lists, keys: keys.to_vec() }.look(bytes, &mut Effort::default())
     }
 
-    #[test]
-    fn hashes_are_pythons() {
-        for (bytes, expected) in [
-            (&b"\x05"[..], 5),
-            (b"\xff", -2), // -1
-            (b"\xfe", -2),
-            (b"\xe0", -32),
-            (b"\xcc\xff", 255),
-            (b"\xcd\xff\x00", 65280),
-            (b"\xce\xff\xff\xff\xff", 4_294_967_295),
-            (b"\xcf\xff\xff\xff\xff\xff\xff\xff\xff", 7),
-            (b"\xcf\x1f\xff\xff\xff\xff\xff\xff\xff", 0),
-            (b"\xcf\x20\x00\x00\x00\x00\x00\x00\x00", 1),
-            (b"\xd0\x80", -128),
-            (b"\xd1\x80\x00", -32768),
-            (b"\xd2\x80\x00\x00\x00", -2_147_483_648),
-            (b"\xd3\x80\x00\x00\x00\x00\x00\x00\x00", -4),
-            (b"\xd3\xff\xff\xff\xff\xff\xff\xff\xff", -2),
-            (b"\xd3\xe0\x00\x00\x00\x00\x00\x00\x01", 0),
-        ] {
-            let super::Known::Hash(found) = super::hash_of(bytes) else { panic!("{bytes:?} has a hash") };
-            assert_eq!(found, expected, "{bytes:02x?}");
-        }
-    }
+    const ANY: &[KeyType] = &[KeyType::AsSent];
 
     fn map(keys: impl ExactSizeIterator<Item = Vec<u8>>) -> Vec<u8> {
         let mut message = vec![0xdf];
@@ -233,37 +215,55 @@ mod tests {
         message
     }
 
+    /// A timestamp: only Python knows its hash.
+    fn moment(number: u8) -> Vec<u8> {
+        vec![0xd6, 0xff, 0, 0, 0, number]
+    }
+
     #[test]
     fn keys_whose_hash_does_not_show_are_given_back() {
-        let tables = look(ANY, &map((0..100).map(|n| vec![0x92, n, 0x90]))).expect("cheap");
+        let tables = look(ANY, false, &map((0..100).map(moment))).expect("cheap");
         assert_eq!(tables.len(), 1);
         assert_eq!((tables[0].random, tables[0].keys.len()), (0, 100));
-        assert_eq!(tables[0].keys[1].at, 9..12);
-        assert!(look(ANY, &map((0..100).map(|n| vec![0xa1, n]))).expect("cheap").is_empty());
-        assert!(look(ANY, &map((0..100).map(|n| vec![n]))).expect("cheap").is_empty());
-        let tables = look(Watch { lists: false, as_sent: false }, &map((0..100).map(|n| vec![n]))).expect("cheap");
-        assert!(tables[0].keys.iter().all(|key| key.hash.is_none()));
+        assert_eq!(tables[0].keys[1], 12..18);
+        assert!(look(ANY, false, &map((0..100).map(|n| vec![0xa1, n]))).expect("cheap").is_empty());
+        assert!(look(ANY, false, &map((0..100).map(|n| vec![n]))).expect("cheap").is_empty());
+        assert!(look(ANY, false, &map((0..100).map(|n| vec![0x92, n, 0x90]))).expect("cheap").is_empty());
+        for types in [&[KeyType::Other][..], &[KeyType::AsSent, KeyType::Other]] {
+            assert_eq!(look(types, false, &map((0..100).map(|n| vec![n]))).expect("cheap").len(), 1);
+        }
     }
 
     #[test]
     fn lists_are_sets_where_a_type_says_so() {
-        let list = [&[0xdc, 0, 50][..], &[0xcb, 0, 0, 0, 0, 0, 0, 0, 0].repeat(50)].concat();
-        assert!(look(ANY, &list).expect("cheap").is_empty());
-        assert_eq!(look(Watch { lists: true, as_sent: true }, &list).expect("cheap").len(), 1);
+        let list = [&[0xdc, 0, 50][..], &moment(1).repeat(50)].concat();
+        assert!(look(ANY, false, &list).expect("cheap").is_empty());
+        assert_eq!(look(ANY, true, &list).expect("cheap").len(), 1);
         let in_extension = [&[0xc9, 0, 0, 1, 197, 5][..], &list].concat();
-        assert_eq!(look(ANY, &in_extension).expect("cheap").len(), 1);
+        assert_eq!(look(ANY, false, &in_extension).expect("cheap").len(), 1);
     }
 
     #[test]
     fn what_comes_before_a_fault_is_looked_at() {
-        let mut message = map((0..100).map(|n| vec![0x92, n, 0x90]));
+        let mut message = map((0..100).map(moment));
         message.truncate(300);
-        assert_eq!(look(ANY, &message).expect("cheap")[0].keys.len(), 73 + 1);
+        assert_eq!(look(ANY, false, &message).expect("cheap")[0].keys.len(), 42);
+    }
+
+    #[test]
+    fn one_key_in_two_encodings_is_one_key() {
+        // A table of keys that are there twice is not that of twice as many.
+        let short = (0..100).map(|n| vec![n]);
+        let long = (0..100).map(|n| vec![0xcb].into_iter().chain(f64::from(n).to_be_bytes()).collect());
+        let both: Vec<Vec<u8>> = short.zip(long).flat_map(|(short, long): (_, Vec<u8>)| [short, long]).collect();
+        let mut twice = Effort::default();
+        Watch { lists: false, keys: ANY.to_vec() }.look(&map(both.into_iter()), &mut twice).expect("cheap");
+        assert_eq!(twice.keys_held(), 100);
     }
 
     #[test]
     fn depth_has_an_end() {
-        assert_eq!(look(ANY, &[0x91].repeat(20_000)), Err(TooMuch::Depth));
-        assert!(look(ANY, &[0x91].repeat(9_000)).is_ok());
+        assert_eq!(look(ANY, false, &[0x91].repeat(20_000)), Err(TooMuch::Depth));
+        assert!(look(ANY, false, &[0x91].repeat(9_000)).is_ok());
     }
 }

@@ -43,29 +43,37 @@ pub enum TooMuch {
 pub struct Effort {
     steps: u64,
     keys: u64,
+    /// Keys that are there only once.
+    held: u64,
 }
 
 impl Effort {
-    /// Adds a table of so many keys with hashes that nobody can foresee, and of those given: hash and encoded key.
+    /// Adds a table of keys with the given hashes.
+    ///
+    /// `key` gives a key's bytes by its number, and `same` whether two keys of one hash are equal; equal bytes are.
     ///
     /// # Errors
     ///
     /// [`TooMuch`], as soon as it is known.
-    pub fn add<'a>(
+    pub(crate) fn add<'a>(
         &mut self,
         kind: Kind,
-        random: usize,
-        keys: impl ExactSizeIterator<Item = (i64, &'a [u8])>,
+        hashes: &[i64],
+        key: impl Fn(usize) -> &'a [u8],
+        same: impl Fn(usize, usize) -> bool,
     ) -> Result<(), TooMuch> {
-        self.keys += (random + keys.len()) as u64;
-        let mut table = Table::new(kind, random + keys.len())?;
-        for number in 0..random {
-            table.insert(scattered(number as u64), &[], self)?;
+        self.keys += hashes.len() as u64;
+        let mut table = Table::new(kind, hashes, key, same)?;
+        for number in 0..hashes.len() {
+            table.insert(number, self)?;
         }
-        for (hash, key) in keys {
-            table.insert(hash.cast_unsigned(), key, self)?;
-        }
+        self.held += table.held.len() as u64;
         Ok(())
+    }
+
+    #[cfg(test)]
+    pub(crate) fn keys_held(&self) -> u64 {
+        self.held
     }
 
     #[inline]
@@ -78,72 +86,90 @@ impl Effort {
     }
 }
 
-/// Some well mixed number for each number.
-fn scattered(number: u64) -> u64 {
-    let mut mixed = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ mixed >> 31
-}
-
 /// A dict or a set, without its keys' values.
-struct Table<'a> {
+struct Table<'a, K, S> {
     kind: Kind,
-    keys: Vec<(u64, &'a [u8])>,
-    /// Numbers of keys, from 1; 0 where there is none.
+    hashes: &'a [i64],
+    key: K,
+    same: S,
+    /// The numbers of the keys that are in it.
+    held: Vec<u32>,
+    /// 0 where there is none; else one more than a place in `held`, and above that, bits of the key's hash: mostly they
+    /// tell that it is another key, without a look at its hash, which may be far away in memory.
     places: Vec<u32>,
 }
 
-impl<'a> Table<'a> {
-    fn new(kind: Kind, most: usize) -> Result<Self, TooMuch> {
-        let mut keys = Vec::new();
-        keys.try_reserve_exact(most).map_err(|_| TooMuch::Memory)?;
-        Ok(Self { kind, keys, places: places(FIRST_SIZE)? })
+impl<'a, 'k, K: Fn(usize) -> &'k [u8], S: Fn(usize, usize) -> bool> Table<'a, K, S> {
+    fn new(kind: Kind, hashes: &'a [i64], key: K, same: S) -> Result<Self, TooMuch> {
+        let mut held = Vec::new();
+        held.try_reserve_exact(hashes.len()).map_err(|_| TooMuch::Memory)?;
+        Ok(Self { kind, hashes, key, same, held, places: places(FIRST_SIZE)? })
     }
 
-    fn insert(&mut self, hash: u64, key: &'a [u8], effort: &mut Effort) -> Result<(), TooMuch> {
-        let (free, steps) = self.search(hash, key);
+    #[inline]
+    fn insert(&mut self, number: usize, effort: &mut Effort) -> Result<(), TooMuch> {
+        let hash = self.hashes[number].cast_unsigned();
+        let (free, steps) = self.search(number, hash);
         effort.spend(steps)?;
-        let Some(place) = free else { return Ok(()) };
-        if self.kind == Kind::Dict && self.keys.len() >= self.places.len() * 2 / 3 {
-            self.grow(self.keys.len() * 3, effort)?;
+        let Some(mut place) = free else { return Ok(()) };
+        if self.kind == Kind::Dict && self.held.len() >= self.places.len() * 2 / 3 {
+            self.grow(self.held.len() * 3, effort)?;
             // The key's place is another one now, and what is on its way there counts.
-            let (free, steps) = self.search(hash, key);
+            let (free, steps) = self.search(number, hash);
             effort.spend(steps)?;
-            self.put(free.unwrap_or(place), hash, key);
-        } else {
-            self.put(place, hash, key);
+            place = free.unwrap_or(place);
         }
-        let used = self.keys.len();
+        self.held.push(u32::try_from(number).map_err(|_| TooMuch::Memory)?);
+        self.places[place] = self.mark(hash, self.held.len());
+        let used = self.held.len();
         if self.kind == Kind::Set && used * 5 >= (self.places.len() - 1) * 3 {
             self.grow(1 + if used > 50_000 { used * 2 } else { used * 4 }, effort)?;
         }
         Ok(())
     }
 
-    fn put(&mut self, place: usize, hash: u64, key: &'a [u8]) {
-        self.keys.push((hash, key));
-        self.places[place] = u32::try_from(self.keys.len()).unwrap_or(u32::MAX);
+    /// What stands in a key's place. There are fewer keys than places, so that their number fits below the bits of the hash.
+    #[inline]
+    fn mark(&self, hash: u64, number: usize) -> u32 {
+        self.bits_of(hash) | number as u32
+    }
+
+    #[inline]
+    fn bits_of(&self, hash: u64) -> u32 {
+        (hash.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32 & !(self.places.len() - 1) as u32
     }
 
     /// The free place for a key, or `None` if it is there already; and the steps until it is found.
     #[inline]
-    fn search(&self, hash: u64, key: &[u8]) -> (Option<usize>, u64) {
+    fn search(&self, number: usize, hash: u64) -> (Option<usize>, u64) {
         let mask = self.places.len() - 1;
         let mut place = hash as usize & mask;
+        if self.places[place] == 0 {
+            return (Some(place), 0);
+        }
+        let bits = self.bits_of(hash);
         let mut perturb = hash;
         let mut steps = 0;
         loop {
             // A set looks at the neighbours, too, which are in the same or the next line of the cache: one step.
             let last = if self.kind == Kind::Set && place + LINEAR <= mask { place + LINEAR } else { place };
             for at in place..=last {
-                let Some(number) = self.places[at].checked_sub(1) else { return (Some(at), steps) };
-                let (other_hash, other) = self.keys[number as usize];
-                if other_hash == hash {
-                    if other == key && !key.is_empty() {
-                        return (None, steps);
+                let mark = self.places[at];
+                if mark == 0 {
+                    return (Some(at), steps);
+                }
+                if (mark ^ bits) as usize <= mask {
+                    let other = self.held[(mark as usize & mask) - 1] as usize;
+                    if self.hashes[other] == self.hashes[number] {
+                        let (one, two) = ((self.key)(number), (self.key)(other));
+                        if !one.is_empty() && one == two {
+                            return (None, steps);
+                        }
+                        steps += COMPARISON + one.len() as u64;
+                        if (self.same)(number, other) {
+                            return (None, steps);
+                        }
                     }
-                    steps += COMPARISON + key.len() as u64;
                 }
             }
             steps += 1;
@@ -157,8 +183,8 @@ impl<'a> Table<'a> {
         let size = room.next_power_of_two();
         self.places = places(size)?;
         let mask = size - 1;
-        for number in 0..self.keys.len() {
-            let hash = self.keys[number].0;
+        for held in 0..self.held.len() {
+            let hash = self.hashes[self.held[held] as usize].cast_unsigned();
             let (mut place, mut perturb) = (hash as usize & mask, hash);
             let mut steps = 0;
             let free = 'search: loop {
@@ -173,13 +199,16 @@ impl<'a> Table<'a> {
                 place = place.wrapping_mul(5).wrapping_add(perturb as usize).wrapping_add(1) & mask;
             };
             effort.spend(steps)?;
-            self.places[free] = u32::try_from(number + 1).unwrap_or(u32::MAX);
+            self.places[free] = self.mark(hash, held + 1);
         }
         Ok(())
     }
 }
 
 fn places(size: usize) -> Result<Vec<u32>, TooMuch> {
+    if size > 1 << 31 {
+        return Err(TooMuch::Memory);
+    }
     let mut places = Vec::new();
     places.try_reserve_exact(size).map_err(|_| TooMuch::Memory)?;
     places.resize(size, 0);
@@ -195,7 +224,8 @@ mod tests {
     fn effort(kind: Kind, hashes: &mut dyn Iterator<Item = i64>) -> Result<Effort, TooMuch> {
         let keys: Vec<_> = hashes.map(|hash| (hash, hash.to_le_bytes())).collect();
         let mut effort = Effort::default();
-        effort.add(kind, 0, keys.iter().map(|(hash, key)| (*hash, &key[..])))?;
+        let hashes: Vec<i64> = keys.iter().map(|(hash, _)| *hash).collect();
+        effort.add(kind, &hashes, |at| &keys[at].1[..], |_, _| false)?;
         Ok(effort)
     }
 
@@ -225,7 +255,7 @@ mod tests {
             }
             is_fine("coordinates", &mut (0..many).map(|n| ((n / 400) << 32) + n % 400));
             is_fine("squares", &mut (0..many).map(|n| n * n));
-            is_fine("numbers at random", &mut (0..MANY).map(|n| super::scattered(n).cast_signed()));
+            is_fine("numbers at random", &mut (0..MANY).map(|n| crate::hashes::scattered(n).cast_signed()));
         }
     }
 
@@ -234,7 +264,7 @@ mod tests {
         for kind in [Kind::Dict, Kind::Set] {
             let keys: Vec<_> = (0_u32..4000).map(u32::to_le_bytes).collect();
             let mut effort = Effort::default();
-            let added = effort.add(kind, 0, keys.iter().map(|key| (5, &key[..])));
+            let added = effort.add(kind, &[5; 4000], |at| &keys[at][..], |_, _| false);
             assert_eq!(added, Err(TooMuch::Collisions));
         }
     }
@@ -242,7 +272,7 @@ mod tests {
     #[test]
     fn a_key_that_is_there_already_costs_nothing() {
         let mut effort = Effort::default();
-        effort.add(Kind::Dict, 0, (0..1_000_000).map(|_| (5, &b"x"[..]))).expect("one key");
+        effort.add(Kind::Dict, &vec![5; 1_000_000], |_| &b"x"[..], |_, _| false).expect("one key");
         assert_eq!(effort.steps, 0);
     }
 
@@ -253,9 +283,10 @@ mod tests {
             (Kind::Set, [(4, 8), (5, 32), (18, 32), (19, 128), (76, 128), (77, 512)]),
         ] {
             for (count, size) in expected {
-                let mut table = super::Table::new(kind, count).expect("memory");
-                for number in 0..count as u64 {
-                    table.insert(number, &[], &mut Effort::default()).expect("few");
+                let hashes: Vec<i64> = (0..count as i64).collect();
+                let mut table = super::Table::new(kind, &hashes, |_| &[][..], |_, _| false).expect("memory");
+                for number in 0..count {
+                    table.insert(number, &mut Effort::default()).expect("few");
                 }
                 assert_eq!(table.places.len(), size, "{kind:?} of {count}");
             }

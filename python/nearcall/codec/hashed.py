@@ -27,8 +27,10 @@ _SECRET = (shapes.StrType, shapes.BytesType, shapes.MemoryViewType, shapes.DateT
 """Nobody can foresee their hashes."""
 _FEW = (shapes.NoneType, shapes.BoolType, shapes.LiteralType, shapes.EnumType)
 """There are only so many of them."""
-_AS_SENT = (shapes.AnyType, shapes.IntType)
-"""What is an int in msgpack becomes an int, a text a str."""
+_AS_SENT = (shapes.AnyType, shapes.IntType, *_SECRET, shapes.NoneType, shapes.BoolType, shapes.LiteralType)
+"""What is an int in msgpack becomes an int, a text something with a secret hash."""
+_DEEPEST = 8
+"""The compiled core looks at tuples that are as deep in each other."""
 _SIMPLE: dict[type, Any] = {
     shapes.IntType: int,
     shapes.FloatType: float,
@@ -53,10 +55,11 @@ class HashedKeys(msgspec.Struct, frozen=True, eq=False):
 
     lists: bool
     """Lists may become sets."""
-    as_sent: bool
-    """Keys are decoded as what they are in msgpack."""
     types: tuple[Any, ...]
     """The types of keys."""
+    keys: tuple[Any, ...]
+    """For each type what becomes of a key: ``"as sent"``, ``"float"``, ``"uuid"``, ``("tuple", (item, ...))``,
+    ``("tuples", item)`` of any length, or ``"other"``, which only Python can hash."""
 
     @property
     def hashers(self) -> tuple[Hasher, ...]:
@@ -81,8 +84,8 @@ def hashed_keys(shape: shapes.Type) -> HashedKeys | None:
             types.append(key)
     if not types:
         return None
-    as_sent = all(map(_as_sent, types))
-    return HashedKeys(lists, as_sent, tuple(dict.fromkeys(map(_annotation, types))))
+    keys = {_annotation(key): _becomes(key) for key in types}
+    return HashedKeys(lists, tuple(keys), tuple(keys.values()))
 
 
 def together(several: Iterable[HashedKeys | None]) -> HashedKeys | None:
@@ -90,14 +93,11 @@ def together(several: Iterable[HashedKeys | None]) -> HashedKeys | None:
     found = [each for each in several if each is not None]
     if len(found) < 2:
         return found[0] if found else None
-    return HashedKeys(
-        any(each.lists for each in found),
-        all(each.as_sent for each in found),
-        tuple(dict.fromkeys(key for each in found for key in each.types)),
-    )
+    keys = {kind: key for each in found for kind, key in zip(each.types, each.keys, strict=True)}
+    return HashedKeys(any(each.lists for each in found), tuple(keys), tuple(keys.values()))
 
 
-ANYTHING = HashedKeys(lists=False, as_sent=True, types=(Any,))
+ANYTHING = HashedKeys(lists=False, types=(Any,), keys=("as sent",))
 """For values of type ``Any``."""
 
 
@@ -115,10 +115,35 @@ def _secret(key: shapes.Type) -> bool:
     return isinstance(key, _SECRET)
 
 
-def _as_sent(key: shapes.Type) -> bool:
+def _becomes(key: Any, depth: int = 0) -> Any:
+    """What becomes of a key, as :attr:`HashedKeys.keys` writes it."""
+    if depth > _DEEPEST:  # a named tuple may hold others of its type
+        return "other"
+    if isinstance(key, _AS_SENT):
+        return "as sent"
+    if isinstance(key, shapes.FloatType):
+        return "float"
+    if isinstance(key, shapes.UUIDType):
+        return "uuid"
     if isinstance(key, shapes.UnionType):
-        return all(map(_as_sent, key.types))
-    return isinstance(key, (*_AS_SENT, *_SECRET[:2], *_FEW))
+        return _one_becomes(key, depth)
+    if isinstance(key, shapes.TupleType):
+        return ("tuple", tuple(_becomes(item, depth + 1) for item in key.item_types))
+    if isinstance(key, shapes.NamedTupleType) and key.cls.__hash__ is tuple.__hash__:
+        return ("tuple", tuple(_becomes(field.type, depth + 1) for field in key.fields))
+    if isinstance(key, shapes.VarTupleType):
+        return ("tuples", _becomes(key.item_type, depth + 1))
+    return "other"
+
+
+def _one_becomes(union: shapes.UnionType, depth: int) -> Any:
+    """What becomes of a key of one of several types; what one of them says of ints holds for all."""
+    kinds = {_becomes(each, depth) for each in union.types if not isinstance(each, shapes.NoneType)}
+    if len(kinds) == 1:
+        return kinds.pop()
+    if kinds == {"as sent", "float"}:
+        return "as sent" if any(isinstance(each, (shapes.IntType, shapes.AnyType)) for each in union.types) else "float"
+    return "other"
 
 
 def _annotation(key: Any) -> Any:
