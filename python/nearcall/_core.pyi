@@ -33,6 +33,7 @@ __all__ = [
     "end_with",
     "install",
     "is_native",
+    "key_hash",
     "on_end",
     "set_call_variables",
 ]
@@ -90,6 +91,9 @@ def check_keys(body: bytes, hashed: HashedKeys) -> None:
         RecursionError: it is nested too deeply.
         MemoryError: there is no memory to find out.
     """
+
+def key_hash(key: bytes, hashed: HashedKeys) -> int | None:
+    """Python's hash of an encoded key of the first type, if the bytes show it; for tests."""
 
 def current_call() -> Call | None:
     """The call that the calling thread serves."""

@@ -441,7 +441,7 @@ def answers_with_many_empty_maps(peer: Peer, host: Host) -> None:
 @server("uses", "uses_in_a_loop")
 def answers_with_keys_that_collide(peer: Peer, host: Host) -> None:
     """In a result, an item of a stream, and the details of an error."""
-    body = packed_map([encode(key) for key in ints(13)])
+    body = packed_map([encode(key) for key in ints(14)])
     for number, one in enumerate(host.calls(peer)):
         if one.kind == CALL and number % 2:
             peer.send(frame(ERROR, failure(5, b"no", body), call=one.call), seconds=1)

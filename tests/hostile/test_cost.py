@@ -15,7 +15,7 @@ INVALID_ARGUMENT = 3
 
 
 @functools.cache
-def colliding_ints(bits: int = 13) -> bytes:
+def colliding_ints(bits: int = 14) -> bytes:
     return packed_map([encode(key) for key in ints(bits)])
 
 
@@ -79,8 +79,8 @@ def tuples_of_one_hash_before_a_fault(scene: Scene) -> None:
 @TABLE.add()
 def decimals_that_collide(scene: Scene) -> None:
     peer = scene.connect()
-    refused(scene, peer, "prices", argument(packed_map([encode(str(key)) for key in ints(13)])))
-    packed = [encode(Ext(7, encode(["decimal", str(key)]))) for key in ints(13)]
+    refused(scene, peer, "prices", argument(packed_map([encode(str(key)) for key in ints(14)])))
+    packed = [encode(Ext(7, encode(["decimal", str(key)]))) for key in ints(14)]
     refused(scene, peer, "anything", argument(packed_map(packed)))
 
 

@@ -9,7 +9,7 @@ use crate::callback::Callback;
 use crate::interpreter::detach;
 
 /// Bytes of a message in which no keys can do harm.
-const SHORT: usize = 1024;
+const SHORT: usize = 2048;
 /// Bytes from which on a message is looked at without the interpreter.
 const LONG: usize = 64 * 1024;
 /// Keys that are hashed at a time, so that they take little memory.
@@ -29,6 +29,15 @@ pub(crate) struct HashedKeys {
 #[pyfunction]
 pub(crate) fn check_keys(body: &Bound<'_, PyBytes>, hashed: &Bound<'_, PyAny>) -> PyResult<()> {
     HashedKeys::read(hashed)?.check(body)
+}
+
+/// The hash of one encoded key of the first type, if its bytes show it.
+#[pyfunction]
+pub(crate) fn key_hash(key: &Bound<'_, PyBytes>, hashed: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
+    match HashedKeys::read(hashed)?.watch.keys.first().map(|key_type| key_type.hash(key.as_bytes())) {
+        Some(KeyHash::Is(hash)) => Ok(Some(hash)),
+        _ => Ok(None),
+    }
 }
 
 impl HashedKeys {

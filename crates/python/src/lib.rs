@@ -52,7 +52,7 @@ mod _core {
     #[pymodule_export]
     use super::errors::install;
     #[pymodule_export]
-    use super::hashed::check_keys;
+    use super::hashed::{check_keys, key_hash};
     #[pymodule_export]
     use super::listeners::{Listeners, end_with};
     #[pymodule_export]

@@ -125,7 +125,9 @@ impl KeyType {
             (Atom::None, Atom::None) => true,
             (Atom::Text(left), Atom::Text(right)) | (Atom::Bytes(left), Atom::Bytes(right)) => left == right,
             (Atom::Uuid(left), Atom::Uuid(right)) => left == right,
-            (Atom::Int { .. } | Atom::Float(_), Atom::Int { .. } | Atom::Float(_)) => number_of(left) == number_of(right),
+            (Atom::Int { .. } | Atom::Float(_), Atom::Int { .. } | Atom::Float(_)) => {
+                number_of(left) == number_of(right)
+            }
             _ => false,
         };
         equal.then_some((at, other_at))
