@@ -242,23 +242,34 @@ fn uuid_in(text: &[u8]) -> Option<u128> {
         _ => return None,
     };
     let mut number = 0_u128;
+    let mut wrong = 0;
     for (at, &digit) in text.iter().enumerate() {
         if hyphens && matches!(at, 8 | 13 | 18 | 23) {
-            if digit != b'-' {
-                return None;
-            }
+            wrong |= digit ^ b'-';
             continue;
         }
-        let value = match digit {
-            b'0'..=b'9' => digit - b'0',
-            b'a'..=b'f' => digit - b'a' + 10,
-            b'A'..=b'F' => digit - b'A' + 10,
-            _ => return None,
-        };
-        number = number << 4 | u128::from(value);
+        let value = DIGITS[usize::from(digit)];
+        wrong |= value & 0xf0;
+        number = number << 4 | u128::from(value & 0x0f);
     }
-    Some(number)
+    (wrong == 0).then_some(number)
 }
+
+/// What each hexadecimal digit stands for; 255 for all other bytes.
+const DIGITS: [u8; 256] = {
+    let mut values = [255; 256];
+    let mut value = 0_u8;
+    while value < 16 {
+        if value < 10 {
+            values[(b'0' + value) as usize] = value;
+        } else {
+            values[(b'a' + value - 10) as usize] = value;
+            values[(b'A' + value - 10) as usize] = value;
+        }
+        value += 1;
+    }
+    values
+};
 
 /// A hash as it may be: -1 means an error in C.
 fn not_an_error(hash: i64) -> i64 {
@@ -270,9 +281,10 @@ fn of_int(below_zero: bool, size: u64) -> i64 {
     not_an_error(if below_zero { -hash } else { hash })
 }
 
-/// The hash of a `UUID`, which is that of its number.
+/// The hash of a `UUID`, which is that of its number. As 2**61 leaves the remainder 1, the digits of 61 bits are added up.
 fn of_uuid(number: u128) -> i64 {
-    ((number % u128::from(MODULUS)) as u64).cast_signed()
+    let digit = |at: u32| (number >> (BITS * at)) as u64 & MODULUS;
+    ((digit(0) + digit(1) + digit(2)) % MODULUS).cast_signed()
 }
 
 /// A float is m * 2**e; 2**61 leaves the remainder 1, so that the power of two turns the bits of m in a circle of 61.
