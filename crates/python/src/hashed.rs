@@ -11,7 +11,7 @@ use crate::interpreter::detach;
 /// Bytes of a message in which no keys can do harm.
 const SHORT: usize = 2048;
 /// Bytes from which on a message is looked at without the interpreter.
-const LONG: usize = 64 * 1024;
+const LONG: usize = 8 * 1024;
 /// Keys that are hashed at a time, so that they take little memory.
 const BATCH: usize = 1024;
 /// How often all bytes of a message may be in keys that Python hashes: keys may be in keys.

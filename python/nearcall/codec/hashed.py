@@ -129,7 +129,7 @@ def _becomes(key: Any, depth: int = 0) -> Any:
         return _one_becomes(key, depth)
     if isinstance(key, shapes.TupleType):
         return ("tuple", tuple(_becomes(item, depth + 1) for item in key.item_types))
-    if isinstance(key, shapes.NamedTupleType) and key.cls.__hash__ is tuple.__hash__:
+    if isinstance(key, shapes.NamedTupleType) and getattr(key.cls, "__hash__", None) == cast("Any", tuple).__hash__:
         return ("tuple", tuple(_becomes(field.type, depth + 1) for field in key.fields))
     if isinstance(key, shapes.VarTupleType):
         return ("tuples", _becomes(key.item_type, depth + 1))
