@@ -7,6 +7,7 @@ from typing import Any, Final, Literal, Protocol, TypeVar, final, type_check_onl
 from typing_extensions import Self, disjoint_base
 
 from .call.metadata import metadata
+from .codec.hashed import HashedKeys
 from .service.plan import MethodPlan
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "Unary",
     "View",
     "Watched",
+    "check_keys",
     "count_blocks",
     "current_call",
     "current_references",
@@ -37,6 +39,7 @@ __all__ = [
     "end_with",
     "install",
     "is_native",
+    "key_hash",
     "on_end",
     "set_call_variables",
 ]
@@ -99,6 +102,18 @@ class FittingEncoder:
 
 def is_native(value: Any) -> bool:
     """Whether a value consists of what msgpack has itself: plain values, lists and dicts, no subclasses of them."""
+
+def check_keys(body: bytes, hashed: HashedKeys) -> None:
+    """Refuses a message that is not to be decoded.
+
+    Raises:
+        ValueError: the keys of a dict or a set collide.
+        RecursionError: it is nested too deeply.
+        MemoryError: there is no memory to find out.
+    """
+
+def key_hash(key: bytes, hashed: HashedKeys) -> int | None:
+    """Python's hash of an encoded key of the first type, if the bytes show it; for tests."""
 
 def current_call() -> Call | None:
     """The call that the calling thread serves."""

@@ -22,7 +22,7 @@ pub use nearcall_transport::{
     Admission, BadUrl, Buffer, ConnectError, Credentials, DevCerts, Incoming, Lease, LinkError, Listener, Options,
     Peer, Pem, Shelf, Url, dev_certs,
 };
-pub use nearcall_wire::{Failure, Kind, Metadata, holds_more_than};
+pub use nearcall_wire::{Effort, Failure, Hashed, KeyHash, KeyType, Kind, Metadata, TooMuch, Watch, holds_more_than};
 pub use outgoing::{Body, Outgoing};
 
 /// Whether `bytes` can be the size of a ring (see [`Options::ring_size`]).

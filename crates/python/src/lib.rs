@@ -13,6 +13,7 @@ mod context;
 mod deadline;
 mod encoder;
 mod errors;
+mod hashed;
 mod interpreter;
 mod listeners;
 mod loop_server;
@@ -54,6 +55,8 @@ mod _core {
     use super::encoder::FittingEncoder;
     #[pymodule_export]
     use super::errors::install;
+    #[pymodule_export]
+    use super::hashed::{check_keys, key_hash};
     #[pymodule_export]
     use super::listeners::{Listeners, end_with};
     #[pymodule_export]

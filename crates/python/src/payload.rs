@@ -144,13 +144,13 @@ impl Value {
         match self.form {
             Form::Nothing => Ok(py.None()),
             Form::Coded => {
-                let body = self.limit.body(py, &event.payload, event.payload.len())?;
+                let body = self.limit.body(py, &event.payload, event.payload.len(), &self.decode_error)?;
                 let value = self.decode.bind(py).run([body.as_any()]);
                 value.map(Bound::unbind).map_err(|error| explain(py, &self.decode_error, error))
             }
             Form::Parts => {
                 let mut event = event;
-                let (body, buffers) = self.limit.divide(py, &mut event)?;
+                let (body, buffers) = self.limit.divide(py, &mut event, &self.decode_error)?;
                 let value = self.decode.bind(py).run([body.as_any(), buffers.as_any()]);
                 value.map(Bound::unbind).map_err(|error| explain(py, &self.decode_error, error))
             }
@@ -233,13 +233,22 @@ fn fitting<'py>(py: Python<'py>, len: usize, made: PyResult<Bound<'py, PyAny>>) 
 }
 
 impl Limit {
-    /// The msgpack of a payload, which holds no more values than are allowed.
+    /// The msgpack of a payload, which may be decoded: it holds no more values than are allowed, and no keys that collide.
     #[inline]
-    fn body<'py>(&self, py: Python<'py>, payload: &Payload, len: usize) -> PyResult<Bound<'py, PyBytes>> {
+    fn body<'py>(
+        &self,
+        py: Python<'py>,
+        payload: &Payload,
+        len: usize,
+        explainer: &Py<PyAny>,
+    ) -> PyResult<Bound<'py, PyBytes>> {
         let body = bytes(py, payload, 0, len)?;
         // Every value takes a byte at least.
         if len > self.max_values && holds_more_than(body.as_bytes(), self.max_values) {
             return Err(self.exceeded(py));
+        }
+        if let Some(hashed) = &self.hashed {
+            hashed.check(&body).map_err(|error| explain(py, explainer, error))?;
         }
         Ok(body)
     }
@@ -255,9 +264,14 @@ impl Limit {
     }
 
     /// A payload with buffers beside it, as the codec takes it.
-    fn divide<'py>(&self, py: Python<'py>, event: &mut Event) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyList>)> {
+    fn divide<'py>(
+        &self,
+        py: Python<'py>,
+        event: &mut Event,
+        explainer: &Py<PyAny>,
+    ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyList>)> {
         let (body, ranges) = ranges(py, event)?;
-        let body = self.body(py, &event.payload, body)?;
+        let body = self.body(py, &event.payload, body, explainer)?;
         let payload = Arc::new(event.take_payload());
         let views = PyList::empty(py);
         for (offset, len) in ranges {
@@ -381,7 +395,7 @@ impl Arguments {
     /// Decodes the arguments of a call that has arrived, every parameter in order.
     pub(crate) fn decode<'py>(&self, py: Python<'py>, mut event: Event, named: bool) -> PyResult<Bound<'py, PyTuple>> {
         if named {
-            let (body, buffers) = self.limit.divide(py, &mut event)?;
+            let (body, buffers) = self.limit.divide(py, &mut event, &self.decode_error)?;
             return self.decoded(py, self.decode_named.bind(py).run([body.as_any(), buffers.as_any()]));
         }
         if self.forms.is_empty() {
@@ -389,10 +403,10 @@ impl Arguments {
         }
         if self.all_coded {
             return if self.parts {
-                let (body, buffers) = self.limit.divide(py, &mut event)?;
+                let (body, buffers) = self.limit.divide(py, &mut event, &self.decode_error)?;
                 self.decoded(py, self.decode.bind(py).run([body.as_any(), buffers.as_any()]))
             } else {
-                let body = self.limit.body(py, &event.payload, event.payload.len())?;
+                let body = self.limit.body(py, &event.payload, event.payload.len(), &self.decode_error)?;
                 self.decoded(py, self.decode.bind(py).run([body.as_any()]))
             };
         }
@@ -404,7 +418,7 @@ impl Arguments {
 
     fn decode_mixed<'py>(&self, py: Python<'py>, event: Event) -> PyResult<Bound<'py, PyTuple>> {
         let (body, ranges) = ranges(py, &event)?;
-        let body = self.limit.body(py, &event.payload, body)?;
+        let body = self.limit.body(py, &event.payload, body, &self.decode_error)?;
         let direct = self.forms.iter().filter(|form| form.is_buffer()).count();
         if ranges.len() < direct {
             let message = "the call's arguments lack a buffer; do client and server have the same service?";

@@ -3,7 +3,7 @@
 use std::num::NonZeroU64;
 
 use crate::malformed::Malformed;
-use crate::values::step;
+use crate::msgpack::step;
 
 /// A reference in msgpack begins so: an extension of 9 bytes, of nearcall's type 8. Then comes who gave it, then its number.
 const HEAD: [u8; 3] = [0xc7, 9, 8];
@@ -23,14 +23,14 @@ pub enum Giver {
 pub fn references_in(mut bytes: &[u8], mut found: impl FnMut(Giver, NonZeroU64)) {
     let mut expected: u64 = 1;
     while expected > 0 && !bytes.is_empty() {
-        let Some((inside, skip)) = step(bytes) else { return };
+        let Some(step) = step(bytes) else { return };
         if let Some(reference) = bytes.first_chunk::<LEN>()
             && let Some((giver, id)) = parse(reference)
         {
             found(giver, id);
         }
-        expected = (expected - 1).saturating_add(inside);
-        bytes = &bytes[skip..];
+        expected = (expected - 1).saturating_add(step.inside);
+        bytes = &bytes[step.skip..];
     }
 }
 

@@ -31,6 +31,7 @@ __all__ = [
     "encode",
     "encode_parts",
     "encode_plainly",
+    "keys_decoder",
     "parts_decoder",
     "reference_decoder",
 ]
@@ -232,3 +233,20 @@ def reference_decoder(annotation: Any, *, for_loop: bool) -> Callable[..., Any]:
             _arrived.buffers, _arrived.references = outer, references
 
     return decode_references
+
+
+class _NoMatter(list[memoryview]):
+    """Stands for the buffers of a message where only keys are decoded: there are as many as a peer likes."""
+
+    def __len__(self) -> int:
+        return sys.maxsize
+
+    def __getitem__(self, index: Any) -> Any:
+        return memoryview(b"")
+
+
+def keys_decoder(annotation: Any) -> Callable[[bytes], list[dict[Any, None]]]:
+    """A decoder for a list of dicts of one key each, whose keys have a type."""
+    decode = parts_decoder(list[dict[annotation, None]])
+    buffers = _NoMatter()
+    return lambda body: decode(body, buffers)

@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, NamedTuple, NoReturn
 
 import msgspec
 
+from ..codec.hashed import ANYTHING, together
 from ..errors import FailedPrecondition, RpcError, Unimplemented
 from ..types.differences import Types, differences
 from ..types.fields import Finder, UnknownField, field_finder
@@ -320,7 +321,11 @@ def _checked_received(plan: ValuePlan, find: Finder, where: _Where) -> ValuePlan
             where.refuse_received(found)
         return value
 
-    return msgspec.structs.replace(plan, decode=decode_checked)
+    return msgspec.structs.replace(
+        plan,
+        decode=decode_checked,
+        hashed=together([plan.hashed, ANYTHING]),  # what finds fields decodes without a type
+    )
 
 
 def refused(plan: MethodPlan, error: RpcError, problem: str | None = None) -> Agreed:

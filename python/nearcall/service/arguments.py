@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from ..codec import checks, explain, msgpack, sending
+from ..codec.hashed import ANYTHING, together
 from ..errors import InvalidArgument
 from .binding import Binder
 from .plan import BUFFER_FORMS, CODED, NOTHING, PARTS, ArgumentsPlan, Parameter
@@ -91,11 +92,12 @@ def arguments_plan(
         ),
         references=references,
         remake=remake,
+        hashed=together(argument.crossing.hashed for argument in arguments),
     )
 
 
 def _unknown_argument(name: str) -> Argument:
-    crossing = Crossing(Any, PARTS, "Any", "any", checks.outer_type(Any))
+    crossing = Crossing(Any, PARTS, "Any", "any", checks.outer_type(Any), hashed=ANYTHING)
     return Argument(name, crossing, by_position=True, required=False, default=UNKNOWN)
 
 

@@ -9,6 +9,7 @@ from msgspec import inspect as shapes
 
 from ..codec.checks import outer_type
 from ..codec.described import described_sender
+from ..codec.hashed import ANYTHING
 from ..codec.inspection import services_in
 from ..errors import FailedPrecondition
 from ..types.declared import DESCRIBED_PLAN, Declared, declared
@@ -156,4 +157,4 @@ def _dynamic_crossing(value: ValueInfo | ParameterInfo | StreamInfo, known: _Kno
         services = () if found is Any else services_in(shapes.type_info(found))
     except (AttributeError, LookupError, TypeError, ValueError, RecursionError):
         raise FailedPrecondition("the server's description of its types is malformed") from None
-    return Crossing(found, PARTS, value.type, value.schema, outer_type(Any), sender, services)
+    return Crossing(found, PARTS, value.type, value.schema, outer_type(Any), sender, ANYTHING, services)

@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
+from ..codec.hashed import HashedKeys
 from ..errors import RpcError
 
 __all__ = [
@@ -85,6 +86,8 @@ class ValuePlan(msgspec.Struct, frozen=True, eq=False):
     """Turns what ``encode`` raised into the error to report."""
     decode_error: Callable[[BaseException], RpcError]
     """Turns what ``decode`` raised into the error to report."""
+    hashed: HashedKeys | None = None
+    """What to look at before ``decode``, so that no keys collide; ``None`` if they cannot."""
     references: bool = False
     """Whether values may hold references: then the core says whose they are while ``encode`` or ``decode`` runs."""
     decoder: Callable[[bool], Callable[..., Any]] | None = None
@@ -148,6 +151,8 @@ class ArgumentsPlan(msgspec.Struct, frozen=True, eq=False):
     decode_error: Callable[[BaseException], RpcError]
     """Turns what ``decode`` or ``decode_named`` raised into the error to report."""
     parameters: tuple[Parameter, ...]
+    hashed: HashedKeys | None = None
+    """As in a :class:`ValuePlan`, for all arguments."""
     references: bool = False
     """Whether arguments may hold references: then the core says whose they are while something here runs."""
     remake: Callable[[Sequence[str], bool], ArgumentsPlan] | None = None

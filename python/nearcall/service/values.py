@@ -10,6 +10,7 @@ from msgspec import inspect as shapes
 
 from ..codec import checks, explain, inspection, msgpack, senders, sending
 from ..codec.arrays import dtype_name
+from ..codec.hashed import HashedKeys, hashed_keys
 from ..errors import RpcError
 from ..types.hints import type_name, unwrap
 from ..types.schema import SchemaBuilder
@@ -40,6 +41,8 @@ class Crossing(NamedTuple):
     outer: checks.OuterType
     sender: senders.Sender | None = None
     """Sees to it that values arrive as they left; ``None`` if there is nothing to see to."""
+    hashed: HashedKeys | None = None
+    """Keys that must be looked at before a value is decoded; ``None`` if there are none."""
     services: tuple[type, ...] = ()
     """The service classes in it, whose objects travel as references."""
 
@@ -66,7 +69,9 @@ def cross(annotation: Any, builder: SchemaBuilder) -> Crossing:
     schema = {"array": dtype_name(unwrap(annotation))} if is_array else builder.schema(shape)
     form = _form(shape)
     sender = sending.sender(shape, annotation) if form in (CODED, PARTS) else None
-    return Crossing(annotation, form, type_name(annotation), schema, checks.outer_type(annotation), sender, services)
+    hashed = hashed_keys(shape) if form in (CODED, PARTS) else None
+    outer = checks.outer_type(annotation)
+    return Crossing(annotation, form, type_name(annotation), schema, outer, sender, hashed, services)
 
 
 def value_plan(crossing: Crossing, roles: Roles, *, for_loop: bool = False) -> ValuePlan:
@@ -94,6 +99,7 @@ def value_plan(crossing: Crossing, roles: Roles, *, for_loop: bool = False) -> V
         decode_error=explain.explain_value_decode_error(roles.noun, crossing.type_name, roles.receiver_error),
         references=bool(crossing.services),
         decoder=decoder,
+        hashed=crossing.hashed,
     )
 
 
