@@ -4,7 +4,7 @@ from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextvars import ContextVar
 from typing import Any, Final, Literal, Protocol, TypeVar, final, type_check_only
 
-from typing_extensions import Self
+from typing_extensions import Self, disjoint_base
 
 from .call.metadata import metadata
 from .service.plan import MethodPlan
@@ -327,6 +327,7 @@ class Connection:
     def open(self, method: Method, arguments: tuple[Any, ...] | dict[str, Any], *, for_loop: bool) -> Stream:
         """Begins a call with streams; the arguments as the plan's ``split`` returned them."""
 
+@disjoint_base
 class ServedObject:
     """What runs the calls of objects of one class: each method under its own number.
 
@@ -403,7 +404,7 @@ class References:
     ) -> Stream:
         """Begins a call of it with streams; the arguments as the plan's ``split`` returned them."""
 
-    def __eq__(self, other: object) -> bool: ...
+    def __eq__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...
 
 @final
