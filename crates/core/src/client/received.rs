@@ -234,7 +234,8 @@ impl Connection {
                 if found.is_none() {
                     found = check(&mut self.table.lock());
                 }
-                found.is_some() || is_past(deadline)
+                // A signal may want this thread's attention.
+                found.is_some() || is_past(deadline) || begun.elapsed() >= SIGNAL_CHECK
             };
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             let slice = left.map_or(SIGNAL_CHECK, |left| left.min(SIGNAL_CHECK));
