@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import subprocess
 
@@ -89,6 +90,18 @@ def test_it_is_signalled_polled_and_awaited_as_others() -> None:
         process.kill()  # it is gone, and so is its process id: nobody is hit
     with pytest.raises(ProcessLookupError):
         os.kill(process.pid, 0)
+
+
+def test_its_process_id_is_its_own_until_it_was_awaited() -> None:
+    """Whoever kills what ends at the same time hits it, or nobody."""
+    with start_program("") as process:
+        ended = os.pidfd_open(process.pid)
+        assert select.select([ended], [], [], 50)[0]
+        os.close(ended)
+        os.kill(process.pid, signal.SIGKILL)
+        assert process.wait(50) == 0
+        with pytest.raises(ProcessLookupError):
+            os.kill(process.pid, 0)
 
 
 def test_its_end_does_not_wait_for_others() -> None:

@@ -25,7 +25,7 @@ import sys
 import threading
 import types
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 ROOT = Path(__file__).parents[2]
 _NUMBER = struct.Struct("i")
@@ -87,7 +87,9 @@ class WarmProcess(subprocess.Popen[Any]):
                 if timeout is not None and not select.select([self._telling], [], [], timeout)[0]:
                     raise subprocess.TimeoutExpired(self.args, timeout)
                 self.returncode = self._hear()
-                self._telling.close()
+                with self._telling:
+                    self._telling.shutdown(socket.SHUT_WR)
+                    self._telling.recv(1)  # nothing, when the process is buried
         finally:
             self._one_waits.release()
         return self.returncode
@@ -116,16 +118,10 @@ def _warm_process() -> socket.socket:
     return ours
 
 
-class _Program(NamedTuple):
-    """What there is of a program that runs: where to tell how it ended."""
-
-    pid: int
-    tell: int
-
-
 def _serve(control: socket.socket) -> tuple[types.CodeType, dict[str, Any]] | None:
     """Returns in each program, with what it is to run; in the warm process nothing, when nobody will ask any more."""
-    running: dict[int, _Program] = {}  # by a descriptor that is readable when the process has ended
+    running: dict[int, tuple[int, int]] = {}  # its process id and where to tell, by what is readable when it has ended
+    ended: dict[int, int] = {}  # its process id, by where its exit status was told
     poller = select.poll()
     poller.register(control, select.POLLIN)
     while True:
@@ -134,23 +130,36 @@ def _serve(control: socket.socket) -> tuple[types.CodeType, dict[str, Any]] | No
                 poller.unregister(ready)
                 os.close(ready)
                 pid, tell = running.pop(ready)
-                _tell(tell, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
-                os.close(tell)
-                continue
-            request, descriptors, *_ = socket.recv_fds(control, _LARGEST, 4)
-            if not request:
-                return None
-            pid = os.fork()
-            if pid == 0:
-                inherited = [*running, *(program.tell for program in running.values()), control.detach()]
-                return _become(json.loads(request), descriptors, inherited)
-            *standard, tell = descriptors
-            for descriptor in standard:
-                os.close(descriptor)
-            _tell(tell, pid)
-            ended = os.pidfd_open(pid)
-            running[ended] = _Program(pid, tell)
-            poller.register(ended, select.POLLIN)
+                _tell(tell, _exit_status(pid))
+                ended[tell] = pid
+                poller.register(tell, select.POLLIN)
+            elif ready in ended:
+                # Its starter knows. Until then nobody else gets its process id.
+                poller.unregister(ready)
+                os.waitpid(ended.pop(ready), 0)
+                os.close(ready)
+            else:
+                request, descriptors, *_ = socket.recv_fds(control, _LARGEST, 4)
+                if not request:
+                    return None
+                pid = os.fork()
+                if pid == 0:
+                    tells = [tell for _, tell in running.values()]
+                    return _become(json.loads(request), descriptors, [*running, *tells, *ended, control.detach()])
+                *standard, tell = descriptors
+                for descriptor in standard:
+                    os.close(descriptor)
+                _tell(tell, pid)
+                end = os.pidfd_open(pid)
+                running[end] = (pid, tell)
+                poller.register(end, select.POLLIN)
+
+
+def _exit_status(pid: int) -> int:
+    """As ``Popen`` says it; the process stays what it is, one that has ended and is not buried."""
+    result = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    assert result is not None
+    return result.si_status if result.si_code == os.CLD_EXITED else -result.si_status
 
 
 def _tell(where: int, number: int) -> None:
