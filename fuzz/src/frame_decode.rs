@@ -53,7 +53,7 @@ fn keys(bytes: &[u8]) {
             }
             assert!(end <= bytes.len(), "and in the message");
             let _ = table.add::<TooMuch>(bytes, &watch.keys, &mut effort, |_, hashes| {
-                hashes.extend(table.keys.iter().map(|key| bytes[key.start] as i64));
+                hashes.extend(table.keys.iter().map(|key| i64::from(bytes[key.start])));
                 Ok(true)
             });
         }
