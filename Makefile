@@ -20,6 +20,8 @@ STAMPS := $(VENV)/stamps
 export VIRTUAL_ENV := $(VENV)
 export PYO3_PYTHON := $(PY)
 unexport PYTHONHOME
+# The tests start hundreds of interpreters: each would compile again all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
 RUST_MINIMUM := $(shell sed -n 's/^rust-version = "\(.*\)".*/\1/p' Cargo.toml)

@@ -23,13 +23,30 @@ from numpy.typing import NDArray
 import nearcall
 
 CALL, ITEM, END, REPLY, ERROR, CANCEL, CREDIT, PING, PONG = range(1, 10)
-PARTS, NAMED = 4, 8
+RELEASE = 12
+PARTS, NAMED, BACK, TARGET = 4, 8, 32, 64
 RING = 4096
 encode, decode, Ext = msgspec.msgpack.encode, msgspec.msgpack.decode, msgspec.msgpack.Ext
 
 
 class Empty(Exception):
     pass
+
+
+@nearcall.service
+class Listener:
+    def said(self, text: str) -> int:
+        raise NotImplementedError
+
+
+@nearcall.service
+class Sum:
+    def __init__(self) -> None:
+        self._sum = 0
+
+    def put(self, n: int) -> int:
+        self._sum += n
+        return self._sum
 
 
 @nearcall.service(errors=[Empty])
@@ -52,7 +69,24 @@ class Served:
     def total(self, xs: Iterator[int]) -> int:
         return sum(xs)
 
+    def same_view(self, view: memoryview) -> memoryview:
+        return view
+
+    def lent(self, length: int) -> memoryview:
+        data = nearcall.buffer(length)
+        data[:] = bytes(range(250)) * (length // 250)
+        return data
+
     def nothing(self) -> None: ...
+
+    def sum(self) -> Sum:
+        return Sum()
+
+    def tell(self, listener: Listener, text: str) -> int:
+        return listener.said(text) + 1
+
+    def same(self, listener: Listener) -> Listener:
+        return listener
 
     def kinds(self, value: Any, at: datetime) -> Any:
         return [type(value).__name__, value, (1, {2}), frozenset({3}), at, UUID(int=5), timedelta(1, 2, 3)]
@@ -63,6 +97,14 @@ class Served:
         raise error
 
 
+class Reference(NamedTuple):
+    at: int
+    whose: int
+    number: int
+    offset: int
+    length: int
+
+
 class Frame(NamedTuple):
     kind: int
     flags: int
@@ -70,15 +112,19 @@ class Frame(NamedTuple):
     rest: bytes
 
 
-def shake_hands(connection: socket.socket, ring: int = 0, fds: tuple[int, ...] = ()) -> dict[str, int]:
+def shake_hands(
+    connection: socket.socket, ring: int = 0, fds: tuple[int, ...] = (), more: dict[str, int] | None = None
+) -> dict[str, int]:
     """Says hello; the numbers of the methods by name."""
-    hello = json.dumps({"version": "another", "limits": {"max_message": 1 << 20}, "ring": ring}).encode()
+    said = {"version": "another", "limits": {"max_message": 1 << 20}, "ring": ring, **(more or {})}
+    hello = json.dumps(said).encode()
     socket.send_fds(connection, [b"NCAL" + struct.pack("<BBHI", 1, 1, 0, len(hello)) + hello], list(fds))
     preamble = connection.recv(12, socket.MSG_WAITALL)
     protocol, kind, _, length = struct.unpack("<BBHI", preamble[4:])
     assert (preamble[:4], protocol, kind) == (b"NCAL", 1, 2)
     welcome = json.loads(connection.recv(length, socket.MSG_WAITALL))
-    services = json.loads(welcome["description"])["services"]
+    description = json.loads(welcome["description"])
+    services = [*description["services"], *description["references"]]
     names = [method["name"] for service in services for method in service["methods"]]
     return {name: number for number, name in enumerate(names)}
 
@@ -103,23 +149,54 @@ class OverSocket:
 class OverSharedMemory:
     """Never spins, and rings the bell after every record; offsets as the page lists them."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, more: dict[str, int] | None = None) -> None:
         fd = os.memfd_create("test", os.MFD_ALLOW_SEALING)
         os.ftruncate(fd, 4096 + 2 * RING)
         fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
         self._memory = mmap.mmap(fd, 4096 + 2 * RING)
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.connect(f"{os.environ['XDG_RUNTIME_DIR']}/nearcall/{url.removeprefix('shm://')}.sock")
-        self.numbers = shake_hands(self._socket, RING, (fd,))
+        self.numbers = shake_hands(self._socket, RING, (fd,), more)
         os.close(fd)
         self._head = self._tail = 0
         self._regions: dict[int, mmap.mmap] = {}
+        self._buffers: dict[int, mmap.mmap] = {}
+        self.references: list[Reference] = []
 
     def _ring(self, base: int, at: int, length: int) -> Iterator[int]:
         return (base + (at + i) % RING for i in range(length))
 
-    def send(self, frame: bytes) -> None:
-        record = struct.pack("<I", len(frame)) + frame
+    def show(self, number: int, content: bytes) -> None:
+        fd = os.memfd_create("test", os.MFD_ALLOW_SEALING)
+        os.ftruncate(fd, len(content))
+        memory = mmap.mmap(fd, len(content))
+        future_write = 0x10
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL | future_write)
+        memory[:] = content  # what was mapped before can still be written to
+        self._own = memory
+        socket.send_fds(self._socket, [b"S" + struct.pack("<IQ", number, len(content))], [fd])
+        os.close(fd)
+
+    def hand_over(self, head: bytes, *references: Reference, rest: bytes = b"") -> None:
+        note = struct.pack("<IQBB", 0, 0, 2 | 4, len(references))
+        named = b"".join(struct.pack("<QBIQQ", *reference) for reference in references)
+        self.send(note + named + head + rest, is_note=True)
+
+    def buffer(self, reference: Reference) -> bytes:
+        memory = self._own if reference.whose == 1 else self._buffers[reference.number]
+        return memory[reference.offset : reference.offset + reference.length]
+
+    def give_back(self, reference: Reference) -> None:
+        at = 1152 + 4 * (reference.number % 32)
+        loans = struct.unpack("<I", self._memory[at : at + 4])[0]
+        self._memory[at : at + 4] = struct.pack("<I", loans + 1)
+
+    def given_back(self, number: int) -> int:
+        at = 1024 + 4 * (number % 32)
+        return int(struct.unpack("<I", self._memory[at : at + 4])[0])
+
+    def send(self, frame: bytes, *, is_note: bool = False) -> None:
+        record = struct.pack("<I", len(frame) | is_note << 31) + frame
         for offset, byte in zip(self._ring(4096, self._head, len(record)), record, strict=True):
             self._memory[offset] = byte
         self._head += (len(record) + 7) & ~7
@@ -140,7 +217,14 @@ class OverSharedMemory:
         self._memory[768:776] = struct.pack("<Q", self._tail)
         if struct.unpack("<I", prefix)[0] >> 31 == 0:
             return record
-        region, size, _ = struct.unpack("<IQB", record[:13])
+        region, size, flags = struct.unpack("<IQB", record[:13])
+        if flags & 2:
+            assert flags & 4, "these tests send no long rest beside a buffer"
+            end = 14 + 29 * record[13]
+            self.references = [Reference(*one) for one in struct.iter_unpack("<QBIQQ", record[14:end])]
+            while any(one.whose == 0 and one.number not in self._buffers for one in self.references):
+                self._read_socket()
+            return record[end:]
         while region not in self._regions:
             self._read_socket()
         payload = self._regions[region][64 : 64 + size]
@@ -154,10 +238,13 @@ class OverSharedMemory:
         data, fds, _, _ = socket.recv_fds(self._socket, 1024, 4)
         assert data, "the server hung up"
         while data:
-            if data[:1] == b"R":
+            if data[:1] in (b"R", b"S"):
                 region, size = struct.unpack("<IQ", data[1:13])
                 fd = fds.pop(0)
-                self._regions[region] = mmap.mmap(fd, size)
+                if data[:1] == b"R":
+                    self._regions[region] = mmap.mmap(fd, size)
+                else:
+                    self._buffers[region] = mmap.mmap(fd, size, prot=mmap.PROT_READ)
                 os.close(fd)
                 data = data[13:]
             else:
@@ -181,6 +268,20 @@ class Client:
             self._call += 1
         number = self._link.numbers.get(method, 0)
         self._link.send(struct.pack("<BBHI", kind, flags, number, self._call) + head + payload)
+
+    def number(self, method: str) -> int:
+        return int(self._link.numbers[method])
+
+    def release(self, number: bytes) -> None:
+        self.answer(struct.pack("<BBHI", RELEASE, 0, 0, 0) + number + struct.pack("<I", 1))
+
+    def answer(self, frame: bytes) -> None:
+        self._link.send(frame)
+
+    def receive_any(self) -> tuple[int, int, int, int, bytes]:
+        frame = self._link.receive()
+        kind, flags, method, call = struct.unpack("<BBHI", frame[:8])
+        return kind, flags, method, call, frame[8:]
 
     def receive(self) -> Frame:
         frame = self._link.receive()
@@ -277,3 +378,80 @@ def test_declared_exceptions(client: Client) -> None:
     details = decode(failed.rest[5 + length :])
     assert details.code == 3
     assert decode(details.data) == {"error": {"name": "Empty", "args": ["shelf", 7], "attributes": {"since": [1.5]}}}
+
+
+def test_an_object_of_the_server(client: Client) -> None:
+    client.send(CALL, method="sum")
+    found = decode(client.receive().rest)
+    assert (found.code, found.data[:1], len(found.data)) == (8, b"\0", 9)
+    number = found.data[1:]
+    for n, total in ((2, 2), (3, 5)):
+        client.send(CALL, encode([n]), TARGET, "put", number)
+        assert client.receive()[::3] == (REPLY, encode(total))
+    client.release(number)
+    client.send(CALL, encode([1]), TARGET, "put", number)
+    gone = client.receive()
+    assert (gone.kind, gone.rest[0]) == (ERROR, 5)
+
+
+def test_an_object_of_the_client(client: Client) -> None:
+    number = struct.pack("<Q", 7)
+    client.send(CALL, encode([Ext(8, b"\0" + number), "hello"]), method="tell")
+    kind, flags, method, call, rest = client.receive_any()
+    assert (kind, flags, method) == (CALL, BACK | TARGET, client.number("said"))
+    assert (rest[:8], decode(rest[8:])) == (number, ["hello"])
+    client.answer(struct.pack("<BBHI", REPLY, BACK, 0, call) + encode(5))
+    # The server lets go of the object before or behind its answer.
+    answers = {client.receive_any() for _ in range(2)}
+    released = (RELEASE, 0, 0, 0, number + struct.pack("<I", 1))
+    assert released in answers
+    assert [(kind, rest) for kind, _, _, _, rest in answers - {released}] == [(REPLY, encode(6))]
+
+
+def test_an_object_that_comes_home(client: Client) -> None:
+    number = struct.pack("<Q", 1 << 63)
+    client.send(CALL, encode([Ext(8, b"\0" + number)]), method="same")
+    home = decode(client.receive().rest)
+    assert (home.code, home.data) == (8, b"\1" + number)
+    assert client.receive_any() == (RELEASE, 0, 0, 0, number + struct.pack("<I", 1))
+
+
+def test_a_client_that_knows_no_buffers_gets_copies(client: Client) -> None:
+    client.send(CALL, encode([100_000]), method="lent")
+    assert client.receive()[::3] == (REPLY, bytes(range(250)) * 400)
+
+
+def test_buffers_that_are_handed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        monkeypatch.setenv("XDG_RUNTIME_DIR", folder)
+        with nearcall.Server(Served(), "shm://second"):
+            link = OverSharedMemory("shm://second", {"buffers": 32})
+            client = Client(link)
+            places = set()
+            for _ in range(5):
+                client.send(CALL, encode([100_000]), method="lent")
+                assert client.receive()[::3] == (REPLY, b"")
+                (lent,) = link.references
+                assert (lent.at, lent.whose, lent.length) == (0, 0, 100_000)
+                assert link.buffer(lent) == bytes(range(250)) * 400
+                link.give_back(lent)
+                places.add(lent.number)
+            assert len(places) <= 2, "what was given back is used again"
+            content = os.urandom(50_000)
+            link.show(7, content)
+            head = struct.pack("<BBHI", CALL, 0, link.numbers["same_view"], 100)
+            link.hand_over(head, Reference(0, 0, 7, 100, 20_000))
+            assert link.receive() == struct.pack("<BBHI", REPLY, 0, 0, 100)
+            assert link.references == [Reference(0, 1, 7, 100, 20_000)]
+            assert link.buffer(link.references[0]) == content[100:20_100]
+            head = struct.pack("<BBHI", CALL, PARTS, link.numbers["mixed"], 101)
+            body = encode([4, Ext(2, encode(["<f8", [2], "C", 0]))])
+            table = struct.pack("<I3Q", 3, 3, 9000, 16)
+            rest = body + b"abc" + struct.pack("<2d", 1, 2)
+            link.hand_over(head + table, Reference(len(body) + 3, 0, 7, 5, 9000), rest=rest)
+            assert decode(link.receive()[8:]) == [3, 4, 3, 9000]
+            # The first loan goes back when the server has seen that its answer was read: when it sends the next one.
+            while link.given_back(7) != 2:
+                link.send(struct.pack("<BBHI", PING, 0, 0, 102))
+                link.receive()
+            link.close()

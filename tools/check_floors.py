@@ -54,6 +54,8 @@ ROOMS: list[set[str]] = [
     {"service"},
     {"call"},
     {"auth", "introspection", "observe"},
+    {"references"},
+    {"loops"},
     {"client"},
     {"aio"},
     {"server"},

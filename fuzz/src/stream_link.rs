@@ -22,7 +22,7 @@ pub(crate) fn run(input: &[u8]) {
     let options = Options { max_message: LIMIT, ..Options::default() };
     // Half of all strangers know how to say hello.
     if shape & 1 == 1 {
-        let hello = Hello { version: "x".into(), limits: Limits { max_message: LIMIT }, ring: 0 }.encode();
+        let hello = Hello { version: "x".into(), limits: Limits { max_message: LIMIT }, ring: 0, buffers: 0 }.encode();
         client.write_all(&Preamble::Hello(hello.len()).encode()).expect("room");
         client.write_all(&hello).expect("room");
     }
@@ -42,7 +42,7 @@ pub(crate) fn run(input: &[u8]) {
         }
     };
     let limits = Limits { max_message: LIMIT };
-    let welcome = Welcome { version: "x".into(), limits, description: "{}".into(), memory: false };
+    let welcome = Welcome { version: "x".into(), limits, description: "{}".into(), memory: false, buffers: 0 };
     arrival.welcome(&hello, &welcome, &options).expect("a stream needs nothing more");
     assert_eq!(arrival.send_welcome(), Ok(true), "a fresh socket has room");
     let link = arrival.into_link(&options).expect("welcomed");

@@ -18,6 +18,7 @@
 from typing import TYPE_CHECKING, Any
 
 from . import _core
+from .call.buffers import buffer, empty
 from .call.context import Context, context
 from .call.deadline import current_deadline, timeout
 from .call.interceptors import CallInfo, ClientCall, ClientInterceptor, Proceed, ServerCall, ServerInterceptor
@@ -47,6 +48,7 @@ from .errors import (
     Unknown,
 )
 from .options.tls import TLS
+from .references.reference import release
 from .server.serve import serve
 from .server.server import Server
 from .service.service import idempotent, oneway, service
@@ -120,13 +122,16 @@ __all__ = [
     "__version__",
     "aio",
     "auth",
+    "buffer",
     "connect",
     "context",
+    "empty",
     "idempotent",
     "introspection",
     "metadata",
     "observe",
     "oneway",
+    "release",
     "serve",
     "service",
     "spawn",

@@ -4,12 +4,16 @@ from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextvars import ContextVar
 from typing import Any, Final, Literal, Protocol, TypeVar, final, type_check_only
 
+from typing_extensions import Self, disjoint_base
+
 from .call.metadata import metadata
+from .codec.hashed import HashedKeys
 from .service.plan import MethodPlan
 
 __all__ = [
     "VERSION",
     "AsyncUnary",
+    "Buffer",
     "Call",
     "Connection",
     "FittingEncoder",
@@ -18,19 +22,24 @@ __all__ = [
     "Method",
     "Oneway",
     "PendingCall",
+    "References",
     "RequestStream",
+    "ServedObject",
     "Server",
     "Stream",
     "Tls",
     "Unary",
     "View",
     "Watched",
+    "check_keys",
     "count_blocks",
     "current_call",
+    "current_references",
     "dev_certs",
     "end_with",
     "install",
     "is_native",
+    "key_hash",
     "on_end",
     "set_call_variables",
 ]
@@ -59,6 +68,20 @@ def count_blocks(entered: bool) -> None:
     """Counts a block that surrounds calls in (``True``) or out; while there is none, no call looks at the variables."""
 
 @final
+class Buffer:
+    """Memory that peers over shared memory can map: it exports a writable buffer of ``nbytes`` bytes.
+
+    Args:
+        nbytes: Bytes.
+        call: The call that is being served here, if there is one.
+
+    Raises:
+        OSError: the system has no descriptor or memory left, or cannot seal memory.
+    """
+
+    def __new__(cls, nbytes: int, call: Call | None) -> Buffer: ...
+
+@final
 class FittingEncoder:
     """An encoder that looks first whether attributes have the types that are expected.
 
@@ -80,8 +103,23 @@ class FittingEncoder:
 def is_native(value: Any) -> bool:
     """Whether a value consists of what msgpack has itself: plain values, lists and dicts, no subclasses of them."""
 
+def check_keys(body: bytes, hashed: HashedKeys) -> None:
+    """Refuses a message that is not to be decoded.
+
+    Raises:
+        ValueError: the keys of a dict or a set collide.
+        RecursionError: it is nested too deeply.
+        MemoryError: there is no memory to find out.
+    """
+
+def key_hash(key: bytes, hashed: HashedKeys) -> int | None:
+    """Python's hash of an encoded key of the first type, if the bytes show it; for tests."""
+
 def current_call() -> Call | None:
     """The call that the calling thread serves."""
+
+def current_references() -> References | None:
+    """The connection whose value the calling thread encodes or decodes just now, if that may hold references."""
 
 def on_end(observer: Callable[[int], object]) -> None:
     """Calls ``observer`` with the status code of that call, once it has ended."""
@@ -161,9 +199,12 @@ class Method:
         describe_error: Callable[[BaseException, Call], tuple[int, str, bytes]] | None = None,
         keeps: object = None,
     ) -> Method:
-        """A client says which number stands for the method. If its service declares exceptions it gives its own
-        ``make_error``; otherwise that of ``install`` serves. A server gives its own ``describe_error``, which is told
-        of every exception of a handler. ``keeps`` lives as long as the method: who gives it successors.
+        """``number`` stands for the method in the server's description, for who calls it and for the methods of a
+        :class:`ServedObject`; a server's own count by their places.
+
+        If a client's service declares exceptions it gives its own ``make_error``; otherwise that of ``install`` serves.
+        A server gives its own ``describe_error``, which is told of every exception of a handler. ``keeps`` lives as
+        long as the method: who gives it successors.
         """
 
     def succeed(self, successor: Method) -> None:
@@ -211,6 +252,7 @@ class Connection:
         oneway: Literal["block", "error", "drop"],
         on_drop: Callable[[dict[str, int]], object],
         on_change: Callable[[str], object],
+        make_passage: Callable[[References], object],
         explain: Callable[[str], str] | None = None,
     ) -> Connection:
         """Does not connect yet.
@@ -219,6 +261,8 @@ class Connection:
 
         ``on_change`` is called with the description of a later server that describes itself differently; it gives
         the methods their successors, or raises.
+
+        ``make_passage`` makes what ``References.held`` is of a connection.
 
         ``explain`` is called with the reason why there is no server, and returns what users are to read in its
         place.
@@ -279,6 +323,13 @@ class Connection:
         seconds that are left for it, and returns a coroutine that connects and calls it.
         """
 
+    def serve_with(self, server: Server) -> None:
+        """From now on the server at the other end may call objects that this client gives to it.
+
+        ``server``, of this process, receives for this and every later connection of the client, and runs those calls.
+        Never waits. Only the first call counts.
+        """
+
     def connect(self) -> None:
         """Connects for the first time; blocks for at most ``handshake_timeout`` seconds."""
 
@@ -312,6 +363,86 @@ class Connection:
 
     def open(self, method: Method, arguments: tuple[Any, ...] | dict[str, Any], *, for_loop: bool) -> Stream:
         """Begins a call with streams; the arguments as the plan's ``split`` returned them."""
+
+@disjoint_base
+class ServedObject:
+    """What runs the calls of objects of one class: each method under its own number.
+
+    What a method comes with is called with the object, then every parameter by position.
+    """
+
+    def __new__(cls, methods: Sequence[tuple[Method, Callable[..., Any]]]) -> Self: ...
+
+@final
+class References:
+    """The objects that cross one connection by reference, both ways.
+
+    One is made each time it is asked for; those of the same connection are equal.
+    """
+
+    def give(self, object: object, served: ServedObject) -> int:
+        """Counts one more of an own object that is about to be sent; its number there.
+
+        The object is kept until the other side has let go of it. While a value is encoded, what is given is taken
+        back if the message cannot be sent.
+        """
+
+    def mine(self, id: int) -> object:
+        """The own object of that number, which came home; raises ``InvalidArgument`` if there is none such."""
+
+    def release(self, id: int, count: int) -> None:
+        """Tells the other side that so many fewer of its object are held here. Never waits, and never fails."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether the connection is there."""
+
+    @property
+    def url(self) -> str:
+        """Where the server is, or who the client is."""
+
+    @property
+    def description(self) -> str:
+        """What the server at the other end says of itself, JSON; empty if that is a client."""
+
+    @property
+    def held(self) -> Any:
+        """What the connection's owner keeps with it: ``make_passage`` makes it when it is first asked for."""
+
+    def time_left(self) -> float | None:
+        """Seconds that a call made now may take; ``None`` for ever."""
+
+    def check_loop(self) -> None:
+        """Raises unless the running event loop is the one that the connection was given to."""
+
+    def sent(self) -> None:
+        """To be called by the event loop when it has sent a one-way call."""
+
+    def unary(self, method: Method, target: int, *, keeps: object) -> Unary:
+        """A callable for a method without streams of the other side's object of that number.
+
+        ``keeps`` lives as long as the callable and its calls.
+        """
+
+    def oneway(self, method: Method, target: int, *, for_loop: bool, keeps: object) -> Oneway:
+        """A callable for a method of it that sends no reply."""
+
+    def async_unary(self, method: Method, target: int, *, keeps: object) -> AsyncUnary:
+        """A callable for a method of it without streams that returns an awaitable."""
+
+    def open(
+        self,
+        method: Method,
+        target: int,
+        arguments: tuple[Any, ...] | dict[str, Any],
+        *,
+        for_loop: bool,
+        keeps: object,
+    ) -> Stream:
+        """Begins a call of it with streams; the arguments as the plan's ``split`` returned them."""
+
+    def __eq__(self, other: object, /) -> bool: ...
+    def __hash__(self) -> int: ...
 
 @final
 class Unary:
@@ -429,7 +560,7 @@ class Server:
 
     def __new__(
         cls,
-        methods: Sequence[tuple[Method, Callable[..., Any]]],
+        methods: Sequence[tuple[Method, Callable[..., Any] | None]],
         description: str,
         *,
         introspective: int,
@@ -441,16 +572,21 @@ class Server:
         max_pending: int,
         max_streams: int,
         max_memory: int,
+        max_references: int,
         make_client: Callable[[dict[str, Any]], object],
         on_arrival: Callable[[Any], object] | None,
         on_departure: Callable[[Any], object],
         departures: bool,
+        make_passage: Callable[[References], object],
+        on_release: Callable[[Any], object] | None = None,
     ) -> Server:
         """Methods with their handlers, in the order of the description; a handler takes every parameter by position.
+        ``None`` stands for one that is called on objects only.
 
         The last ``introspective`` of them look at the server itself. ``make_client`` makes what belongs to a client of
         its identity. ``on_arrival`` is called with that before the client's first call, ``on_departure`` after its
-        last, if something belongs to the client or ``departures`` says so.
+        last, if something belongs to the client or ``departures`` says so. ``on_release`` is called with an object that
+        was given to a client when the client has let go of it, or is gone, after the last call of the object.
         """
 
     @property
@@ -472,21 +608,26 @@ class Server:
     def stop(self, grace: float, in_hook: bool) -> bool:
         """Finishes what is under way for at most ``grace`` seconds. Whether all was finished.
 
-        ``in_hook``: a hook of a session calls this, which is not waited for.
+        ``in_hook``: a hook of a session, or the end of an object that clients have let go of, calls this and is not
+        waited for.
         """
 
     def close(self) -> None:
-        """Closes all connections. Each client's departure is still to be told of."""
+        """Closes all connections. Departures of clients, and objects let go of, are still to be told of."""
 
-    def end_session(self) -> bool:
-        """Tells of a client's departure that no worker has told of; whether there was one."""
+    def end_departure(self) -> bool:
+        """Tells of a client's departure, or of an object that clients have let go of, that no worker has told of.
+        Whether there was one.
+        """
 
-    @property
-    def sessions_ended(self) -> bool:
-        """Whether every client's departure has been told of, and nobody is at it."""
+    def departures_ended(self) -> bool:
+        """Whether all of those have been told of, and nobody is at it; not counting the hook that stops the server."""
 
     def loop_fileno(self) -> int:
         """The descriptor that the event loop of the asynchronous handlers polls for reading."""
+
+    def use_loop(self, running: object) -> None:
+        """Names that loop: its handlers may call objects of clients."""
 
     def poll_fileno(self) -> int:
         """The descriptor that it polls while ``next_for_loop`` says so."""
@@ -531,6 +672,10 @@ class LoopRequest:
     @property
     def index(self) -> int:
         """The method's number."""
+
+    @property
+    def target(self) -> tuple[Any, ServedObject] | None:
+        """The object that is called, and what runs its calls; ``None`` if a service is called."""
 
     @property
     def key(self) -> int:

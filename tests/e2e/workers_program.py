@@ -1,4 +1,4 @@
-"""A program that serves with workers: ``python -m tests.e2e.workers_program module:maker {options} URL...``.
+"""A program that serves with workers: :func:`main`, with arguments ``module:maker {options} URL...``.
 
 It prints its URLs, its workers' pids and a line for each error that ends it.
 """
@@ -11,7 +11,6 @@ import importlib
 import json
 import os
 import signal
-import subprocess
 import sys
 import tempfile
 import threading
@@ -21,7 +20,10 @@ from typing import Any
 
 import nearcall
 
-from .process import CERTIFICATES, ROOT
+from .process import CERTIFICATES
+from .warm import WarmProcess
+
+PROGRAM = "from tests.e2e.workers_program import main; main()"
 
 
 @nearcall.service
@@ -94,15 +96,9 @@ class WorkersProcess:
     """Such a program under test; use it in a ``with`` statement."""
 
     def __init__(self, *urls: str, maker: str = "tests.e2e.workers_program:Crew", **options: Any) -> None:
-        command = [sys.executable, "-W", "error", "-X", "faulthandler", "-m", "tests.e2e.workers_program"]
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed with the process
-        self.process = subprocess.Popen(
-            [*command, maker, json.dumps(options), *urls],
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            text=True,
-            start_new_session=True,
+        self.process = WarmProcess(
+            PROGRAM, maker, json.dumps(options), *urls, stdin=None, stderr=self._errors, start_new_session=True
         )
         assert self.process.stdout is not None
         self.first_line = self.process.stdout.readline()
@@ -159,7 +155,3 @@ def is_alive(pid: int) -> bool:
             return file.read().rpartition(")")[2].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
         return False
-
-
-if __name__ == "__main__":
-    main()

@@ -464,7 +464,8 @@ def connect(url: str, ring: int = RING, *, receive_buffer: int | None = None) ->
         if fd is not None:
             os.close(fd)
         described = json.loads(json.loads(body)["description"])
-        services = [*described["services"], *([described["introspection"]] if "introspection" in described else [])]
+        services = [*described["services"], *described.get("references", [])]
+        services += [described["introspection"]] if "introspection" in described else []
         names = [method["name"] for service in services for method in service["methods"]]
         peer.methods = {name: number for number, name in reversed(list(enumerate(names)))}
         return peer

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import decimal
 import time
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
@@ -53,6 +54,18 @@ class Target:
         return float(values.sum())
 
     def many(self, values: list[Any]) -> int:
+        return len(values)
+
+    def anything(self, value: Any) -> Any:
+        return value
+
+    def numbered(self, values: dict[int, Any]) -> int:
+        return len(values)
+
+    def members(self, values: set[tuple[int, ...]]) -> int:
+        return len(values)
+
+    def prices(self, values: dict[decimal.Decimal, None]) -> int:
         return len(values)
 
     def names(self, first: int = 1, second: str = "") -> int:

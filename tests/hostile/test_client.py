@@ -26,6 +26,7 @@ from nearcall.service.describing import describe
 from nearcall.service.service import plan_of
 
 from ..e2e.process import start_program
+from .colliding import ints, packed_map
 from .frames import (
     CALL,
     CREDIT,
@@ -434,6 +435,17 @@ def answers_with_many_empty_maps(peer: Peer, host: Host) -> None:
     body = b"\xdd" + struct.pack(">I", count) + b"\x80" * count
     for one in host.calls(peer):
         if one.kind == CALL:
+            peer.send(frame(REPLY, body, call=one.call, parts=[]), seconds=1)
+
+
+@server("uses", "uses_in_a_loop")
+def answers_with_keys_that_collide(peer: Peer, host: Host) -> None:
+    """In a result, an item of a stream, and the details of an error."""
+    body = packed_map([encode(key) for key in ints(14)])
+    for number, one in enumerate(host.calls(peer)):
+        if one.kind == CALL and number % 2:
+            peer.send(frame(ERROR, failure(5, b"no", body), call=one.call), seconds=1)
+        elif one.kind == CALL:
             peer.send(frame(REPLY, body, call=one.call, parts=[]), seconds=1)
 
 

@@ -140,6 +140,8 @@ def uses(url: str, diary: Diary) -> None:
         target.array(np.zeros(3))
     with diary.trying("values"):
         target.many([1, "x"])
+    with diary.trying("anything"):
+        target.anything({"x": 1})
     with diary.trying("stream"):
         list(zip(target.count(3), range(5), strict=False))
     with diary.trying("upload"):

@@ -24,7 +24,14 @@ PATIENCE = 20.0
 PAGE = 4096
 RING = 1 << 16
 SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+SHOWN_SEALS = SEALS | 0x10
+"""With F_SEAL_FUTURE_WRITE, which Python has no name for: what buffers have."""
 NOTE = 1 << 31
+NAMES, REST_IN_RING = 2, 4
+OURS, THEIRS, THEIR_REGION = range(3)
+"""Whose memory a reference names."""
+LOANS = {True: 1024, False: 1152}
+"""Where the loans are counted that have been given back: of a client's buffers, of a server's."""
 
 CLIENT_SIDE, SERVER_SIDE = 0, 128
 TO_SERVER, TO_CLIENT = 256, 640
@@ -51,12 +58,18 @@ def message(kind: int, body: bytes) -> bytes:
     return b"NCAL" + struct.pack("<BBHI", 1, kind, 0, len(body)) + body
 
 
-def hello(ring: int = RING) -> bytes:
-    return message(1, json.dumps({"version": "hostile", "limits": {"max_message": 1 << 26}, "ring": ring}).encode())
+def hello(ring: int = RING, buffers: int = 0) -> bytes:
+    said = {"version": "hostile", "limits": {"max_message": 1 << 26}, "ring": ring, "buffers": buffers}
+    return message(1, json.dumps(said).encode())
 
 
 def frame(kind: int, method: int = 0, call: int = 1, payload: bytes = b"", flags: int = 0) -> bytes:
     return struct.pack("<BBHI", kind, flags, method, call) + payload
+
+
+def reference(at: int, length: int, *, number: int = 0, offset: int = 0, whose: int = OURS) -> bytes:
+    """Part of a payload that lies in a buffer, as a note names it."""
+    return struct.pack("<QBIQQ", at, whose, number, offset, length)
 
 
 def read_exactly(connection: socket.socket, length: int) -> bytes:
@@ -114,6 +127,20 @@ class End:
         self.record(struct.pack("<IQB", region, length, last_use) + head, prefix=NOTE | 13 + len(head))
         self.publish()
 
+    def show(self, number: int, size: int, *fds: int) -> None:
+        socket.send_fds(self.socket, [struct.pack("<BIQ", ord("S"), number, size)], list(fds))
+
+    def hand_over(self, *references: bytes, head: bytes = frame(CALL), rest: bytes = b"") -> None:
+        """A frame whose payload is in buffers and in the ring."""
+        note = struct.pack("<IQBB", 0, 0, NAMES | REST_IN_RING, len(references)) + b"".join(references) + head + rest
+        self.record(note, prefix=NOTE | len(note))
+        self.publish()
+
+    def give_back(self, number: int, loans: int = 1) -> None:
+        """Loans of the other side's buffer."""
+        at = LOANS[self.side == SERVER_SIDE] + 4 * (number % 32)
+        self.put(at, (self.get(at) & 0xFFFFFFFF) + loans, "I")
+
     def receive(self, *, give_back: bool = True) -> bytes:
         """The next record, as one should; waits for it."""
         end = time.monotonic() + PATIENCE
@@ -170,11 +197,11 @@ def dial(url: str) -> socket.socket:
     return connection
 
 
-def attack(url: str, ring: int = RING) -> End:
+def attack(url: str, ring: int = RING, buffers: int = 0) -> End:
     """A client whose handshake is as it should be."""
     connection = dial(url)
     fd = memfd(PAGE + 2 * ring)
-    socket.send_fds(connection, [hello(ring)], [fd])
+    socket.send_fds(connection, [hello(ring, buffers)], [fd])
     end = End(connection, fd, ring, is_server=False)
     os.close(fd)
     preamble = read_exactly(connection, 12)

@@ -9,7 +9,7 @@ from typing import Any
 from typing_extensions import Unpack, assert_type
 
 import nearcall
-from tests.typing.calculator import Animals, Calculator
+from tests.typing.calculator import Animals, Calculator, Ear, Listener, Room
 
 
 def clients() -> None:
@@ -137,6 +137,14 @@ def interceptors() -> None:
     nearcall.aio.connect("shm://calc", Calculator, interceptors=(note, send, nearcall.auth.token("secret")))
     nearcall.Server(Calculator(), interceptors=[note, demand, nearcall.auth.token("secret")], tracebacks=True)
     nearcall.auth.token(check=lambda token: token == "secret")
+
+
+def references() -> None:
+    with nearcall.connect("shm://room", Room) as room:
+        seat = room.join(Ear())
+        assert_type(seat, Listener)
+        assert_type(seat.said("hello"), None)
+        nearcall.release(seat)
 
 
 async def event_loops() -> None:

@@ -36,3 +36,17 @@ class Calculator:
 @nearcall.service(name="zoo.Animals", errors=[ValueError])
 class Animals(Protocol):
     def names(self) -> list[str]: ...
+
+
+@nearcall.service
+class Listener(Protocol):
+    def said(self, text: str) -> None: ...
+
+
+@nearcall.service
+class Room(Protocol):
+    def join(self, listener: Listener) -> Listener: ...
+
+
+class Ear(Listener):
+    def said(self, text: str) -> None: ...

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import nearcall
-from tests.typing.calculator import Animals, Calculator
+from tests.typing.calculator import Animals, Calculator, Ear, Room
 
 
 def arguments() -> None:
@@ -50,6 +50,13 @@ def clients() -> None:
     client: nearcall.Client[Animals] = nearcall.connect("shm://calc", Calculator)  # error
     client.service.add(1)  # error
     nearcall.Server(Calculator(), "shm://calc").urls = []  # error
+
+
+def references() -> None:
+    with nearcall.connect("shm://room", Room) as room:
+        room.join(Calculator())  # error
+        number: int = room.join(Ear())  # error
+        del number
 
 
 def attributes() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import threading
+import weakref
 from array import array as compact
 from dataclasses import dataclass
 from typing import Any
@@ -269,3 +271,16 @@ def test_a_buffer_must_be_contiguous() -> None:
         raw.check_at(0, memoryview(b"abcdef")[::2])
     with pytest.raises(InvalidArgument, match=r"argument 'data' must be bytes, got str"):
         raw.check_at(0, "abc")
+
+
+def test_nothing_holds_an_array_that_was_sent() -> None:
+    array = np.ones(100_000)
+    alive = weakref.ref(array)
+    gc.disable()  # a cycle of references would hold it until the collector comes along
+    try:
+        body, buffers = msgpack.encode_parts({"a": [array]})
+        assert len(buffers) == 1
+        del array, body, buffers
+        assert alive() is None
+    finally:
+        gc.enable()

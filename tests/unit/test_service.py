@@ -518,5 +518,5 @@ def test_frame_locals_are_not_kept_alive() -> None:
     class Small:
         def m(self) -> int: ...
 
-    declared = sys.modules["nearcall.service.service"]._declared[Small]
+    declared = sys.modules["nearcall.types.declared"].declared[Small]
     assert huge not in declared.namespace.values()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from nearcall.aio.starting import starter
+from nearcall.loops.starting import starter
 
 LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
     "asyncio": asyncio.new_event_loop,

@@ -7,20 +7,22 @@
 
 pub mod client;
 mod event;
+mod exports;
 mod flow;
 mod outgoing;
 pub mod server;
 mod sync;
 
 pub use event::{Event, Payload};
+pub use exports::{Export, Identity, Methods, Object};
 pub use nearcall_platform::lifeline::end_with;
 pub use nearcall_platform::lock;
 pub use nearcall_ring::SpinPolicy;
 pub use nearcall_transport::{
-    Admission, BadUrl, ConnectError, Credentials, DevCerts, Incoming, Lease, LinkError, Listener, Options, Peer, Pem,
-    Url, dev_certs,
+    Admission, BadUrl, Buffer, ConnectError, Credentials, DevCerts, Incoming, Lease, LinkError, Listener, Options,
+    Peer, Pem, Shelf, Url, dev_certs,
 };
-pub use nearcall_wire::{Failure, Kind, Metadata, holds_more_than};
+pub use nearcall_wire::{Effort, Failure, Hashed, KeyHash, KeyType, Kind, Metadata, TooMuch, Watch, holds_more_than};
 pub use outgoing::{Body, Outgoing};
 
 /// Whether `bytes` can be the size of a ring (see [`Options::ring_size`]).

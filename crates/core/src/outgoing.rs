@@ -1,5 +1,7 @@
 //! A frame about to be sent.
 
+use std::num::NonZeroU64;
+
 use nearcall_transport::{Link, LinkError, Room, Sent};
 use nearcall_wire::{FrameHead, Kind, Metadata, PartsTable, flags};
 
@@ -38,6 +40,10 @@ pub struct Outgoing<'a> {
     pub flags: u8,
     /// Index of the method, for calls.
     pub method: u16,
+    /// The object that is called, if it is no service.
+    pub target: Option<NonZeroU64>,
+    /// What comes back may hold references (calls only; not sent).
+    pub references: bool,
     /// Time left, microseconds.
     pub deadline_us: Option<u64>,
     /// Keys and values beside the payload.
@@ -55,7 +61,7 @@ impl<'a> Outgoing<'a> {
     /// A frame without options.
     #[must_use]
     pub fn new(kind: Kind, body: Body<'a>) -> Self {
-        Self { kind, flags: 0, method: 0, deadline_us: None, metadata: None, body }
+        Self { kind, flags: 0, method: 0, target: None, references: false, deadline_us: None, metadata: None, body }
     }
 
     /// Bytes of payload.
@@ -70,20 +76,24 @@ impl<'a> Outgoing<'a> {
         self.len() == 0
     }
 
-    /// Sends it as a frame of that call.
+    /// Sends it as a frame of that call. `side` says which side began it: [`flags::BACK`] if the accepting one did, or 0.
     #[inline]
-    pub(crate) fn send(&self, call: u32, link: &dyn Link, room: Room<'_>) -> Result<Sent, LinkError> {
-        self.framed(call, |head, payload| link.send(head, payload, room))
+    pub(crate) fn send(&self, call: u32, side: u8, link: &dyn Link, room: Room<'_>) -> Result<Sent, LinkError> {
+        self.framed(call, self.flags | side, |head, payload| link.send(head, payload, room))
     }
 
     #[inline]
     fn framed(
         &self,
         call: u32,
+        flags: u8,
         send: impl FnOnce(&[u8], &[&[u8]]) -> Result<Sent, LinkError>,
     ) -> Result<Sent, LinkError> {
         if let (Body::Whole(bytes), None, None) = (self.body, self.deadline_us, &self.metadata) {
-            return send(&FrameHead::plain(self.kind, self.flags, self.method, call), &[bytes]);
+            return match self.target {
+                None => send(&FrameHead::plain(self.kind, flags, self.method, call), &[bytes]),
+                Some(target) => send(&FrameHead::plain_to(target, flags, self.method, call), &[bytes]),
+            };
         }
         if let Some(metadata) = &self.metadata
             && metadata.pairs().len() > Metadata::MOST_PAIRS
@@ -91,7 +101,8 @@ impl<'a> Outgoing<'a> {
             return Err(LinkError::TooManyPairs { pairs: metadata.pairs().len(), limit: Metadata::MOST_PAIRS });
         }
         let mut head = FrameHead::new(self.kind, call);
-        head.flags = self.flags;
+        head.flags = flags;
+        head.target = self.target;
         head.method = self.method;
         if self.deadline_us.is_some() || self.metadata.is_some() {
             head.extras_mut().deadline_us = self.deadline_us;

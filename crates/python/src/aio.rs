@@ -21,21 +21,20 @@ use crate::deadline::Surroundings;
 use crate::errors::{raise, raise_for};
 use crate::interpreter::{attach, detach};
 use crate::outcome::{late, name_failure, outcome};
-use crate::payload::Encoded;
 use crate::plan::Method;
-use crate::waiting::{Owner, Waiting, wake};
+use crate::references::{decoding, encoding};
+use crate::waiting::{Owner, wake};
 
 /// A method without streams, bound to an event loop's connection.
 #[pyclass(frozen, module = "nearcall._core")]
 pub(crate) struct AsyncUnary {
     calling: Calling,
-    waiting: Arc<Waiting>,
     method: Py<Method>,
 }
 
 impl AsyncUnary {
-    pub(crate) fn new(calling: Calling, waiting: Arc<Waiting>, method: Py<Method>) -> Self {
-        Self { calling, waiting, method }
+    pub(crate) fn new(calling: Calling, method: Py<Method>) -> Self {
+        Self { calling, method }
     }
 }
 
@@ -54,7 +53,7 @@ impl AsyncUnary {
     }
 
     fn __repr__(&self) -> String {
-        format!("<{} at {}>", self.method.get().name, self.calling.channel.url())
+        format!("<{} at {}>", self.method.get().name, self.calling.place())
     }
 }
 
@@ -91,38 +90,44 @@ impl PendingCall {
     fn give_up(&self) {
         let stage = std::mem::replace(&mut *self.stage.lock(), Stage::Done);
         if let Stage::Sent(sent) = stage {
-            self.call.get().waiting.forget(&sent.core, sent.id);
+            self.call.get().calling.waiting.forget(&sent.core, sent.id);
             sent.core.cancel(sent.id);
         }
     }
 
     fn begin<'py>(&self, py: Python<'py>, arguments: CallArguments) -> PyResult<Bound<'py, PyAny>> {
         let call = self.call.get();
-        call.waiting.check_loop(py)?;
+        call.calling.waiting.check_loop(py)?;
         let surroundings = Surroundings::look(py, call.calling.timeout)?;
-        let Some(core) = call.calling.channel.ready() else {
+        let Some(core) = call.calling.ready() else {
             return self.delegate(py, &arguments, false, surroundings.until());
         };
         let successor = call.method.get().successor(py);
         let method = successor.as_ref().unwrap_or(&call.method).get();
         let (args, kwargs) = &arguments;
-        let encoded: Encoded<'_> = method.encode_call(args.bind(py), kwargs.as_ref().map(|kwargs| kwargs.bind(py)))?;
+        let encode = || method.encode_call(args.bind(py), kwargs.as_ref().map(|kwargs| kwargs.bind(py)));
+        let encoded = encoding(method.arguments.references, &core, &call.calling, encode)?;
         let metadata = surroundings.metadata(py)?;
         // This call may end at once, and others wait on.
-        call.waiting.stirred(py)?;
+        call.calling.waiting.stirred(py)?;
         let begun = encoded.with(|body| {
             let mut request = Outgoing::new(Kind::Call, body);
             request.method = method.number;
             request.flags = encoded.flags();
+            request.target = call.calling.target();
+            request.references = method.reply.references;
             request.deadline_us = surroundings.micros();
             request.metadata = metadata;
-            core.link().disarm();
+            core.stay_awake();
             core.begin(&request, true)
         });
         let id = match begun {
-            Ok(id) => id,
+            Ok(id) => {
+                encoded.sent();
+                id
+            }
             // Not even begun: the connection was lost before.
-            Err(failure) if !core.is_usable() && failure.code == Failure::UNAVAILABLE => {
+            Err(failure) if call.calling.may_move() && !core.is_usable() && failure.code == Failure::UNAVAILABLE => {
                 return self.delegate(py, &arguments, is_hopeful(&core, method), surroundings.until());
             }
             Err(failure) => return Err(name_failure(py, &failure, &method.name)),
@@ -132,7 +137,7 @@ impl PendingCall {
             // Nothing else is under way that the loop could do meanwhile.
             detach(py, || core.spin());
         }
-        call.waiting.deliver(py, &core)?;
+        call.calling.waiting.deliver(py, &core)?;
         *self.surroundings.lock() = surroundings;
         self.proceed(py, Sent { core, id, until, successor, arguments })
     }
@@ -155,7 +160,7 @@ impl PendingCall {
             }
             if is_late {
                 self.close(py)?;
-                return Err(raise(py, &late(&call.method.get().name, core.url())));
+                return Err(raise(py, &late(&call.method.get().name, core.name())));
             }
             return self.suspend(py, &core, id, until);
         };
@@ -163,10 +168,11 @@ impl PendingCall {
         let method = sent.successor.as_ref().unwrap_or(&call.method).get();
         match event.head.kind {
             Kind::Reply => {
-                let value = method.reply.decode(py, event)?;
+                let decode = || method.reply.decode(py, event);
+                let value = decoding(method.reply.references, &sent.core, &call.calling, decode)?;
                 Err(PyStopIteration::new_err((value,)))
             }
-            Kind::Error if !sent.core.is_usable() => {
+            Kind::Error if call.calling.may_move() && !sent.core.is_usable() => {
                 let failure = event.failure().unwrap_or_else(Failure::from);
                 if failure.code == Failure::UNAVAILABLE && may_repeat(&sent.core, method) {
                     return self.delegate(py, &sent.arguments, is_hopeful(&sent.core, method), sent.until);
@@ -189,8 +195,12 @@ impl PendingCall {
         let call = self.call.get();
         let (args, kwargs) = arguments;
         let kwargs = kwargs.as_ref().map_or_else(|| PyDict::new(py), |kwargs| kwargs.bind(py).clone());
-        let Owner::Loop(schedule) = call.waiting.owner() else {
-            // Closed: there is a failure that says so.
+        let schedule = match call.calling.waiting.owner() {
+            Owner::Loop(schedule) if call.calling.may_move() => Some(schedule),
+            _ => None,
+        };
+        let Some(schedule) = schedule else {
+            // Closed, or an object whose connection is gone: there is a failure that says so.
             return call
                 .calling
                 .usable(py, None)
@@ -211,17 +221,18 @@ impl PendingCall {
         id: CallId,
         until: Option<Instant>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let running = self.call.get().waiting.check_loop(py)?;
+        let running = self.call.get().calling.waiting.check_loop(py)?;
         let future = running.run_method(intern!(py, "create_future"), [])?;
         if let Some(until) = until {
             let left = PyFloat::new(py, until.saturating_duration_since(Instant::now()).as_secs_f64());
             let wake = wrap_pyfunction!(wake_future, py)?;
             let timer = running.run_method(intern!(py, "call_later"), [left.as_any(), wake.as_any(), &future])?;
-            if let Some(earlier) = self.timer.lock().replace(timer.unbind()) {
+            let earlier = self.timer.lock().replace(timer.unbind());
+            if let Some(earlier) = earlier {
                 earlier.bind(py).run_method(intern!(py, "cancel"), [])?;
             }
         }
-        self.call.get().waiting.register(py, core, id, future.clone().unbind())?;
+        self.call.get().calling.waiting.register(py, core, id, future.clone().unbind())?;
         future.setattr(intern!(py, "_asyncio_future_blocking"), true)?;
         Ok(future)
     }
@@ -229,20 +240,27 @@ impl PendingCall {
     /// Tells the surrounding block of the metadata that came; what came behind initial metadata, if anything has.
     #[cold]
     fn take_metadata(&self, py: Python<'_>, mut event: Event, sent: &Sent) -> PyResult<Option<Event>> {
-        let surroundings = self.surroundings.lock();
-        while event.head.kind == Kind::Head {
+        // The lock is free again before Python runs.
+        let surroundings = std::mem::take(&mut *self.surroundings.lock());
+        let mut here = true;
+        while here && event.head.kind == Kind::Head {
             surroundings.received(py, true, event.head.metadata())?;
             match sent.core.arrived(sent.id) {
                 Some(next) => event = next,
-                None => return Ok(None),
+                None => here = false,
             }
         }
-        surroundings.received(py, false, event.head.metadata())?;
-        Ok(Some(event))
+        if here {
+            surroundings.received(py, false, event.head.metadata())?;
+        }
+        *self.surroundings.lock() = surroundings;
+        Ok(here.then_some(event))
     }
 
     fn stop_timer(&self, py: Python<'_>) {
-        if let Some(timer) = self.timer.lock().take() {
+        // The lock is free again before Python runs.
+        let timer = self.timer.lock().take();
+        if let Some(timer) = timer {
             // A timer that cannot be cancelled only wakes a future that is done.
             let _ = timer.bind(py).run_method(intern!(py, "cancel"), []);
         }
@@ -326,7 +344,7 @@ impl PendingCall {
             coroutine.bind(py).run_method(intern!(py, "close"), [])?;
         }
         self.give_up();
-        self.call.get().waiting.stirred(py)
+        self.call.get().calling.waiting.stirred(py)
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {

@@ -1,17 +1,24 @@
 //! What every callable needs of its connection: where to send, and how to get a new connection when it was lost.
 
-use std::sync::Arc;
+use std::num::NonZeroU64;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use nearcall_core::Failure;
 use nearcall_core::client::{Channel, Connection as Core, Patience};
+use nearcall_core::{Failure, Kind, Outgoing};
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
 use crate::callback::Callback;
+use crate::deadline::Surroundings;
 use crate::errors::{describe, raise};
 use crate::interpreter::{attach, detach};
+use crate::outcome::name_failure;
 use crate::plan::Method;
+use crate::references::{Target, encoding};
+use crate::stream::Stream;
+use crate::unary::ATTEMPTS;
+use crate::waiting::Waiting;
 use crate::when_full::WhenFull;
 
 /// How long a repeated call waits for the successor of a server that said goodbye, or a call that may be repeated for any.
@@ -28,32 +35,71 @@ pub(crate) fn is_hopeful(failed: &Core, method: &Method) -> bool {
     failed.is_going_away() || method.idempotent
 }
 
+/// Where calls go.
+#[derive(Clone)]
+pub(crate) enum Way {
+    /// To a service, over a connection that is renewed when it is lost.
+    Channel(Arc<Channel>),
+    /// To an object, which lives as long as its connection.
+    Object(Arc<Target>),
+    /// Nowhere yet: a server calls objects of its clients only.
+    Nowhere,
+}
+
 /// What every callable needs of its connection.
 #[derive(Clone)]
 pub(crate) struct Calling {
-    pub(crate) channel: Arc<Channel>,
+    pub(crate) way: Way,
+    /// The futures of the event loop that calls, if one does.
+    pub(crate) waiting: Arc<Waiting>,
     pub(crate) timeout: Option<Duration>,
     pub(crate) wait_for_ready: bool,
     pub(crate) when_full: Arc<WhenFull>,
+    /// The futures of the event loop of the server that receives for a client of threads, if one does.
+    pub(crate) of_callbacks: Arc<OnceLock<Arc<Waiting>>>,
+    /// It is a server that calls.
+    pub(crate) serves: bool,
+    /// Makes what Python keeps with a connection whose references it passes.
+    pub(crate) make_passage: Arc<Py<PyAny>>,
     /// Called with the reason why there is no server, and returns what users are to read in its place.
     pub(crate) explain: Option<Arc<Py<PyAny>>>,
 }
 
-/// A call was refused by what the server has said of itself. If that server is gone the next one is asked: the failure to
-/// try again with.
-#[cold]
-pub(crate) fn reconsider(py: Python<'_>, core: &Core, refusal: PyErr) -> PyResult<Failure> {
-    if !matches!(describe(py, &refusal).code, Failure::FAILED_PRECONDITION | Failure::UNIMPLEMENTED) {
-        return Err(refusal);
-    }
-    // Nothing was sent, so nobody has noticed yet whether it is gone.
-    if detach(py, || core.stands()) {
-        return Err(refusal);
-    }
-    Ok(Failure::new(Failure::UNAVAILABLE, format!("the server at {} has stopped", core.url())))
-}
-
 impl Calling {
+    /// The connection of the moment, if it is usable.
+    #[inline]
+    pub(crate) fn ready(&self) -> Option<Arc<Core>> {
+        match &self.way {
+            Way::Channel(channel) => channel.ready(),
+            Way::Object(target) => target.hold.core().filter(|core| !core.is_dead() && core.is_ours()),
+            Way::Nowhere => None,
+        }
+    }
+
+    /// The object that is called, if it is no service.
+    #[inline]
+    pub(crate) fn target(&self) -> Option<NonZeroU64> {
+        match &self.way {
+            Way::Object(target) => Some(target.id),
+            Way::Channel(_) | Way::Nowhere => None,
+        }
+    }
+
+    /// Where the server is, or who has the object.
+    pub(crate) fn place(&self) -> String {
+        match &self.way {
+            Way::Channel(channel) => channel.url().to_string(),
+            Way::Object(target) => target.place().to_owned(),
+            Way::Nowhere => String::new(),
+        }
+    }
+
+    /// Whether a call may go over another connection than the one it was made on.
+    #[inline]
+    pub(crate) fn may_move(&self) -> bool {
+        matches!(self.way, Way::Channel(_))
+    }
+
     /// A usable connection for a call that ends by then; made now if need be.
     #[cold]
     pub(crate) fn usable(&self, py: Python<'_>, until: Option<Instant>) -> PyResult<Arc<Core>> {
@@ -70,6 +116,18 @@ impl Calling {
         let soon = Instant::now() + COMEBACK;
         let soon = if self.wait_for_ready { until } else { Some(until.map_or(soon, |until| until.min(soon))) };
         self.connect(py, Patience::Until(soon), until)
+    }
+
+    /// A call was refused by what the server has said of itself. If that server is gone and there may be a next one, that is
+    /// asked: the failure to try again with.
+    #[cold]
+    pub(crate) fn reconsider(&self, py: Python<'_>, core: &Core, refusal: PyErr) -> PyResult<Failure> {
+        let by_server = matches!(describe(py, &refusal).code, Failure::FAILED_PRECONDITION | Failure::UNIMPLEMENTED);
+        // Nothing was sent, so nobody has noticed yet whether it is gone.
+        if !by_server || !self.may_move() || detach(py, || core.stands()) {
+            return Err(refusal);
+        }
+        Ok(Failure::new(Failure::UNAVAILABLE, format!("the server at {} has stopped", core.name())))
     }
 
     /// The exception for why there is no connection.
@@ -91,21 +149,87 @@ impl Calling {
         reason = "the method has one lifetime, the closure is for any"
     )]
     pub(crate) fn connect(&self, py: Python<'_>, patience: Patience, until: Option<Instant>) -> PyResult<Arc<Core>> {
+        let channel = match &self.way {
+            Way::Channel(channel) => channel,
+            Way::Object(target) => return Err(raise(py, &target.gone())),
+            Way::Nowhere => return Err(raise(py, &Failure::new(Failure::UNAVAILABLE, "there is no connection"))),
+        };
         let mut stopped = None;
         let mut go_on = || {
             stopped = attach(|py| py.check_signals()).err();
             stopped.is_none()
         };
-        let connected = detach(py, || self.channel.usable(patience, until, &mut go_on));
+        let connected = detach(py, || channel.usable(patience, until, &mut go_on));
         match (connected, stopped) {
             (_, Some(stopped)) => Err(stopped),
             (Ok(Some(core)), None) => Ok(core),
             (Ok(None), None) => {
-                let url = self.channel.url();
+                let url = channel.url();
                 let what = format!("there was no connection to {url} before the deadline: the server does not answer");
                 Err(raise(py, &Failure::new(Failure::DEADLINE_EXCEEDED, what)))
             }
             (Err(failure), None) => Err(self.failed(py, failure)),
         }
     }
+}
+
+/// Begins a call with streams. `arguments` is what the plan's `split` returned.
+pub(crate) fn begin_stream(
+    py: Python<'_>,
+    calling: &Calling,
+    method: &Bound<'_, Method>,
+    arguments: &Bound<'_, PyAny>,
+    for_loop: bool,
+) -> PyResult<Stream> {
+    let surroundings = Surroundings::look(py, calling.timeout)?;
+    let metadata = surroundings.metadata(py)?;
+    let mut attempts = 1;
+    let (core, method, id) = loop {
+        let core = match calling.ready() {
+            Some(core) => core,
+            // A loop has connected before, and is not to wait here.
+            None => calling.usable(py, if for_loop { Some(Instant::now()) } else { surroundings.until() })?,
+        };
+        let method = method.get().successor(py).unwrap_or_else(|| method.clone().unbind());
+        let references = method.get().arguments.references;
+        let encoded = match encoding(references, &core, calling, || method.get().encode_bound(arguments)) {
+            Ok(encoded) => encoded,
+            // A loop notices by itself that a server is gone.
+            Err(refusal) if for_loop || attempts == ATTEMPTS => return Err(refusal),
+            Err(refusal) => {
+                calling.reconsider(py, &core, refusal)?;
+                attempts += 1;
+                continue;
+            }
+        };
+        let begun = encoded.with(|body| {
+            let mut request = Outgoing::new(Kind::Call, body);
+            request.method = method.get().number;
+            request.flags = encoded.flags();
+            request.target = calling.target();
+            request.references = method.get().reply.references;
+            request.deadline_us = surroundings.micros();
+            request.metadata.clone_from(&metadata);
+            core.begin(&request, for_loop)
+        });
+        match begun {
+            Ok(id) => {
+                encoded.sent();
+                break (core, method, id);
+            }
+            // Not even begun: the connection was lost before.
+            Err(failure)
+                if !core.is_usable()
+                    && failure.code == Failure::UNAVAILABLE
+                    && attempts < ATTEMPTS
+                    && calling.may_move()
+                    && !for_loop =>
+            {
+                attempts += 1;
+            }
+            Err(failure) => return Err(name_failure(py, &failure, &method.get().name)),
+        }
+    };
+    calling.waiting.stirred(py)?;
+    Ok(Stream::new(core, calling.clone(), method, id, surroundings))
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nearcall_core::client::{Channel, Connection as Core, NoEvent, Patience, may_pass};
-use nearcall_core::{Failure, Kind, Outgoing, Peer, Url};
+use nearcall_core::{Failure, Peer, Url};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
@@ -13,26 +13,26 @@ use pyo3::{PyTraverseError, PyVisit};
 
 use crate::aio::AsyncUnary;
 use crate::callback::Callback;
-use crate::calling::{Calling, reconsider};
+use crate::calling::{Calling, Way, begin_stream};
 use crate::deadline::Surroundings;
 use crate::errors::{describe, invalid, raise};
 use crate::interpreter::{attach, detach};
 use crate::oneway::Oneway;
 use crate::options::{options, trust};
-use crate::outcome::{late, name_failure};
+use crate::outcome::late;
 use crate::plan::Method;
+use crate::server::Server;
 use crate::stream::Stream;
 use crate::tls::Tls;
 use crate::unary::{ATTEMPTS, Unary};
-use crate::waiting::Waiting;
 use crate::watched::Watched;
 use crate::when_full::WhenFull;
 
 /// A client's connection to a server.
 #[pyclass(frozen, module = "nearcall._core")]
 pub(crate) struct Connection {
+    channel: Arc<Channel>,
     calling: Calling,
-    pub(crate) waiting: Arc<Waiting>,
     handshake: Duration,
 }
 
@@ -40,11 +40,11 @@ pub(crate) struct Connection {
 impl Connection {
     /// Does not [connect](Self::connect) yet. `on_change` is called with the description of a later server that describes
     /// itself differently; it gives the methods their successors, or raises. `on_drop` is called once in a while with the
-    /// numbers of one-way calls that were dropped. `explain` is called with the reason why there is no server, and returns
-    /// what users are to read in its place.
+    /// numbers of one-way calls that were dropped. `make_passage` makes what is kept with a connection, of its references.
+    /// `explain` is called with the reason why there is no server, and returns what users are to read in its place.
     #[new]
     #[expect(clippy::too_many_arguments, reason = "they are keyword arguments in Python")]
-    #[pyo3(signature = (url, *, spin, ring_size, max_message_size, handshake_timeout, allow_plaintext, tls, allow_users, allow_groups, timeout, wait_for_ready, oneway, on_drop, on_change, explain=None))]
+    #[pyo3(signature = (url, *, spin, ring_size, max_message_size, handshake_timeout, allow_plaintext, tls, allow_users, allow_groups, timeout, wait_for_ready, oneway, on_drop, on_change, make_passage, explain=None))]
     fn new(
         py: Python<'_>,
         url: &str,
@@ -61,6 +61,7 @@ impl Connection {
         oneway: &str,
         on_drop: Py<PyAny>,
         on_change: Py<PyAny>,
+        make_passage: Py<PyAny>,
         explain: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
         let url: Url = url.parse().map_err(|bad: nearcall_core::BadUrl| invalid(py, bad.to_string()))?;
@@ -76,9 +77,18 @@ impl Connection {
         let handshake = options.handshake;
         let channel = Arc::new(Channel::new(url, options, Box::new(agree)));
         let when_full = Arc::new(WhenFull::new(py, oneway, on_drop)?);
-        let explain = explain.map(Arc::new);
-        let calling = Calling { channel, timeout, wait_for_ready, when_full, explain };
-        Ok(Self { calling, waiting: Arc::default(), handshake })
+        let calling = Calling {
+            way: Way::Channel(Arc::clone(&channel)),
+            waiting: Arc::default(),
+            timeout,
+            wait_for_ready,
+            when_full,
+            of_callbacks: Arc::default(),
+            serves: false,
+            make_passage: Arc::new(make_passage),
+            explain: explain.map(Arc::new),
+        };
+        Ok(Self { channel, calling, handshake })
     }
 
     /// Connects for the first time; blocks for at most `handshake_timeout` seconds.
@@ -93,8 +103,7 @@ impl Connection {
     fn try_connect(&self, py: Python<'_>, patient: bool, seconds: f64) -> PyResult<bool> {
         let slice = Duration::try_from_secs_f64(seconds).map_err(|error| invalid(py, error.to_string()))?;
         let patience = if patient { Patience::Until(None) } else { Patience::FailFast };
-        let connected =
-            detach(py, || self.calling.channel.usable(patience, Some(Instant::now() + slice), &mut || true));
+        let connected = detach(py, || self.channel.usable(patience, Some(Instant::now() + slice), &mut || true));
         match connected {
             Ok(connected) => Ok(connected.is_some()),
             Err(failure) if patient && may_pass(&failure) => Ok(false),
@@ -105,13 +114,13 @@ impl Connection {
     /// The server's own description, JSON.
     #[getter]
     fn description(&self) -> PyResult<String> {
-        Ok(self.core()?.welcome().description.clone())
+        Ok(self.core()?.description().to_owned())
     }
 
     /// Where the server is.
     #[getter]
     fn url(&self) -> String {
-        self.calling.channel.url().to_string()
+        self.channel.url().to_string()
     }
 
     /// Who the server is: pid, uid and gid, or the address.
@@ -123,15 +132,15 @@ impl Connection {
     /// Whether `close` was called.
     #[getter]
     fn closed(&self) -> bool {
-        self.calling.channel.is_closed()
+        self.channel.is_closed()
     }
 
     /// Whether there is a connection now. A lost one is renewed by the next call.
     #[getter]
     fn connected(&self, py: Python<'_>) -> bool {
-        self.calling.channel.ready().is_some_and(|core| {
+        self.channel.ready().is_some_and(|core| {
             // Of a connection that no loop watches, nobody may have noticed the end since the last call.
-            self.waiting.is_of_loop() || detach(py, || core.stands())
+            !self.calling.waiting.is_threads() || detach(py, || core.stands())
         })
     }
 
@@ -153,50 +162,52 @@ impl Connection {
     /// Calls under way.
     #[getter]
     fn in_flight(&self) -> usize {
-        self.calling.channel.current().map_or(0, |core| core.in_flight())
+        self.channel.current().map_or(0, |core| core.in_flight())
     }
 
     /// The connection of the moment, for the event loop to watch; `None` if it does so already.
-    fn watch(&self) -> Option<Watched> {
-        let core = self.calling.channel.current()?;
-        self.waiting.watch(&core).then(|| Watched::new(core, Arc::clone(&self.waiting)))
+    fn watch(&self) -> PyResult<Option<Watched>> {
+        let Some(core) = self.channel.current() else { return Ok(None) };
+        let by = core.wakes_by()?;
+        let first = self.calling.waiting.watch(&core, by);
+        Ok(first.then(|| Watched::new(core, by, Arc::clone(&self.calling.waiting))))
     }
 
     /// To be called by the event loop when it has run all that was ready and a call waits.
     fn on_idle(&self, py: Python<'_>) -> PyResult<()> {
-        self.waiting.on_idle(py)
+        self.calling.waiting.on_idle(py)
     }
 
     /// To be called by the event loop when it has sent a one-way call.
     fn sent(&self, py: Python<'_>) -> PyResult<()> {
-        self.waiting.stirred(py)
+        self.calling.waiting.stirred(py)
     }
 
     /// Gives the connection to an event loop: the loop, its `call_soon`, a callable that calls `on_idle`, and one that takes
     /// a method's callable and its arguments and returns a coroutine that connects and calls it.
     fn use_loop(&self, running: Py<PyAny>, call_soon: Py<PyAny>, on_idle: Py<PyAny>, call_again: Py<PyAny>) {
-        self.waiting.use_loop(running, call_soon, on_idle, call_again);
+        self.calling.waiting.use_loop(running, call_soon, on_idle, call_again);
     }
 
     /// Raises unless the running event loop is the one that the connection was given to.
     fn check_loop(&self, py: Python<'_>) -> PyResult<()> {
-        self.waiting.check_loop(py).map(|_| ())
+        self.calling.waiting.check_loop(py).map(|_| ())
     }
 
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        let complete = detach(py, || self.calling.channel.close());
+        let complete = detach(py, || self.channel.close());
         self.calling.when_full.close(py, complete)?;
-        let woken = self.waiting.close(py);
-        self.waiting.leave_loop();
+        let woken = self.calling.waiting.close(py);
+        self.calling.waiting.leave_loop();
         woken
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        self.waiting.traverse(&visit)
+        self.calling.waiting.traverse(&visit)
     }
 
     fn __clear__(&self) {
-        self.waiting.leave_loop();
+        self.calling.waiting.leave_loop();
     }
 
     /// Seconds a round trip takes that no handler sees.
@@ -218,7 +229,7 @@ impl Connection {
                 }
                 Err(Err(failure)) => return Err(raise(py, &failure)),
                 Err(Ok(NoEvent::Interrupted)) => py.check_signals()?,
-                Err(Ok(_)) => return Err(raise(py, &late("ping", core.url()))),
+                Err(Ok(_)) => return Err(raise(py, &late("ping", core.name()))),
             }
         }
     }
@@ -226,6 +237,15 @@ impl Connection {
     /// Seconds that a call made now may take; `None` for ever.
     fn time_left(&self, py: Python<'_>) -> PyResult<Option<f64>> {
         Ok(Surroundings::look(py, self.calling.timeout)?.left.map(|left| left.as_secs_f64()))
+    }
+
+    /// From now on the server at the other end may call objects that this client gives to it: `server`, of this process,
+    /// receives for this and every later connection of it, and runs those calls. Never waits.
+    fn serve_with(&self, server: &Bound<'_, Server>) {
+        let server = server.get();
+        // Only the first counts, as in the core.
+        let _ = self.calling.of_callbacks.set(server.waiting());
+        self.channel.serve_with(server.adopter());
     }
 
     /// A callable for a method without streams.
@@ -241,7 +261,7 @@ impl Connection {
 
     /// A callable for a method without streams that returns an awaitable.
     fn async_unary(&self, method: Py<Method>) -> AsyncUnary {
-        AsyncUnary::new(self.calling.clone(), Arc::clone(&self.waiting), method)
+        AsyncUnary::new(self.calling.clone(), method)
     }
 
     /// Begins a call with streams. `arguments` is what the plan's `split` returned.
@@ -253,57 +273,18 @@ impl Connection {
         arguments: &Bound<'_, PyAny>,
         for_loop: bool,
     ) -> PyResult<Stream> {
-        let surroundings = Surroundings::look(py, self.calling.timeout)?;
-        let metadata = surroundings.metadata(py)?;
-        let mut attempts = 1;
-        let (core, method, id) = loop {
-            // A loop has connected before, and is not to wait here.
-            let core = self.ready(py, if for_loop { Some(Instant::now()) } else { surroundings.until() })?;
-            let method = method.get().successor(py).unwrap_or_else(|| method.clone().unbind());
-            let encoded = match method.get().encode_bound(arguments) {
-                Ok(encoded) => encoded,
-                Err(refusal) if for_loop || attempts == ATTEMPTS => return Err(refusal),
-                Err(refusal) => {
-                    reconsider(py, &core, refusal)?;
-                    attempts += 1;
-                    continue;
-                }
-            };
-            let begun = encoded.with(|body| {
-                let mut request = Outgoing::new(Kind::Call, body);
-                request.method = method.get().number;
-                request.flags = encoded.flags();
-                request.deadline_us = surroundings.micros();
-                request.metadata.clone_from(&metadata);
-                core.begin(&request, for_loop)
-            });
-            match begun {
-                Ok(id) => break (core, method, id),
-                // Not even begun: the connection was lost before.
-                Err(failure)
-                    if !core.is_usable()
-                        && failure.code == Failure::UNAVAILABLE
-                        && attempts < ATTEMPTS
-                        && !for_loop =>
-                {
-                    attempts += 1;
-                }
-                Err(failure) => return Err(name_failure(py, &failure, &method.get().name)),
-            }
-        };
-        self.waiting.stirred(py)?;
-        Ok(Stream::new(core, Arc::clone(&self.waiting), method, id, surroundings))
+        begin_stream(py, &self.calling, method, arguments, for_loop)
     }
 }
 
 impl Connection {
     fn core(&self) -> PyResult<Arc<Core>> {
-        let core = self.calling.channel.current();
+        let core = self.channel.current();
         core.ok_or_else(|| PyRuntimeError::new_err("this client is not connected yet"))
     }
 
     fn ready(&self, py: Python<'_>, until: Option<Instant>) -> PyResult<Arc<Core>> {
-        match self.calling.channel.ready() {
+        match self.channel.ready() {
             Some(core) => Ok(core),
             None => self.calling.usable(py, until),
         }

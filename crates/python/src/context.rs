@@ -4,8 +4,8 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Instant;
 
-use nearcall_core::Failure;
 use nearcall_core::server::{CallContext, Request, Server as Core};
+use nearcall_core::{Failure, Shelf};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
@@ -125,6 +125,11 @@ pub(crate) struct Call {
 impl Call {
     pub(crate) fn new(core: &Arc<Core>, request: &Request, method: &Method) -> Self {
         Self { core: Arc::clone(core), context: request.context(), method: method.name.clone() }
+    }
+
+    /// Where memory comes from for what will be sent to the caller.
+    pub(crate) fn shelf(&self) -> Arc<Shelf> {
+        self.context.shelf()
     }
 }
 

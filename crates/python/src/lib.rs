@@ -5,6 +5,7 @@
 //! waiting ([`aio`], [`loop_server`]).
 
 mod aio;
+mod buffer;
 mod callback;
 mod calling;
 mod connection;
@@ -12,6 +13,7 @@ mod context;
 mod deadline;
 mod encoder;
 mod errors;
+mod hashed;
 mod interpreter;
 mod listeners;
 mod loop_server;
@@ -21,6 +23,7 @@ mod options;
 mod outcome;
 mod payload;
 mod plan;
+mod references;
 mod served;
 mod server;
 mod session;
@@ -41,6 +44,8 @@ mod _core {
     #[pymodule_export]
     use super::aio::{AsyncUnary, PendingCall};
     #[pymodule_export]
+    use super::buffer::Buffer;
+    #[pymodule_export]
     use super::connection::Connection;
     #[pymodule_export]
     use super::context::{Call, current_call, on_end};
@@ -51,6 +56,8 @@ mod _core {
     #[pymodule_export]
     use super::errors::install;
     #[pymodule_export]
+    use super::hashed::{check_keys, key_hash};
+    #[pymodule_export]
     use super::listeners::{Listeners, end_with};
     #[pymodule_export]
     use super::loop_server::LoopRequest;
@@ -60,6 +67,8 @@ mod _core {
     use super::oneway::Oneway;
     #[pymodule_export]
     use super::plan::Method;
+    #[pymodule_export]
+    use super::references::{References, ServedObject, current_references};
     #[pymodule_export]
     use super::server::{RequestStream, Server};
     #[pymodule_export]

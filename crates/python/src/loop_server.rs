@@ -10,16 +10,19 @@ use pyo3::exceptions::{PyOSError, PyStopAsyncIteration};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
+use crate::calling::Calling;
 use crate::context::{Call, tell_all};
 use crate::errors::describe_for;
 use crate::plan::Method;
-use crate::served::{Served, decode_item, end_stream, late, reply, too_long, tracked};
+use crate::references::ServedObject;
+use crate::served::{Served, arguments, decode_item, encode_reply, end_stream, late, reply, served, too_long, tracked};
 
 /// One request for a coroutine handler.
 #[pyclass(frozen, module = "nearcall._core")]
 pub(crate) struct LoopRequest {
     core: Arc<Core>,
     methods: Arc<Vec<Served>>,
+    calling: Calling,
     index: usize,
     request: Box<Request>,
     /// The arguments, until they are asked for.
@@ -29,14 +32,14 @@ pub(crate) struct LoopRequest {
 }
 
 impl LoopRequest {
-    pub(crate) fn new(core: Arc<Core>, methods: Arc<Vec<Served>>, mut request: Box<Request>) -> Self {
+    pub(crate) fn new(core: Arc<Core>, methods: Arc<Vec<Served>>, calling: Calling, mut request: Box<Request>) -> Self {
         let index = usize::from(request.head.method);
         let event = Mutex::new(Some(request.take_event()));
-        Self { core, methods, index, request, event, observers: Mutex::default() }
+        Self { core, methods, calling, index, request, event, observers: Mutex::default() }
     }
 
     fn served(&self) -> &Method {
-        self.methods[self.index].method.get()
+        served(&self.methods, &self.request).0.method.get()
     }
 
     fn is_observed(&self) -> bool {
@@ -61,6 +64,13 @@ impl LoopRequest {
     #[getter]
     fn index(&self) -> usize {
         self.index
+    }
+
+    /// The object that is called, and what runs its calls; `None` if a service is called.
+    #[getter]
+    fn target(&self, py: Python<'_>) -> Option<(Py<PyAny>, Py<ServedObject>)> {
+        let (_, given) = served(&self.methods, &self.request);
+        given.map(|given| (given.object.clone_ref(py), given.served.clone_ref(py)))
     }
 
     /// What `Server.changed` calls this request when something has changed for it.
@@ -108,7 +118,8 @@ impl LoopRequest {
         // The lock is free again before Python runs, which may let others have the interpreter.
         let event = self.event.lock().take();
         let event = event.ok_or_else(|| PyOSError::new_err("the arguments were asked for before"))?;
-        self.served().arguments.decode(py, event, self.request.is_named())
+        let (connection, named) = (&self.request.connection, self.request.is_named());
+        arguments(py, &self.core, &self.calling, self.served(), connection, event, named)
     }
 
     /// The next item of the client's stream, or `default` if it is not here yet; raises `StopAsyncIteration` at the end.
@@ -116,7 +127,8 @@ impl LoopRequest {
         let call = tracked(&self.request)?;
         match call.try_next_item(&self.core) {
             NextItem::Pending => Ok(default),
-            next => decode_item(py, self.served(), next)?.ok_or_else(|| PyStopAsyncIteration::new_err(())),
+            next => decode_item(py, &self.core, &self.calling, self.served(), &self.request.connection, next)?
+                .ok_or_else(|| PyStopAsyncIteration::new_err(())),
         }
     }
 
@@ -124,10 +136,13 @@ impl LoopRequest {
     /// earlier items first: `changed` tells when to try again.
     fn try_send(&self, py: Python<'_>, item: Bound<'_, PyAny>) -> PyResult<Option<bool>> {
         let call = tracked(&self.request)?;
-        let encoded = self.served().reply.encode(item)?;
+        let encoded = encode_reply(&self.core, &self.calling, self.served(), &self.request.connection, item)?;
         let sent = encoded.send(py, |body| call.try_send_item(&self.core, &Outgoing::new(Kind::Item, body)));
         Ok(match sent.map_err(|error| too_long(py, &self.served().name, &error))? {
-            ItemOutcome::Sent => Some(true),
+            ItemOutcome::Sent => {
+                encoded.sent();
+                Some(true)
+            }
             ItemOutcome::Cancelled | ItemOutcome::Late => Some(false),
             ItemOutcome::NoCredit => None,
         })
@@ -136,7 +151,7 @@ impl LoopRequest {
     /// Ends the call with a result. `False` if the client must read what it was sent first: `changed` tells when to try again.
     fn reply(&self, py: Python<'_>, result: Bound<'_, PyAny>) -> PyResult<bool> {
         let observed = self.is_observed();
-        let code = reply(py, &self.core, self.served(), &self.request, result, observed)?;
+        let code = reply(py, &self.core, &self.calling, self.served(), &self.request, result, observed)?;
         Ok(self.tell_end(py, code))
     }
 

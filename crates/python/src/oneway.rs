@@ -8,11 +8,12 @@ use nearcall_core::{Failure, Kind, Metadata, Outgoing};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
-use crate::calling::{Calling, reconsider};
+use crate::calling::Calling;
 use crate::deadline::Surroundings;
 use crate::errors::raise;
 use crate::outcome::name_failure;
 use crate::plan::Method;
+use crate::references::encoding;
 use crate::when_full::Policy;
 
 /// A method that sends no reply, bound to a connection.
@@ -68,7 +69,7 @@ impl Oneway {
     }
 
     fn __repr__(&self) -> String {
-        format!("<one-way {} at {}>", self.method.get().name, self.calling.channel.url())
+        format!("<one-way {} at {}>", self.method.get().name, self.calling.place())
     }
 }
 
@@ -102,32 +103,38 @@ impl Oneway {
                 false
             }
         };
-        let mut send = |core: &Core, metadata: Option<Metadata>| -> PyResult<Result<Passed, Failure>> {
+        let mut send = |core: &Arc<Core>, metadata: Option<Metadata>| -> PyResult<Result<Passed, Failure>> {
             // For the server at the other end of `core`.
             let successor = self.method.get().successor(py);
             let method = successor.as_ref().unwrap_or(&self.method).get();
-            let encoded = match method.encode_call(args, kwargs) {
+            let encode = || method.encode_call(args, kwargs);
+            let encoded = match encoding(method.arguments.references, core, &self.calling, encode) {
                 Ok(encoded) => encoded,
                 // A loop notices by itself that a server is gone.
                 Err(refusal) if self.for_loop => return Err(refusal),
-                Err(refusal) => return reconsider(py, core, refusal).map(Err),
+                Err(refusal) => return self.calling.reconsider(py, core, refusal).map(Err),
             };
-            Ok(encoded.with(|body| {
+            let passed = encoded.with(|body| {
                 let mut request = Outgoing::new(Kind::Call, body);
                 request.method = method.number;
                 request.flags = encoded.flags() | Outgoing::ONEWAY;
+                request.target = self.calling.target();
                 request.metadata = metadata;
                 core.send_oneway(&request, if wait == Wait::Never { None } else { Some(&mut go_on) })
-            }))
+            });
+            if matches!(passed, Ok(Passed::Sent | Passed::Begun)) {
+                encoded.sent();
+            }
+            Ok(passed)
         };
-        let core = match self.calling.channel.ready() {
+        let core = match self.calling.ready() {
             Some(core) => core,
             None => self.usable(py, until)?,
         };
         let name = &self.method.get().name;
         let passed = match send(&core, metadata.clone())? {
             // It was not sent, so it can be sent again.
-            Err(failure) if !core.is_usable() && failure.code == Failure::UNAVAILABLE => {
+            Err(failure) if self.calling.may_move() && !core.is_usable() && failure.code == Failure::UNAVAILABLE => {
                 let core = self.usable(py, until)?;
                 send(&core, metadata)?
             }
@@ -144,16 +151,12 @@ impl Oneway {
     }
 
     fn what_is_full(&self) -> &'static str {
-        if self.calling.channel.current().is_some_and(|core| core.link().is_memory()) {
-            "the ring"
-        } else {
-            "the socket"
-        }
+        if self.calling.ready().is_some_and(|core| core.link().is_memory()) { "the ring" } else { "the socket" }
     }
 
     #[cold]
     fn no_room(&self) -> Failure {
-        let (name, full, url) = (&self.method.get().name, self.what_is_full(), self.calling.channel.url());
+        let (name, full, url) = (&self.method.get().name, self.what_is_full(), self.calling.place());
         let text = format!(
             "{name}: {full} to {url} is full, because the server handles one-way calls more slowly than they are sent; \
              nothing was sent: try again later, send less, or connect with oneway=\"block\" to wait for room or \
@@ -164,7 +167,7 @@ impl Oneway {
 
     #[cold]
     fn too_late(&self) -> Failure {
-        let (name, full, url) = (&self.method.get().name, self.what_is_full(), self.calling.channel.url());
+        let (name, full, url) = (&self.method.get().name, self.what_is_full(), self.calling.place());
         let text = format!("{name}: {full} to {url} was full until the deadline; nothing was sent");
         Failure::new(Failure::DEADLINE_EXCEEDED, text)
     }

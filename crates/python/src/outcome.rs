@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use nearcall_core::client::{CallId, Connection as Core, NoEvent};
-use nearcall_core::{Event, Failure, Kind, Url};
+use nearcall_core::{Event, Failure, Kind};
 use pyo3::prelude::*;
 
 use crate::errors::{raise, raise_for};
@@ -30,7 +30,7 @@ pub(crate) fn wait_on(
             }
             NoEvent::DeadlinePassed => {
                 core.cancel(id);
-                return Err(raise(py, &late(name, core.url())));
+                return Err(raise(py, &late(name, core.name())));
             }
             NoEvent::Ended => {
                 let failure = Failure::new(Failure::CANCELLED, format!("{name}: the call was given up"));
@@ -44,7 +44,7 @@ pub(crate) fn wait_on(
     }
 }
 
-pub(crate) fn late(name: &str, url: &Url) -> Failure {
+pub(crate) fn late(name: &str, url: &str) -> Failure {
     Failure::new(Failure::DEADLINE_EXCEEDED, format!("{name} at {url} did not answer before the deadline"))
 }
 

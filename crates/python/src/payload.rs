@@ -17,6 +17,7 @@ use crate::callback::Callback;
 use crate::errors::raise;
 use crate::interpreter::detach;
 use crate::plan::{Arguments, Form, Limit, Method, Value};
+use crate::references::Unsent;
 use crate::view::View;
 
 /// A buffer that Python lends for as long as it is sent.
@@ -58,15 +59,19 @@ pub(crate) struct Encoded<'py> {
     body: Option<LentBuffer<'py>>,
     buffers: Option<SmallVec<[LentBuffer<'py>; 4]>>,
     pub(crate) named: bool,
+    /// Objects that are given with it.
+    pub(crate) unsent: Option<Box<Unsent>>,
+    /// The value itself, if references in it may go home: they are not to be let go of before they are sent.
+    pub(crate) kept: Option<Bound<'py, PyAny>>,
 }
 
 impl<'py> Encoded<'py> {
     fn whole(lent: LentBuffer<'py>) -> Self {
-        Self { body: Some(lent), buffers: None, named: false }
+        Self { body: Some(lent), buffers: None, named: false, unsent: None, kept: None }
     }
 
     pub(crate) fn empty() -> Self {
-        Self { body: None, buffers: None, named: false }
+        Self { body: None, buffers: None, named: false, unsent: None, kept: None }
     }
 
     /// Shows the payload's pieces.
@@ -88,6 +93,14 @@ impl<'py> Encoded<'py> {
         self.with(|body| if body.len() < LONG { send(body) } else { detach(py, || send(body)) })
     }
 
+    /// It was sent: what was given with it is given.
+    #[inline]
+    pub(crate) fn sent(self) {
+        if let Some(unsent) = self.unsent {
+            unsent.sent();
+        }
+    }
+
     /// The flags of the frame that carries it.
     pub(crate) fn flags(&self) -> u8 {
         if self.named { Outgoing::NAMED } else { 0 }
@@ -99,7 +112,7 @@ impl<'py> Encoded<'py> {
         for buffer in buffers {
             lent.push(LentBuffer::take(buffer)?);
         }
-        Ok(Self { body: Some(LentBuffer::Bytes(body)), buffers: Some(lent), named: false })
+        Ok(Self { body: Some(LentBuffer::Bytes(body)), buffers: Some(lent), named: false, unsent: None, kept: None })
     }
 }
 
@@ -131,12 +144,13 @@ impl Value {
         match self.form {
             Form::Nothing => Ok(py.None()),
             Form::Coded => {
-                let body = self.limit.body(py, &event.payload, event.payload.len())?;
+                let body = self.limit.body(py, &event.payload, event.payload.len(), &self.decode_error)?;
                 let value = self.decode.bind(py).run([body.as_any()]);
                 value.map(Bound::unbind).map_err(|error| explain(py, &self.decode_error, error))
             }
             Form::Parts => {
-                let (body, buffers) = self.limit.divide(py, event)?;
+                let mut event = event;
+                let (body, buffers) = self.limit.divide(py, &mut event, &self.decode_error)?;
                 let value = self.decode.bind(py).run([body.as_any(), buffers.as_any()]);
                 value.map(Bound::unbind).map_err(|error| explain(py, &self.decode_error, error))
             }
@@ -219,13 +233,22 @@ fn fitting<'py>(py: Python<'py>, len: usize, made: PyResult<Bound<'py, PyAny>>) 
 }
 
 impl Limit {
-    /// The msgpack of a payload, which holds no more values than are allowed.
+    /// The msgpack of a payload, which may be decoded: it holds no more values than are allowed, and no keys that collide.
     #[inline]
-    fn body<'py>(&self, py: Python<'py>, payload: &Payload, len: usize) -> PyResult<Bound<'py, PyBytes>> {
+    fn body<'py>(
+        &self,
+        py: Python<'py>,
+        payload: &Payload,
+        len: usize,
+        explainer: &Py<PyAny>,
+    ) -> PyResult<Bound<'py, PyBytes>> {
         let body = bytes(py, payload, 0, len)?;
         // Every value takes a byte at least.
         if len > self.max_values && holds_more_than(body.as_bytes(), self.max_values) {
             return Err(self.exceeded(py));
+        }
+        if let Some(hashed) = &self.hashed {
+            hashed.check(&body).map_err(|error| explain(py, explainer, error))?;
         }
         Ok(body)
     }
@@ -241,10 +264,15 @@ impl Limit {
     }
 
     /// A payload with buffers beside it, as the codec takes it.
-    fn divide<'py>(&self, py: Python<'py>, event: Event) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyList>)> {
-        let (body, ranges) = ranges(py, &event)?;
-        let body = self.body(py, &event.payload, body)?;
-        let payload = Arc::new(event.payload);
+    fn divide<'py>(
+        &self,
+        py: Python<'py>,
+        event: &mut Event,
+        explainer: &Py<PyAny>,
+    ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyList>)> {
+        let (body, ranges) = ranges(py, event)?;
+        let body = self.body(py, &event.payload, body, explainer)?;
+        let payload = Arc::new(event.take_payload());
         let views = PyList::empty(py);
         for (offset, len) in ranges {
             views.append(View::of(py, &payload, offset, len)?)?;
@@ -338,14 +366,20 @@ impl Arguments {
             }
         }
         if coded.is_empty() {
-            return Ok(Encoded { body: None, buffers: Some(buffers), named: false });
+            return Ok(Encoded { body: None, buffers: Some(buffers), named: false, unsent: None, kept: None });
         }
         let coded = PyTuple::new(py, coded)?;
         let encoded = self.encode.run(coded.as_any()).map_err(|error| self.explain(py, &coded, error))?;
         if self.parts {
             Encoded::parts(&encoded, buffers)
         } else {
-            Ok(Encoded { body: Some(LentBuffer::Bytes(encoded.cast_into()?)), buffers: Some(buffers), named: false })
+            Ok(Encoded {
+                body: Some(LentBuffer::Bytes(encoded.cast_into()?)),
+                buffers: Some(buffers),
+                named: false,
+                unsent: None,
+                kept: None,
+            })
         }
     }
 
@@ -359,9 +393,9 @@ impl Arguments {
     }
 
     /// Decodes the arguments of a call that has arrived, every parameter in order.
-    pub(crate) fn decode<'py>(&self, py: Python<'py>, event: Event, named: bool) -> PyResult<Bound<'py, PyTuple>> {
+    pub(crate) fn decode<'py>(&self, py: Python<'py>, mut event: Event, named: bool) -> PyResult<Bound<'py, PyTuple>> {
         if named {
-            let (body, buffers) = self.limit.divide(py, event)?;
+            let (body, buffers) = self.limit.divide(py, &mut event, &self.decode_error)?;
             return self.decoded(py, self.decode_named.bind(py).run([body.as_any(), buffers.as_any()]));
         }
         if self.forms.is_empty() {
@@ -369,10 +403,10 @@ impl Arguments {
         }
         if self.all_coded {
             return if self.parts {
-                let (body, buffers) = self.limit.divide(py, event)?;
+                let (body, buffers) = self.limit.divide(py, &mut event, &self.decode_error)?;
                 self.decoded(py, self.decode.bind(py).run([body.as_any(), buffers.as_any()]))
             } else {
-                let body = self.limit.body(py, &event.payload, event.payload.len())?;
+                let body = self.limit.body(py, &event.payload, event.payload.len(), &self.decode_error)?;
                 self.decoded(py, self.decode.bind(py).run([body.as_any()]))
             };
         }
@@ -384,7 +418,7 @@ impl Arguments {
 
     fn decode_mixed<'py>(&self, py: Python<'py>, event: Event) -> PyResult<Bound<'py, PyTuple>> {
         let (body, ranges) = ranges(py, &event)?;
-        let body = self.limit.body(py, &event.payload, body)?;
+        let body = self.limit.body(py, &event.payload, body, &self.decode_error)?;
         let direct = self.forms.iter().filter(|form| form.is_buffer()).count();
         if ranges.len() < direct {
             let message = "the call's arguments lack a buffer; do client and server have the same service?";

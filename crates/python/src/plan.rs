@@ -11,6 +11,7 @@ use pyo3::{PyTraverseError, PyVisit};
 
 use crate::callback::Callback;
 use crate::encoder::Encoder;
+use crate::hashed::HashedKeys;
 
 /// How a value crosses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,11 +54,21 @@ impl Accepts {
     }
 }
 
-/// How much a message may hold, and whose it is.
-#[derive(Debug, Clone)]
+/// What a message may cost, and whose it is.
+#[derive(Debug)]
 pub(crate) struct Limit {
     pub(crate) method: String,
     pub(crate) max_values: usize,
+    /// `None` if no key that a peer chooses is hashed without a secret.
+    pub(crate) hashed: Option<HashedKeys>,
+}
+
+impl Limit {
+    fn read(plan: &Bound<'_, PyAny>, method: &str, max_values: usize) -> PyResult<Self> {
+        let hashed = plan.getattr("hashed")?;
+        let hashed = if hashed.is_none() { None } else { Some(HashedKeys::read(&hashed)?) };
+        Ok(Self { method: method.to_owned(), max_values, hashed })
+    }
 }
 
 /// How a result or a stream item crosses.
@@ -71,12 +82,15 @@ pub(crate) struct Value {
     pub(crate) encode_error: Py<PyAny>,
     pub(crate) decode_error: Py<PyAny>,
     pub(crate) limit: Limit,
+    /// It may hold references to objects.
+    pub(crate) references: bool,
 }
 
 impl Value {
-    fn read(plan: &Bound<'_, PyAny>, limit: &Limit) -> PyResult<Self> {
+    fn read(plan: &Bound<'_, PyAny>, method: &str, max_values: usize) -> PyResult<Self> {
         Ok(Self {
-            limit: limit.clone(),
+            limit: Limit::read(plan, method, max_values)?,
+            references: plan.getattr("references")?.extract()?,
             form: Form::parse(plan.getattr("form")?.cast::<PyString>()?.to_str()?)?,
             encode: Encoder::of(plan.getattr("encode")?),
             decode: plan.getattr("decode")?.unbind(),
@@ -106,10 +120,12 @@ pub(crate) struct Arguments {
     pub(crate) encode_error: Py<PyAny>,
     pub(crate) decode_error: Py<PyAny>,
     pub(crate) limit: Limit,
+    /// They may hold references to objects.
+    pub(crate) references: bool,
 }
 
 impl Arguments {
-    fn read(plan: &Bound<'_, PyAny>, limit: Limit) -> PyResult<Self> {
+    fn read(plan: &Bound<'_, PyAny>, method: &str, max_values: usize) -> PyResult<Self> {
         let forms: Vec<String> = plan.getattr("forms")?.extract()?;
         let forms = forms.iter().map(|form| Form::parse(form)).collect::<PyResult<Vec<Form>>>()?;
         let accepts: Vec<Vec<Py<PyType>>> = plan.getattr("accepts")?.extract()?;
@@ -117,7 +133,8 @@ impl Arguments {
             positional: plan.getattr("positional")?.extract()?,
             all_coded: !forms.iter().any(|form| form.is_buffer()),
             forms,
-            limit,
+            limit: Limit::read(plan, method, max_values)?,
+            references: plan.getattr("references")?.extract()?,
             parts: plan.getattr("parts")?.extract()?,
             encode: Encoder::of(plan.getattr("encode")?),
             decode: plan.getattr("decode")?.unbind(),
@@ -168,7 +185,7 @@ impl Kind {
 #[pyclass(frozen, module = "nearcall._core")]
 pub(crate) struct Method {
     pub(crate) name: String,
-    /// Which one it is on the wire, for a client.
+    /// Which one it is on the wire, for who calls it and for objects.
     pub(crate) number: u16,
     pub(crate) kind: Kind,
     pub(crate) arguments: Arguments,
@@ -212,15 +229,18 @@ impl Method {
         let request_item = plan.getattr("request_item")?;
         let position: isize = plan.getattr("stream_position")?.extract()?;
         let name: String = plan.getattr("full_name")?.extract()?;
-        let limit = Limit { method: name.clone(), max_values };
         Ok(Self {
-            name,
             number,
             kind,
-            request_item: if request_item.is_none() { None } else { Some(Value::read(&request_item, &limit)?) },
+            request_item: if request_item.is_none() {
+                None
+            } else {
+                Some(Value::read(&request_item, &name, max_values)?)
+            },
             stream_position: usize::try_from(position).unwrap_or(0),
-            reply: Value::read(&plan.getattr("reply")?, &limit)?,
-            arguments: Arguments::read(&plan.getattr("arguments")?, limit)?,
+            reply: Value::read(&plan.getattr("reply")?, &name, max_values)?,
+            arguments: Arguments::read(&plan.getattr("arguments")?, &name, max_values)?,
+            name,
             in_loop: plan.getattr("handler_is_async")?.extract()?,
             always_named: plan.getattr("always_named")?.extract()?,
             idempotent: plan.getattr("idempotent")?.extract()?,
@@ -271,6 +291,13 @@ impl Method {
     /// What the routing of frames must know.
     pub(crate) fn routing(&self, introspective: bool) -> MethodRouting {
         let streams = self.kind.client_streams() || self.kind.server_streams();
-        MethodRouting { tracked: self.in_loop || streams, streams, in_loop: self.in_loop, introspective }
+        MethodRouting {
+            tracked: self.in_loop || streams,
+            streams,
+            in_loop: self.in_loop,
+            introspective,
+            references: self.arguments.references,
+            item_references: self.request_item.as_ref().is_some_and(|item| item.references),
+        }
     }
 }

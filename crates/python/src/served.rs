@@ -2,19 +2,77 @@
 
 use std::sync::Arc;
 
-use nearcall_core::server::{NextItem, Request, Server as Core, ServerCall};
-use nearcall_core::{Failure, LinkError};
+use nearcall_core::client::Connection as Caller;
+use nearcall_core::server::{NextItem, Request, Server as Core, ServerCall, ServerConnection};
+use nearcall_core::{Event, Failure, LinkError};
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
+use pyo3::types::PyTuple;
 
+use crate::calling::Calling;
 use crate::context::{OK, standing};
 use crate::errors::raise;
+use crate::payload::Encoded;
 use crate::plan::Method;
+use crate::references::{Given, decoding, encoding};
 
 /// A method and what runs it.
 pub(crate) struct Served {
     pub(crate) method: Py<Method>,
-    pub(crate) handler: Py<PyAny>,
+    /// `None`: it is called on objects only.
+    pub(crate) handler: Option<Py<PyAny>>,
+}
+
+/// What runs a call, and the object that is called, if it is no service.
+#[inline]
+pub(crate) fn served<'a>(methods: &'a [Served], request: &'a Request) -> (&'a Served, Option<&'a Given>) {
+    let given = request.target.as_ref().and_then(|export| Given::of(export.object()));
+    // The core has found the method, in one place or the other.
+    match given {
+        Some(given) => (given.served.get().method(request.head.method), Some(given)),
+        None => (&methods[usize::from(request.head.method)], None),
+    }
+}
+
+/// The half that calls the client of a request. A client of this process may be gone before its connection is.
+pub(crate) fn caller(py: Python<'_>, core: &Arc<Core>, connection: &Arc<ServerConnection>) -> PyResult<Arc<Caller>> {
+    let gone = || raise(py, &Failure::new(Failure::UNAVAILABLE, "the connection is gone"));
+    connection.caller(core).ok_or_else(gone)
+}
+
+/// Decodes a request's arguments.
+pub(crate) fn arguments<'py>(
+    py: Python<'py>,
+    core: &Arc<Core>,
+    calling: &Calling,
+    method: &Method,
+    connection: &Arc<ServerConnection>,
+    event: Event,
+    named: bool,
+) -> PyResult<Bound<'py, PyTuple>> {
+    let decode = || method.arguments.decode(py, event, named);
+    if !method.arguments.references {
+        return decode();
+    }
+    decoding(true, &caller(py, core, connection)?, calling, decode)
+}
+
+/// Encodes a result or an item of the server's stream.
+pub(crate) fn encode_reply<'py>(
+    core: &Arc<Core>,
+    calling: &Calling,
+    method: &Method,
+    connection: &Arc<ServerConnection>,
+    value: Bound<'py, PyAny>,
+) -> PyResult<Encoded<'py>> {
+    if !method.reply.references {
+        return method.reply.encode(value);
+    }
+    let caller = caller(value.py(), core, connection)?;
+    let kept = value.clone();
+    let mut encoded = encoding(true, &caller, calling, || method.reply.encode(value))?;
+    encoded.kept = Some(kept);
+    Ok(encoded)
 }
 
 /// The call's state shared with the receiving worker.
@@ -25,7 +83,8 @@ pub(crate) fn tracked(request: &Request) -> PyResult<Arc<ServerCall>> {
 /// Ends a call with a result. How it ended; `None` for an event loop if there is no room.
 pub(crate) fn reply(
     py: Python<'_>,
-    core: &Core,
+    core: &Arc<Core>,
+    calling: &Calling,
     method: &Method,
     request: &Request,
     result: Bound<'_, PyAny>,
@@ -35,10 +94,13 @@ pub(crate) fn reply(
         request.end_oneway();
         return Ok(Some(OK));
     }
-    let encoded = method.reply.encode(result)?;
+    let encoded = encode_reply(core, calling, method, &request.connection, result)?;
     let code = standing(request, observed);
     match encoded.send(py, |body| request.reply(core, body)) {
-        Ok(()) => Ok(Some(code)),
+        Ok(()) => {
+            encoded.sent();
+            Ok(Some(code))
+        }
         Err(LinkError::Full) => Ok(None),
         Err(error) if error.spares_connection() => Err(too_long(py, &method.name, &error)),
         // The client is gone, and with it everybody who could be told.
@@ -68,11 +130,22 @@ pub(crate) fn too_long(py: Python<'_>, name: &str, error: &LinkError) -> PyErr {
 }
 
 /// An item for the handler, `None` at the end of the stream.
-pub(crate) fn decode_item(py: Python<'_>, method: &Method, next: NextItem) -> PyResult<Option<Py<PyAny>>> {
+pub(crate) fn decode_item(
+    py: Python<'_>,
+    core: &Arc<Core>,
+    calling: &Calling,
+    method: &Method,
+    connection: &Arc<ServerConnection>,
+    next: NextItem,
+) -> PyResult<Option<Py<PyAny>>> {
     match next {
         NextItem::Item(item) => {
             let value = method.request_item.as_ref().expect("a method with a client stream has an item");
-            value.decode(py, item).map(Some)
+            if !value.references {
+                return value.decode(py, item).map(Some);
+            }
+            let caller = caller(py, core, connection)?;
+            decoding(true, &caller, calling, || value.decode(py, item)).map(Some)
         }
         NextItem::End | NextItem::Pending => Ok(None),
         NextItem::Late => Err(raise(py, &late(&method.name))),

@@ -5,16 +5,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use nearcall_core::client::Adopter;
 use nearcall_core::lock::Mutex;
 use nearcall_core::server::{
-    ForLoop, ItemOutcome, Next, Notice, Request, Server as Core, ServerCall, Work, WorkLimits, Worker,
+    ForLoop, ItemOutcome, Next, Notice, Release, Request, Server as Core, ServerCall, ServerConnection, Work,
+    WorkLimits, Worker,
 };
 use nearcall_core::{Failure, Kind, Outgoing};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
+use smallvec::SmallVec;
 
 use crate::callback::Callback;
+use crate::calling::{Calling, Way};
 use crate::context::{Call, Current, OK, is_observed, tell_end};
 use crate::deadline::Inherited;
 use crate::errors::{describe_for, raise};
@@ -24,8 +28,11 @@ use crate::loop_server::LoopRequest;
 use crate::options::options;
 use crate::payload::buffer;
 use crate::plan::Method;
-use crate::served::{Served, decode_item, end_stream, late, reply, too_long, tracked};
+use crate::references::Given;
+use crate::served::{Served, arguments, decode_item, encode_reply, end_stream, late, reply, too_long, tracked};
 use crate::session::Sessions;
+use crate::waiting::Waiting;
+use crate::when_full::WhenFull;
 
 /// What the operator should know, until a worker tells it.
 #[derive(Default)]
@@ -100,20 +107,25 @@ pub(crate) struct Server {
     methods: Arc<Vec<Served>>,
     notices: Arc<Notices>,
     sessions: Sessions,
+    /// How objects of clients are called.
+    calling: Calling,
+    /// Called with each object that no client holds any more.
+    on_release: Option<Py<PyAny>>,
 }
 
 #[pymethods]
 impl Server {
     /// `methods` are pairs of a method and its handler, in the order of `description`; a handler takes every parameter by
-    /// position. The last `introspective` of them look at the server itself. `make_client` makes what belongs to a client of
+    /// position. One without a handler is called on objects only. The last `introspective` of them look at the server itself. `make_client` makes what belongs to a client of
     /// its identity; `on_arrival` is called with that before the client's first call, `on_departure` after its last, if
-    /// something belongs to the client or `departures` says so.
+    /// something belongs to the client or `departures` says so. `make_passage` makes what is kept with a connection, of its
+    /// references.
     #[new]
     #[expect(clippy::too_many_arguments, reason = "they are keyword arguments in Python")]
-    #[pyo3(signature = (methods, description, *, introspective, spin, ring_size, max_message_size, handshake_timeout, max_concurrency, max_pending, max_streams, max_memory, make_client, on_arrival, on_departure, departures))]
+    #[pyo3(signature = (methods, description, *, introspective, spin, ring_size, max_message_size, handshake_timeout, max_concurrency, max_pending, max_streams, max_memory, max_references, make_client, on_arrival, on_departure, departures, make_passage, on_release=None))]
     fn new(
         py: Python<'_>,
-        methods: Vec<(Py<Method>, Py<PyAny>)>,
+        methods: Vec<(Py<Method>, Option<Py<PyAny>>)>,
         description: String,
         introspective: usize,
         spin: &Bound<'_, PyAny>,
@@ -124,24 +136,41 @@ impl Server {
         max_pending: usize,
         max_streams: usize,
         max_memory: usize,
+        max_references: usize,
         make_client: Py<PyAny>,
         on_arrival: Option<Py<PyAny>>,
         on_departure: Py<PyAny>,
         departures: bool,
+        make_passage: Py<PyAny>,
+        on_release: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
         let options = options(py, spin, ring_size, max_message_size, handshake_timeout)?;
         let methods: Vec<Served> = methods.into_iter().map(|(method, handler)| Served { method, handler }).collect();
         let own = methods.len().saturating_sub(introspective);
-        let routing = methods.iter().enumerate();
-        let routing = routing.map(|(index, served)| served.method.get().routing(index >= own)).collect();
+        let kinds = methods.iter().enumerate();
+        let kind = |(index, served): (usize, &Served)| {
+            served.handler.as_ref().map(|_| served.method.get().routing(index >= own))
+        };
+        let kinds = kinds.map(kind).collect();
         let notices = Arc::new(Notices::default());
         let log = Arc::clone(&notices);
         // A thread that only moves bytes must not wait for the interpreter: a worker tells Python later.
         let on_notice = Box::new(move |notice| log.push(notice));
-        let limits = WorkLimits { max_concurrency, max_pending, max_streams, max_memory };
+        let limits = WorkLimits { max_concurrency, max_pending, max_streams, max_memory, max_references };
         let sessions = Sessions::new(make_client, on_arrival, on_departure, departures);
-        let core = Core::new(routing, description, options, limits, sessions.hooks(), on_notice)?;
-        Ok(Self { core: Arc::new(core), methods: Arc::new(methods), notices, sessions })
+        let core = Core::new(kinds, description, options, limits, sessions.hooks(), on_notice)?;
+        let calling = Calling {
+            way: Way::Nowhere,
+            waiting: Arc::new(Waiting::of_server()),
+            timeout: None,
+            wait_for_ready: false,
+            when_full: Arc::new(WhenFull::new(py, "block", py.None())?),
+            of_callbacks: Arc::default(),
+            serves: true,
+            make_passage: Arc::new(make_passage),
+            explain: None,
+        };
+        Ok(Self { core: Arc::new(core), methods: Arc::new(methods), notices, sessions, calling, on_release })
     }
 
     /// Takes in the clients of these listeners, which belong to the server from now on.
@@ -173,12 +202,14 @@ impl Server {
         };
         loop {
             while let Some(work) = worker.try_next() {
+                worker.keep_receiving(&spawn);
                 self.work_on(py, &mut worker, work);
             }
             // Before it sleeps: what the operator should know may be from this very moment.
             self.pass_notices(log, deserted)?;
             let goes_on = match detach(py, || worker.wait(&spawn)) {
                 Next::Work(work) => {
+                    worker.keep_receiving(&spawn);
                     self.work_on(py, &mut worker, work);
                     continue;
                 }
@@ -192,7 +223,7 @@ impl Server {
             if !goes_on {
                 if self.core.is_stopped() {
                     // Of a client whose last handler was cut off by the end of the server, and is through only now.
-                    while self.end_session(py) {}
+                    while self.end_departure(py) {}
                     self.notices.finish();
                 }
                 return self.pass_notices(log, deserted);
@@ -200,31 +231,35 @@ impl Server {
         }
     }
 
-    /// Ends: finishes what is under way for at most `grace` seconds. Whether all was finished. `in_hook`: a hook of a session
-    /// calls this, which is not waited for.
+    /// Ends: finishes what is under way for at most `grace` seconds. Whether all was finished. `in_hook`: a hook of a session,
+    /// or the end of an object that clients have let go of, calls this and is not waited for.
     fn stop(&self, py: Python<'_>, grace: f64, in_hook: bool) -> bool {
         let grace = Duration::try_from_secs_f64(grace).unwrap_or(Duration::MAX);
         detach(py, || self.core.stop(grace, in_hook))
     }
 
-    /// Closes all connections; after the workers have returned. Each client's departure is still to be told of.
+    /// Closes all connections; after the workers have returned. Departures of clients, and objects let go of, are still to
+    /// be told of.
     fn close(&self, py: Python<'_>) {
         detach(py, || self.core.close());
     }
 
-    /// Tells of a client's departure that no worker has told of; whether there was one.
-    fn end_session(&self, py: Python<'_>) -> bool {
-        let event = self.core.take_session_event();
-        event.is_some_and(|event| {
+    /// Tells of a client's departure, or of an object that clients have let go of, that no worker has told of; whether there
+    /// was one.
+    fn end_departure(&self, py: Python<'_>) -> bool {
+        if let Some(event) = self.core.take_session_event() {
             self.sessions.run_hook(py, event);
-            true
-        })
+        } else if let Some(release) = self.core.take_release() {
+            self.release(py, release);
+        } else {
+            return false;
+        }
+        true
     }
 
-    /// Whether every client's departure has been told of, and nobody is at it; not counting the hook that stops the server.
-    #[getter]
-    fn sessions_ended(&self) -> bool {
-        self.core.has_no_session_events()
+    /// Whether all of those have been told of, and nobody is at it; not counting the hook that stops the server.
+    fn departures_ended(&self) -> bool {
+        self.core.has_no_hooks()
     }
 
     /// Worker threads alive.
@@ -238,14 +273,23 @@ impl Server {
         Ok(self.core.use_event_loop()?.fd().as_raw_fd())
     }
 
+    /// Names that loop: its handlers may call objects of clients.
+    fn use_loop(&self, py: Python<'_>, running: Py<PyAny>) {
+        self.calling.waiting.use_loop_of_server(py, running);
+    }
+
     /// The descriptor it polls while `next_for_loop` says so.
     fn poll_fileno(&self) -> i32 {
         self.core.poll_fd().as_raw_fd()
     }
 
     /// For that loop, when the first descriptor is readable: the keys of the requests for which something has changed.
-    fn changed(&self) -> PyResult<Vec<usize>> {
-        let changed = self.core.use_event_loop()?.take_changed();
+    fn changed(&self, py: Python<'_>) -> PyResult<Vec<usize>> {
+        let queue = self.core.use_event_loop()?;
+        let changed = queue.take_changed();
+        for caller in queue.take_callers() {
+            self.calling.waiting.deliver(py, &caller)?;
+        }
         Ok(changed.iter().map(|call| Arc::as_ptr(call).addr()).collect())
     }
 
@@ -256,7 +300,12 @@ impl Server {
         loop {
             next = match next {
                 ForLoop::Request(request) => {
-                    let request = LoopRequest::new(Arc::clone(&self.core), Arc::clone(&self.methods), request);
+                    let request = LoopRequest::new(
+                        Arc::clone(&self.core),
+                        Arc::clone(&self.methods),
+                        self.calling.clone(),
+                        request,
+                    );
                     return Ok(Bound::new(py, request)?.into_any());
                 }
                 ForLoop::Listen => return Ok(true.into_pyobject(py)?.to_owned().into_any()),
@@ -276,7 +325,31 @@ impl Server {
                 self.sessions.run_hook(py, event);
                 worker.finish(None);
             }
+            Work::Release(release) => {
+                self.release(py, release);
+                worker.finish(None);
+            }
         }
+    }
+
+    /// Tells the owner of an object that no client holds it any more. What Python raises goes to the interpreter's own hook.
+    fn release(&self, py: Python<'_>, mut release: Release) {
+        let Some(given) = release.take().and_then(Given::taken) else { return };
+        if let Some(on_release) = &self.on_release
+            && let Err(error) = on_release.bind(py).run([given.object.bind(py)])
+        {
+            error.write_unraisable(py, Some(on_release.bind(py)));
+        }
+    }
+
+    /// The futures of the event loop of its coroutine handlers.
+    pub(crate) fn waiting(&self) -> Arc<Waiting> {
+        Arc::clone(&self.calling.waiting)
+    }
+
+    /// Who receives for clients of this process whose servers may call them.
+    pub(crate) fn adopter(&self) -> Arc<dyn Adopter> {
+        Arc::clone(&self.core) as Arc<dyn Adopter>
     }
 
     /// Tells Python what its operator should know.
@@ -304,14 +377,20 @@ impl Server {
 
     /// Runs a handler and ends the call.
     fn handle(&self, py: Python<'_>, mut request: Box<Request>) {
-        let served = &self.methods[usize::from(request.head.method)];
+        // Kept apart from the request, which is taken apart.
+        let target = request.target.clone();
+        let given = target.as_ref().and_then(|export| Given::of(export.object()));
+        let served = match given {
+            Some(given) => given.served.get().method(request.head.method),
+            None => &self.methods[usize::from(request.head.method)],
+        };
         let method = served.method.get();
         if request.is_late() {
             // Nobody waits for the result any more.
             request.fail(&self.core, &late(&method.name));
             return;
         }
-        let code = self.run(py, served, &mut request).unwrap_or_else(|error| {
+        let code = self.run(py, served, given, &mut request).unwrap_or_else(|error| {
             let failure = describe_for(py, method, Call::new(&self.core, &request, method), &error);
             request.fail(&self.core, &failure);
             failure.code
@@ -320,10 +399,10 @@ impl Server {
     }
 
     /// Runs a handler and sends what it returns. How the call ended.
-    fn run(&self, py: Python<'_>, served: &Served, request: &mut Request) -> PyResult<u8> {
+    fn run(&self, py: Python<'_>, served: &Served, given: Option<&Given>, request: &mut Request) -> PyResult<u8> {
         let method = served.method.get();
         let _inherited = Inherited::enter(py, request.deadline)?;
-        let result = self.call_handler(py, served, request)?;
+        let result = self.call_handler(py, served, given, request)?;
         let _current = Current::enter(request, &self.core, method);
         // Dropped before that: a generator that is left unfinished cleans up as part of the call.
         let result = result;
@@ -331,18 +410,20 @@ impl Server {
             return self.send_items(py, method, request, &result);
         }
         // A worker waits until there is room.
-        Ok(reply(py, &self.core, method, request, result, is_observed())?.unwrap_or(OK))
+        Ok(reply(py, &self.core, &self.calling, method, request, result, is_observed())?.unwrap_or(OK))
     }
 
     fn call_handler<'py>(
         &self,
         py: Python<'py>,
         served: &Served,
+        given: Option<&Given>,
         request: &mut Request,
     ) -> PyResult<Bound<'py, PyAny>> {
         let method = served.method.get();
-        let handler = served.handler.bind(py);
-        if let Some(form) = method.arguments.single_buffer()
+        let handler = served.handler.as_ref().expect("the core refuses what is called on objects only").bind(py);
+        if given.is_none()
+            && let Some(form) = method.arguments.single_buffer()
             && !request.is_named()
             && !method.kind.client_streams()
         {
@@ -351,15 +432,18 @@ impl Server {
             let _current = Current::enter(request, &self.core, method);
             return handler.run([argument.bind(py)]);
         }
-        let named = request.is_named();
-        let arguments = method.arguments.decode(py, request.take_event(), named)?;
+        let (named, event) = (request.is_named(), request.take_event());
+        let arguments = arguments(py, &self.core, &self.calling, method, &request.connection, event, named)?;
         let _current = Current::enter(request, &self.core, method);
         if !method.kind.client_streams() {
-            return handler.run_with(arguments);
+            let Some(given) = given else { return handler.run_with(arguments) };
+            return handler.run_with(after(given, &arguments)?);
         }
         let call = tracked(request)?;
         let stream = RequestStream {
             core: Arc::clone(&self.core),
+            calling: self.calling.clone(),
+            connection: Arc::clone(&request.connection),
             call,
             method: served.method.clone_ref(py),
             until: request.deadline,
@@ -367,17 +451,20 @@ impl Server {
         let stream = Bound::new(py, stream)?.into_any();
         let mut values: Vec<Bound<'py, PyAny>> = arguments.iter().collect();
         values.insert(method.stream_position.min(values.len()), stream);
+        if let Some(given) = given {
+            values.insert(0, given.object.bind(py).clone());
+        }
         handler.run_with(PyTuple::new(py, values)?)
     }
 
     fn send_items(&self, py: Python<'_>, method: &Method, request: &Request, items: &Bound<'_, PyAny>) -> PyResult<u8> {
         let call = tracked(request)?;
         for item in items.items()? {
-            let encoded = method.reply.encode(item?)?;
+            let encoded = encode_reply(&self.core, &self.calling, method, &request.connection, item?)?;
             let sent =
                 encoded.send(py, |body| call.send_item(&self.core, &Outgoing::new(Kind::Item, body), request.deadline));
             match sent.map_err(|error| too_long(py, &method.name, &error))? {
-                ItemOutcome::Sent => {}
+                ItemOutcome::Sent => encoded.sent(),
                 outcome => {
                     // The handler's own clean-up runs now, not whenever the generator is collected.
                     if items.hasattr(intern!(py, "close"))? {
@@ -395,10 +482,20 @@ impl Server {
     }
 }
 
+/// An object in front of the arguments of a call of it.
+fn after<'py>(given: &Given, arguments: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyTuple>> {
+    let py = arguments.py();
+    let values: SmallVec<[Bound<'py, PyAny>; 8]> =
+        std::iter::once(given.object.bind(py).clone()).chain(arguments.iter()).collect();
+    PyTuple::new(py, values)
+}
+
 /// The client's stream, as the handler sees it: an iterator.
 #[pyclass(frozen, module = "nearcall._core")]
 pub(crate) struct RequestStream {
     core: Arc<Core>,
+    calling: Calling,
+    connection: Arc<ServerConnection>,
     call: Arc<ServerCall>,
     method: Py<Method>,
     until: Option<Instant>,
@@ -412,6 +509,6 @@ impl RequestStream {
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
         let next = self.call.next_item(&self.core, self.until);
-        decode_item(py, self.method.get(), next)
+        decode_item(py, &self.core, &self.calling, self.method.get(), &self.connection, next)
     }
 }

@@ -5,23 +5,24 @@ use std::time::{Duration, Instant};
 
 use nearcall_core::client::{CallId, Connection as Core, NoEvent, StreamAccount};
 use nearcall_core::lock::Mutex;
-use nearcall_core::{Event, Kind, Outgoing};
+use nearcall_core::{Event, Failure, Kind, Outgoing};
 use pyo3::exceptions::{PyStopIteration, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
+use crate::calling::Calling;
 use crate::deadline::Surroundings;
 use crate::errors::raise;
 use crate::interpreter::detach;
 use crate::outcome::{late, name_failure, outcome, wait_on};
 use crate::plan::Method;
-use crate::waiting::Waiting;
+use crate::references::{decoding, encoding};
 
 /// A call under way whose arguments, result or both are streams.
 #[pyclass(frozen, weakref, module = "nearcall._core")]
 pub(crate) struct Stream {
     core: Arc<Core>,
-    waiting: Arc<Waiting>,
+    calling: Calling,
     method: Py<Method>,
     id: CallId,
     until: Option<Instant>,
@@ -44,13 +45,13 @@ const LOOK: Duration = Duration::from_millis(1);
 impl Stream {
     pub(crate) fn new(
         core: Arc<Core>,
-        waiting: Arc<Waiting>,
+        calling: Calling,
         method: Py<Method>,
         id: CallId,
         surroundings: Surroundings,
     ) -> Self {
         let until = surroundings.until();
-        Self { core, waiting, method, id, until, surroundings, state: Mutex::default() }
+        Self { core, calling, method, id, until, surroundings, state: Mutex::default() }
     }
 
     fn name(&self) -> &str {
@@ -62,12 +63,12 @@ impl Stream {
         match event.head.kind {
             Kind::Item => {
                 let len = event.payload.len();
-                let item = self.method.get().reply.decode(py, event)?;
+                let item = self.decode(py, event)?;
                 // Nothing may be sent under the lock: to send may mean to wait, and others need it meanwhile.
                 let credit = self.state.lock().account.count(len);
                 if let Some(credit) = credit {
                     self.core.grant(self.id, credit);
-                    self.waiting.stirred(py)?;
+                    self.calling.waiting.stirred(py)?;
                 }
                 Ok(Some(item))
             }
@@ -109,7 +110,7 @@ impl Stream {
 
     /// The same for an event loop: what is received along with it may be for others.
     fn here_in_loop(&self, py: Python<'_>) -> PyResult<Option<Event>> {
-        self.waiting.stirred(py)?;
+        self.calling.waiting.stirred(py)?;
         self.here(py)
     }
 
@@ -124,11 +125,27 @@ impl Stream {
         Ok(initial)
     }
 
-    fn send_with<R>(&self, item: Bound<'_, PyAny>, send: impl FnOnce(&Outgoing<'_>) -> R) -> PyResult<R> {
+    /// A result or an item of the server's.
+    fn decode(&self, py: Python<'_>, event: Event) -> PyResult<Py<PyAny>> {
+        let reply = &self.method.get().reply;
+        decoding(reply.references, &self.core, &self.calling, || reply.decode(py, event))
+    }
+
+    fn send_with(
+        &self,
+        item: Bound<'_, PyAny>,
+        send: impl FnOnce(&Outgoing<'_>) -> Result<Option<bool>, Failure>,
+    ) -> PyResult<Result<Option<bool>, Failure>> {
         let value = self.method.get().request_item.as_ref();
         let value = value.ok_or_else(|| PyTypeError::new_err(format!("{} takes no stream", self.name())))?;
-        let encoded = value.encode(item)?;
-        Ok(encoded.with(|body| send(&Outgoing::new(Kind::Item, body))))
+        let kept = value.references.then(|| item.clone());
+        let mut encoded = encoding(value.references, &self.core, &self.calling, || value.encode(item))?;
+        encoded.kept = kept;
+        let sent = encoded.with(|body| send(&Outgoing::new(Kind::Item, body)));
+        if matches!(sent, Ok(Some(true))) {
+            encoded.sent();
+        }
+        Ok(sent)
     }
 }
 
@@ -185,12 +202,17 @@ impl Stream {
     fn send(&self, py: Python<'_>, item: Bound<'_, PyAny>) -> PyResult<bool> {
         let value = self.method.get().request_item.as_ref();
         let value = value.ok_or_else(|| PyTypeError::new_err(format!("{} takes no stream", self.name())))?;
-        let encoded = value.encode(item)?;
+        let kept = value.references.then(|| item.clone());
+        let mut encoded = encoding(value.references, &self.core, &self.calling, || value.encode(item))?;
+        encoded.kept = kept;
         if !self.may_send() {
             return Ok(false);
         }
         let at_once = encoded.with(|body| self.core.try_send_item(self.id, &Outgoing::new(Kind::Item, body)));
         if let Some(sent) = at_once.map_err(|failure| name_failure(py, &failure, self.name()))? {
+            if sent {
+                encoded.sent();
+            }
             return Ok(sent);
         }
         loop {
@@ -199,7 +221,12 @@ impl Stream {
                 detach(py, || self.core.send_item(self.id, &item, self.until))
             });
             match sent {
-                Ok(sent) => return Ok(sent),
+                Ok(sent) => {
+                    if sent {
+                        encoded.sent();
+                    }
+                    return Ok(sent);
+                }
                 Err(Err(failure)) => return Err(name_failure(py, &failure, self.name())),
                 Err(Ok(NoEvent::Interrupted)) => py.check_signals()?,
                 // The result that `wait` finds is the deadline, or the end.
@@ -211,7 +238,7 @@ impl Stream {
     /// Sends an item if the server has room for it: `True`; `False` if the call has ended, `None` if there is no room.
     fn try_send(&self, py: Python<'_>, item: Bound<'_, PyAny>) -> PyResult<Option<bool>> {
         let sent = self.send_with(item, |item| self.core.try_send_item(self.id, item))?;
-        self.waiting.stirred(py)?;
+        self.calling.waiting.stirred(py)?;
         sent.map_err(|failure| name_failure(py, &failure, self.name()))
     }
 
@@ -219,7 +246,7 @@ impl Stream {
     fn end(&self, py: Python<'_>) -> PyResult<()> {
         if self.core.is_live(self.id) {
             self.core.end_stream(self.id).map_err(|failure| name_failure(py, &failure, self.name()))?;
-            self.waiting.stirred(py)?;
+            self.calling.waiting.stirred(py)?;
         }
         Ok(())
     }
@@ -250,9 +277,9 @@ impl Stream {
     #[pyo3(signature = (future, *, sender))]
     fn notify(&self, py: Python<'_>, future: Py<PyAny>, sender: bool) -> PyResult<()> {
         if sender {
-            return self.waiting.register_sender(py, &self.core, self.id, future);
+            return self.calling.waiting.register_sender(py, &self.core, self.id, future);
         }
-        self.waiting.register(py, &self.core, self.id, future)
+        self.calling.waiting.register(py, &self.core, self.id, future)
     }
 
     /// Seconds left until the call's deadline; `None` if it has none.
@@ -264,7 +291,7 @@ impl Stream {
     fn check_deadline(&self, py: Python<'_>) -> PyResult<()> {
         if self.until.is_some_and(|until| Instant::now() >= until) && self.core.is_live(self.id) {
             self.core.cancel(self.id);
-            return Err(raise(py, &late(self.name(), self.core.url())));
+            return Err(raise(py, &late(self.name(), self.core.name())));
         }
         Ok(())
     }
@@ -287,12 +314,12 @@ impl Stream {
     fn cancel(&self, py: Python<'_>) -> PyResult<()> {
         self.state.lock().over = true;
         self.core.cancel(self.id);
-        self.waiting.give_up(py, &self.core, self.id)?;
-        self.waiting.stirred(py)
+        self.calling.waiting.give_up(py, &self.core, self.id)?;
+        self.calling.waiting.stirred(py)
     }
 
     fn __repr__(&self) -> String {
-        format!("<stream of {} at {}>", self.name(), self.core.url())
+        format!("<stream of {} at {}>", self.name(), self.core.name())
     }
 }
 
@@ -300,7 +327,7 @@ impl Stream {
     fn finish(&self, py: Python<'_>, event: Event) -> PyResult<Py<PyAny>> {
         self.state.lock().over = true;
         match event.head.kind {
-            Kind::Reply => self.method.get().reply.decode(py, event),
+            Kind::Reply => self.decode(py, event),
             _ => Err(outcome(py, &event, self.method.get())),
         }
     }

@@ -1,5 +1,6 @@
 //! Calls without streams, from threads: encode, send, wait with the interpreter released, decode.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use nearcall_core::client::{CallId, Connection as Core};
@@ -7,12 +8,13 @@ use nearcall_core::{Event, Failure, Kind, Outgoing};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
-use crate::calling::{Calling, is_hopeful, may_repeat, reconsider};
+use crate::calling::{Calling, is_hopeful, may_repeat};
 use crate::deadline::Surroundings;
 use crate::errors::raise;
 use crate::interpreter::detach;
 use crate::outcome::{name_failure, outcome, wait_on};
 use crate::plan::Method;
+use crate::references::{decoding, encoding};
 
 /// How often a call is sent at the most.
 pub(crate) const ATTEMPTS: u32 = 3;
@@ -58,7 +60,7 @@ impl Unary {
     ) -> PyResult<Py<PyAny>> {
         let surroundings = Surroundings::look(py, self.calling.timeout)?;
         let call = Call { py, args, kwargs, until: surroundings.until(), surroundings };
-        let core = match self.calling.channel.ready() {
+        let core = match self.calling.ready() {
             Some(core) => core,
             None => self.calling.usable(py, call.until)?,
         };
@@ -69,26 +71,29 @@ impl Unary {
     }
 
     fn __repr__(&self) -> String {
-        format!("<{} at {}>", self.method.get().name, self.calling.channel.url())
+        format!("<{} at {}>", self.method.get().name, self.calling.place())
     }
 }
 
 impl Unary {
     /// Encodes and sends for the server at the other end of `core`: the next one may want the arguments otherwise.
     #[inline]
-    fn attempt(&self, call: &Call<'_, '_>, core: &Core) -> PyResult<Attempt> {
+    fn attempt(&self, call: &Call<'_, '_>, core: &Arc<Core>) -> PyResult<Attempt> {
         let (py, until) = (call.py, call.until);
         let successor = self.method.get().successor(py);
         let method = successor.as_ref().unwrap_or(&self.method).get();
-        let encoded = match method.encode_call(call.args, call.kwargs) {
+        let encode = || method.encode_call(call.args, call.kwargs);
+        let encoded = match encoding(method.arguments.references, core, &self.calling, encode) {
             Ok(encoded) => encoded,
-            Err(refusal) => return reconsider(py, core, refusal).map(Attempt::Repeat),
+            Err(refusal) => return self.calling.reconsider(py, core, refusal).map(Attempt::Repeat),
         };
         let metadata = call.surroundings.metadata(py)?;
         let begun: Result<_, Failure> = encoded.with(|body| {
             let mut request = Outgoing::new(Kind::Call, body);
             request.method = method.number;
             request.flags = encoded.flags();
+            request.target = self.calling.target();
+            request.references = method.reply.references;
             request.deadline_us = call.surroundings.micros();
             request.metadata = metadata;
             detach(py, || {
@@ -97,9 +102,12 @@ impl Unary {
             })
         });
         let (id, first) = match begun {
-            Ok(begun) => begun,
+            Ok(begun) => {
+                encoded.sent();
+                begun
+            }
             // Not even begun: the connection was lost before.
-            Err(failure) if !core.is_usable() && failure.code == Failure::UNAVAILABLE => {
+            Err(failure) if self.calling.may_move() && !core.is_usable() && failure.code == Failure::UNAVAILABLE => {
                 return Ok(Attempt::Repeat(failure));
             }
             Err(failure) => return Err(name_failure(py, &failure, &method.name)),
@@ -111,14 +119,17 @@ impl Unary {
         if event.head.extras().is_some() {
             event = self.take_metadata(py, core, event, id, &call.surroundings, until)?;
         }
-        if event.head.kind == Kind::Error && !core.is_usable() {
+        if event.head.kind == Kind::Error && self.calling.may_move() && !core.is_usable() {
             let failure = event.failure().unwrap_or_else(Failure::from);
             if failure.code == Failure::UNAVAILABLE && may_repeat(core, method) {
                 return Ok(Attempt::Repeat(failure));
             }
         }
         match event.head.kind {
-            Kind::Reply => method.reply.decode(py, event).map(Attempt::Ended),
+            Kind::Reply => {
+                let decode = || method.reply.decode(py, event);
+                decoding(method.reply.references, core, &self.calling, decode).map(Attempt::Ended)
+            }
             _ => Err(outcome(py, &event, method)),
         }
     }

@@ -42,8 +42,8 @@ impl View {
                 "a received message is read-only; copy it with bytearray(...) to change it",
             ));
         }
-        // SAFETY: the payload does not move, for it lies in this object on Python's heap behind an Arc; the offset is inside.
-        let start = unsafe { slf.payload.as_ptr().add(slf.offset) };
+        // The payload does not move, for it lies behind an Arc.
+        let start = slf.payload.address(slf.offset);
         // SAFETY: Python passes a valid view to fill; the memory stays alive as long as `slf`, which the view will own.
         let filled = unsafe {
             ffi::PyBuffer_FillInfo(view, slf.as_ptr(), start.cast_mut().cast::<c_void>(), slf.len as isize, 1, flags)

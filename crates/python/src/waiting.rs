@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use nearcall_core::client::{CallId, Connection as Core};
+use nearcall_core::client::{CallId, Connection as Core, WakesBy};
 use nearcall_core::lock::Mutex;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -27,13 +27,23 @@ pub(crate) struct Waiting {
     futures: Mutex<HashMap<Call, SmallVec<[Py<PyAny>; 1]>>>,
     /// The connections that the loop watches: that of the moment last, and those before it that calls are still under way
     /// on.
-    watched: Mutex<SmallVec<[Arc<Core>; 1]>>,
+    watched: Mutex<SmallVec<[Watch; 1]>>,
     owner: Mutex<Owner>,
     scheduled: AtomicBool,
+    /// A server receives, and tells of what came.
+    of_server: bool,
 }
 
 /// Looks at connections that have something for nobody, in a row.
 const MOST_LOOKS: usize = 4;
+
+/// A connection that a loop watches, and how.
+type Watch = (Arc<Core>, WakesBy);
+
+/// Whether a connection is watched in that way.
+fn is((watched, how): &Watch, core: &Arc<Core>, by: WakesBy) -> bool {
+    Arc::ptr_eq(watched, core) && *how == by
+}
 
 /// A call by its connection and its number there.
 type Call = (usize, CallId);
@@ -68,11 +78,27 @@ impl Default for Waiting {
             watched: Mutex::default(),
             owner: Mutex::new(Owner::Threads),
             scheduled: AtomicBool::new(false),
+            of_server: false,
         }
     }
 }
 
 impl Waiting {
+    /// For the loop of a server's coroutine handlers, which the server wakes.
+    pub(crate) fn of_server() -> Self {
+        Self { of_server: true, ..Self::default() }
+    }
+
+    /// Whether no event loop has it, or had it.
+    pub(crate) fn is_threads(&self) -> bool {
+        !self.of_server && matches!(*self.owner.lock(), Owner::Threads)
+    }
+
+    /// Names that loop.
+    pub(crate) fn use_loop_of_server(&self, py: Python<'_>, running: Py<PyAny>) {
+        self.use_loop(running, py.None(), py.None(), py.None());
+    }
+
     /// Names the loop, its `call_soon`, and what it is to call when it is idle.
     pub(crate) fn use_loop(&self, running: Py<PyAny>, call_soon: Py<PyAny>, on_idle: Py<PyAny>, call_again: Py<PyAny>) {
         let mut owner = self.owner.lock();
@@ -80,11 +106,6 @@ impl Waiting {
         if matches!(*owner, Owner::Threads) {
             *owner = Owner::Loop(Arc::new(Schedule { running, call_soon, on_idle, call_again }));
         }
-    }
-
-    /// Whether an event loop has the connection, or had it.
-    pub(crate) fn is_of_loop(&self) -> bool {
-        !matches!(*self.owner.lock(), Owner::Threads)
     }
 
     pub(crate) fn owner(&self) -> Owner {
@@ -163,6 +184,9 @@ impl Waiting {
     }
 
     fn call_when_idle(&self, py: Python<'_>) -> PyResult<()> {
+        if self.of_server {
+            return Ok(());
+        }
         // Relaxed: only the loop's thread comes here. Looked at first, because a swap is dearer.
         if self.scheduled.load(Ordering::Relaxed) || self.scheduled.swap(true, Ordering::Relaxed) {
             return Ok(());
@@ -187,29 +211,32 @@ impl Waiting {
     }
 
     /// Counts a connection among those that the loop watches, as that of the moment. `false` if it is that already.
-    pub(crate) fn watch(&self, core: &Arc<Core>) -> bool {
+    pub(crate) fn watch(&self, core: &Arc<Core>, by: WakesBy) -> bool {
         let mut watched = self.watched.lock();
-        if watched.last().is_some_and(|last| Arc::ptr_eq(last, core)) {
+        if watched.last().is_some_and(|last| is(last, core, by)) {
             return false;
         }
-        watched.push(Arc::clone(core));
+        watched.push((Arc::clone(core), by));
         true
     }
 
     /// Whether the loop is to watch the connection on: it is that of the moment, or calls are under way on it.
-    pub(crate) fn goes_on(&self, core: &Arc<Core>) -> bool {
-        let current = self.watched.lock().last().is_some_and(|last| Arc::ptr_eq(last, core));
-        !core.is_dead() && (current || core.in_flight() > 0)
+    pub(crate) fn goes_on(&self, core: &Arc<Core>, by: WakesBy) -> bool {
+        let watched = self.watched.lock();
+        let current = watched.last().is_some_and(|last| is(last, core, by));
+        // The same connection may be watched in another way by now.
+        let earlier = watched.last().is_some_and(|(last, _)| !Arc::ptr_eq(last, core));
+        drop(watched);
+        !core.is_dead() && (current || earlier && core.in_flight() > 0)
     }
 
     /// The loop watches the connection no more.
-    pub(crate) fn unwatch(&self, core: &Arc<Core>) {
-        self.watched.lock().retain(|other| !Arc::ptr_eq(other, core));
+    pub(crate) fn unwatch(&self, core: &Arc<Core>, by: WakesBy) {
+        self.watched.lock().retain(|other| !is(other, core, by));
     }
 
-    pub(crate) fn on_readable(&self, py: Python<'_>, core: &Core) -> PyResult<()> {
-        core.link().disarm();
-        if core.link().readable().is_err() {
+    pub(crate) fn on_readable(&self, py: Python<'_>, core: &Core, by: WakesBy) -> PyResult<()> {
+        if !core.on_readable(by) {
             // What is in the ring comes first; the loss itself is found by receiving.
             self.deliver(py, core)?;
             core.notice_loss();
@@ -223,13 +250,13 @@ impl Waiting {
         // Relaxed: as in `call_when_idle`.
         self.scheduled.store(false, Ordering::Relaxed);
         let watched = self.watched.lock().clone();
-        let Some((current, earlier)) = watched.split_last() else { return Ok(()) };
+        let Some(((current, _), earlier)) = watched.split_last() else { return Ok(()) };
         let mut delivered = false;
-        for core in earlier {
-            core.link().disarm();
+        for (core, _) in earlier {
+            core.stay_awake();
             delivered |= self.deliver(py, core)?;
         }
-        current.link().disarm();
+        current.stay_awake();
         delivered |= self.deliver(py, current)?;
         if !delivered && !self.futures.lock().is_empty() && detach(py, || current.spin()) {
             delivered = self.deliver(py, current)?;
@@ -240,7 +267,9 @@ impl Waiting {
             if delivered {
                 break;
             }
-            let Some(awake) = watched.iter().find(|core| !core.is_dead() && !core.link().arm()) else { return Ok(()) };
+            let Some((awake, _)) = watched.iter().find(|(core, _)| !core.is_dead() && !core.may_sleep()) else {
+                return Ok(());
+            };
             delivered = self.deliver(py, awake)?;
         }
         // Who was woken may send again before we sleep.
@@ -263,7 +292,7 @@ impl Waiting {
 
     /// The client is closed: all connections end, and everybody looks.
     pub(crate) fn close(&self, py: Python<'_>) -> PyResult<()> {
-        for core in std::mem::take(&mut *self.watched.lock()) {
+        for (core, _) in std::mem::take(&mut *self.watched.lock()) {
             core.close();
             core.pump();
         }

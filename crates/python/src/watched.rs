@@ -3,7 +3,7 @@
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
-use nearcall_core::client::Connection as Core;
+use nearcall_core::client::{Connection as Core, WakesBy};
 use pyo3::prelude::*;
 
 use crate::waiting::Waiting;
@@ -13,12 +13,13 @@ use crate::waiting::Waiting;
 #[pyclass(frozen, module = "nearcall._core")]
 pub(crate) struct Watched {
     core: Arc<Core>,
+    by: WakesBy,
     waiting: Arc<Waiting>,
 }
 
 impl Watched {
-    pub(crate) fn new(core: Arc<Core>, waiting: Arc<Waiting>) -> Self {
-        Self { core, waiting }
+    pub(crate) fn new(core: Arc<Core>, by: WakesBy, waiting: Arc<Waiting>) -> Self {
+        Self { core, by, waiting }
     }
 }
 
@@ -26,22 +27,22 @@ impl Watched {
 impl Watched {
     /// The descriptor that the loop polls for reading.
     fn fileno(&self) -> i32 {
-        self.core.link().fd().as_raw_fd()
+        self.core.poll_fd(self.by).as_raw_fd()
     }
 
     /// To be called when the descriptor is readable.
     fn on_readable(&self, py: Python<'_>) -> PyResult<()> {
-        self.waiting.on_readable(py, &self.core)
+        self.waiting.on_readable(py, &self.core, self.by)
     }
 
     /// Whether the loop is to watch it on. A lost one stays readable for ever.
     #[getter]
     fn goes_on(&self) -> bool {
-        self.waiting.goes_on(&self.core)
+        self.waiting.goes_on(&self.core, self.by)
     }
 
     /// To be called when the loop polls the descriptor no more.
     fn unwatch(&self) {
-        self.waiting.unwatch(&self.core);
+        self.waiting.unwatch(&self.core, self.by);
     }
 }

@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 
-use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 use crate::sync::{AtomicU32, Ordering};
@@ -27,6 +27,9 @@ unsafe impl Sync for Mapping {}
 
 /// What a descriptor must be sealed against before it is mapped.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
+
+/// The same, and against further mappings that can be written to: whoever made it goes on writing, and nobody else can.
+const SHOWN_SEALS: SealFlags = SEALS.union(SealFlags::FUTURE_WRITE);
 
 /// The least size of a page; where pages are larger, a start in the middle of one is refused, and nothing is lost.
 const PAGE: usize = 4096;
@@ -51,9 +54,48 @@ impl Mapping {
     /// # Errors
     /// `InvalidData` if the descriptor is not what a peer may send; otherwise what the system says.
     pub fn open(fd: BorrowedFd<'_>, len: usize, populate: bool) -> io::Result<Self> {
+        Self::check(fd, len as u64, SEALS)?;
+        Self::map(fd, len, populate)
+    }
+
+    /// Creates `len` bytes of shared memory that peers can be shown and only this mapping can write to. All of it is there:
+    /// whoever reads it needs no memory of their own. The descriptor is for peers.
+    ///
+    /// # Errors
+    /// What the system says: out of descriptors or memory, or `InvalidInput` if it is older than Linux 5.1.
+    pub fn create_shown(name: &str, len: usize) -> io::Result<(Self, OwnedFd)> {
+        let fd = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        rustix::fs::ftruncate(&fd, len as u64)?;
+        rustix::fs::fallocate(&fd, FallocateFlags::empty(), 0, len as u64)?;
+        let mapping = Self::map(fd.as_fd(), len, true)?;
+        // The mapping comes first: it is the last one that can be written to.
+        rustix::fs::fcntl_add_seals(&fd, SHOWN_SEALS)?;
+        Ok((mapping, fd))
+    }
+
+    /// Makes sure that a descriptor from a peer is shared memory of `len` bytes that nobody but the peer can write to, and
+    /// that the peer can neither resize nor punch holes into.
+    ///
+    /// # Errors
+    /// As [`Mapping::open`].
+    pub fn check_shown(fd: BorrowedFd<'_>, len: u64) -> io::Result<()> {
+        Self::check(fd, len, SHOWN_SEALS)
+    }
+
+    /// Maps a part of what a peer shows, to be read only: writing to it would end the process. `fd` was
+    /// [checked](Mapping::check_shown), and `from` is a multiple of a page's size.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn open_shown(fd: BorrowedFd<'_>, from: u64, len: usize) -> io::Result<Self> {
+        Self::map_part(fd, from, len, ProtFlags::READ, MapFlags::SHARED)
+    }
+
+    fn check(fd: BorrowedFd<'_>, len: u64, expected: SealFlags) -> io::Result<()> {
         let refuse = |what: &str| Err(io::Error::new(io::ErrorKind::InvalidData, what.to_owned()));
         match rustix::fs::fcntl_get_seals(fd) {
-            Ok(seals) if seals.contains(SEALS) => {}
+            Ok(seals) if seals.contains(expected) => {}
+            Ok(seals) if seals.contains(SEALS) => return refuse("the peer's buffer is not sealed against writing"),
             Ok(_) => return refuse("the peer's shared memory is not sealed against resizing"),
             Err(_) => return refuse("the peer sent a descriptor that is not shared memory"),
         }
@@ -61,17 +103,20 @@ impl Mapping {
         if rustix::fs::fstatfs(fd)?.f_type as u64 != TMPFS_MAGIC {
             return refuse("the peer's shared memory is not of the ordinary kind");
         }
-        if rustix::fs::fstat(fd)?.st_size as u64 != len as u64 {
+        if rustix::fs::fstat(fd)?.st_size as u64 != len {
             return refuse("the peer's shared memory has not the size it announced");
         }
-        Self::map(fd, len, populate)
+        Ok(())
     }
 
     fn map(fd: BorrowedFd<'_>, len: usize, populate: bool) -> io::Result<Self> {
         let flags = if populate { MapFlags::SHARED | MapFlags::POPULATE } else { MapFlags::SHARED };
+        Self::map_part(fd, 0, len, ProtFlags::READ | ProtFlags::WRITE, flags)
+    }
+
+    fn map_part(fd: BorrowedFd<'_>, from: u64, len: usize, access: ProtFlags, flags: MapFlags) -> io::Result<Self> {
         // SAFETY: a new mapping at an address of the kernel's choice touches no memory that anyone else uses.
-        let address =
-            unsafe { rustix::mm::mmap(std::ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, flags, fd, 0)? };
+        let address = unsafe { rustix::mm::mmap(std::ptr::null_mut(), len, access, flags, fd, from)? };
         let address = NonNull::new(address.cast()).ok_or_else(|| io::Error::other("mmap returned null"))?;
         Ok(Self { address, len })
     }

@@ -5,6 +5,8 @@
 //!        128    side of the server      128
 //!        256    counters, client to server   384
 //!        640    counters, server to client   384
+//!        1024   loans of the client's buffers that the server has given back   32 × u32
+//!        1152   loans of the server's buffers that the client has given back   32 × u32
 //!        4096   ring, client to server  `ring` bytes
 //!        4096 + ring  ring, server to client
 //! ```
@@ -16,6 +18,7 @@ use std::sync::Arc;
 use crate::lane::{Consumer, Counters, LaneMemory, Producer};
 use crate::mapping::Mapping;
 use crate::side::Side;
+use crate::sync::{AtomicU32, Ordering};
 
 /// Which end of a connection this process is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,6 +31,7 @@ pub enum Role {
 
 const SIDES: usize = 0;
 const COUNTERS: usize = 256;
+const LOANS: usize = 1024;
 const RINGS: usize = 4096;
 
 /// The shared memory of one connection, mapped.
@@ -112,6 +116,31 @@ impl Segment {
         unsafe { &*side }
     }
 
+    /// Buffers of each side that the other one can be shown at a time: as many words count the loans. The word of a buffer
+    /// is its number modulo this.
+    pub const BUFFERS: usize = 32;
+
+    /// Gives so many loans of the peer's buffer of that number back.
+    pub fn give_back(&self, buffer: u32, loans: u32) {
+        // Release: what was read of the buffer was read before the peer writes to it again.
+        self.loans(self.role == Role::Client, buffer).fetch_add(loans, Ordering::Release);
+    }
+
+    /// How many loans of this side's buffer of that number the peer has given back, ever; it wraps around.
+    #[must_use]
+    pub fn given_back(&self, buffer: u32) -> u32 {
+        // Acquire: pairs with the release in `give_back`.
+        self.loans(self.role == Role::Server, buffer).load(Ordering::Acquire)
+    }
+
+    fn loans(&self, of_server: bool, buffer: u32) -> &AtomicU32 {
+        let buffer = buffer as usize % Self::BUFFERS;
+        let offset = LOANS + (usize::from(of_server) * Self::BUFFERS + buffer) * size_of::<AtomicU32>();
+        let word = self.mapping.place::<AtomicU32>(offset);
+        // SAFETY: inside the mapping and aligned; an atomic, which may change at any time.
+        unsafe { &*word }
+    }
+
     /// The two ends of the lanes that belong to this side. Call once per side: a lane has one producer and one consumer.
     #[must_use]
     pub fn lanes(&self) -> (Producer<MappedLane>, Consumer<MappedLane>) {
@@ -129,6 +158,8 @@ impl Segment {
     }
 }
 
+const _: () = assert!(COUNTERS + 2 * size_of::<Counters>() <= LOANS);
+const _: () = assert!(LOANS + 2 * Segment::BUFFERS * size_of::<AtomicU32>() <= RINGS);
 const _: () = assert!(COUNTERS + 2 * size_of::<Counters>() <= RINGS && SIDES + 2 * size_of::<Side>() <= COUNTERS);
 
 /// One lane inside a [`Segment`].

@@ -117,6 +117,27 @@ impl Drop for Charge {
     }
 }
 
+/// Bytes that are kept between messages, as long as it lives.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    account: Arc<Account>,
+    bytes: usize,
+}
+
+impl Kept {
+    /// Counts so many; none if they are too many.
+    pub(crate) fn of(account: &Arc<Account>, bytes: usize) -> Option<Self> {
+        let kept = Self { account: Arc::clone(account), bytes };
+        account.keep(bytes).then_some(kept)
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.account.give_back(self.bytes);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

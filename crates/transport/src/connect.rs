@@ -15,7 +15,7 @@ use crate::credentials::names_in;
 use crate::dial::{Dial, Pace};
 use crate::link::{ConnectError, LONGEST_SLEEP, Link, LinkError, Options};
 use crate::peer::Peer;
-use crate::shm::ShmLink;
+use crate::shm::{PeerLimits, ShmLink};
 use crate::stream::{Plain, StreamLink, Wire};
 use crate::tls::TlsWire;
 use crate::tls_trouble::explain;
@@ -52,7 +52,7 @@ pub(crate) async fn establish(
     pace: &Pace,
 ) -> Result<Connected, ConnectError> {
     let limits = Limits { max_message: options.max_message };
-    let mut hello = Hello { version: version.to_owned(), limits, ring: 0 };
+    let mut hello = Hello { version: version.to_owned(), limits, ring: 0, buffers: 0 };
     let Dialled { socket, memory, tls } = url.place().dial(options, pace).await?;
     if let Some((config, name)) = tls {
         let wire = TlsWire::client(socket, config, name).map_err(|error| {
@@ -64,6 +64,7 @@ pub(crate) async fn establish(
         None
     } else {
         hello.ring = options.ring_size as u64;
+        hello.buffers = Segment::BUFFERS as u32;
         let made = Segment::create(options.ring_size)
             .map_err(|error| ConnectError::Unavailable(format!("cannot make shared memory for {url}: {error}")))?;
         Some(made)
@@ -76,7 +77,8 @@ pub(crate) async fn establish(
     let limit = welcome.limits.max_message;
     let link: Arc<dyn Link> = match segment {
         Some((segment, _)) if memory == Memory::Always || welcome.memory => {
-            Arc::new(ShmLink::new(wire.0, segment, peer, limit, options))
+            let limits = PeerLimits { message: limit, buffers: welcome.buffers };
+            Arc::new(ShmLink::new(wire.0, segment, peer, limits, false, options))
         }
         _ => Arc::new(StreamLink::new(wire, peer, limit, options)),
     };

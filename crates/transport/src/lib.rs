@@ -8,6 +8,7 @@
 //! socket) or `tls.rs` (the same, encrypted).
 
 mod budget;
+mod buffers;
 mod connect;
 mod credentials;
 mod dev_certs;
@@ -28,6 +29,7 @@ mod transports;
 mod url;
 
 pub use budget::{Account, Budget, Charge};
+pub use buffers::{Buffer, Shelf};
 pub use connect::{Connected, connect};
 pub use credentials::{Credentials, Pem};
 pub use dev_certs::{DevCerts, dev_certs};

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use nearcall_ring::SpinPolicy;
 
 use crate::budget::{Account, Budget};
+use crate::buffers::Shelf;
 use crate::credentials::Credentials;
 use crate::message::Incoming;
 use crate::peer::{Admission, Peer};
@@ -100,6 +101,11 @@ pub trait Link: Send + Sync + Debug {
 
     /// Whether looking for arrivals touches only memory, so that a poller may look at it in a loop.
     fn is_memory(&self) -> bool;
+
+    /// Where memory comes from for what will be sent to this peer: nobody else has seen it, unless both are servers.
+    fn shelf(&self) -> Arc<Shelf> {
+        Shelf::common()
+    }
 
     /// Whether spinning for this peer can pay right now: not while it sleeps, not while it runs on this thread's CPU.
     fn spinning_pays(&self) -> bool;

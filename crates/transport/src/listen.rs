@@ -14,7 +14,7 @@ use crate::connect::identify;
 use crate::handed::{ConnectionPermit, Handed};
 use crate::link::{Link, LinkError, NO_DESCRIPTOR, Options};
 use crate::peer::{Admission, Peer};
-use crate::shm::{ShmLink, rings_beyond_all};
+use crate::shm::{PeerLimits, ShmLink, rings_beyond_all};
 use crate::stream::{Plain, StreamLink, Wire};
 use crate::tls::TlsWire;
 use crate::transports::{Bound, Clients, Memory};
@@ -152,8 +152,7 @@ struct Welcomed {
     /// What it has not taken of its welcome.
     unsent: Vec<u8>,
     segment: Option<Segment>,
-    /// Longest message it takes.
-    limit: u64,
+    limits: PeerLimits,
 }
 
 #[derive(Debug)]
@@ -341,10 +340,12 @@ impl Handshake {
             }
             None => None,
         };
-        let body = Welcome { memory: segment.is_some(), ..welcome.clone() }.encode();
+        let buffers = if segment.is_some() { Segment::BUFFERS as u32 } else { 0 };
+        let body = Welcome { memory: segment.is_some(), buffers, ..welcome.clone() }.encode();
         let mut unsent = Preamble::Welcome(body.len()).encode().to_vec();
         unsent.extend_from_slice(&body);
-        self.welcomed = Some(Welcomed { unsent, segment, limit });
+        let limits = PeerLimits { message: limit, buffers: hello.buffers };
+        self.welcomed = Some(Welcomed { unsent, segment, limits });
         Ok(())
     }
 
@@ -365,9 +366,12 @@ impl Handshake {
     /// The connection to a client that was welcomed; `None` if it was not.
     #[must_use]
     pub fn into_link(self, options: &Options) -> Option<Arc<dyn Link>> {
-        let Welcomed { segment, limit, .. } = self.welcomed?;
+        let Welcomed { segment, limits, .. } = self.welcomed?;
+        let limit = limits.message;
         Some(match (self.carrier, segment) {
-            (Carrier::Plain(wire), Some(segment)) => Arc::new(ShmLink::new(wire.0, segment, self.peer, limit, options)),
+            (Carrier::Plain(wire), Some(segment)) => {
+                Arc::new(ShmLink::new(wire.0, segment, self.peer, limits, true, options))
+            }
             (Carrier::Plain(wire), None) => Arc::new(StreamLink::new(wire, self.peer, limit, options)),
             (Carrier::Tls(wire), _) => Arc::new(StreamLink::new(*wire, self.peer, limit, options)),
         })

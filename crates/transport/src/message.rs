@@ -7,8 +7,9 @@ use nearcall_ring::Mapping;
 use smallvec::SmallVec;
 
 use crate::budget::{Account, Charge};
+use crate::buffers::Buffer;
 use crate::link::LinkError;
-use crate::shm::Pages;
+use crate::shm::{Hold, Pin, RegionHold, Window};
 use crate::sync::{AtomicU32, Ordering};
 
 /// Frames up to this many bytes are kept without an allocation.
@@ -17,7 +18,7 @@ pub const INLINE: usize = 64;
 /// A frame as it was received: private bytes, and for a long payload the shared memory it lies in.
 #[derive(Debug)]
 pub struct Incoming {
-    /// The frame; without its payload if there is a lease.
+    /// The frame; without its payload if there is a lease, and without what is handed over.
     pub bytes: SmallVec<[u8; INLINE]>,
     /// Apart, because a short frame has none of it and passes through many hands: what has more than 128 bytes is moved by
     /// calls of `memcpy`.
@@ -29,7 +30,12 @@ pub struct Incoming {
 struct Long {
     lease: Option<Lease>,
     charge: Option<Charge>,
+    handed_over: Handed,
 }
+
+/// Parts of a payload that lie in buffers: where in the payload each belongs, in order. They do not overlap, and what is
+/// between them is as long as the rest of the payload.
+pub(crate) type Handed = SmallVec<[(usize, Lease); 2]>;
 
 /// Frames up to this many bytes cost nothing: how many of them are kept is limited by other means.
 const FREE: usize = 1024;
@@ -41,7 +47,18 @@ impl Incoming {
     #[inline]
     pub fn new(bytes: SmallVec<[u8; INLINE]>, lease: Option<Lease>, charge: Option<Charge>) -> Self {
         let is_long = lease.is_some() || charge.is_some();
-        Self { bytes, long: is_long.then(|| Box::new(Long { lease, charge })) }
+        let long = || Box::new(Long { lease, charge, handed_over: Handed::new() });
+        Self { bytes, long: is_long.then(long) }
+    }
+
+    /// The same for a frame of which parts of the payload lie in buffers.
+    pub(crate) fn with_parts(
+        bytes: SmallVec<[u8; INLINE]>,
+        lease: Option<Lease>,
+        charge: Option<Charge>,
+        handed_over: Handed,
+    ) -> Self {
+        Self { bytes, long: Some(Box::new(Long { lease, charge, handed_over })) }
     }
 
     /// The payload, if it was handed over in memory of its own.
@@ -49,6 +66,13 @@ impl Incoming {
     #[inline]
     pub fn lease(&self) -> Option<&Lease> {
         self.long.as_ref()?.lease.as_ref()
+    }
+
+    /// Parts of the payload that lie in buffers, and where in the payload: in order, without overlaps.
+    #[must_use]
+    #[inline]
+    pub fn handed_over(&self) -> &[(usize, Lease)] {
+        self.long.as_ref().map_or(&[], |long| &long.handed_over)
     }
 
     /// Copies bytes of the frame; all of `into` is set afterwards.
@@ -76,14 +100,28 @@ impl Incoming {
     }
 }
 
-/// A payload in shared memory, ours until dropped; then the sender may use the memory again.
+/// A payload in shared memory, ours until dropped; then its owner may use the memory again.
 ///
-/// The sender could change the bytes at any time, so no Rust reference to them is ever made: they are copied out once, or
-/// shown to the user as a view, whose contents are then the peer's responsibility.
+/// Its owner could change the bytes at any time, so no Rust reference to them is ever made: they are copied out once, or
+/// shown to the user as a view, whose contents are then the owner's responsibility.
 #[derive(Debug)]
 pub struct Lease {
-    pages: Arc<Pages>,
+    memory: Leased,
+    offset: usize,
     len: usize,
+}
+
+/// What keeps the memory of a lease.
+#[derive(Debug)]
+enum Leased {
+    /// A region of the peer's.
+    Region(RegionHold),
+    /// A buffer of the peer's.
+    Lent(Arc<Window>, #[expect(dead_code, reason = "it is there to be dropped")] Hold),
+    /// A buffer of this side that the peer has handed back.
+    Own(Arc<Buffer>),
+    /// A region of this side that the peer has handed back.
+    Pinned(Pin),
 }
 
 /// The first bytes of a region of shared memory: who has it.
@@ -103,7 +141,7 @@ impl RegionHead {
     }
 
     pub(crate) fn is_free(&self) -> bool {
-        // Acquire: pairs with the release in `Lease::drop`; the reader is done with the bytes.
+        // Acquire: pairs with the release in `give_back`; the reader is done with the bytes.
         self.state.load(Ordering::Acquire) == 0
     }
 
@@ -111,12 +149,41 @@ impl RegionHead {
         // Relaxed: the ring record that announces the region publishes this too.
         self.state.store(1, Ordering::Relaxed);
     }
+
+    pub(crate) fn give_back(&self) {
+        // Release: our reads of the payload happen before the sender's next writes.
+        self.state.store(0, Ordering::Release);
+    }
 }
 
 impl Lease {
-    pub(crate) fn new(pages: Arc<Pages>, len: usize) -> Self {
-        debug_assert!(len + REGION_HEAD <= pages.mapping().len());
-        Self { pages, len }
+    pub(crate) fn region(hold: RegionHold, len: usize) -> Self {
+        debug_assert!(len + REGION_HEAD <= hold.pages().mapping().len());
+        Self { memory: Leased::Region(hold), offset: REGION_HEAD, len }
+    }
+
+    pub(crate) fn lent(window: Arc<Window>, hold: Hold, offset: usize, len: usize) -> Self {
+        debug_assert!(offset + len <= window.mapping().len());
+        Self { memory: Leased::Lent(window, hold), offset, len }
+    }
+
+    pub(crate) fn own(buffer: Arc<Buffer>, offset: usize, len: usize) -> Self {
+        debug_assert!(offset + len <= buffer.mapping().len());
+        Self { memory: Leased::Own(buffer), offset, len }
+    }
+
+    pub(crate) fn pinned(pin: Pin, offset: usize, len: usize) -> Self {
+        debug_assert!(offset + len <= pin.mapping().len());
+        Self { memory: Leased::Pinned(pin), offset, len }
+    }
+
+    fn mapping(&self) -> &Mapping {
+        match &self.memory {
+            Leased::Region(hold) => hold.pages().mapping(),
+            Leased::Lent(window, _) => window.mapping(),
+            Leased::Own(buffer) => buffer.mapping(),
+            Leased::Pinned(pin) => pin.mapping(),
+        }
     }
 
     /// Bytes of payload.
@@ -131,18 +198,17 @@ impl Lease {
         self.len == 0
     }
 
-    /// Where the payload starts. Valid while `self` lives.
+    /// Where the payload starts. Valid while `self` lives; it may be memory that must not be written to.
     #[must_use]
-    pub fn as_ptr(&self) -> *mut u8 {
-        // SAFETY: the mapping is longer than its head.
-        unsafe { self.pages.mapping().address().as_ptr().add(REGION_HEAD) }
+    pub fn as_ptr(&self) -> *const u8 {
+        self.mapping().address().as_ptr().wrapping_add(self.offset)
     }
 
     /// A private copy.
     #[must_use]
     pub fn to_vec(&self) -> Vec<u8> {
         let mut bytes = vec![0; self.len];
-        self.pages.mapping().read(REGION_HEAD, &mut bytes);
+        self.mapping().read(self.offset, &mut bytes);
         bytes
     }
 
@@ -152,14 +218,6 @@ impl Lease {
     /// If the range is not inside.
     pub fn copy(&self, offset: usize, into: &mut [MaybeUninit<u8>]) {
         assert!(offset.checked_add(into.len()).is_some_and(|end| end <= self.len), "read past the payload");
-        self.pages.mapping().read_new(REGION_HEAD + offset, into);
-    }
-}
-
-impl Drop for Lease {
-    fn drop(&mut self) {
-        self.pages.let_go();
-        // Release: our reads of the payload happen before the sender's next writes.
-        RegionHead::of(self.pages.mapping()).state.store(0, Ordering::Release);
+        self.mapping().read_new(self.offset + offset, into);
     }
 }

@@ -255,8 +255,15 @@ impl<S: Sink> Outbox<S> {
     /// Sends what waits, as far as there is room. Whether nothing is left for the caller to do: a sender in the middle of a
     /// frame sees to it afterwards.
     pub(crate) fn flush(&self) -> Result<bool, LinkError> {
+        self.flush_and_tell().map(|(done, _)| done)
+    }
+
+    /// The same; and whether anything waited here, so that the reader may have to be told.
+    pub(crate) fn flush_and_tell(&self) -> Result<(bool, bool), LinkError> {
         let mut state = self.state.lock();
-        if state.lent { Ok(true) } else { self.drain(&mut state) }
+        let waited = !state.frames.is_empty();
+        let done = state.lent || self.drain(&mut state)?;
+        Ok((done, waited))
     }
 
     fn drain(&self, state: &mut State<S>) -> Result<bool, LinkError> {

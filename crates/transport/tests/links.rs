@@ -38,6 +38,7 @@ every_transport! {
     a_head_over_the_limit_leaves_the_link_usable
     a_deadline_ends_the_wait
     a_poller_of_ones_own_is_woken
+    nobody_is_woken_for_nothing
     threads_send_at_once_without_mixing
     looking_twice_changes_nothing
     a_sender_without_room_notices_the_end
@@ -287,6 +288,25 @@ fn a_poller_of_ones_own_is_woken(scheme: &str) {
     }
     server.close();
     assert_eq!(echo.join().expect("no panic"), LinkError::Closed);
+}
+
+fn nobody_is_woken_for_nothing(scheme: &str) {
+    let Pair { client, server } = pair(scheme, &Options::default(), &Options::default());
+    for (sleeper, other) in [(&server, &client), (&client, &server)] {
+        // What the handshake has left.
+        until("the link is quiet", || {
+            let armed = sleeper.try_receive().expect("open").is_none() && sleeper.arm();
+            let quiet = armed && !readable(sleeper.fd(), Duration::ZERO);
+            if !quiet {
+                sleeper.readable().expect("open");
+                sleeper.disarm();
+            }
+            quiet
+        });
+        assert_eq!(other.flush(), Ok(true));
+        assert!(!readable(sleeper.fd(), Duration::ZERO), "there was nothing to send");
+        sleeper.disarm();
+    }
 }
 
 fn threads_send_at_once_without_mixing(scheme: &str) {

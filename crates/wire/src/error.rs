@@ -29,6 +29,8 @@ impl Failure {
     pub const INVALID_ARGUMENT: u8 = 3;
     /// Time ran out.
     pub const DEADLINE_EXCEEDED: u8 = 4;
+    /// There is no such thing, or no longer.
+    pub const NOT_FOUND: u8 = 5;
     /// A limit was reached.
     pub const RESOURCE_EXHAUSTED: u8 = 8;
     /// Client and server do not fit together.

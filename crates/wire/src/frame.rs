@@ -3,11 +3,14 @@
 //! ```text
 //! u8 kind | u8 flags | u16 method | u32 call
 //! u64 deadline, microseconds left          if DEADLINE
+//! u64 target, the object that is called    if TARGET
 //! u32 length, metadata                     if METADATA
 //! u32 count, count × u64 lengths           if PARTS
 //! payload
 //! ```
 //! All numbers are little-endian. How a frame is delimited is the transport's business.
+
+use std::num::NonZeroU64;
 
 use crate::malformed::Malformed;
 use crate::metadata::Metadata;
@@ -28,8 +31,14 @@ pub mod flags {
     pub const NAMED: u8 = 8;
     /// Nobody waits for a reply to this call.
     pub const ONEWAY: u8 = 16;
+    /// The frame belongs to a call that the accepting side began.
+    pub const BACK: u8 = 32;
+    /// The call is of an object that the receiver has given, not of a service.
+    pub const TARGET: u8 = 64;
     /// Every bit above.
-    pub const ALL: u8 = 31;
+    pub const ALL: u8 = 127;
+    /// Those that say something by themselves; the others say that a field follows.
+    pub const PLAIN: u8 = NAMED | ONEWAY | BACK;
 }
 
 /// What a frame is for.
@@ -58,6 +67,8 @@ pub enum Kind {
     GoAway = 10,
     /// The server's initial metadata for a call, before its first item or its end.
     Head = 11,
+    /// The sender holds so many fewer of references that it was given (payload: [`Released`](crate::Released)).
+    Release = 12,
 }
 
 impl Kind {
@@ -74,6 +85,7 @@ impl Kind {
             9 => Self::Pong,
             10 => Self::GoAway,
             11 => Self::Head,
+            12 => Self::Release,
             _ => return None,
         })
     }
@@ -84,12 +96,14 @@ impl Kind {
 pub struct FrameHead {
     /// What the frame is for.
     pub kind: Kind,
-    /// `NAMED` and `ONEWAY`; the other flags follow from the fields below.
+    /// Those of [`flags::PLAIN`]; the other flags follow from the fields below.
     pub flags: u8,
     /// Index of the method in the server's description (calls only).
     pub method: u16,
-    /// The call this belongs to, chosen by the client.
+    /// The call this belongs to, chosen by whoever called.
     pub call: u32,
+    /// The object that is called, if it is no service (calls only). Not in `extras`: calls of objects are frequent.
+    pub target: Option<NonZeroU64>,
     /// What most frames do not have.
     extras: Option<Box<Extras>>,
 }
@@ -109,7 +123,7 @@ impl FrameHead {
     /// A head without options.
     #[must_use]
     pub fn new(kind: Kind, call: u32) -> Self {
-        Self { kind, flags: 0, method: 0, call, extras: None }
+        Self { kind, flags: 0, method: 0, call, target: None, extras: None }
     }
 
     /// The optional fields, if there are any.
@@ -147,17 +161,31 @@ impl FrameHead {
         [kind as u8, flags, method[0], method[1], call[0], call[1], call[2], call[3]]
     }
 
+    /// The same for the call of an object.
+    #[inline]
+    #[must_use]
+    pub fn plain_to(target: NonZeroU64, flags: u8, method: u16, call: u32) -> [u8; HEAD_LEN + 8] {
+        let mut head = [0; HEAD_LEN + 8];
+        head[..HEAD_LEN].copy_from_slice(&Self::plain(Kind::Call, flags | flags::TARGET, method, call));
+        head[HEAD_LEN..].copy_from_slice(&target.get().to_le_bytes());
+        head
+    }
+
     /// Appends the encoded head to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        let mut bits = self.flags & (flags::NAMED | flags::ONEWAY);
+        let mut bits = self.flags & flags::PLAIN;
         let none = Extras::default();
         let extras = self.extras().unwrap_or(&none);
         bits |= if extras.deadline_us.is_some() { flags::DEADLINE } else { 0 };
+        bits |= if self.target.is_some() { flags::TARGET } else { 0 };
         bits |= if extras.metadata.is_some() { flags::METADATA } else { 0 };
         bits |= if extras.parts.is_some() { flags::PARTS } else { 0 };
         out.extend_from_slice(&Self::plain(self.kind, bits, self.method, self.call));
         if let Some(deadline) = extras.deadline_us {
             out.extend_from_slice(&deadline.to_le_bytes());
+        }
+        if let Some(target) = self.target {
+            out.extend_from_slice(&target.get().to_le_bytes());
         }
         if let Some(metadata) = &extras.metadata {
             metadata.encode(out);
@@ -180,36 +208,53 @@ impl FrameHead {
         let bits = head[1];
         let mut this = Self {
             kind,
-            flags: bits & (flags::NAMED | flags::ONEWAY),
+            flags: bits & flags::PLAIN,
             method: u16::from_le_bytes([head[2], head[3]]),
             call: u32::from_le_bytes([head[4], head[5], head[6], head[7]]),
+            target: None,
             extras: None,
         };
-        if bits & !(flags::NAMED | flags::ONEWAY) == 0 {
+        if bits & !flags::PLAIN == 0 {
             return Ok((this, HEAD_LEN));
         }
         if bits & !flags::ALL != 0 {
             return Err(Malformed("a frame has a flag that this version does not know"));
         }
+        if bits & !flags::PLAIN == flags::TARGET {
+            // The usual call of an object: no other field.
+            this.target = Some(this.read_target(rest)?);
+            return Ok((this, HEAD_LEN + 8));
+        }
         let mut rest = rest;
-        let extras = this.extras_mut();
         if bits & flags::DEADLINE != 0 {
             let (deadline, after) =
                 rest.split_first_chunk::<8>().ok_or(Malformed("a frame ends inside its deadline"))?;
-            extras.deadline_us = Some(u64::from_le_bytes(*deadline));
+            this.extras_mut().deadline_us = Some(u64::from_le_bytes(*deadline));
             rest = after;
+        }
+        if bits & flags::TARGET != 0 {
+            this.target = Some(this.read_target(rest)?);
+            rest = &rest[8..];
         }
         if bits & flags::METADATA != 0 {
             let (metadata, after) = Metadata::decode(rest)?;
-            extras.metadata = Some(metadata);
+            this.extras_mut().metadata = Some(metadata);
             rest = after;
         }
         if bits & flags::PARTS != 0 {
             let (parts, after) = PartsTable::decode(rest)?;
-            extras.parts = Some(parts);
+            this.extras_mut().parts = Some(parts);
             rest = after;
         }
         Ok((this, frame.len() - rest.len()))
+    }
+
+    fn read_target(&self, rest: &[u8]) -> Result<NonZeroU64, Malformed> {
+        if self.kind != Kind::Call {
+            return Err(Malformed("a frame that begins no call names an object"));
+        }
+        let id = rest.first_chunk::<8>().ok_or(Malformed("a frame ends inside the name of an object"))?;
+        NonZeroU64::new(u64::from_le_bytes(*id)).ok_or(Malformed("0 names no object"))
     }
 }
 
@@ -223,9 +268,10 @@ mod tests {
         metadata.push("trace", b"abc");
         let head = FrameHead {
             kind: Kind::Call,
-            flags: flags::NAMED,
+            flags: flags::NAMED | flags::BACK,
             method: 513,
             call: u32::MAX,
+            target: NonZeroU64::new(7 << 40),
             extras: Some(Box::new(Extras {
                 deadline_us: Some(1_500_000),
                 metadata: Some(metadata),
@@ -243,7 +289,8 @@ mod tests {
     fn a_frame_cut_anywhere_in_its_head_is_refused() {
         let mut metadata = Metadata::default();
         metadata.push("key", b"value");
-        let mut head = FrameHead::new(Kind::Item, 7);
+        let mut head = FrameHead::new(Kind::Call, 7);
+        head.target = NonZeroU64::new(9);
         head.extras_mut().deadline_us = Some(1);
         head.extras_mut().metadata = Some(metadata);
         head.extras_mut().parts = Some(PartsTable::of(&[1]));
@@ -256,9 +303,24 @@ mod tests {
     }
 
     #[test]
+    fn the_call_of_an_object_names_it() {
+        let target = NonZeroU64::new(u64::MAX - 1).expect("not 0");
+        let frame = FrameHead::plain_to(target, flags::BACK | flags::ONEWAY, 3, 8);
+        let mut head = FrameHead::new(Kind::Call, 8);
+        (head.method, head.flags, head.target) = (3, flags::BACK | flags::ONEWAY, Some(target));
+        assert_eq!(FrameHead::decode(&frame), Ok((head.clone(), frame.len())));
+        let mut encoded = Vec::new();
+        head.encode(&mut encoded);
+        assert_eq!(encoded, frame);
+        assert!(FrameHead::decode(&frame[..15]).is_err(), "cut off");
+        assert!(FrameHead::decode(&[1, flags::TARGET, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]).is_err(), "0");
+        assert!(FrameHead::decode(&[2, flags::TARGET, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0]).is_err(), "an item");
+    }
+
+    #[test]
     fn unknown_kinds_and_flags_are_refused() {
         assert!(FrameHead::decode(&[0, 0, 0, 0, 0, 0, 0, 0]).is_err());
-        assert!(FrameHead::decode(&[12, 0, 0, 0, 0, 0, 0, 0]).is_err());
-        assert!(FrameHead::decode(&[1, 32, 0, 0, 0, 0, 0, 0]).is_err());
+        assert!(FrameHead::decode(&[13, 0, 0, 0, 0, 0, 0, 0]).is_err());
+        assert!(FrameHead::decode(&[1, 128, 0, 0, 0, 0, 0, 0]).is_err());
     }
 }

@@ -34,6 +34,9 @@ pub struct Hello {
     /// Size of each ring in the shared memory that came with this, bytes; 0 on other transports.
     #[serde(default)]
     pub ring: u64,
+    /// How many buffers of the server's the client keeps track of at a time; 0 if it does not know what they are.
+    #[serde(default)]
+    pub buffers: u32,
 }
 
 /// The server's answer.
@@ -48,6 +51,9 @@ pub struct Welcome {
     /// Whether the shared memory that came with the hello is used.
     #[serde(default)]
     pub memory: bool,
+    /// How many buffers of the client's the server keeps track of at a time; 0 if it does not know what they are.
+    #[serde(default)]
+    pub buffers: u32,
 }
 
 /// What a handshake message is.

@@ -5,17 +5,26 @@
 mod error;
 mod frame;
 mod handshake;
+mod hashed;
+mod hashes;
 mod malformed;
 mod metadata;
+mod msgpack;
 mod payload;
+mod probing;
+mod reference;
 mod shown;
 mod values;
 
 pub use error::Failure;
 pub use frame::{Extras, FrameHead, HEAD_LEN, Kind, flags};
 pub use handshake::{Hello, Limits, MAGIC, MAX_HANDSHAKE, PROTOCOL, Preamble, PreambleError, Welcome};
+pub use hashed::{Hashed, Watch};
+pub use hashes::{KeyHash, KeyType};
 pub use malformed::Malformed;
 pub use metadata::Metadata;
 pub use payload::PartsTable;
+pub use probing::{Effort, Kind as TableKind, TooMuch};
+pub use reference::{Giver, Released, references_in};
 pub use shown::shown;
 pub use values::holds_more_than;

@@ -1,7 +1,6 @@
 //! How many values a msgpack message holds, counted before any of them is made.
 
-/// The extension types whose data is one msgpack value of nearcall's own: see `docs/protocol.md`.
-const NESTING: std::ops::RangeInclusive<u8> = 4..=7;
+use crate::msgpack::step;
 
 /// Whether a msgpack value holds more than `limit` values: itself, and everything in lists, maps and nearcall's extensions.
 ///
@@ -18,49 +17,16 @@ pub fn holds_more_than(mut bytes: &[u8], limit: usize) -> bool {
         }
         expected -= 1;
         seen += 1;
-        let Some((inside, skip)) = step(bytes) else { return false };
+        let Some(step) = step(bytes) else { return false };
         // Saturating: a list may claim 2³² values, and each of them another list.
-        expected = expected.saturating_add(inside);
+        expected = expected.saturating_add(step.inside);
+        bytes = &bytes[step.skip..];
         // What is claimed but has no byte left to stand in is never made.
-        if seen.saturating_add(expected.min((bytes.len() - skip) as u64)) > limit {
+        if seen.saturating_add(expected.min(bytes.len() as u64)) > limit {
             return true;
         }
-        bytes = &bytes[skip..];
     }
     false
-}
-
-/// How many values are inside the first one, and how many bytes to skip to come to the next; `None` if it is malformed.
-fn step(bytes: &[u8]) -> Option<(u64, usize)> {
-    let number = |width: usize| -> Option<usize> {
-        bytes.get(1..=width).map(|digits| digits.iter().fold(0, |sum, &digit| sum << 8 | usize::from(digit)))
-    };
-    let extension = |header: usize, len: usize| -> Option<(u64, usize)> {
-        let code = *bytes.get(header - 1)?;
-        Some(if NESTING.contains(&code) { (1, header) } else { (0, header.checked_add(len)?) })
-    };
-    let (inside, skip) = match bytes[0] {
-        code @ 0x80..=0x8f => (2 * u64::from(code & 0x0f), 1),
-        code @ 0x90..=0x9f => (u64::from(code & 0x0f), 1),
-        code @ 0xa0..=0xbf => (0, 1 + usize::from(code & 0x1f)),
-        0xc4 | 0xd9 => (0, number(1)?.checked_add(2)?),
-        0xc5 | 0xda => (0, number(2)?.checked_add(3)?),
-        0xc6 | 0xdb => (0, number(4)?.checked_add(5)?),
-        0xc7 => extension(3, number(1)?)?,
-        0xc8 => extension(4, number(2)?)?,
-        0xc9 => extension(6, number(4)?)?,
-        0xcc | 0xd0 => (0, 2),
-        0xcd | 0xd1 => (0, 3),
-        0xca | 0xce | 0xd2 => (0, 5),
-        0xcb | 0xcf | 0xd3 => (0, 9),
-        code @ 0xd4..=0xd8 => extension(2, 1 << (code - 0xd4))?,
-        0xdc => (number(2)? as u64, 3),
-        0xdd => (number(4)? as u64, 5),
-        0xde => (2 * number(2)? as u64, 3),
-        0xdf => (2 * number(4)? as u64, 5),
-        _ => (0, 1),
-    };
-    (skip <= bytes.len()).then_some((inside, skip))
 }
 
 #[cfg(test)]

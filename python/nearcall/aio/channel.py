@@ -6,20 +6,26 @@ import asyncio
 from collections.abc import Callable, Generator
 from contextvars import ContextVar
 from copy import copy
+from functools import partial
 from math import inf
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from .. import _core
-from ..call.interceptors import intercept_client
+from ..call.interceptors import ClientInterceptor, intercept_client
+from ..client.callables import make_callable
 from ..client.channel import ChannelBase, check_service
 from ..client.connected import for_loops
 from ..client.options import ChannelOptions
+from ..client.references import Passages
 from ..errors import Cancelled, DeadlineExceeded, Unavailable
+from ..loops.home import HomeLoop
 from ..options.checked import check_url
+from ..references.target import Target
 from ..service.plan import MethodPlan
 from .client import AsyncClient
 from .methods import Caller, within
+from .objects import object_callable
 from .room import RoomQueue
 
 if TYPE_CHECKING:
@@ -51,12 +57,13 @@ class Channel(ChannelBase, Caller):
     """
 
     def __init__(self, url: str, **options: Unpack[ChannelOptions]) -> None:
-        super().__init__(url, None, options)
+        self._room = RoomQueue()
+        self._home = HomeLoop()
+        super().__init__(url, None, options, for_loop=True)
         self._connection: _core.Connection | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._watched: list[_core.Watched] = []
         self._connecting: dict[bool, asyncio.Future[bool]] = {}
-        self._room = RoomQueue()
         self._opening = asyncio.Lock()
 
     def client(self, service: type | None = None) -> AsyncClient:
@@ -127,7 +134,7 @@ class Channel(ChannelBase, Caller):
         raise Unavailable(f"the connection to {self._url} was lost: await the channel to connect anew")
 
     async def _begin(self) -> None:
-        loop = self._loop = asyncio.get_running_loop()
+        loop = self._loop = self._home.loop = asyncio.get_running_loop()
         connection, options = self._make_connection(), self._settings.of_connection
         try:
             # Without patience one attempt is all there is, and ends by itself.
@@ -140,6 +147,11 @@ class Channel(ChannelBase, Caller):
             self._connecting.clear()
             connection.close()
             raise
+
+    def _be_called(self) -> None:
+        super()._be_called()
+        # From now on others receive for the connection, and the loop is told in another way.
+        self._follow()
 
     def _follow(self) -> None:
         """Lets the loop watch the connection of the moment, and no longer those before it on which nothing happens."""
@@ -234,8 +246,27 @@ class Channel(ChannelBase, Caller):
             raise RuntimeError(f"not connected yet to {self._url}: use 'async with', or await it")
         return self._connection
 
+    def _waits_for_room(self) -> bool:
+        return bool(self._settings.of_connection["oneway"] == "block")
+
+    def _make_passages(self) -> Passages:
+        make_callable = partial(_object_callable, self._settings.interceptors, self._room)
+        return Passages(make_callable, self._settings.max_values, self._home.around)
+
     def _make_method(self, plan: MethodPlan, method: _core.Method) -> Callable[..., Any]:
         return intercept_client(self._settings.interceptors, plan, self._callable(plan, method), for_loop=True)
+
+
+def _object_callable(
+    interceptors: tuple[ClientInterceptor, ...],
+    room: RoomQueue,
+    target: Target,
+    plan: MethodPlan,
+    method: _core.Method,
+    for_loop: bool,
+) -> Any:
+    called = object_callable(target, plan, method, room) if for_loop else make_callable(target, plan, method)
+    return intercept_client(interceptors, plan, called, for_loop=for_loop)
 
 
 def connect(url: str, service: type | None = None, **options: Unpack[ChannelOptions]) -> AsyncClient:

@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from .. import _core
+from ..call.proxy import HasService
 from ..client.agreements import Agreement
 from ..client.connected import Connected, for_loops
 from ..client.proxy import make_proxy
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["AsyncClient"]
 
 
-class AsyncClient(Connected):
+class AsyncClient(Connected, HasService):
     """A service at the other end of a connection, for coroutines, made by :func:`connect` or :meth:`Channel.client`.
 
     Use it with ``async with``, which gives the service, or ``await`` it and take :attr:`service`. That of a channel can
@@ -52,7 +53,7 @@ class AsyncClient(Connected):
     def _begin(self) -> None:
         """Makes sure that the server serves what the class says."""
         agreement = self._channel._agree(self._cls)
-        self._service = make_proxy(self.url, agreement, self._channel._make_method)
+        self._service = make_proxy(self.url, agreement, self._channel._make_method, self._channel._home.around)
         self._agreement = agreement
 
     def _opened(self) -> _core.Connection:

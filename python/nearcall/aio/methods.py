@@ -12,8 +12,8 @@ from typing import Any, cast
 
 from .. import _core
 from ..call.deadline import timeout
-from ..client.options import Settings
 from ..errors import RpcError
+from ..references.target import Calls
 from ..service.plan import BIDI_STREAM, CLIENT_STREAM, ONEWAY, SERVER_STREAM, MethodPlan
 from .room import RoomQueue
 from .streams import AsyncReplies, call_client_stream
@@ -24,12 +24,15 @@ __all__ = ["Caller", "within"]
 class Caller:
     """Makes the callables of methods; whoever connects and connects anew is made of it."""
 
-    _settings: Settings
     _room: RoomQueue
 
     @abstractmethod
-    def _opened(self) -> _core.Connection:
-        """The connection."""
+    def _opened(self) -> Calls:
+        """Where calls go."""
+
+    @abstractmethod
+    def _waits_for_room(self) -> bool:
+        """Whether a one-way call waits when there is no room to send it."""
 
     @abstractmethod
     def _running(self) -> asyncio.AbstractEventLoop:
@@ -78,7 +81,7 @@ class Caller:
                 return None if connection.connected else self._renew(left=send.time_left())
 
             async def send_once(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-                if self._settings.of_connection["oneway"] == "block":
+                if self._waits_for_room():
                     await self._room.send(send, args, kwargs, ready)
                 else:
                     if (connecting := ready()) is not None:

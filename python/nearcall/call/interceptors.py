@@ -12,6 +12,7 @@ from typing import Any, TypeAlias, cast
 
 from ..errors import Internal, RpcError
 from ..options.checked import with_option
+from ..service.implementing import by_position
 from ..service.plan import BIDI_STREAM, SERVER_STREAM, MethodPlan
 from .context import Context, context
 from .metadata import Metadata, MetadataPairs, current_metadata, metadata
@@ -26,6 +27,7 @@ __all__ = [
     "check_interceptors",
     "intercept_client",
     "intercept_handler",
+    "intercept_method",
 ]
 
 Proceed: TypeAlias = "Callable[[Any], Any]"
@@ -74,14 +76,17 @@ class ClientCall(CallInfo):
 class ServerCall(CallInfo):
     """One call that has arrived, with its arguments decoded."""
 
-    __slots__ = ("context",)
+    __slots__ = ("_target", "context")
 
     context: Context
     """What surrounds it: who calls, with what metadata, until when."""
 
-    def __init__(self, method: str, kind: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def __init__(
+        self, method: str, kind: str, args: tuple[Any, ...], kwargs: dict[str, Any], target: tuple[object, ...] = ()
+    ) -> None:
         super().__init__(method, kind, args, kwargs)
         self.context = context()
+        self._target = target
 
 
 ClientInterceptor: TypeAlias = "Callable[[ClientCall, Proceed], Any]"
@@ -158,19 +163,32 @@ def intercept_handler(interceptors: tuple[ServerInterceptor, ...], plan: MethodP
     """A handler with interceptors around it, which takes every parameter by position; as it is if there are none."""
     if not interceptors:
         return plan.adapt(handler)
+    return _intercepted(interceptors, plan, handler, 0)
+
+
+def intercept_method(interceptors: tuple[ServerInterceptor, ...], plan: MethodPlan, method: Function) -> Function:
+    """The same for a method of objects: it takes the object first, of which interceptors learn nothing."""
+    if not interceptors:
+        return by_position(plan)(method)
+    return _intercepted(interceptors, plan, method, 1)
+
+
+def _intercepted(
+    interceptors: tuple[ServerInterceptor, ...], plan: MethodPlan, handler: Function, leading: int
+) -> Function:
     streams = plan.kind in (SERVER_STREAM, BIDI_STREAM)
-    count = sum(slot.by_position for slot in plan.slots)
+    count = leading + sum(slot.by_position for slot in plan.slots)
     names = [slot.name for slot in plan.slots if not slot.by_position]
 
     def run(call: ServerCall) -> Any:
-        return handler(*call.args, **call.kwargs)
+        return handler(*call._target, *call.args, **call.kwargs)
 
     chain = _chain(interceptors, run, for_loop=plan.handler_is_async, streams=streams)
     kept = _blame(interceptors, plan, chain)
 
     def intercepted(*values: Any) -> Any:
         kwargs = dict(zip(names, values[count:], strict=True))
-        return kept(ServerCall(plan.full_name, plan.kind, values[:count], kwargs))
+        return kept(ServerCall(plan.full_name, plan.kind, values[leading:count], kwargs, values[:leading]))
 
     return intercepted
 

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from functools import partial
 from typing import TypeVar
 
 from .. import _core
-from ..codec.statuses import make_error
 from ..errors import Cancelled, FailedPrecondition, RpcError
+from ..references.catalogue import error_maker, for_caller
 from ..service.agreement import MALFORMED, Agreed, agree, refused
 from ..service.description import Description
 from ..service.dynamic import plans_from
 from ..service.plan import MethodPlan, ServicePlan
 from ..service.reading import read_description
+from ..service.references import Passed, passed_with
 from ..service.service import plan_of
 from ..types.shown import shown
+from .references import check_passed
 
 __all__ = ["Agreement", "Agreements"]
 
@@ -36,21 +37,31 @@ class Agreement:
         cls: The class that the client was made with; without one it is what the first server described.
         make_error: What makes exceptions of failures, if the class declares some of its own.
         max_values: Values that a received message may hold.
+        for_loop: Whether the methods of objects that are received are to be awaited.
     """
 
-    def __init__(self, url: str, cls: type | None, make_error: MakeError | None, max_values: int) -> None:
+    def __init__(
+        self, url: str, cls: type | None, make_error: MakeError | None, max_values: int, *, for_loop: bool
+    ) -> None:
         self._url = url
-        self._cls = cls
+        self.cls = cls
         self._make_error = make_error
         self._max_values = max_values
         self._methods: Methods = {}
         self._ended = False
+        self._for_loop = for_loop
+        self._passed: list[Passed] = []
         self.plans: list[ServicePlan] = []
 
     @property
     def is_dynamic(self) -> bool:
         """The client has no class."""
-        return self._cls is None
+        return self.cls is None
+
+    @property
+    def gives(self) -> bool:
+        """Whether the client may pass objects of its own, which the server calls."""
+        return any(passed.implemented for passed in self._passed)
 
     def begin(self, description: str) -> None:
         """For the first server.
@@ -65,12 +76,17 @@ class Agreement:
         return [(method, self._methods[plan.name][method.name]) for method in plan.methods]
 
     def _begin(self, description: bytes) -> None:
-        self.plans = plans_from(description) if self._cls is None else [plan_of(self._cls)]
-        agreed = self._agree(read_description(description))
+        plans = plans_from(description) if self.cls is None else [plan_of(self.cls)]
+        self.plans = [for_caller(plan, self._for_loop) for plan in plans]
+        self._passed = [passed_with(plan) for plan in plans]
+        read = read_description(description)
+        agreed = self._agree(read)
         for methods in agreed.values():
             for method in methods.values():
                 if method.problem is not None:
                     raise FailedPrecondition(method.problem)
+        for passed in self._passed:
+            check_passed(passed, read)
         self._methods = self._make(agreed)
 
     def renew(self, description: Description) -> None:
@@ -126,8 +142,9 @@ class Agreements:
     could leave locked: who adds one looks at the description afterwards, who renews them changes it before.
     """
 
-    def __init__(self, url: str, max_values: int) -> None:
+    def __init__(self, url: str, max_values: int, *, for_loop: bool = False) -> None:
         self._url = url
+        self._for_loop = for_loop
         self._max_values = max_values
         self._description: str | None = None
         # Weak: a channel may outlive any number of clients. A dict, because it is copied in one step.
@@ -143,10 +160,8 @@ class Agreements:
         Raises:
             FailedPrecondition: the server does not serve the class, or no call of one of the methods could go right.
         """
-        errors = () if cls is None else plan_of(cls).errors
-        declared = {error.__name__: error for error in errors}
-        maker = partial(make_error, declared=declared) if declared else None
-        agreement = Agreement(self._url, cls, maker, self._max_values)
+        maker = None if cls is None else error_maker(plan_of(cls))
+        agreement = Agreement(self._url, cls, maker, self._max_values, for_loop=self._for_loop)
         ref = weakref.ref(agreement, self._forget)
         self._agreements[ref] = None
         try:

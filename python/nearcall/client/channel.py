@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from .. import _core
-from ..call.interceptors import intercept_client
+from ..call.interceptors import ClientInterceptor, intercept_client
 from ..errors import Cancelled, FailedPrecondition
 from ..options.checked import check_seconds, check_url
-from ..service.plan import BIDI_STREAM, CLIENT_STREAM, ONEWAY, SERVER_STREAM, MethodPlan
+from ..references.target import Target
+from ..service.plan import MethodPlan
 from ..service.service import plan_of
 from .agreements import Agreement, Agreements
+from .callables import make_callable
+from .callbacks import callback_server
 from .client import Client
 from .connected import Connected, for_threads
 from .options import ChannelOptions, check_options
-from .streams import call_bidi_stream, call_client_stream, call_server_stream
+from .references import Passages
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -33,20 +37,32 @@ class ChannelBase(Connected):
     _explain: Callable[[str], str] | None = None
     """From the reason why there is no server to what users are to read in its place."""
 
-    def __init__(self, url: str, sync: str | None, options: ChannelOptions) -> None:
+    def __init__(self, url: str, sync: str | None, options: ChannelOptions, *, for_loop: bool) -> None:
         self._url = url
         self._settings = check_options(url, sync, **options)
-        self._agreements = Agreements(url, self._settings.max_values)
+        self._agreements = Agreements(url, self._settings.max_values, for_loop=for_loop)
+        self._passages = self._make_passages()
 
     def _make_connection(self) -> _core.Connection:
         """One that does not connect yet."""
-        renew = self._agreements.renew
-        return _core.Connection(self._url, on_change=renew, explain=self._explain, **self._settings.of_connection)
+        return _core.Connection(
+            self._url,
+            on_change=self._agreements.renew,
+            make_passage=self._passages,
+            explain=self._explain,
+            **self._settings.of_connection,
+        )
 
     def _agree(self, cls: type | None) -> Agreement:
         """What a new client of the class and the server agree on."""
         if self.closed:
             raise Cancelled(f"this channel to {self._url} was closed")
+        agreement = self._compare(cls)
+        if agreement.gives:
+            self._be_called()
+        return agreement
+
+    def _compare(self, cls: type | None) -> Agreement:
         try:
             return self._agreements.add(cls, self._opened().description)
         except FailedPrecondition:
@@ -55,6 +71,14 @@ class ChannelBase(Connected):
                 raise
         self._reconnect()
         return self._agreements.add(cls, self._opened().description)
+
+    def _be_called(self) -> None:
+        """From now on the server may call objects that clients of this channel pass to it. Harmless when repeated."""
+        self._opened().serve_with(callback_server())
+
+    @abstractmethod
+    def _make_passages(self) -> Passages:
+        """What makes the passages of connections; it must not know the channel."""
 
     @abstractmethod
     def _reconnect(self) -> None:
@@ -131,7 +155,7 @@ class Channel(ChannelBase):
     """
 
     def __init__(self, url: str, **options: Unpack[ChannelOptions]) -> None:
-        super().__init__(url, "this client is for threads", options)
+        super().__init__(url, "this client is for threads", options, for_loop=False)
         self._connection = self._make_connection()
         try:
             self._connection.connect()
@@ -201,18 +225,22 @@ class Channel(ChannelBase):
         return f"<{'closed ' if self.closed else ''}channel to {self._url}>"
 
     def _make_method(self, plan: MethodPlan, method: _core.Method) -> Any:
-        return intercept_client(self._settings.interceptors, plan, self._callable(plan, method), for_loop=False)
+        called = make_callable(self._connection, plan, method)
+        return intercept_client(self._settings.interceptors, plan, called, for_loop=False)
 
-    def _callable(self, plan: MethodPlan, method: _core.Method) -> Any:
-        if plan.kind == ONEWAY:
-            return self._connection.oneway(method, for_loop=False)
-        if plan.kind == SERVER_STREAM:
-            return call_server_stream(self._connection, plan, method)
-        if plan.kind == CLIENT_STREAM:
-            return call_client_stream(self._connection, plan, method)
-        if plan.kind == BIDI_STREAM:
-            return call_bidi_stream(self._connection, plan, method)
-        return self._connection.unary(method)
+    def _make_passages(self) -> Passages:
+        return Passages(partial(_object_callable, self._settings.interceptors), self._settings.max_values)
+
+
+def _object_callable(
+    interceptors: tuple[ClientInterceptor, ...], target: Target, plan: MethodPlan, method: _core.Method, for_loop: bool
+) -> Any:
+    if for_loop:
+        raise FailedPrecondition(
+            f"{plan.full_name}(): an 'async def' method of an object that a client for threads has passed gets no "
+            "references that it could await: use nearcall.aio, or write 'def'"
+        )
+    return intercept_client(interceptors, plan, make_callable(target, plan, method), for_loop=False)
 
 
 # Callable, not type[T]: to type checkers a Protocol or an abstract class is no type[T], and interfaces are just those.
@@ -229,9 +257,9 @@ def connect(url: str, service: Callable[..., Any] | None = None, **options: Unpa
             or ``stdio:``.
         service: The service's class or interface. Without one the client is dynamic: its methods come from the
             server's own description, and values are plain data.
-        options: ``timeout``, ``spin``, ``max_message_size``, ``max_values``, ``ring_size``, ``handshake_timeout``,
-            ``wait_for_ready``, ``oneway``, ``interceptors``, ``allow_plaintext``, ``tls``, ``allow_users`` and
-            ``allow_groups``, as for :class:`Channel`.
+        options: ``timeout``, ``spin``, ``max_message_size``, ``max_values``, ``ring_size``,
+            ``handshake_timeout``, ``wait_for_ready``, ``oneway``, ``interceptors``, ``allow_plaintext``, ``tls``,
+            ``allow_users`` and ``allow_groups``, as for :class:`Channel`.
 
     A connection that is lost is renewed by the next call. A call that was under way when it was lost fails with
     :class:`~nearcall.Unavailable`, unless its method is marked :func:`~nearcall.idempotent`: then it is repeated.

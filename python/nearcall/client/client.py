@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from .. import _core
+from ..call.proxy import HasService
 from ..errors import Cancelled
 from ..options.checked import check_seconds
 from .connected import Connected, for_threads
@@ -19,7 +20,7 @@ __all__ = ["Client"]
 T = TypeVar("T")
 
 
-class Client(Connected, Generic[T]):
+class Client(Connected, HasService, Generic[T]):
     """A service at the other end of a connection, made by :func:`connect` or :meth:`Channel.client`.
 
     In a ``with`` statement it gives the typed service and closes at the end. It can also be kept: ``client.service`` is

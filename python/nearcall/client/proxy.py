@@ -1,49 +1,28 @@
-"""What a client calls: an object with one callable for each method of a service."""
+"""Makes what a client calls."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable
 
 from .. import _core
-from ..service.plan import MethodPlan
+from ..call.proxy import Around, Proxy
+from ..service.plan import MethodPlan, ServicePlan
 from .agreements import Agreement
 
-__all__ = ["MakeMethod", "Proxy", "make_proxy"]
+__all__ = ["MakeMethod", "make_proxy"]
 
-MakeMethod = Callable[[MethodPlan, _core.Method], Callable[..., Any]]
+MakeMethod = Callable[[MethodPlan, _core.Method], Callable[..., object]]
 """Makes the callable for a method."""
 
 
-class Proxy:
-    """A service at the other end of a connection. Its attributes are the service's methods."""
-
-    def __init__(self, name: str, url: str) -> None:
-        # Names that no service method can have: they begin with an underscore.
-        self._nearcall_name = name
-        self._nearcall_url = url
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(f"'{name}': names that begin with an underscore are not served")
-        import difflib  # only on the way to an error
-
-        known = [method for method in self.__dict__ if not method.startswith("_")]
-        close = difflib.get_close_matches(name, known, n=1)
-        hint = f"did you mean '{close[0]}'?" if close else f"there are {', '.join(known)}"
-        raise AttributeError(f"{self._nearcall_name} at {self._nearcall_url} has no method '{name}': {hint}")
-
-    def __repr__(self) -> str:
-        return f"<{self._nearcall_name} at {self._nearcall_url}>"
-
-
-def make_proxy(url: str, agreement: Agreement, make_method: MakeMethod) -> Proxy:
-    """A proxy for the service of a class; without one, for all that the server describes.
+def make_proxy(url: str, agreement: Agreement, make_method: MakeMethod, home: Around | None = None) -> Proxy:
+    """A proxy for the service of a class; without one, for all that the server describes. ``home`` is what is around
+    methods that are awaited in another event loop than their own.
 
     The proxy of a server with several services has one attribute for each service, and those methods that only one of
     them has.
     """
-    services = [_proxy(url, plan.name, agreement.methods_of(plan), make_method) for plan in agreement.plans]
+    services = [_proxy(url, plan, agreement, make_method, home) for plan in agreement.plans]
     if not agreement.is_dynamic:
         return services[0]
     names = [plan.name for plan in agreement.plans]
@@ -59,9 +38,9 @@ def make_proxy(url: str, agreement: Agreement, make_method: MakeMethod) -> Proxy
     return together
 
 
-def _proxy(url: str, name: str, methods: Iterable[tuple[MethodPlan, _core.Method]], make_method: MakeMethod) -> Proxy:
-    proxy = Proxy(name, url)
-    for plan, method in methods:
+def _proxy(url: str, plan: ServicePlan, agreement: Agreement, make_method: MakeMethod, home: Around | None) -> Proxy:
+    proxy = Proxy(plan.name, url, agreement.cls, home)
+    for method_plan, method in agreement.methods_of(plan):
         # Not setattr: a dynamic client's names are the server's choice.
-        proxy.__dict__[plan.name] = make_method(plan, method)
+        proxy.__dict__[method_plan.name] = make_method(method_plan, method)
     return proxy

@@ -14,6 +14,7 @@ import types
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, cast, get_args, get_origin
 
+from ..types.declared import is_service
 from ..types.hints import UNION_ORIGINS, describe_value, short_repr, type_name, unwrap
 from .arrays import dtype_of_annotation, is_array_type, wrong_dtype
 from .senders import is_record, loss
@@ -51,7 +52,7 @@ def outer_type(annotation: Any) -> OuterType:
     if is_array_type(cls):
         scalar = dtype_of_annotation(annotation)
         return OuterType((cls,) if scalar is None else (), _array(cls, scalar))
-    if not isinstance(cls, type):
+    if not isinstance(cls, type) or is_service(cls):  # a reference's sender looks at the value itself
         return OuterType((), None)
     return _of_class(cls)
 

@@ -17,6 +17,7 @@ from msgspec import inspect as shapes
 
 from ..types.guards import is_dict
 from ..types.hints import describe_value
+from .references import ReferenceSender
 from .senders import AnySender, DateTimeSender, DictSender, ItemsSender, MisfitError, Sender, TimeSender
 from .sending import sender
 
@@ -25,18 +26,24 @@ __all__ = ["described_sender"]
 Types = Mapping[str, Any]
 
 
-def described_sender(schema: Any, types: Types) -> Sender | None:
+def described_sender(schema: Any, types: Types, services: Mapping[str, type]) -> Sender | None:
     """What is to be seen to in values of a described type; ``None`` if there is nothing.
+
+    Args:
+        schema: The type.
+        types: The named types that it refers to.
+        services: The services whose objects it refers to.
 
     Raises:
         AttributeError, KeyError, TypeError, ValueError, RecursionError: the description is malformed.
     """
-    return _Reader(types).read(schema)
+    return _Reader(types, services).read(schema)
 
 
 class _Reader:
-    def __init__(self, types: Types) -> None:
+    def __init__(self, types: Types, services: Mapping[str, type]) -> None:
         self.types = types
+        self.services = services
         self.known: dict[str, Sender] = {}
 
     def read(self, schema: Any) -> Sender | None:
@@ -56,6 +63,8 @@ class _Reader:
             return _positions([self.read(part) for part in inner])
         if kind == "union":
             return self.union([(member, self.read(member)) for member in inner])
+        if kind == "reference" and inner in self.services:
+            return ReferenceSender(self.services[inner])
         return None
 
     def reference(self, name: str) -> Sender | None:
@@ -174,6 +183,8 @@ _TRUSTED = Sender()
 
 
 def _may_be(value: Any, schema: Any, found: Sender) -> bool:
+    if isinstance(found, ReferenceSender):
+        return value is not None
     if schema == "datetime":
         return isinstance(value, datetime.datetime)
     if schema == "time":

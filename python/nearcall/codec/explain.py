@@ -32,6 +32,8 @@ def explain_decode_error(method: str, names: Sequence[str], error: BaseException
         names: The parameters in the coded group, in order.
         error: What the decoder raised.
     """
+    if isinstance(error, RpcError):
+        return error
     if isinstance(error, MemoryError):
         return ResourceExhausted(f"{method}(): there is no memory for the arguments")
     message, path = _split(error)
@@ -55,7 +57,11 @@ def explain_decode_error(method: str, names: Sequence[str], error: BaseException
 
 
 def explain_encode_error(
-    method: str, names: Sequence[str], error: BaseException, values: tuple[Any, ...] | dict[str, Any]
+    method: str,
+    names: Sequence[str],
+    error: BaseException,
+    values: tuple[Any, ...] | dict[str, Any],
+    data: Sequence[str],
 ) -> RpcError:
     """The error to report when the arguments of a call could not be encoded: names the argument at fault.
 
@@ -64,6 +70,7 @@ def explain_encode_error(
         names: The parameters in the coded group, in order.
         error: What the encoder raised.
         values: What was to be encoded: the tuple, or a dict by name.
+        data: The parameters that hold no references, which can be encoded again to look.
     """
     if isinstance(error, RpcError):
         return error
@@ -74,6 +81,8 @@ def explain_encode_error(
         return InvalidArgument(f"{method}(): argument '{error.argument}' {why}")
     by_name = values if isinstance(values, dict) else dict(zip(names, values, strict=False))
     for name, value in by_name.items():
+        if name not in data:
+            continue
         try:
             encode_parts(value)
         except Exception as problem:
@@ -85,6 +94,8 @@ def explain_value_encode_error(what: str, failure: type[RpcError]) -> Callable[[
     """Makes the ``encode_error`` of a value's plan."""
 
     def explain(error: BaseException) -> RpcError:
+        if isinstance(error, RpcError):
+            return error
         if isinstance(error, MemoryError):
             return ResourceExhausted(f"{what}: there is no memory to encode it")
         return failure(f"{what} cannot be sent: {reason(error)}")
@@ -98,6 +109,8 @@ def explain_value_decode_error(
     """Makes the ``decode_error`` of a value's plan."""
 
     def explain(error: BaseException) -> RpcError:
+        if isinstance(error, RpcError):
+            return error
         if isinstance(error, MemoryError):
             return ResourceExhausted(f"{what}: there is no memory for it")
         message, path = _split(error)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import sys
+import typing
 from collections.abc import Iterator
 from typing import Any, cast
 
 import msgspec
 from msgspec import inspect as shapes
 
+from ..types.declared import is_service, service_class
 from ..types.hints import type_name
 from .arrays import is_array_type
 
-__all__ = ["UnsupportedTypeError", "holds_arrays", "inspect_type"]
+__all__ = ["UnsupportedTypeError", "holds_arrays", "inspect_type", "services_in"]
 
 
 class UnsupportedTypeError(TypeError):
@@ -34,14 +36,38 @@ def inspect_type(annotation: Any) -> shapes.Type:
     except Exception as problem:
         raise UnsupportedTypeError(_one_line(problem)) from None
     for node in walk(shape):
-        if isinstance(node, shapes.CustomType) and not is_array_type(_class_of(node)):
-            raise UnsupportedTypeError(_advice(node.cls))
+        if isinstance(node, shapes.CustomType):
+            service = service_class(node.cls)
+            if service is not None:
+                _let_instances_be_checked(service)
+            elif not is_array_type(_class_of(node)):
+                raise UnsupportedTypeError(_advice(node.cls))
+        elif isinstance(cls := getattr(node, "cls", None), type) and is_service(cls):
+            raise UnsupportedTypeError(
+                f"{type_name(cls)} is a service and has fields, and could travel as either: declare an interface that "
+                "it implements, whose objects travel as references"
+            )
     return shape
+
+
+def services_in(shape: shapes.Type) -> tuple[type, ...]:
+    """The service classes that a type names: their objects travel as references."""
+    found = [service_class(node.cls) for node in walk(shape) if isinstance(node, shapes.CustomType)]
+    return tuple(dict.fromkeys(cls for cls in found if cls is not None))
+
+
+def _let_instances_be_checked(service: type) -> None:
+    # msgspec asks isinstance() of what it decoded, which a Protocol refuses unless it is told otherwise.
+    if getattr(service, "_is_protocol", False) and not getattr(service, "_is_runtime_protocol", False):
+        typing.runtime_checkable(service)
 
 
 def holds_arrays(shape: shapes.Type) -> bool:
     """Whether values of the type may hold numpy arrays: it names them, or it says ``Any`` somewhere."""
-    return any(isinstance(node, (shapes.CustomType, shapes.AnyType)) for node in walk(shape))
+    return any(
+        isinstance(node, shapes.AnyType) or (isinstance(node, shapes.CustomType) and service_class(node.cls) is None)
+        for node in walk(shape)
+    )
 
 
 def walk(shape: shapes.Type) -> Iterator[shapes.Type]:

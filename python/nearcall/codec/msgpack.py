@@ -21,6 +21,7 @@ import msgspec
 from ..types.hints import describe_value
 from . import anything
 from .arrays import array_header, dtype_of_annotation, read_array, wrong_dtype
+from .references import REFERENCE, Incoming, Received
 
 __all__ = [
     "ARRAY",
@@ -30,17 +31,15 @@ __all__ = [
     "encode",
     "encode_parts",
     "encode_plainly",
+    "keys_decoder",
     "parts_decoder",
+    "reference_decoder",
 ]
 
 BUFFER = 1
 """msgpack extension: a raw buffer that travels beside the message; the data is its index in msgpack."""
 ARRAY = 2
 """msgpack extension: a numpy array; the data is [dtype, shape, order, index of its buffer] in msgpack."""
-
-
-class _HasArraysError(Exception):
-    """Raised inside the plain encoder on meeting an array, to start again with buffers."""
 
 
 def _convert(value: Any) -> Any:
@@ -86,14 +85,6 @@ def _is_array(value: Any) -> bool:
     return numpy is not None and isinstance(value, numpy.ndarray)
 
 
-def _convert_or_tell(value: Any) -> Any:
-    if type(value) is anything.Packed:
-        return msgspec.msgpack.Ext(value.code, _encode_or_tell(value.content))
-    if _is_array(value):
-        raise _HasArraysError
-    return _convert(value)
-
-
 def _convert_or_refuse(value: Any) -> Any:
     if type(value) is anything.Packed:
         return msgspec.msgpack.Ext(value.code, encode(value.content))
@@ -101,8 +92,6 @@ def _convert_or_refuse(value: Any) -> Any:
         raise TypeError("ndarray cannot be sent here: annotate the value as ndarray or Any")
     return _convert(value)
 
-
-_encode_or_tell = msgspec.msgpack.Encoder(enc_hook=_convert_or_tell).encode
 
 encode: Callable[[Any], bytes] = msgspec.msgpack.Encoder(enc_hook=_convert_or_refuse).encode
 """Encodes any supported value without arrays; msgspec's own method."""
@@ -113,38 +102,45 @@ def encode_plainly(value: Any) -> bytes:
     return encode(anything.pack_plainly(value))
 
 
-class _Collector:
-    """Puts the arrays of one message aside."""
+class _Leaving(threading.local):
+    """The buffers of the message that this thread is encoding: msgspec's hooks get no context of their own."""
 
-    __slots__ = ("buffers", "encode")
+    buffers: list[memoryview] | None = None
 
-    def __init__(self) -> None:
-        self.buffers: list[memoryview] = []
-        self.encode = msgspec.msgpack.Encoder(enc_hook=self.convert).encode
 
-    def convert(self, value: Any) -> Any:
-        if type(value) is anything.Packed:
-            return msgspec.msgpack.Ext(value.code, self.encode(value.content))
-        if not _is_array(value):
-            return _convert(value)
-        header, data = array_header(value, len(self.buffers))
-        self.buffers.append(data)
-        return msgspec.msgpack.Ext(ARRAY, header)
+_leaving = _Leaving()
+
+
+def _convert_or_put_aside(value: Any) -> Any:
+    if type(value) is anything.Packed:
+        return msgspec.msgpack.Ext(value.code, _encode_putting_aside(value.content))
+    buffers = _leaving.buffers
+    if buffers is None or not _is_array(value):
+        return _convert(value)
+    header, data = array_header(value, len(buffers))
+    buffers.append(data)
+    return msgspec.msgpack.Ext(ARRAY, header)
+
+
+_encode_putting_aside = msgspec.msgpack.Encoder(enc_hook=_convert_or_put_aside).encode
 
 
 def encode_parts(value: Any) -> tuple[bytes, list[memoryview]]:
     """Encodes a value that may hold arrays: the msgpack, and the arrays' elements to travel beside it."""
+    buffers: list[memoryview] = []
+    outer = _leaving.buffers  # not None if the iterator of a value that is being encoded makes a call of its own
+    _leaving.buffers = buffers
     try:
-        return _encode_or_tell(value), []
-    except _HasArraysError:
-        collector = _Collector()
-    return collector.encode(value), collector.buffers
+        return _encode_putting_aside(value), buffers
+    finally:
+        _leaving.buffers = outer
 
 
 class _Arrived(threading.local):
-    """The buffers of the message that this thread is decoding: msgspec's hooks get no context of their own."""
+    """What came with the message that this thread is decoding: msgspec's hooks get no context of their own."""
 
     buffers: list[memoryview] | None = None
+    references: Incoming | None = None
 
 
 _arrived = _Arrived()
@@ -161,6 +157,8 @@ def _read_extension(code: int, data: memoryview) -> Any:
         if not 0 <= index < len(buffers):
             raise ValueError(f"the message refers to buffer {index} of {len(buffers)}")
         return buffers[index]
+    if code == REFERENCE and _arrived.references is not None:
+        return _arrived.references.take(data)
     return msgspec.msgpack.Ext(code, bytes(data))
 
 
@@ -175,11 +173,13 @@ def _wanted_array(annotation: Any) -> tuple[Any, Any]:
 
 
 def _read_custom(annotation: Any, value: Any) -> Any:
-    # Arrays are the only type beyond msgspec's own that inspect_type() lets pass.
+    # Services and arrays are the only types beyond msgspec's own that inspect_type() lets pass.
+    if isinstance(value, Received):
+        return cast(Incoming, _arrived.references).resolve(annotation, value)
     cls, scalar = _wanted_array(annotation)
     if scalar is not None and isinstance(value, cls) and wrong_dtype(value, scalar):
         raise ValueError(f"expected an array of {scalar.__name__}, got one of {value.dtype}")
-    return value  # if it is no array at all, msgspec then says what it expected
+    return value  # if it is of another class, msgspec then says what it expected
 
 
 def coded_decoder(annotation: Any) -> Callable[[Any], Any]:
@@ -200,11 +200,53 @@ def parts_decoder(annotation: Any) -> Callable[..., Any]:
     decode = msgspec.msgpack.Decoder(annotation, ext_hook=_read_extension, dec_hook=_read_custom).decode
 
     def decode_parts(body: Any, buffers: list[memoryview]) -> Any:
-        outer = _arrived.buffers  # not None if a constructor called from the decoder makes a call of its own
-        _arrived.buffers = buffers
+        # Not None if a constructor called from the decoder makes a call of its own.
+        outer, references = _arrived.buffers, _arrived.references
+        _arrived.buffers, _arrived.references = buffers, None
         try:
             return decode(body)
         finally:
-            _arrived.buffers = outer
+            _arrived.buffers, _arrived.references = outer, references
 
     return decode_parts
+
+
+def reference_decoder(annotation: Any, *, for_loop: bool) -> Callable[..., Any]:
+    """A decoder for a type that holds references; it takes the body, and the list of buffers if there are any.
+
+    Args:
+        annotation: The type.
+        for_loop: Whether the methods of the objects that arrive are to be awaited.
+
+    Raises:
+        TypeError: msgspec does not support the type.
+    """
+    decode = msgspec.msgpack.Decoder(annotation, ext_hook=_read_extension, dec_hook=_read_custom).decode
+
+    def decode_references(body: Any, buffers: list[memoryview] = []) -> Any:  # noqa: B006 - never changed
+        incoming = Incoming(for_loop=for_loop)
+        outer, references = _arrived.buffers, _arrived.references
+        _arrived.buffers, _arrived.references = buffers, incoming
+        try:
+            return incoming.finish(decode, body)
+        finally:
+            _arrived.buffers, _arrived.references = outer, references
+
+    return decode_references
+
+
+class _NoMatter(list[memoryview]):
+    """Stands for the buffers of a message where only keys are decoded: there are as many as a peer likes."""
+
+    def __len__(self) -> int:
+        return sys.maxsize
+
+    def __getitem__(self, index: Any) -> Any:
+        return memoryview(b"")
+
+
+def keys_decoder(annotation: Any) -> Callable[[bytes], list[dict[Any, None]]]:
+    """A decoder for a list of dicts of one key each, whose keys have a type."""
+    decode = parts_decoder(list[dict[annotation, None]])
+    buffers = _NoMatter()
+    return lambda body: decode(body, buffers)

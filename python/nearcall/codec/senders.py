@@ -426,9 +426,11 @@ class UnionSender(Sender):
 
     deep = True
 
-    def __init__(self, members: list[Sender]) -> None:
+    def __init__(self, members: list[Sender], *, optional: bool = False) -> None:
         self.members = members
         self.by_kind = {kind: member for member in members for kind in member.kinds or ()}
+        if optional:
+            self.by_kind[type(None)] = _TRUSTED
         # What is sent as a dict is the only such in its union: a dict itself would arrive as an object of that class.
         classes = [member.cls for member in members if isinstance(member, FieldsSender) and not member.by_position]
         if classes:

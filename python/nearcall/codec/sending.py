@@ -18,7 +18,9 @@ from typing import Any, cast, get_args, get_origin
 from msgspec import inspect as shapes
 
 from .._core import FittingEncoder
+from ..types.declared import service_class
 from ..types.hints import UNION_ORIGINS, unwrap
+from .references import ReferenceSender
 from .senders import (
     AnySender,
     DateTimeSender,
@@ -142,6 +144,8 @@ class _Builder:
             return TupleSender([self.build(item, each) for item, each in zip(shape.item_types, hints, strict=True)])
         if hasattr(shape, "fields"):
             return self._fields(shape)
+        if kind is shapes.CustomType and (service := service_class(shape.cls)) is not None:
+            return ReferenceSender(service)
         return None
 
     def _items(self, shape: Any, cls: type, hint: Any) -> Sender | None:
@@ -160,7 +164,7 @@ class _Builder:
                 if found.kinds is None and type(member) in _KINDS:
                     found.kinds = frozenset({_KINDS[type(member)]})
                 members.append(found)
-        return UnionSender(members) if members else None
+        return UnionSender(members, optional=shapes.NoneType() in shape.types) if members else None
 
     def _fields(self, shape: Any) -> Sender:
         if (known := self.classes.get(shape.cls)) is not None:

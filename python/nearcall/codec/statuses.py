@@ -10,8 +10,10 @@ from typing import Any, Final, cast
 
 import msgspec
 
+from .._core import check_keys
 from ..errors import RpcError, error_class
 from ..status import StatusCode
+from .hashed import ANYTHING
 from .msgpack import decode_any, encode_plainly
 
 __all__ = ["describe_error", "make_error"]
@@ -37,9 +39,9 @@ def make_error(
     envelope: dict[str, Any] = {}
     if details:
         try:
-            value = decode_any(details)
+            value = _decoded(details)
             if isinstance(value, msgspec.msgpack.Ext) and value.code == _ENVELOPE:
-                envelope = msgspec.convert(decode_any(value.data), dict[str, Any])
+                envelope = msgspec.convert(_decoded(bytes(value.data)), dict[str, Any])
                 value = envelope.get("details")
         except Exception:
             value = bytes(details)
@@ -54,6 +56,12 @@ def make_error(
         if hasattr(error, "add_note"):  # Python 3.11
             cast(Any, error).add_note(f"At the server:\n{remote.rstrip()}")
     return error
+
+
+def _decoded(details: bytes) -> Any:
+    """Raises whatever there is to raise: the bytes are a peer's."""
+    check_keys(details, ANYTHING)
+    return decode_any(details)
 
 
 def _restored(described: Any, message: str, details: Any, declared: Mapping[str, type[Exception]]) -> Exception | None:

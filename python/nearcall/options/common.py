@@ -8,12 +8,15 @@ from typing import Literal, cast
 from ..errors import InvalidArgument
 from .checked import check_seconds, with_option
 
-__all__ = ["DEFAULT_MAX_MESSAGE_SIZE", "DEFAULT_MAX_VALUES", "check_spin", "check_users"]
+__all__ = ["DEFAULT_MAX_MESSAGE_SIZE", "DEFAULT_MAX_REFERENCES", "DEFAULT_MAX_VALUES", "check_spin", "check_users"]
 
 DEFAULT_MAX_MESSAGE_SIZE = 64 * 1024 * 1024
 """Longest message received, bytes, unless the user says otherwise."""
 DEFAULT_MAX_VALUES = 2_000_000
 """Values that a received message may hold, unless the user says otherwise: some 300 MB, if each is an empty dict."""
+
+DEFAULT_MAX_REFERENCES = 10_000
+"""Objects that may be passed to one peer at once, unless the user says otherwise."""
 
 
 def check_spin(spin: float | Literal["auto"]) -> float | Literal["auto"]:

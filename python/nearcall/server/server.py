@@ -7,7 +7,6 @@ import itertools
 import math
 import os
 import threading
-import time
 import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -18,23 +17,25 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import msgspec
 
 from .. import _core
+from ..call.departures import end_departures
+from ..call.failures import Failures
 from ..call.interceptors import ServerInterceptor, check_interceptors, intercept_handler
 from ..errors import InvalidArgument
 from ..log import log
 from ..options.checked import check_seconds, check_whole, with_option
-from ..options.common import DEFAULT_MAX_MESSAGE_SIZE, DEFAULT_MAX_VALUES, check_spin
+from ..options.common import DEFAULT_MAX_MESSAGE_SIZE, DEFAULT_MAX_REFERENCES, DEFAULT_MAX_VALUES, check_spin
 from ..options.tls import TLS
 from ..service.describing import describe
-from ..service.plan import ServicePlan
-from .failures import Failures
-from .instances import handler_of, look_at
+from ..service.references import services_passed
+from .instances import Served, handler_of, look_at
 from .listening import make_listeners
+from .references import ServerCatalogue
 from .sessions import Hook, Sessions
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
 
-    from ..aio.handlers import LoopThread
+    from ..loops.handlers import LoopThread
 
 __all__ = ["Server"]
 
@@ -46,10 +47,6 @@ DEFAULT_MAX_STREAMS = 1_000
 """Calls with a stream that one connection may have under way at once, unless the user says otherwise."""
 DEFAULT_MAX_MEMORY = 1 << 30
 """Bytes that a server keeps for its clients, unless the user says otherwise or four of its messages need more."""
-_LAST_DEPARTURES = 5.0
-"""Seconds that a server that stops waits, after its grace, for what its user does when clients leave."""
-_DEPARTURES_AT_ONCE = 8
-"""Clients that are left when it stops, and whose departure is told of at the same time."""
 
 
 class Server:
@@ -74,6 +71,8 @@ class Server:
             what waits for clients to read it. One client may use a quarter, or as much as its longest message needs;
             beyond it nothing more is read from it, and a reply that finds no room fails with ``RESOURCE_EXHAUSTED``.
             ``None`` stands for 1 GiB, or four times ``max_message_size`` if that is more.
+        max_references: Objects that one client may hold references to at once; what would pass it one more fails with
+            ``RESOURCE_EXHAUSTED``.
         spin: How long to spin for a request before sleeping: ``"auto"`` measures and adapts, ``0`` sleeps at once,
             seconds set a fixed bound.
         max_message_size: Longest message received, bytes.
@@ -110,6 +109,7 @@ class Server:
         max_pending: int = DEFAULT_MAX_PENDING,
         max_streams: int = DEFAULT_MAX_STREAMS,
         max_memory: int | None = None,
+        max_references: int = DEFAULT_MAX_REFERENCES,
         spin: float | Literal["auto"] = "auto",
         max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE,
         max_values: int = DEFAULT_MAX_VALUES,
@@ -142,25 +142,45 @@ class Server:
                 "loop_factory",
             )
         chain = check_interceptors(interceptors, f"{ordinary[0]} is not" if ordinary else None)
-        own: list[ServicePlan] = []
+        own: list[Served] = []
         if introspection:
             from ..introspection import NAME, introspection_of
 
             if NAME in names:
                 raise TypeError(f"{NAME} is the server's own service: name yours otherwise")
-            served.append(look_at(introspection_of(plans, _core.VERSION, in_loop=bool(chain) and not ordinary)))
-            own = [served[-1].plan]
+            own = [look_at(introspection_of(plans, _core.VERSION, in_loop=bool(chain) and not ordinary))]
         self._failures = Failures()
         self._sessions = Sessions(on_connect, on_disconnect, self._failures)
         methods: list[tuple[_core.Method, Any]] = []
         values = check_whole("max_values", max_values)
         self._handlers: list[tuple[Any, Any]] = []
-        for each in served:
+        passed = services_passed(plans)
+
+        def add(each: Served) -> None:
             for method in each.plan.methods:
                 describer = self._failures.describer(method, each.plan.errors, tracebacks)
                 handler = intercept_handler(chain, method, handler_of(each, method.name))
                 methods.append((_core.Method(method, max_values=values, describe_error=describer), handler))
                 self._handlers.append((method, handler))
+
+        for each in served:
+            add(each)
+        numbers: dict[tuple[str, str], int] = {}
+        for plan in passed:
+            for method in plan.methods:  # only called on objects
+                numbers[plan.name, method.name] = len(methods)
+                methods.append((_core.Method(method, max_values=values), None))
+                self._handlers.append((method, None))
+        for each in own:
+            add(each)
+        self._catalogue = catalogue = ServerCatalogue(
+            numbers,
+            values,
+            chain,
+            self._failures,
+            tracebacks=tracebacks,
+            need_loop=weakref.WeakMethod(self._start_loop),
+        )
         self._listeners = make_listeners(
             self._asked, allow_plaintext=allow_plaintext, tls=tls, allow_users=allow_users, allow_groups=allow_groups
         )
@@ -168,8 +188,8 @@ class Server:
         self._make_core = partial(
             _core.Server,
             methods,
-            msgspec.json.encode(describe(plans, *own)).decode(),
-            introspective=sum(len(plan.methods) for plan in own),
+            msgspec.json.encode(describe(plans, own[0].plan if own else None, passed)).decode(),
+            introspective=sum(len(each.plan.methods) for each in own),
             spin=check_spin(spin),
             ring_size=1 << 18,
             max_message_size=check_whole("max_message_size", max_message_size, "bytes"),
@@ -178,6 +198,9 @@ class Server:
             max_pending=check_whole("max_pending", max_pending),
             max_streams=check_whole("max_streams", max_streams),
             max_memory=_check_memory(max_memory, max_message_size),
+            max_references=check_whole("max_references", max_references),
+            make_passage=catalogue.passage,
+            on_release=self._sessions.released,
             **self._sessions.for_core(),
         )
         self._core: _core.Server | None = None
@@ -240,31 +263,38 @@ class Server:
         return self._begin(self._listeners)
 
     def _begin(self, listeners: _core.Listeners) -> Server:
-        core: _core.Server | None = None
         try:
-            core = self._make_core()
-            core.listen(listeners)
-            if self._ends_in_loop or any(plan.handler_is_async for plan, _ in self._handlers):
-                from ..aio.handlers import LoopThread  # asyncio only where it is needed
-
-                loop = LoopThread(core, self._handlers, self._loop_factory)
-                loop.start()
-                self._loop = loop
-                self._sessions.finish = loop.finish
+            self._core = self._make_core()
+            self._core.listen(listeners)
+            if self._ends_in_loop or any(handler and plan.handler_is_async for plan, handler in self._handlers):
+                self._start_loop()
         except BaseException:
-            if core is not None:
-                core.close()
+            if self._core is not None:
+                self._core.close()
+                self._core = None
             listeners.close()
             self._state = "stopped"
             _open.discard(self)
             raise
-        self._core = core
         self._process = os.getpid()
         self._state = "running"
         _open.add(self)
         self._spawn()
         log(INFO, "serving at %s", ", ".join(self._urls))
         return self
+
+    def _start_loop(self) -> None:
+        """Starts the event loop that runs coroutine handlers, if it does not run yet."""
+        with self._change:
+            if self._loop is None and self._core is not None:
+                from ..loops.handlers import LoopThread  # asyncio only where it is needed
+                from ..loops.home import HomeLoop
+
+                loop = LoopThread(self._core, self._handlers, self._loop_factory)
+                loop.start()
+                self._sessions.finish = loop.finish
+                self._catalogue.home = HomeLoop(loop.loop).around
+                self._loop = loop
 
     def serve_at(self, listeners: _core.Listeners, urls: list[str]) -> None:
         """Serves the clients of these listeners, not at its own URLs. Only for :func:`serve` with workers."""
@@ -308,12 +338,15 @@ class Server:
             if self._loop is not None:
                 self._loop.cut_off()
             core.close()
-            self._end_sessions(core)
-            self._sessions.finish = None  # it would keep the core, which keeps the sessions
-            if self._loop is not None:
-                self._loop.stop()
-                self._loop = None
-            self._core = None  # its descriptors go with it
+            if not end_departures(core):
+                what = self._sessions.at_work()
+                log(WARNING, "the server at %s stops without waiting longer for %s", ", ".join(self._urls), what)
+            with self._change:
+                # The core's descriptors go with it, and no loop is started for it any more.
+                self._core, loop, self._loop = None, self._loop, None
+                self._sessions.finish = None  # it would keep the core, which keeps the sessions
+            if loop is not None:
+                loop.stop()
             self._join()
             what = "every call was finished" if self._finished else f"calls of more than {grace:g} s were cut off"
             self._failures.flush()
@@ -325,28 +358,6 @@ class Server:
         self._stopped.set()
         self._over.set()
         return self._finished
-
-    def _end_sessions(self, core: _core.Server) -> None:
-        """Tells of the departure of the clients that are left: in threads, because what a user does then may hang."""
-        if core.sessions_ended:
-            return
-
-        def end_some() -> None:
-            while core.end_session():
-                pass
-
-        try:
-            for number in range(_DEPARTURES_AT_ONCE):
-                threading.Thread(target=end_some, name=f"nearcall-departures-{number + 1}", daemon=True).start()
-        except RuntimeError:
-            end_some()  # no more threads, or the interpreter ends
-        until = time.monotonic() + _LAST_DEPARTURES
-        while not core.sessions_ended:
-            if time.monotonic() >= until:
-                what = self._sessions.at_work()
-                log(WARNING, "the server at %s stops without waiting longer for %s", ", ".join(self._urls), what)
-                return
-            time.sleep(0.001)
 
     def _join(self) -> None:
         for thread in list(self._threads):

@@ -9,9 +9,10 @@ from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
+from ..call.failures import Failures
 from ..call.session import ServerConnection
 from ..options.checked import with_option
-from .failures import Failures
+from ..references.given import finish, finish_given
 from .instances import end_of
 
 __all__ = ["Hook", "Sessions", "check_hook"]
@@ -104,22 +105,19 @@ class Sessions:
         connection._instances.clear()
         self._call("on_disconnect", self._on_disconnect, connection)
 
-    def _end(self, instance: object, connection: ServerConnection) -> None:
-        end = end_of(instance)
-        if end is None:
-            return
-        what = f"{type(instance).__name__}.{end.__name__}"
-        try:
-            with self._noted(what):
-                self._await(end())
-        except BaseException as error:
-            self._failures.tell(what, error, connection.peer)
+    def released(self, given: object) -> None:
+        """An object that was passed to a client is needed no more: the last reference to it was released, or the
+        client is gone.
+        """
+        finish_given(given, self.finish, self._failures, {})
 
-    def _await(self, ended: object) -> None:
-        if inspect.isawaitable(ended):
-            if self.finish is None:
-                raise RuntimeError("there is no event loop to await it in")
-            self.finish(ended)
+    def _end(self, instance: object, connection: ServerConnection) -> None:
+        self._finish(instance, end_of(instance), connection.peer)
+
+    def _finish(self, ended: object, end: Callable[[], Any] | None, peer: dict[str, Any]) -> None:
+        if end is not None:
+            with self._noted(f"{type(ended).__name__}.{end.__name__}"):
+                finish(ended, end, self.finish, self._failures, peer)
 
     def _call(self, option: str, hook: Hook | None, connection: ServerConnection) -> None:
         if hook is None:

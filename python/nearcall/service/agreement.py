@@ -6,12 +6,12 @@ out, and is refused where it is used. A client with a method that no call could 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Final, Literal, NamedTuple, NoReturn
 
 import msgspec
 
-from ..codec.msgpack import encode_parts
+from ..codec.hashed import ANYTHING, together
 from ..errors import FailedPrecondition, RpcError, Unimplemented
 from ..types.differences import Types, differences
 from ..types.fields import Finder, UnknownField, field_finder
@@ -19,7 +19,17 @@ from .describing import method_info
 from .description import Description, MethodInfo, ParameterInfo, ServiceInfo, StreamInfo, ValueInfo
 from .plan import BIDI_STREAM, BUFFER_FORMS, CODED, PARTS, SERVER_STREAM, MethodPlan, ServicePlan, ValuePlan
 
-__all__ = ["MALFORMED", "Agreed", "Finding", "Sides", "agree", "method_findings", "refused", "service_findings"]
+__all__ = [
+    "MALFORMED",
+    "Agreed",
+    "Finding",
+    "Sides",
+    "agree",
+    "agree_on_reference",
+    "method_findings",
+    "refused",
+    "service_findings",
+]
 
 
 MALFORMED: Final = (AttributeError, LookupError, TypeError, ValueError, ArithmeticError, RecursionError)
@@ -71,6 +81,23 @@ def agree(client: ServicePlan, description: Description) -> dict[str, Agreed]:
         names = _listed(service.name for service in description.services)
         problem = f"the server does not serve {client.name}; it serves {names}: connect with the class of one of these"
         return {plan.name: refused(plan, FailedPrecondition(problem), problem) for plan in client.methods}
+    return _agree(client, found)
+
+
+def agree_on_reference(client: ServicePlan, description: Description) -> dict[str, Agreed]:
+    """The same for a service whose objects the server passes to the client.
+
+    Raises:
+        FailedPrecondition: the description is malformed.
+    """
+    found = [entry for entry in description.numbered_references() if entry[1].name == client.name]
+    if not found:
+        problem = f"the server passes no objects of the service {client.name}: update the server"
+        return {plan.name: refused(plan, FailedPrecondition(problem), problem) for plan in client.methods}
+    return _agree(client, found)
+
+
+def _agree(client: ServicePlan, found: list[tuple[int, ServiceInfo, MethodInfo]]) -> dict[str, Agreed]:
     served = {method.name: (number, service, method) for number, service, method in found}
     result: dict[str, Agreed] = {}
     for plan in client.methods:
@@ -255,10 +282,15 @@ class _Arguments:
                     f"{self._signature}"
                 )
         encoded = self._encode(values)
+        # What was encoded is looked at, not the values: a reference that is encoded is given away.
+        parts = _by_name(encoded[0]) if self._finders else {}
         for name, find in self._finders.items():
-            if name in values and (found := find(encode_parts(values[name])[0])):
+            if name in parts and (found := find(bytes(parts[name]))):
                 self._where.refuse_sent(f"argument '{name}'", found)
         return encoded
+
+
+_by_name = msgspec.msgpack.Decoder(dict[str, msgspec.Raw]).decode
 
 
 def _place(parameter: ParameterInfo) -> tuple[str, bool]:
@@ -277,7 +309,7 @@ def _checked_sent(plan: ValuePlan, find: Finder, where: _Where, stream: StreamIn
             where.refuse_sent(f"an item of '{stream.name}'", found)
         return encoded
 
-    return msgspec.structs.replace(plan, encode=encode_checked, encode_error=_or_itself(plan.encode_error))
+    return msgspec.structs.replace(plan, encode=encode_checked)
 
 
 def _checked_received(plan: ValuePlan, find: Finder, where: _Where) -> ValuePlan:
@@ -289,11 +321,11 @@ def _checked_received(plan: ValuePlan, find: Finder, where: _Where) -> ValuePlan
             where.refuse_received(found)
         return value
 
-    return msgspec.structs.replace(plan, decode=decode_checked, decode_error=_or_itself(plan.decode_error))
-
-
-def _or_itself(explain: Callable[[BaseException], RpcError]) -> Callable[[BaseException], RpcError]:
-    return lambda error: error if isinstance(error, RpcError) else explain(error)
+    return msgspec.structs.replace(
+        plan,
+        decode=decode_checked,
+        hashed=together([plan.hashed, ANYTHING]),  # what finds fields decodes without a type
+    )
 
 
 def refused(plan: MethodPlan, error: RpcError, problem: str | None = None) -> Agreed:

@@ -5,17 +5,21 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from inspect import Parameter as Inspected
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from ..codec import explain, msgpack, sending
+from ..codec import checks, explain, msgpack, sending
+from ..codec.hashed import ANYTHING, together
 from ..errors import InvalidArgument
 from .binding import Binder
 from .plan import BUFFER_FORMS, CODED, NOTHING, PARTS, ArgumentsPlan, Parameter
 from .values import Crossing, ProblemFinder, problem_finder
 
-__all__ = ["Argument", "arguments_plan"]
+__all__ = ["UNKNOWN", "Argument", "arguments_plan"]
+
+UNKNOWN: Final = msgspec.UNSET
+"""In place of an argument that the caller declares and that is not known here: it was not given."""
 
 
 class Argument(NamedTuple):
@@ -34,13 +38,16 @@ class Argument(NamedTuple):
         return self.crossing.form if self.crossing.form in BUFFER_FORMS else CODED
 
 
-def arguments_plan(method: str, arguments: Sequence[Argument], binder: Binder) -> ArgumentsPlan:
+def arguments_plan(
+    method: str, arguments: Sequence[Argument], binder: Binder, *, for_loop: bool = False
+) -> ArgumentsPlan:
     """The plan of all parameters but the streaming one.
 
     Args:
         method: The method's full name.
         arguments: The parameters in order.
         binder: Binds calls of the method.
+        for_loop: Whether the handler awaits methods of the objects that it gets.
     """
     coded = [argument for argument in arguments if argument.form == CODED]
     names, all_names = (tuple(argument.name for argument in each) for each in (coded, arguments))
@@ -48,20 +55,29 @@ def arguments_plan(method: str, arguments: Sequence[Argument], binder: Binder) -
     parts = any(argument.crossing.form == PARTS for argument in coded)
     finders = [(argument.name, problem_finder(argument.crossing)) for argument in arguments]
     encode: Callable[[Any], Any] = msgpack.encode_parts if parts else msgpack.encode
+    references = any(argument.crossing.services for argument in arguments)
+    # Only data can be encoded a second time, to find out which of them cannot.
+    data = [argument.name for argument in arguments if not argument.crossing.services]
+
+    def remake(names: Sequence[str], for_loop: bool) -> ArgumentsPlan:
+        known = {argument.name: argument for argument in arguments}
+        each = [known.get(name) or _unknown_argument(name) for name in names]
+        return arguments_plan(method, each, binder, for_loop=for_loop)
+
     return ArgumentsPlan(
         names=all_names,
         forms=tuple(argument.form for argument in arguments),
         positional=sum(argument.by_position for argument in arguments),
         parts=parts,
         encode=sending.group_seen_to(encode, names, [argument.crossing.sender for argument in coded]),
-        decode=msgpack.parts_decoder(annotation) if parts else msgpack.coded_decoder(annotation),
+        decode=_decoder(annotation, parts=parts, references=references, for_loop=for_loop),
         accepts=tuple(argument.crossing.outer.accepts for argument in arguments),
         check_at=_checker(method, finders),
         bind=binder.bind,
         encode_named=_named_encoder(method, arguments, finders),
-        decode_named=_named_decoder(arguments),
+        decode_named=_named_decoder(arguments, references=references, for_loop=for_loop),
         encode_error=lambda error, values: explain.explain_encode_error(
-            method, names if len(values) == len(names) else all_names, error, values
+            method, names if len(values) == len(names) else all_names, error, values, data
         ),
         decode_error=lambda error: explain.explain_decode_error(method, names, error),
         parameters=tuple(
@@ -74,7 +90,21 @@ def arguments_plan(method: str, arguments: Sequence[Argument], binder: Binder) -
             )
             for argument in arguments
         ),
+        references=references,
+        remake=remake,
+        hashed=together(argument.crossing.hashed for argument in arguments),
     )
+
+
+def _unknown_argument(name: str) -> Argument:
+    crossing = Crossing(Any, PARTS, "Any", "any", checks.outer_type(Any), hashed=ANYTHING)
+    return Argument(name, crossing, by_position=True, required=False, default=UNKNOWN)
+
+
+def _decoder(annotation: Any, *, parts: bool, references: bool, for_loop: bool) -> Callable[..., Any]:
+    if references:
+        return msgpack.reference_decoder(annotation, for_loop=for_loop)
+    return msgpack.parts_decoder(annotation) if parts else msgpack.coded_decoder(annotation)
 
 
 def _checker(method: str, finders: list[tuple[str, ProblemFinder | None]]) -> Callable[[int, Any], None]:
@@ -112,7 +142,9 @@ def _named_encoder(
     return encode_named
 
 
-def _named_decoder(arguments: Sequence[Argument]) -> Callable[..., tuple[Any, ...]]:
+def _named_decoder(
+    arguments: Sequence[Argument], *, references: bool, for_loop: bool
+) -> Callable[..., tuple[Any, ...]]:
     """A decoder from a map to the tuple of all parameters, which knows their defaults."""
 
     # Most methods are never called by name, so the decoder is made when first needed.
@@ -125,7 +157,7 @@ def _named_decoder(arguments: Sequence[Argument]) -> Callable[..., tuple[Any, ..
             field = msgspec.field(name=argument.name, **default)
             fields.append((f"p{number}", argument.crossing.annotation, field))
         shape = msgspec.defstruct("Arguments", fields, kw_only=True, forbid_unknown_fields=True)
-        return msgpack.parts_decoder(shape)
+        return _decoder(shape, parts=True, references=references, for_loop=for_loop)
 
     def decode_named(body: Any, buffers: list[memoryview]) -> tuple[Any, ...]:
         return msgspec.structs.astuple(decoder()(body, buffers))

@@ -13,11 +13,20 @@ from .plan import MethodPlan, ServicePlan
 __all__ = ["describe", "method_info"]
 
 
-def describe(plans: Sequence[ServicePlan], introspection: ServicePlan | None = None) -> dict[str, Any]:
-    """The description of a server that serves these services, as plain data ready for JSON."""
+def describe(
+    plans: Sequence[ServicePlan], introspection: ServicePlan | None = None, references: Sequence[ServicePlan] = ()
+) -> dict[str, Any]:
+    """The description of a server that serves these services, as plain data ready for JSON.
+
+    Args:
+        plans: What it serves.
+        introspection: Its own service.
+        references: The services whose objects travel as references.
+    """
     own = msgspec.UNSET if introspection is None else _service_info(introspection)
+    passed = [_service_info(plan) for plan in references] or msgspec.UNSET
     description: dict[str, Any] = msgspec.to_builtins(
-        Description(VERSION, [_service_info(plan) for plan in plans], own)
+        Description(VERSION, [_service_info(plan) for plan in plans], own, passed)
     )
     return description
 

@@ -4,8 +4,8 @@ A description is plain data that travels as JSON. A client that has a class comp
 connects (:mod:`nearcall.service.agreement`); a client that has none makes its plans from it
 (:mod:`nearcall.service.dynamic`).
 
-Methods are numbered in order of appearance over all services of a description; the number stands for the method on
-the wire.
+Methods are numbered in order of appearance over all services of a description: those that are served, those whose
+objects travel as references, the server's own. The number stands for the method on the wire.
 """
 
 from __future__ import annotations
@@ -89,15 +89,32 @@ class Description(msgspec.Struct, frozen=True):
     nearcall: int
     services: list[ServiceInfo]
     introspection: ServiceInfo | msgspec.UnsetType = msgspec.UNSET
-    """The server's own service, numbered after the others; left out if it is switched off."""
+    """The server's own service, numbered after all others; left out if it is switched off."""
+    references: list[ServiceInfo] | msgspec.UnsetType = msgspec.UNSET
+    """The services whose objects travel as references, in either direction, numbered after those that are served; left
+    out if there are none. One that is served as well is numbered here once more."""
+
+    @property
+    def passed(self) -> list[ServiceInfo]:
+        """The services whose objects travel as references."""
+        return [] if self.references is msgspec.UNSET else self.references
 
     def numbered(self, *, introspection: bool = False) -> Iterator[tuple[int, ServiceInfo, MethodInfo]]:
-        """All methods with their numbers, those of the server's own service only if asked for."""
-        number = 0
-        services = list(self.services)
+        """All methods that are served with their numbers, those of the server's own service only if asked for."""
+        yield from _numbered(0, self.services)
         if introspection and self.introspection is not msgspec.UNSET:
-            services.append(self.introspection)
-        for service in services:
-            for method in service.methods:
-                yield number, service, method
-                number += 1
+            yield from _numbered(_count(self.services) + _count(self.passed), [self.introspection])
+
+    def numbered_references(self) -> Iterator[tuple[int, ServiceInfo, MethodInfo]]:
+        """All methods of objects that are passed, with their numbers."""
+        yield from _numbered(_count(self.services), self.passed)
+
+
+def _count(services: list[ServiceInfo]) -> int:
+    return sum(len(service.methods) for service in services)
+
+
+def _numbered(first: int, services: list[ServiceInfo]) -> Iterator[tuple[int, ServiceInfo, MethodInfo]]:
+    entries = ((service, method) for service in services for method in service.methods)
+    for number, (service, method) in enumerate(entries, first):
+        yield number, service, method

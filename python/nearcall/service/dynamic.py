@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple, Optional, TypedDict
+
+from msgspec import inspect as shapes
 
 from ..codec.checks import outer_type
 from ..codec.described import described_sender
+from ..codec.hashed import ANYTHING
+from ..codec.inspection import services_in
 from ..errors import FailedPrecondition
+from ..types.declared import DESCRIBED_PLAN, Declared, declared
+from ..types.guards import is_dict, is_list
 from ..types.shown import shown
 from .arguments import Argument, arguments_plan
 from .binding import Binder, make_adapter
-from .description import MethodInfo, ParameterInfo, StreamInfo, ValueInfo
-from .plan import BIDI_STREAM, BUFFER_FORMS, NOTHING, PARTS, SERVER_STREAM, MethodPlan, ServicePlan, Slot, ValuePlan
+from .description import MethodInfo, ParameterInfo, ServiceInfo, StreamInfo, ValueInfo
+from .plan import BIDI_STREAM, BUFFER_FORMS, NOTHING, PARTS, SERVER_STREAM, MethodPlan, ServicePlan, Slot
 from .reading import read_description
 from .signature import value_roles
 from .values import Crossing, buffer_decodes_as, value_plan
@@ -29,35 +35,96 @@ def plans_from(description: Mapping[str, Any] | bytes) -> list[ServicePlan]:
     Raises:
         FailedPrecondition: the description is malformed or of an unknown version.
     """
-    return [
-        ServicePlan(
-            name=service.name,
-            methods=tuple(_dynamic_method(service.name, method, service.types) for method in service.methods),
-            doc=service.doc,
-            types=service.types,
-            plain=True,
-        )
-        for service in read_description(description).services
-    ]
+    read = read_description(description)
+    # Each stands for a service whose objects are passed. A class and its plan know each other, and go together.
+    services: dict[str, type] = {service.name: _Described(service.name, (), {}) for service in read.passed}
+    for service in read.passed:
+        cls = services[service.name]
+        declared[cls] = Declared(service.name, (), None, {})
+        setattr(cls, DESCRIBED_PLAN, _dynamic_service(service, services))
+    return [_dynamic_service(service, services) for service in read.services]
 
 
-def _dynamic_method(service: str, method: MethodInfo, types: Mapping[str, Any]) -> MethodPlan:
+class _Described(type):
+    """A service of which only the description is known."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return True  # an object of one's own that comes home: it had the methods when it was passed
+
+
+def _dynamic_service(service: ServiceInfo, services: Mapping[str, type]) -> ServicePlan:
+    known = _Known(service.types, services)
+    return ServicePlan(
+        name=service.name,
+        methods=tuple(_dynamic_method(service.name, method, known) for method in service.methods),
+        doc=service.doc,
+        types=service.types,
+        plain=True,
+    )
+
+
+class _Known(NamedTuple):
+    """What the types of a service refer to."""
+
+    types: Mapping[str, Any]
+    services: Mapping[str, type]
+
+    def annotation(self, schema: Any, outer: tuple[str, ...] = ()) -> Any:
+        """``Any``, or a type of plain data that has the services' classes in the places of references."""
+        if not is_dict(schema):
+            return Any
+        (kind, inner), *_ = schema.items()
+        if kind == "reference":
+            return self.services.get(inner, Any)
+        if kind == "ref":
+            return Any if inner in outer else self.fields(inner, (*outer, inner))
+        if kind not in ("list", "dict", "tuple", "union"):
+            return Any
+        parts: list[Any] = [self.annotation(part, outer) for part in (inner if is_list(inner) else [inner])]
+        if all(part is Any for part in parts):
+            return Any
+        if kind == "union":
+            # Of several members only None can be told from a reference.
+            named = [part for part, each in zip(parts, inner, strict=True) if each != "none"]
+            return Optional[named[0]] if len(named) == 1 else Any  # noqa: UP045 - known at run time only
+        made: Any = {"list": list, "dict": dict, "tuple": tuple}[kind]
+        return made[tuple(parts)]
+
+    def fields(self, name: str, outer: tuple[str, ...]) -> Any:
+        """The same for a type with fields."""
+        described = self.types.get(name, {})
+        if described.get("layout") != "map":
+            return Any
+        fields = {field["name"]: self.annotation(field["type"], outer) for field in described["fields"]}
+        if all(field is Any for field in fields.values()):
+            return Any
+        if described.get("tag"):
+            fields[described["tag"][0]] = Any
+        return TypedDict(name, fields, total=False)  # type: ignore[operator]
+
+
+def _dynamic_method(service: str, method: MethodInfo, known: _Known) -> MethodPlan:
     full_name = f"{service}.{method.name}"
     slots = [
         Slot(parameter.name, parameter.by_position, parameter.by_name, parameter.required)
         for parameter in method.parameters
     ]
     request_item, position, stream = None, -1, method.stream
+    taken: dict[type, None] = {}
     if stream is not None:
         position = min(max(stream.position, 0), len(slots))
         slots.insert(position, Slot(stream.name, stream.by_position, stream.by_name, True))
-        request_item = _dynamic_value(stream, types, value_roles(full_name, stream=stream.name))
+        item = _dynamic_crossing(stream, known)
+        taken.update(dict.fromkeys(item.services))
+        request_item = value_plan(item, value_roles(full_name, stream=stream.name))
     signature = shown(method.signature)
     binder = Binder(full_name, slots, signature, None if stream is None else stream.name)
     arguments = [
-        Argument(parameter.name, _dynamic_crossing(parameter, types), parameter.by_position, parameter.required)
+        Argument(parameter.name, _dynamic_crossing(parameter, known), parameter.by_position, parameter.required)
         for parameter in method.parameters
     ]
+    taken.update(dict.fromkeys(cls for argument in arguments for cls in argument.crossing.services))
+    reply = _dynamic_crossing(method.returns, known)
     return MethodPlan(
         service=service,
         name=method.name,
@@ -66,30 +133,28 @@ def _dynamic_method(service: str, method: MethodInfo, types: Mapping[str, Any]) 
         request_item=request_item,
         slots=tuple(slots),
         stream_position=position,
-        reply=_dynamic_value(
-            method.returns, types, value_roles(full_name, items=method.kind in (SERVER_STREAM, BIDI_STREAM))
-        ),
+        reply=value_plan(reply, value_roles(full_name, items=method.kind in (SERVER_STREAM, BIDI_STREAM))),
         handler_is_async=False,
         split=binder.split,
         adapt=make_adapter(slots),
         signature=signature,
         idempotent=method.idempotent,
         doc=method.doc,
+        takes=tuple(taken),
+        gives=reply.services,
     )
 
 
-def _dynamic_crossing(value: ValueInfo | ParameterInfo | StreamInfo, types: Mapping[str, Any]) -> Crossing:
+def _dynamic_crossing(value: ValueInfo | ParameterInfo | StreamInfo, known: _Known) -> Crossing:
     if value.form in BUFFER_FORMS:
         annotation: Any = buffer_decodes_as[value.form]
         return Crossing(annotation, value.form, value.type, value.schema, outer_type(annotation))
     if value.form == NOTHING:
         return Crossing(None, NOTHING, value.type, value.schema, outer_type(None))
     try:
-        sender = described_sender(value.schema, types)
+        sender = described_sender(value.schema, known.types, known.services)
+        found = known.annotation(value.schema)
+        services = () if found is Any else services_in(shapes.type_info(found))
     except (AttributeError, LookupError, TypeError, ValueError, RecursionError):
         raise FailedPrecondition("the server's description of its types is malformed") from None
-    return Crossing(Any, PARTS, value.type, value.schema, outer_type(Any), sender)
-
-
-def _dynamic_value(value: ValueInfo | StreamInfo, types: Mapping[str, Any], roles: Any) -> ValuePlan:
-    return value_plan(_dynamic_crossing(value, types), roles)
+    return Crossing(found, PARTS, value.type, value.schema, outer_type(Any), sender, ANYTHING, services)

@@ -9,11 +9,12 @@ Plans are Structs rather than dataclasses because defining a dataclass takes twe
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
+from ..codec.hashed import HashedKeys
 from ..errors import RpcError
 
 __all__ = [
@@ -85,6 +86,18 @@ class ValuePlan(msgspec.Struct, frozen=True, eq=False):
     """Turns what ``encode`` raised into the error to report."""
     decode_error: Callable[[BaseException], RpcError]
     """Turns what ``decode`` raised into the error to report."""
+    hashed: HashedKeys | None = None
+    """What to look at before ``decode``, so that no keys collide; ``None`` if they cannot."""
+    references: bool = False
+    """Whether values may hold references: then the core says whose they are while ``encode`` or ``decode`` runs."""
+    decoder: Callable[[bool], Callable[..., Any]] | None = None
+    """Makes ``decode`` anew: where references are, whether (``True``) the methods of what arrives are to be awaited."""
+
+    def in_loop(self, for_loop: bool) -> ValuePlan:
+        """The same for a receiver that awaits, or does not await, the methods of the objects that arrive."""
+        if self.decoder is None:
+            return self
+        return msgspec.structs.replace(self, decode=self.decoder(for_loop))
 
 
 class Slot(NamedTuple):
@@ -138,6 +151,13 @@ class ArgumentsPlan(msgspec.Struct, frozen=True, eq=False):
     decode_error: Callable[[BaseException], RpcError]
     """Turns what ``decode`` or ``decode_named`` raised into the error to report."""
     parameters: tuple[Parameter, ...]
+    hashed: HashedKeys | None = None
+    """As in a :class:`ValuePlan`, for all arguments."""
+    references: bool = False
+    """Whether arguments may hold references: then the core says whose they are while something here runs."""
+    remake: Callable[[Sequence[str], bool], ArgumentsPlan] | None = None
+    """Makes the plan anew, for a caller that declares the parameters in another order, and for a handler that is (or
+    is not) asynchronous. Takes the caller's names in order; those that are not known here take any value."""
 
 
 class MethodPlan(msgspec.Struct, frozen=True, eq=False):
@@ -169,6 +189,10 @@ class MethodPlan(msgspec.Struct, frozen=True, eq=False):
     idempotent: bool = False
     """Calling twice does what calling once does, so the call may be repeated after a broken connection."""
     doc: str | None = None
+    takes: tuple[type, ...] = ()
+    """The service classes whose objects travel to the handler as references: in arguments and in the stream to it."""
+    gives: tuple[type, ...] = ()
+    """The service classes whose objects come back as references: in the result or in the stream from the handler."""
 
     @property
     def full_name(self) -> str:

@@ -83,6 +83,8 @@ def check_description(description: Description) -> None:
     """
     services = list(description.services)
     _distinct("services", (service.name for service in services))
+    _distinct("services of references", (service.name for service in description.passed))
+    services += description.passed
     if description.introspection is not msgspec.UNSET:
         services.append(description.introspection)
     if sum(len(service.methods) for service in services) > MOST_METHODS:
@@ -164,7 +166,7 @@ def _check_schema(where: str, schema: Any) -> None:
             _check_schema(where, item)
     elif kind == "values" and not is_list(inner):
         raise Malformed(f"{where} has a schema whose 'values' are no list")
-    elif not isinstance(inner, str) and (kind == "ref" or (kind == "array" and inner is not None)):
+    elif not isinstance(inner, str) and (kind in ("ref", "reference") or (kind == "array" and inner is not None)):
         raise Malformed(f"{where} has a schema whose '{kind}' is no name")
 
 

@@ -7,9 +7,10 @@ import re
 import sys
 import types
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, TypeAlias, TypeVar, cast, overload
+from typing import Any, TypeVar, cast, overload
 from weakref import WeakKeyDictionary
 
+from ..types.declared import DESCRIBED_PLAN, Declared, Instance, declared, is_service, name_of, root_of
 from ..types.schema import SchemaBuilder
 from .agreement import Sides, method_findings
 from .describing import method_info
@@ -20,32 +21,11 @@ __all__ = ["idempotent", "is_service", "oneway", "plan_of", "service"]
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
-Instance: TypeAlias = Literal["server", "session"]
 
 _NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
 _IDENTIFIER = re.compile(r"[^\W\d]\w*")
 
 
-class _Declared:
-    """What the decorator was told about a class."""
-
-    __slots__ = ("errors", "instance", "name", "namespace")
-
-    def __init__(
-        self,
-        name: str | None,
-        errors: tuple[type[Exception], ...],
-        instance: Instance | None,
-        namespace: Mapping[str, Any],
-    ) -> None:
-        self.name = name
-        self.errors = errors
-        self.instance: Instance | None = instance
-        self.namespace = namespace
-
-
-# Beside the classes rather than on them: an attribute would be inherited, and would count as a member of a Protocol.
-_declared: WeakKeyDictionary[type, _Declared] = WeakKeyDictionary()
 _plans: WeakKeyDictionary[type, ServicePlan] = WeakKeyDictionary()
 
 
@@ -108,13 +88,13 @@ def service(
     def declare(target: type[T]) -> type[T]:
         if not isinstance(target, type):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"@nearcall.service decorates a class, not {target!r}")
-        _declared[target] = _Declared(name, tuple(errors), instance, _mentioned(target, scope))
+        declared[target] = Declared(name, tuple(errors), instance, _mentioned(target, scope))
         try:
             _plans[target] = _build(target)
         except NameError:
             pass  # defined later, perhaps; plan_of() tries again
         except BaseException:
-            del _declared[target]
+            del declared[target]
             raise
         return target
 
@@ -136,18 +116,13 @@ def idempotent(method: F) -> F:
     return method
 
 
-def is_service(cls: type) -> bool:
-    """Whether a class is a service or implements one."""
-    return any(base in _declared for base in cls.__mro__)
-
-
 def plan_of(cls: type) -> ServicePlan:
     """The plan of a service class, or of a class that implements one; worked out once per class.
 
     Raises:
         TypeError: the class is no service, implements several, or cannot be served.
     """
-    plan = _plans.get(cls)
+    plan = _plans.get(cls) or cls.__dict__.get(DESCRIBED_PLAN)
     if plan is None:
         try:
             plan = _plans[cls] = _build(cls)
@@ -157,18 +132,17 @@ def plan_of(cls: type) -> ServicePlan:
                 f"{cls.__name__}: an annotation names '{missing}', which does not exist; "
                 "define it in the module, or import it there (not only under TYPE_CHECKING)"
             ) from None
-    return plan
+    return cast(ServicePlan, plan)
 
 
 def _build(cls: type) -> ServicePlan:
-    declared = [base for base in reversed(cls.__mro__) if base in _declared]
-    root = _root_of(cls, declared)
-    name = next((_declared[base].name for base in reversed(declared) if _declared[base].name), None) or root.__name__
-    given: list[Instance] = [each for base in declared if (each := _declared[base].instance) is not None]
+    root, name = root_of(cls), name_of(cls)
+    above = [base for base in reversed(cls.__mro__) if base in declared]
+    given: list[Instance] = [each for base in above if (each := declared[base].instance) is not None]
     instance: Instance = given[-1] if given else "server"
     builder = SchemaBuilder()
     methods: list[MethodPlan] = []
-    for method, owner in _methods_of(cls, declared).items():
+    for method, owner in _methods_of(cls, above).items():
         if instance == "session" and method in ("close", "aclose"):
             continue  # the object's end is the server's to say
         written = read_method(name, method, owner.__dict__[method], _namespace(owner), None)
@@ -180,7 +154,7 @@ def _build(cls: type) -> ServicePlan:
     if not methods:
         raise TypeError(f"{cls.__name__} has no public methods to serve; write some, or remove @nearcall.service")
     doc = next((base.__doc__ for base in (cls, root) if base.__dict__.get("__doc__")), None)
-    errors = tuple(dict.fromkeys(error for base in declared for error in _declared[base].errors))
+    errors = tuple(dict.fromkeys(error for base in above for error in declared[base].errors))
     for error in errors:
         if [other.__name__ for other in errors].count(error.__name__) > 1:
             raise TypeError(f"{cls.__name__}: two of its errors are called {error.__name__}; rename one")
@@ -194,21 +168,10 @@ def _build(cls: type) -> ServicePlan:
     )
 
 
-def _root_of(cls: type, declared: list[type]) -> type:
-    """The class that gives the service its name: the one declared service that is above all others."""
-    if not declared:
-        raise TypeError(f"{cls.__name__} is not a service: decorate the class with @nearcall.service")
-    roots = [base for base in declared if not any(other is not base and other in base.__mro__ for other in declared)]
-    if len(roots) > 1:
-        names = " and ".join(base.__name__ for base in roots)
-        raise TypeError(f"{cls.__name__} implements {names}: write one class for each service")
-    return roots[0]
-
-
-def _methods_of(cls: type, declared: list[type]) -> dict[str, type]:
+def _methods_of(cls: type, above: list[type]) -> dict[str, type]:
     """The served methods in the order written, each with the declared class that introduced it."""
     methods: dict[str, type] = {}
-    for base in declared:
+    for base in above:
         for name, value in base.__dict__.items():
             if not name.startswith("_") and name not in methods and _is_method(value):
                 methods[name] = base
@@ -250,8 +213,8 @@ def _mentioned(cls: type, scope: Mapping[str, Any]) -> dict[str, Any]:
 
 def _namespace(cls: type) -> dict[str, Any]:
     """Names that annotations in a class may use beside the module's."""
-    declared = _declared.get(cls)
+    known = declared.get(cls)
     # Of the class's own names only the types: a method called list must not hide the builtin.
     nested = {name: value for name, value in cls.__dict__.items() if isinstance(value, type)}
     generic = {parameter.__name__: parameter for parameter in getattr(cls, "__type_params__", ())}
-    return {**(declared.namespace if declared is not None else {}), **generic, **nested, cls.__name__: cls}
+    return {**(known.namespace if known is not None else {}), **generic, **nested, cls.__name__: cls}

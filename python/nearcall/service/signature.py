@@ -123,6 +123,7 @@ def method_plan(method: ReadMethod, builder: SchemaBuilder) -> MethodPlan:
     """
     full_name = method.full_name
     arguments: list[Argument] = []
+    taken: dict[type, None] = {}
     slots: list[Slot] = []
     request_item = None
     stream_name, stream_position = None, -1
@@ -138,8 +139,10 @@ def method_plan(method: ReadMethod, builder: SchemaBuilder) -> MethodPlan:
             arguments.append(Argument(parameter.name, crossing, by_position, required, parameter.default))
         else:
             crossing = _cross(full_name, what, stream.item, builder)
-            request_item = value_plan(crossing, value_roles(full_name, stream=parameter.name))
+            roles = value_roles(full_name, stream=parameter.name)
+            request_item = value_plan(crossing, roles, for_loop=method.is_async)
             stream_name, stream_position = parameter.name, position
+        taken.update(dict.fromkeys(crossing.services))
     signature = _signature(method)
     binder = Binder(full_name, slots, signature, stream_name)
     returned = stream_of(method.returns)
@@ -149,7 +152,7 @@ def method_plan(method: ReadMethod, builder: SchemaBuilder) -> MethodPlan:
         service=method.service,
         name=method.name,
         kind=_kind(method, request_item is not None, returned is not None, reply),
-        arguments=arguments_plan(full_name, arguments, binder),
+        arguments=arguments_plan(full_name, arguments, binder, for_loop=method.is_async),
         request_item=request_item,
         slots=tuple(slots),
         stream_position=stream_position,
@@ -160,6 +163,8 @@ def method_plan(method: ReadMethod, builder: SchemaBuilder) -> MethodPlan:
         signature=signature,
         idempotent=method.idempotent,
         doc=method.doc,
+        takes=tuple(taken),
+        gives=reply.services,
     )
 
 

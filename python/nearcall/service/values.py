@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 from msgspec import inspect as shapes
 
 from ..codec import checks, explain, inspection, msgpack, senders, sending
 from ..codec.arrays import dtype_name
+from ..codec.hashed import HashedKeys, hashed_keys
 from ..errors import RpcError
 from ..types.hints import type_name, unwrap
 from ..types.schema import SchemaBuilder
@@ -39,6 +41,10 @@ class Crossing(NamedTuple):
     outer: checks.OuterType
     sender: senders.Sender | None = None
     """Sees to it that values arrive as they left; ``None`` if there is nothing to see to."""
+    hashed: HashedKeys | None = None
+    """Keys that must be looked at before a value is decoded; ``None`` if there are none."""
+    services: tuple[type, ...] = ()
+    """The service classes in it, whose objects travel as references."""
 
 
 class Roles(NamedTuple):
@@ -58,15 +64,18 @@ def cross(annotation: Any, builder: SchemaBuilder) -> Crossing:
         NameError: the annotation refers to a name that does not exist (yet).
     """
     shape = inspection.inspect_type(annotation)
-    is_array = isinstance(shape, shapes.CustomType)
+    services = inspection.services_in(shape)
+    is_array = isinstance(shape, shapes.CustomType) and not services
     schema = {"array": dtype_name(unwrap(annotation))} if is_array else builder.schema(shape)
     form = _form(shape)
     sender = sending.sender(shape, annotation) if form in (CODED, PARTS) else None
-    return Crossing(annotation, form, type_name(annotation), schema, checks.outer_type(annotation), sender)
+    hashed = hashed_keys(shape) if form in (CODED, PARTS) else None
+    outer = checks.outer_type(annotation)
+    return Crossing(annotation, form, type_name(annotation), schema, outer, sender, hashed, services)
 
 
-def value_plan(crossing: Crossing, roles: Roles) -> ValuePlan:
-    """The plan of a result or of a stream's items."""
+def value_plan(crossing: Crossing, roles: Roles, *, for_loop: bool = False) -> ValuePlan:
+    """The plan of a result or of a stream's items. ``for_loop``: its receiver awaits methods of objects in it."""
     form, annotation = crossing.form, crossing.annotation
     encode: Callable[[Any], Any] | None = None
     decode: Callable[..., Any] | None = None
@@ -74,6 +83,10 @@ def value_plan(crossing: Crossing, roles: Roles) -> ValuePlan:
         encode, decode = sending.seen_to(msgpack.encode, crossing.sender), msgpack.coded_decoder(annotation)
     elif form == PARTS:
         encode, decode = sending.seen_to(msgpack.encode_parts, crossing.sender), msgpack.parts_decoder(annotation)
+    decoder: Callable[[bool], Callable[..., Any]] | None = None
+    if crossing.services:
+        decoder = partial(_decoder, annotation)
+        decode = decoder(for_loop)
     return ValuePlan(
         form=form,
         encode=encode,
@@ -84,7 +97,14 @@ def value_plan(crossing: Crossing, roles: Roles) -> ValuePlan:
         schema=crossing.schema,
         encode_error=explain.explain_value_encode_error(roles.noun, roles.sender_error),
         decode_error=explain.explain_value_decode_error(roles.noun, crossing.type_name, roles.receiver_error),
+        references=bool(crossing.services),
+        decoder=decoder,
+        hashed=crossing.hashed,
     )
+
+
+def _decoder(annotation: Any, for_loop: bool) -> Callable[..., Any]:
+    return msgpack.reference_decoder(annotation, for_loop=for_loop)
 
 
 def _form(shape: shapes.Type) -> str:

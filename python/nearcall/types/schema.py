@@ -7,6 +7,7 @@ looks on the wire and leaves out what does not matter there, such as a dataclass
 - ``{"list": T}`` (also for ``tuple[T, ...]``), ``{"set": T}``, ``{"dict": [K, V]}``, ``{"tuple": [T, ...]}``;
 - ``{"union": [T, ...]}``, ``{"array": dtype or null}`` (numpy);
 - ``{"values": [...]}`` (a ``Literal``), and for an enum also ``"names"``, in the same order;
+- ``{"reference": "Listener"}``, an object of that service, which stays where it is;
 - ``{"ref": "Point"}``, a type with fields, described once in the service's ``types`` table.
 """
 
@@ -17,6 +18,7 @@ from typing import Any, cast
 import msgspec
 from msgspec import inspect as shapes
 
+from .declared import name_of, service_class
 from .hints import type_name
 
 __all__ = ["SchemaBuilder", "show"]
@@ -68,6 +70,8 @@ class SchemaBuilder:
             return {"values": sorted(shape.values, key=lambda value: (str(type(value)), value))}
         if isinstance(shape, shapes.EnumType):
             return {"values": [member.value for member in shape.cls], "names": [member.name for member in shape.cls]}
+        if isinstance(shape, shapes.CustomType) and (service := service_class(shape.cls)) is not None:
+            return {"reference": name_of(service)}
         if isinstance(shape, shapes.CustomType):
             return {"array": None}  # msgspec's description of a type leaves an array's dtype out
         return {"ref": self._reference(shape)}
@@ -115,7 +119,7 @@ def show(schema: Any) -> str:
     if not isinstance(schema, dict):
         return {"any": "Any", "none": "None"}.get(schema, str(schema))
     (kind, inner), *_ = cast("dict[str, Any]", schema).items()
-    if kind == "ref":
+    if kind in ("ref", "reference"):
         return str(inner)
     if kind in ("list", "set"):
         return f"{kind}[{show(inner)}]"

@@ -5,7 +5,7 @@
 
 use crate::sync::{AtomicBool, Ordering};
 use std::hash::{BuildHasher, RandomState};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
@@ -14,7 +14,7 @@ use nearcall_platform::lock::{Condvar, Mutex, MutexGuard};
 use nearcall_transport::{Comeback, ConnectError, Connected, Dial, Options, Url};
 use nearcall_wire::Failure;
 
-use super::Connection;
+use super::{Adopter, Connection};
 
 /// First pause between two attempts to connect; each next one is longer by [`GROWTH`], up to [`LONGEST`].
 const SHORTEST: Duration = Duration::from_millis(20);
@@ -71,6 +71,8 @@ pub struct Channel {
     closed: AtomicBool,
     renewal: ArcSwap<Renewal>,
     on_change: OnChange,
+    /// Who receives in the place of those who wait, if the server may call.
+    adopter: OnceLock<Arc<dyn Adopter>>,
 }
 
 /// How far this process is with a new connection.
@@ -123,6 +125,7 @@ impl Channel {
             closed: AtomicBool::new(false),
             renewal: ArcSwap::new(Renewal::new()),
             on_change,
+            adopter: OnceLock::new(),
         }
     }
 
@@ -236,9 +239,13 @@ impl Channel {
                 connection.close();
             }
             Ok(connection) => {
+                // Before anybody can use it, so that a loop finds out how it is woken.
+                self.adopt(&connection);
                 (state.failure, state.not_before, state.pause) = (None, None, SHORTEST);
-                let old = self.current.swap(Some(connection));
+                let old = self.current.swap(Some(Arc::clone(&connection)));
                 drop(state);
+                // Once more, now that the connection can be found: who sets the adopter looks for it after that.
+                self.adopt(&connection);
                 if let Some(old) = old.filter(|old| !old.is_ours()) {
                     // Its locks may have been held by a thread of the parent when we were forked: never touch it again.
                     std::mem::forget(old);
@@ -257,12 +264,29 @@ impl Channel {
 
     /// Whether a new connection's server still fits.
     fn welcome(&self, connected: Connected) -> Result<Arc<Connection>, Failure> {
-        let connection = Arc::new(Connection::new(&self.url, connected));
-        let description = &connection.welcome().description;
-        if self.current().is_some_and(|old| old.welcome().description != *description) {
+        let connection = Connection::new(&self.url, connected);
+        let description = connection.description();
+        if self.current().is_some_and(|old| old.description() != description) {
             (self.on_change)(description)?;
         }
         Ok(connection)
+    }
+
+    /// From now on the server may call objects that were given to it: `adopter` receives for this connection and for all later
+    /// ones. Never waits.
+    pub fn serve_with(&self, adopter: Arc<dyn Adopter>) {
+        // Of two who do it one is first, and a channel has one adopter.
+        if self.adopter.set(adopter).is_ok()
+            && let Some(connection) = self.current()
+        {
+            self.adopt(&connection);
+        }
+    }
+
+    fn adopt(&self, connection: &Arc<Connection>) {
+        if let Some(adopter) = self.adopter.get() {
+            Arc::clone(adopter).adopt(connection);
+        }
     }
 
     /// How far this process is: what a child by fork finds is its parent's.

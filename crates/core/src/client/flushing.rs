@@ -12,10 +12,19 @@ const SLICE: Duration = Duration::from_millis(100);
 const CLOSING: Duration = Duration::from_millis(500);
 
 impl Connection {
+    /// Something waits to be sent: whoever receives is to send it when there is room.
+    #[cold]
+    pub(super) fn note_queued(&self) {
+        match self.received.get() {
+            Some(receiver) => receiver.note_queued(),
+            None => self.flush_aside(),
+        }
+    }
+
     /// Something waits to be sent, and nobody is about to see that there is room: a thread that lives as long as that takes
     /// sends it.
     #[cold]
-    pub(super) fn flush_aside(&self) {
+    fn flush_aside(&self) {
         // AcqRel: the thread that ends looks at the queue once more after it has cleared the flag.
         if self.flushing.swap(true, Ordering::AcqRel) {
             return;

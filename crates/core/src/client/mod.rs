@@ -4,35 +4,49 @@ mod channel;
 mod flushing;
 mod leadership;
 mod oneway;
+pub(crate) mod received;
 mod receiving;
 mod table;
 
 use crate::sync::{AtomicBool, Ordering};
-use std::sync::Arc;
+use std::any::Any;
+use std::num::NonZeroU64;
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
+use nearcall_platform::descriptors::EventDescriptor;
 use nearcall_platform::lock::around_sleep;
 use nearcall_platform::{fork, sys};
 use nearcall_transport::{Connected, Link, LinkError, Peer, Room, Sent, Url};
-use nearcall_wire::{Failure, Kind, Welcome};
+use nearcall_wire::{Failure, Kind, Released, Welcome};
 
 use crate::event::Event;
+use crate::exports::{Export, Exports, Identity, Methods, Object};
 use crate::flow::{Taken, cost};
 use crate::outgoing::{Body, Outgoing};
 pub use channel::{Channel, OnChange, Patience, may_pass};
 use leadership::Leadership;
 pub use oneway::Passed;
+use received::Receiver;
+pub use received::{Adopter, WakesBy};
 pub use table::CallId;
 use table::{SharedTable, Waker};
 
-/// A connection to a server. Any number of threads, or one event loop, may use it at once.
+/// A connection to a server, or the half of a server's connection that calls the client. Any number of threads, or one event
+/// loop, may use it at once.
 ///
-/// There is no background thread. A thread that waits for a reply receives by itself; if another one already does, that
+/// A client has no background thread. A thread that waits for a reply receives by itself; if another one already does, that
 /// one delivers, and hands the task on when its own reply has come.
 pub struct Connection {
+    this: Weak<Self>,
     link: Arc<dyn Link>,
-    welcome: Welcome,
-    url: Url,
+    /// What the server said of itself.
+    welcome: Option<Welcome>,
+    /// Who is at the other end, in messages: a server's URL, or a client.
+    name: String,
+    /// What the frames of calls that are made here say of who began them: [`flags::BACK`](nearcall_wire::flags::BACK) if this
+    /// side has accepted the connection.
+    side: u8,
     /// Of the thread that receives.
     receiving: Leadership,
     table: SharedTable,
@@ -45,11 +59,19 @@ pub struct Connection {
     in_loop: AtomicBool,
     /// A thread sends what waits.
     flushing: Arc<AtomicBool>,
+    /// The objects that the other side may call.
+    exports: Arc<Exports>,
+    /// The server that receives for it, if one does.
+    received: OnceLock<Arc<dyn Receiver>>,
+    /// What the binding keeps with it.
+    attached: OnceLock<Box<dyn Any + Send + Sync>>,
+    /// Wakes the event loop that makes calls here, while a server receives.
+    loop_event: OnceLock<EventDescriptor>,
 }
 
 impl std::fmt::Debug for Connection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Connection").field("url", &self.url).field("link", &self.link).finish_non_exhaustive()
+        f.debug_struct("Connection").field("name", &self.name).field("link", &self.link).finish_non_exhaustive()
     }
 }
 
@@ -68,11 +90,13 @@ pub enum NoEvent {
 }
 
 impl Connection {
-    fn new(url: &Url, connected: Connected) -> Self {
-        Self {
+    fn new(url: &Url, connected: Connected) -> Arc<Self> {
+        Arc::new_cyclic(|this| Self {
+            this: this.clone(),
             link: connected.link,
-            welcome: connected.welcome,
-            url: url.clone(),
+            welcome: Some(connected.welcome),
+            name: url.to_string(),
+            side: 0,
             receiving: Leadership::default(),
             table: SharedTable::default(),
             lost: AtomicBool::new(false),
@@ -80,19 +104,74 @@ impl Connection {
             generation: fork::mark(),
             in_loop: AtomicBool::new(false),
             flushing: Arc::default(),
+            exports: Exports::new(),
+            received: OnceLock::new(),
+            attached: OnceLock::new(),
+            loop_event: OnceLock::new(),
+        })
+    }
+
+    /// How the server describes itself; empty if this is the server.
+    #[must_use]
+    pub fn description(&self) -> &str {
+        self.welcome.as_ref().map_or("", |welcome| &welcome.description)
+    }
+
+    /// Who is at the other end, in messages: a server's URL, or a client.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// "server" or "client": what is at the other end.
+    fn other(&self) -> &'static str {
+        if self.side == 0 { "server" } else { "client" }
+    }
+
+    /// What the binding keeps with the connection; made by the first who asks.
+    pub fn attached(&self, make: impl FnOnce() -> Box<dyn Any + Send + Sync>) -> &(dyn Any + Send + Sync) {
+        &**self.attached.get_or_init(make)
+    }
+
+    /// Counts one more of an object that is about to be sent; its number.
+    ///
+    /// # Errors
+    /// `RESOURCE_EXHAUSTED` if the other side holds too many, `UNAVAILABLE` if the connection is gone, `FAILED_PRECONDITION` if
+    /// the other side cannot call.
+    pub fn give(
+        &self,
+        identity: Identity,
+        methods: &Arc<Methods>,
+        make: impl FnOnce() -> Object,
+    ) -> Result<NonZeroU64, Failure> {
+        self.exports.give(identity, methods, make)
+    }
+
+    /// What was given was not sent: one fewer of each.
+    pub fn take_back(&self, given: &[NonZeroU64]) {
+        self.exports.take_back(given);
+    }
+
+    /// The own object of that number, which came home in a message that is being read.
+    #[must_use]
+    pub fn given(&self, id: NonZeroU64) -> Option<Arc<Export>> {
+        self.exports.home(id)
+    }
+
+    /// Tells the other side that so many fewer of an object of its own are held here. Never waits.
+    pub fn release(&self, id: NonZeroU64, count: u32) {
+        if self.is_dead() || !self.is_ours() {
+            return;
         }
-    }
-
-    /// What the server said of itself.
-    #[must_use]
-    pub fn welcome(&self) -> &Welcome {
-        &self.welcome
-    }
-
-    /// Where the server is.
-    #[must_use]
-    pub fn url(&self) -> &Url {
-        &self.url
+        let payload = Released(vec![(id, count)]).encode();
+        let release = Outgoing::new(Kind::Release, Body::Whole(&payload));
+        match release.send(0, 0, &*self.link, Room::Later) {
+            Ok(Sent::Queued) => self.note_queued(),
+            Ok(Sent::Out) => {}
+            // There is no room even to keep it: the peer reads nothing, and holds up its own memory.
+            Err(error) if error.spares_connection() => {}
+            Err(error) => self.mark_lost(&error),
+        }
     }
 
     /// Who the server is.
@@ -148,10 +227,8 @@ impl Connection {
             return true;
         }
         let complete = self.await_flush();
-        let failure = Failure::new(Failure::CANCELLED, format!("this client of {} was closed", self.url));
-        self.table.lock().die(&failure);
-        self.lost.store(true, Ordering::Release);
-        self.link.close();
+        let failure = Failure::new(Failure::CANCELLED, format!("this client of {} was closed", self.name));
+        self.end(&failure);
         complete
     }
 
@@ -161,12 +238,15 @@ impl Connection {
     /// The failure the call ends with, if it could not be sent.
     pub fn begin(&self, request: &Outgoing<'_>, for_loop: bool) -> Result<CallId, Failure> {
         self.listen_first()?;
+        if !for_loop && let Some(receiver) = self.received.get() {
+            receiver.may_wait()?;
+        }
         let waker = if for_loop { Waker::Loop } else { Waker::None };
         if for_loop {
             // Relaxed: the loop's own thread sends next.
             self.in_loop.store(true, Ordering::Relaxed);
         }
-        let id = self.table.lock().begin(waker)?;
+        let id = self.table.lock().begin(waker, request.references)?;
         if let Err(error) = self.send(id.number(), request) {
             self.table.lock().end(id);
             return Err(error);
@@ -184,7 +264,7 @@ impl Connection {
             self.receive(None);
         }
         if self.is_going_away() || self.is_dead() {
-            return Err(Failure::new(Failure::UNAVAILABLE, format!("the server at {} has stopped", self.url)));
+            return Err(Failure::new(Failure::UNAVAILABLE, format!("the server at {} has stopped", self.name)));
         }
         Ok(())
     }
@@ -296,7 +376,7 @@ impl Connection {
     /// As for a call.
     pub fn ping(&self, deadline: Option<Instant>) -> Result<Duration, Result<NoEvent, Failure>> {
         self.listen_first().map_err(Err)?;
-        let id = self.table.lock().begin(Waker::None).map_err(Err)?;
+        let id = self.table.lock().begin(Waker::None, false).map_err(Err)?;
         let begun = Instant::now();
         let ping = Outgoing::new(Kind::Ping, Body::Whole(&[]));
         let sent = self.send_until(id.number(), &ping, deadline).map_err(Err);
@@ -319,10 +399,11 @@ impl Connection {
     fn send_until(&self, call: u32, frame: &Outgoing<'_>, mut until: Option<Instant>) -> Result<(), Failure> {
         // Relaxed: the loop's own thread sends next.
         let sent = if self.in_loop.load(Ordering::Relaxed) {
-            frame.send(call, &*self.link, Room::Later)
+            frame.send(call, self.side, &*self.link, Room::Later)
         } else {
             frame.send(
                 call,
+                self.side,
                 &*self.link,
                 Room::Wait(&mut || {
                     // The clock is read only when there is something to wait for.
@@ -336,7 +417,7 @@ impl Connection {
         match sent {
             Ok(Sent::Out) => Ok(()),
             Ok(Sent::Queued) => {
-                self.flush_aside();
+                self.note_queued();
                 Ok(())
             }
             Err(error) => Err(self.cannot_send(&error)),
@@ -348,14 +429,19 @@ impl Connection {
         if *error == LinkError::DeadlinePassed {
             return Failure::new(
                 Failure::DEADLINE_EXCEEDED,
-                format!("there was no room to send before the deadline: the server at {} reads nothing", self.url()),
+                format!(
+                    "there was no room to send before the deadline: the {} at {} reads nothing",
+                    self.other(),
+                    self.name
+                ),
             );
         }
         if let LinkError::TooLong { len, limit } = error {
             return Failure::new(
                 Failure::RESOURCE_EXHAUSTED,
                 format!(
-                    "the message has {len} bytes, the server's limit is {limit}; raise it there with max_message_size"
+                    "the message has {len} bytes, the {}'s limit is {limit}; raise it there with max_message_size",
+                    self.other()
                 ),
             );
         }

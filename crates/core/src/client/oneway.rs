@@ -38,14 +38,14 @@ impl Connection {
         let sent = match go_on {
             Some(go_on) => {
                 let mut blocked = || if go_on() { self.blocked(None) } else { Err(LinkError::Full) };
-                request.send(NO_CALL, &*self.link, Room::Wait(&mut blocked))
+                request.send(NO_CALL, self.side, &*self.link, Room::Wait(&mut blocked))
             }
-            None => request.send(NO_CALL, &*self.link, Room::Now),
+            None => request.send(NO_CALL, self.side, &*self.link, Room::Now),
         };
         match sent {
             Ok(Sent::Out) => Ok(Passed::Sent),
             Ok(Sent::Queued) => {
-                self.flush_aside();
+                self.note_queued();
                 Ok(Passed::Begun)
             }
             Err(LinkError::Full) => Ok(Passed::NoRoom),

@@ -5,7 +5,7 @@ use crate::sync::Ordering;
 use std::time::{Duration, Instant};
 
 use nearcall_transport::{Incoming, LONGEST_SLEEP, LinkError, Room, Sent};
-use nearcall_wire::{Failure, FrameHead, Kind, Malformed};
+use nearcall_wire::{Failure, FrameHead, Kind, Malformed, flags};
 
 use super::leadership::Lead;
 use super::table::{CallId, SharedTable, Table};
@@ -13,7 +13,7 @@ use super::{Connection, NoEvent};
 use crate::event::Event;
 
 /// How long a thread sleeps before it looks whether a signal wants its attention.
-const SIGNAL_CHECK: Duration = Duration::from_millis(50);
+pub(super) const SIGNAL_CHECK: Duration = Duration::from_millis(50);
 
 /// Frames taken in before a thread looks at its deadline again.
 const MOST_FRAMES: usize = 1024;
@@ -23,6 +23,19 @@ pub(super) struct Leading<'a> {
     // In this order: fields are dropped as they are declared.
     _lead: Lead<'a>,
     _wakes: Wakes<'a>,
+    _leaves: Leaves<'a>,
+}
+
+/// Tells a server that is to receive from now on.
+struct Leaves<'a>(&'a Connection);
+
+impl Drop for Leaves<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(receiver) = self.0.received.get() {
+            receiver.take_over();
+        }
+    }
 }
 
 struct Wakes<'a>(&'a SharedTable);
@@ -38,7 +51,11 @@ impl Connection {
     /// Takes on receiving, if nobody else does.
     #[inline]
     pub(super) fn try_lead(&self) -> Option<Leading<'_>> {
-        self.receiving.try_lead().map(|lead| Leading { _lead: lead, _wakes: Wakes(&self.table) })
+        if self.received.get().is_some() {
+            return None;
+        }
+        let lead = self.receiving.try_lead()?;
+        Some(Leading { _lead: lead, _wakes: Wakes(&self.table), _leaves: Leaves(self) })
     }
 
     /// The next event of a call, if it is here or can be received without waiting.
@@ -103,7 +120,7 @@ impl Connection {
         if let Some(_lead) = self.try_lead() {
             self.receive(None);
         }
-        std::mem::take(&mut self.table.lock().ready)
+        self.table.lock().take_ready()
     }
 
     /// For an event loop: the link said that the peer hung up.
@@ -164,12 +181,27 @@ impl Connection {
 
     pub(super) fn deliver(&self, incoming: Incoming, mine: Option<CallId>) -> Option<Event> {
         // It stays in one place from here on: to move it is most of the work.
-        let mut arrived = match Event::parse(incoming) {
+        let arrived = match Event::parse(incoming) {
             Ok(event) => Some(event),
             Err(malformed) => return self.broken(malformed, mine),
         };
-        let event = arrived.as_ref()?;
+        self.deliver_event(arrived, mine)
+    }
+
+    #[inline]
+    pub(super) fn deliver_event(&self, mut arrived: Option<Event>, mine: Option<CallId>) -> Option<Event> {
+        let event = arrived.as_mut()?;
+        if event.head.flags & flags::BACK != self.side {
+            return self.broken(Malformed("a frame belongs to a call that was never made"), mine);
+        }
         match event.head.kind {
+            Kind::Release if self.side == 0 => {
+                let payload = event.payload.inline().ok_or(Malformed("a release frame is too long"));
+                match payload.and_then(|payload| self.exports.release(payload)) {
+                    Ok(()) => None,
+                    Err(malformed) => self.broken(malformed, mine),
+                }
+            }
             Kind::Ping => {
                 self.answer(event.payload.inline().unwrap_or_default());
                 None
@@ -179,11 +211,22 @@ impl Connection {
                 self.going_away.store(true, Ordering::Relaxed);
                 None
             }
-            _ => match self.table.leading(|table| table.deliver(&mut arrived, mine)) {
-                Ok(true) => arrived,
-                Ok(false) => None,
-                Err(malformed) => self.broken(malformed, mine),
-            },
+            Kind::Reply | Kind::Item if !self.exports.is_empty() => {
+                if self.table.lock().get(CallId::of(event.head.call)).is_some_and(|call| call.references) {
+                    self.exports.keep_home(event);
+                }
+                self.deliver_to_call(arrived, mine)
+            }
+            _ => self.deliver_to_call(arrived, mine),
+        }
+    }
+
+    #[inline]
+    fn deliver_to_call(&self, mut arrived: Option<Event>, mine: Option<CallId>) -> Option<Event> {
+        match self.table.leading(|table| table.deliver(&mut arrived, mine)) {
+            Ok(true) => arrived,
+            Ok(false) => None,
+            Err(malformed) => self.broken(malformed, mine),
         }
     }
 
@@ -198,30 +241,39 @@ impl Connection {
     #[cold]
     fn answer(&self, ping: &[u8]) {
         if self.link.queued() == 0 {
-            let pong = FrameHead::plain(Kind::Pong, 0, 0, u32::MAX);
+            let pong = FrameHead::plain(Kind::Pong, self.side, 0, u32::MAX);
             // If it cannot be sent, the next send finds out why.
             if let Ok(Sent::Queued) = self.link.send(&pong, &[ping], Room::Later) {
-                self.flush_aside();
+                self.note_queued();
             }
         }
     }
 
     /// The connection is gone: every call under way ends.
-    pub(super) fn mark_lost(&self, error: &LinkError) {
+    pub(crate) fn mark_lost(&self, error: &LinkError) {
+        let (name, other) = (&self.name, self.other());
         let failure = match error {
             LinkError::Closed => Failure::new(
                 Failure::UNAVAILABLE,
-                format!("the connection to {} was lost: the server stopped or died", self.url),
+                format!("the connection to {name} was lost: the {other} stopped or died"),
             ),
-            LinkError::Exhausted(what) => Failure::new(
-                Failure::RESOURCE_EXHAUSTED,
-                format!("the connection to {} was given up: {what}", self.url),
-            ),
-            error => Failure::new(Failure::INTERNAL, format!("the connection to {} is broken: {error}", self.url)),
+            LinkError::Exhausted(what) => {
+                Failure::new(Failure::RESOURCE_EXHAUSTED, format!("the connection to {name} was given up: {what}"))
+            }
+            error => Failure::new(Failure::INTERNAL, format!("the connection to {name} is broken: {error}")),
         };
-        self.table.lock().die(&failure);
+        self.end(&failure);
+    }
+
+    /// Ends every call under way, and the connection.
+    pub(super) fn end(&self, failure: &Failure) {
+        self.table.lock().die(failure);
         self.lost.store(true, Ordering::Release);
         self.link.close();
+        self.exports.end();
+        if self.received.get().is_some() {
+            self.tell_loop();
+        }
     }
 
     /// Waits until `check` finds what the caller wants in the table: receives, or sleeps while another thread does.
@@ -232,6 +284,9 @@ impl Connection {
         mut check: impl FnMut(&mut Table) -> Option<T>,
     ) -> Result<T, NoEvent> {
         loop {
+            if let Some(receiver) = self.received.get() {
+                return self.until_received(&**receiver, id, deadline, &mut check);
+            }
             if let Some(_lead) = self.try_lead() {
                 return self.lead(deadline, &mut check);
             }
@@ -254,6 +309,10 @@ impl Connection {
                 return Ok(found);
             }
             self.table.wake();
+            if self.received.get().is_some() {
+                // A server receives from now on.
+                return Err(NoEvent::Interrupted);
+            }
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 return Err(NoEvent::DeadlinePassed);
             }

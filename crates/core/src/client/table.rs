@@ -23,6 +23,11 @@ const SLOT_BITS: u32 = 20;
 const SLOTS: u32 = 1 << SLOT_BITS;
 
 impl CallId {
+    /// The call of that number on the wire.
+    pub(super) fn of(number: u32) -> Self {
+        Self(number)
+    }
+
     /// The number on the wire.
     #[must_use]
     pub fn number(self) -> u32 {
@@ -59,6 +64,8 @@ pub(super) struct Call {
     heads: u8,
     /// The last frame has come.
     ended: bool,
+    /// What comes for it may hold references.
+    pub(super) references: bool,
 }
 
 #[derive(Debug, Default)]
@@ -68,6 +75,8 @@ pub(super) struct Table {
     live: usize,
     /// Calls of the event loop for which something arrived since it last asked.
     pub(super) ready: Vec<CallId>,
+    /// How many of them the loop was told of, by whoever receives in its place.
+    told: usize,
     /// Set once, when the connection is lost: every call from then on fails with it.
     pub(super) dead: Option<Failure>,
     /// To be woken once the lock is free.
@@ -106,10 +115,17 @@ impl SharedTable {
     #[inline]
     pub(super) fn wake(&self) {
         // Relaxed: a later leader finds what an earlier one left, as it took the lock after it.
-        if self.owes.load(Ordering::Relaxed) {
+        if self.owes() {
             self.owes.store(false, Ordering::Relaxed);
             drop(self.lock());
         }
+    }
+
+    /// Whether there are threads to wake. For the leader.
+    #[inline]
+    pub(super) fn owes(&self) -> bool {
+        // Relaxed: see `wake`.
+        self.owes.load(Ordering::Relaxed)
     }
 }
 
@@ -158,7 +174,7 @@ impl Drop for Woken {
 
 impl Table {
     /// Registers a call.
-    pub(super) fn begin(&mut self, waker: Waker) -> Result<CallId, Failure> {
+    pub(super) fn begin(&mut self, waker: Waker, references: bool) -> Result<CallId, Failure> {
         if let Some(failure) = &self.dead {
             return Err(failure.clone());
         }
@@ -171,6 +187,7 @@ impl Table {
             call.allowance = WINDOW;
             call.heads = 0;
             call.ended = false;
+            call.references = references;
             return Ok(call.id);
         }
         let slot = self.calls.len() as u32;
@@ -192,6 +209,7 @@ impl Table {
             allowance: WINDOW,
             heads: 0,
             ended: false,
+            references,
         };
         self.calls.push(call);
         Ok(id)
@@ -232,6 +250,19 @@ impl Table {
         if let Some(Call { waker: Waker::Threads(threads), .. }) = self.get(id) {
             threads.retain(|waiting| waiting.id() != thread);
         }
+    }
+
+    /// Whether the loop is to be told: something came for it, and nothing was there since it last asked.
+    pub(super) fn tells_loop(&mut self) -> bool {
+        let first = self.told == 0 && !self.ready.is_empty();
+        self.told = self.ready.len();
+        first
+    }
+
+    /// Takes out the calls of the loop for which something has come.
+    pub(super) fn take_ready(&mut self) -> Vec<CallId> {
+        self.told = 0;
+        std::mem::take(&mut self.ready)
     }
 
     /// Calls under way.
@@ -320,9 +351,9 @@ mod tests {
     #[test]
     fn a_late_frame_does_not_reach_the_next_call_in_the_slot() {
         let mut table = Table::default();
-        let old = table.begin(Waker::None).expect("alive");
+        let old = table.begin(Waker::None, false).expect("alive");
         table.end(old);
-        let new = table.begin(Waker::None).expect("alive");
+        let new = table.begin(Waker::None, false).expect("alive");
         assert_eq!(old.slot(), new.slot());
         let late = Event::local(old.number(), &Failure::new(Failure::UNKNOWN, "late"));
         assert_eq!(table.deliver(&mut Some(late), Some(new)), Ok(false));
@@ -332,7 +363,7 @@ mod tests {
     #[test]
     fn every_thread_that_waits_for_a_call_is_woken_and_no_earlier_than_the_table_is_free() {
         let table = SharedTable::default();
-        let id = table.lock().begin(Waker::None).expect("alive");
+        let id = table.lock().begin(Waker::None, false).expect("alive");
         let reader = std::thread::current();
         std::thread::scope(|scope| {
             let (waits, waiting) = std::sync::mpsc::channel();
@@ -364,7 +395,7 @@ mod tests {
     #[test]
     fn the_death_of_the_connection_reaches_every_call_once() {
         let mut table = Table::default();
-        let calls: Vec<CallId> = (0..3).map(|_| table.begin(Waker::None).expect("alive")).collect();
+        let calls: Vec<CallId> = (0..3).map(|_| table.begin(Waker::None, false).expect("alive")).collect();
         let failure = Failure::new(Failure::UNAVAILABLE, "gone");
         table.die(&failure);
         table.die(&Failure::new(Failure::UNKNOWN, "again"));
@@ -374,7 +405,7 @@ mod tests {
             assert!(table.take(id).is_none());
         }
         assert_eq!(table.live(), 0);
-        assert_eq!(table.begin(Waker::None), Err(failure));
+        assert_eq!(table.begin(Waker::None, false), Err(failure));
     }
 
     #[test]
@@ -385,7 +416,7 @@ mod tests {
             Event::parse(Incoming::new(frame.into(), None, None)).ok()
         };
         let mut table = Table::default();
-        let id = table.begin(Waker::None).expect("alive");
+        let id = table.begin(Waker::None, false).expect("alive");
         assert!(table.deliver(&mut item(id, Kind::Item, WINDOW as usize - 33), None).is_ok());
         assert!(
             table.deliver(&mut item(id, Kind::Item, WINDOW as usize), None).is_ok(),

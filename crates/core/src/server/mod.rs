@@ -12,6 +12,8 @@ mod connection;
 mod event_loop;
 mod leadership;
 mod reactor;
+mod receives;
+pub(crate) mod releases;
 mod statistics;
 mod worker;
 
@@ -31,17 +33,20 @@ pub use call::{CallContext, ItemOutcome, NextItem, Request, ServerCall};
 pub use connection::ServerConnection;
 pub use connection::session::{Found, SessionChange, SessionEvent, SessionHooks, SessionValue, Work};
 pub use event_loop::{AsyncQueue, ForLoop};
+pub use releases::Release;
 pub use statistics::{CODES, Counts, Histogram, Snapshot};
 pub use worker::{Next, Worker};
 
 use connection::session::SessionEvents;
 use leadership::Leadership;
 use reactor::Reactor;
+use receives::Adopted;
+use releases::Releases;
 use statistics::Statistics;
 use worker::Queue;
 
 /// What the server must know of a method to route its frames.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MethodRouting {
     /// Frames may come for the call after it has begun: it has a stream, or is handled by an event loop.
     pub tracked: bool,
@@ -51,6 +56,10 @@ pub struct MethodRouting {
     pub in_loop: bool,
     /// It looks at the server itself: it is handled even while as many handlers run as may, and is not measured.
     pub introspective: bool,
+    /// Its arguments may hold references.
+    pub references: bool,
+    /// The items of the caller's stream may.
+    pub item_references: bool,
 }
 
 /// What whoever runs the server should know.
@@ -73,10 +82,13 @@ pub type OnNotice = Box<dyn Fn(Notice) + Send + Sync>;
 /// Receives requests from any number of connections, over any number of URLs.
 pub struct Server {
     welcome: Welcome,
-    methods: Vec<MethodRouting>,
+    /// `None`: it is called on objects only.
+    methods: Vec<Option<MethodRouting>>,
     notice: OnNotice,
     leadership: Leadership,
     reactor: Mutex<Reactor>,
+    /// A hook stops the server: it is not waited for.
+    in_hook: AtomicBool,
     stopping: AtomicBool,
     /// Set when everything is over: workers return.
     stopped: AtomicBool,
@@ -101,6 +113,16 @@ pub struct Server {
     limits: WorkLimits,
     /// Sessions whose hooks are to be run.
     session_events: Arc<SessionEvents>,
+    /// Objects that clients have let go of.
+    releases: Arc<Releases>,
+    /// Connections of this process's own clients whose calls are to be handled here.
+    adopted: Mutex<Vec<Adopted>>,
+    /// Workers that wait in a handler for the reply to a call over one of these connections.
+    waiting: AtomicUsize,
+    /// Whoever receives has woken a thread that waited for such a reply, and may leave receiving to it.
+    woke_caller: AtomicBool,
+    /// It has handed out requests since it last did so.
+    served: AtomicBool,
     /// Requests that wait for a worker, because as many handlers run as may.
     queue: Mutex<Queue>,
     queued: AtomicUsize,
@@ -128,6 +150,8 @@ pub struct WorkLimits {
     pub max_streams: usize,
     /// Bytes kept of what clients have sent, and of what waits for them to read.
     pub max_memory: usize,
+    /// Objects that one client may hold.
+    pub max_references: usize,
 }
 
 impl WorkLimits {
@@ -150,7 +174,7 @@ impl Server {
     /// # Errors
     /// What the system says.
     pub fn new(
-        methods: Vec<MethodRouting>,
+        methods: Vec<Option<MethodRouting>>,
         description: String,
         options: Options,
         work_limits: WorkLimits,
@@ -164,16 +188,22 @@ impl Server {
         let poller = Arc::new(descriptors::new_poller()?);
         Ok(Self {
             reactor: Mutex::new(Reactor::new(options, Arc::clone(&poller), Arc::clone(&wake))?),
-            welcome: Welcome { version: crate::VERSION.to_owned(), limits, description, memory: false },
+            welcome: Welcome { version: crate::VERSION.to_owned(), limits, description, memory: false, buffers: 0 },
             async_queue: OnceLock::new(),
             loop_run: AtomicUsize::new(0),
-            measured: methods.iter().take_while(|method| !method.introspective).count(),
+            measured: methods.iter().take_while(|method| !method.is_some_and(|method| method.introspective)).count(),
             methods,
             notice,
             leadership: Leadership::new(descriptors::new_event()?, Arc::clone(&poller)),
             poller,
             session_events: Arc::new(SessionEvents::new(session_hooks, Arc::clone(&wake))),
+            releases: Releases::new(Arc::clone(&wake)),
+            adopted: Mutex::default(),
+            waiting: AtomicUsize::new(0),
+            woke_caller: AtomicBool::new(false),
+            served: AtomicBool::new(false),
             wake,
+            in_hook: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
             in_flight: Arc::default(),
@@ -200,10 +230,11 @@ impl Server {
     }
 
     /// Ends: no new clients, no new calls; waits until the calls under way are finished, `grace` at most; then closes all
-    /// connections. Workers return. Whether all calls were finished. A hook of a session that calls this, as `in_hook`
-    /// says, is not waited for.
+    /// connections. Workers return. Whether all calls were finished. A hook of a session or for an object that was let go
+    /// of that calls this, as `in_hook` says, is not waited for.
     pub fn stop(&self, grace: Duration, in_hook: bool) -> bool {
-        self.session_events.spare(in_hook);
+        // Relaxed: see `has_no_hooks`.
+        self.in_hook.store(in_hook, Ordering::Relaxed);
         // Release: a worker that sees it also sees what was done before stopping.
         self.stopping.store(true, Ordering::Release);
         self.wake_reactor();
@@ -235,11 +266,6 @@ impl Server {
         self.stopping.load(Ordering::Acquire)
     }
 
-    /// Whether the method looks at the server itself.
-    fn is_introspective(&self, method: u16) -> bool {
-        usize::from(method) >= self.measured
-    }
-
     /// Whether nothing is under way, and the replies are at the clients. To be asked again and again: the reactor looks
     /// for it meanwhile.
     fn has_finished(&self) -> bool {
@@ -262,7 +288,7 @@ impl Server {
         // Acquire: a reply that had to wait is counted before its call is over.
         self.in_flight.load(Ordering::Acquire) == 0
             && self.unsent_connections.load(Ordering::Acquire) == 0
-            && self.session_events.is_idle()
+            && self.has_no_hooks()
     }
 
     /// Workers alive.
@@ -314,10 +340,19 @@ impl Server {
         self.session_events.take_one()
     }
 
-    /// Whether no hook of a session runs just now, and none waits for it; not counting one that stops the server.
+    /// The same for an object that clients have let go of.
     #[must_use]
-    pub fn has_no_session_events(&self) -> bool {
-        self.session_events.is_idle()
+    pub fn take_release(&self) -> Option<Release> {
+        self.releases.take_one()
+    }
+
+    /// Whether no hook of a session or for an object that was let go of runs just now, and none waits for it; not counting
+    /// one that stops the server.
+    #[must_use]
+    pub fn has_no_hooks(&self) -> bool {
+        // Relaxed: asked by the thread that has set it.
+        let spared = usize::from(self.in_hook.load(Ordering::Relaxed));
+        self.session_events.pending() + self.releases.pending() <= spared
     }
 
     fn too_many_pending(&self) -> Failure {

@@ -1,21 +1,27 @@
 //! A connection over shared memory.
 
-use crate::sync::{AtomicBool, AtomicU32, Ordering};
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nearcall_platform::lock::{Condvar, Mutex};
 use nearcall_platform::{clock, fork, sys};
-use nearcall_ring::{Consumer, MappedLane, Producer, Record, Segment, SpinBudget, spin};
+use nearcall_ring::{Consumer, MappedLane, Record, Segment, SpinBudget, spin};
 use rustix::event::PollFlags;
 use smallvec::SmallVec;
 
-use super::regions::{Mapped, Note, SentRegions, no_memory};
+use super::borrowing::Borrowed;
+use super::handover::Handover;
+use super::lending::Lending;
+use super::reference::{self, Reference, References, Whose};
+use super::regions::{Mapped, Note, OwnRegions, Rest};
+use super::sender::Sender;
 use super::socket::{Inbox, ring_bell};
 use crate::budget::{ALWAYS, Account, Charge};
+use crate::buffers::Shelf;
 use crate::link::{HEAD_ROOM, Link, LinkError, Options, Room, Sent};
-use crate::message::{INLINE, Incoming};
+use crate::message::{Handed, INLINE, Incoming, Lease};
 use crate::outbox::{Frame, Outbox, Sink};
 use crate::peer::Peer;
 
@@ -24,12 +30,16 @@ const ROOM_SPIN_NS: u64 = 20_000;
 /// How long a sender that does not receive sleeps before it looks for room by itself.
 const ROOM_LOOK: Duration = Duration::from_millis(2);
 
+/// Connections ever made, to tell them apart.
+static LINKS: AtomicU64 = AtomicU64::new(0);
+
 #[derive(Debug)]
 pub(crate) struct ShmLink {
     shared: Arc<Shared>,
     peer: Peer,
     outbox: Outbox<Sender>,
     receiver: Mutex<Receiver>,
+    lending: Arc<Lending>,
     /// Longest message the peer takes, and this side.
     peer_limit: u64,
     limit: u64,
@@ -44,111 +54,35 @@ pub(crate) struct ShmLink {
 
 /// What both directions use.
 #[derive(Debug)]
-struct Shared {
-    segment: Segment,
-    socket: OwnedFd,
+pub(super) struct Shared {
+    pub(super) segment: Segment,
+    pub(super) socket: OwnedFd,
     /// Counts the times the bell may have rung for threads that wait for room, and how far a sender had counted before it
     /// last looked for room.
-    bells_heard: AtomicU32,
-    bells_seen: AtomicU32,
+    pub(super) bells_heard: AtomicU32,
+    pub(super) bells_seen: AtomicU32,
 }
 
-#[derive(Debug)]
-struct Sender {
-    shared: Arc<Shared>,
-    producer: Producer<MappedLane>,
-    regions: SentRegions,
-    /// The reader was told that there was no room.
-    starved: bool,
+/// What the handshake has told of the other side.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PeerLimits {
+    /// Its longest message, bytes.
+    pub(crate) message: u64,
+    /// Buffers of this side's that it keeps track of at a time; 0 if it does not know them.
+    pub(crate) buffers: u32,
 }
 
 #[derive(Debug)]
 struct Receiver {
     consumer: Consumer<MappedLane>,
     regions: Mapped,
+    borrowed: Borrowed,
+    own: Arc<OwnRegions>,
     inbox: Inbox,
     account: Arc<Account>,
     /// For a message of which parts are taken in.
     unfinished: Option<Charge>,
     budget: SpinBudget,
-}
-
-impl Sink for Sender {
-    #[inline]
-    fn put(&mut self, frame: &Frame<'_>, sent: &mut usize) -> Result<bool, LinkError> {
-        // A frame is written whole or not at all: `sent` says only whether it is.
-        *sent = 0;
-        if self.shared.segment.peer_side().has_left() {
-            return Err(LinkError::Closed);
-        }
-        self.shared.segment.own_side().publish_cpu();
-        if !self.try_put(frame)? {
-            return Ok(false);
-        }
-        if std::mem::take(&mut self.starved) {
-            self.producer.declare_sated();
-        }
-        *sent = frame.head.len() + frame.payload_len;
-        Ok(true)
-    }
-
-    fn ask_for_room(&mut self) -> bool {
-        // SeqCst: read before the last look for room. A bell that is heard from now on is news to `wait_room`.
-        self.shared.bells_seen.store(self.shared.bells_heard.load(Ordering::SeqCst), Ordering::Relaxed);
-        self.producer.declare_starved();
-        self.starved = true;
-        true
-    }
-}
-
-impl Sender {
-    /// Writes a frame if there is room for all of it.
-    #[inline]
-    fn try_put(&mut self, frame: &Frame<'_>) -> Result<bool, LinkError> {
-        let Frame { head, payload, payload_len: len } = *frame;
-        // Half the longest record: so that a reader can take one while the next is written.
-        if head.len() + len > self.producer.longest() / 2 {
-            return self.try_put_beside(head, payload, len);
-        }
-        Ok(match payload {
-            [] => self.producer.try_write(&[head], false)?,
-            [one] => self.producer.try_write(&[head, one], false)?,
-            many => {
-                let parts: SmallVec<[&[u8]; 8]> = std::iter::once(head).chain(many.iter().copied()).collect();
-                self.producer.try_write(&parts, false)?
-            }
-        })
-    }
-
-    /// Whether it is worth trying again. A ring that is broken is looked at, too.
-    fn may_have_room(&mut self, frame: &Frame<'_>) -> bool {
-        let len = frame.head.len() + frame.payload_len;
-        let record = if len > self.producer.longest() / 2 { Note::LEN + frame.head.len() } else { len };
-        self.producer.fits(record).unwrap_or(true)
-    }
-
-    /// Writes a frame whose payload lies in a region of its own.
-    fn try_put_beside(&mut self, head: &[u8], payload: &[&[u8]], len: usize) -> Result<bool, LinkError> {
-        let Self { shared, producer, regions, .. } = self;
-        let note = Note::LEN + head.len();
-        if note > producer.longest() {
-            let limit = producer.longest() - Note::LEN;
-            return Err(LinkError::HeadTooLong { len: head.len(), limit: limit as u64 });
-        }
-        // Memory that the reader has not even looked at must not pile up.
-        if regions.must_wait(len, producer.consumed()?) || !producer.fits(note)? {
-            return Ok(false);
-        }
-        let place = regions.place(len).map_err(|error| no_memory(len, error))?;
-        if !regions.announce(place, &shared.socket)? {
-            return Ok(false);
-        }
-        let note = regions.fill(place, payload, len);
-        let written = producer.try_write(&[&note.encode(), head], true)?;
-        debug_assert!(written, "looked at just now");
-        regions.sent(place, producer.written());
-        Ok(true)
-    }
 }
 
 /// What rings of that size may come to, beyond what every connection may have.
@@ -157,13 +91,27 @@ pub(crate) fn rings_beyond_all(ring: usize) -> usize {
 }
 
 impl ShmLink {
-    pub(crate) fn new(socket: OwnedFd, segment: Segment, peer: Peer, peer_limit: u64, options: &Options) -> Self {
+    /// `client`, whether the peer is one.
+    pub(crate) fn new(
+        socket: OwnedFd,
+        segment: Segment,
+        peer: Peer,
+        limits: PeerLimits,
+        client: bool,
+        options: &Options,
+    ) -> Self {
         let (producer, consumer) = segment.lanes();
         segment.own_side().publish_cpu();
         let bells = || AtomicU32::new(0);
-        let shared = Arc::new(Shared { segment, socket, bells_heard: bells(), bells_seen: bells() });
-        let sender = Sender { shared: Arc::clone(&shared), producer, regions: SentRegions::default(), starved: false };
+        let shared = Arc::new(Shared { segment: segment.clone(), socket, bells_heard: bells(), bells_seen: bells() });
         let account = options.account();
+        // Relaxed: all that counts is that no two are equal.
+        let link = LINKS.fetch_add(1, Ordering::Relaxed);
+        let PeerLimits { message: peer_limit, buffers } = limits;
+        let lending = Lending::new(shared.segment.clone(), Arc::clone(&account), buffers, peer_limit, client);
+        let handover = Handover::new(Arc::clone(&lending), link);
+        let sender = Sender::new(Arc::clone(&shared), producer, handover);
+        let own = sender.own_regions();
         let rings = account.charge_anyway(rings_beyond_all(shared.segment.ring()));
         Self {
             shared,
@@ -171,12 +119,15 @@ impl ShmLink {
             outbox: Outbox::new(sender, Arc::clone(&account)),
             receiver: Mutex::new(Receiver {
                 consumer,
-                regions: Mapped::new(Arc::clone(&account)),
+                regions: Mapped::new(Arc::clone(&account), link),
+                borrowed: Borrowed::new(segment, link, Arc::clone(&account)),
+                own,
                 inbox: Inbox::default(),
                 account,
                 unfinished: None,
                 budget: SpinBudget::new(options.spin),
             }),
+            lending,
             peer_limit,
             limit: options.max_message,
             closed: AtomicBool::new(false),
@@ -237,6 +188,7 @@ impl ShmLink {
             return Ok(());
         }
         let begun = clock::monotonic_ns();
+        self.outbox.peek(Sender::let_go);
         own.park();
         if consumer.has_record() {
             own.unpark();
@@ -269,7 +221,7 @@ impl ShmLink {
 
     /// The next frame; `whole` if one that takes longer is waited for.
     fn take(&self, receiver: &mut Receiver, whole: bool) -> Result<Option<Incoming>, LinkError> {
-        let Receiver { consumer, regions, inbox, account, unfinished, .. } = receiver;
+        let Receiver { consumer, regions, borrowed, own, inbox, account, unfinished, .. } = receiver;
         let Some(record) = consumer.peek()? else {
             if consumer.producer_waits(None) {
                 ring_bell(&self.shared.socket);
@@ -298,8 +250,15 @@ impl ShmLink {
         } else {
             None
         };
-        let beside = note.map_or(0, |note| usize::try_from(note.len.min(self.limit)).unwrap_or(usize::MAX));
-        let size = record.len.saturating_add(beside);
+        let parts = match note {
+            Some(note) if note.names => {
+                let parsed = reference::decode(&bytes[Note::LEN..]);
+                Some(parsed.map_err(|what| LinkError::Broken(format!("a note in the ring is malformed: {what}")))?)
+            }
+            _ => None,
+        };
+        let (references, taken) = parts.unwrap_or_default();
+        let size = self.size_of(record, note, &references)?;
         // The note may have become another one since the last part.
         let charge = match unfinished.take().filter(|held| held.bytes() >= size) {
             None => Incoming::charge(account, size)?,
@@ -309,23 +268,60 @@ impl ShmLink {
             self.consume(consumer, record);
             return Ok(Some(Incoming::new(bytes, None, charge)));
         };
+        let lent: References = references.iter().filter(|one| one.whose == Whose::Sender).copied().collect();
         let lease = loop {
-            let lease = regions.open(note, self.limit, inbox, &self.shared.socket)?;
+            let mut ready = borrowed.prepare(&lent, self.limit, inbox, &self.shared.socket)?;
+            let mut lease = None;
+            if ready && note.rest == Rest::InRegion {
+                lease = regions.open(note, self.limit, inbox, &self.shared.socket)?;
+                ready = lease.is_some();
+            }
             // A bell may have been read along with the region.
             self.notify_room();
-            match lease {
-                Some(lease) => break lease,
+            if ready {
+                break lease;
+            }
+            if !whole {
                 // The record stays where it is, and what was taken in of the region is counted.
-                None if !whole => {
-                    *unfinished = charge;
-                    return Err(LinkError::Unfinished);
-                }
-                None => {}
+                *unfinished = charge;
+                return Err(LinkError::Unfinished);
             }
         };
+        let mut lent = borrowed.take(&lent).into_iter();
+        let mut handed_over = Handed::new();
+        for Reference { at, whose, number, offset, len } in references {
+            // What the reader hands back is held by it until the record is consumed.
+            let lease = match whose {
+                Whose::Sender => lent.next().expect("as many as there are references"),
+                Whose::Reader => {
+                    Lease::own(self.lending.handed_back(number, offset, len)?, offset as usize, len as usize)
+                }
+                Whose::ReaderRegion => Lease::pinned(own.pin(number, offset, len)?, offset as usize, len as usize),
+            };
+            handed_over.push((at as usize, lease));
+        }
         self.consume(consumer, record);
-        bytes.drain(..Note::LEN);
-        Ok(Some(Incoming::new(bytes, Some(lease), charge)))
+        bytes.drain(..Note::LEN + taken);
+        Ok(Some(if handed_over.is_empty() {
+            Incoming::new(bytes, lease, charge)
+        } else {
+            Incoming::with_parts(bytes, lease, charge, handed_over)
+        }))
+    }
+
+    /// Bytes that a frame makes this side keep.
+    #[inline]
+    fn size_of(&self, record: Record, note: Option<Note>, references: &[Reference]) -> Result<usize, LinkError> {
+        let Some(note) = note else { return Ok(record.len) };
+        let region = if note.rest == Rest::InRegion { note.len } else { 0 };
+        let total = references.iter().fold(region, |sum, one| sum.saturating_add(one.len));
+        if total > self.limit {
+            let limit = self.limit;
+            return Err(LinkError::Broken(format!("the peer sent a message of {total} bytes, the limit is {limit}")));
+        }
+        // What comes back is this side's own.
+        let returned = references.iter().filter(|one| one.whose != Whose::Sender).map(|one| one.len).sum::<u64>();
+        Ok(record.len.saturating_add(usize::try_from(total - returned).unwrap_or(usize::MAX)))
     }
 
     #[inline]
@@ -374,9 +370,12 @@ impl Link for ShmLink {
     }
 
     fn flush(&self) -> Result<bool, LinkError> {
-        let flushed = self.outbox.flush()?;
-        self.wake_peer();
-        Ok(flushed)
+        let (done, waited) = self.outbox.flush_and_tell()?;
+        // Nobody is woken for nothing: where both sides flush whenever they are woken, they would wake each other for ever.
+        if waited {
+            self.wake_peer();
+        }
+        Ok(done)
     }
 
     fn queued(&self) -> usize {
@@ -448,6 +447,7 @@ impl Link for ShmLink {
 
     fn arm(&self) -> bool {
         let receiver = self.receiver.lock();
+        self.outbox.peek(Sender::let_go);
         self.shared.segment.own_side().park();
         if receiver.consumer.has_record() {
             self.shared.segment.own_side().unpark();
@@ -483,6 +483,10 @@ impl Link for ShmLink {
         true
     }
 
+    fn shelf(&self) -> Arc<Shelf> {
+        self.lending.shelf().map_or_else(Shelf::common, Arc::clone)
+    }
+
     fn spinning_pays(&self) -> bool {
         let peer = self.shared.segment.peer_side();
         !peer.is_parked() && peer.runs_elsewhere()
@@ -500,6 +504,7 @@ impl Link for ShmLink {
         // Release: pairs with the acquire in `is_closed`.
         self.closed.store(true, Ordering::Release);
         self.outbox.close();
+        self.lending.close();
         self.shared.segment.own_side().leave();
         // Both sides' sleepers wake with an end of file; the descriptor itself stays ours until drop.
         let _ = rustix::net::shutdown(&self.shared.socket, rustix::net::Shutdown::Both);

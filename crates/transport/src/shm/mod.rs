@@ -1,12 +1,22 @@
 //! Shared memory: two rings for frames, memory of its own for each long payload, and a socket for everything rare.
 //!
+//! A long payload is copied into a region, or lies in a buffer that is lent (`lending.rs`) and borrowed (`borrowing.rs`);
+//! what was received goes back to its owner without a copy (`handover.rs`).
+//!
 //! The rendezvous socket stays open. It carries the bell (one byte wakes a sleeping peer), the descriptors of new regions,
 //! and, by hanging up, the news of the peer's death.
 
+mod borrowing;
+mod handover;
+mod lending;
 mod link;
 mod pages;
+mod reference;
 mod regions;
+mod sender;
 mod socket;
 
-pub(crate) use link::{ShmLink, rings_beyond_all};
-pub(crate) use pages::Pages;
+pub(crate) use borrowing::{Hold, Window};
+pub(crate) use link::{PeerLimits, ShmLink, rings_beyond_all};
+pub(crate) use pages::{Pages, RegionHold};
+pub(crate) use regions::Pin;

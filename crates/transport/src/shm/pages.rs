@@ -1,19 +1,31 @@
 //! What a region of the peer's costs this side: pages that it asks the system for.
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use nearcall_ring::Mapping;
 
 use crate::budget::Account;
-use crate::message::REGION_HEAD;
-use crate::sync::{AtomicUsize, Ordering};
+use crate::buffers::{Place, Registration};
+use crate::message::{REGION_HEAD, RegionHead};
+use crate::sync::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use nearcall_platform::fork;
 
 /// A region of the peer's, mapped. A peer may make it as long as it likes and never write to it: the pages come from this
 /// side's reading, so they are counted here.
 #[derive(Debug)]
 pub(crate) struct Pages {
+    // First: it must be gone before the mapping.
+    _registration: Registration,
     mapping: Mapping,
+    /// Of the connection, and of the region on it.
+    link: u64,
+    id: u32,
+    generation: u32,
+    /// The peer has forgotten the region: it cannot be told of it any more.
+    is_forgotten: AtomicBool,
+    /// Those who read the message in it, or keep it for the peer: when none is left, the region goes back.
+    holders: AtomicU32,
     account: Arc<Account>,
     /// So many bytes from the start were asked of the system. The rest may be a hole of any size.
     present: AtomicUsize,
@@ -22,8 +34,52 @@ pub(crate) struct Pages {
 }
 
 impl Pages {
-    pub(crate) fn new(mapping: Mapping, account: Arc<Account>) -> Self {
-        Self { mapping, account, present: AtomicUsize::new(0), kept: AtomicUsize::new(0) }
+    pub(super) fn new(mapping: Mapping, link: u64, id: u32, account: Arc<Account>) -> Arc<Self> {
+        let (start, len) = (mapping.address().as_ptr().addr(), mapping.len());
+        Arc::new_cyclic(|own: &Weak<Self>| Self {
+            _registration: Registration::new(start, len, Place::Region(own.clone())),
+            mapping,
+            link,
+            id,
+            generation: fork::mark(),
+            is_forgotten: AtomicBool::new(false),
+            holders: AtomicU32::new(0),
+            account,
+            present: AtomicUsize::new(0),
+            kept: AtomicUsize::new(0),
+        })
+    }
+
+    /// A message in it has arrived.
+    pub(super) fn take(self: &Arc<Self>) -> RegionHold {
+        // Relaxed: whoever drops its hold orders what it has read before that.
+        self.holders.fetch_add(1, Ordering::Relaxed);
+        RegionHold(Arc::clone(self))
+    }
+
+    /// Keeps the region from going back, if somebody holds it.
+    pub(super) fn hold(self: &Arc<Self>) -> Option<RegionHold> {
+        if self.generation != fork::generation() {
+            return None;
+        }
+        // Relaxed: as in `take`.
+        let more = |holders: u32| (holders > 0).then_some(holders + 1);
+        let held = self.holders.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        held.is_ok().then(|| RegionHold(Arc::clone(self)))
+    }
+
+    /// No other note will name it.
+    pub(super) fn forget(&self) {
+        // Relaxed: known before the message is.
+        self.is_forgotten.store(true, Ordering::Relaxed);
+    }
+
+    /// The number under which the peer at the other end of that connection knows it, and where in it the address lies; none
+    /// if it is another peer's, or forgotten there.
+    pub(super) fn place_at(&self, link: u64, address: usize) -> Option<(u32, u64)> {
+        // Relaxed: as where it is stored.
+        let known = self.link == link && !self.is_forgotten.load(Ordering::Relaxed);
+        known.then(|| (self.id, (address - self.mapping.address().as_ptr().addr()) as u64))
     }
 
     pub(crate) fn mapping(&self) -> &Mapping {
@@ -57,6 +113,28 @@ impl Pages {
             self.mapping.discard(REGION_HEAD);
             self.present.store(0, Ordering::Relaxed);
             self.account.give_back(self.kept.swap(0, Ordering::Relaxed));
+        }
+    }
+}
+
+/// Keeps a region from going back to the peer.
+#[derive(Debug)]
+pub(crate) struct RegionHold(Arc<Pages>);
+
+impl RegionHold {
+    pub(crate) fn pages(&self) -> &Pages {
+        &self.0
+    }
+}
+
+impl Drop for RegionHold {
+    fn drop(&mut self) {
+        let pages = &*self.0;
+        // AcqRel: what any holder has read, it has read before the last one gives the region back. A child by fork has copies
+        // of holds: they are its parent's.
+        if pages.generation == fork::generation() && pages.holders.fetch_sub(1, Ordering::AcqRel) == 1 {
+            pages.let_go();
+            RegionHead::of(&pages.mapping).give_back();
         }
     }
 }

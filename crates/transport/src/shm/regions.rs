@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use nearcall_ring::Mapping;
 
@@ -12,6 +12,8 @@ use super::socket::{Announced, Inbox, announce};
 use crate::budget::Account;
 use crate::link::{LinkError, PART, is_exhaustion};
 use crate::message::{Lease, REGION_HEAD, RegionHead};
+use crate::sync::{AtomicU32, Ordering};
+use nearcall_platform::lock::InnerMutex;
 
 /// Memory kept mapped for the next long payloads, bytes per direction; beyond it a region serves one message only.
 const KEPT: usize = 32 << 20;
@@ -22,6 +24,10 @@ const SMALLEST: usize = 64 << 10;
 const MOST_UNDER_WAY: usize = 32;
 /// Bytes of a note in the ring.
 const NOTE_LEN: usize = 13;
+/// Bits of a note's last byte.
+const LAST_USE: u8 = 1;
+const NAMES: u8 = 2;
+const REST_IN_RING: u8 = 4;
 
 /// What the ring says of a long payload: which region, how long, and whether the region is used again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,42 +35,122 @@ pub(super) struct Note {
     pub(super) id: u32,
     pub(super) len: u64,
     pub(super) last_use: bool,
+    /// References to parts of the payload follow.
+    pub(super) names: bool,
+    pub(super) rest: Rest,
+}
+
+/// Where the payload is, but for what a note has references to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rest {
+    /// In the region.
+    InRegion,
+    /// Behind the frame's head, in the ring. There is no region.
+    InRing,
 }
 
 impl Note {
     pub(super) const LEN: usize = NOTE_LEN;
 
+    /// A note of a frame whose payload is in buffers and in the ring, without a region.
+    pub(super) fn without_region() -> Self {
+        Self { id: 0, len: 0, last_use: false, names: true, rest: Rest::InRing }
+    }
+
     pub(super) fn encode(self) -> [u8; NOTE_LEN] {
         let mut out = [0; NOTE_LEN];
         out[..4].copy_from_slice(&self.id.to_le_bytes());
         out[4..12].copy_from_slice(&self.len.to_le_bytes());
-        out[12] = u8::from(self.last_use);
+        let bit = |set, bit| if set { bit } else { 0 };
+        out[12] = bit(self.last_use, LAST_USE) | bit(self.names, NAMES) | bit(self.rest == Rest::InRing, REST_IN_RING);
         out
     }
 
     pub(super) fn decode(bytes: &[u8; NOTE_LEN]) -> Self {
+        let bits = bytes[12];
         Self {
             id: u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]),
             len: u64::from_le_bytes(bytes[4..12].try_into().expect("8 bytes")),
-            last_use: bytes[12] != 0,
+            last_use: bits & LAST_USE != 0,
+            names: bits & NAMES != 0,
+            rest: if bits & REST_IN_RING != 0 { Rest::InRing } else { Rest::InRegion },
         }
     }
 }
 
-/// A region of the sender.
+/// A region of this side.
 #[derive(Debug)]
 struct OwnRegion {
     id: u32,
-    mapping: Mapping,
+    memory: Arc<RegionMemory>,
     /// For the peer, who does not know the region yet.
     fd: Option<OwnedFd>,
     /// It is used for one message only.
     used_once: bool,
 }
 
+/// What a region of this side lies in. The peer may hand the message in it back.
+#[derive(Debug)]
+pub(super) struct RegionMemory {
+    mapping: Mapping,
+    pins: AtomicU32,
+}
+
+impl RegionMemory {
+    /// Whether the next message may be written to it.
+    fn is_free(&self) -> bool {
+        // Acquire: pairs with the release in `Pin::drop`; this side is done with the bytes as well. The head is looked at
+        // first: the peer holds the region until what it has handed back is pinned.
+        RegionHead::of(&self.mapping).is_free() && self.pins.load(Ordering::Acquire) == 0
+    }
+}
+
+/// A region of this side with a message that the peer has handed back.
+#[derive(Debug)]
+pub(crate) struct Pin(Arc<RegionMemory>);
+
+impl Pin {
+    fn new(memory: Arc<RegionMemory>) -> Self {
+        // Relaxed: the peer is told by the ring, and that orders it.
+        memory.pins.fetch_add(1, Ordering::Relaxed);
+        Self(memory)
+    }
+
+    pub(crate) fn mapping(&self) -> &Mapping {
+        &self.0.mapping
+    }
+}
+
+impl Drop for Pin {
+    fn drop(&mut self) {
+        // Release: what was read, was read before the region is written to again.
+        self.0.pins.fetch_sub(1, Ordering::Release);
+    }
+}
+
+/// Those regions of this side that are used again, for whoever takes in what the peer hands back.
+#[derive(Debug, Default)]
+pub(super) struct OwnRegions(InnerMutex<HashMap<u32, Weak<RegionMemory>>>);
+
+impl OwnRegions {
+    /// A message that the peer hands back: of a region that it has, `len` bytes from `offset`.
+    pub(super) fn pin(&self, id: u32, offset: u64, len: u64) -> Result<Pin, LinkError> {
+        let memory = self.0.lock().get(&id).and_then(Weak::upgrade);
+        let Some(memory) = memory.filter(|memory| !RegionHead::of(&memory.mapping).is_free()) else {
+            return Err(LinkError::Broken("the peer hands back a region that it does not have".into()));
+        };
+        let end = offset.checked_add(len);
+        if offset < REGION_HEAD as u64 || end.is_none_or(|end| end > memory.mapping.len() as u64) {
+            return Err(LinkError::Broken("the peer hands back more of a region than there is".into()));
+        }
+        Ok(Pin::new(memory))
+    }
+}
+
 /// The sender's regions.
 #[derive(Debug, Default)]
 pub(super) struct SentRegions {
+    own: Arc<OwnRegions>,
     kept: Vec<OwnRegion>,
     kept_bytes: usize,
     next: u32,
@@ -75,12 +161,17 @@ pub(super) struct SentRegions {
 
 /// Which region a message is put into.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct Spot {
     at: usize,
     fresh: bool,
 }
 
 impl SentRegions {
+    /// Those that are used again.
+    pub(super) fn own(&self) -> Arc<OwnRegions> {
+        Arc::clone(&self.own)
+    }
+
     /// Whether the next payload of `len` bytes must wait for the reader, who has consumed the ring up to `consumed`.
     pub(super) fn must_wait(&mut self, len: usize, consumed: u64) -> bool {
         while self.under_way.front().is_some_and(|(position, _)| *position <= consumed) {
@@ -95,17 +186,17 @@ impl SentRegions {
 
     /// The smallest region that fits and is free: a short message must not occupy the only long region.
     fn free(&self, need: usize) -> Option<usize> {
-        let fits = |region: &OwnRegion| region.mapping.len() >= need && RegionHead::of(&region.mapping).is_free();
+        let fits = |region: &OwnRegion| region.memory.mapping.len() >= need && region.memory.is_free();
         let fitting = self.kept.iter().enumerate().filter(|(_, region)| fits(region));
-        fitting.min_by_key(|(_, region)| region.mapping.len()).map(|(at, _)| at)
+        fitting.min_by_key(|(_, region)| region.memory.mapping.len()).map(|(at, _)| at)
     }
 
     /// Finds or makes a region for a payload of `len` bytes. It is to be [announced](SentRegions::announce),
     /// [filled](SentRegions::fill), and when its note is in the ring, [accounted for](SentRegions::sent).
-    pub(super) fn place(&mut self, len: usize) -> io::Result<Place> {
+    pub(super) fn place(&mut self, len: usize) -> io::Result<Spot> {
         let need = len + REGION_HEAD;
         if let Some(at) = self.free(need) {
-            return Ok(Place { at, fresh: self.kept[at].fd.is_some() });
+            return Ok(Spot { at, fresh: self.kept[at].fd.is_some() });
         }
         let mut size = need.next_power_of_two().max(SMALLEST);
         let used_once = self.kept_bytes + size > KEPT;
@@ -115,18 +206,20 @@ impl SentRegions {
         }
         let (mapping, fd) = Mapping::create("nearcall-message", size, true)?;
         let id = self.fresh_id();
+        let memory = Arc::new(RegionMemory { mapping, pins: AtomicU32::new(0) });
         if !used_once {
             self.kept_bytes += size;
+            self.own.0.lock().insert(id, Arc::downgrade(&memory));
         }
-        self.kept.push(OwnRegion { id, mapping, fd: Some(fd), used_once });
-        Ok(Place { at: self.kept.len() - 1, fresh: true })
+        self.kept.push(OwnRegion { id, memory, fd: Some(fd), used_once });
+        Ok(Spot { at: self.kept.len() - 1, fresh: true })
     }
 
     /// Tells the peer of a region that it does not know yet. `false` if there is no room in the socket now.
-    pub(super) fn announce(&mut self, place: Place, socket: &OwnedFd) -> Result<bool, LinkError> {
+    pub(super) fn announce(&mut self, place: Spot, socket: &OwnedFd) -> Result<bool, LinkError> {
         let region = &mut self.kept[place.at];
         let Some(fd) = &region.fd else { return Ok(true) };
-        if !announce(socket, region.id, region.mapping.len() as u64, fd)? {
+        if !announce(socket, region.id, region.memory.mapping.len() as u64, fd)? {
             return Ok(false);
         }
         region.fd = None;
@@ -134,15 +227,16 @@ impl SentRegions {
     }
 
     /// Copies a payload of `len` bytes, in pieces, into its region; the note for the ring.
-    pub(super) fn fill(&self, place: Place, pieces: &[&[u8]], len: usize) -> Note {
+    pub(super) fn fill(&self, place: Spot, pieces: &[&[u8]], len: usize) -> Note {
         let region = &self.kept[place.at];
-        RegionHead::of(&region.mapping).take();
+        let mapping = &region.memory.mapping;
+        RegionHead::of(mapping).take();
         let mut at = REGION_HEAD;
         for piece in pieces {
-            region.mapping.write(at, piece);
+            mapping.write(at, piece);
             at += piece.len();
         }
-        Note { id: region.id, len: len as u64, last_use: region.used_once }
+        Note { id: region.id, len: len as u64, last_use: region.used_once, rest: Rest::InRegion, names: false }
     }
 
     /// A number that no living region has: they are used up one by one, but a kept region keeps its own.
@@ -157,9 +251,9 @@ impl SentRegions {
     }
 
     /// The note of the region is in the ring, which was written up to `position` by that.
-    pub(super) fn sent(&mut self, place: Place, position: u64) {
+    pub(super) fn sent(&mut self, place: Spot, position: u64) {
         let region = &self.kept[place.at];
-        let lent = if region.used_once { region.mapping.len() } else { 0 };
+        let lent = if region.used_once { region.memory.mapping.len() } else { 0 };
         if region.used_once {
             self.kept.swap_remove(place.at);
         }
@@ -185,11 +279,13 @@ pub(super) struct Mapped {
     /// A message is taken in from this one, part by part.
     filling: Option<u32>,
     account: Arc<Account>,
+    /// Of the connection.
+    link: u64,
 }
 
 impl Mapped {
-    pub(super) fn new(account: Arc<Account>) -> Self {
-        Self { regions: HashMap::new(), bytes: 0, filling: None, account }
+    pub(super) fn new(account: Arc<Account>, link: u64) -> Self {
+        Self { regions: HashMap::new(), bytes: 0, filling: None, account, link }
     }
 
     /// The payload that a note speaks of; `None` if that takes more time: ask again. `limit` is the longest message this
@@ -229,8 +325,9 @@ impl Mapped {
         let pages = Arc::clone(pages);
         if note.last_use && self.regions.remove(&note.id).is_some() {
             self.bytes -= pages.mapping().len() as u64;
+            pages.forget();
         }
-        Ok(Some(Lease::new(pages, note.len as usize)))
+        Ok(Some(Lease::region(pages.take(), note.len as usize)))
     }
 
     fn map(&mut self, announced: &Announced, limit: u64) -> Result<Arc<Pages>, LinkError> {
@@ -242,7 +339,7 @@ impl Mapped {
         }
         let mapping = Mapping::open(announced.fd.as_fd(), size, false).map_err(|error| no_memory(size, error))?;
         self.bytes += size as u64;
-        Ok(Arc::new(Pages::new(mapping, Arc::clone(&self.account))))
+        Ok(Pages::new(mapping, self.link, announced.id, Arc::clone(&self.account)))
     }
 }
 
@@ -252,7 +349,9 @@ mod tests {
 
     #[test]
     fn a_note_comes_back() {
-        for note in [Note { id: 7, len: 1 << 40, last_use: true }, Note { id: u32::MAX, len: 0, last_use: false }] {
+        let long = Note { id: 7, len: 1 << 40, last_use: true, names: true, rest: Rest::InRegion };
+        let short = Note { id: u32::MAX, len: 0, last_use: false, names: false, rest: Rest::InRegion };
+        for note in [long, short, Note::without_region()] {
             assert_eq!(Note::decode(&note.encode()), note);
         }
     }

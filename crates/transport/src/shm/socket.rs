@@ -3,24 +3,27 @@
 //! ```text
 //! 'B'                                   the bell: look at your ring
 //! 'R' | u32 id | u64 size | descriptor  a region of shared memory for long payloads
+//! 'S' | u32 number | u64 size | descriptor   a buffer that messages will name
 //! ```
 
 use std::collections::VecDeque;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use nearcall_platform::sys::{self, Received};
+use nearcall_ring::Segment;
 use rustix::net::{RecvFlags, SendFlags};
 
 use crate::link::{LinkError, NO_DESCRIPTOR};
 
 const BELL: u8 = b'B';
 const REGION: u8 = b'R';
-const REGION_LEN: usize = 13;
+const SHOWN: u8 = b'S';
+const ANNOUNCEMENT: usize = 13;
 
 /// Regions a peer may announce before it uses them.
 const MOST_ANNOUNCED: usize = 64;
 
-/// A region the peer has made, not mapped yet.
+/// A region that the peer has made, or a buffer that it shows, not mapped yet.
 #[derive(Debug)]
 pub(super) struct Announced {
     pub(super) id: u32,
@@ -34,6 +37,8 @@ pub(super) struct Inbox {
     bytes: VecDeque<u8>,
     fds: Vec<OwnedFd>,
     announced: Vec<Announced>,
+    /// Buffers, in the order in which they were shown.
+    shown: Vec<Announced>,
 }
 
 /// Reads at most so often in a row: a peer that never stops writing must not keep the reader for ever.
@@ -85,18 +90,22 @@ impl Inbox {
                 BELL => {
                     self.bytes.pop_front();
                 }
-                REGION if self.bytes.len() < REGION_LEN => break,
-                REGION => {
-                    let note: Vec<u8> = self.bytes.drain(..REGION_LEN).collect();
+                REGION | SHOWN if self.bytes.len() < ANNOUNCEMENT => break,
+                REGION | SHOWN => {
+                    let note: Vec<u8> = self.bytes.drain(..ANNOUNCEMENT).collect();
                     let id = u32::from_le_bytes([note[1], note[2], note[3], note[4]]);
                     let size = u64::from_le_bytes(note[5..].try_into().expect("8 bytes"));
                     if self.fds.is_empty() {
                         return Err(LinkError::Broken(LOST.into()));
                     }
-                    if self.announced.len() >= MOST_ANNOUNCED {
+                    let (list, most) = match first {
+                        REGION => (&mut self.announced, MOST_ANNOUNCED),
+                        _ => (&mut self.shown, Segment::BUFFERS),
+                    };
+                    if list.len() >= most {
                         return Err(LinkError::Broken("the peer announces shared memory that it does not use".into()));
                     }
-                    self.announced.push(Announced { id, size, fd: self.fds.remove(0) });
+                    list.push(Announced { id, size, fd: self.fds.remove(0) });
                 }
                 _ => return Err(LinkError::Broken("the peer sent something unknown on the rendezvous socket".into())),
             }
@@ -107,9 +116,23 @@ impl Inbox {
     /// The announced region `id`. The peer sent it before the record that uses it, so it is there already, though it may
     /// have hung up since.
     pub(super) fn region(&mut self, socket: &OwnedFd, id: u32) -> Result<Announced, LinkError> {
+        self.find(socket, id, |inbox| &mut inbox.announced)
+    }
+
+    /// The buffer that was shown under a number, as a [region](Inbox::region).
+    pub(super) fn shown(&mut self, socket: &OwnedFd, number: u32) -> Result<Announced, LinkError> {
+        self.find(socket, number, |inbox| &mut inbox.shown)
+    }
+
+    fn find(
+        &mut self,
+        socket: &OwnedFd,
+        id: u32,
+        list: impl Fn(&mut Self) -> &mut Vec<Announced>,
+    ) -> Result<Announced, LinkError> {
         for _ in 0..MOST_READS_FOR_REGION {
-            if let Some(at) = self.announced.iter().position(|region| region.id == id) {
-                return Ok(self.announced.swap_remove(at));
+            if let Some(at) = list(self).iter().position(|announced| announced.id == id) {
+                return Ok(list(self).remove(at));
             }
             if !self.read_once(socket, RecvFlags::DONTWAIT)? {
                 break;
@@ -127,12 +150,21 @@ pub(super) fn ring_bell(socket: &OwnedFd) {
 
 /// Sends the descriptor of a region of `size` bytes to the peer. `false` if the socket is full.
 pub(super) fn announce(socket: &OwnedFd, id: u32, size: u64, region: &OwnedFd) -> Result<bool, LinkError> {
-    let mut note = [0; REGION_LEN];
-    note[0] = REGION;
+    send_memory(socket, REGION, id, size, region.as_fd())
+}
+
+/// Shows the peer a buffer of `size` bytes under a number. `false` if the socket is full.
+pub(super) fn show(socket: &OwnedFd, number: u32, size: u64, buffer: BorrowedFd<'_>) -> Result<bool, LinkError> {
+    send_memory(socket, SHOWN, number, size, buffer)
+}
+
+fn send_memory(socket: &OwnedFd, what: u8, id: u32, size: u64, fd: BorrowedFd<'_>) -> Result<bool, LinkError> {
+    let mut note = [0; ANNOUNCEMENT];
+    note[0] = what;
     note[1..5].copy_from_slice(&id.to_le_bytes());
     note[5..].copy_from_slice(&size.to_le_bytes());
-    match sys::send_with_fds(socket.as_fd(), &note, &[region.as_fd()]) {
-        Ok(REGION_LEN) => Ok(true),
+    match sys::send_with_fds(socket.as_fd(), &note, &[fd]) {
+        Ok(ANNOUNCEMENT) => Ok(true),
         Ok(_) => Err(LinkError::Broken("the system sent a part of a few bytes".into())),
         // Also when too many descriptors of this user are under way in sockets: its readers will take them.
         Err(rustix::io::Errno::AGAIN | rustix::io::Errno::TOOMANYREFS) => Ok(false),

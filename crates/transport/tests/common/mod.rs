@@ -39,11 +39,11 @@ pub fn socket_path(url: &Url) -> PathBuf {
 
 pub fn welcome(options: &Options) -> Welcome {
     let limits = Limits { max_message: options.max_message };
-    Welcome { version: "test".into(), limits, description: "{}".into(), memory: false }
+    Welcome { version: "test".into(), limits, description: "{}".into(), memory: false, buffers: 0 }
 }
 
 pub fn hello(ring: usize) -> Hello {
-    Hello { version: "test".into(), limits: Limits { max_message: 1 << 30 }, ring: ring as u64 }
+    Hello { version: "test".into(), limits: Limits { max_message: 1 << 30 }, ring: ring as u64, buffers: 32 }
 }
 
 pub fn readable(fd: BorrowedFd<'_>, timeout: Duration) -> bool {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use nearcall_platform::lock::Mutex;
-use nearcall_transport::{LinkError, Peer};
+use nearcall_transport::{LinkError, Peer, Shelf};
 use nearcall_wire::{Kind, Metadata};
 
 use crate::outgoing::{Body, Outgoing};
@@ -43,6 +43,12 @@ impl CallContext {
     #[must_use]
     pub fn peer(&self) -> &Peer {
         self.connection.peer()
+    }
+
+    /// Where memory comes from for what will be sent to the caller.
+    #[must_use]
+    pub fn shelf(&self) -> Arc<Shelf> {
+        self.connection.link.shelf()
     }
 
     /// Sends metadata ahead of the first item or the result.

@@ -33,6 +33,8 @@ pub struct ServerCall {
     queue: Option<Arc<AsyncQueue>>,
     /// Present while somebody watches.
     measured: Option<Arc<Measured>>,
+    /// The items of the caller's stream may hold references.
+    references: bool,
 }
 
 #[derive(Debug)]
@@ -83,6 +85,7 @@ impl ServerCall {
         id: u32,
         queue: Option<Arc<AsyncQueue>>,
         measured: Option<Arc<Measured>>,
+        references: bool,
     ) -> Self {
         let state = State {
             items: VecDeque::new(),
@@ -93,13 +96,18 @@ impl ServerCall {
             taken: Taken::default(),
             changes: 0,
         };
-        Self { connection, id, state: Mutex::new(state), changed: Condvar::new(), queue, measured }
+        Self { connection, id, state: Mutex::new(state), changed: Condvar::new(), queue, measured, references }
     }
 
     /// The client's number of the call.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.id
+    }
+
+    /// Whether own objects may come home in its items.
+    pub(in crate::server) fn may_bring_home(&self) -> bool {
+        self.references
     }
 
     /// Whether the client gave the call up, or is gone.

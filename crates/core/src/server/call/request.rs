@@ -9,12 +9,13 @@ use nearcall_transport::{Charge, LinkError};
 use nearcall_wire::{Failure, FrameHead, Kind};
 
 use crate::event::{Event, Payload};
+use crate::exports::{Export, Home};
 use crate::outgoing::{Body, Outgoing};
-use crate::server::Server;
 use crate::server::call::CallContext;
 use crate::server::call::ServerCall;
 use crate::server::connection::ServerConnection;
 use crate::server::statistics::Measured;
+use crate::server::{MethodRouting, Server};
 
 /// How a call ends that ends well; the other codes are failures'.
 const OK: u8 = 0;
@@ -28,6 +29,12 @@ pub struct Request {
     pub head: FrameHead,
     /// The arguments.
     pub payload: Payload,
+    /// Own objects that come home in the arguments.
+    pub(in crate::server) home: Option<Box<Home>>,
+    /// What is known of the method.
+    pub(in crate::server) routing: MethodRouting,
+    /// The object that is called, if it is no service.
+    pub target: Option<Arc<Export>>,
     /// What they cost the client's account until the handler is through.
     pub(in crate::server) _charge: Option<Charge>,
     /// Present if more frames may come for it.
@@ -91,7 +98,7 @@ impl Request {
         if self.head.extras().is_some() {
             head.extras_mut().parts = self.head.extras_mut().parts.take();
         }
-        Event { head, payload: std::mem::replace(&mut self.payload, Payload::empty()) }
+        Event { head, payload: std::mem::replace(&mut self.payload, Payload::empty()), home: self.home.take() }
     }
 
     /// Ends the call with a result.

@@ -6,14 +6,16 @@ mod write_interest;
 
 use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::collections::VecDeque;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use nearcall_platform::lock::Mutex;
 use nearcall_transport::{ConnectionPermit, Incoming, Link, LinkError, Peer, Room, Sent};
-use nearcall_wire::{Failure, FrameHead, Kind};
+use nearcall_wire::{Failure, Kind, Malformed, flags};
 
-use crate::event::{Event, Payload};
+use crate::client;
+use crate::event::Event;
+use crate::exports::Exports;
 use crate::outgoing::{Body, Outgoing};
 use crate::server::Server;
 use crate::server::call::Request;
@@ -21,9 +23,10 @@ use crate::server::call::ServerCall;
 use crate::server::connection::calls::Calls;
 use crate::server::connection::session::{Session, SessionEvents};
 use crate::server::connection::write_interest::{Sends, WriteInterest};
+use crate::server::receives::Receives;
 use crate::server::statistics::Statistics;
 
-/// A connection to one client.
+/// A connection to one client. Of a client of this very process whose server may call it, it is the half that is called.
 #[derive(Debug)]
 pub struct ServerConnection {
     pub(in crate::server) token: u64,
@@ -60,6 +63,21 @@ pub struct ServerConnection {
     defers: AtomicBool,
     pub(in crate::server) session: Session,
     pub(in crate::server) session_events: Arc<SessionEvents>,
+    /// What the frames of calls that are handled here say of who began them: [`flags::BACK`] if this side did not accept the
+    /// connection.
+    side: u8,
+    /// The half that calls.
+    caller: OnceLock<Caller>,
+    exports: Arc<Exports>,
+}
+
+/// The half of a connection that calls.
+#[derive(Debug)]
+enum Caller {
+    /// Made for it.
+    Own(Arc<client::Connection>),
+    /// There was a client first, and it may go before the connection.
+    Client(Weak<client::Connection>),
 }
 
 /// A connection as its queue sees it.
@@ -124,6 +142,20 @@ const MOST_DEFERRED: usize = 256;
 /// A client that leaves more bytes unread than this gets no answers, and none of its calls is begun, until it reads.
 const FULL: usize = 1 << 20;
 
+impl Caller {
+    fn get(&self) -> Option<Arc<client::Connection>> {
+        match self {
+            Self::Own(caller) => Some(Arc::clone(caller)),
+            Self::Client(caller) => caller.upgrade(),
+        }
+    }
+}
+
+/// The failure of a call of an object that its caller does not hold.
+fn released() -> Failure {
+    Failure::new(Failure::NOT_FOUND, "there is no such object on this connection: it was released")
+}
+
 /// One-way calls of a client are handled one after the other, in the order they were sent: nothing else could tell the
 /// client's code when the first is done.
 #[derive(Debug, Default)]
@@ -136,15 +168,35 @@ struct OnewayQueue {
 const MOST_CANCELLED: usize = 1024;
 
 impl ServerConnection {
+    /// One that this server has accepted.
     pub(in crate::server) fn new(
+        server: &Server,
         token: u64,
         link: Arc<dyn Link>,
-        in_flight: Arc<AtomicUsize>,
-        statistics: Arc<Statistics>,
         permit: Option<Arc<ConnectionPermit>>,
-        session_events: Arc<SessionEvents>,
     ) -> Arc<Self> {
-        Arc::new(Self {
+        let exports = Exports::new();
+        exports.open(server.limits.max_references, &server.releases);
+        Arc::new(Self::of(server, token, link, permit, 0, OnceLock::new(), exports))
+    }
+
+    /// One that a client of this process has made.
+    pub(in crate::server) fn of_client(server: &Server, token: u64, client: &Arc<client::Connection>) -> Arc<Self> {
+        let caller = OnceLock::from(Caller::Client(Arc::downgrade(client)));
+        let (link, exports) = (client.shared_link(), Arc::clone(client.exports()));
+        Arc::new(Self::of(server, token, link, None, flags::BACK, caller, exports))
+    }
+
+    fn of(
+        server: &Server,
+        token: u64,
+        link: Arc<dyn Link>,
+        permit: Option<Arc<ConnectionPermit>>,
+        side: u8,
+        caller: OnceLock<Caller>,
+        exports: Arc<Exports>,
+    ) -> Self {
+        Self {
             token,
             link,
             calls: Mutex::default(),
@@ -152,11 +204,11 @@ impl ServerConnection {
             listed: AtomicBool::new(false),
             dead: AtomicBool::new(false),
             told: AtomicBool::new(false),
-            in_flight,
+            in_flight: Arc::clone(&server.in_flight),
             arrived: AtomicU64::new(0),
             cancelled: Mutex::default(),
             oneway: Mutex::default(),
-            statistics,
+            statistics: Arc::clone(&server.statistics),
             watches: Mutex::default(),
             _permit: permit,
             oneway_pending: AtomicUsize::new(0),
@@ -165,8 +217,33 @@ impl ServerConnection {
             deferred: Mutex::default(),
             defers: AtomicBool::new(false),
             session: Session::default(),
-            session_events,
-        })
+            session_events: Arc::clone(&server.session_events),
+            side,
+            caller,
+            exports,
+        }
+    }
+
+    /// Whether it was made by a client of this process.
+    pub(in crate::server) fn is_own_clients(&self) -> bool {
+        self.side != 0
+    }
+
+    /// The half that calls; made now if there is none yet. `None` if the client that made the connection is gone.
+    #[must_use]
+    pub fn caller(self: &Arc<Self>, server: &Arc<Server>) -> Option<Arc<client::Connection>> {
+        let made = || {
+            let (link, exports) = (Arc::clone(&self.link), Arc::clone(&self.exports));
+            Caller::Own(client::Connection::to_client(link, exports, Arc::new(Receives::accepted(server, self))))
+        };
+        let caller = self.caller.get_or_init(made).get();
+        // Who ends the connection may have looked for a caller before there was one.
+        if let Some(caller) = &caller
+            && self.is_gone()
+        {
+            caller.mark_lost(&LinkError::Closed);
+        }
+        caller
     }
 
     /// Who the client is.
@@ -223,7 +300,16 @@ impl ServerConnection {
         for call in calls {
             call.cancel();
         }
+        self.lose(&LinkError::Closed);
+        self.exports.end();
         self.look_whether_over(self.session.finished());
+    }
+
+    /// Tells the half that calls why the connection ends.
+    pub(super) fn lose(&self, error: &LinkError) {
+        if let Some(caller) = self.caller.get().and_then(Caller::get) {
+            caller.mark_lost(error);
+        }
     }
 
     /// The client looks at the server's statistics: calls are measured until it is gone, or says that it is through.
@@ -281,18 +367,30 @@ impl ServerConnection {
 
     /// Takes in a frame; a new call comes out as a request.
     pub(in crate::server) fn route(self: &Arc<Self>, server: &Server, incoming: Incoming) -> Result<Routed, LinkError> {
-        let Event { head, payload } = Event::parse(incoming).map_err(|bad| LinkError::Broken(bad.0.to_owned()))?;
+        let broken = |bad: Malformed| LinkError::Broken(bad.0.to_owned());
+        let mut event = Event::parse(incoming).map_err(broken)?;
+        let head = &event.head;
+        if head.flags & flags::BACK != self.side {
+            return self.answered(event);
+        }
         match head.kind {
-            Kind::Call => return self.begin(server, head, payload),
+            Kind::Call => return self.begin(server, event),
             Kind::Ping => {
-                let payload = payload.inline().unwrap_or_default();
+                let payload = event.payload.inline().unwrap_or_default();
                 return self.answer(server, head.call, Kind::Pong, payload);
+            }
+            Kind::Release if self.side == 0 => {
+                let payload = event.payload.inline().ok_or(LinkError::Broken("a release frame is too long".into()))?;
+                self.exports.release(payload).map_err(broken)?;
             }
             Kind::Item | Kind::End | Kind::Cancel | Kind::Credit => {
                 // Of a call that has ended here: the client could not know yet.
                 let call = self.calls.lock().get(head.call);
                 if let Some(call) = call {
-                    call.take_in(Event { head, payload })?;
+                    if head.kind == Kind::Item && call.may_bring_home() {
+                        self.exports.keep_home(&mut event);
+                    }
+                    call.take_in(event)?;
                 } else if head.kind == Kind::Cancel {
                     let mut cancelled = self.cancelled.lock();
                     if cancelled.len() >= MOST_CANCELLED {
@@ -303,15 +401,35 @@ impl ServerConnection {
                 }
             }
             Kind::Pong => {}
-            Kind::Reply | Kind::Error | Kind::GoAway | Kind::Head => {
+            Kind::Reply | Kind::Error | Kind::GoAway | Kind::Head | Kind::Release => {
                 return Err(LinkError::Broken("the client sent a frame that only servers send".into()));
             }
         }
         Ok(Routed::Done)
     }
 
-    fn begin(self: &Arc<Self>, server: &Server, head: FrameHead, mut payload: Payload) -> Result<Routed, LinkError> {
-        let method = server.methods.get(usize::from(head.method));
+    /// Takes in a frame of a call that this side began.
+    fn answered(&self, event: Event) -> Result<Routed, LinkError> {
+        match self.caller.get() {
+            // Nobody waits any more.
+            Some(caller) => drop(caller.get().map(|caller| caller.take_in(event))),
+            None => return Err(LinkError::Broken("the client sent a frame of a call that was never made".into())),
+        }
+        Ok(Routed::Done)
+    }
+
+    fn begin(self: &Arc<Self>, server: &Server, mut event: Event) -> Result<Routed, LinkError> {
+        let target = event.head.target.map(|id| self.exports.get(id));
+        let method = match &target {
+            Some(export) => export.as_ref().and_then(|export| export.methods.get(event.head.method)),
+            // What a client of this process has not given cannot be called.
+            None if self.side != 0 => None,
+            None => server.methods.get(usize::from(event.head.method)).copied().flatten(),
+        };
+        if method.is_some_and(|method| method.references) {
+            self.exports.keep_home(&mut event);
+        }
+        let Event { head, mut payload, home } = event;
         // Relaxed: a bound on memory, exact enough; the request itself is published by other means.
         let pending = self.in_flight.fetch_add(1, Ordering::Relaxed);
         let deadline = head.deadline_us().and_then(|us| Instant::now().checked_add(Duration::from_micros(us)));
@@ -322,6 +440,9 @@ impl ServerConnection {
             connection: Arc::clone(self),
             head,
             payload,
+            home,
+            routing: method.unwrap_or_default(),
+            target: target.clone().flatten(),
             _charge: charge,
             call: None,
             deadline,
@@ -335,6 +456,7 @@ impl ServerConnection {
         // Relaxed: as above.
         let alone = !oneway || self.oneway_pending.fetch_add(1, Ordering::Relaxed) == 0;
         let refusal = match method {
+            None if matches!(target, Some(None)) => Some(released()),
             None => {
                 let what = format!("the server has no method number {}", request.head.method);
                 Some(Failure::new(Failure::UNIMPLEMENTED, what))
@@ -377,7 +499,8 @@ impl ServerConnection {
             && !oneway
         {
             let queue = server.async_queue(method.in_loop);
-            let call = ServerCall::new(Arc::clone(self), request.head.call, queue, request.measured.clone());
+            let (id, brings) = (request.head.call, method.item_references);
+            let call = ServerCall::new(Arc::clone(self), id, queue, request.measured.clone(), brings);
             let call = Arc::new(call);
             if !self.calls.lock().insert(request.head.call, &call, method.streams) {
                 return Err(LinkError::Broken("the client used the number of a call that is under way".into()));
@@ -430,7 +553,7 @@ impl ServerConnection {
 
     /// Sends a frame, without waiting: what there is no room for waits in the connection's queue.
     pub(in crate::server) fn send(&self, server: &Server, call: u32, frame: &Outgoing<'_>) -> Result<(), LinkError> {
-        match frame.send(call, &*self.link, Room::Later) {
+        match frame.send(call, self.side, &*self.link, Room::Later) {
             Ok(Sent::Out) => Ok(()),
             Ok(Sent::Queued) => {
                 self.note_queued_frame(server);
@@ -454,7 +577,7 @@ impl ServerConnection {
 
     /// Something waits to be sent: the reactor is to flush it when there is room.
     #[cold]
-    fn note_queued_frame(&self, server: &Server) {
+    pub(crate) fn note_queued_frame(&self, server: &Server) {
         let sends = ToClient { connection: self, server };
         // Whoever sets it after the connection has died sees that.
         if self.write_interest.set(&sends) && self.is_dead() {

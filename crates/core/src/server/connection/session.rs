@@ -4,7 +4,7 @@
 //! Where there is a hook for the begin, a client is not read from until that hook is through: its calls wait where they
 //! are, and nothing else does. The end comes after the client's last call. Where there are no hooks, both cost nothing.
 
-use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use crate::sync::{AtomicU64, AtomicUsize, Ordering};
 use std::any::Any;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -14,6 +14,7 @@ use nearcall_platform::lock::Mutex;
 
 use crate::server::call::Request;
 use crate::server::connection::ServerConnection;
+use crate::server::releases::Release;
 
 /// The value that belongs to one client; only whoever put it there knows what it is.
 pub type SessionValue = Box<dyn Any + Send>;
@@ -34,6 +35,8 @@ pub enum Work {
     Call(Box<Request>),
     /// A session begins or has ended.
     Session(SessionEvent),
+    /// Nobody holds an object any more that was given.
+    Release(Release),
 }
 
 /// The begin or end of a session, until its hook is through.
@@ -64,22 +67,13 @@ pub(in crate::server) struct SessionEvents {
     admitted: Mutex<Vec<Arc<ServerConnection>>>,
     /// Those that wait, and those that are dealt with just now.
     pending: AtomicUsize,
-    /// One of them stops the server: it is not waited for.
-    spared: AtomicBool,
     /// Wakes whoever receives.
     wake: Arc<OwnedFd>,
 }
 
 impl SessionEvents {
     pub(in crate::server) fn new(hooks: SessionHooks, wake: Arc<OwnedFd>) -> Self {
-        Self {
-            hooks,
-            waiting: Mutex::default(),
-            admitted: Mutex::default(),
-            pending: AtomicUsize::new(0),
-            spared: AtomicBool::new(false),
-            wake,
-        }
+        Self { hooks, waiting: Mutex::default(), admitted: Mutex::default(), pending: AtomicUsize::new(0), wake }
     }
 
     fn push(self: &Arc<Self>, connection: Arc<ServerConnection>, change: SessionChange) {
@@ -105,31 +99,27 @@ impl SessionEvents {
         if waiting.is_empty() { None } else { Some(waiting.remove(0)) }
     }
 
-    /// Whether one of those that are dealt with stops the server.
-    pub(in crate::server) fn spare(&self, one: bool) {
-        // Relaxed: asked by the thread that has set it.
-        self.spared.store(one, Ordering::Relaxed);
-    }
-
     pub(in crate::server) fn take_admitted(&self) -> Vec<Arc<ServerConnection>> {
         std::mem::take(&mut *self.admitted.lock())
     }
 
-    pub(in crate::server) fn is_idle(&self) -> bool {
-        // Relaxed: see `spare`. Acquire: as in `push`.
-        let spared = usize::from(self.spared.load(Ordering::Relaxed));
-        self.pending.load(Ordering::Acquire) <= spared
+    /// Those that wait, and those that are dealt with just now.
+    pub(in crate::server) fn pending(&self) -> usize {
+        // Acquire: as in `push`.
+        self.pending.load(Ordering::Acquire)
     }
 }
 
 impl Work {
     /// The server ends: no call begins any more, nor does a session; what has begun is ended.
     pub(in crate::server) fn give_up(self) {
-        if let Self::Session(event) = self
-            && matches!(event.change, SessionChange::End(_))
-        {
-            let events = Arc::clone(&event.events);
-            events.keep(event);
+        match self {
+            Self::Session(event) if matches!(event.change, SessionChange::End(_)) => {
+                let events = Arc::clone(&event.events);
+                events.keep(event);
+            }
+            Self::Release(release) => release.keep(),
+            Self::Call(_) | Self::Session(_) => {}
         }
     }
 }

@@ -120,7 +120,7 @@ impl Server {
 
     fn take_for_loop(&self, work: Work) -> ForLoop {
         let work = match work {
-            Work::Call(request) if self.methods[usize::from(request.head.method)].in_loop => {
+            Work::Call(request) if request.routing.in_loop => {
                 self.begin_handler();
                 return ForLoop::Request(request);
             }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use nearcall_platform::descriptors::{self, EventDescriptor};
 use nearcall_platform::lock::Mutex;
 
+use crate::client::Connection;
 use crate::server::call::{Request, ServerCall};
 
 /// What an event loop is told of: new requests for it, and changes of the calls it handles.
@@ -21,6 +22,8 @@ pub struct AsyncQueue {
 struct Queued {
     requests: VecDeque<Box<Request>>,
     changed: Vec<Arc<ServerCall>>,
+    /// Connections on which something has come for calls that the loop has made.
+    callers: Vec<Arc<Connection>>,
 }
 
 impl AsyncQueue {
@@ -51,6 +54,18 @@ impl AsyncQueue {
         if first {
             self.wake();
         }
+    }
+
+    /// Something has come for calls that the loop has made over a connection.
+    pub(in crate::server) fn push_caller(&self, caller: Arc<Connection>) {
+        self.queued.lock().callers.push(caller);
+        self.wake();
+    }
+
+    /// Takes the connections on which something has come for the loop's own calls. To be asked after
+    /// [`AsyncQueue::take_changed`].
+    pub fn take_callers(&self) -> Vec<Arc<Connection>> {
+        std::mem::take(&mut self.queued.lock().callers)
     }
 
     /// Wakes the loop.

@@ -61,7 +61,8 @@ impl Handshakes {
         }
     }
 
-    fn token(&mut self) -> u64 {
+    /// A word of the poller's that means nothing yet.
+    pub(super) fn token(&mut self) -> u64 {
         self.last_token += 1;
         self.last_token
     }

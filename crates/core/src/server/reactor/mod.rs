@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use nearcall_platform::descriptors;
 use nearcall_ring::SpinBudget;
-use nearcall_transport::{Incoming, LinkError, Listener, Options};
+use nearcall_transport::{Incoming, Link, LinkError, Listener, Options};
 use nearcall_wire::Kind;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
@@ -23,6 +23,7 @@ use crate::server::call::Request;
 use crate::server::connection::session::Work;
 use crate::server::connection::{Routed, ServerConnection, StallReason};
 use crate::server::reactor::handshakes::{Handshakes, NewClient};
+use crate::server::receives::Adopted;
 use crate::server::{ASKED, DELIVERED, Notice, Server};
 
 /// Frames taken in between two looks at the system's poller, however busy the clients are. A long one counts as many.
@@ -111,7 +112,7 @@ impl Reactor {
     fn say_goodbye(&mut self, server: &Server) {
         self.handshakes.stop();
         if !std::mem::replace(&mut self.said_goodbye, true) {
-            for connection in self.connections.values() {
+            for connection in self.connections.values().filter(|connection| !connection.is_own_clients()) {
                 // A client that is gone is found out by reading from it.
                 let _ = connection.send(server, 0, &Outgoing::new(Kind::GoAway, Body::Whole(&[])));
             }
@@ -396,6 +397,7 @@ impl Reactor {
             server.connections.store(self.connections.len(), Ordering::Relaxed);
         }
         connection.tell_end(server, error);
+        connection.lose(error);
         connection.die(server);
         self.tell_if_deserted(server);
     }
@@ -460,6 +462,8 @@ impl Reactor {
             // Whoever is about to sleep looks at the server's state again: the event is seen only once.
             self.routed += 1;
             self.backlog.extend(server.session_events.take().into_iter().map(Work::Session));
+            self.backlog.extend(server.releases.take().into_iter().map(Work::Release));
+            server.take_adopted(|adopted| self.adopt(server, adopted));
             for connection in server.session_events.take_admitted() {
                 if self.connections.contains_key(&connection.token) {
                     self.list(connection);
@@ -477,14 +481,11 @@ impl Reactor {
 
     fn add_connection(&mut self, server: &Server, client: NewClient) {
         let NewClient { token, link, permit } = client;
-        let flags = if link.is_memory() { EventFlags::IN } else { SOCKET };
-        if let Err(error) = epoll::add(&*self.poller, link.fd(), EventData::new_u64(token), flags) {
+        if let Err(error) = self.watch(&*link, token) {
             server.notify(true, format!("cannot take in a client: {error}"));
             return;
         }
-        let (in_flight, statistics) = (Arc::clone(&server.in_flight), Arc::clone(&server.statistics));
-        let connection =
-            ServerConnection::new(token, link, in_flight, statistics, permit, Arc::clone(&server.session_events));
+        let connection = ServerConnection::new(server, token, link, permit);
         connection.listed.store(true, Ordering::Relaxed);
         if connection.begin_session() {
             self.list(Arc::clone(&connection));
@@ -492,6 +493,32 @@ impl Reactor {
         self.connections.insert(token, connection);
         // Relaxed: only ever shown.
         server.connections.store(self.connections.len(), Ordering::Relaxed);
+    }
+
+    fn watch(&self, link: &dyn Link, token: u64) -> rustix::io::Result<()> {
+        let flags = if link.is_memory() { EventFlags::IN } else { SOCKET };
+        epoll::add(&*self.poller, link.fd(), EventData::new_u64(token), flags)
+    }
+
+    /// Receives from now on for a client of this process. Whether that is settled: not while a thread of the client still
+    /// receives, which says when it leaves.
+    fn adopt(&mut self, server: &Server, adopted: &Adopted) -> bool {
+        let Some(client) = adopted.client() else { return true };
+        if !client.leave_to_server() {
+            return false;
+        }
+        let token = self.handshakes.token();
+        let connection = ServerConnection::of_client(server, token, &client);
+        adopted.settle(&connection);
+        if let Err(error) = self.watch(&*connection.link, token) {
+            connection.lose(&LinkError::Exhausted(format!("cannot watch the connection: {error}")));
+            return true;
+        }
+        connection.listed.store(true, Ordering::Relaxed);
+        self.list(Arc::clone(&connection));
+        self.connections.insert(token, connection);
+        server.connections.store(self.connections.len(), Ordering::Relaxed);
+        true
     }
 }
 

@@ -17,6 +17,7 @@ use crate::server::call::Request;
 use crate::server::call::ServerCall;
 use crate::server::connection::ServerConnection;
 use crate::server::connection::session::Work;
+use crate::server::receives;
 
 /// Workers beyond the receiving one that are kept for the next slow handler.
 const KEPT_STANDBY: usize = 2;
@@ -26,6 +27,8 @@ const KEPT_STANDBY: usize = 2;
 #[derive(Debug)]
 pub struct Worker {
     server: Arc<Server>,
+    /// Whose worker the thread was before, if it is one in the middle of a handler.
+    before: usize,
 }
 
 /// What a worker is to do next.
@@ -44,7 +47,18 @@ impl Worker {
     #[must_use]
     pub fn new(server: Arc<Server>) -> Self {
         server.workers.fetch_add(1, Ordering::AcqRel);
-        Self { server }
+        let before = receives::work_for(Arc::as_ptr(&server).addr());
+        Self { server, before }
+    }
+
+    /// Makes sure that somebody goes on receiving while handlers wait for replies to calls of their own: `spawn` starts one
+    /// more worker thread. To be called before each work.
+    #[inline]
+    pub fn keep_receiving(&self, spawn: &dyn Fn()) {
+        // Relaxed: this worker has the turn, or another one has and comes here.
+        if self.server.waiting.load(Ordering::Relaxed) > 0 && self.server.lacks_standby() {
+            spawn();
+        }
     }
 
     /// The next work for this worker, if some is here. Never waits.
@@ -83,7 +97,7 @@ impl Worker {
                 return Next::End;
             }
             if server.leadership.is_mine() || server.leadership.try_take() {
-                if server.standby.load(Ordering::Acquire) == 0 && server.workers() <= server.limits.max_concurrency {
+                if server.lacks_standby() {
                     spawn();
                 }
                 if server.may_dequeue() {
@@ -91,8 +105,13 @@ impl Worker {
                 }
                 // While calls wait for a worker, the operator is to learn of it even if nothing more comes.
                 let patience = server.lacks_workers().then_some(STUCK);
+                // Relaxed: see `leaves_to_caller`. Others may have received before.
+                server.woke_caller.store(false, Ordering::Relaxed);
                 let work = server.reactor.lock().wait_for(server, patience);
                 server.tell_stuck();
+                if work.is_none() && server.leaves_to_caller() {
+                    server.leadership.offer();
+                }
                 return work.and_then(|work| server.accept(work)).map_or(Next::Look, Next::Work);
             }
             if server.standby.load(Ordering::Acquire) >= KEPT_STANDBY {
@@ -114,6 +133,7 @@ impl Drop for Worker {
     fn drop(&mut self) {
         self.server.release();
         self.server.workers.fetch_sub(1, Ordering::AcqRel);
+        receives::work_for(self.before);
     }
 }
 
@@ -123,7 +143,7 @@ impl Server {
     fn accept(&self, mut work: Work) -> Option<Work> {
         let mut is_introspective = false;
         if let Work::Call(request) = work {
-            if self.methods[usize::from(request.head.method)].in_loop {
+            if request.routing.in_loop {
                 // While this worker still receives: the loop gets them in the order in which they came.
                 self.hand_to_loop(request);
                 return None;
@@ -135,8 +155,12 @@ impl Server {
                 request = ServerConnection::begin_oneway(request)?;
             }
             // Somebody who looks at a server that is stuck must see that.
-            is_introspective = self.is_introspective(request.head.method);
+            is_introspective = request.routing.introspective;
             work = Work::Call(request);
+        }
+        // Relaxed: see `leaves_to_caller`.
+        if !self.served.load(Ordering::Relaxed) {
+            self.served.store(true, Ordering::Relaxed);
         }
         if self.others_busy() >= self.limits.max_concurrency && !is_introspective {
             let mut queue = self.queue.lock();
@@ -154,8 +178,24 @@ impl Server {
     /// Workers that run handlers, not counting the one that receives.
     fn others_busy(&self) -> usize {
         // Relaxed: a moment's excess or lack of one is corrected at the next request.
-        let standby = self.standby.load(Ordering::Relaxed);
-        self.workers.load(Ordering::Relaxed).saturating_sub(standby + 1)
+        let idle = self.standby.load(Ordering::Relaxed) + self.waiting.load(Ordering::Relaxed);
+        self.workers.load(Ordering::Relaxed).saturating_sub(idle + 1)
+    }
+
+    /// Whether nobody stands by to receive in the place of this worker, and there may be one more.
+    fn lacks_standby(&self) -> bool {
+        // Relaxed: as above. While handlers wait, there is always one more: those that have waited are busy again before the
+        // others can know.
+        let waiting = self.waiting.load(Ordering::Relaxed) > 0;
+        let most = self.limits.max_concurrency + if waiting { receives::MOST_WAITING } else { 0 };
+        self.standby.load(Ordering::Acquire) == 0 && self.workers() <= most
+    }
+
+    /// Whether the thread that has just got the reply it waited for is to receive from now on: it will get the next one by
+    /// itself, without being woken. Not where requests come as well, which it would have to leave to a worker.
+    fn leaves_to_caller(&self) -> bool {
+        // Relaxed, all: changed by whoever receives, one at a time.
+        self.woke_caller.load(Ordering::Relaxed) && !self.served.swap(false, Ordering::Relaxed)
     }
 
     /// Whether calls wait for a worker, and there are as many as may be.
@@ -177,6 +217,12 @@ impl Server {
              {seconds} s: raise max_concurrency, or write handlers that wait, streams above all, with 'async def'"
         );
         self.notify(true, text);
+    }
+
+    /// The same, for who receives in the middle of a handler. Cheap.
+    fn has_work_queued(&self) -> bool {
+        // Relaxed: looked at closely if there is any.
+        self.queued.load(Ordering::Relaxed) > 0 && self.may_dequeue()
     }
 
     /// Whether a request is queued that a worker should run now.
@@ -228,14 +274,14 @@ impl Server {
         until: Option<Instant>,
         ready: impl Fn(&ServerCall) -> bool + Copy + Sync,
     ) {
-        let over = || ready(call) || self.is_stopped() || until.is_some_and(|until| Instant::now() >= until);
-        if self.receive_in_handler(over, None) {
+        let mut over = || ready(call) || self.is_stopped() || until.is_some_and(|until| Instant::now() >= until);
+        if self.receive_in_handler(&mut over, None) {
             return;
         }
         let mut wait = || {
             while !over() {
                 let slice = until.map_or(SLICE, |until| until.saturating_duration_since(Instant::now()).min(SLICE));
-                if !self.receive_in_handler(over, Some(slice)) {
+                if !self.receive_in_handler(&mut over, Some(slice)) {
                     call.wait_changed(ready, slice);
                 }
             }
@@ -245,13 +291,18 @@ impl Server {
 
     /// Receives in the middle of a handler, if the lead is ours or free, until `over`, sleeping for `slice` at a time. A
     /// request that comes meanwhile is left to another worker, and the lead with it. Whether it is over.
-    fn receive_in_handler(&self, over: impl Fn() -> bool, slice: Option<Duration>) -> bool {
+    fn receive_in_handler(&self, over: &mut dyn FnMut() -> bool, slice: Option<Duration>) -> bool {
         if !self.leadership.back() && !self.leadership.try_take() {
             return over();
         }
+        self.receive_as_mine(over, slice)
+    }
+
+    /// The same for who has the lead.
+    pub(in crate::server) fn receive_as_mine(&self, over: &mut dyn FnMut() -> bool, slice: Option<Duration>) -> bool {
         let mut reactor = self.reactor.lock();
         loop {
-            let more = reactor.poll_into_backlog(self);
+            let more = reactor.poll_into_backlog(self) || self.has_work_queued();
             let over = over();
             if more {
                 drop(reactor);

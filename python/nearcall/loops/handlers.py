@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Seque
 from contextvars import Context
 from functools import partial
 from logging import ERROR
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from .. import _core
 from ..call.context import current_request
@@ -20,6 +20,9 @@ from ..errors import Unavailable, Unknown
 from ..log import log
 from ..service.plan import BIDI_STREAM, CLIENT_STREAM, ONEWAY, SERVER_STREAM, UNARY, MethodPlan
 from .starting import starter
+
+if TYPE_CHECKING:
+    from ..references.catalogue import ObjectTable
 
 __all__ = ["LoopThread"]
 
@@ -73,9 +76,15 @@ class LoopThread:
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="nearcall-loop", daemon=True)
 
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The event loop."""
+        return self._loop
+
     def start(self) -> None:
         """Starts the thread; requests are taken from now on."""
         try:
+            self._core.use_loop(self._loop)
             self._loop.add_reader(self._core.loop_fileno(), self._on_queue)
             self._thread.start()
         except BaseException:
@@ -220,7 +229,7 @@ class LoopThread:
 
     async def _handle(self, running: _Running) -> None:
         request = running.request
-        plan, handler = self._handlers[request.index]
+        plan, handler = _handler_of(request, self._handlers)
         current_request.set(request)
         left = request.time_left
         inherited = timer = None
@@ -274,6 +283,18 @@ class LoopThread:
         finally:
             if hasattr(replies, "aclose"):
                 await replies.aclose()
+
+
+def _handler_of(
+    request: _core.LoopRequest, handlers: Sequence[tuple[MethodPlan, Any]]
+) -> tuple[MethodPlan, Callable[..., Any]]:
+    """What runs a request: a method of what is served, or of an object that was passed to the client."""
+    target = request.target
+    if target is None:
+        return handlers[request.index]
+    given, table = target
+    plan, handler = cast("ObjectTable", table).handlers[request.index]
+    return plan, partial(handler, given)
 
 
 async def _items(request: _core.LoopRequest, changed: asyncio.Event) -> AsyncIterator[Any]:

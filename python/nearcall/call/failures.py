@@ -92,7 +92,7 @@ class Failures:
         name = type(error).__name__
         left_out = self._count(what, name, _place(error)) if LOGGER.isEnabledFor(logging.ERROR) else None
         if left_out is not None:
-            text = "%s raised %s, for the client %s"
+            text = "%s raised %s" + (", for the client %s" if peer else "%s")
             if left_out:
                 text += f" (and {left_out} times more since the last line of it)"
             log(logging.ERROR, text, what, name, known_peer(peer), error=error)

@@ -1,0 +1,266 @@
+//! Connections that a server receives for: the half of a server's connection that calls the client, and a client that its
+//! server may call. Their callers wait as the server's own handlers do.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use nearcall_platform::{descriptors, fork};
+use nearcall_transport::{Link, Room};
+use nearcall_wire::{Failure, FrameHead, Kind, flags};
+
+use super::leadership::Leadership;
+use super::receiving::SIGNAL_CHECK;
+use super::table::{CallId, SharedTable, Table};
+use super::{Connection, NoEvent, is_past};
+use crate::event::Event;
+use crate::exports::Exports;
+use crate::sync::AtomicBool;
+
+/// A server that receives for a connection, in the place of the threads that wait for replies.
+pub(crate) trait Receiver: Send + Sync {
+    /// The calling thread receives, for all of the server, until `over` or for `slice`. `false` if another thread does so:
+    /// then this one is woken when something has come for it.
+    fn receive(&self, over: &mut dyn FnMut() -> bool, slice: Duration) -> bool;
+
+    /// The calling thread begins to wait for a reply: it counts as none of the server's workers meanwhile.
+    fn enter(&self);
+
+    /// It waits no longer. `woken`: by another thread that received.
+    fn leave(&self, woken: bool);
+
+    /// Whether the calling thread may wait for a reply.
+    ///
+    /// # Errors
+    /// Too many of the server's workers do so.
+    fn may_wait(&self) -> Result<(), Failure>;
+
+    /// A thread is woken that waits for a reply.
+    fn note_woken(&self);
+
+    /// Something waits to be sent: whoever receives sends it when there is room.
+    fn note_queued(&self);
+
+    /// Something has come for a call of an event loop.
+    fn tell_loop(&self, connection: &Arc<Connection>);
+
+    /// The thread that received for the connection until now has left that.
+    fn take_over(&self);
+}
+
+/// How an event loop is woken that makes calls over a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WakesBy {
+    /// By the link itself, from which the loop receives.
+    Link,
+    /// By an event descriptor: a server receives.
+    Event,
+}
+
+/// Makes connections work both ways: a server of this process that calls of objects come to.
+pub trait Adopter: Send + Sync {
+    /// Receives for a connection from now on. Never waits.
+    fn adopt(self: Arc<Self>, connection: &Arc<Connection>);
+}
+
+/// Counts the calling thread as one that waits.
+struct Entered<'a> {
+    receiver: &'a dyn Receiver,
+    woken: bool,
+}
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        self.receiver.leave(self.woken);
+    }
+}
+
+impl Connection {
+    /// The half of a server's connection that calls the client.
+    pub(crate) fn to_client(link: Arc<dyn Link>, exports: Arc<Exports>, receiver: Arc<dyn Receiver>) -> Arc<Self> {
+        let name = link.peer().to_string();
+        Arc::new_cyclic(|this| Self {
+            this: this.clone(),
+            link,
+            welcome: None,
+            name,
+            side: flags::BACK,
+            receiving: Leadership::default(),
+            table: SharedTable::default(),
+            lost: AtomicBool::new(false),
+            going_away: AtomicBool::new(false),
+            generation: fork::mark(),
+            in_loop: AtomicBool::new(false),
+            flushing: Arc::default(),
+            exports,
+            received: receiver.into(),
+            attached: OnceLock::new(),
+            loop_event: OnceLock::new(),
+        })
+    }
+
+    /// Leaves receiving to a server. Whoever receives now is asked to stop.
+    /// Whether nobody was before.
+    pub(crate) fn use_receiver(&self, receiver: Arc<dyn Receiver>) -> bool {
+        let first = self.received.set(receiver).is_ok();
+        if first && self.receiving.is_led() {
+            // The answer wakes it. If it cannot be sent the connection is lost, which wakes it, too.
+            let ping = FrameHead::plain(Kind::Ping, 0, 0, u32::MAX);
+            let _ = self.link.send(&ping, &[&[]], Room::Later);
+        }
+        first
+    }
+
+    /// To be called by the server: whether no thread receives here any more, nor ever will.
+    pub(crate) fn leave_to_server(&self) -> bool {
+        match self.receiving.try_lead() {
+            Some(lead) => {
+                std::mem::forget(lead);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Takes in a frame that a server has received.
+    pub(crate) fn take_in(&self, event: Event) {
+        self.deliver_event(Some(event), None);
+        if self.table.owes() {
+            if let Some(receiver) = self.received.get() {
+                receiver.note_woken();
+            }
+            self.table.wake();
+        }
+        if self.table.lock().tells_loop() {
+            self.tell_loop();
+        }
+    }
+
+    /// Wakes the event loop that makes calls here: something has come for them, or the connection is gone.
+    pub(super) fn tell_loop(&self) {
+        match (self.loop_event.get(), self.received.get(), self.this.upgrade()) {
+            (Some(event), ..) => descriptors::signal(event),
+            (None, Some(receiver), Some(this)) => receiver.tell_loop(&this),
+            _ => {}
+        }
+    }
+
+    /// For an event loop: how it is woken.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn wakes_by(&self) -> io::Result<WakesBy> {
+        if self.received.get().is_none() {
+            return Ok(WakesBy::Link);
+        }
+        if self.loop_event.get().is_none() {
+            // Of two that make one, the first stays.
+            let _ = self.loop_event.set(descriptors::new_event()?);
+        }
+        // What came before is not overlooked.
+        self.tell_loop();
+        Ok(WakesBy::Event)
+    }
+
+    /// The descriptor that an event loop polls for reading.
+    #[must_use]
+    pub fn poll_fd(&self, by: WakesBy) -> BorrowedFd<'_> {
+        match self.loop_event.get() {
+            Some(event) if by == WakesBy::Event => event.as_fd(),
+            _ => self.link.fd(),
+        }
+    }
+
+    /// For an event loop, when that descriptor is readable. `false` if the peer hung up.
+    pub fn on_readable(&self, by: WakesBy) -> bool {
+        match self.loop_event.get() {
+            Some(event) if by == WakesBy::Event => {
+                descriptors::clear(event);
+                true
+            }
+            // The server does so.
+            _ if self.received.get().is_some() => true,
+            _ => {
+                self.link.disarm();
+                self.link.readable().is_ok()
+            }
+        }
+    }
+
+    /// For an event loop: this side is awake, and need not be woken.
+    pub fn stay_awake(&self) {
+        // Who sleeps where a server receives, the server knows.
+        if self.received.get().is_none() {
+            self.link.disarm();
+        }
+    }
+
+    /// For an event loop: this side is about to sleep. `false` if something may have come already.
+    pub fn may_sleep(&self) -> bool {
+        match self.received.get() {
+            Some(_) => self.table.lock().ready.is_empty(),
+            None => self.link.arm(),
+        }
+    }
+
+    /// The link, for the half that is called.
+    pub(crate) fn shared_link(&self) -> Arc<dyn Link> {
+        Arc::clone(&self.link)
+    }
+
+    /// What was given over the connection.
+    pub(crate) fn exports(&self) -> &Arc<Exports> {
+        &self.exports
+    }
+
+    /// Waits until `check` finds what the caller wants in the table, while a server receives.
+    pub(super) fn until_received<T>(
+        &self,
+        receiver: &dyn Receiver,
+        id: CallId,
+        deadline: Option<Instant>,
+        check: &mut impl FnMut(&mut Table) -> Option<T>,
+    ) -> Result<T, NoEvent> {
+        if let Some(found) = check(&mut self.table.lock()) {
+            return Ok(found);
+        }
+        receiver.enter();
+        let mut entered = Entered { receiver, woken: false };
+        let begun = Instant::now();
+        let mut found = None;
+        loop {
+            let mut over = || {
+                if found.is_none() {
+                    found = check(&mut self.table.lock());
+                }
+                // A signal may want this thread's attention.
+                found.is_some() || is_past(deadline) || begun.elapsed() >= SIGNAL_CHECK
+            };
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            let slice = left.map_or(SIGNAL_CHECK, |left| left.min(SIGNAL_CHECK));
+            entered.woken = !receiver.receive(&mut over, slice) && self.sleep(id, &mut over, slice);
+            if let Some(found) = found {
+                return Ok(found);
+            }
+            if is_past(deadline) {
+                return Err(NoEvent::DeadlinePassed);
+            }
+            if begun.elapsed() >= SIGNAL_CHECK {
+                return Err(NoEvent::Interrupted);
+            }
+        }
+    }
+
+    /// Sleeps until something has come for the call, while another thread receives. Whether it is over.
+    fn sleep(&self, id: CallId, over: &mut dyn FnMut() -> bool, slice: Duration) -> bool {
+        let me = std::thread::current();
+        self.table.lock().wait(id, &me);
+        // What came before was not told to this thread.
+        if !over() {
+            std::thread::park_timeout(slice);
+        }
+        self.table.lock().stop_waiting(id, me.id());
+        over()
+    }
+}

@@ -1,0 +1,301 @@
+//! The objects that this side of a connection has given to the other one, which may call them.
+
+use std::any::Any;
+use std::collections::HashMap;
+use std::num::NonZeroU64;
+use std::sync::{Arc, OnceLock, Weak};
+
+use nearcall_platform::lock::Mutex;
+use nearcall_wire::{Failure, Giver, Malformed, Released, references_in};
+
+use crate::event::Event;
+use crate::server::MethodRouting;
+use crate::server::releases::Releases;
+use crate::sync::{AtomicUsize, Ordering};
+
+/// An object as its owner gave it; only the owner knows what it is.
+pub type Object = Box<dyn Any + Send + Sync>;
+
+/// What distinguishes one object from another, for its owner: the address of the object, and of what it is served by.
+pub type Identity = (usize, usize);
+
+/// What the other side may call of an object, by the numbers of the server's description.
+#[derive(Debug, Default)]
+pub struct Methods {
+    first: u16,
+    /// `None`: a method of the description that the object has not.
+    kinds: Vec<Option<MethodRouting>>,
+}
+
+impl Methods {
+    /// Methods by their numbers.
+    #[must_use]
+    pub fn new(methods: &[(u16, MethodRouting)]) -> Self {
+        let Some(first) = methods.iter().map(|(number, _)| *number).min() else { return Self::default() };
+        let mut kinds = Vec::new();
+        for (number, kind) in methods {
+            let at = usize::from(number - first);
+            if at >= kinds.len() {
+                kinds.resize(at + 1, None);
+            }
+            kinds[at] = Some(*kind);
+        }
+        Self { first, kinds }
+    }
+
+    pub(crate) fn get(&self, number: u16) -> Option<MethodRouting> {
+        *self.kinds.get(usize::from(number.checked_sub(self.first)?))?
+    }
+}
+
+/// One object that the other side holds. When it holds it no more, and the last call of it is through, its owner is told.
+#[derive(Debug)]
+pub struct Export {
+    id: NonZeroU64,
+    identity: Identity,
+    pub(crate) methods: Arc<Methods>,
+    /// Taken out when this is dropped.
+    object: Option<Object>,
+    releases: Arc<Releases>,
+}
+
+impl Export {
+    /// The object.
+    #[must_use]
+    pub fn object(&self) -> &(dyn Any + Send + Sync) {
+        // Set until it is dropped.
+        self.object.as_deref().expect("it is there until the end")
+    }
+}
+
+impl Drop for Export {
+    fn drop(&mut self) {
+        if let Some(object) = self.object.take() {
+            self.releases.push(object);
+        }
+    }
+}
+
+/// Own objects that come home in a message. Apart, as few messages bring any.
+#[derive(Debug)]
+pub(crate) struct Home {
+    _exports: Vec<Arc<Export>>,
+}
+
+/// All objects that one side of a connection has given.
+#[derive(Debug)]
+pub(crate) struct Exports {
+    given: Mutex<Given>,
+    /// How many there are, so that a connection on which nothing was given looks no further.
+    count: AtomicUsize,
+    /// Set once the other side can call: how many objects it may hold, and where those go that it releases.
+    terms: OnceLock<(usize, Arc<Releases>)>,
+}
+
+#[derive(Debug, Default)]
+struct Given {
+    by_id: HashMap<NonZeroU64, Counted>,
+    by_identity: HashMap<Identity, NonZeroU64>,
+    /// Those that the other side has let go of right behind a message that brings them home, until that was read.
+    leaving: HashMap<NonZeroU64, Weak<Export>>,
+    /// The connection is gone.
+    over: bool,
+}
+
+#[derive(Debug)]
+struct Counted {
+    export: Arc<Export>,
+    /// How often the other side holds it.
+    times: u64,
+}
+
+impl Given {
+    /// The other side holds it so many times fewer. What is to be dropped outside the lock, if that was the last.
+    fn take_back(&mut self, id: NonZeroU64, times: u64) -> Result<Option<Arc<Export>>, Malformed> {
+        let counted = self.by_id.get_mut(&id).ok_or(Malformed("the peer released what it does not hold"))?;
+        counted.times = counted.times.checked_sub(times).ok_or(Malformed("the peer released more than it holds"))?;
+        if counted.times > 0 {
+            return Ok(None);
+        }
+        let export = self.by_id.remove(&id).map(|counted| counted.export);
+        if let Some(export) = &export {
+            self.by_identity.remove(&export.identity);
+            self.leaving.retain(|_, export| export.strong_count() > 0);
+            // Somebody besides this table has it: a message, or a call of it.
+            if Arc::strong_count(export) > 1 {
+                self.leaving.insert(id, Arc::downgrade(export));
+            }
+        }
+        Ok(export)
+    }
+}
+
+impl Exports {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self { given: Mutex::default(), count: AtomicUsize::new(0), terms: OnceLock::new() })
+    }
+
+    /// From now on the other side can call: it may hold so many objects, and what it releases goes there.
+    pub(crate) fn open(&self, most: usize, releases: &Arc<Releases>) {
+        // Set once, by whoever receives.
+        let _ = self.terms.set((most, Arc::clone(releases)));
+    }
+
+    /// Counts one more of an object that is about to be sent; its number.
+    pub(crate) fn give(
+        &self,
+        identity: Identity,
+        methods: &Arc<Methods>,
+        make: impl FnOnce() -> Object,
+    ) -> Result<NonZeroU64, Failure> {
+        let Some((most, releases)) = self.terms.get() else {
+            let what =
+                "this client cannot be called: an object was passed to a server whose description says nothing of it";
+            return Err(Failure::new(Failure::FAILED_PRECONDITION, what));
+        };
+        let mut given = self.given.lock();
+        if given.over {
+            return Err(Failure::new(Failure::UNAVAILABLE, "the connection is gone: no object can be passed over it"));
+        }
+        if let Some(&id) = given.by_identity.get(&identity)
+            && let Some(counted) = given.by_id.get_mut(&id)
+        {
+            counted.times += 1;
+            return Ok(id);
+        }
+        if given.by_id.len() >= *most {
+            return Err(Failure::new(
+                Failure::RESOURCE_EXHAUSTED,
+                format!(
+                    "the peer holds {most} objects of this connection, which is the limit; let it release some, or raise it \
+                     with max_references"
+                ),
+            ));
+        }
+        let id = loop {
+            let id = random_id()?;
+            if !given.by_id.contains_key(&id) {
+                break id;
+            }
+        };
+        let export = Arc::new(Export {
+            id,
+            identity,
+            methods: Arc::clone(methods),
+            object: Some(make()),
+            releases: Arc::clone(releases),
+        });
+        given.by_id.insert(id, Counted { export, times: 1 });
+        given.by_identity.insert(identity, id);
+        self.note(&given);
+        Ok(id)
+    }
+
+    fn note(&self, given: &Given) {
+        // Relaxed: who gives something sends it afterwards, and what the other side then says comes later.
+        self.count.store(given.by_id.len(), Ordering::Relaxed);
+    }
+
+    /// Whether nothing is given.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        // Relaxed: see `note`.
+        self.count.load(Ordering::Relaxed) == 0
+    }
+
+    /// The object of that number, if the other side holds it.
+    pub(crate) fn get(&self, id: NonZeroU64) -> Option<Arc<Export>> {
+        self.given.lock().by_id.get(&id).map(|counted| Arc::clone(&counted.export))
+    }
+
+    /// The object of that number that has come home in a message.
+    pub(crate) fn home(&self, id: NonZeroU64) -> Option<Arc<Export>> {
+        let given = self.given.lock();
+        let counted = given.by_id.get(&id).map(|counted| Arc::clone(&counted.export));
+        counted.or_else(|| given.leaving.get(&id)?.upgrade())
+    }
+
+    /// What was given was not sent: one fewer of each.
+    pub(crate) fn take_back(&self, ids: &[NonZeroU64]) {
+        let mut given = self.given.lock();
+        let gone: Vec<_> = ids.iter().filter_map(|&id| given.take_back(id, 1).ok().flatten()).collect();
+        self.note(&given);
+        drop(given);
+        // Outside the lock: the owner is told.
+        drop(gone);
+    }
+
+    /// The other side says that it holds fewer.
+    pub(crate) fn release(&self, payload: &[u8]) -> Result<(), Malformed> {
+        let released = Released::decode(payload)?;
+        let mut given = self.given.lock();
+        if given.over {
+            return Ok(());
+        }
+        let mut gone = Vec::new();
+        let mut result = Ok(());
+        for (id, times) in released.0 {
+            match given.take_back(id, u64::from(times)) {
+                Ok(export) => gone.extend(export),
+                Err(malformed) => {
+                    result = Err(malformed);
+                    break;
+                }
+            }
+        }
+        self.note(&given);
+        drop(given);
+        drop(gone);
+        result
+    }
+
+    /// The connection is gone: everything is released, and nothing can be given any more.
+    pub(crate) fn end(&self) {
+        let mut given = self.given.lock();
+        given.over = true;
+        let gone = std::mem::take(&mut *given);
+        given.over = true;
+        self.note(&given);
+        drop(given);
+        drop(gone);
+    }
+
+    /// Keeps own objects that come home in a message until somebody has taken them out of it: its sender may let go of them
+    /// right behind it.
+    pub(crate) fn keep_home(&self, event: &mut Event) {
+        if self.is_empty() {
+            return;
+        }
+        let mut home = Vec::new();
+        references_in(&event.values(), |giver, id| {
+            if giver == Giver::Receiver {
+                home.extend(self.get(id));
+            }
+        });
+        event.home = (!home.is_empty()).then(|| Box::new(Home { _exports: home }));
+    }
+}
+
+impl Export {
+    /// Its number.
+    #[must_use]
+    pub fn id(&self) -> NonZeroU64 {
+        self.id
+    }
+}
+
+/// A number that nobody can guess.
+fn random_id() -> Result<NonZeroU64, Failure> {
+    let failed = |error| Failure::new(Failure::INTERNAL, format!("the system gives no random numbers: {error}"));
+    loop {
+        let mut bytes = [0; 8];
+        // So few bytes come at once or not at all.
+        match rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(failed(error)),
+        }
+        if let Some(id) = NonZeroU64::new(u64::from_le_bytes(bytes)) {
+            return Ok(id);
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Objects that clients of a server have let go of, until a worker tells their owner.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use nearcall_platform::descriptors;
+use nearcall_platform::lock::Mutex;
+
+use crate::exports::Object;
+use crate::sync::{AtomicUsize, Ordering};
+
+/// Those that nobody has dealt with.
+#[derive(Debug)]
+pub(crate) struct Releases {
+    waiting: Mutex<Vec<Object>>,
+    /// Those that wait, and those that are dealt with just now.
+    pending: AtomicUsize,
+    /// Wakes whoever receives.
+    wake: Arc<OwnedFd>,
+}
+
+/// An object that nobody holds any more, until its owner has dealt with it.
+#[derive(Debug)]
+pub struct Release {
+    object: Option<Object>,
+    releases: Arc<Releases>,
+}
+
+impl Releases {
+    pub(super) fn new(wake: Arc<OwnedFd>) -> Arc<Self> {
+        Arc::new(Self { waiting: Mutex::default(), pending: AtomicUsize::new(0), wake })
+    }
+
+    pub(crate) fn push(&self, object: Object) {
+        // Release: who stops the server and finds none pending finds those before it through.
+        self.pending.fetch_add(1, Ordering::Release);
+        self.waiting.lock().push(object);
+        descriptors::signal(&self.wake);
+    }
+
+    /// Those that nobody deals with yet.
+    pub(super) fn take(self: &Arc<Self>) -> Vec<Release> {
+        let waiting = std::mem::take(&mut *self.waiting.lock());
+        let release = |object| Release { object: Some(object), releases: Arc::clone(self) };
+        waiting.into_iter().map(release).collect()
+    }
+
+    /// The last of them.
+    pub(super) fn take_one(self: &Arc<Self>) -> Option<Release> {
+        let object = self.waiting.lock().pop()?;
+        Some(Release { object: Some(object), releases: Arc::clone(self) })
+    }
+
+    /// Those that wait, and those that are dealt with just now.
+    pub(super) fn pending(&self) -> usize {
+        // Acquire: as in `push`.
+        self.pending.load(Ordering::Acquire)
+    }
+}
+
+impl Release {
+    /// The object; to be asked once, by whoever deals with it.
+    pub fn take(&mut self) -> Option<Object> {
+        self.object.take()
+    }
+
+    /// The server ends: its last owner deals with it.
+    pub(super) fn keep(mut self) {
+        if let Some(object) = self.object.take() {
+            self.releases.pending.fetch_add(1, Ordering::Release);
+            self.releases.waiting.lock().push(object);
+        }
+    }
+}
+
+/// It was dealt with.
+impl Drop for Release {
+    fn drop(&mut self) {
+        // Release: as in `push`.
+        self.releases.pending.fetch_sub(1, Ordering::Release);
+    }
+}

@@ -1,0 +1,254 @@
+//! Memory of this process that peers can be shown.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Weak};
+
+use nearcall_ring::Mapping;
+
+use super::places::{Place, Registration};
+use super::shelf::{self, Shelf};
+use nearcall_platform::fork;
+use nearcall_platform::lock::InnerMutex;
+
+/// Sizes are rounded up to eighths of a power of two, so that messages of about one length find the same memory.
+const STEPS: usize = 8;
+const PAGE: usize = 4096;
+
+/// Memory that peers can be shown. It outlives its uses, of which there is one at a time.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    // First: it must be gone before the mapping.
+    _registration: Registration,
+    mapping: Mapping,
+    fd: OwnedFd,
+    generation: u32,
+    /// Where it was asked for.
+    home: Weak<Shelf>,
+    state: InnerMutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    current: Weak<Buffer>,
+    seen: Seen,
+}
+
+/// Who has been shown a memory, and can look at it as long as it pleases. It is used again for their eyes only.
+#[derive(Debug, Default)]
+enum Seen {
+    #[default]
+    Nobody,
+    /// Only by servers, which this process has chosen itself.
+    Servers,
+    /// By one client of a server here.
+    Client(Weak<Shelf>),
+    /// By others than these together, or by somebody who may look at it after its connection has ended.
+    Others,
+}
+
+impl Memory {
+    fn create(len: usize, home: &Arc<Shelf>) -> io::Result<Arc<Self>> {
+        let (mapping, fd) = Mapping::create_shown("nearcall-buffer", len)?;
+        let (start, generation) = (mapping.address().as_ptr().addr(), fork::mark());
+        Ok(Arc::new_cyclic(|own: &Weak<Self>| Self {
+            _registration: Registration::new(start, len, Place::Own(own.clone())),
+            mapping,
+            fd,
+            generation,
+            home: Arc::downgrade(home),
+            state: InnerMutex::default(),
+        }))
+    }
+
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.mapping.len()
+    }
+
+    /// Where an address inside lies, counted from the start.
+    pub(crate) fn offset_of(&self, address: usize) -> usize {
+        address - self.mapping.address().as_ptr().addr()
+    }
+
+    /// Its use now, if it is this process's and not its parent's.
+    pub(crate) fn current(&self) -> Option<Arc<Buffer>> {
+        if self.is_inherited() { None } else { self.state.lock().current.upgrade() }
+    }
+
+    pub(super) fn is_inherited(&self) -> bool {
+        self.generation != fork::generation()
+    }
+
+    /// A server, or the client whose shelf is given, is being shown it.
+    pub(crate) fn show(&self, client: Option<&Arc<Shelf>>) {
+        let mut state = self.state.lock();
+        state.seen = match (&state.seen, client) {
+            (Seen::Nobody | Seen::Servers, None) => Seen::Servers,
+            (Seen::Nobody, Some(shelf)) => Seen::Client(Arc::downgrade(shelf)),
+            (Seen::Client(seen), Some(shelf)) if seen.as_ptr() == Arc::as_ptr(shelf) => return,
+            _ => Seen::Others,
+        };
+    }
+
+    /// Somebody may look at it for longer than is known here: it is not used again.
+    pub(crate) fn retire(&self) {
+        self.state.lock().seen = Seen::Others;
+    }
+
+    /// Begins the next use.
+    fn begin(self: Arc<Self>, len: usize) -> Arc<Buffer> {
+        let buffer = Arc::new(Buffer { memory: Some(self), len });
+        if let Some(memory) = &buffer.memory {
+            memory.state.lock().current = Arc::downgrade(&buffer);
+        }
+        buffer
+    }
+
+    /// The use is over.
+    fn end(self: Arc<Self>) {
+        if self.is_inherited() {
+            return;
+        }
+        let shelf = match &self.state.lock().seen {
+            Seen::Nobody => self.home.upgrade(),
+            Seen::Servers => Some(Shelf::common()),
+            Seen::Client(shelf) => shelf.upgrade(),
+            Seen::Others => None,
+        };
+        if let Some(shelf) = shelf {
+            shelf.put(self);
+        }
+    }
+}
+
+/// Memory in use: the user's to write to, and shown to those peers that a message with a part of it goes to. When neither
+/// the user nor a peer has it any more, it is used again.
+#[derive(Debug)]
+pub struct Buffer {
+    /// There until it is dropped.
+    memory: Option<Arc<Memory>>,
+    len: usize,
+}
+
+impl Shelf {
+    /// Memory of `len` bytes that was used before, by those who may see what is written to it, if there is some: no system
+    /// call is made. What is in it is left over.
+    #[must_use]
+    pub fn reuse(&self, len: usize) -> Option<Arc<Buffer>> {
+        let size = size_for(len)?;
+        let memory = self.take(size).or_else(|| {
+            shelf::ask_lenders();
+            self.take(size)
+        });
+        memory.map(|memory| memory.begin(len))
+    }
+
+    /// New memory of `len` bytes.
+    ///
+    /// # Errors
+    /// What the system says: out of descriptors or memory, or `InvalidInput` if it cannot seal memory against writing.
+    pub fn create(self: &Arc<Self>, len: usize) -> io::Result<Arc<Buffer>> {
+        let size = size_for(len).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Memory::create(size, self)?.begin(len))
+    }
+}
+
+impl Buffer {
+    /// Bytes that were asked for.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether none were asked for.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Where it starts. Valid while `self` lives; peers may be reading it.
+    #[must_use]
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.memory().mapping.address().as_ptr()
+    }
+
+    pub(crate) fn mapping(&self) -> &Mapping {
+        &self.memory().mapping
+    }
+
+    pub(crate) fn memory(&self) -> &Arc<Memory> {
+        self.memory.as_ref().expect("it is taken out when the buffer is dropped")
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        if let Some(memory) = self.memory.take() {
+            memory.end();
+        }
+    }
+}
+
+/// Bytes of memory for a use of `len` bytes; `None` if no system has so many.
+fn size_for(len: usize) -> Option<usize> {
+    let step = (len.max(1).checked_next_power_of_two()? / STEPS).max(PAGE);
+    len.max(1).checked_next_multiple_of(step).filter(|&size| isize::try_from(size).is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_used_again_when_its_use_is_over() {
+        let shelf = Shelf::new();
+        let first = shelf.create(100_000).expect("memory");
+        let at = first.as_ptr();
+        first.memory().show(Some(&shelf));
+        assert!(shelf.reuse(100_000).is_none(), "it is in use");
+        drop(first);
+        let again = shelf.reuse(99_000).expect("about as long");
+        assert_eq!(again.as_ptr(), at);
+        assert_eq!(again.len(), 99_000);
+    }
+
+    #[test]
+    fn what_one_client_has_seen_is_for_no_other() {
+        let (one, other) = (Shelf::new(), Shelf::new());
+        let buffer = one.create(3 << 20).expect("memory");
+        let at = buffer.as_ptr();
+        buffer.memory().show(Some(&one));
+        buffer.memory().show(Some(&one));
+        drop(buffer);
+        assert!(other.reuse(3 << 20).is_none());
+        assert!(Shelf::common().reuse(3 << 20).is_none_or(|buffer| buffer.as_ptr() != at));
+        let buffer = one.reuse(3 << 20).expect("its own");
+        buffer.memory().show(Some(&other));
+        drop(buffer);
+        assert!(one.reuse(3 << 20).is_none(), "two have seen it");
+        assert!(other.reuse(3 << 20).is_none(), "two have seen it");
+    }
+
+    #[test]
+    fn retired_memory_is_not_used_again() {
+        let shelf = Shelf::new();
+        let buffer = shelf.create(100_000).expect("memory");
+        buffer.memory().show(Some(&shelf));
+        buffer.memory().retire();
+        drop(buffer);
+        assert!(shelf.reuse(100_000).is_none());
+    }
+
+    #[test]
+    fn sizes_waste_an_eighth_at_most() {
+        for len in [1, 4096, 70_000, 1920 * 1080 * 3, (1 << 30) + 1] {
+            let size = size_for(len).expect("there are so many");
+            assert!(size >= len && size.is_multiple_of(PAGE) && size <= len + (len / 4).max(PAGE), "{len}: {size}");
+        }
+        assert_eq!(size_for(usize::MAX), None);
+    }
+}

@@ -1,0 +1,276 @@
+//! Buffers that the peer has lent: which it has shown, where they are mapped, and when they go back.
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Weak};
+
+use nearcall_ring::{Mapping, Segment};
+use smallvec::SmallVec;
+
+use super::reference::Reference;
+use super::regions::no_memory;
+use super::socket::{Announced, Inbox};
+use crate::budget::{Account, Kept};
+use crate::buffers::{Place, Registration};
+use crate::link::{LinkError, PART};
+use crate::message::Lease;
+use nearcall_platform::fork;
+use nearcall_platform::lock::InnerMutex;
+
+/// Bytes of buffers that stay mapped for one connection, beside two of the longest messages. Others are mapped for one
+/// message at a time, the part that it needs.
+const KEPT: u64 = 32 << 20;
+const PAGE: u64 = 4096;
+
+/// What this side owes for one of the peer's buffers. Loans go back when nobody here holds any of it.
+#[derive(Debug)]
+pub(crate) struct Debt {
+    segment: Segment,
+    /// Of the connection.
+    link: u64,
+    number: u32,
+    generation: u32,
+    state: InnerMutex<Owed>,
+}
+
+#[derive(Debug, Default)]
+struct Owed {
+    holders: u32,
+    loans: u32,
+}
+
+/// Keeps one of the peer's buffers from going back.
+#[derive(Debug)]
+pub(crate) struct Hold(Arc<Debt>);
+
+impl Debt {
+    /// One more message with the buffer has come.
+    fn borrow(self: &Arc<Self>) -> Hold {
+        let mut owed = self.state.lock();
+        owed.loans = owed.loans.wrapping_add(1);
+        owed.holders += 1;
+        Hold(Arc::clone(self))
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        let Debt { segment, number, generation, state, .. } = &*self.0;
+        if *generation != fork::generation() {
+            // The parent has it still.
+            return;
+        }
+        let mut owed = state.lock();
+        owed.holders -= 1;
+        if owed.holders == 0 {
+            segment.give_back(*number, std::mem::take(&mut owed.loans));
+        }
+    }
+}
+
+/// A buffer of the peer's, or a part of one, mapped to be read.
+#[derive(Debug)]
+pub(crate) struct Window {
+    // First: it must be gone before the mapping.
+    _registration: Registration,
+    mapping: Mapping,
+    /// Where in the buffer it begins.
+    from: u64,
+    debt: Arc<Debt>,
+    /// Counts what stays mapped between messages.
+    _kept: Option<Kept>,
+}
+
+impl Window {
+    fn open(fd: &OwnedFd, from: u64, len: usize, debt: &Arc<Debt>, kept: Option<Kept>) -> Result<Arc<Self>, LinkError> {
+        let mapping = Mapping::open_shown(fd.as_fd(), from, len).map_err(|error| no_memory(len, error))?;
+        let start = mapping.address().as_ptr().addr();
+        Ok(Arc::new_cyclic(|own: &Weak<Self>| Self {
+            _registration: Registration::new(start, len, Place::Lent(own.clone())),
+            mapping,
+            from,
+            debt: Arc::clone(debt),
+            _kept: kept,
+        }))
+    }
+
+    /// Whether `len` bytes of the buffer from `offset` on are inside.
+    fn shows(&self, offset: u64, len: u64) -> bool {
+        offset >= self.from && offset + len <= self.from + self.mapping.len() as u64
+    }
+
+    pub(crate) fn mapping(&self) -> &Mapping {
+        &self.mapping
+    }
+
+    /// The number under which the peer at the other end of that connection knows the buffer, and where in it the address
+    /// lies; none if it is another peer's.
+    pub(super) fn place_at(&self, link: u64, address: usize) -> Option<(u32, u64)> {
+        let inside = address - self.mapping.address().as_ptr().addr();
+        (self.debt.link == link).then_some((self.debt.number, self.from + inside as u64))
+    }
+
+    /// Keeps the buffer from going back, if somebody holds it.
+    pub(super) fn hold(&self) -> Option<Hold> {
+        let mut owed = self.debt.state.lock();
+        if owed.holders == 0 || self.debt.generation != fork::generation() {
+            return None;
+        }
+        owed.holders += 1;
+        Some(Hold(Arc::clone(&self.debt)))
+    }
+}
+
+/// A buffer that the peer has shown.
+#[derive(Debug)]
+struct Known {
+    debt: Arc<Debt>,
+    size: u64,
+    /// For what is not kept mapped.
+    fd: Option<OwnedFd>,
+    window: Option<Arc<Window>>,
+    /// Which parts of the window the system was asked for.
+    present: Vec<bool>,
+}
+
+/// The peer's buffers on one connection.
+#[derive(Debug)]
+pub(super) struct Borrowed {
+    segment: Segment,
+    link: u64,
+    /// By their numbers, modulo the most there can be.
+    known: HashMap<usize, Known>,
+    /// How many of them are mapped in part, for a message that is being taken in.
+    parts: usize,
+    kept_bytes: u64,
+    account: Arc<Account>,
+}
+
+impl Borrowed {
+    pub(super) fn new(segment: Segment, link: u64, account: Arc<Account>) -> Self {
+        Self { segment, link, known: HashMap::new(), parts: 0, kept_bytes: 0, account }
+    }
+
+    /// Makes the parts of buffers that a note names ready to be read. Whether all are; if not, that takes more time: ask
+    /// again. `limit` is the longest message this side takes.
+    pub(super) fn prepare(
+        &mut self,
+        references: &[Reference],
+        limit: u64,
+        inbox: &mut Inbox,
+        socket: &OwnedFd,
+    ) -> Result<bool, LinkError> {
+        if self.parts > 0 {
+            // A peer that changes its note in between does not get more of them filled.
+            self.forget_parts(|number| !references.iter().any(|reference| reference.number == number));
+        }
+        let mut ready = true;
+        for reference in references {
+            ready &= self.prepare_one(reference, limit, inbox, socket)?;
+        }
+        Ok(ready)
+    }
+
+    fn prepare_one(
+        &mut self,
+        reference: &Reference,
+        limit: u64,
+        inbox: &mut Inbox,
+        socket: &OwnedFd,
+    ) -> Result<bool, LinkError> {
+        let Reference { number, offset, len, .. } = *reference;
+        if self.known.get(&index_of(number)).is_none_or(|known| known.debt.number != number) {
+            let shown = inbox.shown(socket, number)?;
+            self.learn(shown)?;
+        }
+        let known = self.known.get_mut(&index_of(number)).expect("learnt above, if not before");
+        if offset.checked_add(len).is_none_or(|end| end > known.size) {
+            return Err(LinkError::Broken("the peer speaks of more of a buffer than there is".into()));
+        }
+        let window = match &known.window {
+            Some(window) if window.shows(offset, len) => window,
+            before => {
+                let fd = known.fd.as_ref().expect("a window of all of it shows everything");
+                let most = limit.saturating_mul(2).saturating_add(KEPT);
+                let whole = usize::try_from(known.size).ok().filter(|_| self.kept_bytes + known.size <= most);
+                let kept = whole.and_then(|whole| Some((whole, Kept::of(&self.account, whole)?)));
+                let window = if let Some((whole, kept)) = kept {
+                    let window = Window::open(fd, 0, whole, &known.debt, Some(kept))?;
+                    known.fd = None;
+                    self.kept_bytes += known.size;
+                    window
+                } else {
+                    // A message may name several parts.
+                    let (mut from, mut end) = (offset & !(PAGE - 1), offset + len);
+                    if let Some(before) = before {
+                        from = from.min(before.from);
+                        end = end.max(before.from + before.mapping.len() as u64);
+                    }
+                    self.parts += usize::from(before.is_none());
+                    let len = usize::try_from(end - from).unwrap_or(usize::MAX);
+                    Window::open(fd, from, len, &known.debt, None)?
+                };
+                known.present.clear();
+                known.window = Some(window);
+                return Ok(false);
+            }
+        };
+        // No more than the mapping, which is counted in `usize`.
+        let inside = (offset - window.from) as usize;
+        let parts = inside / PART..=(inside + len as usize - 1) / PART;
+        if known.present.len() <= *parts.end() {
+            known.present.resize(parts.end() + 1, false);
+        }
+        let Some(missing) = parts.clone().find(|&part| !known.present[part]) else { return Ok(true) };
+        let asked = window.mapping.populate(missing * PART, (missing + 1) * PART);
+        asked.map_err(|error| no_memory(len as usize, error))?;
+        known.present[missing] = true;
+        Ok(missing == *parts.end())
+    }
+
+    /// The parts that were made [ready](Borrowed::prepare) for those references.
+    pub(super) fn take(&mut self, references: &[Reference]) -> SmallVec<[Lease; 2]> {
+        let leases = references.iter().map(|reference| {
+            let known = &self.known[&index_of(reference.number)];
+            let window = Arc::clone(known.window.as_ref().expect("made ready"));
+            let inside = (reference.offset - window.from) as usize;
+            Lease::lent(window, known.debt.borrow(), inside, reference.len as usize)
+        });
+        let leases = leases.collect();
+        if self.parts > 0 {
+            self.forget_parts(|_| true);
+        }
+        leases
+    }
+
+    /// Forgets windows of parts of buffers; who reads them still has them.
+    fn forget_parts(&mut self, which: impl Fn(u32) -> bool) {
+        for known in self.known.values_mut().filter(|known| known.fd.is_some()) {
+            if known.window.is_some() && which(known.debt.number) {
+                known.window = None;
+                self.parts -= 1;
+            }
+        }
+    }
+
+    /// The peer has shown a buffer, in the place of one with another number.
+    fn learn(&mut self, shown: Announced) -> Result<(), LinkError> {
+        let Announced { id: number, size, fd } = shown;
+        Mapping::check_shown(fd.as_fd(), size)?;
+        let (segment, link, generation) = (self.segment.clone(), self.link, fork::mark());
+        let debt = Arc::new(Debt { segment, link, number, generation, state: InnerMutex::default() });
+        let known = Known { debt, size, fd: Some(fd), window: None, present: Vec::new() };
+        if let Some(before) = self.known.insert(index_of(number), known) {
+            match before.fd {
+                None => self.kept_bytes -= before.size,
+                Some(_) => self.parts -= usize::from(before.window.is_some()),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Where the buffer of a number is.
+fn index_of(number: u32) -> usize {
+    number as usize % Segment::BUFFERS
+}

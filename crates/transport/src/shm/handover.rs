@@ -1,0 +1,168 @@
+//! What of a payload goes to the peer without a copy: what lies in buffers of this side, and what the peer has sent before.
+
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::borrowing::Hold;
+use super::lending::{Lending, Loan};
+use super::pages::RegionHold;
+use super::reference::{self, Reference, References, Whose};
+use crate::buffers::{Found, any, find};
+use crate::link::LinkError;
+
+/// Shorter parts are copied, which costs less.
+const SHORTEST: usize = 4096;
+/// Bytes lent that the reader has not come to yet: then it is waited for, rather than more memory used.
+const MOST_UNREAD: usize = 32 << 20;
+
+/// What keeps memory of the peer's from going back before the peer has taken in that it was handed back.
+#[derive(Debug)]
+pub(super) enum Kept {
+    Buffer(#[expect(dead_code, reason = "it is there to be dropped")] Hold),
+    Region(#[expect(dead_code, reason = "it is there to be dropped")] RegionHold),
+}
+
+/// What is kept for messages that go out, in their order.
+pub(super) type ForPeer = SmallVec<[Kept; 1]>;
+
+#[derive(Debug)]
+pub(super) struct Handover {
+    lending: Arc<Lending>,
+    /// Of this connection.
+    link: u64,
+    /// What the peer has not read yet, in order.
+    under_way: VecDeque<UnderWay>,
+    /// Bytes of this side's buffers in it.
+    unread: usize,
+}
+
+#[derive(Debug)]
+struct UnderWay {
+    /// Where in the ring its note ends.
+    position: u64,
+    #[expect(dead_code, reason = "it is there to be dropped")]
+    kept: ForPeer,
+    lent: usize,
+}
+
+/// How a payload goes out.
+#[derive(Debug)]
+pub(super) struct Plan<'a, 'p> {
+    pub(super) references: References,
+    /// What is not handed over, and its length.
+    pub(super) rest: SmallVec<[&'p [u8]; 4]>,
+    pub(super) rest_len: usize,
+    loans: SmallVec<[Loan<'a>; 2]>,
+    /// Bytes that are lent by them.
+    pub(super) lent: usize,
+    kept: ForPeer,
+}
+
+impl Plan<'_, '_> {
+    /// The note is in the ring: what is lent stays so until the peer gives it back. What is to be [kept](Handover::sent).
+    pub(super) fn settle(self) -> ForPeer {
+        self.loans.into_iter().for_each(Loan::keep);
+        self.kept
+    }
+}
+
+impl Handover {
+    pub(super) fn new(lending: Arc<Lending>, link: u64) -> Self {
+        Self { lending, link, under_way: VecDeque::new(), unread: 0 }
+    }
+
+    /// How a payload goes out, if some of it is handed over; `room` is how many bytes of references a note can have.
+    pub(super) fn plan<'p>(
+        &self,
+        payload: &[&'p [u8]],
+        room: usize,
+        socket: &OwnedFd,
+    ) -> Result<Option<Plan<'_, 'p>>, LinkError> {
+        if !self.lending.is_possible() || !any() {
+            return Ok(None);
+        }
+        let mut plan = Plan {
+            references: References::new(),
+            rest: SmallVec::new(),
+            rest_len: 0,
+            loans: SmallVec::new(),
+            lent: 0,
+            kept: SmallVec::new(),
+        };
+        let mut at = 0;
+        for piece in payload {
+            let count = plan.references.len();
+            let may = piece.len() >= SHORTEST && count < reference::MOST && reference::encoded_len(count + 1) <= room;
+            if !(may && self.hand_over(piece, at, &mut plan, socket)?) {
+                plan.rest.push(piece);
+                plan.rest_len += piece.len();
+            }
+            at += piece.len() as u64;
+        }
+        Ok((!plan.references.is_empty()).then_some(plan))
+    }
+
+    /// Adds a reference to a part of the payload to the plan, if there can be one.
+    fn hand_over<'a>(
+        &'a self,
+        piece: &[u8],
+        at: u64,
+        plan: &mut Plan<'a, '_>,
+        socket: &OwnedFd,
+    ) -> Result<bool, LinkError> {
+        let address = piece.as_ptr().addr();
+        let (whose, number, offset) = match find(piece) {
+            Some(Found::Own(memory)) => {
+                let Some(buffer) = memory.current() else { return Ok(false) };
+                let Some(loan) = self.lending.lend(&buffer, socket)? else { return Ok(false) };
+                let number = loan.number;
+                plan.loans.push(loan);
+                plan.lent += piece.len();
+                (Whose::Sender, number, memory.offset_of(address) as u64)
+            }
+            Some(Found::Lent(window)) => {
+                let Some((number, offset)) = window.place_at(self.link, address) else { return Ok(false) };
+                let Some(hold) = window.hold() else { return Ok(false) };
+                plan.kept.push(Kept::Buffer(hold));
+                (Whose::Reader, number, offset)
+            }
+            Some(Found::Region(pages)) => {
+                let Some((number, offset)) = pages.place_at(self.link, address) else { return Ok(false) };
+                let Some(hold) = pages.hold() else { return Ok(false) };
+                plan.kept.push(Kept::Region(hold));
+                (Whose::ReaderRegion, number, offset)
+            }
+            None => return Ok(false),
+        };
+        plan.references.push(Reference { at, whose, number, offset, len: piece.len() as u64 });
+        Ok(true)
+    }
+
+    /// Whether something is under way that the peer has not read.
+    #[inline]
+    pub(super) fn has_unread(&self) -> bool {
+        !self.under_way.is_empty()
+    }
+
+    /// Whether a message that lends `lent` bytes must wait for the reader.
+    pub(super) fn must_wait(&self, lent: usize) -> bool {
+        self.unread > 0 && self.unread + lent > MOST_UNREAD
+    }
+
+    /// A message is in the ring, up to `position`: keeps what it needs until the peer has read it.
+    pub(super) fn sent(&mut self, position: u64, lent: usize, kept: ForPeer) {
+        self.unread += lent;
+        self.under_way.push_back(UnderWay { position, kept, lent });
+    }
+
+    /// The peer has read the ring up to `consumed`.
+    #[cold]
+    pub(super) fn let_go(&mut self, consumed: u64) {
+        while self.under_way.front().is_some_and(|message| message.position <= consumed) {
+            self.unread -= self.under_way.pop_front().map_or(0, |message| message.lent);
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! The sending half of a connection over shared memory: frames go into the ring, long payloads beside it.
+
+use std::sync::Arc;
+
+use nearcall_ring::{MappedLane, Producer};
+use smallvec::SmallVec;
+
+use super::handover::Handover;
+use super::link::Shared;
+use super::reference;
+use super::regions::{Note, OwnRegions, SentRegions, Spot, no_memory};
+use crate::link::LinkError;
+use crate::outbox::{Frame, Sink};
+use crate::sync::Ordering;
+
+#[derive(Debug)]
+pub(super) struct Sender {
+    shared: Arc<Shared>,
+    producer: Producer<MappedLane>,
+    regions: SentRegions,
+    handover: Handover,
+    /// The reader was told that there was no room.
+    starved: bool,
+}
+
+impl Sink for Sender {
+    #[inline]
+    fn put(&mut self, frame: &Frame<'_>, sent: &mut usize) -> Result<bool, LinkError> {
+        // A frame is written whole or not at all: `sent` says only whether it is.
+        *sent = 0;
+        if self.shared.segment.peer_side().has_left() {
+            return Err(LinkError::Closed);
+        }
+        self.shared.segment.own_side().publish_cpu();
+        self.let_go();
+        if !self.try_put(frame)? {
+            return Ok(false);
+        }
+        if std::mem::take(&mut self.starved) {
+            self.producer.declare_sated();
+        }
+        *sent = frame.head.len() + frame.payload_len;
+        Ok(true)
+    }
+
+    fn ask_for_room(&mut self) -> bool {
+        // SeqCst: read before the last look for room. A bell that is heard from now on is news to `wait_room`.
+        self.shared.bells_seen.store(self.shared.bells_heard.load(Ordering::SeqCst), Ordering::Relaxed);
+        self.producer.declare_starved();
+        self.starved = true;
+        true
+    }
+}
+
+impl Sender {
+    pub(super) fn new(shared: Arc<Shared>, producer: Producer<MappedLane>, handover: Handover) -> Self {
+        Self { shared, producer, regions: SentRegions::default(), handover, starved: false }
+    }
+
+    /// Regions that the peer may hand back.
+    pub(super) fn own_regions(&self) -> Arc<OwnRegions> {
+        self.regions.own()
+    }
+
+    /// Lets go of what was handed back and the peer has by now.
+    pub(super) fn let_go(&mut self) {
+        if self.handover.has_unread()
+            && let Ok(consumed) = self.producer.consumed()
+        {
+            self.handover.let_go(consumed);
+        }
+    }
+
+    /// Writes a frame if there is room for all of it.
+    #[inline]
+    fn try_put(&mut self, frame: &Frame<'_>) -> Result<bool, LinkError> {
+        let Frame { head, payload, payload_len: len } = *frame;
+        // Half the longest record: so that a reader can take one while the next is written.
+        if head.len() + len > self.producer.longest() / 2 {
+            return self.try_put_beside(head, payload, len);
+        }
+        Ok(match payload {
+            [] => self.producer.try_write(&[head], false)?,
+            [one] => self.producer.try_write(&[head, one], false)?,
+            many => {
+                let parts: SmallVec<[&[u8]; 8]> = std::iter::once(head).chain(many.iter().copied()).collect();
+                self.producer.try_write(&parts, false)?
+            }
+        })
+    }
+
+    /// Whether it is worth trying again. A ring that is broken is looked at, too.
+    pub(super) fn may_have_room(&mut self, frame: &Frame<'_>) -> bool {
+        let len = frame.head.len() + frame.payload_len;
+        let record = if len > self.producer.longest() / 2 { Note::LEN + frame.head.len() } else { len };
+        self.producer.fits(record).unwrap_or(true)
+    }
+
+    /// Writes a frame whose payload lies beside the ring: in buffers, as far as it can be handed over, and in a region.
+    fn try_put_beside(&mut self, head: &[u8], payload: &[&[u8]], len: usize) -> Result<bool, LinkError> {
+        let Self { shared, producer, regions, handover, .. } = self;
+        let shortest = Note::LEN + head.len();
+        if shortest > producer.longest() {
+            let limit = producer.longest() - Note::LEN;
+            return Err(LinkError::HeadTooLong { len: head.len(), limit: limit as u64 });
+        }
+        if !producer.fits(shortest)? {
+            return Ok(false);
+        }
+        let room = producer.longest() - shortest;
+        let Some(plan) = handover.plan(payload, room, &shared.socket)? else {
+            return match Self::to_region(shared, producer, regions, payload, len)? {
+                None => Ok(false),
+                Some((place, note)) => Self::write_note(producer, regions, place, &[&note.encode(), head]),
+            };
+        };
+        if plan.lent > 0 && handover.must_wait(plan.lent) {
+            return Ok(false);
+        }
+        let names = reference::encode(&plan.references);
+        let record = shortest + names.len();
+        let in_ring = record + plan.rest_len <= producer.longest() / 2;
+        if !producer.fits(if in_ring { record + plan.rest_len } else { record })? {
+            return Ok(false);
+        }
+        if in_ring {
+            let note = Note::without_region().encode();
+            let first = [&note[..], &names, head];
+            let parts: SmallVec<[&[u8]; 8]> = first.into_iter().chain(plan.rest.iter().copied()).collect();
+            let written = producer.try_write(&parts, true)?;
+            debug_assert!(written, "looked at just now");
+        } else {
+            let rest = Self::to_region(shared, producer, regions, &plan.rest, plan.rest_len)?;
+            let Some((place, note)) = rest else { return Ok(false) };
+            let note = Note { names: true, ..note };
+            Self::write_note(producer, regions, place, &[&note.encode(), &names, head])?;
+        }
+        let (lent, kept) = (plan.lent, plan.settle());
+        handover.sent(producer.written(), lent, kept);
+        Ok(true)
+    }
+
+    /// Copies bytes into a region. The note of it, which is to be written next; none if there is no room.
+    fn to_region(
+        shared: &Shared,
+        producer: &mut Producer<MappedLane>,
+        regions: &mut SentRegions,
+        pieces: &[&[u8]],
+        len: usize,
+    ) -> Result<Option<(Spot, Note)>, LinkError> {
+        // Memory that the reader has not even looked at must not pile up.
+        if regions.must_wait(len, producer.consumed()?) {
+            return Ok(None);
+        }
+        let place = regions.place(len).map_err(|error| no_memory(len, error))?;
+        if !regions.announce(place, &shared.socket)? {
+            return Ok(None);
+        }
+        Ok(Some((place, regions.fill(place, pieces, len))))
+    }
+
+    /// Writes the note of a region; there is room for it.
+    fn write_note(
+        producer: &mut Producer<MappedLane>,
+        regions: &mut SentRegions,
+        place: Spot,
+        parts: &[&[u8]],
+    ) -> Result<bool, LinkError> {
+        let written = producer.try_write(parts, true)?;
+        debug_assert!(written, "looked at just now");
+        regions.sent(place, producer.written());
+        Ok(true)
+    }
+}

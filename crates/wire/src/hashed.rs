@@ -1,0 +1,259 @@
+//! The dicts and sets that a message becomes, and what those cost whose keys the bytes show.
+
+use std::ops::Range;
+
+use crate::hashes::{KeyHash, KeyType, scattered};
+use crate::msgpack::{Shape, step};
+use crate::probing::{Effort, Kind, TooMuch};
+
+/// Keys that no table of Python's is slow with, whatever they are.
+const FEW: u64 = 16;
+/// How deep values may be in each other. Python's own decoders end at its recursion limit of 1,000.
+const DEEPEST: usize = 10_000;
+
+/// What to look at in a message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Watch {
+    /// Lists may become sets, because a type says so. The extension types of sets always do.
+    pub lists: bool,
+    /// The types of keys: those of each table are of one of them.
+    pub keys: Vec<KeyType>,
+}
+
+/// A dict or a set of which some hashes are unknown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hashed {
+    /// What it becomes.
+    pub kind: Kind,
+    /// How many more keys there are, with hashes that nobody can foresee.
+    pub random: usize,
+    /// Where the others are in the message, in order.
+    pub keys: Vec<Range<usize>>,
+}
+
+/// A value whose inner values are being gone through.
+struct Open {
+    left: u64,
+    shape: Shape,
+    /// Where the value directly in it begins that is being gone through.
+    inner: usize,
+    /// It is looked at: its table is the last one that has not come to its end.
+    watched: Option<Kind>,
+}
+
+impl Hashed {
+    fn new(kind: Kind) -> Self {
+        Self { kind, random: 0, keys: Vec::new() }
+    }
+
+    /// Adds what the table costs, if its keys have the type for which that is most.
+    ///
+    /// `hashes` gets a type's number in [`Watch::keys`] and puts the keys' hashes behind what is there. They may end
+    /// early, where a decoder ends. It gives back whether Python was asked for some.
+    ///
+    /// # Errors
+    ///
+    /// [`TooMuch`], or what `hashes` gives.
+    pub fn add<E: From<TooMuch>>(
+        &self,
+        bytes: &[u8],
+        types: &[KeyType],
+        effort: &mut Effort,
+        mut hashes: impl FnMut(usize, &mut Vec<i64>) -> Result<bool, E>,
+    ) -> Result<(), E> {
+        let before = *effort;
+        let (mut seen, mut found) = (Vec::new(), Vec::new());
+        for (number, key_type) in types.iter().enumerate() {
+            found.clear();
+            found.try_reserve(self.random + self.keys.len()).map_err(|_| TooMuch::Memory)?;
+            found.extend((0..self.random as u64).map(|number| scattered(number).cast_signed()));
+            let asked = hashes(number, &mut found)?;
+            if seen == found && !asked {
+                continue;
+            }
+            let key = |at: usize| at.checked_sub(self.random).map_or(&[][..], |at| &bytes[self.keys[at].clone()]);
+            let mut most = before;
+            most.add(self.kind, &found, key, |one, other| key_type.same(key(one), key(other)))?;
+            if asked {
+                // One key may be encoded in two ways of which only Python knows, and then its table is a smaller one.
+                let mut least = before;
+                least.add(self.kind, &found, key, |_, _| true)?;
+                most = most.max(least);
+            }
+            *effort = most.max(*effort);
+            std::mem::swap(&mut seen, &mut found);
+        }
+        Ok(())
+    }
+
+    /// Adds what the table costs, if all its hashes are known; gives it back if not.
+    fn end(self, bytes: &[u8], types: &[KeyType], effort: &mut Effort) -> Result<Option<Self>, TooMuch> {
+        let len = self.keys.iter().map(Range::len).sum();
+        if self.keys.len() as u64 <= FEW || effort.is_little(self.keys.len(), len, self.random) {
+            return Ok(None);
+        }
+        let before = *effort;
+        let added = self.add(bytes, types, effort, |number, hashes| {
+            for (at, key) in self.keys.iter().enumerate() {
+                match types[number].hash(&bytes[key.clone()]) {
+                    KeyHash::Is(hash) => hashes.push(hash),
+                    KeyHash::Secret => hashes.push(scattered((self.random + at) as u64).cast_signed()),
+                    KeyHash::Unknown => return Err(Stop::AskPython),
+                }
+            }
+            Ok(false)
+        });
+        match added {
+            Ok(()) => Ok(None),
+            Err(Stop::TooMuch(why)) => Err(why),
+            Err(Stop::AskPython) => {
+                *effort = before;
+                Ok(Some(self))
+            }
+        }
+    }
+}
+
+/// Why a table's cost is not known.
+enum Stop {
+    TooMuch(TooMuch),
+    AskPython,
+}
+
+impl From<TooMuch> for Stop {
+    fn from(why: TooMuch) -> Self {
+        Self::TooMuch(why)
+    }
+}
+
+impl Watch {
+    /// Adds up what the dicts and sets of a message cost; gives back those with hashes that the bytes do not show, inner
+    /// ones first. Of a malformed message it looks at all that comes before the fault, because a decoder does so, too.
+    ///
+    /// # Errors
+    ///
+    /// [`TooMuch`]: it is not to be decoded.
+    pub fn look(&self, bytes: &[u8], effort: &mut Effort) -> Result<Vec<Hashed>, TooMuch> {
+        let mut unknown = Vec::new();
+        let mut open: Vec<Open> = Vec::new();
+        let mut tables: Vec<Hashed> = Vec::new();
+        let mut at = 0;
+        'values: while let Some(step) = step(&bytes[at..]) {
+            let in_set = open.last_mut().is_some_and(|outer| {
+                outer.inner = at;
+                outer.shape == Shape::Set
+            });
+            at += step.skip;
+            if step.inside > 0 {
+                if open.len() == DEEPEST {
+                    return Err(TooMuch::Depth);
+                }
+                let watched = match step.shape {
+                    Shape::Map if step.inside > 2 * FEW => Some(Kind::Dict),
+                    Shape::List if step.inside > FEW && (in_set || self.lists) => Some(Kind::Set),
+                    _ => None,
+                };
+                tables.extend(watched.map(Hashed::new));
+                open.push(Open { left: step.inside, shape: step.shape, inner: at, watched });
+                continue;
+            }
+            // The value ends here, and so may those around it.
+            loop {
+                let Some(outer) = open.last_mut() else { break 'values };
+                if let Some(kind) = outer.watched
+                    && (kind == Kind::Set || outer.left % 2 == 0)
+                    && let Some(table) = tables.last_mut()
+                {
+                    self.push(table, bytes, outer.inner..at)?;
+                }
+                outer.left -= 1;
+                if outer.left > 0 {
+                    break;
+                }
+                if open.pop().is_some_and(|ended| ended.watched.is_some())
+                    && let Some(table) = tables.pop()
+                {
+                    unknown.extend(table.end(bytes, &self.keys, effort)?);
+                }
+            }
+        }
+        // What has not come to its end, inner ones first.
+        for table in tables.into_iter().rev() {
+            unknown.extend(table.end(bytes, &self.keys, effort)?);
+        }
+        Ok(unknown)
+    }
+
+    #[inline]
+    fn push(&self, table: &mut Hashed, bytes: &[u8], key: Range<usize>) -> Result<(), TooMuch> {
+        if self.keys.iter().all(|key_type| key_type.is_secret(&bytes[key.clone()])) {
+            table.random += 1;
+        } else {
+            table.keys.try_reserve(1).map_err(|_| TooMuch::Memory)?;
+            table.keys.push(key);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Effort, Hashed, KeyType, TooMuch, Watch};
+
+    fn look(keys: &[KeyType], lists: bool, bytes: &[u8]) -> Result<Vec<Hashed>, TooMuch> {
+        Watch { lists, keys: keys.to_vec() }.look(bytes, &mut Effort::looking_at_all())
+    }
+
+    const ANY: &[KeyType] = &[KeyType::AsSent];
+
+    fn map(keys: impl ExactSizeIterator<Item = Vec<u8>>) -> Vec<u8> {
+        let mut message = vec![0xdf];
+        message.extend(u32::try_from(keys.len()).expect("few").to_be_bytes());
+        for key in keys {
+            message.extend(key);
+            message.push(0xc0);
+        }
+        message
+    }
+
+    /// A timestamp: only Python knows its hash.
+    fn moment(number: u8) -> Vec<u8> {
+        vec![0xd6, 0xff, 0, 0, 0, number]
+    }
+
+    #[test]
+    fn keys_whose_hash_does_not_show_are_given_back() {
+        let tables = look(ANY, false, &map((0..100).map(moment))).expect("cheap");
+        assert_eq!(tables.len(), 1);
+        assert_eq!((tables[0].random, tables[0].keys.len()), (0, 100));
+        assert_eq!(tables[0].keys[1], 12..18);
+        assert!(look(ANY, false, &map((0..100).map(|n| vec![0xa1, n]))).expect("cheap").is_empty());
+        assert!(look(ANY, false, &map((0..100).map(|n| vec![n]))).expect("cheap").is_empty());
+        assert!(look(ANY, false, &map((0..100).map(|n| vec![0x92, n, 0x90]))).expect("cheap").is_empty());
+        for types in [&[KeyType::Other][..], &[KeyType::AsSent, KeyType::Other]] {
+            assert_eq!(look(types, false, &map((0..100).map(|n| vec![n]))).expect("cheap").len(), 1);
+        }
+    }
+
+    #[test]
+    fn lists_are_sets_where_a_type_says_so() {
+        let list = [&[0xdc, 0, 50][..], &moment(1).repeat(50)].concat();
+        assert!(look(ANY, false, &list).expect("cheap").is_empty());
+        assert_eq!(look(ANY, true, &list).expect("cheap").len(), 1);
+        let in_extension = [&[0xc9, 0, 0, 1, 197, 5][..], &list].concat();
+        assert_eq!(look(ANY, false, &in_extension).expect("cheap").len(), 1);
+    }
+
+    #[test]
+    fn what_comes_before_a_fault_is_looked_at() {
+        let mut message = map((0..100).map(moment));
+        message.truncate(300);
+        assert_eq!(look(ANY, false, &message).expect("cheap")[0].keys.len(), 42);
+    }
+
+    #[test]
+    fn depth_has_an_end() {
+        assert_eq!(look(ANY, false, &[0x91].repeat(20_000)), Err(TooMuch::Depth));
+        assert!(look(ANY, false, &[0x91].repeat(9_000)).is_ok());
+    }
+}

@@ -1,0 +1,50 @@
+"""Calls of objects that were received as references, from an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from .. import _core
+from ..errors import Unavailable
+from ..references.target import Target
+from ..service.plan import MethodPlan
+from .methods import Caller
+from .room import RoomQueue
+
+__all__ = ["object_callable"]
+
+
+class _ObjectCaller(Caller):
+    """Calls one object; when its connection is gone, so is the object."""
+
+    def __init__(self, target: Target, room: RoomQueue) -> None:
+        self._target = target
+        self._room = room
+
+    def _opened(self) -> Target:
+        return self._target
+
+    def _running(self) -> asyncio.AbstractEventLoop:
+        return asyncio.get_running_loop()
+
+    async def _renew(self, hopeful: bool = False, left: float | None = None) -> None:
+        raise Unavailable("the connection that the reference belongs to is gone")
+
+    def _waits_for_room(self) -> bool:
+        return True
+
+
+def object_callable(
+    target: Target, plan: MethodPlan, method: _core.Method, room: RoomQueue | None = None
+) -> Callable[..., Any]:
+    """What calls a method of an object, to be awaited.
+
+    Args:
+        target: The object.
+        plan: The method.
+        method: The same for the core.
+        room: Where one-way calls of the connection wait for room; one of its own if there is none.
+    """
+    return _ObjectCaller(target, room or RoomQueue())._callable(plan, method)

@@ -1,0 +1,83 @@
+"""Memory for what is sent, which peers on this machine map: messages name it instead of carrying a copy."""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import TYPE_CHECKING, Any, SupportsIndex
+
+from .. import _core
+from .context import current_request
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    from numpy.typing import DTypeLike
+
+__all__ = ["buffer", "empty"]
+
+_SHORTEST = 32 * 1024
+"""Bytes. What is shorter is cheaper to copy, and gets ordinary memory."""
+
+
+def buffer(nbytes: int) -> memoryview:
+    """Memory for bytes that will be sent: over shared memory it is handed over and not copied, and so is a part of it.
+
+    Until every receiver has dropped what it got, write to it only if they may see that. Ask for another buffer instead:
+    that costs about a microsecond, because memory that nobody has any more is used again.
+
+    Args:
+        nbytes: Bytes, zero or more.
+
+    Returns:
+        A writable ``memoryview`` of bytes. What is in it at first is left over. If it has less than 32 KiB, or the
+        system has no descriptor or shared memory left, it is ordinary memory, which is copied when it is sent.
+
+    Raises:
+        ValueError: the number is negative.
+        MemoryError: the system has no memory left.
+    """
+    nbytes = operator.index(nbytes)
+    if nbytes < 0:
+        raise ValueError(f"a buffer cannot have {nbytes} bytes")
+    if nbytes < _SHORTEST:
+        return memoryview(bytearray(nbytes))
+    request = current_request.get()
+    call = _core.current_call() if request is None else request.call()
+    try:
+        memory: Any = _core.Buffer(nbytes, call)
+    except OSError:
+        return memoryview(bytearray(nbytes))
+    return memoryview(memory)
+
+
+def empty(shape: SupportsIndex | Sequence[SupportsIndex], dtype: DTypeLike = float) -> np.ndarray[Any, Any]:
+    """An array for values that will be sent: over shared memory it is handed over and not copied, and so is any
+    contiguous part of it.
+
+    It is a :func:`buffer`, to which the same rule applies: write to it only until it is sent, and make another one for
+    the next message.
+
+    Args:
+        shape: As for ``numpy.empty``.
+        dtype: Anything that numpy takes for a dtype, but no Python objects.
+
+    Returns:
+        A writable array in C order. What is in it at first is left over.
+
+    Raises:
+        ImportError: numpy is not installed.
+        TypeError: the dtype holds Python objects.
+        ValueError: a length is negative.
+        MemoryError: the system has no memory left.
+    """
+    import numpy as np
+
+    chosen = np.dtype(dtype)
+    if chosen.hasobject:
+        raise TypeError(f"an array of dtype {chosen} holds Python objects and cannot be sent")
+    lengths = tuple(map(operator.index, (shape,) if isinstance(shape, SupportsIndex) else shape))
+    if any(length < 0 for length in lengths):
+        raise ValueError(f"an array cannot have the shape {lengths}")
+    return np.ndarray(lengths, chosen, buffer(chosen.itemsize * math.prod(lengths)))

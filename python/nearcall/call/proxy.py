@@ -1,0 +1,68 @@
+"""What a client calls: an object with one callable for each method of a service."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, NoReturn, TypeAlias
+
+from ..service.implementing import Handler
+from ..service.plan import MethodPlan
+
+__all__ = ["Around", "HasService", "Proxy", "no_such_method"]
+
+Around: TypeAlias = "Callable[[MethodPlan, Handler], Handler]"
+"""Makes a method's handler of the one that there is."""
+
+
+class Proxy:
+    """A service at the other end of a connection. Its attributes are the service's methods.
+
+    It passes for an instance of the service's class, if that is known here.
+
+    Args:
+        name: The service's name.
+        url: Where the server is.
+        cls: The service's class.
+        home: What is around its methods when another event loop calls them than the one that it belongs to; ``None`` if
+            they are for threads.
+    """
+
+    def __init__(self, name: str, url: str, cls: type | None = None, home: Around | None = None) -> None:
+        # Names that no service method can have: they begin with an underscore.
+        self._nearcall_name = name
+        self._nearcall_url = url
+        self._nearcall_cls = cls
+        self._nearcall_home = home
+
+    @property
+    def __class__(self) -> Any:
+        return self._nearcall_cls or Proxy
+
+    @__class__.setter
+    def __class__(self, _cls: Any) -> NoReturn:
+        raise TypeError("the class of a proxy is the service's")
+
+    def __getattr__(self, name: str) -> Any:
+        known = [method for method in self.__dict__ if not method.startswith("_")]
+        raise no_such_method(self._nearcall_name, self._nearcall_url, name, known)
+
+    def __repr__(self) -> str:
+        return f"<{self._nearcall_name} at {self._nearcall_url}>"
+
+
+class HasService:
+    """A client: something whose attribute ``service`` is a proxy."""
+
+    service: Any
+
+
+def no_such_method(service: str, url: str, name: str, known: Iterable[str]) -> AttributeError:
+    """The error for an attribute that is no method of a service; proposes one that is."""
+    if name.startswith("_"):
+        return AttributeError(f"'{name}': names that begin with an underscore are not served")
+    import difflib  # only on the way to an error
+
+    names = list(known)
+    close = difflib.get_close_matches(name, names, n=1)
+    hint = f"did you mean '{close[0]}'?" if close else f"there are {', '.join(names)}"
+    return AttributeError(f"{service} at {url} has no method '{name}': {hint}")

@@ -1,0 +1,176 @@
+"""Which keys of a type's dicts and sets a peer can choose so that they collide, and how to hash them beforehand.
+
+The hashes of text, bytes, dates and naive datetimes hang on a secret of the process. All others can be foreseen: who
+chooses the keys can choose their hashes, and a dict or set of n keys that collide takes n² steps to build, while every
+other thread waits for the interpreter. So the compiled core works out what a message's tables cost before it is
+decoded, and refuses what costs too much. It asks Python for the hashes that the bytes do not show.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import functools
+import uuid
+from collections.abc import Callable, Iterable
+from typing import Any, Union, cast
+
+import msgspec
+from msgspec import inspect as shapes
+
+from .inspection import walk
+from .msgpack import keys_decoder
+
+__all__ = ["ANYTHING", "HashedKeys", "hashed_keys", "together"]
+
+_SECRET = (shapes.StrType, shapes.BytesType, shapes.MemoryViewType, shapes.DateType)
+"""Nobody can foresee their hashes."""
+_FEW = (shapes.NoneType, shapes.BoolType, shapes.LiteralType, shapes.EnumType)
+"""There are only so many of them."""
+_AS_SENT = (shapes.AnyType, shapes.IntType, *_SECRET, shapes.NoneType, shapes.BoolType, shapes.LiteralType)
+"""What is an int in msgpack becomes an int, a text something with a secret hash."""
+_DEEPEST = 8
+"""The compiled core looks at tuples that are as deep in each other."""
+_SIMPLE: dict[type, Any] = {
+    shapes.IntType: int,
+    shapes.FloatType: float,
+    shapes.StrType: str,
+    shapes.BytesType: bytes,
+    shapes.MemoryViewType: memoryview,
+    shapes.BoolType: bool,
+    shapes.NoneType: None,
+    shapes.DecimalType: decimal.Decimal,
+    shapes.UUIDType: uuid.UUID,
+    shapes.DateTimeType: datetime.datetime,
+    shapes.DateType: datetime.date,
+    shapes.TimeType: datetime.time,
+    shapes.TimeDeltaType: datetime.timedelta,
+}
+
+Hasher = Callable[[bytes], "list[int] | None"]
+
+
+class HashedKeys(msgspec.Struct, frozen=True, eq=False):
+    """What the compiled core must know to look at a message."""
+
+    lists: bool
+    """Lists may become sets."""
+    types: tuple[Any, ...]
+    """The types of keys."""
+    keys: tuple[Any, ...]
+    """For each type what becomes of a key: ``"as sent"``, ``"float"``, ``"uuid"``, ``("tuple", (item, ...))``,
+    ``("tuples", item)`` of any length, or ``"other"``, which only Python can hash."""
+
+    @property
+    def hashers(self) -> tuple[Hasher, ...]:
+        """For each type a function from a list of dicts of one key each, encoded, to the keys' hashes.
+
+        It returns ``None`` if one of them cannot be decoded or hashed.
+        """
+        return tuple(map(_hasher, self.types))
+
+
+def hashed_keys(shape: shapes.Type) -> HashedKeys | None:
+    """What to look at in values of a type; ``None`` if there is nothing."""
+    lists = False
+    types: list[shapes.Type] = []
+    for node in walk(shape):
+        if isinstance(node, shapes.AnyType):
+            types.append(node)
+        elif isinstance(node, (shapes.SetType, shapes.FrozenSetType)) and not _harmless(node.item_type):
+            lists = True
+            types.append(node.item_type)
+        elif isinstance(key := getattr(node, "key_type", None), shapes.Type) and not _harmless(key):
+            types.append(key)
+    if not types:
+        return None
+    keys = {_annotation(key): _becomes(key) for key in types}
+    return HashedKeys(lists, tuple(keys), tuple(keys.values()))
+
+
+def together(several: Iterable[HashedKeys | None]) -> HashedKeys | None:
+    """What to look at in a message that holds values of several types."""
+    found = [each for each in several if each is not None]
+    if len(found) < 2:
+        return found[0] if found else None
+    keys = {kind: key for each in found for kind, key in zip(each.types, each.keys, strict=True)}
+    return HashedKeys(any(each.lists for each in found), tuple(keys), tuple(keys.values()))
+
+
+ANYTHING = HashedKeys(lists=False, types=(Any,), keys=("as sent",))
+"""For values of type ``Any``."""
+
+
+def _harmless(key: shapes.Type) -> bool:
+    if isinstance(key, shapes.UnionType):
+        return all(map(_harmless, key.types))
+    return isinstance(key, (*_SECRET, *_FEW)) or _secret(key)
+
+
+def _secret(key: shapes.Type) -> bool:
+    if isinstance(key, shapes.TupleType):
+        return bool(key.item_types) and all(map(_secret, key.item_types))
+    if isinstance(key, (shapes.VarTupleType, shapes.FrozenSetType)):
+        return _secret(key.item_type)
+    return isinstance(key, _SECRET)
+
+
+def _becomes(key: Any, depth: int = 0) -> Any:
+    """What becomes of a key, as :attr:`HashedKeys.keys` writes it."""
+    if depth > _DEEPEST:  # a named tuple may hold others of its type
+        return "other"
+    if isinstance(key, _AS_SENT):
+        return "as sent"
+    if isinstance(key, shapes.FloatType):
+        return "float"
+    if isinstance(key, shapes.UUIDType):
+        return "uuid"
+    if isinstance(key, shapes.UnionType):
+        return _one_becomes(key, depth)
+    if isinstance(key, shapes.TupleType):
+        return ("tuple", tuple(_becomes(item, depth + 1) for item in key.item_types))
+    if isinstance(key, shapes.NamedTupleType) and getattr(key.cls, "__hash__", None) == cast("Any", tuple).__hash__:
+        return ("tuple", tuple(_becomes(field.type, depth + 1) for field in key.fields))
+    if isinstance(key, shapes.VarTupleType):
+        return ("tuples", _becomes(key.item_type, depth + 1))
+    return "other"
+
+
+def _one_becomes(union: shapes.UnionType, depth: int) -> Any:
+    """What becomes of a key of one of several types; what one of them says of ints holds for all."""
+    kinds = {_becomes(each, depth) for each in union.types if not isinstance(each, shapes.NoneType)}
+    if len(kinds) == 1:
+        return kinds.pop()
+    if kinds == {"as sent", "float"}:
+        return "as sent" if any(isinstance(each, (shapes.IntType, shapes.AnyType)) for each in union.types) else "float"
+    return "other"
+
+
+def _annotation(key: Any) -> Any:
+    """The type that msgspec described, without what is only a limit."""
+    kind = cast("type[shapes.Type]", type(key))
+    if kind in _SIMPLE:
+        return _SIMPLE[kind]
+    if isinstance(key, shapes.UnionType):
+        return Union[tuple(map(_annotation, key.types))]  # noqa: UP007 - of a tuple of types
+    if isinstance(key, shapes.TupleType):
+        return tuple[tuple(map(_annotation, key.item_types))]  # type: ignore[misc]
+    if isinstance(key, shapes.VarTupleType):
+        return tuple[_annotation(key.item_type), ...]  # type: ignore[misc]
+    if isinstance(key, shapes.FrozenSetType):
+        return frozenset[_annotation(key.item_type)]  # type: ignore[misc]
+    # An Any that is a key is none of those with a class: Structs, dataclasses, NamedTuples, enums.
+    return getattr(key, "cls", Any)
+
+
+@functools.lru_cache(maxsize=256)
+def _hasher(key_type: Any) -> Hasher:
+    decoder = functools.cache(lambda: keys_decoder(key_type))  # made when first needed, which is mostly never
+
+    def hashes(body: bytes) -> list[int] | None:
+        try:
+            return [hash(key) for single in decoder()(body) for key in single]
+        except Exception:  # the types are users', the bytes a peer's
+            return None
+
+    return hashes

@@ -1,0 +1,207 @@
+"""Objects that are given away as references: what may be given, what runs their methods, and what ends them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Any, NamedTuple, TypeAlias
+
+import msgspec
+
+from ..call.failures import Failures
+from ..call.proxy import Around, HasService, Proxy
+from ..codec.senders import MisfitError
+from ..errors import Unavailable
+from ..service.implementing import Handler
+from ..service.plan import MethodPlan, ServicePlan
+from ..service.service import plan_of
+from ..types.declared import is_described, is_service, name_of
+from ..types.hints import describe_value
+from .reference import Reference
+
+__all__ = ["Forwarded", "Own", "check_given", "end_of_given", "finish", "finish_given", "how_given"]
+
+
+def check_given(value: Any, cls: type) -> Any:
+    """What to give for a value where a service class is declared.
+
+    Raises:
+        MisfitError: it is not of that service; says what it lacks.
+    """
+    if isinstance(value, HasService):
+        value = value.service
+    name, given = name_of(cls), ""
+    kind: type[Any] = type(value)
+    if kind is Reference:
+        if value._nearcall_handle.released:
+            raise MisfitError(f"expected an object of the service {name}, got {value!r}")
+        given = name_of(value._nearcall_cls)
+    elif kind is Proxy:
+        given = value._nearcall_name
+    elif isinstance(value, type):
+        raise MisfitError(f"expected an object of the service {name}, got a class: write {value.__name__}()")
+    elif is_described(cls):
+        return _with_methods(value, cls)
+    elif issubclass(kind, cls):
+        try:
+            plan_of(kind)
+        except TypeError as problem:
+            raise MisfitError(str(problem)) from None
+        return value
+    elif is_service(kind):
+        given = name_of(kind)
+    if given != name:
+        raise MisfitError(f"expected an object of the service {name}, got {_described(value, given, cls)}")
+    if kind is not Reference and kind is not Proxy:
+        raise MisfitError(f"expected {cls.__qualname__}, got {kind.__qualname__}, another class of the service {name}")
+    return value
+
+
+def _with_methods(value: object, cls: type) -> object:
+    """A value for a service of which only the description is known: whatever has its methods."""
+    for method in plan_of(cls).methods:
+        if not callable(getattr(type(value), method.name, None)):
+            lacks = f"{describe_value(value)}, which has no method '{method.name}'"
+            raise MisfitError(f"expected an object of the service {name_of(cls)}, got {lacks}")
+    return value
+
+
+def _described(value: object, given: str, cls: type) -> str:
+    if given:
+        return f"one of the service {given}"
+    missing = [method.name for method in plan_of(cls).methods if not callable(getattr(type(value), method.name, None))]
+    if len(missing) == len(plan_of(cls).methods):
+        return describe_value(value)
+    lacks = f"it has no method '{missing[0]}'" if missing else f"derive its class from {cls.__name__}"
+    return f"{describe_value(value)}: {lacks}"
+
+
+class Own(NamedTuple):
+    """Objects of a class of one's own, where a service class is declared."""
+
+    cls: type
+    kind: type
+
+    @property
+    def key(self) -> tuple[type, Hashable]:
+        """What tells them from others."""
+        return self
+
+    def plan(self) -> ServicePlan:
+        """How they are called."""
+        if not is_described(self.cls):
+            return plan_of(self.kind)
+        plan = plan_of(self.cls)
+        methods = [_for(method, _is_async(getattr(self.kind, method.name))) for method in plan.methods]
+        return msgspec.structs.replace(plan, methods=tuple(methods))
+
+    def handler(self, plan: MethodPlan) -> Handler:
+        """What runs a method: their class's function."""
+        function: Handler = getattr(self.kind, plan.name)
+        return function
+
+
+class Forwarded(NamedTuple):
+    """Objects at the other end of other connections, which are called through this process."""
+
+    cls: type
+    for_loop: bool
+
+    @property
+    def key(self) -> tuple[type, Hashable]:
+        """What tells them from others."""
+        return self
+
+    def plan(self) -> ServicePlan:
+        """How they are called."""
+        plan = plan_of(self.cls)
+        return msgspec.structs.replace(plan, methods=tuple(_for(method, self.for_loop) for method in plan.methods))
+
+    def handler(self, plan: MethodPlan) -> Handler:
+        """What passes a call on."""
+        name = plan.name
+
+        def forward(target: Any, *args: Any, **kwargs: Any) -> Any:
+            return getattr(target, name)(*args, **kwargs)
+
+        def forward_home(target: Any, *args: Any, **kwargs: Any) -> Any:
+            return _home_of(target)(plan, getattr(target, name))(*args, **kwargs)
+
+        # A reference for event loops is awaited in the one that it belongs to.
+        return forward_home if self.for_loop else forward
+
+
+def how_given(value: Any, cls: type) -> Own | Forwarded:
+    """How a value that was checked is passed."""
+    if type(value) is Reference:
+        return Forwarded(cls, value._nearcall_for_loop)
+    if type(value) is Proxy:
+        return Forwarded(cls, value._nearcall_home is not None)
+    return Own(cls, type(value))
+
+
+def _is_async(function: Any) -> bool:
+    return inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
+
+
+def _home_of(target: Any) -> Around:
+    home: Around | None = (
+        target._nearcall_handle.passage.catalogue.home if type(target) is Reference else target._nearcall_home
+    )
+    if home is None:
+        raise Unavailable("the event loop that the reference belongs to has ended")
+    return home
+
+
+def _for(plan: MethodPlan, for_loop: bool) -> MethodPlan:
+    arguments = plan.arguments
+    if plan.handler_is_async != for_loop and arguments.remake is not None:
+        arguments = arguments.remake(arguments.names, for_loop)
+    item = None if plan.request_item is None else plan.request_item.in_loop(for_loop)
+    return msgspec.structs.replace(plan, arguments=arguments, request_item=item, handler_is_async=for_loop)
+
+
+def end_of_given(given: object) -> Callable[[], Any] | None:
+    """What is to be called when the last reference to an object is gone: its ``aclose`` or ``close``, unless that is a
+    method of its service.
+    """
+    if type(given) is Reference or type(given) is Proxy:
+        return None  # it ends where it is
+    served = {method.name for method in plan_of(type(given)).methods} if is_service(type(given)) else set[str]()
+    for name in ("aclose", "close"):
+        end: Any = getattr(given, name, None)
+        if end is not None and name not in served and inspect.isroutine(end):
+            return end
+    return None
+
+
+Await: TypeAlias = "Callable[[Awaitable[object]], object]"
+"""Waits for something in an event loop, for another thread."""
+
+
+def finish_given(given: object, wait_for: Await | None, failures: Failures, peer: dict[str, Any]) -> None:
+    """The last reference to an object is gone: ends the object.
+
+    Args:
+        given: The object.
+        wait_for: Waits for what an ``aclose`` returns; ``None`` if there is no event loop.
+        failures: Where what it raises is told.
+        peer: Who had the reference.
+    """
+    finish(given, end_of_given(given), wait_for, failures, peer)
+
+
+def finish(
+    ended: object, end: Callable[[], Any] | None, wait_for: Await | None, failures: Failures, peer: dict[str, Any]
+) -> None:
+    """Calls what ends an object, if there is anything; see :func:`finish_given`."""
+    if end is None:
+        return
+    try:
+        result = end()
+        if inspect.isawaitable(result):
+            if wait_for is None:
+                raise RuntimeError("there is no event loop to await it in")
+            wait_for(result)
+    except BaseException as error:
+        failures.tell(f"{type(ended).__name__}.{end.__name__}", error, peer)

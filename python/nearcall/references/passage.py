@@ -1,0 +1,94 @@
+"""The references of one connection, on their way into its messages and out of them."""
+
+from __future__ import annotations
+
+import struct
+import threading
+import weakref
+
+from .. import _core
+from ..codec.references import Passage, Received
+from .catalogue import Catalogue
+from .given import check_given, how_given
+from .reference import Handle, Reference
+
+__all__ = ["ConnectionPassage"]
+
+_GIVEN, _RETURNED = 0, 1
+"""Whose object a reference stands for: the message's sender's, or its receiver's."""
+_DATA = struct.Struct("<BQ")
+
+
+class _Home(Received):
+    """An object of one's own that came back."""
+
+    def __init__(self, value: object) -> None:
+        self._value = value
+
+    def as_a(self, cls: type, *, for_loop: bool) -> object:
+        """See :class:`~nearcall.codec.references.Received`."""
+        return self._value  # whether it is one is looked at by the decoder, as with any value
+
+
+class ConnectionPassage(Passage):
+    """The references of one connection. Any thread may use it.
+
+    It does not keep the connection: what was received does.
+
+    Args:
+        catalogue: What this side knows of the services that are passed.
+    """
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self.catalogue = catalogue
+        self._handles: weakref.WeakValueDictionary[int, Handle] = weakref.WeakValueDictionary()
+        # The collector may run while it is held, and with it whatever a program does when its objects go.
+        self._lock = threading.RLock()
+
+    def check(self, value: object, cls: type) -> None:
+        """See :class:`~nearcall.codec.references.Passage`."""
+        check_given(value, cls)
+
+    def put(self, references: _core.References, value: object, cls: type) -> bytes:
+        """See :class:`~nearcall.codec.references.Passage`."""
+        value = check_given(value, cls)
+        if type(value) is Reference:
+            handle: Handle = value._nearcall_handle
+            if handle.passage is self:
+                return _DATA.pack(_RETURNED, handle.number)
+        table = self.catalogue.table(how_given(value, cls))
+        return _DATA.pack(_GIVEN, references.give(value, table))
+
+    def take(self, references: _core.References, data: memoryview) -> Received:
+        """See :class:`~nearcall.codec.references.Passage`."""
+        if len(data) != _DATA.size:
+            raise ValueError(f"a malformed reference of {len(data)} bytes")
+        whose, number = _DATA.unpack(data)
+        if number == 0:
+            raise ValueError("a malformed reference: no object has the number 0")
+        if whose == _GIVEN:
+            return self._received(references, number)
+        if whose == _RETURNED:
+            return _Home(references.mine(number))
+        raise ValueError(f"a malformed reference of the kind {whose}")
+
+    def _received(self, references: _core.References, number: int) -> Handle:
+        with self._lock:
+            handle = self._handles.get(number)
+            if handle is None or not handle.receive():
+                handle = self._handles[number] = Handle(self, references, number)
+                handle.receive()
+            return handle
+
+    def reference(self, handle: Handle, cls: type, for_loop: bool) -> Reference:
+        """What stands for an object at the other end: the same one as long as it is alive."""
+        with self._lock:
+            made = handle.made.get((cls, for_loop))
+            reference = None if made is None else made()
+            if reference is None:
+                reference = Reference(handle, cls, for_loop=for_loop)
+                handle.made[cls, for_loop] = weakref.ref(reference)
+            return reference
+
+    def __repr__(self) -> str:
+        return f"<references: {len(self._handles)} received>"

@@ -1,0 +1,157 @@
+"""References that were received: objects at the other end, called as if they were here, until they are let go of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from .. import _core
+from ..call.proxy import no_such_method
+from ..codec.references import Received
+from ..errors import FailedPrecondition
+from ..types.declared import is_service, name_of
+from .target import Target
+
+if TYPE_CHECKING:
+    import weakref
+
+    from .passage import ConnectionPassage
+
+__all__ = ["Handle", "Reference", "release"]
+
+
+class Handle(Received):
+    """One object at the other end of one connection, and how often it was received. When nothing refers to it any more,
+    the other end learns that it is not needed.
+    """
+
+    def __init__(self, passage: ConnectionPassage, references: _core.References, number: int) -> None:
+        self.passage = passage
+        self.references = references
+        self.number = number
+        self.released = False
+        self.made: dict[tuple[type, bool], weakref.ref[Reference]] = {}
+        # A list because appending and popping are one step each: the collector may run in between, and release.
+        self._receipts: list[None] = []
+        self._release = references.release
+
+    def receive(self) -> bool:
+        """Counts one more. ``False`` if it was released meanwhile, and the new one is not counted here."""
+        self._receipts.append(None)
+        if not self.released:
+            return True
+        try:
+            self._receipts.pop()
+        except IndexError:
+            return True  # who released it has released that one, too
+        return False
+
+    def release(self) -> None:
+        """Lets go of it. Harmless when repeated."""
+        self.released = True
+        for made in list(self.made.values()):
+            reference = made()
+            if reference is not None:
+                reference._nearcall_forget()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        count = 0
+        while self._receipts:
+            try:
+                self._receipts.pop()
+            except IndexError:
+                break
+            count += 1
+        if count:
+            self._release(self.number, count)
+
+    def __del__(self) -> None:
+        self._let_go()
+
+    def as_a(self, cls: type, *, for_loop: bool) -> object:
+        """See :class:`~nearcall.codec.references.Received`."""
+        return self.passage.reference(self, cls, for_loop)
+
+
+class Reference:
+    """An object at the other end of a connection. Its attributes are the methods of its service.
+
+    It passes for an instance of the service's class.
+    """
+
+    def __init__(self, handle: Handle, cls: type, *, for_loop: bool) -> None:
+        # Names that no service method can have: they begin with an underscore.
+        self._nearcall_handle = handle
+        self._nearcall_cls = cls
+        self._nearcall_for_loop = for_loop
+
+    @property
+    def __class__(self) -> Any:
+        return self._nearcall_cls
+
+    @__class__.setter
+    def __class__(self, _cls: Any) -> NoReturn:
+        raise TypeError("the class of a reference is the service's")
+
+    def __getattr__(self, name: str) -> Any:
+        # Methods are made when first used: most references are used for one or two of them.
+        if name.startswith("_"):
+            raise no_such_method("", "", name, ())
+        handle, cls = self._nearcall_handle, self._nearcall_cls
+        catalogue = handle.passage.catalogue
+        methods = catalogue.methods(cls, self._nearcall_for_loop)
+        if name not in methods:
+            raise no_such_method(name_of(cls), catalogue.where(handle.references), name, methods)
+        plan, method = methods[name]
+        if handle.released:
+            made: Any = _released(plan.full_name)
+        else:
+            target = Target(handle.references, handle.number, handle)
+            made = catalogue.make_callable(target, plan, method, self._nearcall_for_loop)
+        self.__dict__[name] = made
+        return made
+
+    def __dir__(self) -> Iterable[str]:
+        handle = self._nearcall_handle
+        return list(handle.passage.catalogue.methods(self._nearcall_cls, self._nearcall_for_loop))
+
+    def _nearcall_forget(self) -> None:
+        """Forgets the methods made for an object that was let go of."""
+        for name in [name for name in self.__dict__ if not name.startswith("_")]:
+            self.__dict__.pop(name, None)
+
+    def __reduce_ex__(self, _protocol: Any) -> NoReturn:
+        raise TypeError("a reference cannot be pickled or copied: it belongs to its connection")
+
+    def __repr__(self) -> str:
+        handle = self._nearcall_handle
+        state = "released " if handle.released else ""
+        where = handle.passage.catalogue.where(handle.references)
+        return f"<{state}reference to a {name_of(self._nearcall_cls)} at {where}>"
+
+
+def _released(method: str) -> Any:
+    def refuse(*_args: Any, **_kwargs: Any) -> NoReturn:
+        raise FailedPrecondition(f"{method}(): the reference was released")
+
+    return refuse
+
+
+def release(reference: object) -> None:
+    """Lets go of an object that was received as a reference: the other end may forget it.
+
+    Calls made later fail with :class:`~nearcall.FailedPrecondition`; those under way go on to their end. It is not
+    needed for the sake of memory: what nothing refers to any more is let go of by itself. Harmless when repeated, and
+    for an object of one's own that came back.
+
+    Args:
+        reference: What a call returned, or what a handler was given.
+
+    Raises:
+        TypeError: it is no reference.
+    """
+    if type(reference) is Reference:
+        reference._nearcall_handle.release()
+    elif not is_service(type(reference)):
+        raise TypeError(f"{reference!r} is no reference: give what came in the place of a service class")

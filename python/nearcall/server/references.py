@@ -1,0 +1,95 @@
+"""What a server knows of the services whose objects it passes and gets: it numbers their methods."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any
+
+from .. import _core
+from ..call.failures import Failures
+from ..call.interceptors import ServerInterceptor, check_interceptors, intercept_method
+from ..client.callables import make_callable
+from ..errors import Unimplemented
+from ..references.catalogue import Catalogue
+from ..references.passage import ConnectionPassage
+from ..references.target import Target
+from ..service.agreement import Agreed, refused
+from ..service.implementing import ImplementedMethod
+from ..service.plan import MethodPlan, ServicePlan
+
+__all__ = ["ServerCatalogue"]
+
+
+class ServerCatalogue(Catalogue):
+    """What a server knows of the services that are passed.
+
+    Args:
+        numbers: The numbers of methods, by the names of service and method.
+        max_values: Values that a received message may hold.
+        interceptors: Functions around every call.
+        failures: Where exceptions of handlers are told.
+        tracebacks: Whether clients see the traceback of an exception.
+        need_loop: What to call before something is given away whose methods run in the server's event loop. The core
+            keeps this catalogue, and the server keeps the core.
+    """
+
+    def __init__(
+        self,
+        numbers: Mapping[tuple[str, str], int],
+        max_values: int,
+        interceptors: tuple[ServerInterceptor, ...],
+        failures: Failures,
+        *,
+        tracebacks: bool,
+        need_loop: weakref.ReferenceType[Callable[[], object]],
+    ) -> None:
+        super().__init__(_callable_of_object, max_values)
+        self._numbers = numbers
+        self._interceptors = interceptors
+        self._failures = failures
+        self._tracebacks = tracebacks
+        self._need_loop = need_loop
+
+    def passage(self, _references: _core.References) -> ConnectionPassage:
+        """The references of a new connection."""
+        return ConnectionPassage(self)
+
+    def agreed(self, plan: ServicePlan) -> Mapping[str, Agreed]:
+        """See :class:`~nearcall.references.catalogue.Catalogue`."""
+        return {
+            method.name: Agreed(number, method)
+            if (number := self._numbers.get((plan.name, method.name))) is not None
+            else refused(method, Unimplemented(f"{method.full_name}() is not declared in what this server serves"))
+            for method in plan.methods
+        }
+
+    def implemented(self, plan: ServicePlan) -> Iterable[ImplementedMethod]:
+        """See :class:`~nearcall.references.catalogue.Catalogue`.
+
+        Raises:
+            TypeError: an interceptor is ``async def`` and a method is not.
+        """
+        for method in plan.methods:
+            if method.handler_is_async:
+                need_loop = self._need_loop()
+                if need_loop is not None:
+                    need_loop()
+            else:
+                check_interceptors(self._interceptors, f"{method.full_name} is not")
+            number = self._numbers.get((plan.name, method.name))
+            if number is not None:
+                yield ImplementedMethod(number, method, partial(intercept_method, self._interceptors, method))
+
+    def describer(self, method: MethodPlan, service: ServicePlan) -> Any:
+        """See :class:`~nearcall.references.catalogue.Catalogue`."""
+        return self._failures.describer(method, service.errors, self._tracebacks)
+
+
+def _callable_of_object(target: Target, plan: MethodPlan, method: _core.Method, for_loop: bool) -> Any:
+    if not for_loop:
+        return make_callable(target, plan, method)
+    from ..aio.objects import object_callable  # asyncio only where it is needed
+
+    return object_callable(target, plan, method)

@@ -1,0 +1,204 @@
+"""How a server calls objects that a client passes to it, where the two declare their service differently.
+
+The roles are those of any call, turned around: the server sends arguments as it declares them. The client compares and
+takes care as ever, because it alone knows both declarations (:mod:`nearcall.service.agreement`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+
+from ..errors import FailedPrecondition, InvalidArgument
+from ..types.fields import Finder, field_finder
+from .agreement import MALFORMED, Sides, method_findings
+from .arguments import UNKNOWN
+from .describing import method_info
+from .description import Description, MethodInfo, ServiceInfo
+from .plan import BUFFER_FORMS, PARTS, ArgumentsPlan, MethodPlan, ServicePlan, ValuePlan
+
+__all__ = ["Handler", "ImplementedMethod", "agree_to_implement", "by_position"]
+
+Handler = Callable[..., Any]
+"""What runs a method: takes the object, and its arguments as the method itself does."""
+
+
+class ImplementedMethod(NamedTuple):
+    """A method of an object of one's own, as the other side calls it."""
+
+    number: int
+    """On the wire."""
+    plan: MethodPlan
+    """With the parameters in the other side's order."""
+    arrange: Callable[[Handler], Handler]
+    """From a handler to one that takes the object, and every argument by position in the plan's order."""
+    problem: str | None = None
+    """Why no call could go right, if so."""
+
+
+def agree_to_implement(plan: ServicePlan, description: Description) -> list[ImplementedMethod]:
+    """Compares a service that a client implements with that of a server, which calls it.
+
+    Methods that only one side has are left out: a call of one is refused when it comes.
+
+    Raises:
+        FailedPrecondition: the server knows no such service, or its description is malformed.
+    """
+    found = [entry for entry in description.numbered_references() if entry[1].name == plan.name]
+    if not found:
+        raise FailedPrecondition(f"the server takes no objects of the service {plan.name}: update the server")
+    own = {method.name: method for method in plan.methods}
+    try:
+        return [
+            _implemented(plan, own[method.name], number, service, method)
+            for number, service, method in found
+            if method.name in own
+        ]
+    except MALFORMED:
+        raise FailedPrecondition(f"the server's description of {plan.name} is malformed") from None
+
+
+def _implemented(
+    service: ServicePlan, plan: MethodPlan, number: int, caller_service: ServiceInfo, caller: MethodInfo
+) -> ImplementedMethod:
+    ours, sides = method_info(plan), Sides("the server's", "the client's")
+    for finding in method_findings(service.name, caller, caller_service.types, ours, service.types, sides):
+        if finding.always:
+            return ImplementedMethod(number, plan, by_position(plan), finding.text)
+    theirs = [parameter.name for parameter in caller.parameters]
+    if caller.stream is not None:
+        theirs.insert(caller.stream.position, caller.stream.name)
+    arrange = by_position(plan)
+    arguments = plan.arguments
+    if theirs != [slot.name for slot in plan.slots] and arguments.remake is not None:
+        names = [parameter.name for parameter in caller.parameters]
+        arguments = arguments.remake(names, plan.handler_is_async)
+        arrange = _Arranged(plan, theirs).arrange
+        position = -1 if caller.stream is None else caller.stream.position
+        plan = msgspec.structs.replace(plan, arguments=arguments, stream_position=position)
+    return ImplementedMethod(number, _careful(service, plan, caller_service, caller, ours), arrange)
+
+
+def by_position(plan: MethodPlan) -> Callable[[Handler], Handler]:
+    """Lets a handler be called with the object and with every parameter by position, in the plan's own order."""
+    count = sum(slot.by_position for slot in plan.slots)
+    names = [slot.name for slot in plan.slots if not slot.by_position]
+
+    def arrange(handler: Handler) -> Handler:
+        def call(target: object, *values: Any) -> Any:
+            return handler(target, *values[:count], **dict(zip(names, values[count:], strict=True)))
+
+        return call if names else handler
+
+    return arrange
+
+
+class _Arranged:
+    """Puts arguments into the handler's own order, and refuses those that it does not have."""
+
+    def __init__(self, plan: MethodPlan, theirs: list[str]) -> None:
+        self._method = plan.full_name
+        self._theirs = theirs
+        self._nameless = [slot.name for slot in plan.slots if not slot.by_name]
+        self._named = frozenset(slot.name for slot in plan.slots if slot.by_name)
+
+    def arrange(self, handler: Handler) -> Handler:
+        """The handler for arguments in the caller's order."""
+
+        def call(target: object, *values: Any) -> Any:
+            given = dict(zip(self._theirs, values, strict=True))
+            leading = [given.pop(name) for name in self._nameless if name in given]
+            for name in given.keys() - self._named:
+                if given.pop(name) is not UNKNOWN:
+                    raise InvalidArgument(
+                        f"{self._method}(): '{name}' was given, but the client's has no such parameter: leave it out, "
+                        "or update the client"
+                    )
+            return handler(target, *leading, **given)
+
+        return call
+
+
+def _careful(
+    service: ServicePlan, plan: MethodPlan, caller_service: ServiceInfo, caller: MethodInfo, ours: MethodInfo
+) -> MethodPlan:
+    """The plan, which looks for fields that would vanish if there can be any."""
+    name = plan.full_name
+    known = {parameter.name: parameter for parameter in ours.parameters}
+    finders = {
+        each.name: finder
+        for each in caller.parameters
+        if each.name in known
+        and (finder := field_finder(each.schema, caller_service.types, known[each.name].schema, service.types))
+    }
+    if finders:
+        plan = msgspec.structs.replace(plan, arguments=_checked_arguments(name, plan.arguments, finders))
+    if plan.request_item is not None and caller.stream is not None and ours.stream is not None:
+        finder = field_finder(caller.stream.schema, caller_service.types, ours.stream.schema, service.types)
+        if finder is not None:
+            what = f"{name}(): an item of '{ours.stream.name}'"
+            plan = msgspec.structs.replace(plan, request_item=_checked_item(plan.request_item, what, finder))
+    finder = field_finder(ours.returns.schema, service.types, caller.returns.schema, caller_service.types)
+    if finder is not None and plan.reply.encode is not None:
+        plan = msgspec.structs.replace(plan, reply=_checked_reply(plan.reply, f"{name}(): the result", finder))
+    return plan
+
+
+def _checked_arguments(method: str, plan: ArgumentsPlan, finders: dict[str, Finder]) -> ArgumentsPlan:
+    coded = [name for name, form in zip(plan.names, plan.forms, strict=True) if form not in BUFFER_FORMS]
+
+    def look(parts: Iterator[tuple[str, msgspec.Raw]]) -> None:
+        for name, part in parts:
+            if name in finders and (found := finders[name](bytes(part))):
+                raise FailedPrecondition(
+                    f"{method}(): argument '{name}' has the field '{found}' at {found.path}, but the client's "
+                    f"{found.reader} has no such field: update the client"
+                )
+
+    def decode(body: Any, *buffers: Any) -> Any:
+        values = plan.decode(body, *buffers)
+        look(iter(zip(coded, _in_order(body), strict=False)))
+        return values
+
+    def decode_named(body: Any, *buffers: Any) -> Any:
+        values = plan.decode_named(body, *buffers)
+        look(iter(_by_name(body).items()))
+        return values
+
+    return msgspec.structs.replace(plan, decode=decode, decode_named=decode_named)
+
+
+_in_order = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
+_by_name = msgspec.msgpack.Decoder(dict[str, msgspec.Raw]).decode
+
+
+def _checked_item(plan: ValuePlan, what: str, find: Finder) -> ValuePlan:
+    decode: Any = plan.decode
+
+    def decode_checked(body: Any, *buffers: Any) -> Any:
+        value = decode(body, *buffers)
+        if found := find(body):
+            raise FailedPrecondition(
+                f"{what} has the field '{found}' at {found.path}, but the client's {found.reader} has no such field: "
+                "update the client"
+            )
+        return value
+
+    return msgspec.structs.replace(plan, decode=decode_checked)
+
+
+def _checked_reply(plan: ValuePlan, what: str, find: Finder) -> ValuePlan:
+    encode: Any = plan.encode
+
+    def encode_checked(value: Any) -> Any:
+        encoded = encode(value)
+        if found := find(encoded[0] if plan.form == PARTS else encoded):
+            raise FailedPrecondition(
+                f"{what} has the field '{found}' at {found.path}, but the server's {found.reader} has no such field: "
+                "leave it at its default, or update the server"
+            )
+        return encoded
+
+    return msgspec.structs.replace(plan, encode=encode_checked)

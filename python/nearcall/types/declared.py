@@ -1,0 +1,97 @@
+"""Which classes are services: what ``@nearcall.service`` was told of them.
+
+It is kept beside the classes rather than on them: an attribute would be inherited, and would count as a member of a
+Protocol. It is down here because a codec has to know it, too: a value that is a service travels as a reference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, TypeAlias, get_origin
+from weakref import WeakKeyDictionary
+
+from .hints import unwrap
+
+__all__ = [
+    "DESCRIBED_PLAN",
+    "Declared",
+    "Instance",
+    "declared",
+    "is_described",
+    "is_service",
+    "name_of",
+    "root_of",
+    "service_class",
+]
+
+Instance: TypeAlias = Literal["server", "session"]
+
+
+class Declared:
+    """What the decorator was told about a class."""
+
+    __slots__ = ("errors", "instance", "name", "namespace")
+
+    def __init__(
+        self,
+        name: str | None,
+        errors: tuple[type[Exception], ...],
+        instance: Instance | None,
+        namespace: Mapping[str, Any],
+    ) -> None:
+        self.name = name
+        self.errors = errors
+        self.instance: Instance | None = instance
+        self.namespace = namespace
+
+
+DESCRIBED_PLAN = "__nearcall_described__"
+"""The attribute that holds the plan of a class that stands for a service of which only the description is known."""
+
+declared: WeakKeyDictionary[type, Declared] = WeakKeyDictionary()
+"""The classes that were decorated."""
+
+
+def is_service(cls: type) -> bool:
+    """Whether a class is a service or implements one."""
+    return any(base in declared for base in cls.__mro__)
+
+
+def is_described(cls: type) -> bool:
+    """Whether a class stands for a service of which only the description is known."""
+    return DESCRIBED_PLAN in cls.__dict__
+
+
+def service_class(annotation: Any) -> type | None:
+    """The service class that an annotation names, ``Listener`` or ``Box[int]``; ``None`` if it names something else."""
+    annotation = unwrap(annotation)
+    cls: Any = get_origin(annotation) or annotation
+    return cls if isinstance(cls, type) and is_service(cls) else None
+
+
+def root_of(cls: type) -> type:
+    """The class that gives a service its name: the one declared service that is above all others.
+
+    Raises:
+        TypeError: the class is no service, or implements several.
+    """
+    above = [base for base in reversed(cls.__mro__) if base in declared]
+    if not above:
+        raise TypeError(f"{cls.__name__} is not a service: decorate the class with @nearcall.service")
+    roots = [base for base in above if not any(other is not base and other in base.__mro__ for other in above)]
+    if len(roots) > 1:
+        names = " and ".join(base.__name__ for base in roots)
+        raise TypeError(f"{cls.__name__} implements {names}: write one class for each service")
+    return roots[0]
+
+
+def name_of(cls: type) -> str:
+    """The name under which a class is served.
+
+    Raises:
+        TypeError: the class is no service, or implements several.
+    """
+    root = root_of(cls)
+    return next((entry.name for base in cls.__mro__ if (entry := declared.get(base)) and entry.name), None) or (
+        root.__name__
+    )

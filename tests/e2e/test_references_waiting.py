@@ -1,0 +1,104 @@
+"""Calls during a call: handlers that wait for their own callers, and what becomes of them when the server stops."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+import nearcall
+
+from .services import PATIENCE
+
+
+@nearcall.service
+class Player:
+    def turn(self, left: int) -> int: ...
+
+
+@nearcall.service
+class Game:
+    def play(self, left: int, player: Player) -> int: ...
+
+
+class Host(Game):
+    def play(self, left: int, player: Player) -> int:
+        return 1 + player.turn(left) if left else 0
+
+
+class Guest(Player):
+    """Plays on, by a call of the game inside the game's call of it."""
+
+    def __init__(self, game: Game) -> None:
+        self._game = game
+
+    def turn(self, left: int) -> int:
+        return 1 + self._game.play(left - 1, self)
+
+
+class Thinker(Player):
+    """Does not answer before it is told to."""
+
+    def __init__(self) -> None:
+        self.asked = threading.Event()
+        self.told = threading.Event()
+
+    def turn(self, left: int) -> int:
+        self.asked.set()
+        self.told.wait(PATIENCE)
+        return left
+
+
+def in_threads(count: int, run: Callable[[], object]) -> list[threading.Thread]:
+    threads = [threading.Thread(target=run, daemon=True) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    return threads
+
+
+def test_one_worker_is_enough_for_calls_inside_calls(new_url: str) -> None:
+    with (
+        nearcall.Server(Host(), new_url, max_concurrency=1) as server,
+        nearcall.connect(server.urls[0], Game) as game,
+    ):
+        assert game.play(20, Guest(game)) == 40
+        scores: list[int] = []
+        for thread in in_threads(8, lambda: scores.append(game.play(8, Guest(game)))):
+            thread.join(PATIENCE)
+        assert scores == [16] * 8
+
+
+def test_a_server_that_stops_does_not_wait_for_replies_of_its_clients(new_url: str) -> None:
+    thinker = Thinker()
+    failures: list[nearcall.Unavailable] = []
+    with nearcall.Server(Host(), new_url) as server, nearcall.connect(server.urls[0], Game) as game:
+
+        def play() -> None:
+            with pytest.raises(nearcall.Unavailable) as caught:
+                game.play(1, thinker)
+            failures.append(caught.value)
+
+        (thread,) = in_threads(1, play)
+        assert thinker.asked.wait(PATIENCE)
+        assert not server.stop(grace=0.1), "the call was cut off"
+        thread.join(PATIENCE)
+        thinker.told.set()
+    assert len(failures) == 1
+
+
+def test_the_server_is_not_kept_from_others_while_a_handler_waits(new_url: str) -> None:
+    thinker = Thinker()
+    scores: list[int] = []
+    with (
+        nearcall.Server(Host(), new_url, max_concurrency=1) as server,
+        nearcall.connect(server.urls[0], Game) as game,
+        nearcall.connect(server.urls[0], Game) as other,
+    ):
+        (thread,) = in_threads(1, lambda: scores.append(game.play(1, thinker)))
+        assert thinker.asked.wait(PATIENCE)
+        assert other.play(3, Guest(other)) == 6
+        assert game.play(2, Guest(game)) == 4
+        thinker.told.set()
+        thread.join(PATIENCE)
+    assert scores == [2]

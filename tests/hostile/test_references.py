@@ -1,0 +1,291 @@
+"""Peers that lie about references: numbers that are forged, of another connection or released, and wrong counts.
+
+Written from docs/protocol.md, like the other peers here. Nobody ever reaches an object that was not passed to it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import struct
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+import nearcall
+
+from .frames import CALL, ERROR, ITEM, PING, PONG, REPLY, Ext, Frame, Received, decode, encode, frame
+from .raw import Gone, Peer, connect
+
+BACK, TARGET = 32, 64
+RELEASE = 12
+REFERENCE = 8
+NOT_FOUND, RESOURCE_EXHAUSTED, UNIMPLEMENTED = 5, 8, 12
+PATIENCE = 20.0
+MOST = 50
+
+
+@nearcall.service
+class Box:
+    def content(self) -> str:
+        raise NotImplementedError
+
+
+@nearcall.service
+class Ear:
+    def hear(self, text: str) -> None:
+        raise NotImplementedError
+
+
+@nearcall.service
+class Store:
+    def box(self) -> Box:
+        raise NotImplementedError
+
+    def same(self) -> Box:
+        raise NotImplementedError
+
+    def listen(self, ears: list[Ear]) -> int:
+        raise NotImplementedError
+
+    def put(self, box: Box) -> str:
+        raise NotImplementedError
+
+    def plain(self) -> str:
+        raise NotImplementedError
+
+
+class HereBox(Box):
+    def __init__(self, ended: threading.Semaphore, text: str = "content") -> None:
+        self._ended = ended
+        self._text = text
+
+    def content(self) -> str:
+        return self._text
+
+    def close(self) -> None:
+        self._ended.release()
+
+
+class HereStore(Store):
+    def __init__(self) -> None:
+        self.ended = threading.Semaphore(0)
+        self._same = HereBox(threading.Semaphore(0))
+
+    def box(self) -> Box:
+        return HereBox(self.ended)
+
+    def same(self) -> Box:
+        return self._same
+
+    def listen(self, ears: list[Ear]) -> int:
+        return len(ears)
+
+    def put(self, box: Box) -> str:
+        return box.content()
+
+    def plain(self) -> str:
+        return "plain"
+
+
+@pytest.fixture(scope="module", params=["shm", "unix"])
+def served(request: pytest.FixtureRequest, runtime_dir: os.PathLike[str]) -> Iterator[tuple[str, HereStore]]:
+    store = HereStore()
+    name = f"references-{os.getpid()}"
+    url = f"shm://{name}" if request.param == "shm" else f"unix://{runtime_dir}/{name}"
+    with nearcall.Server(store, url, max_references=MOST):
+        yield url, store
+
+
+class Caller:
+    """A raw peer that calls, and what it gets."""
+
+    def __init__(self, url: str) -> None:
+        self.peer: Peer = connect(url)
+        with nearcall.Channel(url) as channel:
+            description = channel.description
+        self.numbers: dict[str, int] = {}
+        number = 0
+        for service in [*description["services"], *description["references"]]:
+            for method in service["methods"]:
+                self.numbers[f"{service['name']}.{method['name']}"] = number
+                number += 1
+        self._call = 0
+
+    def call(self, method: str, arguments: object = (), target: int | None = None, flags: int = 0) -> Received:
+        self.send(method, arguments, target, flags)
+        return self.peer.receive(PATIENCE)
+
+    def send(self, method: str, arguments: object = (), target: int | None = None, flags: int = 0) -> None:
+        self._call += 1
+        self.peer.send(call_of(self.numbers[method], self._call, arguments, target, flags))
+
+    def box(self, method: str = "Store.box") -> int:
+        reply = self.call(method)
+        assert reply.kind == REPLY
+        found = decode(reply.rest)
+        assert (found.code, len(found.data), found.data[0]) == (REFERENCE, 9, 0)
+        return int.from_bytes(found.data[1:], "little")
+
+    def release(self, *released: tuple[int, int]) -> None:
+        self.peer.send(frame(RELEASE, b"".join(struct.pack("<QI", *each) for each in released), call=0))
+
+    def lives(self) -> bool:
+        """Whether the server still answers: it answers what was sent before, too."""
+        try:
+            self.peer.send(frame(PING, b"?", call=777))
+            while (found := self.peer.receive(PATIENCE)).kind != PONG:
+                pass
+        except Gone:
+            return False
+        return found.call == 777
+
+    def __enter__(self) -> Caller:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.peer.close()
+
+
+def call_of(method: int, call: int, arguments: object, target: int | None, flags: int = 0) -> Frame:
+    payload = encode(arguments) if arguments != () else b""
+    if target is None:
+        return frame(CALL, payload, method=method, call=call, flags=flags)
+    head = struct.pack("<BBHIQ", CALL, flags | TARGET, method, call, target)
+    return Frame(head, payload)
+
+
+def failure(received: Received) -> tuple[int, int]:
+    return received.kind, received.rest[0]
+
+
+@pytest.fixture
+def caller(served: tuple[str, HereStore]) -> Iterator[Caller]:
+    with Caller(served[0]) as caller:
+        yield caller
+
+
+def test_an_object_is_called_by_its_number(caller: Caller) -> None:
+    assert decode(caller.call("Box.content", target=caller.box()).rest) == "content"
+
+
+def test_forged_numbers(caller: Caller) -> None:
+    known = caller.box()
+    chance = random.Random(3)
+    for forged in [1, known ^ 1, known + 1, (1 << 64) - 1, *(chance.getrandbits(64) or 1 for _ in range(200))]:
+        assert failure(caller.call("Box.content", target=forged % (1 << 64) or 1)) == (ERROR, NOT_FOUND)
+    assert decode(caller.call("Box.content", target=known).rest) == "content"
+
+
+def test_numbers_of_another_connection(served: tuple[str, HereStore], caller: Caller) -> None:
+    with Caller(served[0]) as other:
+        for method in ("Store.box", "Store.same"):
+            theirs = other.box(method)
+            assert failure(caller.call("Box.content", target=theirs)) == (ERROR, NOT_FOUND)
+            # Coming home, too, it must have been passed over this very connection.
+            home = Ext(REFERENCE, b"\1" + theirs.to_bytes(8, "little"))
+            assert caller.call("Store.put", [home]).kind == ERROR
+            assert decode(other.call("Store.put", [home]).rest) == "content"
+
+
+def test_released_numbers(served: tuple[str, HereStore], caller: Caller) -> None:
+    number = caller.box()
+    caller.release((number, 1))
+    assert served[1].ended.acquire(timeout=PATIENCE)
+    assert failure(caller.call("Box.content", target=number)) == (ERROR, NOT_FOUND)
+    twice = caller.box("Store.same")
+    assert caller.box("Store.same") == twice
+    caller.release((twice, 1))
+    assert decode(caller.call("Box.content", target=twice).rest) == "content"
+    caller.release((twice, 1))
+    assert failure(caller.call("Box.content", target=twice)) == (ERROR, NOT_FOUND)
+
+
+@pytest.mark.parametrize("wrong", ["unknown", "more", "nothing", "zero", "cut off", "empty", "again"])
+def test_wrong_releases_end_the_connection(caller: Caller, wrong: str) -> None:
+    number = caller.box()
+    entry = struct.pack("<QI", number, 1)
+    payload = {
+        "unknown": struct.pack("<QI", number ^ 1, 1),
+        "more": struct.pack("<QI", number, 2),
+        "nothing": struct.pack("<QI", number, 0),
+        "zero": struct.pack("<QI", 0, 1),
+        "cut off": entry[:-1],
+        "empty": b"",
+        "again": entry * 2,
+    }[wrong]
+    with contextlib.suppress(Gone):
+        caller.peer.send(frame(RELEASE, payload, call=0))
+    assert not caller.lives()
+
+
+def test_methods_of_others(caller: Caller) -> None:
+    number = caller.box()
+    assert failure(caller.call("Store.plain", target=number)) == (ERROR, UNIMPLEMENTED)
+    assert failure(caller.call("Ear.hear", ["x"], target=number)) == (ERROR, UNIMPLEMENTED)
+    # What is called on objects only is served to nobody.
+    assert failure(caller.call("Box.content")) == (ERROR, UNIMPLEMENTED)
+    assert decode(caller.call("Store.plain").rest) == "plain"
+
+
+@pytest.mark.parametrize("kind", [CALL, ITEM, REPLY, ERROR])
+def test_frames_of_calls_that_the_server_never_made(caller: Caller, kind: int) -> None:
+    with contextlib.suppress(Gone):
+        caller.peer.send(frame(kind, encode("x"), call=5, flags=BACK))
+    assert not caller.lives()
+
+
+def test_a_target_where_there_is_none(caller: Caller) -> None:
+    with contextlib.suppress(Gone):
+        caller.peer.send(Frame(struct.pack("<BBHIQ", CALL, TARGET, 0, 1, 0)))
+    assert not caller.lives()
+
+
+def test_a_target_on_an_item(caller: Caller) -> None:
+    with contextlib.suppress(Gone):
+        caller.peer.send(Frame(struct.pack("<BBHIQ", ITEM, TARGET, 0, 1, caller.box())))
+    assert not caller.lives()
+
+
+def test_more_than_may_be_passed(served: tuple[str, HereStore], caller: Caller) -> None:
+    numbers = [caller.box() for _ in range(MOST)]
+    for _ in range(20):
+        assert failure(caller.call("Store.box")) == (ERROR, RESOURCE_EXHAUSTED)
+    caller.release(*((number, 1) for number in numbers[:10]))
+    for _ in range(10):
+        assert served[1].ended.acquire(timeout=PATIENCE)
+    assert len({caller.box() for _ in range(10)}) == 10
+
+
+def test_many_are_given_to_the_server(caller: Caller) -> None:
+    chance = random.Random(5)
+    ears = [Ext(REFERENCE, b"\0" + chance.randbytes(8)) for _ in range(5000)]
+    caller.send("Store.listen", [ears])
+    released = 0
+    reply = None
+    while reply is None or released < len(ears):
+        found = caller.peer.receive(PATIENCE)
+        if found.kind == RELEASE:
+            released += sum(count for _, count in struct.iter_unpack("<QI", found.rest))
+        else:
+            reply = found
+    assert decode(reply.rest) == 5000
+    assert released == 5000
+
+
+@pytest.mark.parametrize("data", [b"", b"\0" * 8, b"\0" * 10, b"\2" + b"\1" * 8, b"\0" * 9, b"\1" * 9])
+def test_malformed_references(caller: Caller, data: bytes) -> None:
+    assert caller.call("Store.listen", [[Ext(REFERENCE, data)]]).kind == ERROR
+    assert caller.call("Store.put", [Ext(REFERENCE, data)]).kind == ERROR
+    assert caller.call("Store.plain", []).kind in (REPLY, ERROR)
+    assert caller.lives()
+
+
+def test_everything_ends_with_the_connection(served: tuple[str, HereStore]) -> None:
+    with Caller(served[0]) as caller:
+        for _ in range(MOST):
+            caller.box()
+    for _ in range(MOST):
+        assert served[1].ended.acquire(timeout=PATIENCE)
