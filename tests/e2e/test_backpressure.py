@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import os
 import signal
@@ -26,6 +27,8 @@ SIZES = [0, 1_000, 60_000, 2_000_000]
 """Bytes beside each message: within the ring, beside it; within a socket's buffer, beyond it."""
 LIMIT = 1_000_000
 """Messages after which something must have been full."""
+CLOSED = -2
+"""Put by a stream that was given up."""
 
 
 @nearcall.service
@@ -52,6 +55,12 @@ class Sink:
         while not self._open[key]:  # noqa: ASYNC110 - it is opened from a thread
             await asyncio.sleep(0.001)
         self.put(key, number)
+
+    def endless(self, key: str) -> Iterator[int]:
+        try:
+            yield from itertools.count()
+        finally:
+            self.put(key, CLOSED)
 
     def open(self, key: str) -> None:
         with self._changed:
@@ -114,6 +123,20 @@ def send_until(full: Callable[[int], bool], put: Callable[[int], None]) -> int:
         if full(number):
             return number + 1
     raise AssertionError(f"there was room for {LIMIT} messages")
+
+
+def test_a_stream_that_is_given_up_while_there_is_no_room(server: Served, key: str) -> None:
+    """The server learns of it when it reads again."""
+    client = nearcall.connect(server.url, Sink, oneway="drop")
+    items = client.service.endless(key)
+    assert next(items) == 0
+    with standing_still(server):
+        tried = send_until(
+            lambda _: client.dropped.get("Sink.put", 0) >= 10, lambda number: client.service.put(key, number)
+        )
+        items.close()
+    assert CLOSED in client.service.wait_for(key, tried - client.dropped["Sink.put"] + 1)
+    client.close()
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -1,10 +1,11 @@
 //! What every callable needs of its connection: where to send, and how to get a new connection when it was lost.
 
 use std::num::NonZeroU64;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nearcall_core::client::{Channel, Connection as Core, Patience};
+use nearcall_core::lock::Mutex;
 use nearcall_core::{Failure, Kind, Outgoing};
 use pyo3::prelude::*;
 use pyo3::types::PyString;
@@ -56,7 +57,7 @@ pub(crate) struct Calling {
     pub(crate) wait_for_ready: bool,
     pub(crate) when_full: Arc<WhenFull>,
     /// The futures of the event loop of the server that receives for a client of threads, if one does.
-    pub(crate) of_callbacks: Arc<OnceLock<Arc<Waiting>>>,
+    pub(crate) of_callbacks: Arc<Mutex<Option<Arc<Waiting>>>>,
     /// It is a server that calls.
     pub(crate) serves: bool,
     /// Makes what Python keeps with a connection whose references it passes.

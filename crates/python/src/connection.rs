@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use nearcall_core::client::{Channel, Connection as Core, NoEvent, Patience, may_pass};
+use nearcall_core::client::{Adopter, Channel, Connection as Core, NoEvent, Patience, may_pass};
+use nearcall_core::lock::Mutex;
 use nearcall_core::{Failure, Peer, Url};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -25,6 +26,7 @@ use crate::server::Server;
 use crate::stream::Stream;
 use crate::tls::Tls;
 use crate::unary::{ATTEMPTS, Unary};
+use crate::waiting::Waiting;
 use crate::watched::Watched;
 use crate::when_full::WhenFull;
 
@@ -239,13 +241,12 @@ impl Connection {
         Ok(Surroundings::look(py, self.calling.timeout)?.left.map(|left| left.as_secs_f64()))
     }
 
-    /// From now on the server at the other end may call objects that this client gives to it: `server`, of this process,
-    /// receives for this and every later connection of it, and runs those calls. Never waits.
-    fn serve_with(&self, server: &Bound<'_, Server>) {
-        let server = server.get();
-        // Only the first counts, as in the core.
-        let _ = self.calling.of_callbacks.set(server.waiting());
-        self.channel.serve_with(server.adopter());
+    /// From now on the server at the other end may call objects that this client gives to it: the server of this process that
+    /// `callback_server` returns receives for this and every later connection of it, and runs those calls. It is asked for
+    /// each connection: a child by fork has another one. Never waits.
+    fn serve_with(&self, callback_server: Py<PyAny>) {
+        let of_callbacks = Arc::clone(&self.calling.of_callbacks);
+        self.channel.serve_with(Arc::new(Callbacks { server: callback_server, of_callbacks }));
     }
 
     /// A callable for a method without streams.
@@ -274,6 +275,28 @@ impl Connection {
         for_loop: bool,
     ) -> PyResult<Stream> {
         begin_stream(py, &self.calling, method, arguments, for_loop)
+    }
+}
+
+/// Who receives for a client whose server may call it: the server of this process that Python names.
+struct Callbacks {
+    server: Py<PyAny>,
+    of_callbacks: Arc<Mutex<Option<Arc<Waiting>>>>,
+}
+
+impl Adopter for Callbacks {
+    fn adopt(self: Arc<Self>, connection: &Arc<Core>) {
+        attach(|py| {
+            let server = self.server.bind(py).run([]).and_then(|server| Ok(server.cast_into::<Server>()?));
+            match server {
+                Ok(server) => {
+                    *self.of_callbacks.lock() = Some(server.get().waiting());
+                    server.get().adopter().adopt(connection);
+                }
+                // What is then given fails, and says why.
+                Err(error) => error.write_unraisable(py, Some(self.server.bind(py))),
+            }
+        });
     }
 }
 

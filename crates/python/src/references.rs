@@ -166,10 +166,10 @@ fn attached(core: &Arc<Core>, calling: &Calling) -> Arc<Attached> {
     let make = || -> Box<dyn Any + Send + Sync> {
         let mut calling = calling.clone();
         if calling.waiting.is_threads()
-            && let Some(of_callbacks) = calling.of_callbacks.get()
+            && let Some(of_callbacks) = calling.of_callbacks.lock().clone()
         {
             // Coroutines that call the other side's objects are those of the server that receives here.
-            calling.waiting = Arc::clone(of_callbacks);
+            calling.waiting = of_callbacks;
         }
         Box::new(Arc::new(Attached { name: core.name().to_owned(), calling, held: Mutex::default() }))
     };

@@ -74,7 +74,7 @@ class ChannelBase(Connected):
 
     def _be_called(self) -> None:
         """From now on the server may call objects that clients of this channel pass to it. Harmless when repeated."""
-        self._opened().serve_with(callback_server())
+        self._opened().serve_with(callback_server)
 
     @abstractmethod
     def _make_passages(self) -> Passages:

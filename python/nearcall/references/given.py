@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Hashable
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import msgspec
 
@@ -31,7 +31,7 @@ def check_given(value: Any, cls: type) -> Any:
     if isinstance(value, HasService):
         value = value.service
     name, given = name_of(cls), ""
-    kind: type[Any] = type(value)
+    kind = cast(Any, type(value))
     if kind is Reference:
         if value._nearcall_handle.released:
             raise MisfitError(f"expected an object of the service {name}, got {value!r}")

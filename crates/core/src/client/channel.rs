@@ -239,8 +239,6 @@ impl Channel {
                 connection.close();
             }
             Ok(connection) => {
-                // Before anybody can use it, so that a loop finds out how it is woken.
-                self.adopt(&connection);
                 (state.failure, state.not_before, state.pause) = (None, None, SHORTEST);
                 let old = self.current.swap(Some(Arc::clone(&connection)));
                 drop(state);
@@ -269,6 +267,8 @@ impl Channel {
         if self.current().is_some_and(|old| old.description() != description) {
             (self.on_change)(description)?;
         }
+        // Before anybody can use it, so that a loop finds out how it is woken.
+        self.adopt(&connection);
         Ok(connection)
     }
 

@@ -75,9 +75,6 @@ impl std::fmt::Debug for Connection {
     }
 }
 
-/// How long a cancellation waits for room.
-const CANCEL_PATIENCE: Duration = Duration::from_millis(20);
-
 /// Why a wait ended without an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NoEvent {
@@ -351,12 +348,11 @@ impl Connection {
         };
         if known {
             // If it cannot be sent the connection is lost, which cancels as well. A server that takes nothing is not waited
-            // for: it may go on with the call.
-            let soon = Some(Instant::now() + CANCEL_PATIENCE);
-            let _ = self.send_until(id.number(), &Outgoing::new(Kind::Cancel, Body::Whole(&[])), soon);
+            // for: it learns of it when it does.
+            let _ = self.send_later(id.number(), &Outgoing::new(Kind::Cancel, Body::Whole(&[])));
             if self.receiving.is_led() {
                 // The thread that receives may be the one that waits for this call: the answer wakes it.
-                let _ = self.send_until(u32::MAX, &Outgoing::new(Kind::Ping, Body::Whole(&[])), soon);
+                let _ = self.send_later(u32::MAX, &Outgoing::new(Kind::Ping, Body::Whole(&[])));
             }
         }
     }
@@ -398,22 +394,30 @@ impl Connection {
     /// does.
     fn send_until(&self, call: u32, frame: &Outgoing<'_>, mut until: Option<Instant>) -> Result<(), Failure> {
         // Relaxed: the loop's own thread sends next.
-        let sent = if self.in_loop.load(Ordering::Relaxed) {
-            frame.send(call, self.side, &*self.link, Room::Later)
-        } else {
-            frame.send(
-                call,
-                self.side,
-                &*self.link,
-                Room::Wait(&mut || {
-                    // The clock is read only when there is something to wait for.
-                    if until.is_none() {
-                        until = frame.deadline_us.and_then(|us| Instant::now().checked_add(Duration::from_micros(us)));
-                    }
-                    if is_past(until) { Err(LinkError::DeadlinePassed) } else { self.blocked(until) }
-                }),
-            )
-        };
+        if self.in_loop.load(Ordering::Relaxed) {
+            return self.send_later(call, frame);
+        }
+        let sent = frame.send(
+            call,
+            self.side,
+            &*self.link,
+            Room::Wait(&mut || {
+                // The clock is read only when there is something to wait for.
+                if until.is_none() {
+                    until = frame.deadline_us.and_then(|us| Instant::now().checked_add(Duration::from_micros(us)));
+                }
+                if is_past(until) { Err(LinkError::DeadlinePassed) } else { self.blocked(until) }
+            }),
+        );
+        self.note_sent(sent)
+    }
+
+    /// Sends without waiting: what there is no room for waits in the connection's queue.
+    fn send_later(&self, call: u32, frame: &Outgoing<'_>) -> Result<(), Failure> {
+        self.note_sent(frame.send(call, self.side, &*self.link, Room::Later))
+    }
+
+    fn note_sent(&self, sent: Result<Sent, LinkError>) -> Result<(), Failure> {
         match sent {
             Ok(Sent::Out) => Ok(()),
             Ok(Sent::Queued) => {

@@ -101,10 +101,18 @@ struct Scene {
 impl Scene {
     fn new(calls: u32) -> Self {
         let options = Options { spin: SpinPolicy::Fixed(Duration::ZERO), ..Options::default() };
-        let limits = WorkLimits { max_concurrency: 1, max_pending: 100, max_streams: 1, max_memory: 1 << 30 };
-        let method = MethodRouting { tracked: false, streams: false, in_loop: false, introspective: false };
+        let limits =
+            WorkLimits { max_concurrency: 1, max_pending: 100, max_streams: 1, max_memory: 1 << 30, max_references: 1 };
+        let method = MethodRouting {
+            tracked: false,
+            streams: false,
+            in_loop: false,
+            introspective: false,
+            references: false,
+            item_references: false,
+        };
         let quiet = Box::new(|_| ());
-        let server = Server::new(vec![method], "{}".into(), options, limits, SessionHooks::default(), quiet);
+        let server = Server::new(vec![Some(method)], "{}".into(), options, limits, SessionHooks::default(), quiet);
         let server = server.expect("descriptors");
         let (socket, other_end) = UnixStream::pair().expect("descriptors");
         let link = Arc::new(Chosen {
@@ -156,7 +164,7 @@ fn call(number: u32) -> Incoming {
 fn number(work: Option<Work>) -> Option<u32> {
     match work? {
         Work::Call(request) => Some(request.head.call),
-        Work::Session(_) => panic!("nobody asked for that"),
+        Work::Session(_) | Work::Release(_) => panic!("nobody asked for that"),
     }
 }
 
