@@ -474,7 +474,7 @@ def test_the_last_hooks_run_side_by_side(new_url: str, desk: Desk) -> None:
 def test_a_server_that_stops_does_not_wait_for_ever(
     new_url: str, desk: Desk, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nearcall.server.server._LAST_DEPARTURES", 0.05)
+    monkeypatch.setattr("nearcall.call.departures._PATIENCE", 0.05)
     over = threading.Event()
     with nearcall.Server(desk, new_url, on_disconnect=lambda connection: over.wait(PATIENCE)) as server:
         clients = [nearcall.connect(server.urls[0], Desk) for _ in range(2)]
