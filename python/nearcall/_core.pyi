@@ -253,6 +253,7 @@ class Connection:
         on_drop: Callable[[dict[str, int]], object],
         on_change: Callable[[str], object],
         make_passage: Callable[[References], object],
+        explain: Callable[[str], str] | None = None,
     ) -> Connection:
         """Does not connect yet.
 
@@ -262,6 +263,9 @@ class Connection:
         the methods their successors, or raises.
 
         ``make_passage`` makes what ``References.held`` is of a connection.
+
+        ``explain`` is called with the reason why there is no server, and returns what users are to read in its
+        place.
         """
 
     @property
@@ -328,6 +332,9 @@ class Connection:
 
     def connect(self) -> None:
         """Connects for the first time; blocks for at most ``handshake_timeout`` seconds."""
+
+    def renew(self) -> None:
+        """Connects anew if the connection was lost, as a call does; for threads."""
 
     def try_connect(self, patient: bool, seconds: float) -> bool:
         """Goes on connecting for some seconds at the most; whether it is done.
@@ -598,11 +605,23 @@ class Server:
         is called when all clients are gone and none can come.
         """
 
-    def stop(self, grace: float) -> bool:
-        """Finishes what is under way for at most ``grace`` seconds. Whether all was finished."""
+    def stop(self, grace: float, in_hook: bool) -> bool:
+        """Finishes what is under way for at most ``grace`` seconds. Whether all was finished.
+
+        ``in_hook``: a hook of a session, or the end of an object that clients have let go of, calls this and is not
+        waited for.
+        """
 
     def close(self) -> None:
-        """Closes all connections."""
+        """Closes all connections. Departures of clients, and objects let go of, are still to be told of."""
+
+    def end_departure(self) -> bool:
+        """Tells of a client's departure, or of an object that clients have let go of, that no worker has told of.
+        Whether there was one.
+        """
+
+    def departures_ended(self) -> bool:
+        """Whether all of those have been told of, and nobody is at it; not counting the hook that stops the server."""
 
     def loop_fileno(self) -> int:
         """The descriptor that the event loop of the asynchronous handlers polls for reading."""

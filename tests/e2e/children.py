@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -23,6 +24,9 @@ class Workshop:
     def say(self, text: str) -> None:
         print(text, flush=True)
         os.write(1, b"raw\n")
+
+    def open(self) -> list[int]:
+        return [int(name) for name in os.listdir("/proc/self/fd")]
 
     def ask(self) -> str:
         return sys.stdin.read()
@@ -74,6 +78,11 @@ def parent(program: str) -> None:
     if "stuck" in sys.argv:
         threading.Thread(target=child.never, daemon=True).start()
     print(child.pid(), flush=True)
+    if "forked" in sys.argv:
+        pid = os.fork()
+        if pid == 0:
+            signal.pause()
+        print(pid, flush=True)
     sys.stdin.readline()
     child.close()
 

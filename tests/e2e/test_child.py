@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,6 +40,16 @@ def children() -> set[str]:
 def open_files() -> int:
     gc.collect()
     return len(os.listdir("/proc/self/fd"))
+
+
+def last_words(workshop: Workshop) -> str:
+    """What a call says when the child has ended: before that, for a moment, that it has hung up."""
+    said = "has hung up, and runs on"
+    while "has hung up, and runs on" in said:
+        with pytest.raises(nearcall.Unavailable) as caught:
+            workshop.echo(b"x")
+        said = caught.value.message
+    return said
 
 
 @pytest.fixture(params=["socket", "pipes"])
@@ -132,16 +143,48 @@ def test_one_that_dies_is_told_and_not_started_again() -> None:
         os.kill(workshop.pid(), signal.SIGKILL)
         caller.join(PATIENCE)
         assert isinstance(caught[0], nearcall.Unavailable)
-        with pytest.raises(nearcall.Unavailable, match="cannot be made again"):
-            workshop.echo(b"x")
+        assert last_words(workshop).endswith("children serve ended by signal 9: spawn another one")
 
 
-@pytest.mark.parametrize("how", ["idle", "stuck"])
+def test_one_that_has_stopped_is_not_waited_for() -> None:
+    """Another server may take over from one that has said goodbye, but not from this one."""
+    with nearcall.spawn(command("serve"), Workshop, cwd=ROOT) as workshop:
+        os.kill(workshop.pid(), signal.SIGTERM)
+
+        def call_until_it_fails() -> None:
+            while True:
+                workshop.echo(b"x")
+
+        with pytest.raises(nearcall.Unavailable):
+            call_until_it_fails()
+        assert last_words(workshop).endswith("serve ended with status 0: spawn another one")
+
+
+def test_a_fork_cannot_call_it() -> None:
+    with nearcall.spawn(command("serve"), Workshop, cwd=ROOT) as workshop:
+        reading, writing = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            try:
+                workshop.pid()
+            except nearcall.Unavailable as error:
+                os.write(writing, error.message.encode())
+            os._exit(0)
+        os.waitpid(pid, 0)
+        os.close(writing)
+        with open(reading) as told:
+            assert f"belongs to process {os.getpid()}" in told.read()
+        assert workshop.echo(b"x") == b"x"
+
+
+@pytest.mark.parametrize("how", ["idle", "stuck", "forked"])
 def test_it_dies_with_whoever_started_it(how: str) -> None:
     with subprocess.Popen(command("parent", how), cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
         assert parent.stdout is not None
         pid = int(parent.stdout.readline())
         os.kill(pid, 0)
+        # A fork of the parent lives on, and must not hold the connection.
+        fork = int(parent.stdout.readline()) if how == "forked" else None
         parent.kill()
         parent.wait(PATIENCE)
 
@@ -151,11 +194,13 @@ def test_it_dies_with_whoever_started_it(how: str) -> None:
             return True
 
         eventually(gone, "the child lives on")
+        if fork is not None:
+            os.kill(fork, signal.SIGKILL)
 
 
 def test_the_child_may_be_the_one_that_calls() -> None:
     ours, theirs = socket.socketpair()
-    with nearcall.Server(Workshop(), f"fd://{ours.detach()}") as server:
+    with ours, nearcall.Server(Workshop(), f"fd://{ours.fileno()}") as server:
         done = subprocess.run(command("calls"), cwd=ROOT, stdin=theirs, stdout=subprocess.PIPE, check=True)
         theirs.close()
         assert int(done.stdout) == os.getpid()
@@ -166,11 +211,95 @@ def test_the_child_may_be_the_one_that_calls() -> None:
 def test_one_process_may_have_both_ends() -> None:
     ours, theirs = socket.socketpair()
     with (
-        nearcall.Server(Workshop(), f"fd://{ours.detach()}") as server,
-        nearcall.connect(f"fd://{theirs.detach()}", Workshop) as workshop,
+        nearcall.Server(Workshop(), f"fd://{ours.fileno()}") as server,
+        nearcall.connect(f"fd://{theirs.fileno()}", Workshop) as workshop,
     ):
+        # They use copies.
+        ours.close()
+        theirs.close()
         assert workshop.pid() == os.getpid()
         assert re.fullmatch(r"fd://\d+", server.urls[0])
+
+
+def test_who_has_a_descriptor_closes_it() -> None:
+    """And nobody else: its number may be another one's by then."""
+    ours, theirs = socket.socketpair()
+    before = open_files()
+    with (
+        nearcall.Server(Workshop(), f"fd://{ours.fileno()}") as server,
+        nearcall.connect(f"fd://{theirs.fileno()}", Workshop) as workshop,
+    ):
+        assert workshop.echo(b"x") == b"x"
+    assert server.wait(PATIENCE)
+    del server, workshop
+    os.fstat(ours.fileno()), os.fstat(theirs.fileno())
+    assert open_files() <= before + 1  # that of the client that was closed
+    ours.close()
+    theirs.close()
+
+
+def test_a_connection_is_used_once() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs, nearcall.Server(Workshop(), f"fd://{ours.fileno()}"):
+        for twice in (f"fd://{ours.fileno()}", f"fd://{os.dup(ours.fileno())}"):
+            with pytest.raises(nearcall.InvalidArgument, match="is in use, or was, by another client or server"):
+                nearcall.Server(Workshop(), twice).start()
+        with nearcall.connect(f"fd://{theirs.fileno()}", Workshop) as workshop:
+            with pytest.raises(nearcall.InvalidArgument, match="is in use, or was"):
+                nearcall.connect(f"fd://{theirs.fileno()}", Workshop)
+            assert workshop.echo(b"x") == b"x"
+
+
+def test_a_process_that_nobody_knows_has_no_number() -> None:
+    """0 would be one: for a signal it stands for a whole group of processes."""
+    with nearcall.spawn(command("serve"), Workshop, cwd=ROOT) as workshop:
+        assert workshop.pid() > 0
+    client = nearcall.spawn(command("serve"), Workshop, cwd=ROOT)
+    assert client.peer == {"uid": os.getuid(), "gid": os.getgid()}
+    client.close()
+
+
+CLOSED = """
+import os, sys, nearcall
+from tests.e2e.children import Workshop
+report = os.dup(1)
+for number in map(int, sys.argv[1]):
+    os.close(number)
+command = [sys.executable, "-m", "tests.e2e.children", "serve"]
+with nearcall.spawn(command, Workshop, pipes="pipes" in sys.argv) as workshop:
+    workshop.say("hello")
+    os.write(report, b"served" if workshop.echo(bytes(1_000_000)) == bytes(1_000_000) else b"")
+"""
+
+
+@pytest.mark.parametrize("pipes", ["socket", "pipes"])
+@pytest.mark.parametrize("closed", ["0", "1", "2", "012"])
+def test_a_daemon_may_spawn(closed: str, pipes: str) -> None:
+    """One that has closed what it does not need: the next sockets get these numbers."""
+    done = subprocess.run(
+        [sys.executable, "-c", CLOSED, closed, pipes],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+        check=True,
+    )
+    assert b"served" in done.stdout
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_a_child_may_have_closed_what_it_prints_to(closed: str) -> None:
+    shell = ["sh", "-c", f'exec "$@" {closed}', "sh", *command("serve")]
+    with nearcall.spawn(shell, Workshop, cwd=ROOT) as workshop:
+        workshop.say("hello")
+        assert workshop.echo(b"x") == b"x"
+        assert all(number in workshop.open() for number in (0, 1, 2))
+
+
+def test_which_standard_descriptor_is_closed_is_said() -> None:
+    code = "import nearcall\nfrom tests.e2e.children import Workshop\nnearcall.serve(Workshop(), 'stdio:')"
+    shell = ["sh", "-c", 'exec "$@" <&-', "sh", sys.executable, "-c", code]
+    done = subprocess.run(shell, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert "descriptor 0 (standard input) is closed" in done.stderr
 
 
 def test_a_tcp_connection_may_be_inherited_too() -> None:
@@ -180,8 +309,10 @@ def test_a_tcp_connection_may_be_inherited_too() -> None:
     # As asyncio leaves sockets.
     ours.setblocking(False)
     with (
-        nearcall.Server(Workshop(), f"fd://{theirs.detach()}"),
-        nearcall.connect(f"fd://{ours.detach()}", Workshop) as workshop,
+        ours,
+        theirs,
+        nearcall.Server(Workshop(), f"fd://{theirs.fileno()}"),
+        nearcall.connect(f"fd://{ours.fileno()}", Workshop) as workshop,
     ):
         assert workshop.echo(bytes(1_000_000)) == bytes(1_000_000)
         assert list(workshop.count(100)) == list(range(100))
@@ -194,8 +325,17 @@ def test_a_program_that_does_not_serve_is_told_from_one_that_ends() -> None:
         nearcall.spawn(["sleep", "60"], Workshop, handshake_timeout=0.2)
     with pytest.raises(FileNotFoundError):
         nearcall.spawn(["/no/such/program"], Workshop)
-    with pytest.raises(TypeError, match="spawn takes a list"):
-        nearcall.spawn("sleep 60", Workshop)
+    wrong: list[tuple[Any, type[Exception], str]] = [
+        ("sleep '6 0'", TypeError, r"spawn takes a list, with each argument by itself: write \['sleep', '6 0'\]"),
+        ([], ValueError, "this one is empty"),
+        ([b"sleep", b"60"], TypeError, r"must be str or paths, not b'sleep'"),
+    ]
+    for what, error, hint in wrong:
+        with pytest.raises(error, match=hint):
+            nearcall.spawn(what, Workshop)
+    output: Any = "x"
+    with pytest.raises(TypeError, match="stdout must be an open file"):
+        nearcall.spawn(["sleep", "60"], Workshop, stdout=output)
     with pytest.raises(ValueError, match="carries the protocol"):
         nearcall.spawn(["sleep", "60"], Workshop, pipes=True, stdout=subprocess.DEVNULL)
 
@@ -265,8 +405,8 @@ def test_a_terminal_is_no_connection() -> None:
 def test_other_clients_of_the_same_server_are_served_on(runtime_dir: Path) -> None:
     ours, theirs = socket.socketpair()
     name = f"shm://beside-{os.getpid()}"
-    with nearcall.Server(Workshop(), f"fd://{ours.detach()}", name) as server:
-        with nearcall.connect(f"fd://{theirs.detach()}", Workshop) as first:
+    with ours, theirs, nearcall.Server(Workshop(), f"fd://{ours.fileno()}", name) as server:
+        with nearcall.connect(f"fd://{theirs.fileno()}", Workshop) as first:
             assert first.echo(b"x") == b"x"
         with nearcall.connect(name, Workshop) as second:
             assert second.echo(b"y") == b"y"

@@ -360,3 +360,27 @@ def test_an_implementation_decides(new_url: str) -> None:
     with nearcall.Server(Implementation, new_url) as server, ExitStack() as stack:
         one, other = (stack.enter_context(nearcall.connect(server.urls[0], Interface)) for _ in range(2))
         assert [one.add("x"), one.add("x"), other.add("x")] == [1, 2, 1]
+
+
+async def _make_later() -> Basket:
+    return Basket()
+
+
+def _forgets() -> Basket:
+    Basket()
+    return None  # type: ignore[return-value]
+
+
+def test_what_makes_objects_is_an_ordinary_function() -> None:
+    with pytest.raises(TypeError, match="must be an ordinary function, not 'async def'"):
+        nearcall.Server(_make_later)
+
+
+def test_what_makes_objects_returns_them(new_url: str, caplog: pytest.LogCaptureFixture) -> None:
+    with (
+        nearcall.Server(_forgets, new_url) as server,
+        nearcall.connect(server.urls[0], Basket) as basket,
+        pytest.raises(nearcall.Unknown, match="is to make a Basket for each client, and has returned None"),
+    ):
+        basket.add("pen")
+    assert "is to make a Basket for each client" in caplog.text

@@ -394,3 +394,40 @@ def no_threads_left() -> Iterator[None]:
     for thread in senders:
         thread.join(10)
         assert not thread.is_alive(), thread.name
+
+
+STARVED = """
+import asyncio, nearcall
+
+class Starved(asyncio.SelectorEventLoop):
+    def add_reader(self, *arguments):
+        raise OSError(24, "Too many open files")
+
+@nearcall.service
+class Looped:
+    async def get(self) -> int: return 1
+
+server = nearcall.Server(Looped(), "inproc://starved", loop_factory=Starved)
+try:
+    server.start()
+except OSError as error:
+    print(error)
+with nearcall.Server(Looped(), "inproc://starved") as again, nearcall.connect("inproc://starved", Looped) as looped:
+    print(looped.get())
+"""
+
+
+def test_a_start_that_fails_leaves_nothing() -> None:
+    """No URL that is taken, and no second error at the end of the program."""
+    said, complained, status = run_program(STARVED)
+    assert (said, complained, status) == ("[Errno 24] Too many open files\n1\n", "", 0)
+
+
+def test_a_stopped_server_keeps_no_descriptors(new_url: str) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    stopped = []
+    for _ in range(3):
+        server = nearcall.Server(Basics(), Waiting(), new_url).start()
+        server.stop()
+        stopped.append(server)
+    assert len(os.listdir("/proc/self/fd")) <= before

@@ -306,3 +306,53 @@ def test_a_server_that_reads_nothing_is_named(key: str) -> None:
     assert caught.value.message == (
         f"Lines.wait_for: there was no room to send before the deadline: the server at {url} reads nothing"
     )
+
+
+def test_a_channel_in_the_wrong_with(url: str) -> None:
+    async def main() -> None:
+        threads: Any = nearcall.Channel(url)
+        with pytest.raises(TypeError, match=r"write 'with nearcall\.Channel\(\.\.\.\)'"):
+            async with threads:
+                pass
+        assert threads.closed
+        loops: Any = nearcall.aio.Channel(url)
+        with pytest.raises(TypeError, match=r"write 'async with nearcall\.aio\.Channel\(\.\.\.\)'"), loops:
+            pass
+
+    asyncio.run(main())
+
+
+def test_what_was_closed_is_not_entered(url: str) -> None:
+    channel = nearcall.Channel(url)
+    client = channel.client(Store)
+    client.close()
+    with pytest.raises(nearcall.Cancelled, match=r"this client of .* was closed"), client:
+        pass
+    channel.close()
+    with pytest.raises(nearcall.Cancelled, match=r"this channel to .* was closed"), channel:
+        pass
+
+    async def main() -> None:
+        channel = await nearcall.aio.Channel(url)
+        client = channel.client(Store)
+        client.close()
+        with pytest.raises(nearcall.Cancelled, match=r"this client of .* was closed"):
+            await client
+        channel.close()
+        with pytest.raises(nearcall.Cancelled, match=r"this channel to .* was closed"):
+            await channel
+
+    asyncio.run(main())
+
+
+def test_a_channel_has_its_url_first() -> None:
+    for wrong in (nearcall.Channel, nearcall.aio.Channel):
+        with pytest.raises(TypeError, match=r"^the URL comes first: write Channel\(url\)\.client\(Store\)$"):
+            wrong(Store)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize("option", ["wait_for_ready", "allow_plaintext"])
+def test_yes_is_no_option(url: str, option: str) -> None:
+    options: Any = {option: "yes"}
+    with pytest.raises(TypeError, match=f"{option} must be True or False, not 'yes'"):
+        nearcall.connect(url, Store, **options)

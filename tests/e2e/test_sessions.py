@@ -451,3 +451,45 @@ def test_hooks_are_ordinary_functions(option: str) -> None:
     options = {option: 3}
     with pytest.raises(TypeError, match=f"{option} must be a function that takes the client's connection, not 3"):
         nearcall.Server(Desk(), **options)
+
+
+@pytest.mark.parametrize("option", ["on_connect", "on_disconnect"])
+def test_hooks_take_the_connection(option: str) -> None:
+    """Said when the server is made, not to each client."""
+    for wrong in (lambda: None, lambda connection, other: None):
+        options: Any = {option: wrong}
+        with pytest.raises(TypeError, match=f"{option} is called with one argument, the client's connection"):
+            nearcall.Server(Desk(), **options)
+
+
+def test_the_last_hooks_run_side_by_side(new_url: str, desk: Desk) -> None:
+    together = threading.Barrier(3)
+    with nearcall.Server(desk, new_url, on_disconnect=lambda connection: together.wait(PATIENCE)) as server:
+        clients = [nearcall.connect(server.urls[0], Desk) for _ in range(3)]
+        assert [client.ping() > 0 for client in clients] == [True] * 3
+        assert server.stop()
+    assert not together.broken
+
+
+def test_a_server_that_stops_does_not_wait_for_ever(
+    new_url: str, desk: Desk, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nearcall.call.departures._PATIENCE", 0.05)
+    over = threading.Event()
+    with nearcall.Server(desk, new_url, on_disconnect=lambda connection: over.wait(PATIENCE)) as server:
+        clients = [nearcall.connect(server.urls[0], Desk) for _ in range(2)]
+        with caplog.at_level(logging.WARNING, "nearcall"):
+            server.stop(grace=0.05)
+    over.set()
+    assert "stops without waiting longer for on_disconnect (2 times)" in caplog.text
+    assert len(clients) == 2
+
+
+def test_a_hook_may_stop_the_server(new_url: str, desk: Desk) -> None:
+    """It does not wait for itself: that would take all the grace, which here is longer than the test."""
+    stopped: Queue[bool] = Queue()
+    server = nearcall.Server(desk, new_url, on_disconnect=lambda connection: stopped.put(server.stop(grace=1000)))
+    server.start()
+    nearcall.connect(server.urls[0], Desk).close()
+    assert stopped.get(timeout=PATIENCE)
+    assert server.wait(PATIENCE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import gc
 import os
 import threading
@@ -195,6 +196,34 @@ def test_what_a_users_function_raises_is_not_lost() -> None:
 
     with pytest.raises(ZeroDivisionError, match="call"):
         use()
+
+
+@nearcall.service(instance="session")
+class Counter:
+    def __init__(self, n: int = 0) -> None:
+        self.n = n
+
+    def add(self, by: int) -> int:
+        self.n += by
+        return self.n
+
+
+def test_services_with_an_object_for_each_client() -> None:
+    served = serving(Counter)
+    with served as one, served.connect() as other:
+        assert (one.add(1), one.add(1), other.add(5)) == (1, 2, 5)
+    with serving(functools.partial(Counter, 10)) as counter:
+        assert counter.add(1) == 11
+    with faulty(functools.partial(Counter, 10)) as (counter, _):
+        assert counter.add(1) == 11
+    with faulty(Counter) as (counter, _):
+        assert counter.add(1) == 1
+
+    async def main() -> None:
+        async with serving(Counter) as counter:
+            assert await counter.add(1) == 1
+
+    asyncio.run(main())
 
 
 def test_the_fixtures(pytester: pytest.Pytester) -> None:

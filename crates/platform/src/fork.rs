@@ -2,6 +2,7 @@
 
 use std::sync::Once;
 
+use crate::inheritance;
 use crate::sync::{AtomicU32, Ordering};
 
 static GENERATION: AtomicU32 = AtomicU32::new(0);
@@ -10,6 +11,7 @@ static WATCH: Once = Once::new();
 extern "C" fn in_child() {
     // Relaxed: the child has one thread here.
     GENERATION.fetch_add(1, Ordering::Relaxed);
+    inheritance::leave_to_parent();
 }
 
 /// The number to remember with something that belongs to this process; see [`generation`]. From the first call on every
@@ -17,7 +19,8 @@ extern "C" fn in_child() {
 #[must_use]
 pub fn mark() -> u32 {
     WATCH.call_once(|| {
-        // SAFETY: the handler is an `extern "C" fn` that lives as long as the program, and only adds to an atomic.
+        // SAFETY: the handler is an `extern "C" fn` that lives as long as the program, and does only what is
+        // allowed after a fork: it adds to an atomic, and makes system calls.
         let result = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
         assert_eq!(result, 0, "no memory to watch for forks");
     });

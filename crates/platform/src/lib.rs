@@ -2,6 +2,7 @@
 //!
 //! - [`lock`]: locks and conditions that a fork does no harm;
 //! - [`fork`]: whether this process still is the one that made something;
+//! - [`inheritance`]: descriptors that children by fork shall not hold;
 //! - [`descriptors`]: pollers, and event descriptors that wake those who sleep in them;
 //! - [`sys`]: calls on sockets that the standard library lacks;
 //! - [`clock`] and [`cpu`]: what time it is, and where a thread runs;
@@ -11,6 +12,7 @@ pub mod clock;
 pub mod cpu;
 pub mod descriptors;
 pub mod fork;
+pub mod inheritance;
 pub mod lifeline;
 pub mod lock;
 mod sync;

@@ -1,7 +1,7 @@
 //! What locks are made of: atomics, the kernel's sleep on a word, the clock, and the spins before the sleep. All of this
 //! crate's atomics come from here, so that loom can stand in for the real ones (`crates/models`).
 
-pub(crate) use std::sync::atomic::{AtomicU32, Ordering};
+pub(crate) use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 pub(crate) use std::thread::yield_now;
 pub(crate) use std::time::Instant;
 

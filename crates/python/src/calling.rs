@@ -8,9 +8,11 @@ use nearcall_core::client::{Channel, Connection as Core, Patience};
 use nearcall_core::lock::Mutex;
 use nearcall_core::{Failure, Kind, Outgoing};
 use pyo3::prelude::*;
+use pyo3::types::PyString;
 
+use crate::callback::Callback;
 use crate::deadline::Surroundings;
-use crate::errors::raise;
+use crate::errors::{describe, raise};
 use crate::interpreter::{attach, detach};
 use crate::outcome::name_failure;
 use crate::plan::Method;
@@ -60,6 +62,8 @@ pub(crate) struct Calling {
     pub(crate) serves: bool,
     /// Makes what Python keeps with a connection whose references it passes.
     pub(crate) make_passage: Arc<Py<PyAny>>,
+    /// Called with the reason why there is no server, and returns what users are to read in its place.
+    pub(crate) explain: Option<Arc<Py<PyAny>>>,
 }
 
 impl Calling {
@@ -115,6 +119,31 @@ impl Calling {
         self.connect(py, Patience::Until(soon), until)
     }
 
+    /// A call was refused by what the server has said of itself. If that server is gone and there may be a next one, that is
+    /// asked: the failure to try again with.
+    #[cold]
+    pub(crate) fn reconsider(&self, py: Python<'_>, core: &Core, refusal: PyErr) -> PyResult<Failure> {
+        let by_server = matches!(describe(py, &refusal).code, Failure::FAILED_PRECONDITION | Failure::UNIMPLEMENTED);
+        // Nothing was sent, so nobody has noticed yet whether it is gone.
+        if !by_server || !self.may_move() || detach(py, || core.stands()) {
+            return Err(refusal);
+        }
+        Ok(Failure::new(Failure::UNAVAILABLE, format!("the server at {} has stopped", core.name())))
+    }
+
+    /// The exception for why there is no connection.
+    pub(crate) fn failed(&self, py: Python<'_>, mut failure: Failure) -> PyErr {
+        if failure.code == Failure::UNAVAILABLE
+            && let Some(explain) = &self.explain
+        {
+            match explain.bind(py).run([PyString::new(py, &failure.message).as_any()]).and_then(|text| text.extract()) {
+                Ok(text) => failure.message = text,
+                Err(error) => return error,
+            }
+        }
+        raise(py, &failure)
+    }
+
     /// A usable connection; Ctrl-C is heard meanwhile.
     #[expect(
         clippy::redundant_closure_for_method_calls,
@@ -140,7 +169,7 @@ impl Calling {
                 let what = format!("there was no connection to {url} before the deadline: the server does not answer");
                 Err(raise(py, &Failure::new(Failure::DEADLINE_EXCEEDED, what)))
             }
-            (Err(failure), None) => Err(raise(py, &failure)),
+            (Err(failure), None) => Err(self.failed(py, failure)),
         }
     }
 }
@@ -164,7 +193,16 @@ pub(crate) fn begin_stream(
         };
         let method = method.get().successor(py).unwrap_or_else(|| method.clone().unbind());
         let references = method.get().arguments.references;
-        let encoded = encoding(references, &core, calling, || method.get().encode_bound(arguments))?;
+        let encoded = match encoding(references, &core, calling, || method.get().encode_bound(arguments)) {
+            Ok(encoded) => encoded,
+            // A loop notices by itself that a server is gone.
+            Err(refusal) if for_loop || attempts == ATTEMPTS => return Err(refusal),
+            Err(refusal) => {
+                calling.reconsider(py, &core, refusal)?;
+                attempts += 1;
+                continue;
+            }
+        };
         let begun = encoded.with(|body| {
             let mut request = Outgoing::new(Kind::Call, body);
             request.method = method.get().number;

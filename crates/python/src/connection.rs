@@ -25,7 +25,7 @@ use crate::plan::Method;
 use crate::server::Server;
 use crate::stream::Stream;
 use crate::tls::Tls;
-use crate::unary::Unary;
+use crate::unary::{ATTEMPTS, Unary};
 use crate::waiting::Waiting;
 use crate::watched::Watched;
 use crate::when_full::WhenFull;
@@ -43,9 +43,10 @@ impl Connection {
     /// Does not [connect](Self::connect) yet. `on_change` is called with the description of a later server that describes
     /// itself differently; it gives the methods their successors, or raises. `on_drop` is called once in a while with the
     /// numbers of one-way calls that were dropped. `make_passage` makes what is kept with a connection, of its references.
+    /// `explain` is called with the reason why there is no server, and returns what users are to read in its place.
     #[new]
     #[expect(clippy::too_many_arguments, reason = "they are keyword arguments in Python")]
-    #[pyo3(signature = (url, *, spin, ring_size, max_message_size, handshake_timeout, allow_plaintext, tls, allow_users, allow_groups, timeout, wait_for_ready, oneway, on_drop, on_change, make_passage))]
+    #[pyo3(signature = (url, *, spin, ring_size, max_message_size, handshake_timeout, allow_plaintext, tls, allow_users, allow_groups, timeout, wait_for_ready, oneway, on_drop, on_change, make_passage, explain=None))]
     fn new(
         py: Python<'_>,
         url: &str,
@@ -63,6 +64,7 @@ impl Connection {
         on_drop: Py<PyAny>,
         on_change: Py<PyAny>,
         make_passage: Py<PyAny>,
+        explain: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
         let url: Url = url.parse().map_err(|bad: nearcall_core::BadUrl| invalid(py, bad.to_string()))?;
         let mut options = options(py, spin, ring_size, max_message_size, handshake_timeout)?;
@@ -77,12 +79,17 @@ impl Connection {
         let handshake = options.handshake;
         let channel = Arc::new(Channel::new(url, options, Box::new(agree)));
         let when_full = Arc::new(WhenFull::new(py, oneway, on_drop)?);
-        let way = Way::Channel(Arc::clone(&channel));
-        let make_passage = Arc::new(make_passage);
-        let waiting = Arc::default();
-        let of_callbacks = Arc::default();
-        let calling =
-            Calling { way, waiting, timeout, wait_for_ready, when_full, of_callbacks, serves: false, make_passage };
+        let calling = Calling {
+            way: Way::Channel(Arc::clone(&channel)),
+            waiting: Arc::default(),
+            timeout,
+            wait_for_ready,
+            when_full,
+            of_callbacks: Arc::default(),
+            serves: false,
+            make_passage: Arc::new(make_passage),
+            explain: explain.map(Arc::new),
+        };
         Ok(Self { channel, calling, handshake })
     }
 
@@ -102,7 +109,7 @@ impl Connection {
         match connected {
             Ok(connected) => Ok(connected.is_some()),
             Err(failure) if patient && may_pass(&failure) => Ok(false),
-            Err(failure) => Err(raise(py, &failure)),
+            Err(failure) => Err(self.calling.failed(py, failure)),
         }
     }
 
@@ -132,8 +139,20 @@ impl Connection {
 
     /// Whether there is a connection now. A lost one is renewed by the next call.
     #[getter]
-    fn connected(&self) -> bool {
-        self.channel.ready().is_some()
+    fn connected(&self, py: Python<'_>) -> bool {
+        self.channel.ready().is_some_and(|core| {
+            // Of a connection that no loop watches, nobody may have noticed the end since the last call.
+            !self.calling.waiting.is_threads() || detach(py, || core.stands())
+        })
+    }
+
+    /// Connects anew if the connection was lost, as a call does; for threads.
+    fn renew(&self, py: Python<'_>) -> PyResult<()> {
+        let until = Surroundings::look(py, self.calling.timeout)?.until();
+        if !self.connected(py) {
+            self.calling.usable(py, until)?;
+        }
+        Ok(())
     }
 
     /// Numbers of one-way calls that were dropped, by method.
@@ -198,10 +217,18 @@ impl Connection {
     fn ping(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<f64> {
         let default = timeout.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()).or(self.calling.timeout);
         let until = Surroundings::look(py, default)?.until();
-        let core = self.ready(py, until)?;
+        let mut core = self.ready(py, until)?;
+        let mut attempts = 1;
         loop {
             match detach(py, || core.ping(until)) {
                 Ok(took) => return Ok(took.as_secs_f64()),
+                // A server that is gone was noticed only now: the next one is asked.
+                Err(Err(failure))
+                    if failure.code == Failure::UNAVAILABLE && !core.is_usable() && attempts < ATTEMPTS =>
+                {
+                    attempts += 1;
+                    core = self.calling.usable(py, until)?;
+                }
                 Err(Err(failure)) => return Err(raise(py, &failure)),
                 Err(Ok(NoEvent::Interrupted)) => py.check_signals()?,
                 Err(Ok(_)) => return Err(raise(py, &late("ping", core.name()))),
@@ -298,7 +325,10 @@ pub(crate) fn peer<'py>(py: Python<'py>, peer: &Peer) -> PyResult<Bound<'py, PyD
     let out = PyDict::new(py);
     match peer {
         Peer::Local { pid, uid, gid } => {
-            out.set_item("pid", pid)?;
+            // 0: the system does not say. Whoever signals that number means the whole group of processes.
+            if *pid != 0 {
+                out.set_item("pid", pid)?;
+            }
             out.set_item("uid", uid)?;
             out.set_item("gid", gid)?;
         }

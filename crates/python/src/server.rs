@@ -50,8 +50,6 @@ struct Kept {
     left_out: usize,
 }
 
-/// How long a server that stops waits for what its users do when a client leaves.
-const LAST_DEPARTURES: Duration = Duration::from_secs(5);
 /// Lines in one second; what peers do must not fill a disk.
 const MOST_LINES: usize = 100;
 
@@ -170,6 +168,7 @@ impl Server {
             of_callbacks: Arc::default(),
             serves: true,
             make_passage: Arc::new(make_passage),
+            explain: None,
         };
         Ok(Self { core: Arc::new(core), methods: Arc::new(methods), notices, sessions, calling, on_release })
     }
@@ -224,8 +223,7 @@ impl Server {
             if !goes_on {
                 if self.core.is_stopped() {
                     // Of a client whose last handler was cut off by the end of the server, and is through only now.
-                    self.end_sessions(py);
-                    self.end_releases(py);
+                    while self.end_departure(py) {}
                     self.notices.finish();
                 }
                 return self.pass_notices(log, deserted);
@@ -233,25 +231,35 @@ impl Server {
         }
     }
 
-    /// Ends: finishes what is under way for at most `grace` seconds. Whether all was finished.
-    fn stop(&self, py: Python<'_>, grace: f64) -> bool {
+    /// Ends: finishes what is under way for at most `grace` seconds. Whether all was finished. `in_hook`: a hook of a session,
+    /// or the end of an object that clients have let go of, calls this and is not waited for.
+    fn stop(&self, py: Python<'_>, grace: f64, in_hook: bool) -> bool {
         let grace = Duration::try_from_secs_f64(grace).unwrap_or(Duration::MAX);
-        detach(py, || self.core.stop(grace))
+        detach(py, || self.core.stop(grace, in_hook))
     }
 
-    /// Closes all connections; after the workers have returned. Tells of each client's departure.
+    /// Closes all connections; after the workers have returned. Departures of clients, and objects let go of, are still to
+    /// be told of.
     fn close(&self, py: Python<'_>) {
         detach(py, || self.core.close());
-        // A worker that has not returned yet may have taken some of the departures: what it needs for them must live on.
-        let until = Instant::now() + LAST_DEPARTURES;
-        loop {
-            self.end_sessions(py);
-            self.end_releases(py);
-            if self.core.has_no_session_events() || Instant::now() >= until {
-                return;
-            }
-            detach(py, || std::thread::sleep(Duration::from_millis(1)));
+    }
+
+    /// Tells of a client's departure, or of an object that clients have let go of, that no worker has told of; whether there
+    /// was one.
+    fn end_departure(&self, py: Python<'_>) -> bool {
+        if let Some(event) = self.core.take_session_event() {
+            self.sessions.run_hook(py, event);
+        } else if let Some(release) = self.core.take_release() {
+            self.release(py, release);
+        } else {
+            return false;
         }
+        true
+    }
+
+    /// Whether all of those have been told of, and nobody is at it; not counting the hook that stops the server.
+    fn departures_ended(&self) -> bool {
+        self.core.has_no_hooks()
     }
 
     /// Worker threads alive.
@@ -334,13 +342,6 @@ impl Server {
         }
     }
 
-    /// Deals with the objects that no worker will deal with.
-    fn end_releases(&self, py: Python<'_>) {
-        for release in self.core.take_releases() {
-            self.release(py, release);
-        }
-    }
-
     /// The futures of the event loop of its coroutine handlers.
     pub(crate) fn waiting(&self) -> Arc<Waiting> {
         Arc::clone(&self.calling.waiting)
@@ -349,13 +350,6 @@ impl Server {
     /// Who receives for clients of this process whose servers may call them.
     pub(crate) fn adopter(&self) -> Arc<dyn Adopter> {
         Arc::clone(&self.core) as Arc<dyn Adopter>
-    }
-
-    /// Runs the hooks of sessions that no worker will.
-    fn end_sessions(&self, py: Python<'_>) {
-        for event in self.core.take_session_events() {
-            self.sessions.run_hook(py, event);
-        }
     }
 
     /// Tells Python what its operator should know.

@@ -83,7 +83,10 @@ impl Unary {
         let successor = self.method.get().successor(py);
         let method = successor.as_ref().unwrap_or(&self.method).get();
         let encode = || method.encode_call(call.args, call.kwargs);
-        let encoded = encoding(method.arguments.references, core, &self.calling, encode)?;
+        let encoded = match encoding(method.arguments.references, core, &self.calling, encode) {
+            Ok(encoded) => encoded,
+            Err(refusal) => return self.calling.reconsider(py, core, refusal).map(Attempt::Repeat),
+        };
         let metadata = call.surroundings.metadata(py)?;
         let begun: Result<_, Failure> = encoded.with(|body| {
             let mut request = Outgoing::new(Kind::Call, body);

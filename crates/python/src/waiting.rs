@@ -89,7 +89,7 @@ impl Waiting {
         Self { of_server: true, ..Self::default() }
     }
 
-    /// Whether no event loop has it.
+    /// Whether no event loop has it, or had it.
     pub(crate) fn is_threads(&self) -> bool {
         !self.of_server && matches!(*self.owner.lock(), Owner::Threads)
     }

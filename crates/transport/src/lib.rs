@@ -39,4 +39,5 @@ pub use link::{ConnectError, LONGEST_SLEEP, Link, LinkError, Options, Room, Sent
 pub use listen::{Handshake, Listener};
 pub use message::{INLINE, Incoming, Lease};
 pub use peer::{Admission, Peer};
+pub use transports::Comeback;
 pub use url::{BadUrl, Url};

@@ -71,6 +71,7 @@ impl Admission {
 impl std::fmt::Display for Peer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
+            Self::Local { pid: 0, uid, .. } => write!(f, "a process of user {uid}"),
             Self::Local { pid, uid, .. } => write!(f, "process {pid} of user {uid}"),
             Self::Remote(address) => address.fmt(f),
             Self::Certified { address, subject, .. } => write!(f, "{address} ({})", nearcall_wire::shown(subject)),

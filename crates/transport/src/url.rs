@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use crate::transports::{Place, TABLE};
+use crate::transports::{Comeback, Place, TABLE};
 
 /// A parsed URL of one of this crate's transports.
 #[derive(Debug, Clone)]
@@ -21,6 +21,12 @@ pub struct BadUrl {
 impl Url {
     pub(crate) fn of(place: Arc<dyn Place>) -> Self {
         Self(place)
+    }
+
+    /// What may become of it while no server is there.
+    #[must_use]
+    pub fn comeback(&self) -> Comeback {
+        self.0.comeback()
     }
 
     pub(crate) fn place(&self) -> &dyn Place {

@@ -1,6 +1,7 @@
 """nearcall for asyncio."""
 
 from .channel import Channel, connect
+from .child import AsyncChild, spawn
 from .client import AsyncClient
 
-__all__ = ["AsyncClient", "Channel", "connect"]
+__all__ = ["AsyncChild", "AsyncClient", "Channel", "connect", "spawn"]

@@ -15,10 +15,12 @@ from .. import _core
 from ..call.interceptors import ClientInterceptor, intercept_client
 from ..client.callables import make_callable
 from ..client.channel import ChannelBase, check_service
+from ..client.connected import for_loops
 from ..client.options import ChannelOptions
 from ..client.references import Passages
-from ..errors import DeadlineExceeded, Unavailable
+from ..errors import Cancelled, DeadlineExceeded, Unavailable
 from ..loops.home import HomeLoop
+from ..options.checked import check_url
 from ..references.target import Target
 from ..service.plan import MethodPlan
 from .client import AsyncClient
@@ -42,8 +44,8 @@ _attempts: ContextVar[int] = ContextVar("nearcall.attempts", default=0)
 class Channel(ChannelBase, Caller):
     """One connection to a server for the clients of any number of its services, for coroutines.
 
-    Use it with ``async with``, or ``await`` it and call :meth:`close`. It belongs to the event loop it was connected
-    in, and any number of tasks may use it at once::
+    Use it with ``async with``, or ``await`` it and call :meth:`close`; to await it again connects anew if the
+    connection was lost. It belongs to the event loop it was connected in, and any number of tasks may use it at once::
 
         async with nearcall.aio.Channel("shm://shop") as channel:
             basket = channel.client(Basket).service
@@ -67,7 +69,9 @@ class Channel(ChannelBase, Caller):
     def client(self, service: type | None = None) -> AsyncClient:
         """A client of one service, over this connection. It costs no round trip, and needs not be awaited.
 
-        Closing it leaves the channel open. A client need not be closed: it goes with the channel.
+        To compare what both sides declare takes some milliseconds for a service of many methods: make a client once,
+        and not for each request. Closing it leaves the channel open. A client need not be closed: it goes with the
+        channel.
 
         Args:
             service: The service's class or interface. Without one the client is dynamic: its methods come from the
@@ -75,6 +79,7 @@ class Channel(ChannelBase, Caller):
 
         Raises:
             FailedPrecondition: the server's service differs; says which method and parameter, and both types.
+            Unavailable: the connection was lost: await the channel.
             Cancelled: the channel is closed.
             RuntimeError: the channel is not connected yet.
         """
@@ -101,6 +106,13 @@ class Channel(ChannelBase, Caller):
     ) -> None:
         self.close()
 
+    if not TYPE_CHECKING:  # a type checker refuses it by itself
+
+        def __enter__(self) -> Any:
+            raise for_loops("channel", "with nearcall.Channel(...)", "async with nearcall.aio.Channel(...)")
+
+        __exit__ = __enter__
+
     def __repr__(self) -> str:
         closed = self._connection is not None and self._connection.closed
         return f"<{'closed ' if closed else ''}asynchronous channel to {self._url}>"
@@ -109,8 +121,17 @@ class Channel(ChannelBase, Caller):
         async with self._opening:  # of several tasks, one connects
             if self._connection is None:
                 await self._begin()
-        self._opened().check_loop()
+        connection = self._opened()
+        if connection.closed:
+            raise Cancelled(f"this channel to {self._url} was closed")
+        connection.check_loop()
+        if not connection.connected:
+            await self._renew()
         return self
+
+    def _reconnect(self) -> None:
+        # Here nothing may be waited for.
+        raise Unavailable(f"the connection to {self._url} was lost: await the channel to connect anew")
 
     async def _begin(self) -> None:
         loop = self._loop = self._home.loop = asyncio.get_running_loop()
@@ -260,4 +281,5 @@ def connect(url: str, service: type | None = None, **options: Unpack[ChannelOpti
 
     Interceptors may be ``async def``; what ``proceed`` returns is awaited, or for a stream iterated with ``async for``.
     """
+    check_url(url)
     return AsyncClient(Channel(url, **options), check_service(service), owns_channel=True)

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from .. import _core
 from ..call.proxy import HasService
 from ..client.agreements import Agreement
-from ..client.connected import Connected
+from ..client.connected import Connected, for_loops
 from ..client.proxy import make_proxy
+from ..errors import Cancelled
 
 if TYPE_CHECKING:
     from .channel import Channel
@@ -26,6 +27,9 @@ class AsyncClient(Connected, HasService):
     Streams to send may be asynchronous or ordinary iterables. Any number of tasks may call at once.
     """
 
+    _for_threads = "with nearcall.connect(...)"
+    _for_loops = "async with nearcall.aio.connect(...)"
+
     def __init__(self, channel: Channel, cls: type | None, *, owns_channel: bool) -> None:
         self._channel = channel
         self._cls = cls
@@ -35,6 +39,8 @@ class AsyncClient(Connected, HasService):
         self._closed = False
 
     async def _open(self) -> AsyncClient:
+        if self._closed:
+            raise Cancelled(f"this client of {self.url} was closed")
         await self._channel
         if self._agreement is None:
             try:
@@ -68,10 +74,7 @@ class AsyncClient(Connected, HasService):
     if not TYPE_CHECKING:  # a type checker refuses it by itself
 
         def __enter__(self) -> Any:
-            raise TypeError(
-                "this client is for an event loop: write 'async with nearcall.aio.connect(...)', "
-                "or 'with nearcall.connect(...)' in a thread"
-            )
+            raise for_loops("client", self._for_threads, self._for_loops)
 
         __exit__ = __enter__
 

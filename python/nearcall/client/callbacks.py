@@ -15,6 +15,7 @@ from logging import ERROR, INFO, WARNING
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from .. import _core
+from ..call.departures import end_departures
 from ..call.failures import Failures
 from ..call.session import ServerConnection
 from ..log import log
@@ -101,10 +102,12 @@ class _Callbacks:
 
     def stop(self) -> None:
         """The process ends: no thread of ours must meet an interpreter that is being taken down."""
-        self.core.stop(0.0)
+        self.core.stop(0.0, in_hook=False)
         if self._loop is not None:
             self._loop.cut_off()
         self.core.close()
+        if not end_departures(self.core):
+            log(WARNING, "the process ends without waiting longer for the end of objects that servers had")
         if self._loop is not None:
             self._loop.stop()
         for thread in list(self._threads):

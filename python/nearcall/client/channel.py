@@ -19,7 +19,7 @@ from .agreements import Agreement, Agreements
 from .callables import make_callable
 from .callbacks import callback_server
 from .client import Client
-from .connected import Connected
+from .connected import Connected, for_threads
 from .options import ChannelOptions, check_options
 from .references import Passages
 
@@ -34,6 +34,9 @@ T = TypeVar("T")
 class ChannelBase(Connected):
     """What channels for threads and for event loops have in common."""
 
+    _explain: Callable[[str], str] | None = None
+    """From the reason why there is no server to what users are to read in its place."""
+
     def __init__(self, url: str, sync: str | None, options: ChannelOptions, *, for_loop: bool) -> None:
         self._url = url
         self._settings = check_options(url, sync, **options)
@@ -46,6 +49,7 @@ class ChannelBase(Connected):
             self._url,
             on_change=self._agreements.renew,
             make_passage=self._passages,
+            explain=self._explain,
             **self._settings.of_connection,
         )
 
@@ -53,10 +57,20 @@ class ChannelBase(Connected):
         """What a new client of the class and the server agree on."""
         if self.closed:
             raise Cancelled(f"this channel to {self._url} was closed")
-        agreement = self._agreements.add(cls, self._opened().description)
+        agreement = self._compare(cls)
         if agreement.gives:
             self._be_called()
         return agreement
+
+    def _compare(self, cls: type | None) -> Agreement:
+        try:
+            return self._agreements.add(cls, self._opened().description)
+        except FailedPrecondition:
+            # What the server has said of itself counts as long as it is there.
+            if self._opened().connected:
+                raise
+        self._reconnect()
+        return self._agreements.add(cls, self._opened().description)
 
     def _be_called(self) -> None:
         """From now on the server may call objects that clients of this channel pass to it. Harmless when repeated."""
@@ -65,6 +79,14 @@ class ChannelBase(Connected):
     @abstractmethod
     def _make_passages(self) -> Passages:
         """What makes the passages of connections; it must not know the channel."""
+
+    @abstractmethod
+    def _reconnect(self) -> None:
+        """Connects anew.
+
+        Raises:
+            Unavailable: it cannot do so now.
+        """
 
     @abstractmethod
     def close(self) -> None:
@@ -99,7 +121,8 @@ class Channel(ChannelBase):
     longer fits fails call by call.
 
     Args:
-        url: ``shm://name``, ``unix:///path``, ``tcp://host:port``, ``tls://host:port`` or ``inproc://name``.
+        url: ``shm://name``, ``unix:///path``, ``tcp://host:port``, ``tls://host:port``, ``inproc://name``, ``fd://N``
+            or ``stdio:``.
         options: The options below, by name. They count for all clients of the channel.
         timeout: Seconds each call may take unless a surrounding ``nearcall.timeout`` is nearer; ``None``: for ever.
         spin: How long to spin for a reply before sleeping: ``"auto"`` measures and adapts, ``0`` sleeps at once,
@@ -143,6 +166,9 @@ class Channel(ChannelBase):
     def _opened(self) -> _core.Connection:
         return self._connection
 
+    def _reconnect(self) -> None:
+        self._connection.renew()
+
     @overload
     def client(self, service: Callable[..., T]) -> Client[T]: ...
     @overload
@@ -150,7 +176,9 @@ class Channel(ChannelBase):
     def client(self, service: Callable[..., Any] | None = None) -> Client[Any]:
         """A client of one service, over this connection. It costs no round trip, and no connection of its own.
 
-        Closing it leaves the channel open. A client need not be closed: it goes with the channel.
+        To compare what both sides declare takes some milliseconds for a service of many methods: make a client once,
+        and not for each request. Closing it leaves the channel open. A client need not be closed: it goes with the
+        channel.
 
         Args:
             service: The service's class or interface. Without one the client is dynamic: its methods come from the
@@ -158,6 +186,7 @@ class Channel(ChannelBase):
 
         Raises:
             FailedPrecondition: the server's service differs; says which method and parameter, and both types.
+            Unavailable: the connection was lost, and there is no server now.
             Cancelled: the channel is closed.
         """
         return Client(self, check_service(service), owns_channel=False)
@@ -175,12 +204,22 @@ class Channel(ChannelBase):
         return self._connection.ping(None if timeout is None else check_seconds("timeout", timeout, otherwise="None"))
 
     def __enter__(self) -> Channel:
+        if self.closed:
+            raise Cancelled(f"this channel to {self._url} was closed")
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+    if not TYPE_CHECKING:  # a type checker refuses it by itself
+
+        def __aenter__(self) -> Any:
+            self.close()
+            raise for_threads("channel", "with nearcall.Channel(...)", "async with nearcall.aio.Channel(...)")
+
+        __aexit__ = __aenter__
 
     def __repr__(self) -> str:
         return f"<{'closed ' if self.closed else ''}channel to {self._url}>"
@@ -214,7 +253,8 @@ def connect(url: str, service: Callable[..., Any] | None = None, **options: Unpa
     closes it.
 
     Args:
-        url: ``shm://name``, ``unix:///path``, ``tcp://host:port``, ``tls://host:port`` or ``inproc://name``.
+        url: ``shm://name``, ``unix:///path``, ``tcp://host:port``, ``tls://host:port``, ``inproc://name``, ``fd://N``
+            or ``stdio:``.
         service: The service's class or interface. Without one the client is dynamic: its methods come from the
             server's own description, and values are plain data.
         options: ``timeout``, ``spin``, ``max_message_size``, ``max_values``, ``ring_size``,

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import shlex
 import socket
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from typing import IO, TYPE_CHECKING, Any, TypeVar, overload
+from typing import IO, TYPE_CHECKING, Any, TypeVar, cast, overload
 
-from ..errors import DeadlineExceeded, InvalidArgument, RpcError, Unavailable
+from ..errors import DeadlineExceeded, RpcError, Unavailable
 from ..options.checked import check_seconds
 from .channel import Channel, check_service
 from .client import Client
 
-__all__ = ["Child", "spawn"]
+__all__ = ["Child", "ChildProcess", "spawn", "start"]
 
 T = TypeVar("T")
 
@@ -23,16 +24,23 @@ if TYPE_CHECKING:
     Output = int | IO[Any] | None
     """Where a child's output goes, as :class:`subprocess.Popen` takes it."""
 
+_LAST_WORDS = 0.2
+"""Seconds that a child which hung up has to end, so that a message can say how."""
+
 
 class Child(Client[T]):
     """A client of a process that :func:`spawn` started. Closing it ends the process."""
 
+    _for_threads = "with nearcall.spawn(...)"
+    _for_loops = "async with nearcall.aio.spawn(...)"
+
     process: subprocess.Popen[bytes]
     """The process: its ``pid``, its ``returncode``."""
 
-    def __init__(self, channel: Channel, cls: type | None, process: subprocess.Popen[bytes], grace: float) -> None:
+    def __init__(self, channel: Channel, cls: type | None, child: ChildProcess, grace: float) -> None:
         super().__init__(channel, cls, owns_channel=True)
-        self.process = process
+        self.process = child.process
+        self._child = child
         self._grace = grace
 
     def close(self) -> None:
@@ -41,7 +49,7 @@ class Child(Client[T]):
         One that has not ended by itself within ``grace`` seconds is sent ``SIGTERM``, and killed after as long again.
         """
         super().close()
-        end(self.process, self._grace)
+        self._child.end(self._grace)
 
 
 @overload
@@ -105,28 +113,103 @@ def spawn(  # noqa: PLR0913 - options have names
         handshake_timeout: Seconds until it must serve.
         options: As for :func:`connect`.
 
-    A child that has ended is not started again: calls are :class:`~nearcall.Unavailable` from then on.
+    A child that has ended is not started again: calls are :class:`~nearcall.Unavailable` from then on, and say how it
+    ended.
 
     Raises:
         OSError: there is no such program, or it cannot be started.
         Unavailable: it ended before it served; says how.
         DeadlineExceeded: it did not serve at ``stdio:`` in time.
         FailedPrecondition, InvalidArgument: as for :func:`connect`.
+        TypeError, ValueError: the command is no list of texts, or an argument does not fit.
     """
     grace, cls = check_seconds("grace", grace), check_service(service)
-    process, url = start(command, cwd=cwd, env=env, stdout=stdout, stderr=stderr, pipes=pipes)
+    child = start(command, cwd=cwd, env=env, stdout=stdout, stderr=stderr, pipes=pipes)
     try:
-        channel = Channel(url, handshake_timeout=handshake_timeout, **options)
+        channel = _ChildChannel(child, handshake_timeout=handshake_timeout, **options)
         try:
-            return Child(channel, cls, process, grace)
+            return Child(channel, cls, child, grace)
         except BaseException:
             channel.close()
             raise
     except BaseException as error:
-        failure = give_up(command, process, url, error)
+        failure = child.give_up(error)
         if failure is None:
             raise
         raise failure from error
+    finally:
+        child.ours.close()
+
+
+class _ChildChannel(Channel):
+    """A channel to a process that was spawned: there is no server after it."""
+
+    def __init__(self, child: ChildProcess, **options: Any) -> None:
+        self._explain = lambda _: child.explain(_LAST_WORDS)
+        super().__init__(child.url, **options)
+
+
+class ChildProcess:
+    """A process that was started to serve, and how it ends: for clients in threads and in event loops alike.
+
+    Args:
+        command: What was started.
+        process: The process.
+        ours: This process's end of the connection. The client has a copy: it can be closed once that is connected.
+    """
+
+    def __init__(
+        self, command: Sequence[str | os.PathLike[str]], process: subprocess.Popen[bytes], ours: socket.socket
+    ) -> None:
+        self.process = process
+        self.ours = ours
+        self.url = f"fd://{ours.fileno()}"
+        self._name = shlex.join(os.fspath(part) for part in command)
+        self._owner = os.getpid()
+
+    def explain(self, patience: float = 0.0) -> str:
+        """Why it cannot be called, for users: they know nothing of the descriptor.
+
+        Args:
+            patience: Seconds to wait for the end of a process that hung up.
+        """
+        if os.getpid() != self._owner:
+            return f"{self._name} belongs to process {self._owner}, which spawned it: a fork of that cannot call it"
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(patience)
+        if self.process.returncode is None:
+            return f"{self._name} (process {self.process.pid}) has hung up, and runs on: spawn another one"
+        return f"{self._name} ended {_how(self.process.returncode)}: spawn another one"
+
+    def give_up(self, error: BaseException) -> RpcError | None:
+        """Ends a process that nobody could connect to. What to raise in place of that error, where more is known."""
+        status = None
+        if isinstance(error, Unavailable):
+            # It is ending, and how is what the user wants to know.
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                status = self.process.wait(1.0)
+        if status is None:
+            self.process.kill()
+            self.process.wait()
+        if status is not None:
+            return Unavailable(f"{self._name} ended {_how(status)} before it served; what it printed says why")
+        if isinstance(error, DeadlineExceeded):
+            return DeadlineExceeded(f"{self._name} did not serve in time; does it call nearcall.serve(..., 'stdio:')?")
+        return None
+
+    def end(self, grace: float) -> None:
+        """Waits until a process has ended that nobody talks to any more, and sees to it that it does."""
+        for insist in (self.process.terminate, self.process.kill):
+            try:
+                self.process.wait(grace)
+                return
+            except subprocess.TimeoutExpired:
+                insist()
+        self.process.wait()
+
+
+def _how(status: int) -> str:
+    return f"with status {status}" if status >= 0 else f"by signal {-status}"
 
 
 def start(
@@ -137,56 +220,53 @@ def start(
     stdout: Output,
     stderr: Output,
     pipes: bool,
-) -> tuple[subprocess.Popen[bytes], str]:
-    """The process, and where it serves; the URL's descriptor belongs to whoever connects.
+) -> ChildProcess:
+    """Starts a process that is to serve.
 
     Raises:
         OSError: it cannot be started.
         TypeError, ValueError: the arguments do not fit.
     """
-    if isinstance(command, (str, bytes, os.PathLike)):
-        raise TypeError(f"spawn takes a list: write [{command!r}], with each argument by itself")
+    parts = _check_command(command)
+    for name, output in (("stdout", stdout), ("stderr", stderr)):
+        if output is not None and not isinstance(output, int) and not hasattr(output, "fileno"):
+            raise TypeError(f"{name} must be an open file or a number as for subprocess.Popen, not {output!r}")
     if pipes and stdout is not None:
         raise ValueError("with pipes=True the child's standard output carries the protocol; leave out stdout")
     ours, theirs = socket.socketpair()
-    with ours, theirs:
-        end = theirs.fileno()
-        output = end if pipes else stdout
-        process = subprocess.Popen(list(command), stdin=end, stdout=output, stderr=stderr, cwd=cwd, env=env)
-        return process, f"fd://{ours.detach()}"
-
-
-def give_up(
-    command: Sequence[str | os.PathLike[str]], process: subprocess.Popen[bytes], url: str, error: BaseException
-) -> RpcError | None:
-    """Ends a process that nobody could connect to. What to raise in place of that error, where more is known."""
-    if isinstance(error, (InvalidArgument, TypeError, ValueError)):
-        # Refused before anybody took the descriptor.
-        with contextlib.suppress(OSError):
-            os.close(int(url.removeprefix("fd://")))
-    status = None
-    if isinstance(error, Unavailable):
-        # It is ending, and how is what the user wants to know.
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            status = process.wait(1.0)
-    if status is None:
-        process.kill()
-        process.wait()
-    name = shlex.join(os.fspath(part) for part in command)
-    if status is not None:
-        how = f"with status {status}" if status >= 0 else f"by signal {-status}"
-        return Unavailable(f"{name} ended {how} before it served; what it printed says why")
-    if isinstance(error, DeadlineExceeded):
-        return DeadlineExceeded(f"{name} did not serve in time; does it call nearcall.serve(..., 'stdio:')?")
-    return None
-
-
-def end(process: subprocess.Popen[bytes], grace: float) -> None:
-    """Waits until a process has ended that nobody talks to any more, and sees to it that it does."""
-    for insist in (process.terminate, process.kill):
+    ours, theirs = _numbered(ours), _numbered(theirs)
+    with theirs:
         try:
-            process.wait(grace)
-            return
-        except subprocess.TimeoutExpired:
-            insist()
-    process.wait()
+            end = theirs.fileno()
+            output = end if pipes else stdout
+            process = subprocess.Popen(parts, stdin=end, stdout=output, stderr=stderr, cwd=cwd, env=env)
+        except BaseException:
+            ours.close()
+            raise
+    return ChildProcess(parts, process, ours)
+
+
+def _check_command(command: object) -> list[str | os.PathLike[str]]:
+    """The program and its arguments.
+
+    Raises:
+        TypeError, ValueError: they are none; says what to write.
+    """
+    if isinstance(command, (str, bytes, os.PathLike)):
+        written: list[object] = [*shlex.split(command)] if isinstance(command, str) else [cast("object", command)]
+        raise TypeError(f"spawn takes a list, with each argument by itself: write {written!r}")
+    parts = list(cast("Sequence[object]", command))
+    if not parts:
+        raise ValueError("spawn takes a list of the program and its arguments; this one is empty")
+    for part in parts:
+        if not isinstance(part, (str, os.PathLike)):
+            raise TypeError(f"the program and its arguments must be str or paths, not {part!r}")
+    return cast("list[str | os.PathLike[str]]", parts)
+
+
+def _numbered(end: socket.socket) -> socket.socket:
+    """The same socket by a number that means nothing else: 0 to 2 are free in a process that has closed them."""
+    if end.fileno() > 2:
+        return end
+    with end:
+        return socket.socket(fileno=fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 3))

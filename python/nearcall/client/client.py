@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from .. import _core
 from ..call.proxy import HasService
+from ..errors import Cancelled
 from ..options.checked import check_seconds
-from .connected import Connected
+from .connected import Connected, for_threads
 from .proxy import make_proxy
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ class Client(Connected, HasService, Generic[T]):
     once.
     """
 
+    _for_threads = "with nearcall.connect(...)"
+    _for_loops = "async with nearcall.aio.connect(...)"
     service: T
     """The service; its methods are those of the class that the client was made with."""
 
@@ -41,6 +44,8 @@ class Client(Connected, HasService, Generic[T]):
         return self._channel._opened()
 
     def __enter__(self) -> T:
+        if self.closed:
+            raise Cancelled(f"this client of {self.url} was closed")
         return self.service
 
     def __exit__(
@@ -52,10 +57,7 @@ class Client(Connected, HasService, Generic[T]):
 
         def __aenter__(self) -> Any:
             self.close()
-            raise TypeError(
-                "this client is for threads: write 'with nearcall.connect(...)', "
-                "or 'async with nearcall.aio.connect(...)' in an event loop"
-            )
+            raise for_threads("client", self._for_threads, self._for_loops)
 
         __aexit__ = __aenter__
 

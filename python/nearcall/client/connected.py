@@ -9,7 +9,17 @@ import msgspec
 
 from .. import _core
 
-__all__ = ["Connected"]
+__all__ = ["Connected", "for_loops", "for_threads"]
+
+
+def for_threads(what: str, threads: str, loops: str) -> TypeError:
+    """For ``async with`` on something for threads: what to write for these, and for event loops."""
+    return TypeError(f"this {what} is for threads: write '{threads}', or '{loops}' in an event loop")
+
+
+def for_loops(what: str, threads: str, loops: str) -> TypeError:
+    """For ``with`` on something for event loops."""
+    return TypeError(f"this {what} is for an event loop: write '{loops}', or '{threads}' in a thread")
 
 
 class Connected(ABC):
@@ -38,8 +48,11 @@ class Connected(ABC):
     @property
     def peer(self) -> dict[str, Any]:
         """Who the server is, as the kernel vouches: ``pid``, ``uid``, ``gid`` on one machine, else ``address``. Over
-        ``tls://`` also ``subject`` and ``names``, which its certificate is for. With ``serve(..., workers=)`` the
-        process is the one that listens, the workers' parent, and not the worker that answers.
+        ``tls://`` also ``subject`` and ``names``, which its certificate is for.
+
+        There is no ``pid`` where the kernel does not know it: over ``fd://``, of a process in a container, and of a
+        child that was spawned, whose ``process`` has it. With ``serve(..., workers=)`` the process is the one that
+        listens, the workers' parent, and not the worker that answers.
         """
         return self._opened().peer
 

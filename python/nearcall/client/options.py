@@ -7,13 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, cast
 
 from ..call.interceptors import ClientInterceptor, check_interceptors
 from ..errors import InvalidArgument
-from ..options.checked import check_seconds, check_url, check_whole, with_option
-from ..options.common import (
-    DEFAULT_MAX_MESSAGE_SIZE,
-    DEFAULT_MAX_VALUES,
-    check_spin,
-    check_users,
-)
+from ..options.checked import check_flag, check_seconds, check_url, check_whole, with_option
+from ..options.common import DEFAULT_MAX_MESSAGE_SIZE, DEFAULT_MAX_VALUES, check_spin, check_users
 from ..options.tls import TLS, client_side
 from .dropping import OnewayPolicy, check_oneway, drop_reporter
 
@@ -76,7 +71,7 @@ def check_options(url: str, sync: str | None, **options: Unpack[ChannelOptions])
         TypeError: there is no such option, or one has the wrong type.
         ValueError: one does not fit the URL.
     """
-    check_url(url)
+    check_url(url, service=False)
     known = _checked.__kwdefaults__ or {}
     for name in options:
         if name not in known:
@@ -114,11 +109,11 @@ def _checked(  # noqa: PLR0913 - options have names
         "max_message_size": check_whole("max_message_size", max_message_size, "bytes"),
         "ring_size": _check_ring_size(ring_size),
         "handshake_timeout": check_seconds("handshake_timeout", handshake_timeout),
-        "wait_for_ready": bool(wait_for_ready),
+        "wait_for_ready": check_flag("wait_for_ready", wait_for_ready),
     }
     users, groups = check_users([url], allow_users, allow_groups)
     of_connection |= {
-        "allow_plaintext": bool(allow_plaintext),
+        "allow_plaintext": check_flag("allow_plaintext", allow_plaintext),
         "tls": client_side(tls, url),
         "allow_users": users,
         "allow_groups": groups,

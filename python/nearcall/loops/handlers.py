@@ -83,9 +83,14 @@ class LoopThread:
 
     def start(self) -> None:
         """Starts the thread; requests are taken from now on."""
-        self._core.use_loop(self._loop)
-        self._loop.add_reader(self._core.loop_fileno(), self._on_queue)
-        self._thread.start()
+        try:
+            self._core.use_loop(self._loop)
+            self._loop.add_reader(self._core.loop_fileno(), self._on_queue)
+            self._thread.start()
+        except BaseException:
+            # Of what the system lacks, the loop has some.
+            self._loop.close()
+            raise
 
     def cut_off(self) -> None:
         """Cancels the handlers that are left, and lets them tell their callers."""

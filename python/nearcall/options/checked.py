@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar, cast
 
 from ..errors import InvalidArgument
 
-__all__ = ["check_seconds", "check_url", "check_whole", "with_option"]
+__all__ = ["check_flag", "check_seconds", "check_url", "check_whole", "with_option"]
 
 E = TypeVar("E", bound=Exception)
 
@@ -64,13 +64,29 @@ def check_seconds(option: str, value: Any, *, otherwise: str = "", endless: bool
     return number
 
 
-def check_url(url: object) -> None:
+def check_flag(option: str, value: Any) -> bool:
+    """``True`` or ``False``.
+
+    Raises:
+        TypeError: it is neither.
+    """
+    if not isinstance(value, bool):
+        raise with_option(TypeError(f"{option} must be True or False, not {value!r}"), option)
+    return value
+
+
+def check_url(url: object, *, service: bool = True) -> None:
     """A client's URL, as far as Python can tell.
+
+    Args:
+        url: What was given.
+        service: Whether a service comes after it.
 
     Raises:
         TypeError: it is no ``str``.
     """
     if isinstance(url, type):
-        raise TypeError(f"the URL comes first: write connect(url, {url.__name__})")
+        write = f"connect(url, {url.__name__})" if service else f"Channel(url).client({url.__name__})"
+        raise TypeError(f"the URL comes first: write {write}")
     if not isinstance(url, str):
         raise TypeError(f"the URL must be a str such as shm://name, not {url!r}")

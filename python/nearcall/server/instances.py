@@ -71,6 +71,11 @@ def look_at(item: object) -> Served:
     if plan.instance != "session":
         raise TypeError(f"serve an object, not {_what(item)}: write {made.__name__}()")
     make: Any = item
+    if inspect.iscoroutinefunction(make):
+        raise TypeError(
+            f"{item!r} makes an object for each client, and must be an ordinary function, not 'async def': it runs in "
+            "a thread of the server"
+        )
     try:
         inspect.signature(make).bind()
     except TypeError as error:
@@ -80,7 +85,19 @@ def look_at(item: object) -> Served:
         ) from None
     except ValueError:
         pass  # a class written in C has no signature to look at
-    return Served(plan, made, None, make)
+    return Served(plan, made, None, make if isinstance(item, type) else _checked(make, made))
+
+
+def _checked(make: Callable[[], object], made: type) -> Callable[[], object]:
+    """What makes an object, and says so if it made something else."""
+
+    def checked() -> object:
+        instance = make()
+        if not isinstance(instance, made):
+            raise TypeError(f"{make!r} is to make a {made.__name__} for each client, and has returned {instance!r}")
+        return instance
+
+    return checked
 
 
 def is_made_per_client(item: object) -> bool:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import msgspec
 
 from .. import _core
+from ..call.departures import end_departures
 from ..call.failures import Failures
 from ..call.interceptors import ServerInterceptor, check_interceptors, intercept_handler
 from ..errors import InvalidArgument
@@ -263,15 +264,20 @@ class Server:
 
     def _begin(self, listeners: _core.Listeners) -> Server:
         try:
-            core = self._core = self._make_core()
-            core.listen(listeners)
+            self._core = self._make_core()
+            self._core.listen(listeners)
+            if self._ends_in_loop or any(handler and plan.handler_is_async for plan, handler in self._handlers):
+                self._start_loop()
         except BaseException:
+            if self._core is not None:
+                self._core.close()
+                self._core = None
             listeners.close()
+            self._state = "stopped"
+            _open.discard(self)
             raise
         self._process = os.getpid()
         self._state = "running"
-        if self._ends_in_loop or any(handler and plan.handler_is_async for plan, handler in self._handlers):
-            self._start_loop()
         _open.add(self)
         self._spawn()
         log(INFO, "serving at %s", ", ".join(self._urls))
@@ -301,14 +307,20 @@ class Server:
         thread.start()
 
     def _work(self) -> None:
-        assert self._core is not None
+        core = self._core
+        if core is None:
+            return  # it has stopped meanwhile
         try:
-            self._core.work(self._spawn, _tell, self._over.set)
+            core.work(self._spawn, _tell, self._over.set)
         except BaseException as error:
             log(ERROR, "a worker thread of the server at %s ended", ", ".join(self._urls), error=error)
 
     def stop(self, grace: float = 5.0) -> bool:
         """Stops: takes no new calls, finishes those under way for at most ``grace`` seconds, then closes.
+
+        What ``on_disconnect`` and the ends of clients' objects do for the clients that are left has 5 more seconds;
+        what takes longer is named in the log and not waited for. Called in such a function itself, it does not wait
+        for that one.
 
         Returns:
             Whether every call was finished. Harmless when repeated.
@@ -322,13 +334,19 @@ class Server:
             self._stopped.wait(None if math.isinf(grace) else grace)
             return self._stopped.is_set() and self._finished
         if before == "running" and core is not None and self._process == os.getpid():
-            self._finished = core.stop(grace)
+            self._finished = core.stop(grace, self._sessions.is_in_hook())
             if self._loop is not None:
                 self._loop.cut_off()
             core.close()
-            if self._loop is not None:
-                self._loop.stop()
+            if not end_departures(core):
+                what = self._sessions.at_work()
+                log(WARNING, "the server at %s stops without waiting longer for %s", ", ".join(self._urls), what)
+            with self._change:
+                # The core's descriptors go with it, and no loop is started for it any more.
+                self._core, loop, self._loop = None, self._loop, None
                 self._sessions.finish = None  # it would keep the core, which keeps the sessions
+            if loop is not None:
+                loop.stop()
             self._join()
             what = "every call was finished" if self._finished else f"calls of more than {grace:g} s were cut off"
             self._failures.flush()

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable
+import threading
+from collections import Counter
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 from ..call.failures import Failures
@@ -22,7 +25,7 @@ def check_hook(option: str, hook: Hook | None) -> Hook | None:
     """The options ``on_connect`` and ``on_disconnect``.
 
     Raises:
-        TypeError: it is no ordinary function.
+        TypeError: it is no ordinary function of one argument.
     """
     if hook is not None and not callable(hook):
         raise with_option(
@@ -33,6 +36,18 @@ def check_hook(option: str, hook: Hook | None) -> Hook | None:
             TypeError(f"{option} must be an ordinary function, not 'async def': it runs in a thread of the server"),
             option,
         )
+    if hook is not None:
+        try:
+            inspect.signature(hook).bind(None)
+        except TypeError as error:
+            raise with_option(
+                TypeError(
+                    f"{option} is called with one argument, the client's connection, and does not take it: {error}"
+                ),
+                option,
+            ) from None
+        except ValueError:
+            pass  # a function written in C has no signature to look at
     return hook
 
 
@@ -49,6 +64,7 @@ class Sessions:
         self._on_connect = check_hook("on_connect", on_connect)
         self._on_disconnect = check_hook("on_disconnect", on_disconnect)
         self._failures = failures
+        self._at_work: dict[int, str] = {}
         self.finish: Callable[[Awaitable[object]], object] | None = None
         """Waits for something in the server's event loop, if it has one."""
 
@@ -60,6 +76,25 @@ class Sessions:
             "on_departure": self._departed,
             "departures": self._on_disconnect is not None,
         }
+
+    def is_in_hook(self) -> bool:
+        """Whether the calling thread runs something for a client that has come or gone."""
+        return threading.get_ident() in self._at_work
+
+    def at_work(self) -> str:
+        """What runs just now for clients that have come or gone."""
+        counts = Counter(list(self._at_work.values()))
+        running = (what if count == 1 else f"{what} ({count} times)" for what, count in counts.items())
+        return ", ".join(running) or "clients that have gone"
+
+    @contextmanager
+    def _noted(self, what: str) -> Generator[None, None, None]:
+        me = threading.get_ident()
+        self._at_work[me] = what
+        try:
+            yield
+        finally:
+            del self._at_work[me]
 
     def _arrived(self, connection: ServerConnection) -> None:
         self._call("on_connect", self._on_connect, connection)
@@ -77,13 +112,19 @@ class Sessions:
         finish_given(given, self.finish, self._failures, {})
 
     def _end(self, instance: object, connection: ServerConnection) -> None:
-        finish(instance, end_of(instance), self.finish, self._failures, connection.peer)
+        self._finish(instance, end_of(instance), connection.peer)
+
+    def _finish(self, ended: object, end: Callable[[], Any] | None, peer: dict[str, Any]) -> None:
+        if end is not None:
+            with self._noted(f"{type(ended).__name__}.{end.__name__}"):
+                finish(ended, end, self.finish, self._failures, peer)
 
     def _call(self, option: str, hook: Hook | None, connection: ServerConnection) -> None:
         if hook is None:
             return
         try:
-            hook(connection)
+            with self._noted(option):
+                hook(connection)
         except BaseException as error:
             # SystemExit, too: it does not end the server.
             self._failures.tell(option, error, connection.peer)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import itertools
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, overload
 
 from ..client.channel import connect
 from ..client.client import Client
+from ..server.instances import look_at
 from ..server.server import Server
 from .proxy import FaultyProxy
 
@@ -30,9 +31,9 @@ class Serving(Generic[T]):
     """What :func:`serving` returns. A new one for each block."""
 
     def __init__(
-        self, service: T, url: str | None, server: Mapping[str, Any] | None, client: Mapping[str, Any] | None
+        self, service: object, url: str | None, server: Mapping[str, Any] | None, client: Mapping[str, Any] | None
     ) -> None:
-        self._service = service
+        self._cls = look_at(service).cls
         self._client_options = dict(client or {})
         self.server = Server(service, url or f"inproc://testing-{next(_numbers)}", **dict(server or {}))
         """The server; it runs inside the block."""
@@ -46,13 +47,13 @@ class Serving(Generic[T]):
 
     def connect(self, url: str | None = None) -> Client[T]:
         """Another client; close it, or use it in a ``with`` statement."""
-        return cast("Client[T]", connect(url or self.url, type(self._service), **self._client_options))
+        return cast("Client[T]", connect(url or self.url, self._cls, **self._client_options))
 
     def connect_async(self, url: str | None = None) -> AsyncClient:
         """Another client for coroutines: use it with ``async with``, or ``await`` it."""
         from .. import aio
 
-        return aio.connect(url or self.url, type(self._service), **self._client_options)
+        return aio.connect(url or self.url, self._cls, **self._client_options)
 
     def __enter__(self) -> T:
         with ExitStack() as stack:
@@ -80,13 +81,29 @@ class Serving(Generic[T]):
         await self._async_stack.aclose()
 
 
+@overload
+def serving(
+    service: Callable[[], T],
+    *,
+    url: str | None = None,
+    server: Mapping[str, Any] | None = None,
+    client: Mapping[str, Any] | None = None,
+) -> Serving[T]: ...
+@overload
 def serving(
     service: T,
     *,
     url: str | None = None,
     server: Mapping[str, Any] | None = None,
     client: Mapping[str, Any] | None = None,
-) -> Serving[T]:
+) -> Serving[T]: ...
+def serving(
+    service: Any,
+    *,
+    url: str | None = None,
+    server: Mapping[str, Any] | None = None,
+    client: Mapping[str, Any] | None = None,
+) -> Serving[Any]:
     """Serves an object and connects to it, for the length of a ``with`` or ``async with`` block::
 
         with serving(Calculator()) as calc:
@@ -99,7 +116,8 @@ def serving(
     between processes.
 
     Args:
-        service: The object. Its class is what type checkers see of the client.
+        service: The object. Its class is what type checkers see of the client. Of a service with ``instance="session"``
+            what :class:`nearcall.Server` takes of it: the class, a ``functools.partial`` of it, or a function.
         url: Where, if not at an ``inproc://`` name that nobody else uses.
         server: Options of :class:`nearcall.Server`, by name.
         client: Options of :func:`nearcall.connect`, by name.
@@ -112,7 +130,7 @@ class Faulty(Generic[T]):
 
     def __init__(
         self,
-        service: T,
+        service: object,
         url: str | None,
         server: Mapping[str, Any] | None,
         client: Mapping[str, Any] | None,
@@ -164,6 +182,16 @@ class Faulty(Generic[T]):
         await self._async_stack.aclose()
 
 
+@overload
+def faulty(
+    service: Callable[[], T],
+    *,
+    url: str | None = None,
+    server: Mapping[str, Any] | None = None,
+    client: Mapping[str, Any] | None = None,
+    seed: int = 0,
+) -> Faulty[T]: ...
+@overload
 def faulty(
     service: T,
     *,
@@ -171,14 +199,22 @@ def faulty(
     server: Mapping[str, Any] | None = None,
     client: Mapping[str, Any] | None = None,
     seed: int = 0,
-) -> Faulty[T]:
+) -> Faulty[T]: ...
+def faulty(
+    service: Any,
+    *,
+    url: str | None = None,
+    server: Mapping[str, Any] | None = None,
+    client: Mapping[str, Any] | None = None,
+    seed: int = 0,
+) -> Faulty[Any]:
     """Serves an object and connects to it through a :class:`FaultyProxy`; a block gets client and proxy::
 
         with faulty(Calculator()) as (calc, proxy):
             proxy.cut()
 
     Args:
-        service: The object.
+        service: The object, or for a service with ``instance="session"`` its class, as for :func:`serving`.
         url: Where, if not at a ``unix://`` path in a folder of its own; ``tcp://127.0.0.1:0``, for example.
         server: Options of :class:`nearcall.Server`, by name.
         client: Options of :func:`nearcall.connect`, by name.

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use arc_swap::{ArcSwap, ArcSwapOption};
 use nearcall_platform::fork;
 use nearcall_platform::lock::{Condvar, Mutex, MutexGuard};
-use nearcall_transport::{ConnectError, Connected, Dial, Options, Url};
+use nearcall_transport::{Comeback, ConnectError, Connected, Dial, Options, Url};
 use nearcall_wire::Failure;
 
 use super::{Adopter, Connection};
@@ -19,6 +19,8 @@ use super::{Adopter, Connection};
 /// First pause between two attempts to connect; each next one is longer by [`GROWTH`], up to [`LONGEST`].
 const SHORTEST: Duration = Duration::from_millis(20);
 const LONGEST: Duration = Duration::from_secs(3);
+/// The same where an attempt costs nobody anything: a server that is back is found at once.
+const LONGEST_NEAR: Duration = Duration::from_millis(100);
 const GROWTH: f64 = 1.6;
 /// Pauses vary by a fifth either way, so that the clients of a restarted server do not come all at once.
 const JITTER: f64 = 0.2;
@@ -85,8 +87,8 @@ struct State {
     dialling: Dialling,
     /// Dials that have failed.
     failed: u64,
-    /// Why the last one did; `None` once there was a connection.
-    failure: Option<Failure>,
+    /// Why the last one did, and when; `None` once there was a connection.
+    failure: Option<(Failure, Instant)>,
     /// When the next one may begin, and how long the pause before it is.
     not_before: Option<Instant>,
     pause: Duration,
@@ -133,6 +135,12 @@ impl Channel {
         &self.url
     }
 
+    /// Whether there may be a server again when the connection is lost.
+    #[must_use]
+    pub fn can_come_back(&self) -> bool {
+        self.url.comeback() != Comeback::Never
+    }
+
     /// The last connection, usable or not; `None` if there was none yet.
     #[inline]
     #[must_use]
@@ -159,6 +167,8 @@ impl Channel {
         until: Option<Instant>,
         go_on: &mut dyn FnMut() -> bool,
     ) -> Result<Option<Arc<Connection>>, Failure> {
+        // Where no server can come, waiting for one is no use.
+        let patience = if self.can_come_back() || self.current().is_none() { patience } else { Patience::FailFast };
         let renewal = self.renewal();
         let mut state = renewal.state.lock();
         let mut seen = state.failed;
@@ -180,9 +190,16 @@ impl Channel {
             let pauses = state.not_before.is_some_and(|at| now < at);
             // A failure is news to who waited for that dial, and the answer to who comes in the pause after it.
             let failure = state.failure.as_ref().filter(|_| pauses || state.failed != seen);
+            let failure = failure.map(|(failure, at)| (failure, *at, state.not_before));
             let over = until.is_some_and(|until| now >= until);
             match failure {
-                Some(failure) if over || patience.has_ended() || !may_pass(failure) => return Err(failure.clone()),
+                Some((failure, at, next)) if over || patience.has_ended() || !may_pass(failure) => {
+                    return Err(if state.failed == seen && self.can_come_back() {
+                        remembered(failure, at, next)
+                    } else {
+                        failure.clone()
+                    });
+                }
                 None if over => return Ok(None),
                 _ => seen = state.failed,
             }
@@ -235,10 +252,10 @@ impl Channel {
             Err(failure) => {
                 if may_pass(&failure) {
                     state.not_before = Some(Instant::now() + vary(state.pause));
-                    state.pause = longer(state.pause);
+                    state.pause = longer(state.pause, self.url.comeback());
                 }
                 state.failed += 1;
-                state.failure = Some(failure);
+                state.failure = Some((failure, Instant::now()));
             }
         }
     }
@@ -364,8 +381,18 @@ fn connect_failure(error: &ConnectError) -> Failure {
     Failure::new(code, error.to_string())
 }
 
-fn longer(pause: Duration) -> Duration {
-    pause.mul_f64(GROWTH).min(LONGEST)
+/// The failure of an earlier attempt, for a call that may not make one of its own yet: what it says may be true no longer.
+fn remembered(failure: &Failure, at: Instant, next: Option<Instant>) -> Failure {
+    let now = Instant::now();
+    let left = next.map_or(Duration::ZERO, |next| next.saturating_duration_since(now));
+    let (ago, left) = ((now - at).as_secs_f64(), left.as_secs_f64());
+    let message =
+        format!("{} (last tried {ago:.1} s ago; the next attempt may be made in {left:.1} s)", failure.message);
+    Failure { message, ..failure.clone() }
+}
+
+fn longer(pause: Duration, comeback: Comeback) -> Duration {
+    pause.mul_f64(GROWTH).min(if comeback == Comeback::Far { LONGEST } else { LONGEST_NEAR })
 }
 
 fn vary(pause: Duration) -> Duration {

@@ -15,8 +15,8 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use nearcall_platform::descriptors::EventDescriptor;
-use nearcall_platform::fork;
 use nearcall_platform::lock::around_sleep;
+use nearcall_platform::{fork, sys};
 use nearcall_transport::{Connected, Link, LinkError, Peer, Room, Sent, Url};
 use nearcall_wire::{Failure, Kind, Released, Welcome};
 
@@ -266,6 +266,23 @@ impl Connection {
         Ok(())
     }
 
+    /// Looks whether the server still is there, although nothing was sent or waited for. Whether a new call may be sent.
+    #[must_use]
+    pub fn stands(&self) -> bool {
+        if !self.is_usable() {
+            return false;
+        }
+        self.look();
+        if sys::hung_up(self.link.fd()) {
+            // What it sent before is here now. Whoever waits for more notices the end by itself.
+            self.look();
+            if self.in_flight() == 0 {
+                self.notice_loss();
+            }
+        }
+        self.is_usable()
+    }
+
     /// Sends an item of the call's stream, waiting for credit. `false` if the call has ended: its outcome is to be taken.
     ///
     /// # Errors
@@ -354,6 +371,7 @@ impl Connection {
     /// # Errors
     /// As for a call.
     pub fn ping(&self, deadline: Option<Instant>) -> Result<Duration, Result<NoEvent, Failure>> {
+        self.listen_first().map_err(Err)?;
         let id = self.table.lock().begin(Waker::None, false).map_err(Err)?;
         let begun = Instant::now();
         let ping = Outgoing::new(Kind::Ping, Body::Whole(&[]));

@@ -87,6 +87,8 @@ pub struct Server {
     notice: OnNotice,
     leadership: Leadership,
     reactor: Mutex<Reactor>,
+    /// A hook stops the server: it is not waited for.
+    in_hook: AtomicBool,
     stopping: AtomicBool,
     /// Set when everything is over: workers return.
     stopped: AtomicBool,
@@ -201,6 +203,7 @@ impl Server {
             woke_caller: AtomicBool::new(false),
             served: AtomicBool::new(false),
             wake,
+            in_hook: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
             in_flight: Arc::default(),
@@ -227,8 +230,11 @@ impl Server {
     }
 
     /// Ends: no new clients, no new calls; waits until the calls under way are finished, `grace` at most; then closes all
-    /// connections. Workers return. Whether all calls were finished.
-    pub fn stop(&self, grace: Duration) -> bool {
+    /// connections. Workers return. Whether all calls were finished. A hook of a session or for an object that was let go
+    /// of that calls this, as `in_hook` says, is not waited for.
+    pub fn stop(&self, grace: Duration, in_hook: bool) -> bool {
+        // Relaxed: see `has_no_hooks`.
+        self.in_hook.store(in_hook, Ordering::Relaxed);
         // Release: a worker that sees it also sees what was done before stopping.
         self.stopping.store(true, Ordering::Release);
         self.wake_reactor();
@@ -282,8 +288,7 @@ impl Server {
         // Acquire: a reply that had to wait is counted before its call is over.
         self.in_flight.load(Ordering::Acquire) == 0
             && self.unsent_connections.load(Ordering::Acquire) == 0
-            && self.session_events.is_idle()
-            && self.releases.is_idle()
+            && self.has_no_hooks()
     }
 
     /// Workers alive.
@@ -329,22 +334,25 @@ impl Server {
         self.reactor.lock().close(self);
     }
 
-    /// Begins and ends of sessions whose hooks nobody has run: for whoever is there when the server has stopped.
+    /// The begin or end of a session whose hook nobody has run: for whoever is there when the server has stopped.
     #[must_use]
-    pub fn take_session_events(&self) -> Vec<SessionEvent> {
-        self.session_events.take()
+    pub fn take_session_event(&self) -> Option<SessionEvent> {
+        self.session_events.take_one()
     }
 
-    /// The same for objects that clients have let go of.
+    /// The same for an object that clients have let go of.
     #[must_use]
-    pub fn take_releases(&self) -> Vec<Release> {
-        self.releases.take()
+    pub fn take_release(&self) -> Option<Release> {
+        self.releases.take_one()
     }
 
-    /// Whether no hook of a session or for an object that was let go of runs just now, and none waits for it.
+    /// Whether no hook of a session or for an object that was let go of runs just now, and none waits for it; not counting
+    /// one that stops the server.
     #[must_use]
-    pub fn has_no_session_events(&self) -> bool {
-        self.session_events.is_idle() && self.releases.is_idle()
+    pub fn has_no_hooks(&self) -> bool {
+        // Relaxed: asked by the thread that has set it.
+        let spared = usize::from(self.in_hook.load(Ordering::Relaxed));
+        self.session_events.pending() + self.releases.pending() <= spared
     }
 
     fn too_many_pending(&self) -> Failure {

@@ -45,9 +45,16 @@ impl Releases {
         waiting.into_iter().map(release).collect()
     }
 
-    pub(super) fn is_idle(&self) -> bool {
+    /// The last of them.
+    pub(super) fn take_one(self: &Arc<Self>) -> Option<Release> {
+        let object = self.waiting.lock().pop()?;
+        Some(Release { object: Some(object), releases: Arc::clone(self) })
+    }
+
+    /// Those that wait, and those that are dealt with just now.
+    pub(super) fn pending(&self) -> usize {
         // Acquire: as in `push`.
-        self.pending.load(Ordering::Acquire) == 0
+        self.pending.load(Ordering::Acquire)
     }
 }
 

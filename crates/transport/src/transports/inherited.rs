@@ -1,21 +1,23 @@
 //! `fd://N` and `stdio:`: a connection that this process was born with. Whoever started it has the other end.
 //!
-//! There is one connection, which cannot be made again. A server of it has one client.
+//! There is one connection, which cannot be made again. A server of it has one client. The descriptor of `fd://N` stays its
+//! owner's, who may close it: a copy is used.
 
 use std::fmt;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::thread;
 
 use nearcall_platform::descriptors;
+use nearcall_platform::inheritance::{claim, keep_from_children};
 use nearcall_platform::lock::Mutex;
 use rustix::fs::{FileType, Stat, fstat};
 use rustix::io::{Errno, FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, shutdown, socketpair, sockopt};
 use rustix::stdio;
 
-use super::{Bound, Clients, Dialled, Dialling, Memory, Place, Transport};
+use super::{Bound, Clients, Comeback, Dialled, Dialling, Memory, Place, Transport};
 use crate::dial::Pace;
 use crate::handed::{ConnectionPermit, ENDED};
 use crate::link::{ConnectError, Options};
@@ -61,7 +63,7 @@ impl Transport for Stdio {
 #[derive(Debug)]
 struct Inherited {
     number: Option<RawFd>,
-    /// The descriptor was taken: its number may be another one's by now.
+    /// The connection was used: the number may be another one's by now.
     taken: AtomicBool,
 }
 
@@ -81,6 +83,7 @@ impl Place for Inherited {
                 Trouble::Taken => ConnectError::Unavailable(self.failed("connect to", &trouble)),
                 trouble => ConnectError::Options(self.failed("connect to", &trouble)),
             })?;
+            keep_from_children(socket.as_fd());
             Ok(Dialled { memory: memory_over(&socket), socket, tls: None })
         })
     }
@@ -101,6 +104,10 @@ impl Place for Inherited {
             admission: Admission::default(),
         })
     }
+
+    fn comeback(&self) -> Comeback {
+        Comeback::Never
+    }
 }
 
 /// Memory can be passed through a Unix socket only.
@@ -116,6 +123,8 @@ fn memory_over(socket: &OwnedFd) -> Memory {
 enum Trouble {
     #[error("the connection it stood for was used; it cannot be made again")]
     Taken,
+    #[error("the connection of descriptor {0} is in use, or was, by another client or server of this process")]
+    InUse(RawFd),
     #[error(
         "descriptor {0} is not open in this process; whoever starts it has to pass it on, as pass_fds of Python's subprocess does"
     )]
@@ -128,6 +137,10 @@ enum Trouble {
         "standard input and output are no pipes or sockets (a terminal, say); nearcall.spawn() or another program has to start this one"
     )]
     NoPipes,
+    #[error(
+        "descriptor {0} (standard {1}) is closed; whoever starts this process has to leave it open, as nearcall.spawn() does"
+    )]
+    Closed(RawFd, &'static str),
     #[error("{0}")]
     System(#[from] io::Error),
 }
@@ -171,16 +184,19 @@ fn take_descriptor(number: RawFd) -> Result<OwnedFd, Trouble> {
     if unsafe { libc::fcntl(number, libc::F_GETFD) } < 0 {
         return Err(Trouble::NotOpen(number));
     }
-    // SAFETY: it is open, and is not closed by anybody else: until the return the user's program waits in this call, and
-    // with the URL it gives the descriptor to us.
+    // SAFETY: it is open, and is not closed by anybody else: until the return the user's program, whose it is, waits in
+    // this call.
     let lent = unsafe { BorrowedFd::borrow_raw(number) };
     if !is(FileType::Socket, &fstat(lent)?) {
         return Err(Trouble::NoSocket(number));
     }
     check_socket(lent, || format!("descriptor {number}"))?;
+    if !claim(lent) {
+        return Err(Trouble::InUse(number));
+    }
+    // Programs that this process starts would hold the connection open.
     fcntl_setfd(lent, FdFlags::CLOEXEC)?;
-    // SAFETY: open, as seen above; the URL says that it is ours.
-    Ok(unsafe { OwnedFd::from_raw_fd(number) })
+    Ok(fcntl_dupfd_cloexec(lent, FIRST_OWN)?)
 }
 
 /// Whether it can carry a connection; it waits where it is read from then.
@@ -200,16 +216,19 @@ fn is(kind: FileType, found: &Stat) -> bool {
 /// Standard input, if it is a socket; else both standard input and output. What the program reads and prints afterwards
 /// has nothing to do with the connection: it reads nothing, and prints to standard error where output was taken.
 fn take_standard() -> Result<OwnedFd, Trouble> {
-    let (input, output) = (fstat(stdio::stdin())?, fstat(stdio::stdout())?);
+    let input = standard(stdio::stdin())?.ok_or(Trouble::Closed(0, "input"))?;
+    let output = standard(stdio::stdout())?;
+    occupy_standard()?;
     if is(FileType::Socket, &input) {
         check_socket(stdio::stdin(), || "standard input".into())?;
         let socket = fcntl_dupfd_cloexec(stdio::stdin(), FIRST_OWN)?;
         read_nothing()?;
-        if (input.st_dev, input.st_ino) == (output.st_dev, output.st_ino) {
+        if output.is_some_and(|output| (input.st_dev, input.st_ino) == (output.st_dev, output.st_ino)) {
             stdio::dup2_stdout(stdio::stderr())?;
         }
         return Ok(socket);
     }
+    let output = output.ok_or(Trouble::Closed(1, "output"))?;
     let carries = |found: &Stat| is(FileType::Fifo, found) || is(FileType::Socket, found);
     if !carries(&input) || !carries(&output) {
         return Err(Trouble::NoPipes);
@@ -218,6 +237,9 @@ fn take_standard() -> Result<OwnedFd, Trouble> {
     let output = fcntl_dupfd_cloexec(stdio::stdout(), FIRST_OWN)?;
     let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     let theirs = Arc::new(theirs);
+    for end in [&input, &output, &ours, &*theirs] {
+        keep_from_children(end.as_fd());
+    }
     read_nothing()?;
     stdio::dup2_stdout(stdio::stderr())?;
     pump("nearcall-stdin", input, Arc::clone(&theirs))?;
@@ -225,8 +247,30 @@ fn take_standard() -> Result<OwnedFd, Trouble> {
     Ok(ours)
 }
 
+/// What a standard descriptor is; `None` if it is closed.
+fn standard(fd: BorrowedFd<'_>) -> Result<Option<Stat>, Trouble> {
+    match fstat(fd) {
+        Ok(found) => Ok(Some(found)),
+        Err(Errno::BADF) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
 fn read_nothing() -> Result<(), Trouble> {
     Ok(stdio::dup2_stdin(std::fs::File::open("/dev/null")?)?)
+}
+
+/// Puts nothing in the place of standard descriptors that are closed: else what is printed would go to whatever is opened
+/// next.
+fn occupy_standard() -> Result<(), Trouble> {
+    loop {
+        let nothing = OwnedFd::from(std::fs::OpenOptions::new().read(true).write(true).open("/dev/null")?);
+        // The system gives out the lowest number that is free.
+        if nothing.as_raw_fd() >= FIRST_OWN {
+            return Ok(());
+        }
+        let _ = nothing.into_raw_fd();
+    }
 }
 
 /// Moves what comes from one descriptor to another, in a thread of its own, until one of them ends.
@@ -272,6 +316,8 @@ impl Clients for OneClient {
 
     fn accept(&self) -> rustix::io::Result<(OwnedFd, Option<Arc<ConnectionPermit>>)> {
         let socket = self.socket.lock().take().ok_or(ENDED)?;
+        // Not before: a server may be bound, and a child by fork be the one that serves.
+        keep_from_children(socket.as_fd());
         Ok((socket, None))
     }
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::{Bound, Dialled, Dialling, Memory, Place};
+use super::{Bound, Comeback, Dialled, Dialling, Memory, Place};
 use crate::dial::Pace;
 use crate::link::Options;
 use crate::peer::Admission;
@@ -68,5 +68,9 @@ impl Place for Local {
             tls: None,
             admission,
         })
+    }
+
+    fn comeback(&self) -> Comeback {
+        Comeback::Near
     }
 }

@@ -57,6 +57,20 @@ pub(crate) trait Place: Debug + Display + Send + Sync {
     /// With a sentence that names the URL: it is served already, the options do not allow it (`InvalidInput`), or the system
     /// refuses.
     fn bind(&self, options: &Options) -> io::Result<Bound>;
+
+    /// What may become of it while no server is there.
+    fn comeback(&self) -> Comeback;
+}
+
+/// What may become of a place where no server is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Comeback {
+    /// One may come, and whether it has is known at once: looking costs one system call.
+    Near,
+    /// One may come; to look costs the network and others something.
+    Far,
+    /// None will: there was one connection.
+    Never,
 }
 
 /// A dial under way.

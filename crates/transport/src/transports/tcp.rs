@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::event::PollFlags;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
 
-use super::{Bound, Clients, Dialled, Dialling, Memory, Place, Transport, accept_from};
+use super::{Bound, Clients, Comeback, Dialled, Dialling, Memory, Place, Transport, accept_from};
 use crate::dial::Pace;
 use crate::handed::ConnectionPermit;
 use crate::link::{ConnectError, Options};
@@ -66,6 +66,10 @@ impl Place for Plain {
             tls: None,
             admission: Admission::default(),
         })
+    }
+
+    fn comeback(&self) -> Comeback {
+        Comeback::Far
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rustls::pki_types::ServerName;
 
 use super::tcp::Address;
-use super::{Bound, Dialled, Dialling, Memory, Place, Transport};
+use super::{Bound, Comeback, Dialled, Dialling, Memory, Place, Transport};
 use crate::credentials::{ClientSide, Credentials};
 use crate::dial::Pace;
 use crate::link::{ConnectError, Options};
@@ -67,6 +67,10 @@ impl Place for Encrypted {
             tls: Some(tls),
             admission: Admission::default(),
         })
+    }
+
+    fn comeback(&self) -> Comeback {
+        Comeback::Far
     }
 }
 

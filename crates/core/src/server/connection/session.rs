@@ -93,13 +93,20 @@ impl SessionEvents {
         std::mem::take(&mut *self.waiting.lock())
     }
 
+    /// The next of them.
+    pub(in crate::server) fn take_one(&self) -> Option<SessionEvent> {
+        let mut waiting = self.waiting.lock();
+        if waiting.is_empty() { None } else { Some(waiting.remove(0)) }
+    }
+
     pub(in crate::server) fn take_admitted(&self) -> Vec<Arc<ServerConnection>> {
         std::mem::take(&mut *self.admitted.lock())
     }
 
-    pub(in crate::server) fn is_idle(&self) -> bool {
+    /// Those that wait, and those that are dealt with just now.
+    pub(in crate::server) fn pending(&self) -> usize {
         // Acquire: as in `push`.
-        self.pending.load(Ordering::Acquire) == 0
+        self.pending.load(Ordering::Acquire)
     }
 }
 

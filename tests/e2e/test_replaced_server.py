@@ -1,0 +1,157 @@
+"""A server that was replaced by another one, and perhaps by itself again: what its clients find."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import nearcall
+
+from ..survival.observing import eventually
+
+
+@nearcall.service
+class Old:
+    def one(self) -> int:
+        return 1
+
+    @nearcall.oneway
+    def note(self) -> None: ...
+
+    def count(self, n: int) -> Iterator[int]:
+        yield from range(n)
+
+
+@nearcall.service
+class New:
+    def two(self) -> int:
+        return 2
+
+
+class Place:
+    """One URL, and whoever serves there."""
+
+    def __init__(self, url: str) -> None:
+        self.server: nearcall.Server | None = None
+        self.url = url
+
+    def serve(self, *services: object) -> None:
+        self.leave()
+        self.server = nearcall.Server(*services, self.url).start()
+        self.url = self.server.urls[0]  # the port that the system chose, the next time too
+
+    def leave(self) -> None:
+        if self.server is not None:
+            self.server.stop()
+
+
+def is_refused(call: Callable[..., Any], *args: Any) -> bool:
+    """The first call may still meet the end of the server before."""
+    try:
+        call(*args)
+    except nearcall.FailedPrecondition as error:
+        return "does not serve Old" in error.message
+    except nearcall.Unavailable:
+        pass
+    return False
+
+
+@pytest.fixture
+def place(new_url: str) -> Iterator[Place]:
+    place = Place(new_url)
+    place.serve(Old())
+    yield place
+    place.leave()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [lambda old: old.one(), lambda old: old.note(), lambda old: list(old.count(2))],
+    ids=["unary", "oneway", "stream"],
+)
+def test_a_wrong_server_that_was_there_for_a_while_is_forgotten(place: Place, call: Callable[[Any], Any]) -> None:
+    """What it has said of itself counts no longer than its connection: nothing else notices that it is gone."""
+    with nearcall.connect(place.url, Old) as old:
+        right = call(old)
+        place.serve(New())
+        eventually(lambda: is_refused(call, old), "nobody is refused")
+        place.serve(Old())
+        assert call(old) == right
+
+
+def test_without_a_server_a_refused_call_says_that(place: Place) -> None:
+    client = nearcall.connect(place.url, Old)
+    place.serve(New())
+    eventually(lambda: is_refused(client.service.one), "nobody is refused")
+    place.leave()
+    assert not client.connected
+    with pytest.raises(nearcall.Unavailable):
+        client.one()
+    client.close()
+
+
+def test_a_client_is_judged_by_the_server_of_now(place: Place) -> None:
+    with nearcall.Channel(place.url) as channel:
+        assert channel.client(Old).one() == 1
+        place.serve(Old(), New())
+        assert channel.client(New).two() == 2
+        with pytest.raises(nearcall.FailedPrecondition, match="does not serve Later"):
+            channel.client(Later)
+        place.leave()
+        with pytest.raises(nearcall.Unavailable):
+            channel.client(Later)
+
+
+@nearcall.service
+class Later:
+    def three(self) -> int:
+        return 3
+
+
+def test_in_a_loop_the_channel_is_awaited_for_that(place: Place) -> None:
+    async def main() -> None:
+        async with nearcall.aio.Channel(place.url) as channel:
+            assert await channel.client(Old).one() == 1
+            await asyncio.to_thread(place.serve, Old(), New())
+            await asyncio.to_thread(eventually, lambda: not channel.connected, "the end is not seen")
+            with pytest.raises(nearcall.Unavailable, match="await the channel"):
+                channel.client(New)
+            await channel
+            assert await channel.client(New).two() == 2
+
+    asyncio.run(main())
+
+
+def test_a_ping_goes_to_the_server_of_now(place: Place) -> None:
+    with nearcall.Channel(place.url) as channel:
+        assert channel.ping() > 0
+        place.serve(Old())
+        assert channel.ping() > 0
+
+
+def test_a_server_that_is_back_is_found_by_the_next_calls(place: Place) -> None:
+    """However often clients have called before: what they are told of the past says when that was."""
+    with nearcall.connect(place.url, Old) as old:
+        place.leave()
+        messages = set()
+        for _ in range(30):
+            with pytest.raises(nearcall.Unavailable) as caught:
+                old.one()
+            messages.add(caught.value.message)
+        assert any("last tried" in message and "next attempt" in message for message in messages)
+        place.serve(Old())
+
+        def is_found() -> bool:
+            try:
+                return old.one() == 1
+            except nearcall.Unavailable as error:
+                messages.add(error.message)
+                return False
+
+        messages.clear()
+        eventually(is_found, "the server is not found")
+        # None of them claimed to know it of that very moment.
+        assert all("last tried" in message for message in messages)
