@@ -124,7 +124,7 @@ def shake_hands(
     assert (preamble[:4], protocol, kind) == (b"NCAL", 1, 2)
     welcome = json.loads(connection.recv(length, socket.MSG_WAITALL))
     description = json.loads(welcome["description"])
-    services = [*description["services"], *description["references"]]
+    services = [*description["services"], *description.get("references", [])]
     names = [method["name"] for service in services for method in service["methods"]]
     return {name: number for number, name in enumerate(names)}
 

@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 import nearcall
-from nearcall.server import failures
+from nearcall.call import failures
 
 from .test_introspection import until
 

@@ -366,6 +366,17 @@ def greetings_that_are_none(scene: Scene) -> None:
 
 
 @TABLE.add()
+def deadlines_that_are_far_off(scene: Scene) -> None:
+    """They count as any others: the calls are answered."""
+    with scene.connect() as peer:
+        for method in ("echo", "echo_in_loop"):
+            for deadline in (10**15, 10**15 + 1, 1 << 62, 1 << 63, HUGE):
+                peer.send(scene.call(peer, method, b"x", deadline=deadline), seconds=1)
+                found = peer.receive(5.0)
+                assert (found.kind, found.rest) == (REPLY, b"x"), (method, deadline, found)
+
+
+@TABLE.add()
 def frames_at_random(scene: Scene) -> None:
     """Right frames with some bytes changed, in any order."""
     chance = random.Random(SEED)

@@ -231,14 +231,14 @@ class LoopThread:
         request = running.request
         plan, handler = _handler_of(request, self._handlers)
         current_request.set(request)
-        left = request.time_left
         inherited = timer = None
-        if left is not None:
-            # The handler's own calls inherit the deadline, and the handler itself is cancelled when it has passed.
-            inherited = timeout(left)
-            inherited.__enter__()
-            timer = self._loop.call_later(left, running.expire, context=self._nobodys)
         try:
+            left = request.time_left
+            if left is not None:
+                # The handler's own calls inherit the deadline, and the handler itself is cancelled when it has passed.
+                inherited = timeout(left)
+                inherited.__enter__()
+                timer = self._loop.call_later(left, running.expire, context=self._nobodys)
             if plan.kind in (UNARY, ONEWAY):
                 result = await handler(*request.arguments())
                 await _reply(running, result)

@@ -164,6 +164,9 @@ struct OnewayQueue {
     waiting: VecDeque<Box<Request>>,
 }
 
+/// A deadline that is farther off is taken for this one: it can be reckoned with everywhere, and nobody waits so long.
+const LONGEST_DEADLINE: Duration = Duration::from_secs(1_000_000_000);
+
 /// Cancellations remembered for handlers that may ask; older ones are forgotten.
 const MOST_CANCELLED: usize = 1024;
 
@@ -432,7 +435,7 @@ impl ServerConnection {
         let Event { head, mut payload, home } = event;
         // Relaxed: a bound on memory, exact enough; the request itself is published by other means.
         let pending = self.in_flight.fetch_add(1, Ordering::Relaxed);
-        let deadline = head.deadline_us().and_then(|us| Instant::now().checked_add(Duration::from_micros(us)));
+        let deadline = head.deadline_us().map(|us| Instant::now() + Duration::from_micros(us).min(LONGEST_DEADLINE));
         let context = OnceLock::new();
         let measured = server.statistics.begin(head.method, payload.len());
         let charge = payload.take_charge();
