@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
+from queue import Queue
 
 import pytest
 
@@ -102,3 +104,59 @@ def test_the_server_is_not_kept_from_others_while_a_handler_waits(new_url: str) 
         thinker.told.set()
         thread.join(PATIENCE)
     assert scores == [2]
+
+
+@nearcall.service
+class Seat:
+    def number(self) -> int: ...
+
+
+@nearcall.service
+class Room:
+    def seat(self) -> Seat: ...
+
+
+class OwnSeat(Seat):
+    """Does what the test wants when nobody refers to it any more."""
+
+    def __init__(self, end: Callable[[], object]) -> None:
+        self._end = end
+
+    def number(self) -> int:
+        return 1
+
+    def close(self) -> None:
+        self._end()
+
+
+class OwnRoom(Room):
+    def __init__(self, end: Callable[[], object]) -> None:
+        self._end = end
+
+    def seat(self) -> Seat:
+        return OwnSeat(self._end)
+
+
+def test_a_server_that_stops_does_not_wait_for_ever_for_objects(
+    new_url: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nearcall.call.departures._PATIENCE", 0.05)
+    over = threading.Event()
+    server = nearcall.Server(OwnRoom(lambda: over.wait(PATIENCE)), new_url).start()
+    with nearcall.connect(server.urls[0], Room) as room:
+        seats = [room.seat() for _ in range(2)]
+        with caplog.at_level(logging.WARNING, "nearcall"):
+            server.stop(grace=0.05)
+    over.set()
+    assert "stops without waiting longer for OwnSeat.close (2 times)" in caplog.text
+    assert len(seats) == 2
+
+
+def test_the_end_of_an_object_may_stop_the_server(new_url: str) -> None:
+    """It does not wait for itself: that would take all the grace, which here is longer than the test."""
+    stopped: Queue[bool] = Queue()
+    server = nearcall.Server(OwnRoom(lambda: stopped.put(server.stop(grace=1000))), new_url).start()
+    with nearcall.connect(server.urls[0], Room) as room:
+        assert room.seat().number() == 1
+        assert stopped.get(timeout=PATIENCE)
+    assert server.wait(PATIENCE)

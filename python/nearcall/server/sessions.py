@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from ..call.failures import Failures
 from ..call.session import ServerConnection
 from ..options.checked import with_option
-from ..references.given import finish, finish_given
+from ..references.given import end_of_given, finish
 from .instances import end_of
 
 __all__ = ["Hook", "Sessions", "check_hook"]
@@ -109,7 +109,7 @@ class Sessions:
         """An object that was passed to a client is needed no more: the last reference to it was released, or the
         client is gone.
         """
-        finish_given(given, self.finish, self._failures, {})
+        self._finish(given, end_of_given(given), {})
 
     def _end(self, instance: object, connection: ServerConnection) -> None:
         self._finish(instance, end_of(instance), connection.peer)
