@@ -3,7 +3,7 @@
 
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -131,7 +131,8 @@ pub fn pair(scheme: &str, client: &Options, server: &Options) -> Pair {
     let certificates = Certificates::get();
     let server = &Options { tls: server.tls.clone().or_else(|| Some(certificates.server(false))), ..server.clone() };
     let client = &Options { tls: client.tls.clone().or_else(|| Some(certificates.client(false))), ..client.clone() };
-    let (served, dialled) = ends(scheme);
+    // Those of whoever gave them are closed when both sides have their copies.
+    let (served, dialled, _given) = ends(scheme);
     let listener = Listener::bind(&served, server).expect("bind");
     let url = dialled.unwrap_or_else(|| listener.url().clone());
     std::thread::scope(|scope| {
@@ -141,13 +142,19 @@ pub fn pair(scheme: &str, client: &Options, server: &Options) -> Pair {
     })
 }
 
-/// Where a connection is served, and where its client goes if that is somewhere else.
-fn ends(scheme: &str) -> (Url, Option<Url>) {
+/// Where a connection is served, where its client goes if that is somewhere else, and what has to be open until then.
+fn ends(scheme: &str) -> (Url, Option<Url>, Option<[UnixStream; 2]>) {
     if scheme != "fd" {
-        return (fresh(scheme), None);
+        return (fresh(scheme), None, None);
     }
-    let [served, dialled] = inherited(UnixStream::pair().expect("a pair"));
-    (served, Some(dialled))
+    let sockets: [UnixStream; 2] = UnixStream::pair().expect("a pair").into();
+    let [served, dialled] = [0, 1].map(|end| descriptor(&sockets[end]));
+    (served, Some(dialled), Some(sockets))
+}
+
+/// The URL of a socket.
+fn descriptor(socket: &UnixStream) -> Url {
+    format!("fd://{}", socket.as_raw_fd()).parse().expect("a URL")
 }
 
 /// The URLs of sockets that are given up.
