@@ -104,8 +104,8 @@ mod tests {
 
     #[test]
     fn references_are_found_wherever_they_stand_and_nothing_else_is_taken_for_one() {
-        let given = b"\xc7\x09\x03\x00\x05\0\0\0\0\0\0\0";
-        let home = b"\xc7\x09\x03\x01\x06\0\0\0\0\0\0\0";
+        let given = b"\xc7\x09\x08\x00\x05\0\0\0\0\0\0\0";
+        let home = b"\xc7\x09\x08\x01\x06\0\0\0\0\0\0\0";
         assert_eq!(found(given), [(Giver::Sender, 5)]);
         let list = [b"\x93\x01".as_slice(), home, b"\x81\xa1k", given].concat();
         assert_eq!(found(&list), [(Giver::Receiver, 6), (Giver::Sender, 5)]);
@@ -115,8 +115,8 @@ mod tests {
         // The bytes of a reference in a string, and behind the value.
         assert_eq!(found(&[b"\xc4\x0c".as_slice(), given].concat()), []);
         assert_eq!(found(&[b"\x01".as_slice(), given].concat()), []);
-        assert_eq!(found(b"\xc7\x09\x03\x00\0\0\0\0\0\0\0\0"), [], "0 is no reference");
-        assert_eq!(found(b"\xc7\x09\x03\x02\x05\0\0\0\0\0\0\0"), [], "nobody gave it");
+        assert_eq!(found(b"\xc7\x09\x08\x00\0\0\0\0\0\0\0\0"), [], "0 is no reference");
+        assert_eq!(found(b"\xc7\x09\x08\x02\x05\0\0\0\0\0\0\0"), [], "nobody gave it");
         for cut in 0..list.len() {
             found(&list[..cut]);
         }
