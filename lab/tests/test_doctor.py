@@ -132,10 +132,12 @@ def test_settings_that_slow_python_down_are_found(monkeypatch: pytest.MonkeyPatc
 def test_a_busy_process_is_named() -> None:
     with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as busy:
         try:
-            found = list(doctor.quiet(Machine(), seconds=1.0))
+            # Beside other tests it may get little of a CPU for a second.
+            looks = (doctor.quiet(Machine(), seconds=1.0) for _ in range(10))
+            named = any(f"(process {busy.pid}) uses" in finding.what for found in looks for finding in found)
         finally:
             busy.kill()
-    assert any(f"(process {busy.pid}) uses" in finding.what for finding in found)
+    assert named
 
 
 def test_a_build_without_optimisation_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -290,7 +290,7 @@ def test_unknown_bytes_beside_the_bells(target: Target, byte: bytes) -> None:
     ("data", "why"),
     [
         (frame(0), "a frame is of no known kind"),
-        (frame(12), "a frame is of no known kind"),
+        (frame(13), "a frame is of no known kind"),
         (frame(255), "a frame is of no known kind"),
         (frame(CALL, flags=0x80), "a flag that this version does not know"),
         (frame(CALL, flags=1, payload=b"1234"), "a frame ends inside its deadline"),

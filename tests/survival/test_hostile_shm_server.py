@@ -139,7 +139,7 @@ def leave(end: End) -> None:
         (lay(NOTE | 3), nearcall.Internal, "a note in the ring is too short"),
         (reply(frame(0)), nearcall.Internal, "no known kind"),
         (reply(frame(99)), nearcall.Internal, "no known kind"),
-        (reply(frame(REPLY, flags=0x40)), nearcall.Internal, "a flag that this version does not know"),
+        (reply(frame(REPLY, flags=0x80)), nearcall.Internal, "a flag that this version does not know"),
         (reply(frame(REPLY, flags=2, payload=b"\xff" * 8)), nearcall.Internal, "metadata is longer"),
         (region(not_memory, 1 << 16, 10), nearcall.Internal, "not shared memory"),
         (region(lambda: memfd(1 << 16, 0), 1 << 16, 10), nearcall.Internal, "not sealed"),
