@@ -104,7 +104,7 @@ class Hammer:
             self.client.service.note(bytes(chance.choice([10, 20_000])))
 
     def replaces(self, chance: random.Random) -> None:
-        """Closes the client that all use, so seldom that longer calls come to their end between, on a busy machine too."""
+        """Closes the client that all use, so seldom that longer calls end in between on a busy machine."""
         time.sleep(0.3)
         client, self.client = self.client, self.connect()
         client.close()
