@@ -1,13 +1,12 @@
 //! A frame that belongs to a call, divided into head and payload.
 
+use std::any::Any;
 use std::borrow::Cow;
 use std::mem::MaybeUninit;
 
 use nearcall_transport::{Charge, Incoming, Lease};
 use nearcall_wire::{Failure, FrameHead, Kind, Malformed, PartsTable};
 use smallvec::SmallVec;
-
-use crate::exports::Home;
 
 /// A frame for a call.
 #[derive(Debug)]
@@ -16,8 +15,6 @@ pub struct Event {
     pub head: FrameHead,
     /// What it carries.
     pub payload: Payload,
-    /// Own objects that come home in it: none of them goes before somebody has taken it out of the message.
-    pub(crate) home: Option<Box<Home>>,
 }
 
 /// The payload of a frame: private bytes, or shared memory on lease, and parts of it in buffers that were handed over.
@@ -34,13 +31,24 @@ const MOST_PING: usize = 1024;
 const _: () = assert!(size_of::<Option<Event>>() <= 128);
 
 impl Event {
+    #[inline]
     pub(crate) fn parse(incoming: Incoming) -> Result<Self, Malformed> {
         let (head, at) = FrameHead::decode(&incoming.bytes)?;
-        if incoming.lease().is_some() && at != incoming.bytes.len() {
+        // The usual frame is neither long nor divided.
+        if incoming.is_plain() && head.extras().is_none() && !head.kind.is_ping() {
+            return Ok(Self { head, payload: Payload { incoming, at } });
+        }
+        Self { head, payload: Payload { incoming, at } }.checked()
+    }
+
+    /// The same, if head and payload fit together.
+    #[inline(never)]
+    fn checked(self) -> Result<Self, Malformed> {
+        let Self { head, payload } = &self;
+        if payload.incoming.lease().is_some() && payload.at != payload.incoming.bytes.len() {
             return Err(Malformed("a frame has a payload both in the ring and beside it"));
         }
-        let payload = Payload { incoming, at };
-        if matches!(head.kind, Kind::Ping | Kind::Pong) && payload.len() > MOST_PING {
+        if head.kind.is_ping() && payload.len() > MOST_PING {
             return Err(Malformed("a ping or pong has more than 1,024 bytes"));
         }
         let parts = head.extras().and_then(|extras| extras.parts.as_ref());
@@ -50,18 +58,27 @@ impl Event {
         if !payload.incoming.handed_over().is_empty() {
             payload.check_handed_over(parts)?;
         }
-        Ok(Self { head, payload, home: None })
+        Ok(self)
     }
 
     /// An event that was not received but happened here, such as the loss of the connection.
     pub(crate) fn local(call: u32, failure: &Failure) -> Self {
-        let incoming = Incoming::new(failure.encode().into(), None, None);
-        Self { head: FrameHead::new(Kind::Error, call), payload: Payload { incoming, at: 0 }, home: None }
+        let incoming = Incoming::new(failure.encode().into());
+        Self { head: FrameHead::new(Kind::Error, call), payload: Payload { incoming, at: 0 } }
     }
 
     /// Takes the payload out. What else there is of the event stays.
     pub fn take_payload(&mut self) -> Payload {
-        std::mem::replace(&mut self.payload, Payload::empty())
+        let mut payload = self.payload.take();
+        if let Some(kept) = payload.incoming.take_kept() {
+            self.keep(kept);
+        }
+        payload
+    }
+
+    /// Keeps something for as long as the event.
+    pub(crate) fn keep(&mut self, what: Box<dyn Any + Send + Sync>) {
+        self.payload.incoming.keep(what);
     }
 
     /// The part of the payload that is msgpack, if the message has the form of values: what is beside it are buffers.
@@ -97,7 +114,24 @@ impl Event {
 
 impl Payload {
     pub(crate) fn empty() -> Self {
-        Self { incoming: Incoming::new(SmallVec::new(), None, None), at: 0 }
+        Self { incoming: Incoming::new(SmallVec::new()), at: 0 }
+    }
+
+    /// Takes all of it: an empty one is left.
+    #[must_use]
+    pub fn take(&mut self) -> Self {
+        std::mem::replace(self, Self::empty())
+    }
+
+    /// Lets go of all of it: the sender may use memory again that it has handed over.
+    #[inline]
+    pub fn clear(&mut self) {
+        if self.incoming.is_plain() {
+            self.incoming.bytes.clear();
+            self.at = 0;
+        } else {
+            drop(self.take());
+        }
     }
 
     /// Takes out what it costs its sender's account, to be kept for longer than the payload.
@@ -108,6 +142,9 @@ impl Payload {
     /// Length in bytes.
     #[must_use]
     pub fn len(&self) -> usize {
+        if self.incoming.is_plain() {
+            return self.incoming.bytes.len() - self.at;
+        }
         let handed_over: usize = self.incoming.handed_over().iter().map(|(_, lease)| lease.len()).sum();
         self.rest_len() + handed_over
     }
@@ -157,7 +194,8 @@ impl Payload {
     /// The bytes, if they are private to this process.
     #[must_use]
     pub fn inline(&self) -> Option<&[u8]> {
-        let private = self.incoming.lease().is_none() && self.incoming.handed_over().is_empty();
+        let private =
+            self.incoming.is_plain() || self.incoming.lease().is_none() && self.incoming.handed_over().is_empty();
         private.then(|| &self.incoming.bytes[self.at..])
     }
 

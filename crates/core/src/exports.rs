@@ -76,12 +76,6 @@ impl Drop for Export {
     }
 }
 
-/// Own objects that come home in a message. Apart, as few messages bring any.
-#[derive(Debug)]
-pub(crate) struct Home {
-    _exports: Vec<Arc<Export>>,
-}
-
 /// All objects that one side of a connection has given.
 #[derive(Debug)]
 pub(crate) struct Exports {
@@ -272,7 +266,9 @@ impl Exports {
                 home.extend(self.get(id));
             }
         });
-        event.home = (!home.is_empty()).then(|| Box::new(Home { _exports: home }));
+        if !home.is_empty() {
+            event.keep(Box::new(home));
+        }
     }
 }
 

@@ -106,7 +106,7 @@ impl PendingCall {
         let method = successor.as_ref().unwrap_or(&call.method).get();
         let (args, kwargs) = &arguments;
         let encode = || method.encode_call(args.bind(py), kwargs.as_ref().map(|kwargs| kwargs.bind(py)));
-        let encoded = encoding(method.arguments.references, &core, &call.calling, encode)?;
+        let mut encoded = encoding(method.arguments.references, &core, &call.calling, encode)?;
         let metadata = surroundings.metadata(py)?;
         // This call may end at once, and others wait on.
         call.calling.waiting.stirred(py)?;
@@ -149,7 +149,7 @@ impl PendingCall {
         if let Some(first) = event.take_if(|event| event.head.extras().is_some()) {
             event = self.take_metadata(py, first, &sent)?;
         }
-        let Some(event) = event else {
+        let Some(mut event) = event else {
             let is_late = sent.until.is_some_and(|until| Instant::now() >= until);
             let live = sent.core.is_live(sent.id);
             let (core, id, until) = (Arc::clone(&sent.core), sent.id, sent.until);
@@ -168,7 +168,7 @@ impl PendingCall {
         let method = sent.successor.as_ref().unwrap_or(&call.method).get();
         match event.head.kind {
             Kind::Reply => {
-                let decode = || method.reply.decode(py, event);
+                let decode = || method.reply.decode(py, &mut event);
                 let value = decoding(method.reply.references, &sent.core, &call.calling, decode)?;
                 Err(PyStopIteration::new_err((value,)))
             }

@@ -70,10 +70,13 @@ impl Calling {
     /// The connection of the moment, if it is usable.
     #[inline]
     pub(crate) fn ready(&self) -> Option<Arc<Core>> {
+        if let Way::Channel(channel) = &self.way { channel.ready() } else { self.ready_for_object() }
+    }
+
+    fn ready_for_object(&self) -> Option<Arc<Core>> {
         match &self.way {
-            Way::Channel(channel) => channel.ready(),
             Way::Object(target) => target.hold.core().filter(|core| !core.is_dead() && core.is_ours()),
-            Way::Nowhere => None,
+            Way::Channel(_) | Way::Nowhere => None,
         }
     }
 
@@ -193,7 +196,7 @@ pub(crate) fn begin_stream(
         };
         let method = method.get().successor(py).unwrap_or_else(|| method.clone().unbind());
         let references = method.get().arguments.references;
-        let encoded = match encoding(references, &core, calling, || method.get().encode_bound(arguments)) {
+        let mut encoded = match encoding(references, &core, calling, || method.get().encode_bound(arguments)) {
             Ok(encoded) => encoded,
             // A loop notices by itself that a server is gone.
             Err(refusal) if for_loop || attempts == ATTEMPTS => return Err(refusal),

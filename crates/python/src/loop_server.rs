@@ -136,7 +136,7 @@ impl LoopRequest {
     /// earlier items first: `changed` tells when to try again.
     fn try_send(&self, py: Python<'_>, item: Bound<'_, PyAny>) -> PyResult<Option<bool>> {
         let call = tracked(&self.request)?;
-        let encoded = encode_reply(&self.core, &self.calling, self.served(), &self.request.connection, item)?;
+        let mut encoded = encode_reply(&self.core, &self.calling, self.served(), &self.request.connection, item)?;
         let sent = encoded.send(py, |body| call.try_send_item(&self.core, &Outgoing::new(Kind::Item, body)));
         Ok(match sent.map_err(|error| too_long(py, &self.served().name, &error))? {
             ItemOutcome::Sent => {

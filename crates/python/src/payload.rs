@@ -95,8 +95,8 @@ impl<'py> Encoded<'py> {
 
     /// It was sent: what was given with it is given.
     #[inline]
-    pub(crate) fn sent(self) {
-        if let Some(unsent) = self.unsent {
+    pub(crate) fn sent(&mut self) {
+        if let Some(unsent) = self.unsent.take() {
             unsent.sent();
         }
     }
@@ -140,7 +140,7 @@ impl Value {
     }
 
     /// Decodes a result or an item.
-    pub(crate) fn decode(&self, py: Python<'_>, event: Event) -> PyResult<Py<PyAny>> {
+    pub(crate) fn decode(&self, py: Python<'_>, event: &mut Event) -> PyResult<Py<PyAny>> {
         match self.form {
             Form::Nothing => Ok(py.None()),
             Form::Coded => {
@@ -149,12 +149,11 @@ impl Value {
                 value.map(Bound::unbind).map_err(|error| explain(py, &self.decode_error, error))
             }
             Form::Parts => {
-                let mut event = event;
-                let (body, buffers) = self.limit.divide(py, &mut event, &self.decode_error)?;
+                let (body, buffers) = self.limit.divide(py, event, &self.decode_error)?;
                 let value = self.decode.bind(py).run([body.as_any(), buffers.as_any()]);
                 value.map(Bound::unbind).map_err(|error| explain(py, &self.decode_error, error))
             }
-            form => buffer(py, form, event.payload),
+            form => buffer(py, form, &mut event.payload),
         }
     }
 }
@@ -168,12 +167,12 @@ fn explain(py: Python<'_>, explainer: &Py<PyAny>, error: PyErr) -> PyErr {
 }
 
 /// The whole payload as the buffer type that a form names.
-pub(crate) fn buffer(py: Python<'_>, form: Form, payload: Payload) -> PyResult<Py<PyAny>> {
+pub(crate) fn buffer(py: Python<'_>, form: Form, payload: &mut Payload) -> PyResult<Py<PyAny>> {
     let len = payload.len();
     Ok(match form {
-        Form::Bytearray => bytearray(py, &payload, 0, len)?.into_any().unbind(),
-        Form::Memoryview => View::of(py, &Arc::new(payload), 0, len)?.into_any().unbind(),
-        _ => bytes(py, &payload, 0, len)?.into_any().unbind(),
+        Form::Bytearray => bytearray(py, payload, 0, len)?.into_any().unbind(),
+        Form::Memoryview => View::of(py, &Arc::new(payload.take()), 0, len)?.into_any().unbind(),
+        _ => bytes(py, payload, 0, len)?.into_any().unbind(),
     })
 }
 
@@ -411,20 +410,20 @@ impl Arguments {
             };
         }
         if let [form] = self.forms[..] {
-            return PyTuple::new(py, [buffer(py, form, event.payload)?]);
+            return PyTuple::new(py, [buffer(py, form, &mut event.payload)?]);
         }
-        self.decode_mixed(py, event)
+        self.decode_mixed(py, &mut event)
     }
 
-    fn decode_mixed<'py>(&self, py: Python<'py>, event: Event) -> PyResult<Bound<'py, PyTuple>> {
-        let (body, ranges) = ranges(py, &event)?;
+    fn decode_mixed<'py>(&self, py: Python<'py>, event: &mut Event) -> PyResult<Bound<'py, PyTuple>> {
+        let (body, ranges) = ranges(py, event)?;
         let body = self.limit.body(py, &event.payload, body, &self.decode_error)?;
         let direct = self.forms.iter().filter(|form| form.is_buffer()).count();
         if ranges.len() < direct {
             let message = "the call's arguments lack a buffer; do client and server have the same service?";
             return Err(raise(py, &Failure::new(Failure::INVALID_ARGUMENT, message)));
         }
-        let payload = Arc::new(event.payload);
+        let payload = Arc::new(event.take_payload());
         let mut coded = if direct == self.forms.len() {
             None
         } else {

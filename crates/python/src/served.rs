@@ -58,6 +58,7 @@ pub(crate) fn arguments<'py>(
 }
 
 /// Encodes a result or an item of the server's stream.
+#[inline]
 pub(crate) fn encode_reply<'py>(
     core: &Arc<Core>,
     calling: &Calling,
@@ -94,7 +95,7 @@ pub(crate) fn reply(
         request.end_oneway();
         return Ok(Some(OK));
     }
-    let encoded = encode_reply(core, calling, method, &request.connection, result)?;
+    let mut encoded = encode_reply(core, calling, method, &request.connection, result)?;
     let code = standing(request, observed);
     match encoded.send(py, |body| request.reply(core, body)) {
         Ok(()) => {
@@ -139,13 +140,13 @@ pub(crate) fn decode_item(
     next: NextItem,
 ) -> PyResult<Option<Py<PyAny>>> {
     match next {
-        NextItem::Item(item) => {
+        NextItem::Item(mut item) => {
             let value = method.request_item.as_ref().expect("a method with a client stream has an item");
             if !value.references {
-                return value.decode(py, item).map(Some);
+                return value.decode(py, &mut item).map(Some);
             }
             let caller = caller(py, core, connection)?;
-            decoding(true, &caller, calling, || value.decode(py, item)).map(Some)
+            decoding(true, &caller, calling, || value.decode(py, &mut item)).map(Some)
         }
         NextItem::End | NextItem::Pending => Ok(None),
         NextItem::Late => Err(raise(py, &late(&method.name))),

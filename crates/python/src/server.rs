@@ -428,7 +428,8 @@ impl Server {
             && !method.kind.client_streams()
         {
             // No tuple for one argument: worth it for the smallest and most frequent calls.
-            let argument = buffer(py, form, request.take_event().payload)?;
+            let argument = buffer(py, form, &mut request.payload)?;
+            request.payload.clear();
             let _current = Current::enter(request, &self.core, method);
             return handler.run([argument.bind(py)]);
         }
@@ -460,7 +461,7 @@ impl Server {
     fn send_items(&self, py: Python<'_>, method: &Method, request: &Request, items: &Bound<'_, PyAny>) -> PyResult<u8> {
         let call = tracked(request)?;
         for item in items.items()? {
-            let encoded = encode_reply(&self.core, &self.calling, method, &request.connection, item?)?;
+            let mut encoded = encode_reply(&self.core, &self.calling, method, &request.connection, item?)?;
             let sent =
                 encoded.send(py, |body| call.send_item(&self.core, &Outgoing::new(Kind::Item, body), request.deadline));
             match sent.map_err(|error| too_long(py, &method.name, &error))? {

@@ -126,9 +126,9 @@ impl Stream {
     }
 
     /// A result or an item of the server's.
-    fn decode(&self, py: Python<'_>, event: Event) -> PyResult<Py<PyAny>> {
+    fn decode(&self, py: Python<'_>, mut event: Event) -> PyResult<Py<PyAny>> {
         let reply = &self.method.get().reply;
-        decoding(reply.references, &self.core, &self.calling, || reply.decode(py, event))
+        decoding(reply.references, &self.core, &self.calling, || reply.decode(py, &mut event))
     }
 
     fn send_with(

@@ -83,7 +83,7 @@ impl Unary {
         let successor = self.method.get().successor(py);
         let method = successor.as_ref().unwrap_or(&self.method).get();
         let encode = || method.encode_call(call.args, call.kwargs);
-        let encoded = match encoding(method.arguments.references, core, &self.calling, encode) {
+        let mut encoded = match encoding(method.arguments.references, core, &self.calling, encode) {
             Ok(encoded) => encoded,
             Err(refusal) => return self.calling.reconsider(py, core, refusal).map(Attempt::Repeat),
         };
@@ -127,7 +127,7 @@ impl Unary {
         }
         match event.head.kind {
             Kind::Reply => {
-                let decode = || method.reply.decode(py, event);
+                let decode = || method.reply.decode(py, &mut event);
                 decoding(method.reply.references, core, &self.calling, decode).map(Attempt::Ended)
             }
             _ => Err(outcome(py, &event, method)),

@@ -1,5 +1,6 @@
 //! A frame that has arrived.
 
+use std::any::Any;
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 
@@ -25,12 +26,13 @@ pub struct Incoming {
     long: Option<Box<Long>>,
 }
 
-/// What only long frames have.
-#[derive(Debug)]
+/// What only few frames have, long ones above all.
+#[derive(Debug, Default)]
 struct Long {
     lease: Option<Lease>,
     charge: Option<Charge>,
     handed_over: Handed,
+    kept: Option<Box<dyn Any + Send + Sync>>,
 }
 
 /// Parts of a payload that lie in buffers: where in the payload each belongs, in order. They do not overlap, and what is
@@ -40,25 +42,46 @@ pub(crate) type Handed = SmallVec<[(usize, Lease); 2]>;
 /// Frames up to this many bytes cost nothing: how many of them are kept is limited by other means.
 const FREE: usize = 1024;
 
+/// Whether a frame of so many bytes costs nothing.
+#[inline]
+pub(crate) fn is_free(len: usize) -> bool {
+    len <= FREE
+}
+
 impl Incoming {
-    /// A frame, its payload if that was handed over in memory of its own, and what it costs the peer's account as long as it
-    /// is kept.
+    /// A frame that is nothing but its bytes.
     #[must_use]
     #[inline]
-    pub fn new(bytes: SmallVec<[u8; INLINE]>, lease: Option<Lease>, charge: Option<Charge>) -> Self {
-        let is_long = lease.is_some() || charge.is_some();
-        let long = || Box::new(Long { lease, charge, handed_over: Handed::new() });
-        Self { bytes, long: is_long.then(long) }
+    pub fn new(bytes: SmallVec<[u8; INLINE]>) -> Self {
+        Self { bytes, long: None }
     }
 
-    /// The same for a frame of which parts of the payload lie in buffers.
-    pub(crate) fn with_parts(
+    /// A frame, what it costs the peer's account as long as it is kept, its payload if that was handed over in memory of its
+    /// own, and parts of the payload that lie in buffers.
+    pub(crate) fn long(
         bytes: SmallVec<[u8; INLINE]>,
-        lease: Option<Lease>,
         charge: Option<Charge>,
+        lease: Option<Lease>,
         handed_over: Handed,
     ) -> Self {
-        Self { bytes, long: Some(Box::new(Long { lease, charge, handed_over })) }
+        Self { bytes, long: Some(Box::new(Long { lease, charge, handed_over, kept: None })) }
+    }
+
+    /// Whether the frame is nothing but its bytes.
+    #[must_use]
+    #[inline]
+    pub fn is_plain(&self) -> bool {
+        self.long.is_none()
+    }
+
+    /// Keeps something for as long as the frame.
+    pub fn keep(&mut self, what: Box<dyn Any + Send + Sync>) {
+        self.long.get_or_insert_default().kept = Some(what);
+    }
+
+    /// Takes that out.
+    pub fn take_kept(&mut self) -> Option<Box<dyn Any + Send + Sync>> {
+        self.long.as_mut()?.kept.take()
     }
 
     /// The payload, if it was handed over in memory of its own.
@@ -86,6 +109,7 @@ impl Incoming {
     }
 
     /// Takes out what it costs its sender's account, to be kept for longer than the frame.
+    #[inline]
     pub fn take_charge(&mut self) -> Option<Charge> {
         self.long.as_mut()?.charge.take()
     }
@@ -96,7 +120,7 @@ impl Incoming {
     /// [`LinkError::OverBudget`].
     #[inline]
     pub(crate) fn charge(account: &Arc<Account>, len: usize) -> Result<Option<Charge>, LinkError> {
-        if len <= FREE { Ok(None) } else { account.charge(len).map(Some).ok_or(LinkError::OverBudget) }
+        if is_free(len) { Ok(None) } else { account.charge(len).map(Some).ok_or(LinkError::OverBudget) }
     }
 }
 

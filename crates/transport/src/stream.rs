@@ -17,7 +17,7 @@ use smallvec::SmallVec;
 
 use crate::budget::{Account, Charge};
 use crate::link::{HEAD_ROOM, Link, LinkError, Options, PART, Room, Sent};
-use crate::message::Incoming;
+use crate::message::{Handed, Incoming};
 use crate::outbox::{Frame, Outbox, Sink};
 use crate::peer::Peer;
 
@@ -210,7 +210,7 @@ impl Receiver {
     fn take(&mut self) -> Result<Option<Incoming>, LinkError> {
         if let Some(long) = self.long.take_if(|long| long.left() == 0) {
             let bytes = SmallVec::from_vec(long.bytes);
-            return Ok(Some(Incoming::new(bytes, None, Some(long.charge))));
+            return Ok(Some(Incoming::long(bytes, Some(long.charge), None, Handed::new())));
         }
         if self.long.is_some() {
             return Ok(None);
@@ -228,7 +228,10 @@ impl Receiver {
             let charge = Incoming::charge(&self.account, len)?;
             let bytes = SmallVec::from_slice(&rest[..len]);
             self.start += PREFIX + len;
-            return Ok(Some(Incoming::new(bytes, None, charge)));
+            return Ok(Some(match charge {
+                None => Incoming::new(bytes),
+                charge => Incoming::long(bytes, charge, None, Handed::new()),
+            }));
         }
         if PREFIX + len > BUFFER {
             let charge = self.account.charge(len).ok_or(LinkError::OverBudget)?;

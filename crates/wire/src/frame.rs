@@ -72,6 +72,13 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// Whether it asks whether the other side is there, or answers that.
+    #[inline]
+    #[must_use]
+    pub fn is_ping(self) -> bool {
+        matches!(self, Self::Ping | Self::Pong)
+    }
+
     fn from_byte(byte: u8) -> Option<Self> {
         Some(match byte {
             1 => Self::Call,

@@ -125,7 +125,9 @@ impl Connection {
 
     /// Takes in a frame that a server has received.
     pub(crate) fn take_in(&self, event: Event) {
-        self.deliver_event(Some(event), None);
+        if let Err(malformed) = self.deliver_event(&mut Some(event), None) {
+            self.broken(malformed, None);
+        }
         if self.table.owes() {
             if let Some(receiver) = self.received.get() {
                 receiver.note_woken();

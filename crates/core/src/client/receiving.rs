@@ -181,58 +181,53 @@ impl Connection {
 
     pub(super) fn deliver(&self, incoming: Incoming, mine: Option<CallId>) -> Option<Event> {
         // It stays in one place from here on: to move it is most of the work.
-        let arrived = match Event::parse(incoming) {
+        let mut arrived = match Event::parse(incoming) {
             Ok(event) => Some(event),
             Err(malformed) => return self.broken(malformed, mine),
         };
-        self.deliver_event(arrived, mine)
+        match self.deliver_event(&mut arrived, mine) {
+            Ok(true) => {}
+            Ok(false) => return None,
+            Err(malformed) => return self.broken(malformed, mine),
+        }
+        arrived
     }
 
+    /// Whether it is one for `mine`, which is left where it is; every other is taken.
     #[inline]
-    pub(super) fn deliver_event(&self, mut arrived: Option<Event>, mine: Option<CallId>) -> Option<Event> {
-        let event = arrived.as_mut()?;
+    pub(super) fn deliver_event(&self, arrived: &mut Option<Event>, mine: Option<CallId>) -> Result<bool, Malformed> {
+        let Some(event) = arrived else { return Ok(false) };
         if event.head.flags & flags::BACK != self.side {
-            return self.broken(Malformed("a frame belongs to a call that was never made"), mine);
+            return Err(Malformed("a frame belongs to a call that was never made"));
         }
         match event.head.kind {
             Kind::Release if self.side == 0 => {
-                let payload = event.payload.inline().ok_or(Malformed("a release frame is too long"));
-                match payload.and_then(|payload| self.exports.release(payload)) {
-                    Ok(()) => None,
-                    Err(malformed) => self.broken(malformed, mine),
+                self.exports.release(event.payload.inline().ok_or(Malformed("a release frame is too long"))?)?;
+            }
+            Kind::Ping => self.answer(event.payload.inline().unwrap_or_default()),
+            // Calls under way go on; the server ends the connection when it is through with them.
+            Kind::GoAway => self.going_away.store(true, Ordering::Relaxed),
+            kind => {
+                if !self.exports.is_empty() && matches!(kind, Kind::Reply | Kind::Item) {
+                    self.keep_home(event);
                 }
+                return self.table.leading(|table| table.deliver(arrived, mine));
             }
-            Kind::Ping => {
-                self.answer(event.payload.inline().unwrap_or_default());
-                None
-            }
-            Kind::GoAway => {
-                // Calls under way go on; the server ends the connection when it is through with them.
-                self.going_away.store(true, Ordering::Relaxed);
-                None
-            }
-            Kind::Reply | Kind::Item if !self.exports.is_empty() => {
-                if self.table.lock().get(CallId::of(event.head.call)).is_some_and(|call| call.references) {
-                    self.exports.keep_home(event);
-                }
-                self.deliver_to_call(arrived, mine)
-            }
-            _ => self.deliver_to_call(arrived, mine),
         }
+        Ok(false)
     }
 
-    #[inline]
-    fn deliver_to_call(&self, mut arrived: Option<Event>, mine: Option<CallId>) -> Option<Event> {
-        match self.table.leading(|table| table.deliver(&mut arrived, mine)) {
-            Ok(true) => arrived,
-            Ok(false) => None,
-            Err(malformed) => self.broken(malformed, mine),
+    /// Keeps own objects that come home in an event.
+    #[cold]
+    fn keep_home(&self, event: &mut Event) {
+        if self.table.lock().get(CallId::of(event.head.call)).is_some_and(|call| call.references) {
+            self.exports.keep_home(event);
         }
     }
 
     /// The server broke the protocol. What that is for `mine`.
     #[cold]
-    fn broken(&self, malformed: Malformed, mine: Option<CallId>) -> Option<Event> {
+    pub(super) fn broken(&self, malformed: Malformed, mine: Option<CallId>) -> Option<Event> {
         self.mark_lost(&LinkError::Broken(malformed.0.to_owned()));
         mine.and_then(|id| self.table.lock().take(id))
     }

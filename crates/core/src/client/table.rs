@@ -413,7 +413,7 @@ mod tests {
         let item = |id: CallId, kind: Kind, len: usize| {
             let mut frame = FrameHead::plain(kind, 0, 0, id.number()).to_vec();
             frame.resize(frame.len() + len, 0);
-            Event::parse(Incoming::new(frame.into(), None, None)).ok()
+            Event::parse(Incoming::new(frame.into())).ok()
         };
         let mut table = Table::default();
         let id = table.begin(Waker::None, false).expect("alive");

@@ -355,6 +355,15 @@ impl Server {
         self.session_events.pending() + self.releases.pending() <= spared
     }
 
+    /// What is known of a method of its services.
+    #[inline]
+    fn method(&self, number: u16) -> Option<MethodRouting> {
+        match self.methods.get(usize::from(number)) {
+            Some(Some(method)) => Some(*method),
+            _ => None,
+        }
+    }
+
     fn too_many_pending(&self) -> Failure {
         let limit = self.limits.max_pending;
         Failure::new(

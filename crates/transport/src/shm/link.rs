@@ -21,7 +21,7 @@ use super::socket::{Inbox, ring_bell};
 use crate::budget::{ALWAYS, Account, Charge};
 use crate::buffers::Shelf;
 use crate::link::{HEAD_ROOM, Link, LinkError, Options, Room, Sent};
-use crate::message::{Handed, INLINE, Incoming, Lease};
+use crate::message::{Handed, INLINE, Incoming, Lease, is_free};
 use crate::outbox::{Frame, Outbox, Sink};
 use crate::peer::Peer;
 
@@ -221,7 +221,7 @@ impl ShmLink {
 
     /// The next frame; `whole` if one that takes longer is waited for.
     fn take(&self, receiver: &mut Receiver, whole: bool) -> Result<Option<Incoming>, LinkError> {
-        let Receiver { consumer, regions, borrowed, own, inbox, account, unfinished, .. } = receiver;
+        let Receiver { consumer, unfinished, .. } = receiver;
         let Some(record) = consumer.peek()? else {
             if consumer.producer_waits(None) {
                 ring_bell(&self.shared.socket);
@@ -244,6 +244,24 @@ impl ShmLink {
             bytes.resize(record.len, 0);
         }
         consumer.copy(&mut bytes);
+        if !record.note && is_free(record.len) && unfinished.is_none() {
+            // The usual frame.
+            self.consume(consumer, record);
+            return Ok(Some(Incoming::new(bytes)));
+        }
+        self.take_long(receiver, record, bytes, whole)
+    }
+
+    /// The same for a frame that costs something, or has more than the bytes in its record.
+    #[inline(never)]
+    fn take_long(
+        &self,
+        receiver: &mut Receiver,
+        record: Record,
+        mut bytes: SmallVec<[u8; INLINE]>,
+        whole: bool,
+    ) -> Result<Option<Incoming>, LinkError> {
+        let Receiver { consumer, regions, borrowed, own, inbox, account, unfinished, .. } = receiver;
         let note = if record.note {
             let note = bytes.first_chunk::<{ Note::LEN }>().map(Note::decode);
             Some(note.ok_or_else(|| LinkError::Broken("a note in the ring is too short".into()))?)
@@ -266,7 +284,7 @@ impl ShmLink {
         };
         let Some(note) = note else {
             self.consume(consumer, record);
-            return Ok(Some(Incoming::new(bytes, None, charge)));
+            return Ok(Some(Incoming::long(bytes, charge, None, Handed::new())));
         };
         let lent: References = references.iter().filter(|one| one.whose == Whose::Sender).copied().collect();
         let lease = loop {
@@ -302,11 +320,7 @@ impl ShmLink {
         }
         self.consume(consumer, record);
         bytes.drain(..Note::LEN + taken);
-        Ok(Some(if handed_over.is_empty() {
-            Incoming::new(bytes, lease, charge)
-        } else {
-            Incoming::with_parts(bytes, lease, charge, handed_over)
-        }))
+        Ok(Some(Incoming::long(bytes, charge, lease, handed_over)))
     }
 
     /// Bytes that a frame makes this side keep.

@@ -9,7 +9,7 @@ use nearcall_transport::{Charge, LinkError};
 use nearcall_wire::{Failure, FrameHead, Kind};
 
 use crate::event::{Event, Payload};
-use crate::exports::{Export, Home};
+use crate::exports::Export;
 use crate::outgoing::{Body, Outgoing};
 use crate::server::call::CallContext;
 use crate::server::call::ServerCall;
@@ -29,8 +29,6 @@ pub struct Request {
     pub head: FrameHead,
     /// The arguments.
     pub payload: Payload,
-    /// Own objects that come home in the arguments.
-    pub(in crate::server) home: Option<Box<Home>>,
     /// What is known of the method.
     pub(in crate::server) routing: MethodRouting,
     /// The object that is called, if it is no service.
@@ -98,7 +96,7 @@ impl Request {
         if self.head.extras().is_some() {
             head.extras_mut().parts = self.head.extras_mut().parts.take();
         }
-        Event { head, payload: std::mem::replace(&mut self.payload, Payload::empty()), home: self.home.take() }
+        Event { head, payload: self.payload.take() }
     }
 
     /// Ends the call with a result.

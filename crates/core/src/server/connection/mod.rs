@@ -422,30 +422,32 @@ impl ServerConnection {
     }
 
     fn begin(self: &Arc<Self>, server: &Server, mut event: Event) -> Result<Routed, LinkError> {
-        let target = event.head.target.map(|id| self.exports.get(id));
-        let method = match &target {
-            Some(export) => export.as_ref().and_then(|export| export.methods.get(event.head.method)),
+        let (number, mut target) = (event.head.method, None);
+        let method = match event.head.target {
+            Some(id) => {
+                target = self.exports.get(id);
+                target.as_ref().and_then(|export| export.methods.get(number))
+            }
+            None if self.side == 0 => server.method(number),
             // What a client of this process has not given cannot be called.
-            None if self.side != 0 => None,
-            None => server.methods.get(usize::from(event.head.method)).copied().flatten(),
+            None => None,
         };
         if method.is_some_and(|method| method.references) {
             self.exports.keep_home(&mut event);
         }
-        let Event { head, mut payload, home } = event;
         // Relaxed: a bound on memory, exact enough; the request itself is published by other means.
         let pending = self.in_flight.fetch_add(1, Ordering::Relaxed);
-        let deadline = head.deadline_us().map(|us| Instant::now() + Duration::from_micros(us).min(LONGEST_DEADLINE));
+        let deadline =
+            event.head.deadline_us().map(|us| Instant::now() + Duration::from_micros(us).min(LONGEST_DEADLINE));
         let context = OnceLock::new();
-        let measured = server.statistics.begin(head.method, payload.len());
-        let charge = payload.take_charge();
+        let measured = server.statistics.begin(number, event.payload.len());
+        let charge = event.payload.take_charge();
         let mut request = Box::new(Request {
             connection: Arc::clone(self),
-            head,
-            payload,
-            home,
+            head: event.head,
+            payload: event.payload,
             routing: method.unwrap_or_default(),
-            target: target.clone().flatten(),
+            target,
             _charge: charge,
             call: None,
             deadline,
@@ -459,7 +461,7 @@ impl ServerConnection {
         // Relaxed: as above.
         let alone = !oneway || self.oneway_pending.fetch_add(1, Ordering::Relaxed) == 0;
         let refusal = match method {
-            None if matches!(target, Some(None)) => Some(released()),
+            None if request.head.target.is_some() && request.target.is_none() => Some(released()),
             None => {
                 let what = format!("the server has no method number {}", request.head.method);
                 Some(Failure::new(Failure::UNIMPLEMENTED, what))

@@ -158,7 +158,7 @@ impl Scene {
 
 /// A client's call.
 fn call(number: u32) -> Incoming {
-    Incoming::new(FrameHead::plain(Kind::Call, 0, 0, number).as_slice().into(), None, None)
+    Incoming::new(FrameHead::plain(Kind::Call, 0, 0, number).as_slice().into())
 }
 
 fn number(work: Option<Work>) -> Option<u32> {
