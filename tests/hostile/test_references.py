@@ -16,7 +16,7 @@ import pytest
 
 import nearcall
 
-from .frames import CALL, ERROR, ITEM, PING, PONG, REPLY, Ext, Frame, Received, decode, encode, frame
+from .frames import CALL, ERROR, ITEM, NAMED, PING, PONG, REPLY, Ext, Frame, Received, decode, encode, frame
 from .raw import Gone, Peer, connect
 
 BACK, TARGET = 32, 64
@@ -203,7 +203,7 @@ def test_released_numbers(served: tuple[str, HereStore], caller: Caller) -> None
     assert failure(caller.call("Box.content", target=twice)) == (ERROR, NOT_FOUND)
 
 
-@pytest.mark.parametrize("wrong", ["unknown", "more", "nothing", "zero", "cut off", "empty", "again"])
+@pytest.mark.parametrize("wrong", ["unknown", "more", "nothing", "zero", "cut off", "empty", "again", "number", "flag"])
 def test_wrong_releases_end_the_connection(caller: Caller, wrong: str) -> None:
     number = caller.box()
     entry = struct.pack("<QI", number, 1)
@@ -215,9 +215,10 @@ def test_wrong_releases_end_the_connection(caller: Caller, wrong: str) -> None:
         "cut off": entry[:-1],
         "empty": b"",
         "again": entry * 2,
-    }[wrong]
+    }.get(wrong, entry)
+    head = {"number": {"call": 7}, "flag": {"call": 0, "flags": NAMED}}.get(wrong, {"call": 0})
     with contextlib.suppress(Gone):
-        caller.peer.send(frame(RELEASE, payload, call=0))
+        caller.peer.send(frame(RELEASE, payload, **head))
     assert not caller.lives()
 
 

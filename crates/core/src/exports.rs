@@ -220,8 +220,12 @@ impl Exports {
     }
 
     /// The other side says that it holds fewer.
-    pub(crate) fn release(&self, payload: &[u8]) -> Result<(), Malformed> {
-        let released = Released::decode(payload)?;
+    pub(crate) fn release(&self, event: &Event) -> Result<(), Malformed> {
+        let head = &event.head;
+        if head.call != 0 || head.flags != 0 || head.extras().is_some() {
+            return Err(Malformed("a release frame has a call number or a flag"));
+        }
+        let released = Released::decode(event.payload.inline().ok_or(Malformed("a release frame is too long"))?)?;
         let mut given = self.given.lock();
         if given.over {
             return Ok(());

@@ -201,9 +201,7 @@ impl Connection {
             return Err(Malformed("a frame belongs to a call that was never made"));
         }
         match event.head.kind {
-            Kind::Release if self.side == 0 => {
-                self.exports.release(event.payload.inline().ok_or(Malformed("a release frame is too long"))?)?;
-            }
+            Kind::Release if self.side == 0 => self.exports.release(event)?,
             Kind::Ping => self.answer(event.payload.inline().unwrap_or_default()),
             // Calls under way go on; the server ends the connection when it is through with them.
             Kind::GoAway => self.going_away.store(true, Ordering::Relaxed),

@@ -382,10 +382,7 @@ impl ServerConnection {
                 let payload = event.payload.inline().unwrap_or_default();
                 return self.answer(server, head.call, Kind::Pong, payload);
             }
-            Kind::Release if self.side == 0 => {
-                let payload = event.payload.inline().ok_or(LinkError::Broken("a release frame is too long".into()))?;
-                self.exports.release(payload).map_err(broken)?;
-            }
+            Kind::Release if self.side == 0 => self.exports.release(&event).map_err(broken)?,
             Kind::Item | Kind::End | Kind::Cancel | Kind::Credit => {
                 // Of a call that has ended here: the client could not know yet.
                 let call = self.calls.lock().get(head.call);
