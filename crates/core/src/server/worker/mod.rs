@@ -96,6 +96,10 @@ impl Worker {
                 server.release();
                 return Next::End;
             }
+            if server.leadership.is_mine() && server.leaves_to_caller() {
+                // It has just received a reply, and nothing else.
+                server.leadership.offer();
+            }
             if server.leadership.is_mine() || server.leadership.try_take() {
                 if server.lacks_standby() {
                     spawn();
