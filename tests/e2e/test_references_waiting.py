@@ -164,7 +164,7 @@ class OwnRoom(Room):
 def test_a_server_that_stops_does_not_wait_for_ever_for_objects(
     new_url: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nearcall.call.departures._PATIENCE", 0.05)
+    monkeypatch.setattr("nearcall.call.departures._PATIENCE", 0.5)
     over = threading.Event()
     server = nearcall.Server(OwnRoom(lambda: over.wait(PATIENCE)), new_url).start()
     with nearcall.connect(server.urls[0], Room) as room:
