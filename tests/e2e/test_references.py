@@ -468,6 +468,16 @@ class TestAsyncio:
 
         asyncio.run(main())
 
+    def test_a_first_call_that_has_to_wait_for_room(self, hub_url: str) -> None:
+        """It waits before the worker that receives for the connection has taken that on."""
+
+        async def main() -> None:
+            async with nearcall.aio.connect(hub_url, Hub) as hub:
+                text = "x" * 20_000_000
+                assert await asyncio.wait_for(hub.tell(AsyncEar(), text), PATIENCE) == len(text)
+
+        asyncio.run(main())
+
     def test_forwarded_through_a_third_process(
         self, hubs: Callable[[str, str], str], transport: str, kind: str
     ) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import nearcall
 
 from .journal import FIELDS, Journal
-from .services import Soaked, answer
+from .services import Ear, Passing, Soaked, answer
 
 (BEGUN, REPLIED, FAILED, CANCELLED, LATE, ONEWAY_BEGUN, ONEWAY_SENT, ONEWAY_FAILED, DONE, WRONG) = range(len(FIELDS))
 LONGEST = 50 << 20
@@ -25,6 +25,8 @@ PATIENCE = 5.0
 """Seconds that a client asks after its one-way calls at its end."""
 SIZES = [0, 1, 15, 100, 1_000, 10_000, 40_000, 100_000, 1_000_000]
 NOISE = random.Random(7).randbytes(1 << 20)
+PASSING = 0.5
+"""Of the clients, the part that passes objects and memory as well."""
 LENGTHY = 64
 """At most so many items in a stream."""
 
@@ -118,12 +120,18 @@ def soak_in_threads(soaker: Soaker, url: str, until: float, threads: int) -> Non
     with contextlib.suppress(nearcall.RpcError):
         server = client.service.pid()
     # One-way calls have an order only within a thread: one thread sends them.
-    others = [threading.Thread(target=_soak, args=(soaker, client.service, until, None)) for _ in range(threads - 1)]
+    passing: Any = None
+    if soaker.random.random() < PASSING:
+        passing = nearcall.connect(url, Passing, wait_for_ready=True, timeout=60, handshake_timeout=60)
+    target, objects = client.service, passing.service if passing else None
+    others = [threading.Thread(target=_soak, args=(soaker, target, objects, until, None)) for _ in range(threads - 1)]
     for thread in others:
         thread.start()
-    _soak(soaker, client.service, until, notes)
+    _soak(soaker, target, objects, until, notes)
     for thread in others:
         thread.join()
+    if passing:
+        passing.close()
     for sent in notes.asking():
         with contextlib.suppress(nearcall.RpcError):
             if client.service.noted(soaker.number) >= sent or client.service.pid() != server:
@@ -163,9 +171,42 @@ class Notes:
             yield self.soaker.journal.get(self.soaker.number, ONEWAY_SENT)
 
 
-def _soak(soaker: Soaker, target: Any, until: float, notes: Notes | None) -> None:
+class OwnEar(Ear):
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def hear(self, nonce: int) -> int:
+        return heard(self._number, nonce)
+
+
+class EarInLoop(Ear):
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    async def hear(self, nonce: int) -> int:  # type: ignore[override]
+        await asyncio.sleep(0)
+        return heard(self._number, nonce)
+
+
+def heard(number: int, nonce: int) -> int:
+    """What an ear answers."""
+    return number * 1_000_033 ^ nonce
+
+
+def lent(data: bytes) -> memoryview:
+    """The same in memory that can be handed over."""
+    memory = nearcall.buffer(len(data))
+    memory[:] = data
+    return memory
+
+
+def _soak(soaker: Soaker, target: Any, passing: Any, until: float, notes: Notes | None) -> None:
     while time.monotonic() < until:
         kind = soaker.random.random()
+        if passing is not None and kind > 0.8:
+            with soaker.accounted():
+                _pass_one(soaker, passing, soaker.random.random())
+            continue
         if notes is not None and kind < 0.2:
             for note in notes.some():
                 with notes.counted():
@@ -173,6 +214,25 @@ def _soak(soaker: Soaker, target: Any, until: float, notes: Notes | None) -> Non
             continue
         with soaker.accounted():
             _one_call(soaker, target, soaker.random.random())
+
+
+def _pass_one(soaker: Soaker, passing: Any, kind: float) -> None:
+    """A call that passes an object or memory."""
+    me, nonce, n = soaker.number, soaker.nonce(), soaker.random.randrange(8)
+    if kind < 0.5:
+        ask = passing.heard if soaker.random.random() < 0.5 else passing.heard_in_loop
+        soaker.same(ask(OwnEar(me), nonce, n), [heard(me, nonce + number) for number in range(n)], "heard")
+    elif kind < 0.6:
+        ear = OwnEar(me)
+        soaker.same(passing.again(ear) is ear, True, "an object that came home")
+    elif kind < 0.8:
+        seat, data = passing.seat(me), soaker.data()
+        soaker.same(seat.say(nonce, data), answer(me, nonce, data), "seat")
+        if n < 4:
+            nearcall.release(seat)  # the others are let go of when they are collected
+    else:
+        data = soaker.data()
+        soaker.same(bytes(passing.mirror(lent(data))) == data, True, "mirror")
 
 
 def _one_call(soaker: Soaker, target: Any, kind: float) -> None:
@@ -229,7 +289,13 @@ async def soak_in_tasks(soaker: Soaker, url: str, until: float, tasks: int) -> N
     server = 0
     with contextlib.suppress(nearcall.RpcError):
         server = await client.pid()
-    await asyncio.gather(*[_soak_in_task(soaker, client, until, notes if task == 0 else None) for task in range(tasks)])
+    passing: Any = None
+    if soaker.random.random() < PASSING:
+        passing = await nearcall.aio.connect(url, Passing, wait_for_ready=True, timeout=60, handshake_timeout=60)
+    ways = [notes, *[None] * (tasks - 1)]
+    await asyncio.gather(*[_soak_in_task(soaker, client, passing, until, way) for way in ways])
+    if passing:
+        passing.close()
     for sent in notes.asking():
         with contextlib.suppress(nearcall.RpcError):
             if await client.noted(soaker.number) >= sent or await client.pid() != server:
@@ -238,8 +304,12 @@ async def soak_in_tasks(soaker: Soaker, url: str, until: float, tasks: int) -> N
     client.close()
 
 
-async def _soak_in_task(soaker: Soaker, target: Any, until: float, notes: Notes | None) -> None:
+async def _soak_in_task(soaker: Soaker, target: Any, passing: Any, until: float, notes: Notes | None) -> None:
     while time.monotonic() < until:
+        if passing is not None and soaker.random.random() < 0.2:
+            with soaker.accounted():
+                await _pass_one_in_task(soaker, passing, soaker.random.random())
+            continue
         if notes is not None and soaker.random.random() < 0.2:
             for note in notes.some():
                 with notes.counted():
@@ -247,6 +317,19 @@ async def _soak_in_task(soaker: Soaker, target: Any, until: float, notes: Notes 
             continue
         with soaker.accounted():
             await _one_call_in_task(soaker, target, soaker.random.random())
+
+
+async def _pass_one_in_task(soaker: Soaker, passing: Any, kind: float) -> None:
+    me, nonce, n = soaker.number, soaker.nonce(), soaker.random.randrange(8)
+    if kind < 0.5:
+        ask = passing.heard if soaker.random.random() < 0.5 else passing.heard_in_loop
+        soaker.same(await ask(EarInLoop(me), nonce, n), [heard(me, nonce + number) for number in range(n)], "heard")
+    elif kind < 0.7:
+        seat, data = await passing.seat(me), soaker.data()
+        soaker.same(await seat.say(nonce, data), answer(me, nonce, data), "seat")
+    else:
+        data = soaker.data()
+        soaker.same(bytes(await passing.mirror(lent(data))) == data, True, "mirror")
 
 
 async def _one_call_in_task(soaker: Soaker, target: Any, kind: float) -> None:

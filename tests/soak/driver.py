@@ -22,6 +22,8 @@ from pathlib import Path
 
 import msgspec
 
+import nearcall
+
 from ..e2e.process import ServerProcess
 from ..hostile import raw
 from ..hostile.frames import CALL, PING, frame
@@ -29,7 +31,7 @@ from ..survival.observing import Holdings, comes_back_to, resident
 from . import client as soaking
 from .client import Soaker
 from .journal import FIELDS, SERVER_FIELDS, Journal
-from .services import JOURNAL, ROWS
+from .services import JOURNAL, ROWS, Passing
 
 MOST_CLIENTS = 100_000
 OFFENDERS = 3
@@ -290,6 +292,8 @@ class Soak:
     def rest(self) -> None:
         """Nobody is there: what does the server hold?"""
         pid = self.server.pid
+        if seats := self.seats_left():
+            self.complaints.append(f"{seats} objects were not let go of when all who held them had gone")
         earlier = [held for server, _, held in self.rests if server == pid]
         if earlier:
             try:
@@ -297,6 +301,14 @@ class Soak:
             except AssertionError as error:
                 self.complaints.append(f"the server holds more and more: {error}")
         self.rests.append((pid, resident(pid), Holdings.of(pid)))
+
+    def seats_left(self) -> int:
+        """Objects of the server that somebody holds, when that comes to an end."""
+        patience = time.monotonic() + 30
+        with nearcall.connect(self.urls[1], Passing) as passing:
+            while (seats := passing.seats()) and time.monotonic() < patience:
+                time.sleep(0.01)
+        return seats
 
     def show(self) -> None:
         totals = dict.fromkeys(("begun", "replied"), 0)

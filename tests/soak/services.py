@@ -9,6 +9,7 @@ import time
 import zlib
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import nearcall
 
@@ -91,5 +92,68 @@ class Soaked:
             return self._journal.get(client, DELIVERED)
 
 
+@nearcall.service
+class Ear:
+    """What clients pass."""
+
+    def hear(self, nonce: int) -> int:
+        raise NotImplementedError
+
+
+@nearcall.service
+class Seat:
+    """What the server passes."""
+
+    def say(self, nonce: int, data: bytes) -> tuple[int, int, int]:
+        raise NotImplementedError
+
+
+class OwnSeat(Seat):
+    def __init__(self, passing: Passing, client: int) -> None:
+        self._passing = passing
+        self._client = client
+
+    def say(self, nonce: int, data: bytes) -> tuple[int, int, int]:
+        return answer(self._client, nonce, data)
+
+    def close(self) -> None:
+        self._passing.leave()
+
+
+@nearcall.service
+class Passing:
+    """Passes objects and memory. Apart: connections whose clients pass objects are received from otherwise."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._seats = 0
+
+    def heard(self, ear: Ear, nonce: int, n: int) -> list[int]:
+        return [ear.hear(nonce + number) for number in range(n)]
+
+    async def heard_in_loop(self, ear: Ear, nonce: int, n: int) -> list[int]:
+        heard: Any = ear.hear  # in an event loop a call of an object is awaited
+        return list(await asyncio.gather(*[heard(nonce + number) for number in range(n)]))
+
+    def again(self, ear: Ear) -> Ear:
+        return ear
+
+    def seat(self, client: int) -> Seat:
+        with self._lock:
+            self._seats += 1
+        return OwnSeat(self, client)
+
+    def leave(self) -> None:
+        with self._lock:
+            self._seats -= 1
+
+    def seats(self) -> int:
+        """How many are held by somebody."""
+        return self._seats
+
+    def mirror(self, data: memoryview) -> memoryview:
+        return data
+
+
 def served() -> list[object]:
-    return [Soaked()]
+    return [Soaked(), Passing()]

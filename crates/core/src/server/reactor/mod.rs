@@ -509,11 +509,12 @@ impl Reactor {
         }
         let token = self.handshakes.token();
         let connection = ServerConnection::of_client(server, token, &client);
-        adopted.settle(&connection);
         if let Err(error) = self.watch(&*connection.link, token) {
             connection.lose(&LinkError::Exhausted(format!("cannot watch the connection: {error}")));
             return true;
         }
+        // After that: what was queued before is sent when the poller tells of room.
+        adopted.settle(&connection);
         connection.listed.store(true, Ordering::Relaxed);
         self.list(Arc::clone(&connection));
         self.connections.insert(token, connection);
