@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -155,3 +157,33 @@ def test_a_server_that_is_back_is_found_by_the_next_calls(place: Place) -> None:
         eventually(is_found, "the server is not found")
         # None of them claimed to know it of that very moment.
         assert all("last tried" in message for message in messages)
+
+
+async def give_up_at_once(client: Any) -> None:
+    """Calls, and does not wait; what looks for a server looks on for a moment."""
+    with contextlib.suppress(nearcall.DeadlineExceeded, nearcall.Unavailable), nearcall.timeout(0.001):
+        await client.one()
+
+
+def test_a_connection_that_was_made_when_nobody_waited_any_more(new_url: str) -> None:
+    place = Place(new_url)
+    place.serve(Old())
+
+    async def main() -> None:
+        client: Any = await nearcall.aio.connect(place.url, Old, wait_for_ready=True)
+        assert await client.one() == 1
+        place.leave()
+        await give_up_at_once(client)
+        await give_up_at_once(client)
+        place.serve(Old())
+        for tries in itertools.count(1):
+            if client.connected:
+                break
+            await asyncio.sleep(0.001)
+            if tries % 200 == 0:
+                await give_up_at_once(client)
+        assert await asyncio.wait_for(client.one(), 10) == 1
+        client.close()
+
+    asyncio.run(main())
+    place.leave()

@@ -196,13 +196,19 @@ class Channel(ChannelBase, Caller):
             step = self._connecting.get(patient)
             if step is None or step.done():
                 step = loop.run_in_executor(None, connection.try_connect, patient, _SLICE)
-                # Nobody may wait for it any more when it fails.
-                step.add_done_callback(lambda step: step.cancelled() or step.exception())
+                step.add_done_callback(self._dialled)
                 self._connecting[patient] = step
             await asyncio.wait([step], timeout=None if until is None else until - now)
             if step.done() and (failure := step.exception()) is not None:
                 # Of several tasks each gets one of its own, with its own traceback.
                 raise copy(failure)
+
+    def _dialled(self, step: asyncio.Future[bool]) -> None:
+        """It may be that nobody waits for it any more: those who did gave up in time."""
+        failed = step.cancelled() or step.exception() is not None
+        if not failed and self._connection is not None and not self._connection.closed:
+            # The next calls find a connection, and do not ask who watches it.
+            self._follow()
 
     async def _renew(self, hopeful: bool = False, left: float | None = None) -> None:
         """Makes sure that there is a connection, within the seconds that are ``left``. ``hopeful``: a server is to come
