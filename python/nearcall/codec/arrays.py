@@ -120,7 +120,7 @@ def read_array(header: bytes | memoryview, buffers: list[memoryview]) -> np.ndar
         itemsize = dtypes.size_of(code)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError) as problem:
         raise ValueError(f"malformed array header: {problem}") from None
-    if order not in ("C", "F") or len(shape) > _MAX_DIMENSIONS or any(length < 0 for length in shape):
+    if order not in ("C", "F") or len(shape) > _MAX_DIMENSIONS or min(shape, default=0) < 0:
         raise ValueError("malformed array header: shape or order")
     if not 0 <= index < len(buffers):
         raise ValueError(f"an array refers to buffer {index} of {len(buffers)}")
@@ -132,7 +132,9 @@ def read_array(header: bytes | memoryview, buffers: list[memoryview]) -> np.ndar
         dtype = dtypes.dtype_of(code)
         if dtype.itemsize != itemsize or dtype.hasobject:
             raise ValueError(f"numpy makes {dtype.itemsize} bytes of {itemsize}")
-        array: np.ndarray[Any, Any] = np.ndarray(shape, dtype, buffer, order="C" if order == "C" else "F")
+        # The usual order is not named: a keyword takes numpy four times as long as all the rest.
+        array: np.ndarray[Any, Any]
+        array = np.ndarray(shape, dtype, buffer) if order == "C" else np.ndarray(shape, dtype, buffer, order="F")
     except (TypeError, ValueError, MemoryError, RecursionError) as problem:
         raise ValueError(f"malformed array header: {problem}") from None
     if array.nbytes != size:

@@ -46,9 +46,11 @@ def dtype_of(code: Any) -> Any:
     Raises:
         ValueError: numpy refuses it, for example because two fields have the same name.
     """
+    if isinstance(code, str):
+        return _plain(code)
     import numpy as np
 
-    return _plain(code) if isinstance(code, str) else np.lib.format.descr_to_dtype(_tuples(code))
+    return np.lib.format.descr_to_dtype(_tuples(code))
 
 
 @functools.lru_cache(maxsize=256)
@@ -78,6 +80,7 @@ def _size(code: Any, depth: int) -> tuple[int, int]:
     return size, count
 
 
+@functools.lru_cache(maxsize=256)  # of what is refused nothing is kept, and the rest is short
 def _plain_size(code: str) -> int:
     if len(code) > 32:
         raise ValueError("no dtype that nearcall carries")
