@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from contextvars import ContextVar
 from copy import copy
 from functools import partial
 from math import inf
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from .. import _core
 from ..call.interceptors import ClientInterceptor, intercept_client
 from ..client.callables import make_callable
 from ..client.channel import ChannelBase, check_service
-from ..client.connected import for_loops
+from ..client.connected import ForLoops
 from ..client.options import ChannelOptions
 from ..client.references import Passages
-from ..errors import Cancelled, DeadlineExceeded, Unavailable
+from ..errors import DeadlineExceeded, Unavailable
 from ..loops.home import HomeLoop
 from ..options.checked import check_url
 from ..references.target import Target
@@ -29,7 +28,7 @@ from .objects import object_callable
 from .room import RoomQueue
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
+    from typing_extensions import Self, Unpack
 
 __all__ = ["Channel", "connect"]
 
@@ -41,7 +40,7 @@ _COMEBACK = 1.0
 _attempts: ContextVar[int] = ContextVar("nearcall.attempts", default=0)
 
 
-class Channel(ChannelBase, Caller):
+class Channel(Caller, ChannelBase, ForLoops):
     """One connection to a server for the clients of any number of its services, for coroutines.
 
     Use it with ``async with``, or ``await`` it and call :meth:`close`; to await it again connects anew if the
@@ -59,6 +58,7 @@ class Channel(ChannelBase, Caller):
     def __init__(self, url: str, **options: Unpack[ChannelOptions]) -> None:
         self._room = RoomQueue()
         self._home = HomeLoop()
+        self._around = self._home.around
         super().__init__(url, None, options, for_loop=True)
         self._connection: _core.Connection | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -67,15 +67,8 @@ class Channel(ChannelBase, Caller):
         self._opening = asyncio.Lock()
 
     def client(self, service: type | None = None) -> AsyncClient:
-        """A client of one service, over this connection. It costs no round trip, and needs not be awaited.
-
-        To compare what both sides declare takes some milliseconds for a service of many methods: make a client once,
-        and not for each request. Closing it leaves the channel open. A client need not be closed: it goes with the
-        channel.
-
-        Args:
-            service: The service's class or interface. Without one the client is dynamic: its methods come from the
-                server's own description, and values are plain data.
+        """A client of one service, over this connection: :meth:`nearcall.Channel.client` says what it costs. It needs
+        not be awaited.
 
         Raises:
             FailedPrecondition: the server's service differs; says which method and parameter, and both types.
@@ -95,35 +88,19 @@ class Channel(ChannelBase, Caller):
             self._watched.clear()
             self._connection.close()
 
-    def __await__(self) -> Generator[Any, None, Channel]:
-        return self._open().__await__()
-
-    async def __aenter__(self) -> Channel:
+    async def __aenter__(self) -> Self:
         return await self._open()
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
-    if not TYPE_CHECKING:  # a type checker refuses it by itself
-
-        def __enter__(self) -> Any:
-            raise for_loops("channel", "with nearcall.Channel(...)", "async with nearcall.aio.Channel(...)")
-
-        __exit__ = __enter__
 
     def __repr__(self) -> str:
         closed = self._connection is not None and self._connection.closed
         return f"<{'closed ' if closed else ''}asynchronous channel to {self._url}>"
 
-    async def _open(self) -> Channel:
+    async def _open(self) -> Self:
         async with self._opening:  # of several tasks, one connects
             if self._connection is None:
                 await self._begin()
+        self._check_open()
         connection = self._opened()
-        if connection.closed:
-            raise Cancelled(f"this channel to {self._url} was closed")
         connection.check_loop()
         if not connection.connected:
             await self._renew()
@@ -244,13 +221,16 @@ class Channel(ChannelBase, Caller):
 
     def _running(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:
-            raise RuntimeError(f"not connected yet to {self._url}: use 'async with', or await it")
+            raise self._not_yet()
         return self._loop
 
     def _opened(self) -> _core.Connection:
         if self._connection is None:
-            raise RuntimeError(f"not connected yet to {self._url}: use 'async with', or await it")
+            raise self._not_yet()
         return self._connection
+
+    def _not_yet(self) -> RuntimeError:
+        return RuntimeError(f"not connected yet to {self._url}: use 'async with', or await it")
 
     def _waits_for_room(self) -> bool:
         return bool(self._settings.of_connection["oneway"] == "block")
@@ -258,9 +238,6 @@ class Channel(ChannelBase, Caller):
     def _make_passages(self) -> Passages:
         make_callable = partial(_object_callable, self._settings.interceptors, self._room)
         return Passages(make_callable, self._settings.max_values, self._home.around)
-
-    def _make_method(self, plan: MethodPlan, method: _core.Method) -> Callable[..., Any]:
-        return intercept_client(self._settings.interceptors, plan, self._callable(plan, method), for_loop=True)
 
 
 def _object_callable(

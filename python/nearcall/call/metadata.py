@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from contextvars import ContextVar, Token
-from types import TracebackType
+from contextvars import ContextVar
 from typing import TypeAlias, cast
 
-from .. import _core
+from .block import Block
 
 __all__ = ["Metadata", "MetadataItems", "MetadataPairs", "current_metadata", "encode_metadata", "metadata"]
 
@@ -59,7 +58,7 @@ class Metadata(Mapping[str, "str | bytes"]):
         return f"Metadata({self.pairs()!r})"
 
 
-class metadata:  # noqa: N801 - reads as a word: with nearcall.metadata(...)
+class metadata(Block["metadata"]):  # noqa: N801 - reads as a word: with nearcall.metadata(...)
     """Sends metadata with every call inside the block, and keeps what the server sent with the last one.
 
     Blocks nest: the inner one's pairs come after the outer one's. ::
@@ -76,9 +75,11 @@ class metadata:  # noqa: N801 - reads as a word: with nearcall.metadata(...)
         ValueError: a key or a value is malformed.
     """
 
+    _variable = current_metadata
+
     def __init__(self, items: MetadataItems = ()) -> None:
+        super().__init__()
         self._own = encode_metadata(items)
-        self._token: Token[metadata | None] | None = None
         self.pairs: MetadataPairs = self._own
         """What is sent, in the form in which it travels."""
         self.initial = Metadata()
@@ -93,22 +94,9 @@ class metadata:  # noqa: N801 - reads as a word: with nearcall.metadata(...)
         else:
             self.trailing = Metadata(pairs)
 
-    def __enter__(self) -> metadata:
-        if self._token is not None:
-            raise RuntimeError("this metadata block is in use already; make a new one with nearcall.metadata(...)")
-        outer = current_metadata.get()
+    def _inside(self, outer: metadata | None) -> metadata:
         self.pairs = self._own if outer is None else outer.pairs + self._own
-        self._token = current_metadata.set(self)
-        _core.count_blocks(True)
         return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if self._token is not None:
-            current_metadata.reset(self._token)
-            self._token = None
-            _core.count_blocks(False)
 
 
 def encode_metadata(items: MetadataItems) -> MetadataPairs:

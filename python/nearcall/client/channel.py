@@ -5,13 +5,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from functools import partial
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from .. import _core
 from ..call.interceptors import ClientInterceptor, intercept_client
+from ..call.proxy import Around
 from ..errors import Cancelled, FailedPrecondition
-from ..options.checked import check_seconds, check_url
+from ..options.checked import check_url
 from ..references.target import Target
 from ..service.plan import MethodPlan
 from ..service.service import plan_of
@@ -19,7 +19,7 @@ from .agreements import Agreement, Agreements
 from .callables import make_callable
 from .callbacks import callback_server
 from .client import Client
-from .connected import Connected, for_threads
+from .connected import Connected, ForThreads
 from .options import ChannelOptions, check_options
 from .references import Passages
 
@@ -34,6 +34,11 @@ T = TypeVar("T")
 class ChannelBase(Connected):
     """What channels for threads and for event loops have in common."""
 
+    _kind = "channel"
+    _for_threads = "with nearcall.Channel(...)"
+    _for_loops = "async with nearcall.aio.Channel(...)"
+    _around: Around | None = None
+    """What is around methods that are awaited in another event loop than their own."""
     _explain: Callable[[str], str] | None = None
     """From the reason why there is no server to what users are to read in its place."""
 
@@ -42,6 +47,7 @@ class ChannelBase(Connected):
         self._settings = check_options(url, sync, **options)
         self._agreements = Agreements(url, self._settings.max_values, for_loop=for_loop)
         self._passages = self._make_passages()
+        self._for_loop = for_loop
 
     def _make_connection(self) -> _core.Connection:
         """One that does not connect yet."""
@@ -53,10 +59,13 @@ class ChannelBase(Connected):
             **self._settings.of_connection,
         )
 
-    def _agree(self, cls: type | None) -> Agreement:
-        """What a new client of the class and the server agree on."""
+    def _check_open(self) -> None:
         if self.closed:
             raise Cancelled(f"this channel to {self._url} was closed")
+
+    def _agree(self, cls: type | None) -> Agreement:
+        """What a new client of the class and the server agree on."""
+        self._check_open()
         agreement = self._compare(cls)
         if agreement.gives:
             self._be_called()
@@ -75,6 +84,14 @@ class ChannelBase(Connected):
     def _be_called(self) -> None:
         """From now on the server may call objects that clients of this channel pass to it. Harmless when repeated."""
         self._opened().serve_with(callback_server)
+
+    def _make_method(self, plan: MethodPlan, method: _core.Method) -> Callable[..., Any]:
+        called = self._callable(plan, method)
+        return intercept_client(self._settings.interceptors, plan, called, for_loop=self._for_loop)
+
+    @abstractmethod
+    def _callable(self, plan: MethodPlan, method: _core.Method) -> Callable[..., Any]:
+        """What calls a method, without interceptors."""
 
     @abstractmethod
     def _make_passages(self) -> Passages:
@@ -105,7 +122,7 @@ class ChannelBase(Connected):
         return self._opened().closed
 
 
-class Channel(ChannelBase):
+class Channel(ChannelBase, ForThreads):
     """One connection to a server, for the clients of any number of its services.
 
     Use it in a ``with`` statement, or call :meth:`close`. Any number of threads may use it at once::
@@ -194,39 +211,15 @@ class Channel(ChannelBase):
     def close(self) -> None:  # noqa: D102 - inherited
         self._connection.close()
 
-    def ping(self, timeout: float | None = None) -> float:
-        """Seconds that a round trip to the server takes without any handler.
-
-        Raises:
-            DeadlineExceeded: no answer within ``timeout`` seconds.
-            Unavailable: the server is gone.
-        """
-        return self._connection.ping(None if timeout is None else check_seconds("timeout", timeout, otherwise="None"))
-
     def __enter__(self) -> Channel:
-        if self.closed:
-            raise Cancelled(f"this channel to {self._url} was closed")
+        self._check_open()
         return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
-    if not TYPE_CHECKING:  # a type checker refuses it by itself
-
-        def __aenter__(self) -> Any:
-            self.close()
-            raise for_threads("channel", "with nearcall.Channel(...)", "async with nearcall.aio.Channel(...)")
-
-        __aexit__ = __aenter__
 
     def __repr__(self) -> str:
         return f"<{'closed ' if self.closed else ''}channel to {self._url}>"
 
-    def _make_method(self, plan: MethodPlan, method: _core.Method) -> Any:
-        called = make_callable(self._connection, plan, method)
-        return intercept_client(self._settings.interceptors, plan, called, for_loop=False)
+    def _callable(self, plan: MethodPlan, method: _core.Method) -> Callable[..., Any]:
+        return cast("Callable[..., Any]", make_callable(self._connection, plan, method))
 
     def _make_passages(self) -> Passages:
         return Passages(partial(_object_callable, self._settings.interceptors), self._settings.max_values)

@@ -13,14 +13,17 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from ..errors import DeadlineExceeded, RpcError, Unavailable
 from ..options.checked import check_seconds
-from .channel import Channel, check_service
-from .client import Client
+from .channel import Channel, ChannelBase, check_service
+from .client import Client, ClientBase
+from .options import ChannelOptions
 
-__all__ = ["Child", "ChildProcess", "spawn", "start"]
+__all__ = ["Child", "ChildBase", "ChildProcess", "SpawnOptions", "spawn"]
 
 T = TypeVar("T")
 
 if TYPE_CHECKING:
+    from typing_extensions import Self, Unpack
+
     Output = int | IO[Any] | None
     """Where a child's output goes, as :class:`subprocess.Popen` takes it."""
 
@@ -28,8 +31,19 @@ _LAST_WORDS = 0.2
 """Seconds that a child which hung up has to end, so that a message can say how."""
 
 
-class Child(Client[T]):
-    """A client of a process that :func:`spawn` started. Closing it ends the process."""
+class SpawnOptions(ChannelOptions, total=False):
+    """The options of :func:`spawn` by name, for type checkers; it says what each means."""
+
+    cwd: str | os.PathLike[str] | None
+    env: Mapping[str, str] | None
+    stdout: Output
+    stderr: Output
+    pipes: bool
+    grace: float
+
+
+class ChildBase(ClientBase):
+    """What clients of spawned processes have in common, for threads and for event loops."""
 
     _for_threads = "with nearcall.spawn(...)"
     _for_loops = "async with nearcall.aio.spawn(...)"
@@ -37,11 +51,51 @@ class Child(Client[T]):
     process: subprocess.Popen[bytes]
     """The process: its ``pid``, its ``returncode``."""
 
-    def __init__(self, channel: Channel, cls: type | None, child: ChildProcess, grace: float) -> None:
+    def __init__(self, channel: ChannelBase, cls: type | None, child: ChildProcess, grace: float) -> None:
         super().__init__(channel, cls, owns_channel=True)
         self.process = child.process
         self._child = child
         self._grace = grace
+
+    @classmethod
+    def _spawn(  # noqa: PLR0913 - options have names
+        cls,
+        make_channel: Callable[..., ChannelBase],
+        command: Sequence[str | os.PathLike[str]],
+        service: Callable[..., Any] | None,
+        *,
+        cwd: str | os.PathLike[str] | None = None,
+        env: Mapping[str, str] | None = None,
+        stdout: Output = None,
+        stderr: Output = None,
+        pipes: bool = False,
+        grace: float = 5.0,
+        handshake_timeout: float = 30.0,
+        **options: Any,
+    ) -> Self:
+        """Starts a process, and ends it again if there cannot be a client of it."""
+        grace, checked = check_seconds("grace", grace), check_service(service)
+        child = _start(command, cwd=cwd, env=env, stdout=stdout, stderr=stderr, pipes=pipes)
+        try:
+            channel = make_channel(child, handshake_timeout=handshake_timeout, **options)
+            try:
+                return cls(channel, checked, child, grace)
+            except BaseException:
+                channel.close()
+                raise
+        except BaseException as error:
+            failure = child.give_up(error)
+            if failure is None:
+                raise
+            raise failure from error
+
+
+class Child(ChildBase, Client[T]):
+    """A client of a process that :func:`spawn` started. Closing it ends the process."""
+
+    def __init__(self, channel: Channel, cls: type | None, child: ChildProcess, grace: float) -> None:
+        super().__init__(channel, cls, child, grace)
+        child.ours.close()  # the connection has a copy
 
     def close(self) -> None:
         """Ends the connection, and by that the process. Harmless when repeated.
@@ -54,44 +108,16 @@ class Child(Client[T]):
 
 @overload
 def spawn(
-    command: Sequence[str | os.PathLike[str]],
-    service: Callable[..., T],
-    *,
-    cwd: str | os.PathLike[str] | None = None,
-    env: Mapping[str, str] | None = None,
-    stdout: Output = None,
-    stderr: Output = None,
-    pipes: bool = False,
-    grace: float = 5.0,
-    handshake_timeout: float = 30.0,
-    **options: Any,
+    command: Sequence[str | os.PathLike[str]], service: Callable[..., T], **options: Unpack[SpawnOptions]
 ) -> Child[T]: ...
 @overload
 def spawn(
-    command: Sequence[str | os.PathLike[str]],
-    service: None = None,
-    *,
-    cwd: str | os.PathLike[str] | None = None,
-    env: Mapping[str, str] | None = None,
-    stdout: Output = None,
-    stderr: Output = None,
-    pipes: bool = False,
-    grace: float = 5.0,
-    handshake_timeout: float = 30.0,
-    **options: Any,
+    command: Sequence[str | os.PathLike[str]], service: None = None, **options: Unpack[SpawnOptions]
 ) -> Child[Any]: ...
-def spawn(  # noqa: PLR0913 - options have names
+def spawn(
     command: Sequence[str | os.PathLike[str]],
     service: Callable[..., Any] | None = None,
-    *,
-    cwd: str | os.PathLike[str] | None = None,
-    env: Mapping[str, str] | None = None,
-    stdout: Output = None,
-    stderr: Output = None,
-    pipes: bool = False,
-    grace: float = 5.0,
-    handshake_timeout: float = 30.0,
-    **options: Any,
+    **options: Unpack[SpawnOptions],
 ) -> Child[Any]:
     """Starts a process that serves at ``stdio:``, and connects to it.
 
@@ -103,15 +129,15 @@ def spawn(  # noqa: PLR0913 - options have names
     Args:
         command: The program and its arguments, as for :class:`subprocess.Popen`; there is no shell.
         service: The service's class or interface; without one the client is dynamic.
+        options: The options below, and those of :func:`connect`.
         cwd: Where the child runs.
         env: Its environment; ``None`` for this process's own.
         stdout: Where its standard output goes, as for :class:`subprocess.Popen`.
         stderr: Its standard error, likewise.
         pipes: The program passes its standard input and output on to the one that serves, as ``ssh`` and
             ``docker exec -i`` do: both carry the protocol. ``stdout`` cannot be given then.
-        grace: Seconds that the child has to end by itself when the client is closed.
-        handshake_timeout: Seconds until it must serve.
-        options: As for :func:`connect`.
+        grace: Seconds that the child has to end by itself when the client is closed; 5.
+        handshake_timeout: Seconds until it must serve; 30.
 
     A child that has ended is not started again: calls are :class:`~nearcall.Unavailable` from then on, and say how it
     ended.
@@ -123,28 +149,13 @@ def spawn(  # noqa: PLR0913 - options have names
         FailedPrecondition, InvalidArgument: as for :func:`connect`.
         TypeError, ValueError: the command is no list of texts, or an argument does not fit.
     """
-    grace, cls = check_seconds("grace", grace), check_service(service)
-    child = start(command, cwd=cwd, env=env, stdout=stdout, stderr=stderr, pipes=pipes)
-    try:
-        channel = _ChildChannel(child, handshake_timeout=handshake_timeout, **options)
-        try:
-            return Child(channel, cls, child, grace)
-        except BaseException:
-            channel.close()
-            raise
-    except BaseException as error:
-        failure = child.give_up(error)
-        if failure is None:
-            raise
-        raise failure from error
-    finally:
-        child.ours.close()
+    return cast("type[Child[Any]]", Child)._spawn(_ChildChannel, command, service, **options)
 
 
 class _ChildChannel(Channel):
     """A channel to a process that was spawned: there is no server after it."""
 
-    def __init__(self, child: ChildProcess, **options: Any) -> None:
+    def __init__(self, child: ChildProcess, **options: Unpack[ChannelOptions]) -> None:
         self._explain = lambda _: child.explain(_LAST_WORDS)
         super().__init__(child.url, **options)
 
@@ -191,6 +202,7 @@ class ChildProcess:
         if status is None:
             self.process.kill()
             self.process.wait()
+        self.ours.close()
         if status is not None:
             return Unavailable(f"{self._name} ended {_how(status)} before it served; what it printed says why")
         if isinstance(error, DeadlineExceeded):
@@ -212,7 +224,7 @@ def _how(status: int) -> str:
     return f"with status {status}" if status >= 0 else f"by signal {-status}"
 
 
-def start(
+def _start(
     command: Sequence[str | os.PathLike[str]],
     *,
     cwd: str | os.PathLike[str] | None,

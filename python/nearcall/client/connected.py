@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, cast
+from collections.abc import Generator
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
 from .. import _core
+from ..options.checked import check_seconds
 
-__all__ = ["Connected", "for_loops", "for_threads"]
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
-
-def for_threads(what: str, threads: str, loops: str) -> TypeError:
-    """For ``async with`` on something for threads: what to write for these, and for event loops."""
-    return TypeError(f"this {what} is for threads: write '{threads}', or '{loops}' in an event loop")
-
-
-def for_loops(what: str, threads: str, loops: str) -> TypeError:
-    """For ``with`` on something for event loops."""
-    return TypeError(f"this {what} is for an event loop: write '{loops}', or '{threads}' in a thread")
+__all__ = ["Connected", "ForLoops", "ForThreads"]
 
 
 class Connected(ABC):
     """Something that has a connection to a server, perhaps together with others."""
+
+    _kind: str
+    """What it is: a client or a channel."""
+    _for_threads: str
+    """What to write where it is for threads."""
+    _for_loops: str
+    """What to write where it is for an event loop."""
 
     @abstractmethod
     def _opened(self) -> _core.Connection:
@@ -32,6 +35,20 @@ class Connected(ABC):
         Raises:
             RuntimeError: there was none yet.
         """
+
+    @property
+    @abstractmethod
+    def url(self) -> str:
+        """Where the server is."""
+
+    @property
+    @abstractmethod
+    def closed(self) -> bool:
+        """Whether it was closed."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Ends it."""
 
     @property
     def connected(self) -> bool:
@@ -60,3 +77,54 @@ class Connected(ABC):
     def description(self) -> dict[str, Any]:
         """What the server serves, as it describes itself: services, methods, parameters, types."""
         return cast("dict[str, Any]", msgspec.json.decode(self._opened().description))
+
+
+class ForThreads(Connected):
+    """What is used in a ``with`` statement."""
+
+    def ping(self, timeout: float | None = None) -> float:
+        """Seconds that a round trip to the server takes without any handler.
+
+        Raises:
+            DeadlineExceeded: no answer within ``timeout`` seconds.
+            Unavailable: the server is gone.
+        """
+        return self._opened().ping(None if timeout is None else check_seconds("timeout", timeout, otherwise="None"))
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    if not TYPE_CHECKING:  # a type checker refuses it by itself
+
+        def __aenter__(self) -> Any:
+            self.close()
+            threads, loops = self._for_threads, self._for_loops
+            raise TypeError(f"this {self._kind} is for threads: write '{threads}', or '{loops}' in an event loop")
+
+        __aexit__ = __aenter__
+
+
+class ForLoops(Connected):
+    """What is used in an ``async with`` statement, or awaited."""
+
+    @abstractmethod
+    async def _open(self) -> Self:
+        """Makes sure that there is a connection."""
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        return self._open().__await__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    if not TYPE_CHECKING:  # a type checker refuses it by itself
+
+        def __enter__(self) -> Any:
+            threads, loops = self._for_threads, self._for_loops
+            raise TypeError(f"this {self._kind} is for an event loop: write '{loops}', or '{threads}' in a thread")
+
+        __exit__ = __enter__
