@@ -1,5 +1,5 @@
-"""A client with many threads in a process of its own, which echo without end: ``python -m tests.hostile.busy URL
-THREADS SIZE``. Every tenth of a second it says how many calls were answered.
+"""A client with many threads in a process of its own, which echo without end; its program is :func:`main`, with
+arguments ``URL THREADS SIZE``. Every tenth of a second it says how many calls were answered.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import time
 
 import nearcall
 
-from ..e2e.process import ROOT
+from ..e2e.warm import WarmProcess
 from .services import Target
 
 _PR_SET_PDEATHSIG = 1
@@ -45,11 +45,8 @@ class Busy:
     """Such a client, as a test sees it."""
 
     def __init__(self, url: str, threads: int, size: int) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-X", "faulthandler", "-m", "tests.hostile.busy", url, str(threads), str(size)],
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-        )
+        program = "from tests.hostile.busy import main; main()"
+        self._process = WarmProcess(program, url, str(threads), str(size), stdin=subprocess.DEVNULL, text=False)
         self._last = 0
 
     @property
@@ -78,7 +75,3 @@ class Busy:
         self._process.wait(10)
         if self._process.stdout is not None:
             self._process.stdout.close()
-
-
-if __name__ == "__main__":
-    main()

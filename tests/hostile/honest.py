@@ -1,8 +1,8 @@
-"""An honest client in a process of its own: ``python -m tests.hostile.honest URL TOKEN``.
+"""An honest client in a process of its own, whose program is :func:`main`, with arguments ``URL TOKEN``.
 
-It calls about a thousand times a second as long as it lives, and measures each call. What it is asked for, it answers
-with a line of JSON: ``begin`` forgets what was measured before, ``report`` tells it, ``newcomer`` lets another client
-connect and call.
+From ``begin`` to ``rest`` it calls about a thousand times a second, and measures each call. What it is asked for, it
+answers with a line of JSON: ``begin`` forgets what was measured before, ``report`` tells it, ``newcomer`` lets another
+client connect and call.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import json
 import os
 import select
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -21,7 +20,7 @@ from typing import Any
 
 import nearcall
 
-from ..e2e.process import ROOT
+from ..e2e.warm import WarmProcess
 from .services import SECRET, TOKEN, Target
 
 PACE = 0.001
@@ -73,11 +72,14 @@ class Honest:
         self._url, self._with_token = url, with_token
         self._service = _connect(url, with_token, LONGEST).service
         self.record = Record()
+        self.may_call = threading.Event()
         threading.Thread(target=self._call, daemon=True).start()
 
     def _call(self) -> None:
         number = 0
         while True:
+            # Between two attacks it would only take the processor's time from others.
+            self.may_call.wait()
             number += 1
             # What it says now and then must stay between it and the server.
             data = DATA if number % 16 else SECRETS[number // 16 % len(SECRETS)]
@@ -110,6 +112,9 @@ def main() -> None:
         answer: dict[str, Any] = {}
         if line == "begin\n":
             honest.record = Record()
+            honest.may_call.set()
+        elif line == "rest\n":
+            honest.may_call.clear()
         elif line == "report\n":
             answer = honest.record.told()
         else:
@@ -122,12 +127,8 @@ class HonestProcess:
     """The honest client, as a test sees it."""
 
     def __init__(self, url: str, with_token: bool) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-X", "faulthandler", "-m", "tests.hostile.honest", url, str(with_token)],
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        )
+        program = "from tests.hostile.honest import main; main()"
+        self._process = WarmProcess(program, url, str(with_token), text=False)
         self._read(20.0)
 
     @property
@@ -153,6 +154,9 @@ class HonestProcess:
     def begin(self) -> None:
         self._ask("begin")
 
+    def rest(self) -> None:
+        self._ask("rest")
+
     def report(self) -> dict[str, Any]:
         return self._ask("report")
 
@@ -165,7 +169,3 @@ class HonestProcess:
         for stream in (self._process.stdin, self._process.stdout):
             if stream is not None:
                 stream.close()
-
-
-if __name__ == "__main__":
-    main()

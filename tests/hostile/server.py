@@ -1,4 +1,4 @@
-"""The server under attack: ``python -m tests.hostile.server {options} URL``. Ends as any server does, with SIGTERM."""
+"""The server under attack, which SIGTERM ends as any other. Its arguments are ``{options} URL``."""
 
 from __future__ import annotations
 
@@ -43,7 +43,3 @@ def main() -> None:
         print(json.dumps(server.urls), flush=True)
 
     nearcall.serve(Target(), sys.argv[2], grace=GRACE, on_ready=tell, **options)
-
-
-if __name__ == "__main__":
-    main()

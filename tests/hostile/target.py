@@ -9,7 +9,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -20,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from ..e2e.process import ROOT
+from ..e2e.warm import ROOT, WarmProcess
 from ..survival.observing import Holdings
 from . import raw
 from .frames import CALL, METADATA, Frame, frame, pairs
@@ -56,10 +55,8 @@ class Server:
         if SECONDS:
             self.lateness = Lateness(Path(f"{self._log.name}.late"))
             given = options | {"lateness": str(self.lateness.path)}
-        command = [sys.executable, "-X", "faulthandler", "-m", "tests.hostile.server", json.dumps(given), url]
-        self._process = subprocess.Popen(
-            command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self._log
-        )
+        program = "from tests.hostile.server import main; main()"
+        self._process = WarmProcess(program, json.dumps(given), url, stdin=subprocess.DEVNULL, stderr=self._log)
         try:
             assert self._process.stdout is not None
             line = self._process.stdout.readline()
@@ -301,6 +298,7 @@ class Trial:
             scene.close()
         if not server.broken:
             self._look("after the attack")
+            server.honest.rest()
         if server.alive() and not server.broken:
             self._comes_back()
         if (wrote := server.log_size() - log) > LOG:

@@ -48,6 +48,7 @@ def test_a_client_used_in_every_way_beside_attackers(
 ) -> None:
     server = servers(transport, {})
     scene = Scene(server, transport)
+    server.honest.begin()
     over = threading.Event()
     attackers = [threading.Thread(target=harass, args=(Scene(server, transport), over)) for _ in range(2)]
     for attacker in attackers:
@@ -74,6 +75,7 @@ def test_a_client_used_in_every_way_beside_attackers(
             pytest.fail(f"over {transport}: {said} {stacks.read()[-6000:]}; the server: {where}")
     done = json.loads(said)["done"]
     report = server.honest.report()
+    server.honest.rest()
     assert report["failures"] == 0, report
     assert {"echo", "counts", "leaves_a_stream", "mirrors", "pings", "looks", "replaces"} <= set(done), done
     assert time.monotonic() - begun < (SECONDS or USUAL) + 40

@@ -137,7 +137,7 @@ def honest_threads_stopped_now_and_then(scene: Scene) -> None:
         scene.keep(client.close)
     for client in clients:
         client.wait_for_calls(50)
-    for turn in range(scene.amount(3, int(2 * scene.seconds) + 1)):
+    for turn in range(scene.amount(2, int(2 * scene.seconds) + 1)):
         with Stopped(clients[turn % 2].pid):
             time.sleep(0.4)
         time.sleep(0.1)

@@ -1,4 +1,4 @@
-"""Clients for hostile servers: ``python -m tests.hostile.victim``.
+"""Clients for hostile servers; the program is :func:`main`.
 
 It reads orders as lines of JSON and answers each with a line. Each client is a fork of this process, which has
 everything imported and no threads, so that a hundred of them take seconds. What a client does is a function here.
@@ -15,7 +15,6 @@ import json
 import os
 import select
 import signal
-import subprocess
 import sys
 import tempfile
 import threading
@@ -28,7 +27,7 @@ import numpy as np
 
 import nearcall
 
-from ..e2e.process import ROOT
+from ..e2e.warm import WarmProcess
 from .services import Target
 
 _PR_SET_PDEATHSIG = 1
@@ -304,13 +303,7 @@ class Victims:
     """The process that makes clients, as a test sees it; use it in a ``with`` statement."""
 
     def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-X", "faulthandler", "-m", "tests.hostile.victim"],
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        self._process = WarmProcess("from tests.hostile.victim import main; main()")
         assert self._process.stdout is not None
         self._process.stdout.readline()
 
@@ -336,7 +329,3 @@ class Victims:
         finally:
             self._process.kill()
             self._process.wait(10)
-
-
-if __name__ == "__main__":
-    main()
