@@ -63,7 +63,7 @@ def test_every_corrected_scenario_can_be_planned(name: str) -> None:
 @pytest.mark.parametrize("name", ["art", "rpyc-http", "grpc-burst", "rmr"])
 def test_the_published_method_can_be_repeated(name: str) -> None:
     chosen = study(name)
-    findings = replicate(chosen, 0.01, lambda line: None)
+    findings = replicate(chosen, 0.001, lambda line: None)
     published = {table.id: table for table in chosen.published()[3]}
     assert findings.tables
     for table, rows in findings.tables.items():
