@@ -20,7 +20,7 @@ from .frames import CANCEL, PING, credit, encode, frame
 from .raw import Gone
 from .target import ALL, SECONDS, Scene, Server
 
-USUAL = 5.0
+USUAL = 3.0
 """Seconds of the short form."""
 
 
