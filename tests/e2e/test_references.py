@@ -8,10 +8,12 @@ import os
 import pickle
 import threading
 import time
+import weakref
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -277,8 +279,6 @@ class TestFromTheClient:
         assert ended.acquire(timeout=PATIENCE)
 
     def test_nothing_is_kept(self, hub: Hub) -> None:
-        import weakref
-
         ears = [Ear() for _ in range(20)]
         known = [weakref.ref(ear) for ear in ears]
         for ear in ears:
@@ -317,6 +317,35 @@ def test_passing_on_a_client(hub: Hub, kind: str) -> None:
         assert heard == ["through"]
     with pytest.raises(nearcall.InvalidArgument, match="of the service Listener, got one of the service Hub"):
         hub.tell(hub, "x")  # type: ignore[arg-type]
+
+
+async def _use_in_a_loop(url: str, interceptor: Any) -> None:
+    async with nearcall.aio.connect(url, Hub, interceptors=[interceptor]) as hub:
+        assert await (await hub.counter(1)).add(2) == 3
+
+
+def test_nothing_is_kept_of_a_client_that_has_received_an_object(hub_url: str) -> None:
+    """Its interceptors go with the last that knows them: what calls the objects."""
+    known = []
+    for loops in (False, True):
+
+        def watch(call: nearcall.ClientCall, proceed: Callable[..., Any]) -> Any:
+            return proceed(call)
+
+        known.append(weakref.ref(watch))
+        if loops:
+            asyncio.run(_use_in_a_loop(hub_url, watch))
+        else:
+            with nearcall.connect(hub_url, Hub, interceptors=[watch]) as hub:
+                assert hub.counter(1).add(2) == 3
+            del hub
+        del watch
+
+    def all_gone() -> bool:
+        gc.collect()
+        return all(each() is None for each in known)
+
+    until(all_gone)
 
 
 def test_forwarded_through_a_third_process(hubs: Callable[[str, str], str], transport: str, kind: str) -> None:

@@ -164,7 +164,8 @@ fn enter(core: &Arc<Core>, calling: &Calling) -> Restore {
 
 fn attached(core: &Arc<Core>, calling: &Calling) -> Arc<Attached> {
     let make = || -> Box<dyn Any + Send + Sync> {
-        let mut calling = calling.clone();
+        // The channel keeps its connection, which keeps this: neither would ever end.
+        let mut calling = Calling { way: Way::Nowhere, ..calling.clone() };
         if calling.waiting.is_threads()
             && let Some(of_callbacks) = calling.of_callbacks.lock().clone()
         {
