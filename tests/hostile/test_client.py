@@ -457,6 +457,14 @@ def gives_credit_without_end(peer: Peer, host: Host) -> None:
             peer.send(frame(CREDIT, b"short", call=one.call))
 
 
+@server("uploads_much")
+def gives_credit_and_reads_no_more(peer: Peer, host: Host) -> None:
+    for one in host.calls(peer):
+        if one.kind == CALL:
+            peer.send(credit(1 << 40, one.call))
+            host.wait(20)
+
+
 @server("uses_in_threads", "uses")
 def is_replaced_by_one_that_hangs(peer: Peer, host: Host) -> None:
     """The first connection is good, until its first call; those that follow get no handshake."""

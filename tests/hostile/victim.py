@@ -206,6 +206,15 @@ def sends_much(url: str, diary: Diary) -> None:
     _closed(client, diary)
 
 
+def uploads_much(url: str, diary: Diary) -> None:
+    client = _connected(url, diary)
+    if client is None:
+        return
+    with diary.trying("upload"):
+        client.service.total(bytes(1 << 20) for _ in range(50))
+    _closed(client, diary)
+
+
 def reads_slowly(url: str, diary: Diary) -> None:
     """Takes one item of a stream, and then none for a while."""
     client = _connected(url, diary)
@@ -230,6 +239,7 @@ SCRIPTS: dict[str, Callable[[str, Diary], None]] = {
         uses_in_threads,
         uses_in_a_loop,
         sends_much,
+        uploads_much,
         reads_slowly,
     )
 }

@@ -67,7 +67,7 @@ impl Stream {
                 // Nothing may be sent under the lock: to send may mean to wait, and others need it meanwhile.
                 let credit = self.state.lock().account.count(len);
                 if let Some(credit) = credit {
-                    self.core.grant(self.id, credit);
+                    self.core.grant(self.id, credit, self.until);
                     self.calling.waiting.stirred(py)?;
                 }
                 Ok(Some(item))
@@ -208,7 +208,8 @@ impl Stream {
         if !self.may_send() {
             return Ok(false);
         }
-        let at_once = encoded.with(|body| self.core.try_send_item(self.id, &Outgoing::new(Kind::Item, body)));
+        let at_once =
+            encoded.with(|body| self.core.try_send_item(self.id, &Outgoing::new(Kind::Item, body), self.until));
         if let Some(sent) = at_once.map_err(|failure| name_failure(py, &failure, self.name()))? {
             if sent {
                 encoded.sent();
@@ -237,7 +238,7 @@ impl Stream {
 
     /// Sends an item if the server has room for it: `True`; `False` if the call has ended, `None` if there is no room.
     fn try_send(&self, py: Python<'_>, item: Bound<'_, PyAny>) -> PyResult<Option<bool>> {
-        let sent = self.send_with(item, |item| self.core.try_send_item(self.id, item))?;
+        let sent = self.send_with(item, |item| self.core.try_send_item(self.id, item, self.until))?;
         self.calling.waiting.stirred(py)?;
         sent.map_err(|failure| name_failure(py, &failure, self.name()))
     }
@@ -245,7 +246,7 @@ impl Stream {
     /// Says that the client's stream is complete.
     fn end(&self, py: Python<'_>) -> PyResult<()> {
         if self.core.is_live(self.id) {
-            self.core.end_stream(self.id).map_err(|failure| name_failure(py, &failure, self.name()))?;
+            self.core.end_stream(self.id, self.until).map_err(|failure| name_failure(py, &failure, self.name()))?;
             self.calling.waiting.stirred(py)?;
         }
         Ok(())

@@ -311,11 +311,16 @@ impl Connection {
         }
     }
 
-    /// Like [`Connection::send_item`] but never waits: `None` if there is no credit now.
+    /// Like [`Connection::send_item`] but does not wait for credit: `None` if there is none now.
     ///
     /// # Errors
     /// The failure to send.
-    pub fn try_send_item(&self, id: CallId, item: &Outgoing<'_>) -> Result<Option<bool>, Failure> {
+    pub fn try_send_item(
+        &self,
+        id: CallId,
+        item: &Outgoing<'_>,
+        deadline: Option<Instant>,
+    ) -> Result<Option<bool>, Failure> {
         {
             let mut table = self.table.lock();
             let Some(call) = table.get(id) else { return Ok(Some(false)) };
@@ -327,15 +332,15 @@ impl Connection {
             }
             call.credit -= cost(item.len());
         }
-        self.send(id.number(), item).map(|()| Some(true))
+        self.send_until(id.number(), item, deadline).map(|()| Some(true))
     }
 
     /// Says that the call's stream is complete.
     ///
     /// # Errors
     /// The failure to send.
-    pub fn end_stream(&self, id: CallId) -> Result<(), Failure> {
-        self.send(id.number(), &Outgoing::new(Kind::End, Body::Whole(&[])))
+    pub fn end_stream(&self, id: CallId, deadline: Option<Instant>) -> Result<(), Failure> {
+        self.send_until(id.number(), &Outgoing::new(Kind::End, Body::Whole(&[])), deadline)
     }
 
     /// Gives a call up: the server is told, late replies are dropped, a thread that waits for it stops waiting.
@@ -358,12 +363,13 @@ impl Connection {
     }
 
     /// Grants the server more credit for its stream.
-    pub fn grant(&self, id: CallId, credit: u64) {
+    pub fn grant(&self, id: CallId, credit: u64, deadline: Option<Instant>) {
         if let Some(call) = self.table.lock().get(id) {
             call.allowance = call.allowance.saturating_add_unsigned(credit);
         }
         // As in `cancel`.
-        let _ = self.send(id.number(), &Outgoing::new(Kind::Credit, Body::Whole(&credit.to_le_bytes())));
+        let _ =
+            self.send_until(id.number(), &Outgoing::new(Kind::Credit, Body::Whole(&credit.to_le_bytes())), deadline);
     }
 
     /// Asks the server for a sign of life and returns how long it took.
