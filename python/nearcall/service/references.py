@@ -10,9 +10,9 @@ from collections import deque
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ..types.declared import name_of
+from ..types.declared import name_of, root_of
 from .plan import ServicePlan
-from .service import plan_of
+from .service import plan_of, plan_of_all
 
 __all__ = ["Passed", "passed_with", "services_passed"]
 
@@ -54,18 +54,19 @@ def services_passed(plans: Iterable[ServicePlan]) -> list[ServicePlan]:
     """The services whose objects travel with calls of these services in either direction, in the order found.
 
     Raises:
-        TypeError: one of the classes cannot be served, or two of them have one name.
+        TypeError: one of the classes cannot be served, two services have one name, or two classes of a service add a
+            method of one name.
     """
-    found: dict[str, type] = {}
+    found: dict[str, list[type]] = {}
     for plan in plans:
-        for cls in dict.fromkeys([*passed_with(plan).called, *passed_with(plan).implemented]):
-            name = name_of(cls)
-            known = found.setdefault(name, cls)
-            if issubclass(known, cls):
-                found[name] = cls  # the interface of the other one: what is promised of the objects of both
-            elif not issubclass(cls, known):
+        passed = passed_with(plan)
+        for cls in dict.fromkeys([*passed.called, *passed.implemented]):
+            classes = found.setdefault(name_of(cls), [])
+            if classes and root_of(classes[0]) is not root_of(cls):
                 raise TypeError(
-                    f"two services whose objects are passed are called '{name}', {known.__qualname__} and "
+                    f"two services whose objects are passed are called '{name_of(cls)}', {classes[0].__qualname__} and "
                     f"{cls.__qualname__}: name one with service(name=...)"
                 )
-    return [plan_of(cls) for cls in found.values()]
+            if cls not in classes:
+                classes.append(cls)
+    return [plan_of_all(classes) for classes in found.values()]
