@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+import sys
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from .. import _core
@@ -43,13 +44,22 @@ def buffer(nbytes: int) -> memoryview:
         raise ValueError(f"a buffer cannot have {nbytes} bytes")
     if nbytes < _SHORTEST:
         return memoryview(bytearray(nbytes))
+    if nbytes > sys.maxsize:
+        raise _no_memory(nbytes)
     request = current_request.get()
     call = _core.current_call() if request is None else request.call()
     try:
         memory: Any = _core.Buffer(nbytes, call)
     except OSError:
-        return memoryview(bytearray(nbytes))
+        try:
+            return memoryview(bytearray(nbytes))
+        except MemoryError:
+            raise _no_memory(nbytes) from None
     return memoryview(memory)
+
+
+def _no_memory(nbytes: int) -> MemoryError:
+    return MemoryError(f"there is no memory for a buffer of {nbytes} bytes")
 
 
 def empty(shape: SupportsIndex | Sequence[SupportsIndex], dtype: DTypeLike = float) -> np.ndarray[Any, Any]:
