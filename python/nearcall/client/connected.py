@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import msgspec
 
@@ -32,6 +32,11 @@ class Connected(ABC):
         Raises:
             RuntimeError: there was none yet.
         """
+
+    def __reduce_ex__(self, _protocol: Any) -> NoReturn:
+        raise TypeError(
+            f"{self!r} cannot be pickled or copied: it has a connection; make another one where it is needed"
+        )
 
     @property
     def connected(self) -> bool:

@@ -102,6 +102,10 @@ class Reference:
         catalogue = handle.passage.catalogue
         methods = catalogue.methods(cls, self._nearcall_for_loop)
         if name not in methods:
+            if name in ("close", "aclose"):
+                raise AttributeError(
+                    f"{name_of(cls)} has no method '{name}': nearcall.release() lets go of the object, which ends it"
+                )
             raise no_such_method(name_of(cls), catalogue.where(handle.references), name, methods)
         plan, method = methods[name]
         if handle.released:

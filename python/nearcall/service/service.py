@@ -62,13 +62,14 @@ def service(
         name: The service's name; the class's own if not given. Letters, digits, underscores and dots.
         errors: Exception classes of the application that arrive at the caller as themselves, and their subclasses as
             the nearest of them: with their arguments and attributes, as far as these can be encoded, as plain data.
-        instance: Who answers. ``"server"``, the default: the object that is served, all clients. ``"session"``: each
-            client an object of its own, which the server makes at the first call and drops with the connection; serve
-            the class then. Its ``close`` or ``aclose`` is no method for clients: the server calls it at the end.
+        instance: Who answers. ``"server"``: the object that is served, all clients. ``"session"``: each client an
+            object of its own, which the server makes at the first call and drops with the connection; serve the class
+            then. Its ``close`` or ``aclose`` is no method for clients: the server calls it at the end. ``None``: as the
+            service that the class derives from says, and ``"server"`` if it derives from none.
 
     Raises:
         TypeError: the class cannot be served; the message names the method, the annotation and what to do.
-        ValueError: the name is malformed, or ``instance`` is neither of the two.
+        ValueError: the name is malformed, or ``instance`` is none of these.
     """
     # Names local to the function in which the class is defined can appear in annotations, too.
     caller = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
