@@ -185,7 +185,8 @@ def test_objects_that_a_client_passes_are_called_by_the_server(capsys: pytest.Ca
         1,
         [
             "old client, new server:",
-            "  breaks: the new Listener.said(who: str) but the old has no parameter 'who': it is said(text: str) -> None",
+            "  breaks: the new Listener.said(who: str) but the old has no parameter 'who': it is said(text: str) -> "
+            "None",
             "new client, old server:",
             "  breaks: the old Listener.said has no parameter 'who' but the new requires who: str",
         ],

@@ -295,14 +295,14 @@ def test_what_cannot_be_served_is_refused_at_definition() -> None:
     def m20(self, a: Callable[[int], None]) -> None: ...
 
     @refused(
-        "Bad.m(): parameter 'a: Offered | int' cannot be sent: tests.unit.test_service.Offered | int may not be a union: "
-        "beside a service or an array only None may stand; take them as two"
+        "Bad.m(): parameter 'a: Offered | int' cannot be sent: tests.unit.test_service.Offered | int may not be a "
+        "union: beside a service or an array only None may stand; take them as two"
     )
     def m21(self, a: Offered | int) -> None: ...
 
     @refused(
-        "Bad.m(): parameter 'a: dict[Offered, int]' cannot be sent: Offered is a service, and a reference to one cannot "
-        "be the key of a dict: make it the value"
+        "Bad.m(): parameter 'a: dict[Offered, int]' cannot be sent: Offered is a service, and a reference to one "
+        "cannot be the key of a dict: make it the value"
     )
     def m22(self, a: dict[Offered, int]) -> None: ...
 
@@ -327,7 +327,7 @@ def test_what_cannot_be_served_is_refused_at_definition() -> None:
         "attrs type - type tests.unit.test_service.Left | tests.unit.test_service.Right is not supported; "
         "make each of them a msgspec.Struct with tag=True, which tells them apart"
     )
-    def m20(self, a: Left | Right) -> None: ...
+    def m24(self, a: Left | Right) -> None: ...
 
     for annotation in (complex, Callback, collections.deque[int], int | Unknown, bytes | str):
         function = eval("lambda self, a: None")

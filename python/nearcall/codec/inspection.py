@@ -38,7 +38,8 @@ def inspect_type(annotation: Any) -> shapes.Type:
     for node in walk(shape):
         if isinstance(node, shapes.DictType) and (services := services_in(node.key_type)):
             raise UnsupportedTypeError(
-                f"{type_name(services[0])} is a service, and a reference to one cannot be the key of a dict: make it the value"
+                f"{type_name(services[0])} is a service, and a reference to one cannot be the key of a dict: "
+                "make it the value"
             )
         if isinstance(node, shapes.CustomType):
             service = service_class(node.cls)
@@ -104,7 +105,7 @@ def _one_line(problem: Exception) -> str:
     if "unions containing a custom type" in text:
         kind = text.rpartition(" - type ")[2].removesuffix(" is not supported")
         return f"{kind} may not be a union: beside a service or an array only None may stand; take them as two"
-    if text.startswith("Type 'typing.Self'") or text.startswith("Type 'typing_extensions.Self'"):
+    if text.startswith(("Type 'typing.Self'", "Type 'typing_extensions.Self'")):
         return "Self is not looked up; write the name of the class, in quotes"
     return text
 
@@ -123,6 +124,6 @@ def _advice(cls: Any) -> str:
     if module.partition(".")[0] in sys.stdlib_module_names and module != "__main__":
         return f"{name} cannot be encoded; use a type that msgspec supports, such as list, dict or a dataclass"
     return (
-        f"{name} cannot be encoded; make it a dataclass, a msgspec.Struct, a TypedDict or a NamedTuple, or a service if its "
-        "objects shall stay where they are"
+        f"{name} cannot be encoded; make it a dataclass, a msgspec.Struct, a TypedDict or a NamedTuple, or a service if "
+        "its objects shall stay where they are"
     )

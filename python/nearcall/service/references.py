@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from ..types.declared import name_of, root_of
 from ..types.guards import is_dict, is_list
-from .description import Description, ServiceInfo
+from .description import Description
 from .plan import ServicePlan
 from .service import plan_of, plan_of_all
 

@@ -154,8 +154,8 @@ def plan_of_all(classes: Sequence[type]) -> ServicePlan:
             owner = introduced[method.name]
             if (other := owners.setdefault(method.name, owner)) is not owner:
                 raise TypeError(
-                    f"{method.full_name}() is declared by {other.__name__} and by {owner.__name__}, and objects of both "
-                    f"are passed as {name}: name one with service(name=...)"
+                    f"{method.full_name}() is declared by {other.__name__} and by {owner.__name__}, and objects of "
+                    f"both are passed as {name}: name one with service(name=...)"
                 )
     methods = [
         method_plan(read_method(name, method, owner.__dict__[method], _namespace(owner), None), builder)
