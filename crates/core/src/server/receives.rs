@@ -10,7 +10,7 @@ use nearcall_wire::Failure;
 
 use super::Server;
 use super::connection::ServerConnection;
-use crate::client::{Adopter, Connection, received::Receiver};
+use crate::client::{Connection, received::Receiver};
 use crate::sync::{Ordering, fence};
 
 /// Workers of a server that may wait in a handler for replies, at once. Each is a thread, and another one takes its place.
@@ -109,10 +109,12 @@ impl Receiver for Receives {
     }
 }
 
-impl Adopter for Server {
-    fn adopt(self: Arc<Self>, connection: &Arc<Connection>) {
-        connection.exports().open(self.limits.max_references, &self.releases);
-        let receives = Arc::new(Receives { server: Arc::downgrade(&self), connection: OnceLock::new() });
+impl Server {
+    /// Receives for a client of this process from now on, and runs the calls of objects that it gives: `max_references` at
+    /// most may be given at a time. Never waits.
+    pub fn adopt(self: &Arc<Self>, connection: &Arc<Connection>, max_references: usize) {
+        connection.exports().open(max_references, &self.releases);
+        let receives = Arc::new(Receives { server: Arc::downgrade(self), connection: OnceLock::new() });
         if connection.use_receiver(Arc::clone(&receives) as Arc<dyn Receiver>) {
             self.adopted.lock().push(Adopted { client: Arc::downgrade(connection), receives });
             self.wake_reactor();
