@@ -124,6 +124,6 @@ def _advice(cls: Any) -> str:
     if module.partition(".")[0] in sys.stdlib_module_names and module != "__main__":
         return f"{name} cannot be encoded; use a type that msgspec supports, such as list, dict or a dataclass"
     return (
-        f"{name} cannot be encoded; make it a dataclass, a msgspec.Struct, a TypedDict or a NamedTuple, or a service if "
-        "its objects shall stay where they are"
+        f"{name} cannot be encoded; make it a dataclass, a msgspec.Struct, a TypedDict or a NamedTuple, or a "
+        "service if its objects shall stay where they are"
     )
