@@ -33,7 +33,8 @@ def buffer(nbytes: int) -> memoryview:
 
     Returns:
         A writable ``memoryview`` of bytes. What is in it at first is left over. If it has less than 32 KiB, or the
-        system has no descriptor or shared memory left, it is ordinary memory, which is copied when it is sent.
+        system has no descriptor left or not as much memory available, it is ordinary memory, which is copied when it is
+        sent.
 
     Raises:
         ValueError: the number is negative.
