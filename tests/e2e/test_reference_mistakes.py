@@ -83,6 +83,18 @@ def test_a_reference_is_let_go_of_and_not_closed(url: str) -> None:
             file.read()
 
 
+def test_a_reference_says_what_became_of_it(url: str) -> None:
+    client = nearcall.connect(url, Files)
+    first, second = client.service.open("a"), client.service.open("b")
+    assert repr(first) == f"<reference to a File at {url}>"
+    nearcall.release(first)
+    client.close()
+    assert (repr(first), repr(second)) == (
+        f"<released reference to a File at {url}>",
+        f"<lost reference to a File at {url}>",
+    )
+
+
 def test_a_view_that_cannot_be_sent_is_named(url: str) -> None:
     """With the method and the argument, however the arguments travel."""
     gaps, closed = memoryview(b"abcdef")[::2], memoryview(b"abc")

@@ -130,7 +130,7 @@ class Reference:
 
     def __repr__(self) -> str:
         handle = self._nearcall_handle
-        state = "released " if handle.released else ""
+        state = "released " if handle.released else "" if handle.references.alive else "lost "
         where = handle.passage.catalogue.where(handle.references)
         return f"<{state}reference to a {name_of(self._nearcall_cls)} at {where}>"
 
