@@ -183,12 +183,12 @@ impl Server {
         }
     }
 
-    /// See [`Receiver::receive`].
-    fn receive_for_caller(&self, over: &mut dyn FnMut() -> bool, slice: Duration) -> bool {
+    /// See [`Receiver::receive`]. Who finds work for others leaves the lead to them and sleeps: to take it again at once would
+    /// keep it from those who wake up to take it.
+    pub(super) fn receive_for_caller(&self, over: &mut dyn FnMut() -> bool, slice: Duration) -> bool {
         if !self.leadership.back() && !self.leadership.try_take() && !self.leadership.take_offered() {
             return false;
         }
-        self.receive_as_mine(over, Some(slice));
-        true
+        self.receive_as_mine(over, Some(slice))
     }
 }
