@@ -323,11 +323,12 @@ class Connection:
         seconds that are left for it, and returns a coroutine that connects and calls it.
         """
 
-    def serve_with(self, callback_server: Callable[[], Server]) -> None:
+    def serve_with(self, callback_server: Callable[[], Server], max_references: int) -> None:
         """From now on the server at the other end may call objects that this client gives to it.
 
         What ``callback_server`` returns, a server of this process, receives for this and every later connection of the
-        client, and runs those calls. It is asked for each connection. Never waits. Only the first call counts.
+        client, and runs those calls. It is asked for each connection. The other end may hold ``max_references``
+        objects at once. Never waits. Only the first call counts.
         """
 
     def connect(self) -> None:

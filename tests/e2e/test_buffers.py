@@ -315,6 +315,10 @@ def test_what_cannot_be_a_buffer() -> None:
         nearcall.empty((3, -1))
     with pytest.raises(TypeError, match="Python objects"):
         nearcall.empty(3, object)
+    # Refused at once: to try it page by page would end this program and others.
+    for shape in ((1 << 50,), (1 << 40, 1 << 40)):
+        with pytest.raises(MemoryError, match="there is no memory for a buffer of"):
+            nearcall.empty(shape, np.uint8)
     assert len(nearcall.buffer(0)) == 0
     assert nearcall.empty(0).shape == (0,)
     assert nearcall.empty((2, 3)).dtype == np.float64

@@ -34,6 +34,7 @@ CLIENT = [
     ("max_message_size", None, "max_message_size must be a whole number of bytes from 1, not None"),
     ("max_message_size", True, "max_message_size must be a whole number of bytes from 1, not True"),
     ("max_message_size", 2**64, f"max_message_size must be a whole number of bytes from 1, not {2**64}"),
+    ("max_references", 0, "max_references must be a whole number from 1, not 0"),
     ("ring_size", -1, "ring_size must be a power of two from 4096 to 16777216 (bytes), not -1"),
     ("ring_size", 5000, "ring_size must be a power of two from 4096 to 16777216 (bytes), not 5000"),
     ("ring_size", 65536.0, "ring_size must be a power of two from 4096 to 16777216 (bytes), not 65536.0"),

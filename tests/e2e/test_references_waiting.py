@@ -184,3 +184,65 @@ def test_the_end_of_an_object_may_stop_the_server(new_url: str) -> None:
         assert room.seat().number() == 1
         assert stopped.get(timeout=PATIENCE)
     assert server.wait(PATIENCE)
+
+
+@nearcall.service
+class Crowd:
+    def hold(self, players: list[Player]) -> int: ...
+    def let_go(self) -> None: ...
+
+
+class OwnCrowd(Crowd):
+    def __init__(self) -> None:
+        self._held: list[Player] = []
+
+    def hold(self, players: list[Player]) -> int:
+        self._held += players
+        return len(self._held)
+
+    def let_go(self) -> None:
+        self._held.clear()
+
+
+@pytest.mark.parametrize("most", [2, 5])
+def test_how_many_objects_a_client_gives_is_its_own_choice(new_url: str, most: int) -> None:
+    with (
+        nearcall.Server(OwnCrowd(), new_url) as server,
+        nearcall.connect(server.urls[0], Crowd, max_references=most) as crowd,
+    ):
+        assert crowd.hold([Thinker() for _ in range(most)]) == most
+        with pytest.raises(nearcall.ResourceExhausted, match=rf"holds {most} objects .* raise it with max_references"):
+            crowd.hold([Thinker()])
+        crowd.let_go()
+        assert crowd.hold([Thinker() for _ in range(most)]) == most
+
+
+_pause = threading.Event()
+
+
+@nearcall.service
+class Hall:
+    def late_seat(self) -> Seat: ...
+
+
+class OwnHall(Hall):
+    """Gives seats to callers that have gone."""
+
+    def __init__(self) -> None:
+        self.ended: Queue[str] = Queue()
+
+    def late_seat(self) -> Seat:
+        # Nobody tells a handler that its caller has given up: it has to look.
+        while not nearcall.context().cancelled:
+            _pause.wait(0.001)
+        return OwnSeat(lambda: self.ended.put("late"))
+
+
+def test_an_object_for_a_caller_that_has_given_up_is_ended(new_url: str) -> None:
+    """The connection stays: nobody else would ever end it."""
+    hall = OwnHall()
+    with nearcall.Server(hall, new_url) as server, nearcall.connect(server.urls[0], Hall) as client:
+        for _ in range(3):
+            with pytest.raises(nearcall.DeadlineExceeded), nearcall.timeout(0.02):
+                client.late_seat()
+        assert [hall.ended.get(timeout=PATIENCE) for _ in range(3)] == ["late"] * 3

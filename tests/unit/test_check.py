@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import runpy
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -108,6 +110,99 @@ def test_a_server_and_a_file_can_be_compared(capsys: pytest.CaptureFixture[str],
         assert main(["check", "inproc://check-me", "saved.json"]) == 0
         assert main(["check", "inproc://check-me", "new.py:Shapes"]) == 0
         assert main(["check", "new.py:Shapes", "inproc://check-me"]) == 1
+
+
+PASSING = """
+import nearcall
+from dataclasses import dataclass
+
+@nearcall.service
+class Listener:
+    def said(self, text: str{listener}) -> None: ...
+    {method}
+
+@nearcall.service
+class Seat:
+    def say(self, text: str{seat}) -> None: ...
+
+@dataclass
+class Guest:
+    name: str
+    listeners: list[Listener]
+
+@nearcall.service
+class Room:
+    def join(self, guest: Guest) -> Seat | None: ...
+"""
+
+
+def check_passing(
+    old: dict[str, str], new: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> tuple[int, list[str]]:
+    """The exit status, and the lines that were printed."""
+    for name, parts in (("before.py", old), ("after.py", new)):
+        Path(name).write_text(PASSING.format(**{"listener": "", "seat": "", "method": "", **parts}), encoding="utf-8")
+    status = main(["check", "before.py:Room", "after.py:Room"])
+    return status, capsys.readouterr().out.splitlines()
+
+
+def test_objects_that_are_passed_are_compared(capsys: pytest.CaptureFixture[str]) -> None:
+    assert check_passing({}, {}, capsys)[0] == 0
+    assert check_passing({}, {"seat": ", loud: bool = False", "listener": ", who: str = ''"}, capsys)[0] == 0
+    assert check_passing({}, {"seat": ", loud: bool"}, capsys) == (
+        1,
+        [
+            "old client, new server:",
+            "  breaks: the old Seat.say has no parameter 'loud' but the new requires loud: bool",
+            "new client, old server:",
+            "  breaks: the new Seat.say(loud: bool) but the old has no parameter 'loud': it is say(text: str) -> None",
+        ],
+    )
+
+
+def test_objects_that_a_client_passes_are_called_by_the_server(capsys: pytest.CaptureFixture[str]) -> None:
+    """What the server in use calls must stay; what only a new one calls was never right."""
+    left = {"method": "def left(self) -> None: ..."}
+    assert check_passing({}, left, capsys) == (
+        0,
+        [
+            "old client, new server:",
+            "  refuses what is new: the old Listener has no method 'left'",
+            "new client, old server:",
+            "  nothing breaks",
+        ],
+    )
+    assert check_passing(left, {}, capsys) == (
+        1,
+        [
+            "old client, new server:",
+            "  nothing breaks",
+            "new client, old server:",
+            "  breaks: the new Listener has no method 'left'",
+        ],
+    )
+    assert check_passing({}, {"listener": ", who: str"}, capsys) == (
+        1,
+        [
+            "old client, new server:",
+            "  breaks: the new Listener.said(who: str) but the old has no parameter 'who': it is said(text: str) -> "
+            "None",
+            "new client, old server:",
+            "  breaks: the old Listener.said has no parameter 'who' but the new requires who: str",
+        ],
+    )
+
+
+def test_a_saved_description_names_what_is_passed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert check_passing({}, {"seat": ", loud: bool"}, capsys)[0] == 1
+    assert main(["check", "before.py:Room", "before.py:Room"]) == 0
+    room: Any = runpy.run_path("before.py")["Room"]
+    with nearcall.Server(room(), "inproc://check-passing"):
+        capsys.readouterr()
+        assert main(["list", "inproc://check-passing", "--json"]) == 0
+        Path("saved.json").write_text(capsys.readouterr().out, encoding="utf-8")
+        assert main(["check", "saved.json", "before.py:Room"]) == 0
+        assert main(["check", "saved.json", "after.py:Room"]) == 1
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, NewType, Optional, Protocol, TypeVar
 
 import pytest
+from typing_extensions import Self
 
 from nearcall.errors import Internal, InvalidArgument
 from nearcall.service.plan import MethodPlan
@@ -204,6 +205,11 @@ def test_the_object_itself_may_be_called_otherwise() -> None:
     assert [method.signature for method in plan_of(Other).methods] == ["plain(x: int) -> int", "typed(x: int) -> int"]
 
 
+@service
+class Offered(Protocol):
+    def take(self) -> int: ...
+
+
 def refused(message: str) -> Callable[[Callable[..., Any]], None]:
     """Checks that a class with the method is refused with the message."""
 
@@ -232,13 +238,15 @@ def test_what_cannot_be_served_is_refused_at_definition() -> None:
 
     @refused(
         "Bad.m(): parameter 'a: list[Unknown]' cannot be sent: Unknown cannot be encoded; "
-        "make it a dataclass, a msgspec.Struct, a TypedDict or a NamedTuple"
+        "make it a dataclass, a msgspec.Struct, a TypedDict or a NamedTuple, or a service if its objects shall stay "
+        "where they are"
     )
     def m5(self, a: list[Unknown]) -> None: ...
 
     @refused(
         "Bad.m(): the result 'dict[str, Unknown]' cannot be sent: Unknown cannot be encoded; "
-        "make it a dataclass, a msgspec.Struct, a TypedDict or a NamedTuple"
+        "make it a dataclass, a msgspec.Struct, a TypedDict or a NamedTuple, or a service if its objects shall stay "
+        "where they are"
     )
     def m6(self) -> dict[str, Unknown]: ...
 
@@ -280,6 +288,27 @@ def test_what_cannot_be_served_is_refused_at_definition() -> None:
     )
     def m16(self, a: object) -> None: ...
 
+    @refused(
+        "Bad.m(): parameter 'a: Callable[[int], None]' cannot be sent: a function cannot be encoded; "
+        "to call back, take an object: annotate a service class with that method"
+    )
+    def m20(self, a: Callable[[int], None]) -> None: ...
+
+    @refused(
+        "Bad.m(): parameter 'a: Offered | int' cannot be sent: tests.unit.test_service.Offered | int may not be a "
+        "union: beside a service or an array only None may stand; take them as two"
+    )
+    def m21(self, a: Offered | int) -> None: ...
+
+    @refused(
+        "Bad.m(): parameter 'a: dict[Offered, int]' cannot be sent: Offered is a service, and a reference to one "
+        "cannot be the key of a dict: make it the value"
+    )
+    def m22(self, a: dict[Offered, int]) -> None: ...
+
+    @refused("Bad.m(): the result 'Self' cannot be sent: Self is not looked up; write the name of the class, in quotes")
+    def m23(self) -> Self: ...
+
     @refused("Bad.m(): its first parameter, 'a: int', would be the object itself; write self before it")
     def m17(a: int) -> int: ...
 
@@ -298,7 +327,7 @@ def test_what_cannot_be_served_is_refused_at_definition() -> None:
         "attrs type - type tests.unit.test_service.Left | tests.unit.test_service.Right is not supported; "
         "make each of them a msgspec.Struct with tag=True, which tells them apart"
     )
-    def m20(self, a: Left | Right) -> None: ...
+    def m24(self, a: Left | Right) -> None: ...
 
     for annotation in (complex, Callback, collections.deque[int], int | Unknown, bytes | str):
         function = eval("lambda self, a: None")

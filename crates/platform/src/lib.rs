@@ -6,6 +6,7 @@
 //! - [`descriptors`]: pollers, and event descriptors that wake those who sleep in them;
 //! - [`sys`]: calls on sockets that the standard library lacks;
 //! - [`clock`] and [`cpu`]: what time it is, and where a thread runs;
+//! - [`memory`]: how much of it is left;
 //! - [`lifeline`]: a process that ends with another.
 
 pub mod clock;
@@ -15,5 +16,6 @@ pub mod fork;
 pub mod inheritance;
 pub mod lifeline;
 pub mod lock;
+pub mod memory;
 mod sync;
 pub mod sys;

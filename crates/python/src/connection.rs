@@ -243,10 +243,10 @@ impl Connection {
 
     /// From now on the server at the other end may call objects that this client gives to it: the server of this process that
     /// `callback_server` returns receives for this and every later connection of it, and runs those calls. It is asked for
-    /// each connection: a child by fork has another one. Never waits.
-    fn serve_with(&self, callback_server: Py<PyAny>) {
+    /// each connection: a child by fork has another one. The other end may hold `max_references` objects at once. Never waits.
+    fn serve_with(&self, callback_server: Py<PyAny>, max_references: usize) {
         let of_callbacks = Arc::clone(&self.calling.of_callbacks);
-        self.channel.serve_with(Arc::new(Callbacks { server: callback_server, of_callbacks }));
+        self.channel.serve_with(Arc::new(Callbacks { server: callback_server, of_callbacks, max_references }));
     }
 
     /// A callable for a method without streams.
@@ -282,6 +282,8 @@ impl Connection {
 struct Callbacks {
     server: Py<PyAny>,
     of_callbacks: Arc<Mutex<Option<Arc<Waiting>>>>,
+    /// Objects that the server may hold of each connection.
+    max_references: usize,
 }
 
 impl Adopter for Callbacks {
@@ -291,7 +293,7 @@ impl Adopter for Callbacks {
             match server {
                 Ok(server) => {
                     *self.of_callbacks.lock() = Some(server.get().waiting());
-                    server.get().adopter().adopt(connection);
+                    server.get().core().adopt(connection, self.max_references);
                 }
                 // What is then given fails, and says why.
                 Err(error) => error.write_unraisable(py, Some(self.server.bind(py))),
@@ -303,7 +305,11 @@ impl Adopter for Callbacks {
 impl Connection {
     fn core(&self) -> PyResult<Arc<Core>> {
         let core = self.channel.current();
-        core.ok_or_else(|| PyRuntimeError::new_err("this client is not connected yet"))
+        core.ok_or_else(|| {
+            PyRuntimeError::new_err(
+                "there is no connection yet: await the client or channel, or enter it with 'async with'",
+            )
+        })
     }
 
     fn ready(&self, py: Python<'_>, until: Option<Instant>) -> PyResult<Arc<Core>> {

@@ -35,7 +35,7 @@ impl<'py> LentBuffer<'py> {
                 let value = error.into_inner();
                 let buffer = PyUntypedBuffer::get(&value)?;
                 if !buffer.is_c_contiguous() {
-                    return Err(PyTypeError::new_err("the buffer is not contiguous; copy it with bytes(...) first"));
+                    return Err(PyTypeError::new_err("the buffer is not C-contiguous: copy it first"));
                 }
                 Ok(Self::Buffer(buffer))
             }
@@ -126,7 +126,8 @@ impl Value {
             check.bind(py).run([&value])?;
         }
         if self.form.is_buffer() {
-            return LentBuffer::take(value).map(Encoded::whole);
+            let taken = LentBuffer::take(value).map_err(|error| explain(py, &self.encode_error, error));
+            return taken.map(Encoded::whole);
         }
         let encoded = match self.form {
             Form::Nothing => return Ok(Encoded::empty()),
@@ -353,13 +354,14 @@ impl Arguments {
             };
         }
         if self.forms.len() == 1 {
-            return LentBuffer::take(values.get_item(0)?).map(Encoded::whole);
+            let taken = LentBuffer::take(values.get_item(0)?).map_err(|error| self.explain(py, values, error));
+            return taken.map(Encoded::whole);
         }
         let mut buffers = SmallVec::new();
         let mut coded: SmallVec<[Bound<'py, PyAny>; 8]> = SmallVec::new();
         for (form, value) in self.forms.iter().zip(values) {
             if form.is_buffer() {
-                buffers.push(LentBuffer::take(value)?);
+                buffers.push(LentBuffer::take(value).map_err(|error| self.explain(py, values, error))?);
             } else {
                 coded.push(value);
             }

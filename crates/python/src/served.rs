@@ -96,6 +96,11 @@ pub(crate) fn reply(
         return Ok(Some(OK));
     }
     let mut encoded = encode_reply(core, calling, method, &request.connection, result)?;
+    if encoded.unsent.is_some() && request.context().is_cancelled() {
+        // The client would not look at the reply, and so never let go of what it gives: that is taken back here.
+        request.forget();
+        return Ok(Some(Failure::CANCELLED));
+    }
     let code = standing(request, observed);
     match encoded.send(py, |body| request.reply(core, body)) {
         Ok(()) => {

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use nearcall_core::client::Adopter;
 use nearcall_core::lock::Mutex;
 use nearcall_core::server::{
     ForLoop, ItemOutcome, Next, Notice, Release, Request, Server as Core, ServerCall, ServerConnection, Work,
@@ -348,8 +347,8 @@ impl Server {
     }
 
     /// Who receives for clients of this process whose servers may call them.
-    pub(crate) fn adopter(&self) -> Arc<dyn Adopter> {
-        Arc::clone(&self.core) as Arc<dyn Adopter>
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.core
     }
 
     /// Tells Python what its operator should know.

@@ -141,7 +141,7 @@ impl Waiting {
             .get_or_try_init(py, || Ok::<_, PyErr>(py.import("asyncio")?.getattr("get_running_loop")?.unbind()))?;
         let Ok(running) = get_loop.bind(py).run([]) else {
             return Err(PyRuntimeError::new_err(
-                "a client of nearcall.aio is used from coroutines of asyncio, and no event loop of it runs in this thread",
+                "what nearcall.aio connected is used from coroutines of asyncio, and no event loop of it runs in this thread",
             ));
         };
         match &*self.owner.lock() {
@@ -151,8 +151,8 @@ impl Waiting {
             Owner::Threads => return Err(not_a_loops()),
         }
         Err(PyRuntimeError::new_err(
-            "this client belongs to another event loop, in which it was connected: make one for each loop with \
-             nearcall.aio.connect, or share a client of nearcall.connect between threads",
+            "this connection belongs to another event loop, in which it was made: make one for each loop with \
+             nearcall.aio.connect or nearcall.aio.Channel, or share one for threads between them",
         ))
     }
 

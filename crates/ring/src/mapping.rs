@@ -5,6 +5,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 
+use nearcall_platform::memory;
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
@@ -34,6 +35,9 @@ const SHOWN_SEALS: SealFlags = SEALS.union(SealFlags::FUTURE_WRITE);
 /// The least size of a page; where pages are larger, a start in the middle of one is refused, and nothing is lost.
 const PAGE: usize = 4096;
 
+/// Bytes from which on the system is asked whether it has as much, which takes some microseconds.
+const WORTH_ASKING: usize = 64 << 20;
+
 /// The file system of ordinary shared memory.
 const TMPFS_MAGIC: u64 = 0x0102_1994;
 
@@ -62,8 +66,13 @@ impl Mapping {
     /// whoever reads it needs no memory of their own. The descriptor is for peers.
     ///
     /// # Errors
-    /// What the system says: out of descriptors or memory, or `InvalidInput` if it is older than Linux 5.1.
+    /// What the system says: out of descriptors or memory, or `InvalidInput` if it is older than Linux 5.1. `OutOfMemory`
+    /// if the system has not so much left.
     pub fn create_shown(name: &str, len: usize) -> io::Result<(Self, OwnedFd)> {
+        // To get the pages one by one, the system would end other programs, or this one, rather than refuse.
+        if len >= WORTH_ASKING && memory::available().is_some_and(|left| len as u64 > left) {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
         let fd = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         rustix::fs::ftruncate(&fd, len as u64)?;
         rustix::fs::fallocate(&fd, FallocateFlags::empty(), 0, len as u64)?;

@@ -106,3 +106,9 @@ fn nothing_is_left_when_all_is_dropped() {
     }
     assert_eq!(count(), 0);
 }
+
+#[test]
+fn more_than_the_system_has_is_refused_before_it_is_taken() {
+    let error = Mapping::create_shown("test", 1 << 50).expect_err("nobody has a pebibyte");
+    assert_eq!(error.kind(), ErrorKind::OutOfMemory);
+}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+import sys
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from .. import _core
@@ -32,7 +33,8 @@ def buffer(nbytes: int) -> memoryview:
 
     Returns:
         A writable ``memoryview`` of bytes. What is in it at first is left over. If it has less than 32 KiB, or the
-        system has no descriptor or shared memory left, it is ordinary memory, which is copied when it is sent.
+        system has no descriptor left or not as much memory available, it is ordinary memory, which is copied when it is
+        sent.
 
     Raises:
         ValueError: the number is negative.
@@ -43,13 +45,22 @@ def buffer(nbytes: int) -> memoryview:
         raise ValueError(f"a buffer cannot have {nbytes} bytes")
     if nbytes < _SHORTEST:
         return memoryview(bytearray(nbytes))
+    if nbytes > sys.maxsize:
+        raise _no_memory(nbytes)
     request = current_request.get()
     call = _core.current_call() if request is None else request.call()
     try:
         memory: Any = _core.Buffer(nbytes, call)
     except OSError:
-        return memoryview(bytearray(nbytes))
+        try:
+            return memoryview(bytearray(nbytes))
+        except MemoryError:
+            raise _no_memory(nbytes) from None
     return memoryview(memory)
+
+
+def _no_memory(nbytes: int) -> MemoryError:
+    return MemoryError(f"there is no memory for a buffer of {nbytes} bytes")
 
 
 def empty(shape: SupportsIndex | Sequence[SupportsIndex], dtype: DTypeLike = float) -> np.ndarray[Any, Any]:

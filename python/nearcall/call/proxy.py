@@ -46,6 +46,11 @@ class Proxy:
         known = [method for method in self.__dict__ if not method.startswith("_")]
         raise no_such_method(self._nearcall_name, self._nearcall_url, name, known)
 
+    def __reduce_ex__(self, _protocol: Any) -> NoReturn:
+        raise TypeError(
+            f"{self!r} cannot be pickled or copied: it belongs to its connection; connect where it is needed"
+        )
+
     def __repr__(self) -> str:
         return f"<{self._nearcall_name} at {self._nearcall_url}>"
 

@@ -16,14 +16,27 @@ import nearcall
 from ..errors import RpcError
 from ..service.agreement import MALFORMED, Finding, Sides, service_findings
 from ..service.describing import describe
-from ..service.description import ServiceInfo
+from ..service.description import Description, ServiceInfo
 from ..service.reading import read_description
+from ..service.references import passed_in, services_passed
 from ..service.service import is_service, plan_of
 from . import FAILED, UsageError
 from .flags import add_client_options, client_options
 from .serve import find
 
 __all__ = ["add_to", "run"]
+
+
+class _Version(NamedTuple):
+    """One version of a server."""
+
+    description: Description
+    services: dict[str, ServiceInfo]
+    """Those that are compared, by name."""
+
+    def passed(self) -> dict[str, ServiceInfo]:
+        """The services whose objects travel as references, by name."""
+        return {service.name: service for service in self.description.passed}
 
 
 class _Meeting(NamedTuple):
@@ -59,15 +72,18 @@ def add_to(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Compares, and prints what was found; the exit status."""
-    old, new = (_services(target, options) for target in (options.old, options.new))
-    common = old.keys() & new.keys()
+    old, new = (_version(target, options) for target in (options.old, options.new))
+    common = old.services.keys() & new.services.keys()
     if not common:
         raise UsageError(
-            f"{options.old} serves {', '.join(old)} and {options.new} serves {', '.join(new)}: "
+            f"{options.old} serves {', '.join(old.services)} and {options.new} serves {', '.join(new.services)}: "
             "name two versions of one service"
         )
-    if len(old) == 1 or len(new) == 1:  # one class beside a server of many
-        old, new = ({name: each[name] for name in common} for each in (old, new))
+    if len(old.services) == 1 or len(new.services) == 1:  # one class beside a server of many
+        old, new = (
+            each._replace(services={name: each.services[name] for name in each.services if name in common})
+            for each in (old, new)
+        )
     meetings = [
         _Meeting("old client, new server", "client", _findings(old, new, Sides("the old", "the new"))),
         _Meeting("new client, old server", "server", _findings(new, old, Sides("the new", "the old"))),
@@ -76,17 +92,31 @@ def run(options: argparse.Namespace) -> int:
     return FAILED if any(each.breaks(finding) for each in meetings for finding in each.findings) else 0
 
 
-def _findings(client: dict[str, ServiceInfo], server: dict[str, ServiceInfo], sides: Sides) -> list[Finding]:
+def _findings(client: _Version, server: _Version, sides: Sides) -> list[Finding]:
     found: list[Finding] = []
-    for name, service in client.items():
-        if name not in server:
+    for name, service in client.services.items():
+        if name not in server.services:
             found.append(Finding(name, f"{sides.server} does not serve {name}", always=False, user="client"))
-            continue
-        try:
-            found += service_findings(service, server[name], sides)
-        except MALFORMED:
-            raise UsageError(f"one of the two descriptions of {name} is malformed") from None
-    return found
+        else:
+            found += _compare(service, server.services[name], sides)
+    called, implemented = passed_in(client.description, client.services)
+    ours, theirs = client.passed(), server.passed()
+    # Where only one side passes objects of a service, the methods that do so differ, and are named above.
+    for name in called:
+        if name in theirs:
+            found += _compare(ours[name], theirs[name], sides)
+    for name in implemented:
+        if name in theirs:  # the server calls them, so that the roles are exchanged
+            for finding in _compare(theirs[name], ours[name], Sides(sides.server, sides.client)):
+                found.append(finding._replace(user="client" if finding.user == "server" else "server"))
+    return list(dict.fromkeys(found))
+
+
+def _compare(caller: ServiceInfo, called: ServiceInfo, sides: Sides) -> list[Finding]:
+    try:
+        return service_findings(caller, called, sides)
+    except MALFORMED:
+        raise UsageError(f"one of the two descriptions of {caller.name} is malformed") from None
 
 
 def _lines(meetings: list[_Meeting]) -> list[str]:
@@ -113,8 +143,8 @@ def _as_json(meetings: list[_Meeting]) -> str:
     return msgspec.json.format(msgspec.json.encode(found)).decode()
 
 
-def _services(target: str, options: argparse.Namespace) -> dict[str, ServiceInfo]:
-    """The services that an argument stands for, by name.
+def _version(target: str, options: argparse.Namespace) -> _Version:
+    """What an argument stands for.
 
     Raises:
         UsageError: it stands for none.
@@ -127,13 +157,14 @@ def _services(target: str, options: argparse.Namespace) -> dict[str, ServiceInfo
         elif target.endswith(".json"):
             description = _read(target)
         else:
-            description = describe([plan_of(_load(target))])
-        services = {service.name: service for service in read_description(description).services}
+            plan = plan_of(_load(target))
+            description = describe([plan], None, services_passed([plan]))
+        read = read_description(description)
     except (RpcError, OSError, TypeError, ValueError) as error:
         raise UsageError(f"{target}: {error}") from None
-    if not services:
+    if not read.services:
         raise UsageError(f"{target} serves nothing")
-    return services
+    return _Version(read, {service.name: service for service in read.services})
 
 
 def _read(path: str) -> bytes:

@@ -83,7 +83,7 @@ class ChannelBase(Connected):
 
     def _be_called(self) -> None:
         """From now on the server may call objects that clients of this channel pass to it. Harmless when repeated."""
-        self._opened().serve_with(callback_server)
+        self._opened().serve_with(callback_server, self._settings.max_references)
 
     def _make_method(self, plan: MethodPlan, method: _core.Method) -> Callable[..., Any]:
         called = self._callable(plan, method)
@@ -147,6 +147,8 @@ class Channel(ChannelBase, ForThreads):
         max_message_size: Longest message received, bytes; 64 MiB.
         max_values: Values that a received message may hold, those in lists, dicts and objects included; not elements of
             arrays; 2,000,000.
+        max_references: Objects that the server may hold references to at once, of those that this side passes; to pass
+            one more fails with :class:`~nearcall.ResourceExhausted`; 10,000.
         ring_size: Size of each ring of a shared memory connection, bytes, a power of two up to 16 MiB; 256 KiB.
         handshake_timeout: Seconds that connecting may take; 5.
         wait_for_ready: Where there is no server, wait for one: here for at most ``handshake_timeout``, and in a call
@@ -250,7 +252,7 @@ def connect(url: str, service: Callable[..., Any] | None = None, **options: Unpa
             or ``stdio:``.
         service: The service's class or interface. Without one the client is dynamic: its methods come from the
             server's own description, and values are plain data.
-        options: ``timeout``, ``spin``, ``max_message_size``, ``max_values``, ``ring_size``,
+        options: ``timeout``, ``spin``, ``max_message_size``, ``max_values``, ``max_references``, ``ring_size``,
             ``handshake_timeout``, ``wait_for_ready``, ``oneway``, ``interceptors``, ``allow_plaintext``, ``tls``,
             ``allow_users`` and ``allow_groups``, as for :class:`Channel`.
 

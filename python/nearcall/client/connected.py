@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Generator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import msgspec
 
@@ -35,6 +35,11 @@ class Connected(ABC):
         Raises:
             RuntimeError: there was none yet.
         """
+
+    def __reduce_ex__(self, _protocol: Any) -> NoReturn:
+        raise TypeError(
+            f"{self!r} cannot be pickled or copied: it has a connection; make another one where it is needed"
+        )
 
     @property
     @abstractmethod

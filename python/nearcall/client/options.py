@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, cast
 from ..call.interceptors import ClientInterceptor, check_interceptors
 from ..errors import InvalidArgument
 from ..options.checked import check_flag, check_seconds, check_url, check_whole, with_option
-from ..options.common import DEFAULT_MAX_MESSAGE_SIZE, DEFAULT_MAX_VALUES, check_spin, check_users
+from ..options.common import (
+    DEFAULT_MAX_MESSAGE_SIZE,
+    DEFAULT_MAX_REFERENCES,
+    DEFAULT_MAX_VALUES,
+    check_spin,
+    check_users,
+)
 from ..options.tls import TLS, client_side
 from .dropping import OnewayPolicy, check_oneway, drop_reporter
 
@@ -36,6 +42,7 @@ class ChannelOptions(TypedDict, total=False):
     spin: float | Literal["auto"]
     max_message_size: int
     max_values: int
+    max_references: int
     ring_size: int
     handshake_timeout: float
     wait_for_ready: bool
@@ -54,6 +61,8 @@ class Settings(NamedTuple):
     """For :class:`nearcall._core.Connection`."""
     max_values: int
     """For each method."""
+    max_references: int
+    """For the server, of objects of this client."""
     interceptors: tuple[ClientInterceptor, ...]
     """Around each call."""
 
@@ -91,6 +100,7 @@ def _checked(  # noqa: PLR0913 - options have names
     spin: float | Literal["auto"] = "auto",
     max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE,
     max_values: int = DEFAULT_MAX_VALUES,
+    max_references: int = DEFAULT_MAX_REFERENCES,
     ring_size: int = DEFAULT_RING_SIZE,
     handshake_timeout: float = 5.0,
     wait_for_ready: bool = False,
@@ -103,6 +113,7 @@ def _checked(  # noqa: PLR0913 - options have names
 ) -> Settings:
     chain = check_interceptors(interceptors, sync)
     values = check_whole("max_values", max_values)
+    references = check_whole("max_references", max_references)
     of_connection: dict[str, Any] = {
         "timeout": None if timeout is None else check_seconds("timeout", timeout, otherwise="None"),
         "spin": check_spin(spin),
@@ -120,7 +131,7 @@ def _checked(  # noqa: PLR0913 - options have names
         "oneway": check_oneway(oneway),
         "on_drop": drop_reporter(url),
     }
-    return Settings(of_connection, values, chain)
+    return Settings(of_connection, values, references, chain)
 
 
 def _check_ring_size(size: int) -> int:

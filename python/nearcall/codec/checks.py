@@ -77,8 +77,10 @@ def problem_with_buffer(value: Any, annotation: Any) -> str | None:
         with memoryview(value) as view:
             if view.c_contiguous:
                 return None
-    except (TypeError, ValueError, BufferError):
+    except TypeError:
         return problem_with(value, annotation)
+    except (ValueError, BufferError) as problem:  # a view that was released, a map that was closed
+        return f"must be {type_name(annotation)}, got a {describe_value(value)} that gives no buffer: {problem}"
     return f"must be {type_name(annotation)}, got a {describe_value(value)} that is not C-contiguous: copy it first"
 
 

@@ -131,7 +131,7 @@ def reason(error: BaseException) -> str:
     if isinstance(error, UnicodeDecodeError):
         return "a str is not valid UTF-8"
     if isinstance(error, BufferError):
-        return "a buffer is not C-contiguous; copy it first"
+        return "the buffer is not C-contiguous: copy it first"
     # In the library's own quotes a type may be `int | null`.
     words = _QUOTED.sub(lambda found: _NULL.sub("None", found[1]), str(error))
     text = " ".join(words.replace("`", "").split())

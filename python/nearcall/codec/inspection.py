@@ -36,6 +36,11 @@ def inspect_type(annotation: Any) -> shapes.Type:
     except Exception as problem:
         raise UnsupportedTypeError(_one_line(problem)) from None
     for node in walk(shape):
+        if isinstance(node, shapes.DictType) and (services := services_in(node.key_type)):
+            raise UnsupportedTypeError(
+                f"{type_name(services[0])} is a service, and a reference to one cannot be the key of a dict: "
+                "make it the value"
+            )
         if isinstance(node, shapes.CustomType):
             service = service_class(node.cls)
             if service is not None:
@@ -97,6 +102,11 @@ def _one_line(problem: Exception) -> str:
     text = " ".join(str(problem).replace("`", "").split()) or type(problem).__name__
     if any(f"more than one {kind}" in text for kind in ("dataclass", "TypedDict", "dict-like")):
         return f"{text}; make each of them a msgspec.Struct with tag=True, which tells them apart"
+    if "unions containing a custom type" in text:
+        kind = text.rpartition(" - type ")[2].removesuffix(" is not supported")
+        return f"{kind} may not be a union: beside a service or an array only None may stand; take them as two"
+    if text.startswith(("Type 'typing.Self'", "Type 'typing_extensions.Self'")):
+        return "Self is not looked up; write the name of the class, in quotes"
     return text
 
 
@@ -105,10 +115,15 @@ def _advice(cls: Any) -> str:
     module: str = getattr(cls, "__module__", "")
     if module in ("collections.abc", "typing") and name.startswith(("Iter", "Async", "Gener")):
         return f"{name} cannot be inside another type: a stream is a whole parameter or the whole result"
+    if name == "Callable":
+        return "a function cannot be encoded; to call back, take an object: annotate a service class with that method"
     if cls is object:
         return "object cannot be encoded; write Any for a value of any type"
     if module.partition(".")[0] == "numpy":
         return f"numpy's {name} cannot be an annotation; write int, float, bool or str (its values may still be passed)"
     if module.partition(".")[0] in sys.stdlib_module_names and module != "__main__":
         return f"{name} cannot be encoded; use a type that msgspec supports, such as list, dict or a dataclass"
-    return f"{name} cannot be encoded; make it a dataclass, a msgspec.Struct, a TypedDict or a NamedTuple"
+    return (
+        f"{name} cannot be encoded; make it a dataclass, a msgspec.Struct, a TypedDict or a NamedTuple, or a "
+        "service if its objects shall stay where they are"
+    )

@@ -88,10 +88,11 @@ class Own(NamedTuple):
         return self
 
     def plan(self) -> ServicePlan:
-        """How they are called."""
-        if not is_described(self.cls):
-            return plan_of(self.kind)
+        """How they are called: with the methods of the annotation, whatever else they have."""
         plan = plan_of(self.cls)
+        if not is_described(self.cls):
+            promised, own = {method.name for method in plan.methods}, plan_of(self.kind)
+            return msgspec.structs.replace(own, methods=tuple(each for each in own.methods if each.name in promised))
         methods = [_for(method, _is_async(getattr(self.kind, method.name))) for method in plan.methods]
         return msgspec.structs.replace(plan, methods=tuple(methods))
 

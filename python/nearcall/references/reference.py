@@ -102,6 +102,10 @@ class Reference:
         catalogue = handle.passage.catalogue
         methods = catalogue.methods(cls, self._nearcall_for_loop)
         if name not in methods:
+            if name in ("close", "aclose"):
+                raise AttributeError(
+                    f"{name_of(cls)} has no method '{name}': nearcall.release() lets go of the object, which ends it"
+                )
             raise no_such_method(name_of(cls), catalogue.where(handle.references), name, methods)
         plan, method = methods[name]
         if handle.released:
@@ -126,7 +130,7 @@ class Reference:
 
     def __repr__(self) -> str:
         handle = self._nearcall_handle
-        state = "released " if handle.released else ""
+        state = "released " if handle.released else "" if handle.references.alive else "lost "
         where = handle.passage.catalogue.where(handle.references)
         return f"<{state}reference to a {name_of(self._nearcall_cls)} at {where}>"
 

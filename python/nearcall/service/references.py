@@ -7,14 +7,16 @@ is passed in calls of those.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
-from ..types.declared import name_of
+from ..types.declared import name_of, root_of
+from ..types.guards import is_dict, is_list
+from .description import Description
 from .plan import ServicePlan
-from .service import plan_of
+from .service import plan_of, plan_of_all
 
-__all__ = ["Passed", "passed_with", "services_passed"]
+__all__ = ["Passed", "PassedNames", "passed_in", "passed_with", "services_passed"]
 
 
 class Passed(NamedTuple):
@@ -54,18 +56,67 @@ def services_passed(plans: Iterable[ServicePlan]) -> list[ServicePlan]:
     """The services whose objects travel with calls of these services in either direction, in the order found.
 
     Raises:
-        TypeError: one of the classes cannot be served, or two of them have one name.
+        TypeError: one of the classes cannot be served, two services have one name, or two classes of a service add a
+            method of one name.
     """
-    found: dict[str, type] = {}
+    found: dict[str, list[type]] = {}
     for plan in plans:
-        for cls in dict.fromkeys([*passed_with(plan).called, *passed_with(plan).implemented]):
-            name = name_of(cls)
-            known = found.setdefault(name, cls)
-            if issubclass(known, cls):
-                found[name] = cls  # the interface of the other one: what is promised of the objects of both
-            elif not issubclass(cls, known):
+        passed = passed_with(plan)
+        for cls in dict.fromkeys([*passed.called, *passed.implemented]):
+            classes = found.setdefault(name_of(cls), [])
+            if classes and root_of(classes[0]) is not root_of(cls):
                 raise TypeError(
-                    f"two services whose objects are passed are called '{name}', {known.__qualname__} and "
+                    f"two services whose objects are passed are called '{name_of(cls)}', {classes[0].__qualname__} and "
                     f"{cls.__qualname__}: name one with service(name=...)"
                 )
-    return [plan_of(cls) for cls in found.values()]
+            if cls not in classes:
+                classes.append(cls)
+    return [plan_of_all(classes) for classes in found.values()]
+
+
+class PassedNames(NamedTuple):
+    """The same as :class:`Passed` for services of which only a description is known: by their names."""
+
+    called: tuple[str, ...]
+    implemented: tuple[str, ...]
+
+
+def passed_in(description: Description, names: Iterable[str]) -> PassedNames:
+    """What is passed by clients of the services of these names, as a server describes them."""
+    passed = {service.name: service for service in description.passed}
+    called: dict[str, None] = {}
+    implemented: dict[str, None] = {}
+    served = {service.name: service for service in description.services}
+    waiting = deque([(served[name], True) for name in names])
+    while waiting:
+        service, by_client = waiting.popleft()
+        for method in service.methods:
+            takes = [parameter.schema for parameter in method.parameters]
+            if method.stream is not None:
+                takes.append(method.stream.schema)
+            for schemas, here in ((takes, not by_client), ([method.returns.schema], by_client)):
+                found = called if here else implemented
+                for name in _mentioned(schemas, service.types):
+                    if name in passed and name not in found:
+                        found[name] = None
+                        waiting.append((passed[name], here))
+    return PassedNames(tuple(called), tuple(implemented))
+
+
+def _mentioned(schemas: list[Any], types: Mapping[str, Any]) -> Iterator[str]:
+    """The services to which schemas refer, also those in the fields of the types that they name."""
+    waiting, seen = list(schemas), set[str]()
+    while waiting:
+        schema = waiting.pop(0)
+        if is_list(schema):
+            waiting += schema
+        elif is_dict(schema):
+            for kind, inner in schema.items():
+                if kind == "reference" and isinstance(inner, str):
+                    yield inner
+                elif kind == "ref" and isinstance(inner, str):
+                    if inner not in seen:
+                        seen.add(inner)
+                        waiting.append(types.get(inner))
+                else:
+                    waiting.append(inner)

@@ -17,7 +17,7 @@ from .describing import method_info
 from .plan import MethodPlan, ServicePlan
 from .signature import IDEMPOTENT_MARK, ONEWAY_MARK, ReadMethod, method_plan, read_method
 
-__all__ = ["idempotent", "is_service", "oneway", "plan_of", "service"]
+__all__ = ["idempotent", "is_service", "oneway", "plan_of", "plan_of_all", "service"]
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -62,13 +62,14 @@ def service(
         name: The service's name; the class's own if not given. Letters, digits, underscores and dots.
         errors: Exception classes of the application that arrive at the caller as themselves, and their subclasses as
             the nearest of them: with their arguments and attributes, as far as these can be encoded, as plain data.
-        instance: Who answers. ``"server"``, the default: the object that is served, all clients. ``"session"``: each
-            client an object of its own, which the server makes at the first call and drops with the connection; serve
-            the class then. Its ``close`` or ``aclose`` is no method for clients: the server calls it at the end.
+        instance: Who answers. ``"server"``: the object that is served, all clients. ``"session"``: each client an
+            object of its own, which the server makes at the first call and drops with the connection; serve the class
+            then. Its ``close`` or ``aclose`` is no method for clients: the server calls it at the end. ``None``: as the
+            service that the class derives from says, and ``"server"`` if it derives from none.
 
     Raises:
         TypeError: the class cannot be served; the message names the method, the annotation and what to do.
-        ValueError: the name is malformed, or ``instance`` is neither of the two.
+        ValueError: the name is malformed, or ``instance`` is none of these.
     """
     # Names local to the function in which the class is defined can appear in annotations, too.
     caller = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
@@ -135,9 +136,49 @@ def plan_of(cls: type) -> ServicePlan:
     return cast(ServicePlan, plan)
 
 
+def plan_of_all(classes: Sequence[type]) -> ServicePlan:
+    """The plan of all that is promised of objects of several classes of one service: every method as the class that
+    introduced it declares it. An interface, one that adds methods to it and one that implements it are such classes.
+
+    Raises:
+        TypeError: one of the classes cannot be served, or two of them introduce a method of the same name.
+    """
+    plans = [plan_of(cls) for cls in classes]
+    if len(classes) == 1:
+        return plans[0]
+    name, builder = plans[0].name, SchemaBuilder()
+    owners: dict[str, type] = {}
+    for cls, plan in zip(classes, plans, strict=True):
+        introduced = _methods_of(cls, _declared_above(cls))
+        for method in plan.methods:
+            owner = introduced[method.name]
+            if (other := owners.setdefault(method.name, owner)) is not owner:
+                raise TypeError(
+                    f"{method.full_name}() is declared by {other.__name__} and by {owner.__name__}, and objects of "
+                    f"both are passed as {name}: name one with service(name=...)"
+                )
+    methods = [
+        method_plan(read_method(name, method, owner.__dict__[method], _namespace(owner), None), builder)
+        for method, owner in owners.items()
+    ]
+    return ServicePlan(
+        name=name,
+        methods=tuple(methods),
+        doc=plan_of(root_of(classes[0])).doc,
+        types=builder.types,
+        errors=tuple(dict.fromkeys(error for plan in plans for error in plan.errors)),
+        instance=plans[0].instance,
+    )
+
+
+def _declared_above(cls: type) -> list[type]:
+    """The decorated classes that a class is or derives from, the one that gives the service its name first."""
+    return [base for base in reversed(cls.__mro__) if base in declared]
+
+
 def _build(cls: type) -> ServicePlan:
     root, name = root_of(cls), name_of(cls)
-    above = [base for base in reversed(cls.__mro__) if base in declared]
+    above = _declared_above(cls)
     given: list[Instance] = [each for base in above if (each := declared[base].instance) is not None]
     instance: Instance = given[-1] if given else "server"
     builder = SchemaBuilder()

@@ -178,7 +178,7 @@ impl Channel {
                 let left = state.leave();
                 drop(state);
                 drop(left);
-                return Err(Failure::new(Failure::CANCELLED, format!("this client of {} was closed", self.url)));
+                return Err(Failure::new(Failure::CANCELLED, format!("the connection to {} was closed", self.url)));
             }
             if let Some(connection) = self.ready() {
                 return Ok(Some(connection));

@@ -224,7 +224,7 @@ impl Connection {
             return true;
         }
         let complete = self.await_flush();
-        let failure = Failure::new(Failure::CANCELLED, format!("this client of {} was closed", self.name));
+        let failure = Failure::new(Failure::CANCELLED, format!("the connection to {} was closed", self.name));
         self.end(&failure);
         complete
     }

@@ -10,7 +10,7 @@ use nearcall_wire::Failure;
 
 use super::Server;
 use super::connection::ServerConnection;
-use crate::client::{Adopter, Connection, received::Receiver};
+use crate::client::{Connection, received::Receiver};
 use crate::sync::{Ordering, fence};
 
 /// Workers of a server that may wait in a handler for replies, at once. Each is a thread, and another one takes its place.
@@ -109,10 +109,12 @@ impl Receiver for Receives {
     }
 }
 
-impl Adopter for Server {
-    fn adopt(self: Arc<Self>, connection: &Arc<Connection>) {
-        connection.exports().open(self.limits.max_references, &self.releases);
-        let receives = Arc::new(Receives { server: Arc::downgrade(&self), connection: OnceLock::new() });
+impl Server {
+    /// Receives for a client of this process from now on, and runs the calls of objects that it gives: `max_references` at
+    /// most may be given at a time. Never waits.
+    pub fn adopt(self: &Arc<Self>, connection: &Arc<Connection>, max_references: usize) {
+        connection.exports().open(max_references, &self.releases);
+        let receives = Arc::new(Receives { server: Arc::downgrade(self), connection: OnceLock::new() });
         if connection.use_receiver(Arc::clone(&receives) as Arc<dyn Receiver>) {
             self.adopted.lock().push(Adopted { client: Arc::downgrade(connection), receives });
             self.wake_reactor();
@@ -181,12 +183,12 @@ impl Server {
         }
     }
 
-    /// See [`Receiver::receive`].
-    fn receive_for_caller(&self, over: &mut dyn FnMut() -> bool, slice: Duration) -> bool {
+    /// See [`Receiver::receive`]. Who finds work for others leaves the lead to them and sleeps: to take it again at once would
+    /// keep it from those who wake up to take it.
+    pub(super) fn receive_for_caller(&self, over: &mut dyn FnMut() -> bool, slice: Duration) -> bool {
         if !self.leadership.back() && !self.leadership.try_take() && !self.leadership.take_offered() {
             return false;
         }
-        self.receive_as_mine(over, Some(slice));
-        true
+        self.receive_as_mine(over, Some(slice))
     }
 }

@@ -225,3 +225,15 @@ fn who_has_work_is_not_told_to_sleep() {
     assert_eq!(number(reactor.poll(&scene.server)), None);
     assert!(reactor.fall_asleep());
 }
+
+#[test]
+fn who_waits_for_a_reply_leaves_work_that_has_come_to_others() {
+    let scene = Scene::new(0);
+    scene.read();
+    scene.call(7);
+    let received = scene.server.receive_for_caller(&mut || false, Duration::from_secs(1));
+    assert!(!received, "it sleeps now, until something has come for it");
+    assert!(!scene.server.leadership.is_mine());
+    assert!(scene.server.leadership.try_take(), "another worker may receive");
+    assert_eq!(number(scene.server.reactor.lock().poll(&scene.server)), Some(7));
+}
