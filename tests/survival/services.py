@@ -13,6 +13,7 @@ import nearcall
 
 from ..hostile import raw
 from ..hostile.frames import CALL, PING, frame
+from ..soak.services import Ear, Passing
 
 SMALL = bytes(range(16))
 LARGE = 5 << 20
@@ -113,6 +114,22 @@ def one_of_each(url: str, large: bytes, key: str = "") -> None:
         assert target.echo(large) == large
 
 
+class OwnEar(Ear):
+    def hear(self, nonce: int) -> int:
+        return nonce + 1
+
+
+def passes_one_of_each(url: str, large: bytes, key: str = "") -> None:
+    """Connects, is called back, calls an object that it was given, and hands over memory that comes back."""
+    with nearcall.connect(url, Passing) as passing:
+        assert passing.heard(OwnEar(), 1, 3) == [2, 3, 4]
+        seat = passing.seat(5)
+        assert seat.say(6, SMALL)[:2] == (5, 6)
+        memory = nearcall.buffer(len(large))
+        memory[:] = large
+        assert passing.mirror(memory) == large
+
+
 def many_of_each(url: str, large: bytes, key: str = "") -> None:
     """Small and large calls and a stream, without end."""
     client: Any = nearcall.connect(url, Target).service
@@ -140,7 +157,7 @@ def reads_nothing(url: str, large: bytes, key: str) -> None:
 
 
 def served() -> list[object]:
-    return [Target()]
+    return [Target(), Passing()]
 
 
 @nearcall.service

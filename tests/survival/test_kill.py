@@ -7,7 +7,7 @@ import os
 import random
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ import nearcall
 from ..e2e.process import ServerProcess
 from .conftest import SERVICES
 from .observing import Holdings, comes_back_to, eventually
-from .services import LARGE, SMALL, Target, many_of_each, one_of_each
+from .services import LARGE, SMALL, Passing, Target, many_of_each, one_of_each, passes_one_of_each
 from .victims import Victims
 
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(1200)]
@@ -29,6 +29,7 @@ MANY = 1 << 30
 SEED = 20_261_120
 
 Noticed = dict[str, list[float]]
+Script = Callable[[str, bytes], None]
 
 
 @pytest.fixture(scope="module")
@@ -58,10 +59,11 @@ def next_client_is_served(url: str, pid: int, large: bytes) -> None:
         assert target.length(memoryview(large)) == LARGE
 
 
+@pytest.mark.parametrize("script", [one_of_each, passes_one_of_each])
 def test_a_client_killed_at_any_system_call(
-    server: ServerProcess, stepping: Victims, steps: int | None, large: bytes
+    server: ServerProcess, stepping: Victims, steps: int | None, large: bytes, script: Script
 ) -> None:
-    order = {"script": "one_of_each"}
+    order = {"script": script.__name__}
     stepping.start("client", server.url, "step", stop=MANY, **order)
     whole = stepping.outcome()
     assert (whole["how"], whole["status"]) == ("ended", 0)
@@ -72,6 +74,8 @@ def test_a_client_killed_at_any_system_call(
         outcome = stepping.outcome()
         assert outcome["how"] == "killed" or outcome["status"] == 0, (stop, outcome)
         next_client_is_served(server.url, server.pid, large)
+    with nearcall.connect(server.url, Passing) as passing:
+        eventually(lambda: passing.seats() == 0, "objects that dead clients held are kept")
     comes_back_to(server.pid, before)
 
 
@@ -107,16 +111,23 @@ def kill_servers(
     return count
 
 
+@pytest.mark.parametrize("script", [one_of_each, passes_one_of_each])
 def test_a_server_killed_at_any_system_call(
-    new_url: str, transport: str, stepping: Victims, steps: int | None, large: bytes, noticed: Noticed
+    new_url: str,
+    transport: str,
+    stepping: Victims,
+    steps: int | None,
+    large: bytes,
+    noticed: Noticed,
+    script: Script,
 ) -> None:
     started = stepping.start("server", new_url, "step", stop=MANY)
-    one_of_each(started["url"], large)
+    script(started["url"], large)
     os.kill(started["pid"], 9)
     count = stepping.outcome()["stops"]
     url = started["url"]
     orders = ({"how": "step", "stop": stop} for stop in chosen(count, steps))
-    found = kill_servers(stepping, url, orders, large, one_of_each, noticed.setdefault(f"server of {transport}", []))
+    found = kill_servers(stepping, url, orders, large, script, noticed.setdefault(f"server of {transport}", []))
     assert found >= 1
     left_behind_is_taken_over(url, large)
 

@@ -33,7 +33,7 @@ def _client(order: dict[str, Any], large: bytes) -> None:
 
 
 def _serve(order: dict[str, Any], ready: int) -> None:
-    server = nearcall.Server(services.Target(), order["url"]).start()
+    server = nearcall.Server(*services.served(), order["url"]).start()
     os.write(ready, json.dumps({"url": server.urls[0], "pid": os.getpid()}).encode() + b"\n")
 
 
