@@ -245,8 +245,8 @@ impl Connection {
     /// `callback_server` returns receives for this and every later connection of it, and runs those calls. It is asked for
     /// each connection: a child by fork has another one. The other end may hold `max_references` objects at once. Never waits.
     fn serve_with(&self, callback_server: Py<PyAny>, max_references: usize) {
-        let of_callbacks = Arc::clone(&self.calling.of_callbacks);
-        self.channel.serve_with(Arc::new(Callbacks { server: callback_server, of_callbacks, max_references }));
+        let waiting = Arc::clone(&self.calling.of_callbacks);
+        self.channel.serve_with(Arc::new(Callbacks { server: callback_server, waiting, max_references }));
     }
 
     /// A callable for a method without streams.
@@ -281,7 +281,7 @@ impl Connection {
 /// Who receives for a client whose server may call it: the server of this process that Python names.
 struct Callbacks {
     server: Py<PyAny>,
-    of_callbacks: Arc<Mutex<Option<Arc<Waiting>>>>,
+    waiting: Arc<Mutex<Option<Arc<Waiting>>>>,
     /// Objects that the server may hold of each connection.
     max_references: usize,
 }
@@ -292,7 +292,7 @@ impl Adopter for Callbacks {
             let server = self.server.bind(py).run([]).and_then(|server| Ok(server.cast_into::<Server>()?));
             match server {
                 Ok(server) => {
-                    *self.of_callbacks.lock() = Some(server.get().waiting());
+                    *self.waiting.lock() = Some(server.get().waiting());
                     server.get().core().adopt(connection, self.max_references);
                 }
                 // What is then given fails, and says why.
