@@ -17,6 +17,7 @@ __all__ = [
     "Call",
     "Connection",
     "FittingEncoder",
+    "IntrospectionMethod",
     "Listeners",
     "LoopRequest",
     "Method",
@@ -170,20 +171,23 @@ class Call:
     def belongings(self, make: Callable[[dict[str, Any]], _D]) -> _D:
         """What belongs to the caller's connection; at first, what ``make`` makes of the caller's identity."""
 
-    def watch(self) -> dict[str, Any]:
-        """What the server measures, as plain data.
-
-        From now on it does, until the caller is gone or :meth:`stop_watching`.
-        """
-
-    def stop_watching(self) -> None:
-        """The caller does not look at the statistics any more."""
+    def introspect(self, method: IntrospectionMethod) -> bytes:
+        """What that method of the server's own service answers the caller, encoded."""
 
     def send_initial(self, pairs: Sequence[tuple[str, bytes]]) -> None:
         """Sends metadata ahead of the result or the first item."""
 
     def add_trailing(self, pairs: Sequence[tuple[str, bytes]]) -> None:
         """Adds to what goes back with the end of the call."""
+
+@final
+class IntrospectionMethod:
+    """A method of the server's own service: a handler that needs no thread of Python, nor the interpreter."""
+
+    READ: Final[IntrospectionMethod]
+    STOP: Final[IntrospectionMethod]
+
+    def __int__(self) -> int: ...
 
 @final
 class Method:
@@ -561,10 +565,10 @@ class Server:
 
     def __new__(
         cls,
-        methods: Sequence[tuple[Method, Callable[..., Any] | None]],
+        methods: Sequence[tuple[Method, Callable[..., Any] | IntrospectionMethod | None]],
         description: str,
         *,
-        introspective: int,
+        measured: Sequence[tuple[str, str]],
         spin: float | Literal["auto"],
         ring_size: int,
         max_message_size: int,
@@ -584,10 +588,11 @@ class Server:
         """Methods with their handlers, in the order of the description; a handler takes every parameter by position.
         ``None`` stands for one that is called on objects only.
 
-        The last ``introspective`` of them look at the server itself. ``make_client`` makes what belongs to a client of
-        its identity. ``on_arrival`` is called with that before the client's first call, ``on_departure`` after its
-        last, if something belongs to the client or ``departures`` says so. ``on_release`` is called with an object that
-        was given to a client when the client has let go of it, or is gone, after the last call of the object.
+        The first of them are measured: ``measured`` has their names and kinds. ``make_client`` makes what belongs to a
+        client of its identity. ``on_arrival`` is called with that before the client's first call, ``on_departure``
+        after its last, if something belongs to the client or ``departures`` says so. ``on_release`` is called with an
+        object that was given to a client when the client has let go of it, or is gone, after the last call of the
+        object.
         """
 
     @property

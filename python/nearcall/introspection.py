@@ -1,21 +1,17 @@
 """The service that every server has besides those of its user: what is it doing, and how long does that take?
 
 Its description does not list it among the user's services; a client that knows :class:`Introspection` can connect with
-it. ``nearcall top`` does. Interceptors are around it as around any other service, so a token is demanded here, too.
+it. ``nearcall top`` does. The core answers by itself, without a thread or the interpreter. Only if the server has
+interceptors, which are Python's, they are around it as around any other service: a token is demanded here, too.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
-from typing import Any
-
 import msgspec
 
+from ._core import IntrospectionMethod
 from .call.context import context
-from .service.plan import ServicePlan
 from .service.service import service
-from .status import StatusCode
 
 __all__ = ["Introspection", "MethodStatistics", "Statistics", "introspection_of"]
 
@@ -105,49 +101,44 @@ class Introspection:
         raise NotImplementedError
 
 
-class _Here(Introspection):
-    """For the thread that has received the call: the server may be so busy that no other would come to it."""
+class _Native(Introspection):
+    """In the core. It answers even if every handler in Python is stuck."""
 
-    def __init__(self, plans: Sequence[ServicePlan], version: str) -> None:
-        self._methods = [(method.full_name, method.kind) for plan in plans for method in plan.methods]
-        self._version = version
+    def __init__(self) -> None:
+        vars(self).update(read=IntrospectionMethod.READ, stop=IntrospectionMethod.STOP)
+
+
+class _InThread(Introspection):
+    """Behind interceptors: a handler like others, which counts among ``max_concurrency``."""
 
     def read(self) -> Statistics:
-        return self._read()
+        return _read()
 
     def stop(self) -> None:
-        context()._call.stop_watching()
-
-    def _read(self) -> Statistics:
-        raw = context()._call.watch()
-        methods = [_method(*names, counts) for names, counts in zip(self._methods, raw.pop("methods"), strict=True)]
-        # This very call is under way, too, but is not what somebody wants to know.
-        in_flight = max(raw.pop("in_flight") - 1, 0)
-        return Statistics(
-            pid=os.getpid(),
-            version=self._version,
-            measurement=raw.pop("since"),
-            in_flight=in_flight,
-            methods=methods,
-            **raw,
-        )
+        context()._call.introspect(IntrospectionMethod.STOP)
 
 
-class _InLoop(_Here):
+class _InLoop(Introspection):
     """For a server whose interceptors await what they go on with."""
 
     async def read(self) -> Statistics:  # type: ignore[override]
-        return self._read()
+        return _read()
 
     async def stop(self) -> None:  # type: ignore[override]
-        context()._call.stop_watching()
+        context()._call.introspect(IntrospectionMethod.STOP)
 
 
-def _method(name: str, kind: str, counts: dict[str, Any]) -> MethodStatistics:
-    ended = {StatusCode(code).name: count for code, count in counts.pop("ended")}
-    return MethodStatistics(method=name, kind=kind, ended=ended, **counts)
+def _read() -> Statistics:
+    return msgspec.msgpack.decode(context()._call.introspect(IntrospectionMethod.READ), type=Statistics)
 
 
-def introspection_of(plans: Sequence[ServicePlan], version: str, *, in_loop: bool) -> Introspection:
-    """What a server of these services serves besides them."""
-    return _InLoop(plans, version) if in_loop else _Here(plans, version)
+def introspection_of(*, intercepted: bool, in_loop: bool) -> Introspection:
+    """What a server serves besides its user's services.
+
+    Args:
+        intercepted: Whether it has interceptors.
+        in_loop: Whether all its handlers are coroutines.
+    """
+    if not intercepted:
+        return _Native()
+    return _InLoop() if in_loop else _InThread()

@@ -22,7 +22,7 @@ import nearcall
 from nearcall.introspection import Introspection, MethodStatistics, Statistics
 from nearcall.service.reading import read_description
 
-from ..test_protocol import CALL, shake_hands
+from ..test_protocol import CALL, ERROR, NAMED, PARTS, shake_hands
 from .process import ServerProcess, start_program
 from .services import PATIENCE, Basics, Errors, Lines, Streams, Waiting
 
@@ -290,6 +290,90 @@ def test_a_server_that_is_stuck_can_be_watched(key: str) -> None:
             thread.join(PATIENCE)
 
 
+def test_behind_interceptors_a_look_waits_as_calls_do(key: str) -> None:
+    """They are functions in Python, and run where handlers do."""
+
+    def passes(call: nearcall.ServerCall, proceed: nearcall.Proceed) -> Any:
+        return proceed(call)
+
+    service = Waiting()
+    with (
+        nearcall.Server(service, f"shm://behind{key}", max_concurrency=1, interceptors=[passes]) as server,
+        nearcall.connect(server.urls[0], Waiting) as waiting,
+        nearcall.connect(server.urls[0], Introspection) as watcher,
+    ):
+        thread = threading.Thread(target=waiting.hold, args=(key,))
+        thread.start()
+        assert service.entered(key)
+        with pytest.raises(nearcall.DeadlineExceeded), nearcall.timeout(0.1):
+            watcher.read()
+        service.release(key)
+        thread.join(PATIENCE)
+        assert watcher.read().watchers == 1
+
+
+def test_a_server_that_passes_objects_can_be_watched(key: str) -> None:
+    """A service that is served as well has two numbers for each method, and one line."""
+
+    @nearcall.service
+    class Counter:
+        def next(self) -> int:
+            return 1
+
+    @nearcall.service
+    class Shop:
+        def counter(self) -> Counter:
+            return Counter()
+
+    with (
+        nearcall.Server(Shop(), Counter(), f"shm://objects{key}") as server,
+        nearcall.connect(server.urls[0], Shop) as shop,
+        nearcall.connect(server.urls[0], Counter) as counter,
+        nearcall.connect(server.urls[0], Introspection) as watcher,
+    ):
+        assert [method.method for method in watcher.read().methods] == ["Shop.counter", "Counter.next"]
+        assert shop.counter().next() + counter.next() == 2
+        assert ended(watcher, "Counter.next", 2).ended == {"OK": 2}
+        assert ended(watcher, "Shop.counter", 1).ended == {"OK": 1}
+
+
+def test_arguments_that_it_does_not_take_are_refused(runtime_dir: Path, key: str) -> None:
+    """A client with more parameters than the server has sends those that it has values for, by name."""
+
+    @nearcall.service(name=OWN)
+    class Later:
+        def read(self, since: float = 0.0) -> Any: ...
+
+        def stop(self) -> None: ...
+
+    path = str(runtime_dir / f"later{key}")
+    with (
+        nearcall.Server(Basics(), f"unix://{path}") as server,
+        nearcall.connect(server.urls[0], Later) as watcher,
+        socket.socket(socket.AF_UNIX) as raw,
+    ):
+        assert watcher.read()["watchers"] == 1
+        raw.settimeout(PATIENCE)
+        raw.connect(path)
+        shake_hands(raw)
+        with contextlib.closing(nearcall.connect(server.urls[0])) as other:
+            number = number_of_read(other)
+        named = struct.pack("<I", 0) + msgspec.msgpack.encode({"since": 1.0})
+        frame = struct.pack("<BBHI", CALL, NAMED | PARTS, number, 1) + named
+        raw.sendall(struct.pack("<I", len(frame)) + frame)
+        (length,) = struct.unpack("<I", raw.recv(4, socket.MSG_WAITALL))
+        answer = raw.recv(length, socket.MSG_WAITALL)
+        assert (answer[0], answer[8]) == (ERROR, nearcall.StatusCode.INVALID_ARGUMENT)
+        assert b"nearcall.Introspection take no arguments" in answer
+        assert watcher.read()["watchers"] == 1
+
+
+def number_of_read(client: Any) -> int:
+    """The number of the method on the wire."""
+    described = read_description(client.description)
+    return next(at for at, service, _ in described.numbered(introspection=True) if service.name == OWN)
+
+
 def test_a_watcher_that_does_not_read_holds_up_nobody(runtime_dir: Path, key: str) -> None:
     path = str(runtime_dir / f"deaf{key}")
     with (
@@ -303,8 +387,7 @@ def test_a_watcher_that_does_not_read_holds_up_nobody(runtime_dir: Path, key: st
         deaf.connect(path)
         shake_hands(deaf)
         with contextlib.closing(nearcall.connect(server.url)) as other:
-            described = read_description(other.description)
-        number = next(at for at, service, _ in described.numbered(introspection=True) if service.name == OWN)
+            number = number_of_read(other)
         frame = struct.pack("<BBHI", CALL, 0, number, 1) + msgspec.msgpack.encode([])
 
         deaf.setblocking(False)

@@ -1,8 +1,9 @@
-"""Peers whose messages take far more time than bytes to decode: they are refused, and nobody else waits for them."""
+"""Peers whose messages take far more time than bytes to decode or to answer: nobody else waits for them."""
 
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import Callable
 
 from .colliding import argument, extension, ints, packed_list, packed_map, tuples
@@ -101,6 +102,18 @@ def items_that_are_none(scene: Scene) -> None:
     peer.send(scene.call(peer, "total"), frame(ITEM, colliding_ints()))
     peer.send(frame(CALL, argument(colliding_ints()), method=peer.methods["nap"], call=2))
     assert all(one.kind in (ERROR, REPLY) for one in peer.received_all())
+
+
+@TABLE.add(terminate=True)
+def looks_at_the_server_without_a_pause(scene: Scene) -> None:
+    """The core answers them by itself, and the others get the interpreter meanwhile."""
+    peers = [scene.connect() for _ in range(4)]
+    end = time.monotonic() + scene.seconds
+    while time.monotonic() < end:
+        for peer in peers:
+            peer.send(*[scene.call(peer, "read", call=number) for number in range(100)])
+        for peer in peers:
+            assert all(peer.receive(20).kind == REPLY for _ in range(100))
 
 
 @every(TABLE)

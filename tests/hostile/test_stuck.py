@@ -63,6 +63,14 @@ def refusals_and_nothing_read(scene: Scene) -> None:
 
 
 @TABLE.add(terminate=True)
+def looks_at_the_server_and_nothing_read(scene: Scene) -> None:
+    """Their answers are long, and made by whoever receives."""
+    for _ in range(3):
+        peer = scene.connect()
+        peer.flood([scene.call(peer, "read", call=number) for number in range(500)], scene.seconds, most=4 << 20)
+
+
+@TABLE.add(terminate=True)
 def streams_with_endless_credit_and_nothing_read(scene: Scene) -> None:
     for _ in range(3):
         peer = scene.connect()

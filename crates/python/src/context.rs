@@ -13,10 +13,11 @@ use pyo3::types::{PyBytes, PyDict};
 use crate::callback::Callback;
 use crate::connection::peer;
 use crate::deadline::{metadata_from, metadata_to};
+use crate::errors::raise;
 use crate::interpreter::detach;
+use crate::introspection::IntrospectionMethod;
 use crate::plan::Method;
 use crate::session::of_client;
-use crate::statistics;
 
 /// The status code of a call that ended well.
 pub(crate) const OK: u8 = 0;
@@ -169,14 +170,15 @@ impl Call {
         metadata_to(py, &self.context.metadata)
     }
 
-    /// What the server measures; from now on it does, until the caller is gone or `stop_watching`.
-    fn watch<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        statistics::to_python(py, &self.context.watch(&self.core))
-    }
-
-    /// The caller does not look at the statistics any more.
-    fn stop_watching(&self) {
-        self.context.stop_watching();
+    /// What that method of the server's own service answers the caller, encoded.
+    fn introspect<'py>(
+        &self,
+        py: Python<'py>,
+        method: &Bound<'py, IntrospectionMethod>,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let method = *method.get();
+        let answer = detach(py, || method.answer(&self.core, &self.context));
+        Ok(PyBytes::new(py, &answer.map_err(|failure| raise(py, &failure))?))
     }
 
     /// Sends metadata ahead of the result or the first item.

@@ -15,6 +15,7 @@ mod encoder;
 mod errors;
 mod hashed;
 mod interpreter;
+mod introspection;
 mod listeners;
 mod loop_server;
 mod native;
@@ -27,7 +28,6 @@ mod references;
 mod served;
 mod server;
 mod session;
-mod statistics;
 mod stream;
 mod tls;
 mod unary;
@@ -57,6 +57,8 @@ mod _core {
     use super::errors::install;
     #[pymodule_export]
     use super::hashed::{check_keys, key_hash};
+    #[pymodule_export]
+    use super::introspection::IntrospectionMethod;
     #[pymodule_export]
     use super::listeners::{Listeners, end_with};
     #[pymodule_export]

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use nearcall_core::lock::Mutex;
-use nearcall_core::server::MethodRouting;
+use nearcall_core::server::{HandlerKind, MethodRouting};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple, PyType};
@@ -289,13 +289,10 @@ impl Method {
     }
 
     /// What the routing of frames must know.
-    pub(crate) fn routing(&self, introspective: bool) -> MethodRouting {
-        let streams = self.kind.client_streams() || self.kind.server_streams();
+    pub(crate) fn routing(&self) -> MethodRouting {
         MethodRouting {
-            tracked: self.in_loop || streams,
-            streams,
-            in_loop: self.in_loop,
-            introspective,
+            handler: if self.in_loop { HandlerKind::EventLoop } else { HandlerKind::Thread },
+            streams: self.kind.client_streams() || self.kind.server_streams(),
             references: self.arguments.references,
             item_references: self.request_item.as_ref().is_some_and(|item| item.references),
         }

@@ -38,7 +38,7 @@ impl ServedObject {
     #[new]
     fn new(methods: Vec<(Py<Method>, Py<PyAny>)>) -> Self {
         let kinds: Vec<_> = methods.iter().map(|(method, _)| method.get()).collect();
-        let kinds: Vec<_> = kinds.iter().map(|method| (method.number, method.routing(false))).collect();
+        let kinds: Vec<_> = kinds.iter().map(|method| (method.number, method.routing())).collect();
         let served =
             |(method, handler): (Py<Method>, _)| (method.get().number, Served { method, handler: Some(handler) });
         Self { by_number: methods.into_iter().map(served).collect(), methods: Arc::new(Methods::new(&kinds)) }

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use nearcall_core::lock::Mutex;
 use nearcall_core::server::{
-    ForLoop, ItemOutcome, Next, Notice, Release, Request, Server as Core, ServerCall, ServerConnection, Work,
-    WorkLimits, Worker,
+    ForLoop, HandlerKind, ItemOutcome, MeasuredMethod, MethodRouting, NativeHandler, Next, Notice, Release, Request,
+    ServedMethods, Server as Core, ServerCall, ServerConnection, Work, WorkLimits, Worker,
 };
 use nearcall_core::{Failure, Kind, Outgoing};
 use pyo3::intern;
@@ -22,6 +22,7 @@ use crate::context::{Call, Current, OK, is_observed, tell_end};
 use crate::deadline::Inherited;
 use crate::errors::{describe_for, raise};
 use crate::interpreter::{attach, detach};
+use crate::introspection::IntrospectionMethod;
 use crate::listeners::Listeners;
 use crate::loop_server::LoopRequest;
 use crate::options::options;
@@ -115,18 +116,18 @@ pub(crate) struct Server {
 #[pymethods]
 impl Server {
     /// `methods` are pairs of a method and its handler, in the order of `description`; a handler takes every parameter by
-    /// position. One without a handler is called on objects only. The last `introspective` of them look at the server itself. `make_client` makes what belongs to a client of
-    /// its identity; `on_arrival` is called with that before the client's first call, `on_departure` after its last, if
+    /// position. One without a handler is called on objects only. The first of them are measured, under the names and kinds
+    /// of `measured`. `make_client` makes what belongs to a client of its identity; `on_arrival` is called with that before the client's first call, `on_departure` after its last, if
     /// something belongs to the client or `departures` says so. `make_passage` makes what is kept with a connection, of its
     /// references.
     #[new]
     #[expect(clippy::too_many_arguments, reason = "they are keyword arguments in Python")]
-    #[pyo3(signature = (methods, description, *, introspective, spin, ring_size, max_message_size, handshake_timeout, max_concurrency, max_pending, max_streams, max_memory, max_references, make_client, on_arrival, on_departure, departures, make_passage, on_release=None))]
+    #[pyo3(signature = (methods, description, *, measured, spin, ring_size, max_message_size, handshake_timeout, max_concurrency, max_pending, max_streams, max_memory, max_references, make_client, on_arrival, on_departure, departures, make_passage, on_release=None))]
     fn new(
         py: Python<'_>,
         methods: Vec<(Py<Method>, Option<Py<PyAny>>)>,
         description: String,
-        introspective: usize,
+        measured: Vec<(String, String)>,
         spin: &Bound<'_, PyAny>,
         ring_size: usize,
         max_message_size: u64,
@@ -145,19 +146,16 @@ impl Server {
     ) -> PyResult<Self> {
         let options = options(py, spin, ring_size, max_message_size, handshake_timeout)?;
         let methods: Vec<Served> = methods.into_iter().map(|(method, handler)| Served { method, handler }).collect();
-        let own = methods.len().saturating_sub(introspective);
-        let kinds = methods.iter().enumerate();
-        let kind = |(index, served): (usize, &Served)| {
-            served.handler.as_ref().map(|_| served.method.get().routing(index >= own))
-        };
-        let kinds = kinds.map(kind).collect();
+        let (routings, native_handlers) = routings(py, &methods)?;
+        let measured = measured.into_iter().map(|(name, kind)| MeasuredMethod { name, kind }).collect();
+        let known = ServedMethods { description, routings, native_handlers, measured };
         let notices = Arc::new(Notices::default());
         let log = Arc::clone(&notices);
         // A thread that only moves bytes must not wait for the interpreter: a worker tells Python later.
         let on_notice = Box::new(move |notice| log.push(notice));
         let limits = WorkLimits { max_concurrency, max_pending, max_streams, max_memory, max_references };
         let sessions = Sessions::new(make_client, on_arrival, on_departure, departures);
-        let core = Core::new(kinds, description, options, limits, sessions.hooks(), on_notice)?;
+        let core = Core::new(known, options, limits, sessions.hooks(), on_notice)?;
         let calling = Calling {
             way: Way::Nowhere,
             waiting: Arc::new(Waiting::of_server()),
@@ -480,6 +478,24 @@ impl Server {
         }
         Ok(end_stream(&self.core, request, is_observed()))
     }
+}
+
+type NativeHandlers = Vec<Box<dyn NativeHandler>>;
+
+/// What the core must know of each method; and the handlers among them that are not Python's.
+fn routings(py: Python<'_>, methods: &[Served]) -> PyResult<(Vec<Option<MethodRouting>>, NativeHandlers)> {
+    let mut native = NativeHandlers::new();
+    let mut routing = |served: &Served| {
+        let Some(handler) = &served.handler else { return Ok(None) };
+        let mut routing = served.method.get().routing();
+        if let Ok(handler) = handler.bind(py).cast::<IntrospectionMethod>() {
+            routing.handler = HandlerKind::Native(u8::try_from(native.len())?);
+            native.push(Box::new(*handler.get()));
+        }
+        Ok(Some(routing))
+    };
+    let routings = methods.iter().map(&mut routing).collect::<PyResult<_>>()?;
+    Ok((routings, native))
 }
 
 /// An object in front of the arguments of a call of it.

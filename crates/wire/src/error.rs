@@ -2,8 +2,27 @@
 
 use crate::malformed::Malformed;
 
-/// gRPC's status codes are the project's (`0` is OK and never travels in a failure).
-const HIGHEST_CODE: u8 = 16;
+/// gRPC's status codes are the project's (`0` is OK and never travels in a failure). Their names, by code.
+pub const CODE_NAMES: [&str; 17] = [
+    "OK",
+    "CANCELLED",
+    "UNKNOWN",
+    "INVALID_ARGUMENT",
+    "DEADLINE_EXCEEDED",
+    "NOT_FOUND",
+    "ALREADY_EXISTS",
+    "PERMISSION_DENIED",
+    "RESOURCE_EXHAUSTED",
+    "FAILED_PRECONDITION",
+    "ABORTED",
+    "OUT_OF_RANGE",
+    "UNIMPLEMENTED",
+    "INTERNAL",
+    "UNAVAILABLE",
+    "DATA_LOSS",
+    "UNAUTHENTICATED",
+];
+const HIGHEST_CODE: u8 = CODE_NAMES.len() as u8 - 1;
 
 /// The payload of an error frame: code, message, details.
 ///

@@ -16,7 +16,7 @@ mod reference;
 mod shown;
 mod values;
 
-pub use error::Failure;
+pub use error::{CODE_NAMES, Failure};
 pub use frame::{Extras, FrameHead, HEAD_LEN, Kind, flags};
 pub use handshake::{Hello, Limits, MAGIC, MAX_HANDSHAKE, PROTOCOL, Preamble, PreambleError, Welcome};
 pub use hashed::{Hashed, Watch};

@@ -50,7 +50,7 @@ class _Callbacks:
         self.core = _core.Server(
             [],
             "",
-            introspective=0,
+            measured=[],
             spin="auto",
             ring_size=1 << 18,
             max_message_size=DEFAULT_MAX_MESSAGE_SIZE,

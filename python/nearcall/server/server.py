@@ -148,7 +148,7 @@ class Server:
 
             if NAME in names:
                 raise TypeError(f"{NAME} is the server's own service: name yours otherwise")
-            own = [look_at(introspection_of(plans, _core.VERSION, in_loop=bool(chain) and not ordinary))]
+            own = [look_at(introspection_of(intercepted=bool(chain), in_loop=not ordinary))]
         self._failures = Failures()
         self._sessions = Sessions(on_connect, on_disconnect, self._failures)
         methods: list[tuple[_core.Method, Any]] = []
@@ -189,7 +189,7 @@ class Server:
             _core.Server,
             methods,
             msgspec.json.encode(describe(plans, own[0].plan if own else None, passed)).decode(),
-            introspective=sum(len(each.plan.methods) for each in own),
+            measured=[(method.full_name, method.kind) for plan in (*plans, *passed) for method in plan.methods],
             spin=check_spin(spin),
             ring_size=1 << 18,
             max_message_size=check_whole("max_message_size", max_message_size, "bytes"),

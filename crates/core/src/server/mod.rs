@@ -5,12 +5,14 @@
 //! - `worker`, `event_loop`: the two kinds of threads that take the lead and run handlers, and their queues;
 //! - `connection`: one client: its frames, its calls under way, its session, what waits to be written to it;
 //! - `call`: one call: its request, its streams, what its handler can learn of it;
+//! - `native`: handlers in Rust;
 //! - `statistics`: what is measured of calls.
 
 mod call;
 mod connection;
 mod event_loop;
 mod leadership;
+mod native;
 mod reactor;
 mod receives;
 pub(crate) mod releases;
@@ -33,8 +35,9 @@ pub use call::{CallContext, ItemOutcome, NextItem, Request, ServerCall};
 pub use connection::ServerConnection;
 pub use connection::session::{Found, SessionChange, SessionEvent, SessionHooks, SessionValue, Work};
 pub use event_loop::{AsyncQueue, ForLoop};
+pub use native::NativeHandler;
 pub use releases::Release;
-pub use statistics::{CODES, Counts, Histogram, Snapshot};
+pub use statistics::{Counts, Histogram, MeasuredMethod, MethodCounts, Snapshot};
 pub use worker::{Next, Worker};
 
 use connection::session::SessionEvents;
@@ -45,21 +48,53 @@ use releases::Releases;
 use statistics::Statistics;
 use worker::Queue;
 
+/// What runs the handler of a method.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum HandlerKind {
+    /// A thread of Python. At most [`WorkLimits::max_concurrency`] of these run at once.
+    #[default]
+    Thread,
+    /// The event loop.
+    EventLoop,
+    /// The [`NativeHandler`] with this index, in the thread that has received the call. However many others run.
+    Native(u8),
+}
+
 /// What the server must know of a method to route its frames.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MethodRouting {
-    /// Frames may come for the call after it has begun: it has a stream, or is handled by an event loop.
-    pub tracked: bool,
+    /// What runs its handler.
+    pub handler: HandlerKind,
     /// It has a stream.
     pub streams: bool,
-    /// It is handled by the event loop.
-    pub in_loop: bool,
-    /// It looks at the server itself: it is handled even while as many handlers run as may, and is not measured.
-    pub introspective: bool,
     /// Its arguments may hold references.
     pub references: bool,
     /// The items of the caller's stream may.
     pub item_references: bool,
+}
+
+// Each request carries one.
+const _: () = assert!(size_of::<Option<MethodRouting>>() <= 6);
+
+impl MethodRouting {
+    /// Whether frames may come for a call after it has begun.
+    #[inline]
+    fn is_tracked(self) -> bool {
+        self.streams || self.handler == HandlerKind::EventLoop
+    }
+}
+
+/// The methods of a server.
+#[derive(Default)]
+pub struct ServedMethods {
+    /// Sent to each client; only clients read it.
+    pub description: String,
+    /// In the order of the description. `None`: it is called on objects only.
+    pub routings: Vec<Option<MethodRouting>>,
+    /// See [`HandlerKind::Native`].
+    pub native_handlers: Vec<Box<dyn NativeHandler>>,
+    /// The first methods of the description: calls of others are not measured.
+    pub measured: Vec<MeasuredMethod>,
 }
 
 /// What whoever runs the server should know.
@@ -84,6 +119,7 @@ pub struct Server {
     welcome: Welcome,
     /// `None`: it is called on objects only.
     methods: Vec<Option<MethodRouting>>,
+    native_handlers: Vec<Box<dyn NativeHandler>>,
     notice: OnNotice,
     leadership: Leadership,
     reactor: Mutex<Reactor>,
@@ -97,8 +133,6 @@ pub struct Server {
     /// Connections open.
     connections: AtomicUsize,
     statistics: Arc<Statistics>,
-    /// So many methods are measured: those that are not introspective, which come last.
-    measured: usize,
     /// The system's poller of the reactor.
     poller: Arc<OwnedFd>,
     /// Wakes the receiving worker out of the system's poller.
@@ -169,18 +203,18 @@ impl std::fmt::Debug for Server {
 }
 
 impl Server {
-    /// A server that listens nowhere yet. `methods` are in the order of `description`, the introspective ones last.
+    /// A server that listens nowhere yet.
     ///
     /// # Errors
     /// What the system says.
     pub fn new(
-        methods: Vec<Option<MethodRouting>>,
-        description: String,
+        methods: ServedMethods,
         options: Options,
         work_limits: WorkLimits,
         session_hooks: SessionHooks,
         notice: OnNotice,
     ) -> io::Result<Self> {
+        let ServedMethods { description, routings, native_handlers, measured } = methods;
         let limits = Limits { max_message: options.max_message };
         let budget = Budget::new(work_limits.max_memory);
         let options = Options { budget: Some(Arc::clone(&budget)), ..options };
@@ -191,8 +225,8 @@ impl Server {
             welcome: Welcome { version: crate::VERSION.to_owned(), limits, description, memory: false, buffers: 0 },
             async_queue: OnceLock::new(),
             loop_run: AtomicUsize::new(0),
-            measured: methods.iter().take_while(|method| !method.is_some_and(|method| method.introspective)).count(),
-            methods,
+            methods: routings,
+            native_handlers,
             notice,
             leadership: Leadership::new(descriptors::new_event()?, Arc::clone(&poller)),
             poller,
@@ -208,7 +242,7 @@ impl Server {
             stopped: AtomicBool::new(false),
             in_flight: Arc::default(),
             connections: AtomicUsize::new(0),
-            statistics: Arc::default(),
+            statistics: Arc::new(Statistics::new(measured)),
             workers: AtomicUsize::new(0),
             standby: AtomicUsize::new(0),
             limits: work_limits,
@@ -309,19 +343,22 @@ impl Server {
         Ok(Arc::clone(self.async_queue.get_or_init(|| queue)))
     }
 
-    fn async_queue(&self, tracked_by_loop: bool) -> Option<Arc<AsyncQueue>> {
-        if tracked_by_loop { self.async_queue.get().cloned() } else { None }
+    fn async_queue(&self, handler: HandlerKind) -> Option<Arc<AsyncQueue>> {
+        if handler == HandlerKind::EventLoop { self.async_queue.get().cloned() } else { None }
     }
 
-    /// What is measured of the calls, and how busy the server is.
+    /// What is measured of the calls, and how busy the server is, for a call that asks.
     fn snapshot(&self) -> Snapshot {
         // Relaxed: each number is true by itself, and old a moment later.
         Snapshot {
+            pid: std::process::id(),
+            version: crate::VERSION,
             connections: self.connections.load(Ordering::Relaxed),
             workers: self.workers.load(Ordering::Relaxed),
             idle_workers: self.standby.load(Ordering::Relaxed),
             queued: self.queued.load(Ordering::Relaxed),
-            in_flight: self.in_flight.load(Ordering::Relaxed),
+            // The call that asks is under way, too, but is not what somebody wants to know.
+            in_flight: self.in_flight.load(Ordering::Relaxed).saturating_sub(1),
             memory: self.budget.used(),
             max_memory: self.budget.limit(),
             ..self.statistics.snapshot()

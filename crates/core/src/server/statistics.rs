@@ -3,14 +3,15 @@
 //! While nobody does, a call costs one look at a flag when it arrives, and one at its own empty slot when it ends.
 
 use crate::sync::{AtomicBool, AtomicU8, Ordering};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use nearcall_platform::clock;
 use nearcall_platform::lock::{Mutex, MutexGuard};
-use nearcall_wire::Failure;
+use nearcall_wire::{CODE_NAMES, Failure};
+use serde::ser::SerializeStruct;
+use serde::{Serialize, Serializer};
 
-/// Status codes there are: gRPC's, `OK` among them.
-pub const CODES: usize = 17;
 /// The code of a call that has not ended.
 const NOT_ENDED: u8 = u8::MAX;
 
@@ -18,7 +19,21 @@ const NOT_ENDED: u8 = u8::MAX;
 #[derive(Debug, Default)]
 pub(super) struct Statistics {
     measuring: AtomicBool,
+    /// For each method of the server that is measured, in their order: where its counts are. A service may be served and
+    /// its objects passed: its methods have two numbers each then, and one name.
+    places: Vec<usize>,
+    methods: Arc<[MeasuredMethod]>,
     watch: Mutex<Watch>,
+}
+
+/// What a watcher is told a method is.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
+pub struct MeasuredMethod {
+    /// `"Calculator.add"`.
+    #[serde(rename = "method")]
+    pub name: String,
+    /// Which side streams.
+    pub kind: String,
 }
 
 #[derive(Debug, Default)]
@@ -37,12 +52,13 @@ struct Measurement {
 }
 
 /// What is counted of one method.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize)]
 pub struct Counts {
     /// Calls that have arrived.
     pub started: u64,
     /// Calls that have ended, by status code.
-    pub ended: [u64; CODES],
+    #[serde(serialize_with = "by_name")]
+    pub ended: [u64; CODE_NAMES.len()],
     /// Items of streams that have arrived.
     pub items_in: u64,
     /// Items of streams that were sent.
@@ -52,16 +68,37 @@ pub struct Counts {
     /// Bytes of payload that were sent.
     pub bytes_out: u64,
     /// Of the calls that have ended: from when a call was received until its end was sent.
+    #[serde(flatten)]
     pub latency: Histogram,
 }
 
-/// What a watcher sees.
-#[derive(Debug, Clone, Default)]
+/// The status codes that came up, by name.
+fn by_name<S: Serializer>(ended: &[u64], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(CODE_NAMES.iter().zip(ended).filter(|&(_, &count)| count > 0))
+}
+
+/// A method, and what is counted of it.
+#[derive(Debug, Clone, Serialize)]
+pub struct MethodCounts {
+    /// Which one.
+    #[serde(flatten)]
+    pub method: MeasuredMethod,
+    /// Of that one.
+    #[serde(flatten)]
+    pub counts: Counts,
+}
+
+/// What a watcher sees, under the names of `nearcall.introspection.Statistics`.
+#[derive(Debug, Clone, Default, Serialize)]
 pub struct Snapshot {
-    /// The time, nanoseconds on the system's monotonic clock.
-    pub at: u64,
-    /// When measuring began, on the same clock.
-    pub since: u64,
+    /// The process that answers.
+    pub pid: u32,
+    /// Of this library.
+    pub version: &'static str,
+    /// When measuring began, seconds on the system's monotonic clock.
+    pub measurement: f64,
+    /// For how long it has gone on, seconds.
+    pub seconds: f64,
     /// Connections that want to see this.
     pub watchers: usize,
     /// Connections open.
@@ -79,16 +116,29 @@ pub struct Snapshot {
     /// See [`super::WorkLimits::max_memory`].
     pub max_memory: usize,
     /// Per method.
-    pub methods: Vec<Counts>,
+    pub methods: Vec<MethodCounts>,
 }
 
 impl Statistics {
-    /// One more connection watches. The first one switches measuring on, for so many methods.
-    pub(super) fn add_watcher(&self, methods: usize) {
+    /// Of the first methods of a server, which are these.
+    pub(super) fn new(methods: Vec<MeasuredMethod>) -> Self {
+        let (mut places, mut known) = (HashMap::new(), Vec::new());
+        let mut place_of = |method: MeasuredMethod| {
+            *places.entry(method.clone()).or_insert_with(|| {
+                known.push(method);
+                known.len() - 1
+            })
+        };
+        let places = methods.into_iter().map(&mut place_of).collect();
+        Self { places, methods: known.into(), ..Self::default() }
+    }
+
+    /// One more connection watches. The first one switches measuring on.
+    pub(super) fn add_watcher(&self) {
         let mut watch = self.watch.lock();
         watch.watchers += 1;
         if watch.measurement.is_none() {
-            let methods = (0..methods).map(|_| Mutex::default()).collect();
+            let methods = self.methods.iter().map(|_| Mutex::default()).collect();
             watch.measurement = Some(Arc::new(Measurement { since: clock::monotonic_ns(), methods }));
             // Relaxed: a call that misses it is one that arrived a moment earlier.
             self.measuring.store(true, Ordering::Relaxed);
@@ -114,8 +164,9 @@ impl Statistics {
 
     #[cold]
     fn begin_measured(&self, method: usize, bytes: usize) -> Option<Arc<Measured>> {
+        let method = *self.places.get(method)?;
         let measurement = self.watch.lock().measurement.clone()?;
-        let mut counts = measurement.methods.get(method)?.lock();
+        let mut counts = measurement.methods[method].lock();
         counts.started += 1;
         counts.bytes_in += bytes as u64;
         drop(counts);
@@ -125,11 +176,19 @@ impl Statistics {
     /// What was counted so far; what the server knows besides is not filled in.
     pub(super) fn snapshot(&self) -> Snapshot {
         let watch = self.watch.lock();
-        let at = clock::monotonic_ns();
-        let (since, methods) = watch.measurement.as_ref().map_or((at, Vec::new()), |measurement| {
-            (measurement.since, measurement.methods.iter().map(|counts| counts.lock().clone()).collect())
+        let now = clock::monotonic_ns();
+        let (since, methods) = watch.measurement.as_ref().map_or((now, Vec::new()), |measurement| {
+            let counts = measurement.methods.iter().map(|counts| counts.lock().clone());
+            let methods = self.methods.iter().cloned().zip(counts);
+            (measurement.since, methods.map(|(method, counts)| MethodCounts { method, counts }).collect())
         });
-        Snapshot { at, since, watchers: watch.watchers, methods, ..Snapshot::default() }
+        Snapshot {
+            measurement: since as f64 / 1e9,
+            seconds: now.saturating_sub(since) as f64 / 1e9,
+            watchers: watch.watchers,
+            methods,
+            ..Snapshot::default()
+        }
     }
 }
 
@@ -174,7 +233,7 @@ impl Measured {
     pub(super) fn finish(&self) {
         let code = match self.code.load(Ordering::Relaxed) {
             NOT_ENDED => Failure::CANCELLED,
-            code if usize::from(code) < CODES => code,
+            code if usize::from(code) < CODE_NAMES.len() => code,
             _ => Failure::UNKNOWN,
         };
         let took = clock::monotonic_ns().saturating_sub(self.begun);
@@ -220,14 +279,8 @@ impl Histogram {
         first + ((1 << shift) - 1)
     }
 
-    /// The sum of all durations, nanoseconds.
-    #[must_use]
-    pub fn sum(&self) -> u64 {
-        self.sum
-    }
-
     /// Every bucket that is not empty: the longest duration it can hold, nanoseconds, and how many it holds; ascending.
-    pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+    fn buckets(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.counts
             .iter()
             .enumerate()
@@ -236,9 +289,22 @@ impl Histogram {
     }
 }
 
+impl Serialize for Histogram {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut out = serializer.serialize_struct("Histogram", 2)?;
+        out.serialize_field("latency_sum", &self.sum)?;
+        out.serialize_field("latency", &self.buckets().collect::<Vec<_>>())?;
+        out.end()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn method(name: &str) -> MeasuredMethod {
+        MeasuredMethod { name: name.into(), kind: "unary".into() }
+    }
 
     #[test]
     fn a_bucket_is_at_most_a_32nd_too_long() {
@@ -260,19 +326,19 @@ mod tests {
 
     #[test]
     fn nothing_is_measured_while_nobody_watches() {
-        let statistics = Statistics::default();
+        let statistics = Statistics::new(vec![method("a")]);
         assert!(statistics.begin(0, 10).is_none());
-        statistics.add_watcher(1);
-        statistics.add_watcher(1);
+        statistics.add_watcher();
+        statistics.add_watcher();
         assert!(statistics.begin(1, 10).is_none(), "there is no such method");
         let measured = statistics.begin(0, 10).expect("two watch");
         statistics.remove_watcher();
         measured.end(0, 5);
         measured.finish();
         let seen = statistics.snapshot();
-        assert_eq!((seen.watchers, seen.methods[0].started, seen.methods[0].ended[0]), (1, 1, 1));
-        assert_eq!((seen.methods[0].bytes_in, seen.methods[0].bytes_out), (10, 5));
-        assert_eq!(seen.methods[0].latency.buckets().map(|(_, count)| count).sum::<u64>(), 1);
+        assert_eq!((seen.watchers, seen.methods[0].counts.started, seen.methods[0].counts.ended[0]), (1, 1, 1));
+        assert_eq!((seen.methods[0].counts.bytes_in, seen.methods[0].counts.bytes_out), (10, 5));
+        assert_eq!(seen.methods[0].counts.latency.buckets().map(|(_, count)| count).sum::<u64>(), 1);
         statistics.remove_watcher();
         assert!(statistics.begin(0, 10).is_none());
         assert!(statistics.snapshot().methods.is_empty());
@@ -280,27 +346,43 @@ mod tests {
 
     #[test]
     fn a_call_counts_in_the_measurement_in_which_it_began() {
-        let statistics = Statistics::default();
-        statistics.add_watcher(1);
+        let statistics = Statistics::new(vec![method("a")]);
+        statistics.add_watcher();
         let measured = statistics.begin(0, 10).expect("one watches");
         statistics.remove_watcher();
-        statistics.add_watcher(1);
+        statistics.add_watcher();
         measured.item_in(1);
         measured.finish();
         let seen = statistics.snapshot();
-        assert_eq!((seen.methods[0].started, seen.methods[0].items_in, seen.methods[0].ended), (0, 0, [0; CODES]));
+        assert_eq!(
+            (seen.methods[0].counts.started, seen.methods[0].counts.items_in, seen.methods[0].counts.ended),
+            (0, 0, [0; CODE_NAMES.len()])
+        );
     }
 
     #[test]
     fn a_call_that_nobody_ended_was_cancelled() {
-        let statistics = Statistics::default();
-        statistics.add_watcher(1);
+        let statistics = Statistics::new(vec![method("a")]);
+        statistics.add_watcher();
         let measured = statistics.begin(0, 0).expect("one watches");
         measured.finish();
         let measured = statistics.begin(0, 0).expect("one watches");
         measured.end(200, 0);
         measured.finish();
-        let ended = statistics.snapshot().methods[0].ended;
+        let ended = statistics.snapshot().methods[0].counts.ended;
         assert_eq!((ended[1], ended[2]), (1, 1));
+    }
+
+    #[test]
+    fn a_method_with_two_numbers_is_counted_once() {
+        let statistics = Statistics::new(vec![method("a"), method("b"), method("a")]);
+        statistics.add_watcher();
+        let calls = [0, 2, 1].map(|number| statistics.begin(number, 1).expect("one watches"));
+        for call in calls {
+            call.finish();
+        }
+        let seen = statistics.snapshot().methods;
+        let seen: Vec<_> = seen.iter().map(|one| (one.method.name.as_str(), one.counts.started)).collect();
+        assert_eq!(seen, [("a", 2), ("b", 1)]);
     }
 }

@@ -68,7 +68,7 @@ impl CallContext {
     /// is through ([`CallContext::stop_watching`]).
     #[must_use]
     pub fn watch(&self, server: &Server) -> Snapshot {
-        self.connection.watch(server);
+        self.connection.watch();
         server.snapshot()
     }
 

@@ -316,12 +316,12 @@ impl ServerConnection {
     }
 
     /// The client looks at the server's statistics: calls are measured until it is gone, or says that it is through.
-    pub(in crate::server) fn watch(&self, server: &Server) {
+    pub(in crate::server) fn watch(&self) {
         let mut watches = self.watches.lock();
         // A connection that dies now waits for the lock, and takes this back.
         if !*watches && !self.is_dead() {
             *watches = true;
-            self.statistics.add_watcher(server.measured);
+            self.statistics.add_watcher();
         }
     }
 
@@ -497,10 +497,10 @@ impl ServerConnection {
             return Ok(Routed::Done);
         }
         if let Some(method) = method
-            && method.tracked
+            && method.is_tracked()
             && !oneway
         {
-            let queue = server.async_queue(method.in_loop);
+            let queue = server.async_queue(method.handler);
             let (id, brings) = (request.head.call, method.item_references);
             let call = ServerCall::new(Arc::clone(self), id, queue, request.measured.clone(), brings);
             let call = Arc::new(call);

@@ -12,9 +12,9 @@ pub use queue::AsyncQueue;
 use crate::sync::Ordering;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use crate::server::Server;
 use crate::server::call::Request;
 use crate::server::connection::session::Work;
+use crate::server::{HandlerKind, Server};
 
 /// So many requests in a row are for the loop before it is offered the lead: where both kinds of handlers are called in
 /// turn, a worker goes on receiving.
@@ -120,7 +120,7 @@ impl Server {
 
     fn take_for_loop(&self, work: Work) -> ForLoop {
         let work = match work {
-            Work::Call(request) if request.routing.in_loop => {
+            Work::Call(request) if request.routing.handler == HandlerKind::EventLoop => {
                 self.begin_handler();
                 return ForLoop::Request(request);
             }

@@ -10,7 +10,7 @@ use nearcall_transport::{Link, Peer, Room, Sent};
 use nearcall_wire::FrameHead;
 
 use super::*;
-use crate::server::{MethodRouting, SessionHooks, WorkLimits};
+use crate::server::{MethodRouting, ServedMethods, SessionHooks, WorkLimits};
 
 /// More than a client may leave unread.
 const MUCH: usize = 1 << 21;
@@ -103,16 +103,8 @@ impl Scene {
         let options = Options { spin: SpinPolicy::Fixed(Duration::ZERO), ..Options::default() };
         let limits =
             WorkLimits { max_concurrency: 1, max_pending: 100, max_streams: 1, max_memory: 1 << 30, max_references: 1 };
-        let method = MethodRouting {
-            tracked: false,
-            streams: false,
-            in_loop: false,
-            introspective: false,
-            references: false,
-            item_references: false,
-        };
-        let quiet = Box::new(|_| ());
-        let server = Server::new(vec![Some(method)], "{}".into(), options, limits, SessionHooks::default(), quiet);
+        let methods = ServedMethods { routings: vec![Some(MethodRouting::default())], ..ServedMethods::default() };
+        let server = Server::new(methods, options, limits, SessionHooks::default(), Box::new(|_| ()));
         let server = server.expect("descriptors");
         let (socket, other_end) = UnixStream::pair().expect("descriptors");
         let link = Arc::new(Chosen {

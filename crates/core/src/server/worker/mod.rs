@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 
 use nearcall_platform::lock::around_sleep;
 
-use crate::server::Server;
 use crate::server::call::Request;
 use crate::server::call::ServerCall;
 use crate::server::connection::ServerConnection;
 use crate::server::connection::session::Work;
 use crate::server::receives;
+use crate::server::{HandlerKind, Server};
 
 /// Workers beyond the receiving one that are kept for the next slow handler.
 const KEPT_STANDBY: usize = 2;
@@ -143,30 +143,33 @@ impl Drop for Worker {
 
 impl Server {
     /// The receiving worker is to handle a request at once, unless as many handlers run as may: then it is queued. One
-    /// for the event loop is handed over here.
+    /// for the event loop is handed over here, and one for a native handler answered.
     fn accept(&self, mut work: Work) -> Option<Work> {
-        let mut is_introspective = false;
-        if let Work::Call(request) = work {
-            if request.routing.in_loop {
-                // While this worker still receives: the loop gets them in the order in which they came.
-                self.hand_to_loop(request);
-                return None;
+        if let Work::Call(mut request) = work {
+            match request.routing.handler {
+                HandlerKind::Thread => {}
+                HandlerKind::EventLoop => {
+                    // While this worker still receives: the loop gets them in the order in which they came.
+                    self.hand_to_loop(request);
+                    return None;
+                }
+                HandlerKind::Native(handler) => {
+                    self.handle_natively(handler, request);
+                    return None;
+                }
             }
             // Relaxed: a hint where the work is.
             self.loop_run.store(0, Ordering::Relaxed);
-            let mut request = request;
             if request.is_oneway() {
                 request = ServerConnection::begin_oneway(request)?;
             }
-            // Somebody who looks at a server that is stuck must see that.
-            is_introspective = request.routing.introspective;
             work = Work::Call(request);
         }
         // Relaxed: see `leaves_to_caller`.
         if !self.served.load(Ordering::Relaxed) {
             self.served.store(true, Ordering::Relaxed);
         }
-        if self.others_busy() >= self.limits.max_concurrency && !is_introspective {
+        if self.others_busy() >= self.limits.max_concurrency {
             let mut queue = self.queue.lock();
             queue.push(work);
             // Release: whoever sees the count finds the request.

@@ -1,0 +1,50 @@
+//! The server's own service, `nearcall.Introspection`, in Rust: its methods, and its answers in msgpack.
+
+use nearcall_core::Failure;
+use nearcall_core::server::{CallContext, NativeHandler, Request, Server};
+use pyo3::prelude::*;
+use serde::Deserialize;
+
+/// A method of that service, as the handler of a server's method.
+#[pyclass(frozen, rename_all = "UPPERCASE", module = "nearcall._core")]
+#[derive(Clone, Copy)]
+pub(crate) enum IntrospectionMethod {
+    /// What the server measures, from the client's first look on.
+    Read,
+    /// The client looks no more.
+    Stop,
+}
+
+impl IntrospectionMethod {
+    /// Answers the client of a call. The encoded result.
+    pub(crate) fn answer(self, server: &Server, call: &CallContext) -> Result<Vec<u8>, Failure> {
+        match self {
+            Self::Read => {
+                let seen = rmp_serde::to_vec_named(&call.watch(server));
+                seen.map_err(|error| Failure::new(Failure::INTERNAL, error.to_string()))
+            }
+            Self::Stop => {
+                call.stop_watching();
+                Ok(Vec::new())
+            }
+        }
+    }
+}
+
+impl NativeHandler for IntrospectionMethod {
+    fn handle(&self, server: &Server, request: &Request) -> Result<Vec<u8>, Failure> {
+        // By position there is nothing to send, and nothing is looked at.
+        let named = request.is_named().then(|| request.payload.inline().unwrap_or_default());
+        if named.is_some_and(|named| rmp_serde::from_slice::<NoArguments>(named).is_err()) {
+            return Err(Failure::new(
+                Failure::INVALID_ARGUMENT,
+                "the methods of nearcall.Introspection take no arguments",
+            ));
+        }
+        self.answer(server, &request.context())
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NoArguments {}
