@@ -341,3 +341,24 @@ def test_handlers_do_not_wait_for_a_dead_client_whose_messages_have_no_room(
                 assert store.begun.acquire(timeout=PATIENCE)
         for _ in range(2):
             assert store.ended.acquire(timeout=PATIENCE), "a handler waits for a client that is gone"
+
+
+def test_who_never_answers_leaves_others_their_callbacks(served: tuple[str, HereStore]) -> None:
+    """Handlers that wait for callbacks hold threads, of which a server has only so many."""
+
+    class Hears(Ear):
+        def hear(self, text: str) -> None:
+            pass
+
+    silent = encode([Ext(REFERENCE, b"\0" + bytes(7) + b"\5")])
+    with Caller(served[0]) as caller, nearcall.connect(served[0], Store) as honest:
+        for number in range(600):
+            head = struct.pack("<BBHIIQ", CALL, PARTS, caller.numbers["Store.tell"], number, 1, 1)
+            caller.peer.send(Frame(head, silent + b"x"))
+        refused = 0
+        while refused < 300:
+            found = caller.peer.receive(PATIENCE)
+            if found.kind == ERROR:
+                assert failure(found) == (ERROR, RESOURCE_EXHAUSTED)
+                refused += 1
+        honest.tell(Hears(), b"x")
