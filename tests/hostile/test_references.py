@@ -247,6 +247,16 @@ def test_wrong_releases_end_the_connection(caller: Caller, wrong: str) -> None:
     assert not caller.lives()
 
 
+def test_a_release_among_the_calls_of_the_server_ends_the_connection(caller: Caller) -> None:
+    head = struct.pack("<BBHIIQ", CALL, PARTS, caller.numbers["Store.tell"], 900, 1, 1)
+    caller.peer.send(Frame(head, encode([Ext(REFERENCE, b"\0" + bytes(7) + b"\5")]) + b"x"))
+    assert caller.peer.receive(PATIENCE).kind == CALL
+    number = caller.box()
+    with contextlib.suppress(Gone):
+        caller.peer.send(frame(RELEASE, struct.pack("<QI", number, 1), call=0, flags=BACK))
+    assert not caller.lives()
+
+
 def test_methods_of_others(caller: Caller) -> None:
     number = caller.box()
     assert failure(caller.call("Store.plain", target=number)) == (ERROR, UNIMPLEMENTED)

@@ -202,6 +202,7 @@ impl Connection {
         }
         match event.head.kind {
             Kind::Release if self.side == 0 => self.exports.release(event)?,
+            Kind::Release => return Err(Malformed("a release frame belongs to no call")),
             Kind::Ping => self.answer(event.payload.inline().unwrap_or_default()),
             // Calls under way go on; the server ends the connection when it is through with them.
             Kind::GoAway => self.going_away.store(true, Ordering::Relaxed),

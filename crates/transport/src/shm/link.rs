@@ -263,8 +263,10 @@ impl ShmLink {
     ) -> Result<Option<Incoming>, LinkError> {
         let Receiver { consumer, regions, borrowed, own, inbox, account, unfinished, .. } = receiver;
         let note = if record.note {
-            let note = bytes.first_chunk::<{ Note::LEN }>().map(Note::decode);
-            Some(note.ok_or_else(|| LinkError::Broken("a note in the ring is too short".into()))?)
+            let note = bytes.first_chunk::<{ Note::LEN }>();
+            let note = note.ok_or_else(|| LinkError::Broken("a note in the ring is too short".into()))?;
+            let unknown = || LinkError::Broken("a note in the ring has flags that nobody knows".into());
+            Some(Note::decode(note).ok_or_else(unknown)?)
         } else {
             None
         };
