@@ -208,6 +208,44 @@ def as_many_streams_as_there_may_be(scene: Scene) -> None:
         send(peer, *[scene.call(peer, "slow_total", encode([60.0]), call=call) for call in range(1200)], seconds=0.2)
 
 
+@TABLE.add("shm")
+def a_mapping_for_every_byte(scene: Scene) -> None:
+    """A process may have some 65,000; beyond that nobody's memory can be mapped, and no thread be started."""
+    peer = scene.connect()
+    assert isinstance(peer, MemoryPeer)
+    send(peer, scene.call(peer, "slow_total", encode([60.0])))
+    before = mappings(scene)
+    item = frame(ITEM, b"").head
+    sent = 0
+    while sent < 12_000:
+        # Fewer than may be announced before they are used.
+        batch = [peer.record(region_of_a_page(peer, number) + item, is_note=True) for number in range(sent, sent + 32)]
+        peer.push(b"".join(batch), 1.0)
+        end = time.monotonic() + 1.0
+        while peer.room() < peer.ring and time.monotonic() < end:
+            time.sleep(0.0005)
+        if peer.room() < peer.ring:
+            break
+        sent += len(batch)
+    assert sent > 8000, "it takes in as many as it may"
+    assert mappings(scene) - before < 10_000
+
+
+def mappings(scene: Scene) -> int:
+    with open(f"/proc/{scene.server.pid}/maps", "rb") as file:
+        return sum(1 for _ in file)
+
+
+def region_of_a_page(peer: MemoryPeer, number: int) -> bytes:
+    """Announces a region of the least size, used once; what the note of a message of one byte says of it."""
+    fd = memfd(PAGE)
+    try:
+        peer.announce(number, PAGE, fd)
+    finally:
+        os.close(fd)
+    return struct.pack("<IQB", number, 1, 1)
+
+
 @TABLE.add()
 def dtypes_that_all_differ(scene: Scene) -> None:
     """Nothing is remembered of a type for ever."""

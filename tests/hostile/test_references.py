@@ -16,7 +16,7 @@ import pytest
 
 import nearcall
 
-from .frames import CALL, ERROR, ITEM, NAMED, PING, PONG, REPLY, Ext, Frame, Received, decode, encode, frame
+from .frames import CALL, ERROR, ITEM, NAMED, PARTS, PING, PONG, REPLY, Ext, Frame, Received, decode, encode, frame
 from .raw import Gone, Peer, connect
 
 BACK, TARGET = 32, 64
@@ -56,6 +56,12 @@ class Store:
     def plain(self) -> str:
         raise NotImplementedError
 
+    def tell(self, ear: Ear, data: bytes) -> None:
+        raise NotImplementedError
+
+    def gather(self, data: bytes, more: Iterator[bytes]) -> int:
+        raise NotImplementedError
+
 
 class HereBox(Box):
     def __init__(self, ended: threading.Semaphore, text: str = "content") -> None:
@@ -72,6 +78,7 @@ class HereBox(Box):
 class HereStore(Store):
     def __init__(self) -> None:
         self.ended = threading.Semaphore(0)
+        self.begun = threading.Semaphore(0)
         self._same = HereBox(threading.Semaphore(0))
 
     def box(self) -> Box:
@@ -89,12 +96,30 @@ class HereStore(Store):
     def plain(self) -> str:
         return "plain"
 
+    def tell(self, ear: Ear, data: bytes) -> None:
+        self.begun.release()
+        try:
+            ear.hear("it is here")
+        finally:
+            self.ended.release()
+
+    def gather(self, data: bytes, more: Iterator[bytes]) -> int:
+        self.begun.release()
+        try:
+            return len(data) + sum(map(len, more))
+        finally:
+            self.ended.release()
+
+
+def url_of(transport: str, runtime_dir: os.PathLike[str]) -> str:
+    name = f"references-{os.getpid()}"
+    return f"shm://{name}" if transport == "shm" else f"unix://{runtime_dir}/{name}"
+
 
 @pytest.fixture(scope="module", params=["shm", "unix"])
 def served(request: pytest.FixtureRequest, runtime_dir: os.PathLike[str]) -> Iterator[tuple[str, HereStore]]:
     store = HereStore()
-    name = f"references-{os.getpid()}"
-    url = f"shm://{name}" if request.param == "shm" else f"unix://{runtime_dir}/{name}"
+    url = url_of(request.param, runtime_dir)
     with nearcall.Server(store, url, max_references=MOST):
         yield url, store
 
@@ -222,6 +247,16 @@ def test_wrong_releases_end_the_connection(caller: Caller, wrong: str) -> None:
     assert not caller.lives()
 
 
+def test_a_release_among_the_calls_of_the_server_ends_the_connection(caller: Caller) -> None:
+    head = struct.pack("<BBHIIQ", CALL, PARTS, caller.numbers["Store.tell"], 900, 1, 1)
+    caller.peer.send(Frame(head, encode([Ext(REFERENCE, b"\0" + bytes(7) + b"\5")]) + b"x"))
+    assert caller.peer.receive(PATIENCE).kind == CALL
+    number = caller.box()
+    with contextlib.suppress(Gone):
+        caller.peer.send(frame(RELEASE, struct.pack("<QI", number, 1), call=0, flags=BACK))
+    assert not caller.lives()
+
+
 def test_methods_of_others(caller: Caller) -> None:
     number = caller.box()
     assert failure(caller.call("Store.plain", target=number)) == (ERROR, UNIMPLEMENTED)
@@ -290,3 +325,50 @@ def test_everything_ends_with_the_connection(served: tuple[str, HereStore]) -> N
             caller.box()
     for _ in range(MOST):
         assert served[1].ended.acquire(timeout=PATIENCE)
+
+
+@pytest.mark.parametrize("method", ["tell", "gather"])
+@pytest.mark.parametrize("transport", ["shm", "unix"])
+def test_handlers_do_not_wait_for_a_dead_client_whose_messages_have_no_room(
+    runtime_dir: os.PathLike[str], transport: str, method: str
+) -> None:
+    """They keep the memory themselves that its last messages would need before anybody sees that it is gone."""
+    store = HereStore()
+    url = url_of(transport, runtime_dir) + "-full"
+    # Two of these messages are as much as the server keeps of one client.
+    data = bytes(700_000)
+    with nearcall.Server(store, url, max_message_size=1 << 20, max_memory=4 << 20):
+        with Caller(url) as caller:
+            for number in range(1, 5):
+                if method == "tell":
+                    head = struct.pack("<BBHIIQ", CALL, PARTS, caller.numbers["Store.tell"], number, 1, len(data))
+                    call = Frame(head, encode([Ext(REFERENCE, b"\0" + bytes(7) + b"\5")]) + data)
+                else:
+                    call = frame(CALL, data, method=caller.numbers["Store.gather"], call=number)
+                # What the server does not read stays where it is.
+                caller.peer.send(call, seconds=0.1)
+            for _ in range(2):
+                assert store.begun.acquire(timeout=PATIENCE)
+        for _ in range(2):
+            assert store.ended.acquire(timeout=PATIENCE), "a handler waits for a client that is gone"
+
+
+def test_who_never_answers_leaves_others_their_callbacks(served: tuple[str, HereStore]) -> None:
+    """Handlers that wait for callbacks hold threads, of which a server has only so many."""
+
+    class Hears(Ear):
+        def hear(self, text: str) -> None:
+            pass
+
+    silent = encode([Ext(REFERENCE, b"\0" + bytes(7) + b"\5")])
+    with Caller(served[0]) as caller, nearcall.connect(served[0], Store) as honest:
+        for number in range(600):
+            head = struct.pack("<BBHIIQ", CALL, PARTS, caller.numbers["Store.tell"], number, 1, 1)
+            caller.peer.send(Frame(head, silent + b"x"))
+        refused = 0
+        while refused < 300:
+            found = caller.peer.receive(PATIENCE)
+            if found.kind == ERROR:
+                assert failure(found) == (ERROR, RESOURCE_EXHAUSTED)
+                refused += 1
+        honest.tell(Hears(), b"x")

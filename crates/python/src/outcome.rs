@@ -57,7 +57,7 @@ pub(crate) fn outcome(py: Python<'_>, event: &Event, method: &Method) -> PyErr {
             py,
             &Failure::new(
                 Failure::INTERNAL,
-                format!("{}: the server sent {kind:?} where no such thing can come", method.name),
+                format!("{}: the other side sent {kind:?} where no such thing can come", method.name),
             ),
         ),
     }

@@ -9,20 +9,31 @@ use std::sync::Arc;
 /// What every connection may keep, however full the budget is: nobody can shut the others out.
 pub(crate) const ALWAYS: usize = 1 << 20;
 
+/// Mappings of peers' memory that messages may keep, of all connections: half of what Linux allows a process by default
+/// (`vm.max_map_count`), where one more fails for everybody. A quarter of them for one connection.
+const MOST_MAPPED: usize = 1 << 15;
+/// Mappings that every connection may have, however many the others have: more than one message needs.
+const ALWAYS_MAPPED: usize = 64;
+
 /// The bytes that all connections together may keep.
 #[derive(Debug)]
 pub struct Budget {
     limit: usize,
     used: AtomicUsize,
+    /// Mappings that messages keep, and how many may be.
+    mapped: AtomicUsize,
+    most_mapped: usize,
     /// Bytes of peers' memory that are kept between messages, for speed only: at most a quarter of the limit.
     kept: AtomicUsize,
 }
 
 impl Budget {
-    /// A budget of so many bytes.
+    /// A budget of so many bytes; `usize::MAX` is none, nor one of mappings: a client reads whatever it has asked for.
     #[must_use]
     pub fn new(limit: usize) -> Arc<Self> {
-        Arc::new(Self { limit, used: AtomicUsize::new(0), kept: AtomicUsize::new(0) })
+        let most_mapped = if limit == usize::MAX { limit } else { MOST_MAPPED };
+        let (used, mapped, kept) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
+        Arc::new(Self { limit, used, mapped, most_mapped, kept })
     }
 
     /// Bytes kept now.
@@ -45,6 +56,7 @@ pub struct Account {
     total: Arc<Budget>,
     limit: usize,
     used: AtomicUsize,
+    mapped: AtomicUsize,
 }
 
 impl Account {
@@ -53,7 +65,8 @@ impl Account {
     #[must_use]
     pub fn of(total: &Arc<Budget>, longest: u64) -> Arc<Self> {
         let one = usize::try_from(longest).unwrap_or(usize::MAX).saturating_add(ALWAYS);
-        Arc::new(Self { total: Arc::clone(total), limit: one.max(total.limit / 4), used: AtomicUsize::new(0) })
+        let limit = one.max(total.limit / 4);
+        Arc::new(Self { total: Arc::clone(total), limit, used: AtomicUsize::new(0), mapped: AtomicUsize::new(0) })
     }
 
     /// Whether so many bytes more may be kept now.
@@ -69,6 +82,25 @@ impl Account {
     #[must_use]
     pub fn charge(self: &Arc<Self>, bytes: usize) -> Option<Charge> {
         self.allows(bytes).then(|| self.charge_anyway(bytes))
+    }
+
+    /// The same for bytes of a message that lies in so many mappings.
+    #[must_use]
+    pub(crate) fn charge_mapped(self: &Arc<Self>, bytes: usize, mappings: usize) -> Option<Charge> {
+        let mut charge = self.charge(bytes).filter(|_| mappings == 0 || self.allows_mappings(mappings))?;
+        // Relaxed: as in `allows`.
+        self.mapped.fetch_add(mappings, Ordering::Relaxed);
+        self.total.mapped.fetch_add(mappings, Ordering::Relaxed);
+        charge.mappings = mappings;
+        Some(charge)
+    }
+
+    fn allows_mappings(&self, more: usize) -> bool {
+        // Relaxed: as in `allows`.
+        let here = self.mapped.load(Ordering::Relaxed) + more;
+        let total = self.total.mapped.load(Ordering::Relaxed) + more;
+        let most = self.total.most_mapped;
+        here <= ALWAYS_MAPPED || (here <= most / 4 && total <= most)
     }
 
     /// Counts bytes more that are kept between messages, or fewer if that wraps. Whether all that are kept may be; they are
@@ -91,7 +123,7 @@ impl Account {
         // Relaxed: as above.
         self.used.fetch_add(bytes, Ordering::Relaxed);
         self.total.used.fetch_add(bytes, Ordering::Relaxed);
-        Charge { account: Arc::clone(self), bytes }
+        Charge { account: Arc::clone(self), bytes, mappings: 0 }
     }
 }
 
@@ -100,12 +132,18 @@ impl Account {
 pub struct Charge {
     account: Arc<Account>,
     bytes: usize,
+    mappings: usize,
 }
 
 impl Charge {
     /// How many.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Mappings that are counted.
+    pub(crate) fn mappings(&self) -> usize {
+        self.mappings
     }
 }
 
@@ -114,6 +152,10 @@ impl Drop for Charge {
         // Relaxed: as in `Account::allows`.
         self.account.used.fetch_sub(self.bytes, Ordering::Relaxed);
         self.account.total.used.fetch_sub(self.bytes, Ordering::Relaxed);
+        if self.mappings > 0 {
+            self.account.mapped.fetch_sub(self.mappings, Ordering::Relaxed);
+            self.account.total.mapped.fetch_sub(self.mappings, Ordering::Relaxed);
+        }
     }
 }
 
@@ -155,6 +197,21 @@ mod tests {
         drop((quarter, rest, little));
         assert_eq!(budget.used(), 0);
         assert!(greedy.charge(16 << 20).is_some());
+    }
+
+    #[test]
+    fn mappings_are_counted_however_short_the_messages_are() {
+        let budget = Budget::new(1 << 40);
+        let accounts: Vec<_> = (0..5).map(|_| Account::of(&budget, 1)).collect();
+        let of_one: Vec<_> = std::iter::from_fn(|| accounts[0].charge_mapped(1, 1)).collect();
+        assert_eq!(of_one.len(), MOST_MAPPED / 4);
+        let of_all = |one: &Arc<Account>| std::iter::from_fn(|| one.charge_mapped(1, 1)).collect::<Vec<_>>();
+        let others: Vec<_> = accounts[1..4].iter().map(of_all).collect();
+        let little = of_all(&accounts[4]);
+        assert_eq!(little.len(), ALWAYS_MAPPED, "there is always a little");
+        assert!(accounts[0].charge_mapped(1, 0).is_some(), "a message without mappings");
+        drop((of_one, others, little));
+        assert_eq!((budget.mapped.load(Ordering::Relaxed), budget.used()), (0, 0));
     }
 
     #[test]

@@ -202,6 +202,7 @@ impl Connection {
         }
         match event.head.kind {
             Kind::Release if self.side == 0 => self.exports.release(event)?,
+            Kind::Release => return Err(Malformed("a release frame belongs to no call")),
             Kind::Ping => self.answer(event.payload.inline().unwrap_or_default()),
             // Calls under way go on; the server ends the connection when it is through with them.
             Kind::GoAway => self.going_away.store(true, Ordering::Relaxed),
@@ -244,8 +245,19 @@ impl Connection {
 
     /// The connection is gone: every call under way ends.
     pub(crate) fn mark_lost(&self, error: &LinkError) {
+        self.end(&self.failure_of(error));
+    }
+
+    /// The peer is gone: every call under way ends, and new ones fail. What it has left behind may still be read. For a
+    /// server that receives.
+    pub(crate) fn end_calls(&self) {
+        self.table.lock().die(&self.failure_of(&LinkError::Closed));
+        self.tell_loop();
+    }
+
+    fn failure_of(&self, error: &LinkError) -> Failure {
         let (name, other) = (&self.name, self.other());
-        let failure = match error {
+        match error {
             LinkError::Closed => Failure::new(
                 Failure::UNAVAILABLE,
                 format!("the connection to {name} was lost: the {other} stopped or died"),
@@ -254,8 +266,7 @@ impl Connection {
                 Failure::new(Failure::RESOURCE_EXHAUSTED, format!("the connection to {name} was given up: {what}"))
             }
             error => Failure::new(Failure::INTERNAL, format!("the connection to {name} is broken: {error}")),
-        };
-        self.end(&failure);
+        }
     }
 
     /// Ends every call under way, and the connection.

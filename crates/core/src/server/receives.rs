@@ -11,9 +11,10 @@ use nearcall_wire::Failure;
 use super::connection::ServerConnection;
 use super::{HandlerKind, Server};
 use crate::client::{Connection, received::Receiver};
-use crate::sync::{Ordering, fence};
+use crate::sync::{AtomicUsize, Ordering, fence};
 
 /// Workers of a server that may wait in a handler for replies, at once. Each is a thread, and another one takes its place.
+/// Of these, no more may wait for one peer than are left for the others: who never answers does not stop calls of others.
 pub(super) const MOST_WAITING: usize = 512;
 
 thread_local! {
@@ -31,12 +32,18 @@ pub(super) struct Receives {
     server: Weak<Server>,
     /// Set once the server has it.
     connection: OnceLock<Weak<ServerConnection>>,
+    /// The server's workers that wait for replies over it.
+    waiting: AtomicUsize,
 }
 
 impl Receives {
     /// For a connection that the server has accepted.
     pub(super) fn accepted(server: &Arc<Server>, connection: &Arc<ServerConnection>) -> Self {
-        Self { server: Arc::downgrade(server), connection: OnceLock::from(Arc::downgrade(connection)) }
+        Self::of(server, OnceLock::from(Arc::downgrade(connection)))
+    }
+
+    fn of(server: &Arc<Server>, connection: OnceLock<Weak<ServerConnection>>) -> Self {
+        Self { server: Arc::downgrade(server), connection, waiting: AtomicUsize::new(0) }
     }
 }
 
@@ -56,28 +63,38 @@ impl Receiver for Receives {
 
     fn enter(&self) {
         if let Some(server) = self.server.upgrade() {
+            if server.is_worker() {
+                // Relaxed: as in `may_wait`.
+                self.waiting.fetch_add(1, Ordering::Relaxed);
+            }
             server.begin_waiting();
         }
     }
 
     fn leave(&self, woken: bool) {
         if let Some(server) = self.server.upgrade() {
+            if server.is_worker() {
+                // Relaxed: as in `may_wait`.
+                self.waiting.fetch_sub(1, Ordering::Relaxed);
+            }
             server.end_waiting(woken);
         }
     }
 
     fn may_wait(&self) -> Result<(), Failure> {
-        match self.server.upgrade() {
-            // Relaxed: a bound on threads, exact enough.
-            Some(server) if server.is_worker() && server.waiting.load(Ordering::Relaxed) >= MOST_WAITING => {
-                let text = format!(
-                    "{MOST_WAITING} handlers of this server wait for replies to calls of their own over its connections, \
-                     which is the most there may be: write handlers that wait for others with 'async def'"
-                );
-                Err(Failure::new(Failure::RESOURCE_EXHAUSTED, text))
-            }
-            _ => Ok(()),
+        let Some(server) = self.server.upgrade().filter(|server| server.is_worker()) else { return Ok(()) };
+        // Relaxed, both: bounds on threads, exact enough.
+        let all = server.waiting.load(Ordering::Relaxed);
+        let here = self.waiting.load(Ordering::Relaxed);
+        if here + all < MOST_WAITING {
+            return Ok(());
         }
+        let text = format!(
+            "{all} handlers of this server wait for replies to calls of their own, {here} of them over this connection: \
+             together there may be {MOST_WAITING}, and over one connection as many as are left: write handlers that wait \
+             for others with 'async def'"
+        );
+        Err(Failure::new(Failure::RESOURCE_EXHAUSTED, text))
     }
 
     fn note_woken(&self) {
@@ -114,7 +131,7 @@ impl Server {
     /// most may be given at a time. Never waits.
     pub fn adopt(self: &Arc<Self>, connection: &Arc<Connection>, max_references: usize) {
         connection.exports().open(max_references, &self.releases);
-        let receives = Arc::new(Receives { server: Arc::downgrade(self), connection: OnceLock::new() });
+        let receives = Arc::new(Receives::of(self, OnceLock::new()));
         if connection.use_receiver(Arc::clone(&receives) as Arc<dyn Receiver>) {
             self.adopted.lock().push(Adopted { client: Arc::downgrade(connection), receives });
             self.wake_reactor();

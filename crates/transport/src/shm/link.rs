@@ -263,8 +263,10 @@ impl ShmLink {
     ) -> Result<Option<Incoming>, LinkError> {
         let Receiver { consumer, regions, borrowed, own, inbox, account, unfinished, .. } = receiver;
         let note = if record.note {
-            let note = bytes.first_chunk::<{ Note::LEN }>().map(Note::decode);
-            Some(note.ok_or_else(|| LinkError::Broken("a note in the ring is too short".into()))?)
+            let note = bytes.first_chunk::<{ Note::LEN }>();
+            let note = note.ok_or_else(|| LinkError::Broken("a note in the ring is too short".into()))?;
+            let unknown = || LinkError::Broken("a note in the ring has flags that nobody knows".into());
+            Some(Note::decode(note).ok_or_else(unknown)?)
         } else {
             None
         };
@@ -278,7 +280,9 @@ impl ShmLink {
         let (references, taken) = parts.unwrap_or_default();
         let size = self.size_of(record, note, &references)?;
         // The note may have become another one since the last part.
-        let charge = match unfinished.take().filter(|held| held.bytes() >= size) {
+        let mappings = mappings_of(note, &references);
+        let charge = match unfinished.take().filter(|held| held.bytes() >= size && held.mappings() >= mappings) {
+            None if mappings > 0 => Some(account.charge_mapped(size, mappings).ok_or(LinkError::OverBudget)?),
             None => Incoming::charge(account, size)?,
             held => held,
         };
@@ -345,6 +349,13 @@ impl ShmLink {
             ring_bell(&self.shared.socket);
         }
     }
+}
+
+/// Mappings that a message may take, at most: those of the peer's memory.
+fn mappings_of(note: Option<Note>, references: &[Reference]) -> usize {
+    let Some(note) = note else { return 0 };
+    let lent = references.iter().filter(|one| one.whose == Whose::Sender).count();
+    lent + usize::from(note.rest == Rest::InRegion)
 }
 
 impl Link for ShmLink {

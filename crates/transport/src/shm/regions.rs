@@ -66,15 +66,17 @@ impl Note {
         out
     }
 
-    pub(super) fn decode(bytes: &[u8; NOTE_LEN]) -> Self {
+    /// `None` if it has flags that nobody knows.
+    pub(super) fn decode(bytes: &[u8; NOTE_LEN]) -> Option<Self> {
         let bits = bytes[12];
-        Self {
+        let known = bits & !(LAST_USE | NAMES | REST_IN_RING) == 0;
+        known.then(|| Self {
             id: u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]),
             len: u64::from_le_bytes(bytes[4..12].try_into().expect("8 bytes")),
             last_use: bits & LAST_USE != 0,
             names: bits & NAMES != 0,
             rest: if bits & REST_IN_RING != 0 { Rest::InRing } else { Rest::InRegion },
-        }
+        })
     }
 }
 
@@ -352,7 +354,16 @@ mod tests {
         let long = Note { id: 7, len: 1 << 40, last_use: true, names: true, rest: Rest::InRegion };
         let short = Note { id: u32::MAX, len: 0, last_use: false, names: false, rest: Rest::InRegion };
         for note in [long, short, Note::without_region()] {
-            assert_eq!(Note::decode(&note.encode()), note);
+            assert_eq!(Note::decode(&note.encode()), Some(note));
+        }
+    }
+
+    #[test]
+    fn a_note_with_unknown_flags_is_refused() {
+        for bit in 3..8 {
+            let mut bytes = Note::without_region().encode();
+            bytes[12] |= 1 << bit;
+            assert_eq!(Note::decode(&bytes), None, "bit {bit}");
         }
     }
 

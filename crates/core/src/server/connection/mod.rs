@@ -308,6 +308,18 @@ impl ServerConnection {
         self.look_whether_over(self.session.finished());
     }
 
+    /// The client is gone, and what it has left behind cannot be taken in now. Handlers that wait for it may be those that
+    /// keep the memory for which that waits.
+    pub(in crate::server) fn end_calls(&self) {
+        let calls = self.calls.lock().take();
+        for call in calls {
+            call.cancel();
+        }
+        if let Some(caller) = self.caller.get().and_then(Caller::get) {
+            caller.end_calls();
+        }
+    }
+
     /// Tells the half that calls why the connection ends.
     pub(super) fn lose(&self, error: &LinkError) {
         if let Some(caller) = self.caller.get().and_then(Caller::get) {

@@ -355,6 +355,10 @@ impl Reactor {
         let mut at = 0;
         while at < self.stalled.len() {
             let (connection, reason) = &self.stalled[at];
+            // Relaxed: set and read by whoever holds this reactor.
+            if connection.hung_up.load(Ordering::Relaxed) {
+                connection.end_calls();
+            }
             if !connection.may_go_on(server, reason) {
                 at += 1;
                 continue;
