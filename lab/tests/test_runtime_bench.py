@@ -41,6 +41,13 @@ def _collected(ours_ns: float) -> Collected:
         for direction in DIRECTIONS:
             collected.add(f"streamed {direction}", turn, ours_ns / 1e3)
         collected.add_samples("beside", latencies(np.full(1000, int(ours_ns))))
+        for key in ("60k", "1m", "frame"):
+            collected.add(f"handed over {key}", turn, ours_ns)
+        collected.add("handed over frames/s", turn, 1e12 / ours_ns)
+        for transport in ("shm", "unix"):
+            collected.add(f"objects {transport} plain", turn, 1000)
+            for key in ("object", "plain, passing", "back"):
+                collected.add(f"objects {transport} {key}", turn, ours_ns)
         collected.add("ring", turn, 700)
         collected.add("idle", turn, ours_ns / 1e9)
         collected.add("memory private", turn, ours_ns / 1e3)

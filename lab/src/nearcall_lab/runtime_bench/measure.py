@@ -24,6 +24,7 @@ from nearcall_lab.scenario.cell import Cell, Mode, PlacementMode, Work
 from nearcall_lab.workers.worker import LaunchFailed
 
 PROBES = "nearcall_lab.runtime_bench.probes"
+PASSING = "nearcall_lab.runtime_bench.passing"
 IDLE_CLIENTS = 100
 WARM_UP_S = 0.1
 
@@ -111,6 +112,8 @@ class RuntimeRun:
             "view": self._view,
             "stream": self._stream,
             "one-way": self._one_way,
+            "objects": self._objects,
+            "handed over": self._handed_over,
             "set-up": self._set_up,
             "idle": self._idle,
             "import": self._import,
@@ -175,6 +178,19 @@ class RuntimeRun:
             for size, messages in ((20, self.amounts.one_way_small), (4096, self.amounts.one_way_large)):
                 rate = pair.probe(f"{PROBES}:one_way", 120, size=size, messages=messages, timeout_s=30)
                 self.collected.add(f"one-way {size}", turn, rate)
+
+    def _objects(self, turn: int) -> None:
+        for transport in ("shm", "unix"):
+            with self._probing() as pair:
+                found = pair.probe(f"{PASSING}:objects", 60, transport=transport, seconds=self.amounts.slice_s / 2)
+            for name, nanoseconds in found.items():
+                self.collected.add(f"objects {transport} {name}", turn, nanoseconds)
+
+    def _handed_over(self, turn: int) -> None:
+        arguments = {"seconds": self.amounts.slice_s / 2, "frames": self.amounts.frames}
+        with self._probing() as pair:
+            for name, value in pair.probe(f"{PASSING}:handed_over", 60, **arguments).items():
+                self.collected.add(f"handed over {name}", turn, value)
 
     def _set_up(self, turn: int) -> None:
         with self._probing() as pair:

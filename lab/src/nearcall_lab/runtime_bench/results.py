@@ -17,13 +17,14 @@ class Amounts:
     stream_items: int = 1_000_000
     one_way_small: int = 1_000_000
     one_way_large: int = 300_000
+    frames: int = 10_000
     idle_s: float = 4.0
     imports: int = 5
     naps: int = 10_000
     streamed_bytes: int = 10_000_000_000
 
 
-QUICK = Amounts(0.1, 100_000, 50_000, 20_000, 1.0, 2, 1000, 500_000_000)
+QUICK = Amounts(0.1, 100_000, 50_000, 20_000, 500, 1.0, 2, 1000, 500_000_000)
 
 
 @dataclass

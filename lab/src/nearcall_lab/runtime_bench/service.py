@@ -101,8 +101,10 @@ def slowly(items: Iterable[Any], pause_s: float, every: int) -> Iterator[Any]:
 def serve(spec: Spec, ready: Ready, stop: Stop) -> None:
     import nearcall
 
-    url = f"shm://{spec.token}"
-    with nearcall.Server(service()(), url):
+    from nearcall_lab.runtime_bench import passing
+
+    url = passing.url(spec, "shm")
+    with nearcall.Server(service()(), *passing.served(), url, passing.url(spec, "unix")):
         ready(url)
         stop.wait()
 

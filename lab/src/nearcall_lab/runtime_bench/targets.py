@@ -162,6 +162,38 @@ TARGETS = (
     _faster("grpcio UDS", "grpcio-uds echo-60k", 10, "nearcall-shm echo-60k", "60 KB echo of bytes over shm"),
     _faster("grpcio UDS", "grpcio-uds echo-60k", 25, "nearcall-shm-view echo-60k", "60 KB echo of memoryview over shm"),
     _value("1 MB memoryview in, small reply, p50", "≤ 150 µs", "view", 150_000, format_time),
+    _value(
+        "1 MB memoryview handed over, echo, p50", "≤ 20 µs", "handed over 1m", 20_000, format_time, source="handed over"
+    ),
+    _faster("grpcio UDS", "grpcio-uds echo-60k", 40, "handed over 60k", "60 KB handed over, echo"),
+    _value(
+        "1920×1080×3 array handed over, echo, p50",
+        "≤ 15 µs",
+        "handed over frame",
+        15_000,
+        format_time,
+        source="handed over",
+    ),
+    _value(
+        "1920×1080×3 arrays handed over, one way",
+        "≥ 30 K frames/s",
+        "handed over frames/s",
+        3e4,
+        _rate("frames"),
+        least=True,
+        source="handed over",
+    ),
+    *(
+        _ratio(
+            f"{what} over {transport}, against a plain call", "≤ 1.15×", top, f"objects {transport} plain", 1.15, False
+        )
+        for transport in ("shm", "unix")
+        for what, top in (
+            ("call of an object", f"objects {transport} object"),
+            ("plain call of a client that passes objects", f"objects {transport} plain, passing"),
+            ("call back of a client's object", f"objects {transport} back"),
+        )
+    ),
     _value("server stream of integers", "≥ 1 M items/s", "stream", 1e6, _rate("items"), least=True),
     _value("one-way 20 B", "≥ 1 M msg/s", "one-way 20", 1e6, _rate("msg"), least=True, source="one-way"),
     _value("one-way 4 KB", "≥ 500 K msg/s", "one-way 4096", 5e5, _rate("msg"), least=True, source="one-way"),
