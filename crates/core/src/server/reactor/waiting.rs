@@ -127,6 +127,9 @@ impl Reactor {
         loop {
             let request = self.poll(server);
             if request.is_some() || self.routed != routed {
+                if rounds > 0 && self.shares_cpu() {
+                    self.budget.uncrowded();
+                }
                 return (Some(since(begun)), request);
             }
             if rounds == 0 && (limit == 0 || !self.spinning_pays()) {
@@ -134,18 +137,18 @@ impl Reactor {
             }
             rounds += 1;
             std::hint::spin_loop();
-            // A client on a socket, or our own event loop, may need this very CPU.
-            if (self.sockets_active || self.loop_active) && !self.budget.share_cpu() {
+            if self.shares_cpu() && !self.budget.share_cpu() {
                 return (None, None);
             }
             if self.sockets_active {
                 if self.poll_events(server, Some(Duration::ZERO)) {
+                    self.budget.uncrowded();
                     return (Some(since(begun)), None);
                 }
             } else if rounds.is_multiple_of(ROUNDS_PER_POLL) && self.poll_events(server, Some(Duration::ZERO)) {
                 return (Some(since(begun)), None);
             }
-            if self.sockets_active || self.loop_active || rounds.is_multiple_of(ROUNDS_PER_CLOCK) {
+            if self.shares_cpu() || rounds.is_multiple_of(ROUNDS_PER_CLOCK) {
                 let now = clock::monotonic_ns();
                 if now - *begun.get_or_insert(now) >= limit || !self.spinning_pays() {
                     return (None, None);
@@ -156,6 +159,11 @@ impl Reactor {
                 }
             }
         }
+    }
+
+    /// Whether a client on a socket, or our own event loop, may need this very CPU.
+    fn shares_cpu(&self) -> bool {
+        self.sockets_active || self.loop_active
     }
 
     fn spinning_pays(&self) -> bool {
