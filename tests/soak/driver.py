@@ -31,7 +31,7 @@ from ..survival.observing import Holdings, comes_back_to, resident
 from . import client as soaking
 from .client import Soaker
 from .journal import FIELDS, SERVER_FIELDS, Journal
-from .services import JOURNAL, ROWS, Passing
+from .services import JOURNAL, ROWS, Soaked
 
 MOST_CLIENTS = 100_000
 OFFENDERS = 3
@@ -97,6 +97,7 @@ class Soak:
     def __init__(self, seconds: float, clients: int, seed: int, directory: Path) -> None:
         self.random = random.Random(seed)
         self.seconds = seconds
+        self.patience = 90.0 if seconds > 60 else 20.0
         self.clients = clients
         self.directory = directory
         os.environ[JOURNAL] = str(directory / "delivered")
@@ -276,7 +277,7 @@ class Soak:
                 shown = time.monotonic()
                 self.show()
             time.sleep(0.005)
-        patience = time.monotonic() + 90
+        patience = time.monotonic() + self.patience
         while (self.living or self.offenders) and time.monotonic() < patience:
             self.reap()
             if time.monotonic() >= shown + 1:
@@ -304,9 +305,10 @@ class Soak:
 
     def seats_left(self) -> int:
         """Objects of the server that somebody holds, when that comes to an end."""
-        patience = time.monotonic() + 30
-        with nearcall.connect(self.urls[1], Passing) as passing:
-            while (seats := passing.seats()) and time.monotonic() < patience:
+        patience = time.monotonic() + self.patience
+        # A client that passes objects would have threads, and this process forks.
+        with nearcall.connect(self.urls[1], Soaked, timeout=self.patience) as soaked:
+            while (seats := soaked.seats()) and time.monotonic() < patience:
                 time.sleep(0.01)
         return seats
 

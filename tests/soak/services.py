@@ -27,13 +27,18 @@ def answer(client: int, nonce: int, data: bytes | memoryview) -> tuple[int, int,
 
 @nearcall.service
 class Soaked:
-    def __init__(self) -> None:
+    def __init__(self, passing: Passing) -> None:
+        self._passing = passing
         self._journal = Journal(Path(os.environ[JOURNAL]), int(os.environ[ROWS]))
         self._lock = threading.Lock()
         self._last: dict[int, int] = {}
 
     def pid(self) -> int:
         return os.getpid()
+
+    def seats(self) -> int:
+        """How many objects that :class:`Passing` has given are held by somebody."""
+        return self._passing.seats()
 
     def check(self, client: int, nonce: int, data: memoryview) -> tuple[int, int, int]:
         return answer(client, nonce, data)
@@ -156,4 +161,5 @@ class Passing:
 
 
 def served() -> list[object]:
-    return [Soaked(), Passing()]
+    passing = Passing()
+    return [Soaked(passing), passing]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from pathlib import Path
 
 import pytest
@@ -19,13 +21,22 @@ def soak(seconds: float, clients: int, seed: int, capfd: pytest.CaptureFixture[s
         command = [sys.executable, "-X", "faulthandler", "-W", "error::ResourceWarning", "-m", "tests.soak.driver"]
         command += [str(seconds), str(clients), str(seed), directory]
         said: list[str] = []
-        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as driver:
+        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True) as driver:
             assert driver.stdout is not None
-            for line in driver.stdout:
-                said.append(line)
-                if live:
-                    with capfd.disabled():
-                        print(line, end="", flush=True)
+            # Whatever hangs shows where: the driver, its clients or the server.
+            watchdog = threading.Timer(seconds + (180 if live else 40), os.killpg, (driver.pid, signal.SIGABRT))
+            watchdog.start()
+            try:
+                for line in driver.stdout:
+                    said.append(line)
+                    if live:
+                        with capfd.disabled():
+                            print(line, end="", flush=True)
+            except BaseException:
+                os.killpg(driver.pid, signal.SIGKILL)
+                raise
+            finally:
+                watchdog.cancel()
         left = [path.name for path in Path(directory).iterdir() if path.is_socket() or path.suffix == ".lock"]
     assert driver.returncode == 0, "".join(said[-60:])
     assert said[-1] == "soak: all is accounted for\n"
