@@ -295,6 +295,7 @@ class Soak:
         pid = self.server.pid
         if seats := self.seats_left():
             self.complaints.append(f"{seats} objects were not let go of when all who held them had gone")
+            self.patience = 1.0
         earlier = [held for server, _, held in self.rests if server == pid]
         if earlier:
             try:
