@@ -12,6 +12,7 @@ import pytest
 
 import nearcall
 
+from .events import Hung
 from .process import ServerProcess
 from .reference_services import Hub
 from .services import PATIENCE
@@ -164,14 +165,14 @@ class OwnRoom(Room):
 def test_a_server_that_stops_does_not_wait_for_ever_for_objects(
     new_url: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nearcall.call.departures._PATIENCE", 0.5)
-    over = threading.Event()
-    server = nearcall.Server(OwnRoom(lambda: over.wait(PATIENCE)), new_url).start()
+    hung = Hung(2)
+    monkeypatch.setattr("nearcall.call.departures.time", hung.clock)
+    server = nearcall.Server(OwnRoom(hung), new_url).start()
     with nearcall.connect(server.urls[0], Room) as room:
         seats = [room.seat() for _ in range(2)]
         with caplog.at_level(logging.WARNING, "nearcall"):
             server.stop(grace=0.05)
-    over.set()
+    hung.over.set()
     assert "stops without waiting longer for OwnSeat.close (2 times)" in caplog.text
     assert len(seats) == 2
 

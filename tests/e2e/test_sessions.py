@@ -19,7 +19,7 @@ import pytest
 
 import nearcall
 
-from .events import Events
+from .events import Events, Hung
 from .process import start_program
 
 PATIENCE = 30.0
@@ -474,13 +474,13 @@ def test_the_last_hooks_run_side_by_side(new_url: str, desk: Desk) -> None:
 def test_a_server_that_stops_does_not_wait_for_ever(
     new_url: str, desk: Desk, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nearcall.call.departures._PATIENCE", 0.05)
-    over = threading.Event()
-    with nearcall.Server(desk, new_url, on_disconnect=lambda connection: over.wait(PATIENCE)) as server:
+    hung = Hung(2)
+    monkeypatch.setattr("nearcall.call.departures.time", hung.clock)
+    with nearcall.Server(desk, new_url, on_disconnect=lambda connection: hung()) as server:
         clients = [nearcall.connect(server.urls[0], Desk) for _ in range(2)]
         with caplog.at_level(logging.WARNING, "nearcall"):
             server.stop(grace=0.05)
-    over.set()
+    hung.over.set()
     assert "stops without waiting longer for on_disconnect (2 times)" in caplog.text
     assert len(clients) == 2
 

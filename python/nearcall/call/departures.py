@@ -24,16 +24,21 @@ def end_departures(core: _core.Server) -> bool:
     if core.departures_ended():
         return True  # the usual case, without threads
 
+    until = time.monotonic() + _PATIENCE
+
     def end_some() -> None:
-        while core.end_departure():
-            pass
+        while True:
+            if core.end_departure():
+                continue
+            if core.departures_ended() or time.monotonic() >= until:
+                return
+            time.sleep(0.001)  # a worker that ends just now may still bring some
 
     try:
         for number in range(_AT_ONCE):
             threading.Thread(target=end_some, name=f"nearcall-departures-{number + 1}", daemon=True).start()
     except RuntimeError:
         end_some()  # no more threads, or the interpreter ends
-    until = time.monotonic() + _PATIENCE
     while time.monotonic() < until:
         if core.departures_ended():
             return True

@@ -71,6 +71,8 @@ pub(in crate::server) struct Reactor {
     unpolled: u32,
     budget: SpinBudget,
     said_goodbye: bool,
+    /// Nothing is handed out any more: whoever receives at that moment leaves what it finds to who stops the server.
+    closed: bool,
     deserted: bool,
     /// Frames routed to calls that a handler may be waiting on, and wake-ups of the reactor itself: a handler that receives
     /// looks after each.
@@ -99,6 +101,7 @@ impl Reactor {
             sockets_turn: false,
             unpolled: 0,
             said_goodbye: false,
+            closed: false,
             deserted: false,
             routed: 0,
         })
@@ -127,6 +130,7 @@ impl Reactor {
 
     pub(in crate::server) fn close(&mut self, server: &Server) {
         self.handshakes.stop();
+        self.closed = true;
         self.backlog.drain(..).for_each(Work::give_up);
         self.memory.clear();
         self.readable.clear();
@@ -142,7 +146,7 @@ impl Reactor {
     pub(in crate::server) fn poll_into_backlog(&mut self, server: &Server) -> bool {
         while self.backlog.is_empty() {
             match self.poll(server) {
-                Some(work) => self.backlog.push_back(work),
+                Some(work) => self.keep(work),
                 None => break,
             }
         }
@@ -154,9 +158,13 @@ impl Reactor {
         self.loop_active = true;
     }
 
-    /// Keeps work for the next worker.
+    /// Keeps work for the next worker, if there will be one.
     pub(in crate::server) fn keep(&mut self, work: Work) {
-        self.backlog.push_back(work);
+        if self.closed {
+            work.give_up();
+        } else {
+            self.backlog.push_back(work);
+        }
     }
 
     /// The next work that is here. `None` only if there is none: whoever gets that may sleep.
@@ -367,7 +375,7 @@ impl Reactor {
             match reason {
                 // Behind those of the client that wait already.
                 StallReason::Oneway(request) | StallReason::Deferred(request) => {
-                    self.backlog.extend(connection.defer(request).map(Work::Call));
+                    connection.defer(request).map(Work::Call).into_iter().for_each(|work| self.keep(work));
                 }
                 StallReason::Answer(call, kind, payload) => {
                     // If the client is gone, that is found out by reading from it.
@@ -465,8 +473,8 @@ impl Reactor {
             descriptors::clear(&self.wake);
             // Whoever is about to sleep looks at the server's state again: the event is seen only once.
             self.routed += 1;
-            self.backlog.extend(server.session_events.take().into_iter().map(Work::Session));
-            self.backlog.extend(server.releases.take().into_iter().map(Work::Release));
+            server.session_events.take().into_iter().for_each(|event| self.keep(Work::Session(event)));
+            server.releases.take().into_iter().for_each(|release| self.keep(Work::Release(release)));
             server.take_adopted(|adopted| self.adopt(server, adopted));
             for connection in server.session_events.take_admitted() {
                 if self.connections.contains_key(&connection.token) {

@@ -229,3 +229,32 @@ fn who_waits_for_a_reply_leaves_work_that_has_come_to_others() {
     assert!(scene.server.leadership.try_take(), "another worker may receive");
     assert_eq!(number(scene.server.reactor.lock().poll(&scene.server)), Some(7));
 }
+
+/// A worker may be about to look at the poller when the server is closed.
+#[test]
+fn what_comes_after_the_close_is_left_to_who_stops_the_server() {
+    let scene = Scene::new(0);
+    scene.server.close();
+    for number in 0..2 {
+        scene.server.releases.push(Box::new(number));
+    }
+    let mut reactor = scene.server.reactor.lock();
+    reactor.poll_events(&scene.server, Some(Duration::ZERO));
+    assert!(reactor.poll(&scene.server).is_none());
+    drop(reactor);
+    assert!(std::iter::from_fn(|| scene.server.take_release()).count() == 2 && scene.server.has_no_hooks());
+}
+
+/// The same for one that has received, and has not handed out yet.
+#[test]
+fn what_is_handed_out_after_the_close_is_left_to_who_stops_the_server() {
+    let scene = Scene::new(0);
+    scene.server.releases.push(Box::new(()));
+    let release = scene.server.take_release().expect("one is there");
+    scene.server.stop(Duration::ZERO, false);
+    scene.server.close();
+    // Two workers, one handler at most.
+    scene.server.workers.store(2, Ordering::Relaxed);
+    assert!(scene.server.accept(Work::Release(release)).is_none());
+    assert!(scene.server.take_release().is_some());
+}

@@ -144,7 +144,7 @@ impl Drop for Worker {
 impl Server {
     /// The receiving worker is to handle a request at once, unless as many handlers run as may: then it is queued. One
     /// for the event loop is handed over here, and one for a native handler answered.
-    fn accept(&self, mut work: Work) -> Option<Work> {
+    pub(in crate::server) fn accept(&self, mut work: Work) -> Option<Work> {
         if let Work::Call(mut request) = work {
             match request.routing.handler {
                 HandlerKind::Thread => {}
@@ -171,6 +171,11 @@ impl Server {
         }
         if self.others_busy() >= self.limits.max_concurrency {
             let mut queue = self.queue.lock();
+            if self.is_stopped() {
+                // `close` empties the queue after that, and no worker comes any more.
+                work.give_up();
+                return None;
+            }
             queue.push(work);
             // Release: whoever sees the count finds the request.
             self.queued.store(queue.len(), Ordering::Release);
