@@ -145,22 +145,27 @@ class Graph(RuleBasedStateMachine):
         node.drop()
         if explicitly:
             nearcall.release(node)
+            self.forget_what_cannot_be_called()
 
     @rule(side=st.integers(0, 1))
     def reconnect(self, side: int) -> None:
         self.clients[side].close()
         self.clients[side] = nearcall.connect(self.urls[side], Maker)
         self.makers[side] = self.clients[side].service
-        # What came over the old connection is gone; what keeps any of that forgets it.
+        # What came over the old connection is gone.
         for name, node in list(self.known.items()):
             try:
                 node.name()
             except GONE:
                 self.gone.append(self.known.pop(name))
+        self.forget_what_cannot_be_called()
+
+    def forget_what_cannot_be_called(self) -> None:
+        """What keeps a reference that was released, or whose connection has ended, forgets it."""
         for node in self.known.values():
             try:
                 node.names()
-            except GONE:
+            except (*GONE, nearcall.FailedPrecondition):
                 node.drop()
 
     @invariant()
