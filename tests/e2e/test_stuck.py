@@ -73,6 +73,31 @@ def test_it_is_said_once(new_url: str, how: str, caplog: pytest.LogCaptureFixtur
     assert len(warnings(caplog)) == 1
 
 
+def test_streams_leave_threads_for_other_calls(new_url: str, caplog: pytest.LogCaptureFixture) -> None:
+    service = Waiting()
+    caplog.set_level(logging.WARNING, "nearcall")
+    with (
+        nearcall.Server(service, new_url, max_concurrency=8) as server,
+        nearcall.connect(server.urls[0], Waiting) as greedy,
+        nearcall.connect(server.urls[0], Waiting) as other,
+    ):
+        streams: list[Any] = [greedy.ticks() for _ in range(20)]
+        try:
+            assert [next(items) for items in streams[:6]] == [1] * 6
+            with nearcall.timeout(PATIENCE):
+                assert [client.fine() for client in (greedy, other) for _ in range(20)] == [1] * 40
+            until(lambda: warnings(caplog))
+            with nearcall.timeout(0.2), pytest.raises(nearcall.DeadlineExceeded):
+                next(other.ticks())
+        finally:
+            service.go_on.set()
+        # Those that waited have their turn; none is lost.
+        assert [list(items) for items in streams] == [[]] * 6 + [[1]] * 14
+        assert list(other.ticks()) == [1]
+    (text,) = warnings(caplog)
+    assert "6 handlers of streams run in threads, three quarters of max_concurrency, which is their limit" in text
+
+
 def test_a_busy_server_is_not_stuck(new_url: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, "nearcall")
     with (

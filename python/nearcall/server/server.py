@@ -62,7 +62,7 @@ class Server:
             service with ``instance="session"`` the class in place of an object, or what makes one without arguments: a
             ``functools.partial`` of the class, or a function whose result is annotated.
         max_concurrency: Handlers that may run at once in threads; further calls wait. Coroutine handlers are not
-            counted.
+            counted. Streams may take three quarters of them, so that their clients leave some for other calls.
         max_pending: Calls that may be under way or waiting at once; further ones fail with ``RESOURCE_EXHAUSTED``.
             One-way calls wait at their client instead: the server reads no more from it.
         max_streams: Calls with a stream that one connection may have under way at once; further ones fail with

@@ -160,6 +160,10 @@ pub struct Server {
     /// Requests that wait for a worker, because as many handlers run as may.
     queue: Mutex<Queue>,
     queued: AtomicUsize,
+    /// Those of them that have a stream.
+    queued_streams: AtomicUsize,
+    /// Handlers of streams that run in threads.
+    streams: Arc<AtomicUsize>,
     /// Clients that do not read what waits for them.
     unsent_connections: AtomicUsize,
     budget: Arc<Budget>,
@@ -248,6 +252,8 @@ impl Server {
             limits: work_limits,
             queue: Mutex::default(),
             queued: AtomicUsize::new(0),
+            queued_streams: AtomicUsize::new(0),
+            streams: Arc::default(),
             unsent_connections: AtomicUsize::new(0),
             budget,
             came_too_late: AtomicUsize::new(0),

@@ -1,6 +1,6 @@
 //! A call on the server, from its arrival to its last frame.
 
-use crate::sync::{AtomicBool, Ordering};
+use crate::sync::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
@@ -41,6 +41,8 @@ pub struct Request {
     pub deadline: Option<Instant>,
     pub(in crate::server) context: OnceLock<Arc<CallContext>>,
     pub(in crate::server) finished: AtomicBool,
+    /// Counts it as long as it runs in a thread, if it has a stream.
+    pub(in crate::server) place: Option<Arc<AtomicUsize>>,
     /// Present while somebody watches.
     pub(in crate::server) measured: Option<Arc<Measured>>,
     /// How many calls had come on its connection before it.
@@ -190,6 +192,10 @@ impl Request {
             self.connection.in_flight.fetch_sub(1, Ordering::Release);
             if let Some(measured) = &self.measured {
                 measured.finish();
+            }
+            if let Some(streams) = &self.place {
+                // Relaxed: only the number counts.
+                streams.fetch_sub(1, Ordering::Relaxed);
             }
             if self.is_oneway() {
                 // Relaxed: as for `max_pending`, see `begin`.

@@ -462,6 +462,7 @@ impl ServerConnection {
             deadline,
             context,
             finished: AtomicBool::new(false),
+            place: None,
             measured,
             // Relaxed: as where it is read.
             ordinal: self.arrived.fetch_add(1, Ordering::Relaxed),

@@ -111,6 +111,11 @@ impl SessionEvents {
 }
 
 impl Work {
+    /// Whether it is a call with a stream, whose handler may run for as long as its client likes.
+    pub(in crate::server) fn is_stream(&self) -> bool {
+        matches!(self, Self::Call(request) if request.routing.streams)
+    }
+
     /// The server ends: no call begins any more, nor does a session; what has begun is ended.
     pub(in crate::server) fn give_up(self) {
         match self {

@@ -169,7 +169,7 @@ impl Server {
         if !self.served.load(Ordering::Relaxed) {
             self.served.store(true, Ordering::Relaxed);
         }
-        if self.others_busy() >= self.limits.max_concurrency {
+        if self.others_busy() >= self.limits.max_concurrency || !self.take_place(&mut work) {
             let mut queue = self.queue.lock();
             if self.is_stopped() {
                 // `close` empties the queue after that, and no worker comes any more.
@@ -177,8 +177,7 @@ impl Server {
                 return None;
             }
             queue.push(work);
-            // Release: whoever sees the count finds the request.
-            self.queued.store(queue.len(), Ordering::Release);
+            self.note_queued_work(&queue);
             drop(queue);
             self.tell_stuck();
             return None;
@@ -213,7 +212,40 @@ impl Server {
     /// Whether calls wait for a worker, and there are as many as may be.
     fn lacks_workers(&self) -> bool {
         // Relaxed: asked again a moment later.
-        self.queued.load(Ordering::Relaxed) > 0 && self.others_busy() >= self.limits.max_concurrency
+        self.queued.load(Ordering::Relaxed) > 0 && !self.may_dequeue()
+    }
+
+    /// How many handlers of streams may run in threads. They run for as long as their clients like: whoever opens many of
+    /// them leaves threads for the calls of others.
+    fn most_streams(&self) -> usize {
+        self.limits.max_concurrency - self.limits.max_concurrency / 4
+    }
+
+    fn may_stream(&self) -> bool {
+        // Relaxed: taken with `take_place`.
+        self.streams.load(Ordering::Relaxed) < self.most_streams()
+    }
+
+    /// Takes the place that a handler of a stream needs, if there is one. Other work needs none.
+    fn take_place(&self, work: &mut Work) -> bool {
+        let Work::Call(request) = work else { return true };
+        if !request.routing.streams {
+            return true;
+        }
+        let next = |streams| (streams < self.most_streams()).then_some(streams + 1);
+        // Relaxed: only the number counts.
+        let taken = self.streams.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).is_ok();
+        if taken {
+            request.place = Some(Arc::clone(&self.streams));
+        }
+        taken
+    }
+
+    fn note_queued_work(&self, queue: &Queue) {
+        // Relaxed: looked at after the other one.
+        self.queued_streams.store(queue.streams(), Ordering::Relaxed);
+        // Release: whoever sees the count finds the request.
+        self.queued.store(queue.len(), Ordering::Release);
     }
 
     /// Tells the operator if calls wait for a worker, and no handler has returned for a while.
@@ -223,10 +255,19 @@ impl Server {
             return;
         }
         let Some(waiting) = self.queue.lock().stuck() else { return };
-        let (busy, seconds) = (self.limits.max_concurrency, STUCK.as_secs());
+        let most = self.limits.max_concurrency;
+        let busy = if self.others_busy() >= most {
+            format!("{most} handlers run in threads, which is the limit,")
+        } else {
+            let streams = self.most_streams();
+            format!(
+                "{streams} handlers of streams run in threads, three quarters of max_concurrency, which is their limit,"
+            )
+        };
+        let seconds = STUCK.as_secs();
         let text = format!(
-            "{waiting} calls wait, because {busy} handlers run in threads, which is the limit, and none has returned for \
-             {seconds} s: raise max_concurrency, or write handlers that wait, streams above all, with 'async def'"
+            "{waiting} calls wait, because {busy} and none has returned for {seconds} s: raise max_concurrency, or write \
+             handlers that wait, streams above all, with 'async def'"
         );
         self.notify(true, text);
     }
@@ -242,7 +283,10 @@ impl Server {
         // SeqCst: a worker that queues a request looks at the counts after it, one that goes to sleep at the queue after
         // it was counted: one of them sees the other.
         fence(Ordering::SeqCst);
-        self.queued.load(Ordering::Relaxed) > 0 && self.others_busy() < self.limits.max_concurrency
+        let queued = self.queued.load(Ordering::Relaxed);
+        queued > 0
+            && self.others_busy() < self.limits.max_concurrency
+            && (queued > self.queued_streams.load(Ordering::Relaxed) || self.may_stream())
     }
 
     /// A queued request, if this worker may run it.
@@ -253,15 +297,23 @@ impl Server {
             return None;
         }
         let mut queue = self.queue.lock();
-        let mut work = queue.pop();
+        let mut work = queue.pop(|| self.may_stream());
         // A one-way request goes on: it is its client's turn, and nothing is sent for it.
         while let Some(Work::Call(request)) = work.take_if(
             |work| matches!(work, Work::Call(request) if !request.connection.has_room() && !request.is_oneway()),
         ) {
             let connection = Arc::clone(&request.connection);
-            work = connection.defer(request).map(Work::Call).or_else(|| queue.pop());
+            work = connection.defer(request).map(Work::Call).or_else(|| queue.pop(|| self.may_stream()));
         }
-        self.queued.store(queue.len(), Ordering::Release);
+        if let Some(mut waited) = work.take() {
+            if self.take_place(&mut waited) {
+                work = Some(waited);
+            } else {
+                // One that has just come was quicker.
+                queue.push_first(waited);
+            }
+        }
+        self.note_queued_work(&queue);
         drop(queue);
         if work.is_some() {
             self.begin_handler();

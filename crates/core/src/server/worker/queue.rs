@@ -8,7 +8,10 @@ use crate::server::connection::session::Work;
 /// Requests that wait for a worker, because as many handlers run as may.
 #[derive(Debug, Default)]
 pub(in crate::server) struct Queue {
-    requests: VecDeque<Work>,
+    /// Apart, because streams may have to wait although others need not. Each with its number in the order of arrival.
+    streams: VecDeque<(u64, Work)>,
+    others: VecDeque<(u64, Work)>,
+    arrived: u64,
     /// Since when the first has waited: nothing was taken out since.
     since: Option<Instant>,
     /// When the operator was last told.
@@ -17,33 +20,50 @@ pub(in crate::server) struct Queue {
 
 impl Queue {
     pub(super) fn push(&mut self, work: Work) {
-        if self.requests.is_empty() {
+        if self.len() == 0 {
             self.since = Some(Instant::now());
         }
-        self.requests.push_back(work);
+        self.arrived += 1;
+        let waiting = if work.is_stream() { &mut self.streams } else { &mut self.others };
+        waiting.push_back((self.arrived, work));
     }
 
-    pub(super) fn pop(&mut self) -> Option<Work> {
+    /// Puts a stream back that was the first.
+    pub(super) fn push_first(&mut self, stream: Work) {
+        self.streams.push_front((0, stream));
+    }
+
+    /// The one that has waited longest; a stream only if there is a place for one.
+    pub(super) fn pop(&mut self, may_stream: impl FnOnce() -> bool) -> Option<Work> {
+        let number = |waiting: &VecDeque<(u64, Work)>| waiting.front().map_or(u64::MAX, |(number, _)| *number);
+        let (stream, other) = (number(&self.streams), number(&self.others));
+        let waiting = if stream < other && may_stream() { &mut self.streams } else { &mut self.others };
+        let (_, work) = waiting.pop_front()?;
         self.since = Some(Instant::now());
-        self.requests.pop_front()
+        Some(work)
     }
 
     pub(super) fn len(&self) -> usize {
-        self.requests.len()
+        self.streams.len() + self.others.len()
+    }
+
+    /// Those that wait for a place among the streams.
+    pub(super) fn streams(&self) -> usize {
+        self.streams.len()
     }
 
     pub(in crate::server) fn clear(&mut self) {
-        self.requests.drain(..).for_each(Work::give_up);
+        self.streams.drain(..).chain(self.others.drain(..)).for_each(|(_, work)| work.give_up());
     }
 
     /// How many have waited in vain for so long that the operator is to be told, which is counted as done.
     pub(super) fn stuck(&mut self) -> Option<usize> {
         let is_over = |since: Option<Instant>, time| since.is_none_or(|since| since.elapsed() >= time);
-        if self.requests.is_empty() || !is_over(self.since, STUCK) || !is_over(self.told, TOLD_AGAIN) {
+        if self.len() == 0 || !is_over(self.since, STUCK) || !is_over(self.told, TOLD_AGAIN) {
             return None;
         }
         self.told = Some(Instant::now());
-        Some(self.requests.len())
+        Some(self.len())
     }
 }
 
