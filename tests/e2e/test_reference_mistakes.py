@@ -8,6 +8,7 @@ import copy
 import pickle
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
+from unittest import mock
 
 import pytest
 
@@ -81,6 +82,20 @@ def test_a_reference_is_let_go_of_and_not_closed(url: str) -> None:
             assert file.read() == "text"
         with pytest.raises(nearcall.FailedPrecondition, match="the reference was released"):
             file.read()
+
+
+def test_attributes_are_not_sent(url: str) -> None:
+    with nearcall.connect(url, Files) as files:
+        wrong: Any
+        for wrong, name in ((files, "Files"), (files.open("a"), "File")):
+            with pytest.raises(
+                AttributeError, match=f"^{name} at {url} has no method 'mode', and attributes are not sent"
+            ):
+                wrong.mode = "r"
+            assert not hasattr(wrong, "mode")
+        with mock.patch.object(wrong, "read", return_value="made up"):
+            assert wrong.read() == "made up"
+        assert wrong.read() == "text"
 
 
 def test_a_reference_says_what_became_of_it(url: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any, NoReturn, TypeAlias
 from ..service.implementing import Handler
 from ..service.plan import MethodPlan
 
-__all__ = ["Around", "HasService", "Proxy", "no_such_method"]
+__all__ = ["Around", "HasService", "Proxy", "no_such_attribute", "no_such_method"]
 
 Around: TypeAlias = "Callable[[MethodPlan, Handler], Handler]"
 """Makes a method's handler of the one that there is."""
@@ -46,6 +46,11 @@ class Proxy:
         known = [method for method in self.__dict__ if not method.startswith("_")]
         raise no_such_method(self._nearcall_name, self._nearcall_url, name, known)
 
+    def __setattr__(self, name: str, value: object) -> None:
+        if not name.startswith("_") and name not in self.__dict__:
+            raise no_such_attribute(self._nearcall_name, self._nearcall_url, name)
+        super().__setattr__(name, value)
+
     def __reduce_ex__(self, _protocol: Any) -> NoReturn:
         raise TypeError(
             f"{self!r} cannot be pickled or copied: it belongs to its connection; connect where it is needed"
@@ -59,6 +64,15 @@ class HasService:
     """A client: something whose attribute ``service`` is a proxy."""
 
     service: Any
+
+
+def no_such_attribute(service: str, url: str, name: str) -> AttributeError:
+    """The error for setting an attribute that is no method of a service: it would stay here, and nobody would know. A
+    method may be replaced, as tests do.
+    """
+    return AttributeError(
+        f"{service} at {url} has no method '{name}', and attributes are not sent: call a method that sets it"
+    )
 
 
 def no_such_method(service: str, url: str, name: str, known: Iterable[str]) -> AttributeError:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from .. import _core
-from ..call.proxy import no_such_method
+from ..call.proxy import no_such_attribute, no_such_method
 from ..codec.references import Received
 from ..errors import FailedPrecondition
 from ..types.declared import is_service, name_of
@@ -80,11 +80,14 @@ class Reference:
     It passes for an instance of the service's class.
     """
 
+    # Names that no service method can have: they begin with an underscore.
+    _nearcall_handle: Handle
+    _nearcall_cls: type
+    _nearcall_for_loop: bool
+
     def __init__(self, handle: Handle, cls: type, *, for_loop: bool) -> None:
-        # Names that no service method can have: they begin with an underscore.
-        self._nearcall_handle = handle
-        self._nearcall_cls = cls
-        self._nearcall_for_loop = for_loop
+        # Not by setting them one by one: many references may be made.
+        self.__dict__.update(_nearcall_handle=handle, _nearcall_cls=cls, _nearcall_for_loop=for_loop)
 
     @property
     def __class__(self) -> Any:
@@ -115,6 +118,12 @@ class Reference:
             made = catalogue.make_callable(target, plan, method, self._nearcall_for_loop)
         self.__dict__[name] = made
         return made
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not name.startswith("_") and name not in dir(self):
+            catalogue, references = self._nearcall_handle.passage.catalogue, self._nearcall_handle.references
+            raise no_such_attribute(name_of(self._nearcall_cls), catalogue.where(references), name)
+        super().__setattr__(name, value)
 
     def __dir__(self) -> Iterable[str]:
         handle = self._nearcall_handle
