@@ -32,6 +32,9 @@ pub use received::{Adopter, WakesBy};
 pub use table::CallId;
 use table::{SharedTable, Waker};
 
+/// References in one release frame: so many fit into a frame that is not long.
+const RELEASED_AT_ONCE: usize = 64;
+
 /// A connection to a server, or the half of a server's connection that calls the client. Any number of threads, or one event
 /// loop, may use it at once.
 ///
@@ -157,10 +160,23 @@ impl Connection {
 
     /// Tells the other side that so many fewer of an object of its own are held here. Never waits.
     pub fn release(&self, id: NonZeroU64, count: u32) {
+        self.release_all(vec![(id, count)]);
+    }
+
+    /// The same for what was given in events that nobody has read, nor ever will.
+    #[cold]
+    fn release_unread(&self) {
+        let unread = self.table.lock().take_unread();
+        for some in unread.chunks(RELEASED_AT_ONCE) {
+            self.release_all(some.iter().map(|&id| (id, 1)).collect());
+        }
+    }
+
+    fn release_all(&self, released: Vec<(NonZeroU64, u32)>) {
         if self.is_dead() || !self.is_ours() {
             return;
         }
-        let payload = Released(vec![(id, count)]).encode();
+        let payload = Released(released).encode();
         let release = Outgoing::new(Kind::Release, Body::Whole(&payload));
         match release.send(0, 0, &*self.link, Room::Later) {
             Ok(Sent::Queued) => self.note_queued(),
@@ -351,6 +367,7 @@ impl Connection {
             table.end(id);
             known
         };
+        self.release_unread();
         if known {
             // If it cannot be sent the connection is lost, which cancels as well. A server that takes nothing is not waited
             // for: it learns of it when it does.

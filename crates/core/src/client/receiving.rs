@@ -210,7 +210,12 @@ impl Connection {
                 if !self.exports.is_empty() && matches!(kind, Kind::Reply | Kind::Item) {
                     self.keep_home(event);
                 }
-                return self.table.leading(|table| table.deliver(arrived, mine));
+                let is_mine = self.table.leading(|table| table.deliver(arrived, mine))?;
+                if !is_mine && arrived.is_some() {
+                    // It came too late.
+                    self.release_unread();
+                }
+                return Ok(is_mine);
             }
         }
         Ok(false)

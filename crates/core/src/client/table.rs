@@ -1,11 +1,12 @@
 //! The calls of one connection that are under way.
 
 use std::collections::VecDeque;
+use std::num::NonZeroU64;
 use std::ops::{Deref, DerefMut};
 use std::thread::{Thread, ThreadId};
 
 use nearcall_platform::lock::{Mutex, MutexGuard};
-use nearcall_wire::{Failure, Kind, Malformed};
+use nearcall_wire::{Failure, Giver, Kind, Malformed, references_in};
 use smallvec::SmallVec;
 
 use crate::event::Event;
@@ -66,6 +67,8 @@ pub(super) struct Call {
     ended: bool,
     /// What comes for it may hold references.
     pub(super) references: bool,
+    /// The last call of this slot that was given up before its end had come, if what comes for it may hold references.
+    left: Option<CallId>,
 }
 
 #[derive(Debug, Default)]
@@ -81,6 +84,8 @@ pub(super) struct Table {
     pub(super) dead: Option<Failure>,
     /// To be woken once the lock is free.
     woken: Woken,
+    /// References in events that nobody has read, nor ever will.
+    unread: Vec<NonZeroU64>,
 }
 
 /// The table and its lock.
@@ -172,6 +177,17 @@ impl Drop for Woken {
     }
 }
 
+/// Adds the references that were given with an event.
+fn given_in(event: &Event, into: &mut Vec<NonZeroU64>) {
+    if matches!(event.head.kind, Kind::Reply | Kind::Item) {
+        references_in(&event.values(), |giver, id| {
+            if giver == Giver::Sender {
+                into.push(id);
+            }
+        });
+    }
+}
+
 impl Table {
     /// Registers a call.
     pub(super) fn begin(&mut self, waker: Waker, references: bool) -> Result<CallId, Failure> {
@@ -210,6 +226,7 @@ impl Table {
             heads: 0,
             ended: false,
             references,
+            left: None,
         };
         self.calls.push(call);
         Ok(id)
@@ -222,8 +239,16 @@ impl Table {
 
     /// Forgets a call.
     pub(super) fn end(&mut self, id: CallId) {
-        let Some(call) = self.get(id) else { return };
+        let Some(call) = self.calls.get_mut(id.slot()).filter(|call| call.live && call.id == id) else { return };
         call.live = false;
+        if call.references {
+            for event in &call.arrived {
+                given_in(event, &mut self.unread);
+            }
+            if !call.ended {
+                call.left = Some(id);
+            }
+        }
         call.arrived.clear();
         let waker = std::mem::replace(&mut call.waker, Waker::None);
         // The next use of the slot has another number.
@@ -279,7 +304,10 @@ impl Table {
         let id = CallId(event.head.call);
         let ends = event.ends_call();
         // A call that has ended here: the peer could not know yet.
-        let Some(call) = self.get(id) else { return Ok(false) };
+        let Some(call) = self.get(id) else {
+            self.note_unread(id, event);
+            return Ok(false);
+        };
         if call.ended {
             return Err(Malformed("the server sent more after the end of a call"));
         }
@@ -316,6 +344,21 @@ impl Table {
             }
         }
         Ok(false)
+    }
+
+    /// Looks for references in what comes for a call that was given up.
+    #[cold]
+    fn note_unread(&mut self, id: CallId, event: &Event) {
+        let Some(call) = self.calls.get_mut(id.slot()).filter(|call| call.left == Some(id)) else { return };
+        if event.ends_call() {
+            call.left = None;
+        }
+        given_in(event, &mut self.unread);
+    }
+
+    /// Takes out the references that nobody has read: the peer is to learn that nobody holds them.
+    pub(super) fn take_unread(&mut self) -> Vec<NonZeroU64> {
+        std::mem::take(&mut self.unread)
     }
 
     /// Takes the oldest event of a call. The call is forgotten with its last one.
