@@ -16,9 +16,11 @@ use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags};
 use smallvec::SmallVec;
 
 use crate::budget::{Account, Charge};
+use crate::incoming::{self, Incoming};
 use crate::link::{HEAD_ROOM, Link, LinkError, Options, PART, Room, Sent};
-use crate::message::{Handed, Incoming};
+use crate::native;
 use crate::outbox::{Frame, Outbox, Sink};
+use crate::outgoing::{CallKey, Outgoing};
 use crate::peer::Peer;
 
 const PREFIX: usize = 4;
@@ -209,8 +211,8 @@ impl Receiver {
     /// A whole frame out of what has been read.
     fn take(&mut self) -> Result<Option<Incoming>, LinkError> {
         if let Some(long) = self.long.take_if(|long| long.left() == 0) {
-            let bytes = SmallVec::from_vec(long.bytes);
-            return Ok(Some(Incoming::long(bytes, Some(long.charge), None, Handed::new())));
+            let charged = incoming::Long::charged(long.charge);
+            return Incoming::decode(SmallVec::from_vec(long.bytes), Some(charged)).map(Some);
         }
         if self.long.is_some() {
             return Ok(None);
@@ -228,10 +230,7 @@ impl Receiver {
             let charge = Incoming::charge(&self.account, len)?;
             let bytes = SmallVec::from_slice(&rest[..len]);
             self.start += PREFIX + len;
-            return Ok(Some(match charge {
-                None => Incoming::new(bytes),
-                charge => Incoming::long(bytes, charge, None, Handed::new()),
-            }));
+            return Incoming::decode(bytes, charge.map(incoming::Long::charged)).map(Some);
         }
         if PREFIX + len > BUFFER {
             let charge = self.account.charge(len).ok_or(LinkError::OverBudget)?;
@@ -308,18 +307,19 @@ impl Receiver {
 }
 
 impl<W: Wire> Link for StreamLink<W> {
-    fn send(&self, head: &[u8], payload: &[&[u8]], room: Room<'_>) -> Result<Sent, LinkError> {
-        let frame = Frame::new(head, payload);
-        let len = frame.payload_len;
+    fn send(&self, call: CallKey, frame: &Outgoing<'_>, room: Room<'_>) -> Result<Sent, LinkError> {
+        let len = frame.len();
         // What is longer than the prefix can say is longer than any limit.
         let limit = self.peer_limit.min(u64::from(u32::MAX) - HEAD_ROOM);
         if len as u64 > limit {
             return Err(LinkError::TooLong { len, limit });
         }
-        if head.len() as u64 > HEAD_ROOM {
-            return Err(LinkError::HeadTooLong { len: head.len(), limit: HEAD_ROOM });
-        }
-        self.outbox.send(&frame, room)
+        native::encoded(call, frame, |frame| {
+            if frame.head.len() as u64 > HEAD_ROOM {
+                return Err(LinkError::HeadTooLong { len: frame.head.len(), limit: HEAD_ROOM });
+            }
+            self.outbox.send(frame, room)
+        })
     }
 
     fn flush(&self) -> Result<bool, LinkError> {

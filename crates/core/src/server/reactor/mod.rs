@@ -13,12 +13,11 @@ use std::time::Duration;
 
 use nearcall_platform::descriptors;
 use nearcall_ring::SpinBudget;
-use nearcall_transport::{Incoming, Link, LinkError, Listener, Options};
+use nearcall_transport::{Body, Incoming, Link, LinkError, Listener, Options, Outgoing};
 use nearcall_wire::Kind;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
 
-use crate::outgoing::{Body, Outgoing};
 use crate::server::call::Request;
 use crate::server::connection::session::Work;
 use crate::server::connection::{Routed, ServerConnection, StallReason};
@@ -237,7 +236,7 @@ impl Reactor {
             let routed = match connection.link.try_receive_part() {
                 Ok(Some(incoming)) => {
                     self.unpolled += weight(&incoming);
-                    let beside = incoming.lease().is_some();
+                    let beside = incoming.payload.lease().is_some();
                     let routed = connection.route(server, incoming);
                     if beside {
                         // A bell may have been read along with the memory it lies in, and the poller does not tell of it.
@@ -549,7 +548,7 @@ fn flush(server: &Server, connection: &Arc<ServerConnection>, resumable: &mut Ve
 
 /// What a frame counts: its route takes longer the longer it is.
 fn weight(incoming: &Incoming) -> u32 {
-    1 + (incoming.bytes.len() >> 12) as u32
+    1 + (incoming.payload.copied().len() >> 12) as u32
 }
 
 #[cfg(test)]
