@@ -36,6 +36,15 @@ pub trait Link: Send + Sync + Debug {
     /// The connection is gone.
     fn flush(&self) -> Result<bool, LinkError>;
 
+    /// Sends replies that were kept back to go out together, because more requests were at hand: now there are none, or
+    /// nobody is going to look at them soon. Never waits. To be called by whoever receives.
+    ///
+    /// # Errors
+    /// The connection is gone.
+    fn release(&self) -> Result<Sent, LinkError> {
+        Ok(Sent::Out)
+    }
+
     /// Bytes that wait to be sent. Cheap.
     fn queued(&self) -> usize;
 
@@ -138,7 +147,7 @@ pub enum Room<'a> {
 /// How a frame was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sent {
-    /// It is out, and nothing waits.
+    /// It is out, or is kept back with others until more requests were looked at, and nothing waits for room.
     Out,
     /// It, or something behind it, waits for room: somebody has to [flush](Link::flush).
     Queued,

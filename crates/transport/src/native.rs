@@ -1,11 +1,23 @@
 //! Frames as nearcall's own wires carry them, sockets and shared memory alike: a head of `nearcall_wire`, then the payload.
-//! How a frame is delimited is each wire's own business.
+//! A byte stream has each frame's length in front of it, `u32`, little-endian.
 
-use nearcall_wire::{FrameHead, Metadata, PartsTable};
+use nearcall_wire::{FrameHead, HEAD_LEN, Metadata, PartsTable};
 
 use crate::link::{LinkError, Sent};
 use crate::outbox::Frame;
 use crate::outgoing::{Body, CallKey, Outgoing};
+
+/// Bytes of a frame's length.
+pub(crate) const PREFIX: usize = 4;
+
+/// How a reader knows where a frame ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Delimited {
+    /// By its length in front of it.
+    ByPrefix,
+    /// By the record that it is.
+    ByRecord,
+}
 
 /// Encodes a frame, and hands it to `send`. A frame without options needs no allocation.
 ///
@@ -13,24 +25,45 @@ use crate::outgoing::{Body, CallKey, Outgoing};
 /// [`LinkError::TooManyPairs`], or what `send` says.
 #[inline]
 pub(crate) fn encoded(
+    delimited: Delimited,
     call: CallKey,
     frame: &Outgoing<'_>,
     send: impl FnOnce(&Frame<'_>) -> Result<Sent, LinkError>,
 ) -> Result<Sent, LinkError> {
     let flags = frame.flags | call.side;
+    // The prefix is always made room for, and left out where there is none.
+    let from = if delimited == Delimited::ByPrefix { 0 } else { PREFIX };
     if let (Body::Whole(bytes), None, None) = (frame.body, frame.deadline_us, &frame.metadata) {
         let payload = [bytes];
         return match frame.target {
-            None => send(&Frame::new(&FrameHead::plain(frame.kind, flags, frame.method, call.number), &payload)),
-            Some(target) => send(&Frame::new(&FrameHead::plain_to(target, flags, frame.method, call.number), &payload)),
+            None => {
+                let mut head = [0; PREFIX + HEAD_LEN];
+                head[PREFIX..].copy_from_slice(&FrameHead::plain(frame.kind, flags, frame.method, call.number));
+                put_prefix(&mut head, bytes.len());
+                send(&Frame::new(&head[from..], &payload))
+            }
+            Some(target) => {
+                let mut head = [0; PREFIX + HEAD_LEN + 8];
+                head[PREFIX..].copy_from_slice(&FrameHead::plain_to(target, flags, frame.method, call.number));
+                put_prefix(&mut head, bytes.len());
+                send(&Frame::new(&head[from..], &payload))
+            }
         };
     }
     let mut pieces = Vec::new();
-    let head = head(call, frame, &mut pieces)?;
-    send(&Frame::new(&head, &pieces))
+    let mut head = head(call, frame, &mut pieces)?;
+    put_prefix(&mut head, frame.len());
+    send(&Frame::new(&head[from..], &pieces))
 }
 
-/// The head of a frame with options; the pieces of its payload are added to `pieces`.
+/// Sets the length in front of a head, for a frame with so many bytes of payload.
+#[inline]
+fn put_prefix(head: &mut [u8], payload: usize) {
+    let len = (head.len() - PREFIX + payload) as u32;
+    head[..PREFIX].copy_from_slice(&len.to_le_bytes());
+}
+
+/// The head of a frame with options, behind room for its prefix; the pieces of its payload are added to `pieces`.
 #[inline(never)]
 fn head<'a>(call: CallKey, frame: &Outgoing<'a>, pieces: &mut Vec<&'a [u8]>) -> Result<Vec<u8>, LinkError> {
     if let Some(metadata) = &frame.metadata
@@ -57,6 +90,7 @@ fn head<'a>(call: CallKey, frame: &Outgoing<'a>, pieces: &mut Vec<&'a [u8]>) -> 
         }
     }
     let mut encoded = Vec::with_capacity(64);
+    encoded.extend_from_slice(&[0; PREFIX]);
     head.encode(&mut encoded);
     Ok(encoded)
 }

@@ -23,7 +23,7 @@ use crate::buffers::Shelf;
 use crate::incoming::{INLINE, Incoming, Long, is_free};
 use crate::lease::{Handed, Lease};
 use crate::link::{HEAD_ROOM, Link, LinkError, Options, Room, Sent};
-use crate::native;
+use crate::native::{self, Delimited};
 use crate::outbox::{Frame, Outbox, Sink};
 use crate::outgoing::{CallKey, Outgoing};
 use crate::peer::Peer;
@@ -394,7 +394,7 @@ impl Link for ShmLink {
         if frame.len() as u64 > self.peer_limit {
             return Err(LinkError::TooLong { len: frame.len(), limit: self.peer_limit });
         }
-        let sent = native::encoded(call, frame, |frame| match room {
+        let sent = native::encoded(Delimited::ByRecord, call, frame, |frame| match room {
             Room::Wait(blocked) => self.send_patiently(frame, blocked),
             room => self.outbox.send(frame, room),
         });

@@ -584,6 +584,14 @@ impl ServerConnection {
         }
     }
 
+    /// Sends replies that were kept back to go out together. For whoever receives.
+    pub(in crate::server) fn release(&self, server: &Server) {
+        // If the client is gone, that is found out by reading from it.
+        if self.link.release() == Ok(Sent::Queued) {
+            self.note_queued_frame(server);
+        }
+    }
+
     /// Whether something waits to be sent, or has just been.
     pub(in crate::server) fn has_queued_frames(&self) -> bool {
         self.write_interest.is_set()

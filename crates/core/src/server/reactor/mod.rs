@@ -169,7 +169,12 @@ impl Reactor {
     /// The next work that is here. `None` only if there is none: whoever gets that may sleep.
     pub(in crate::server) fn poll(&mut self, server: &Server) -> Option<Work> {
         loop {
-            if self.unpolled >= FRAMES_PER_POLL || server.leadership.take_tick() {
+            let tick = server.leadership.take_tick();
+            if tick {
+                // A handler takes long: what others have replied does not wait for it.
+                self.readable.iter().for_each(|connection| connection.release(server));
+            }
+            if self.unpolled >= FRAMES_PER_POLL || tick {
                 // Nobody is overlooked because others always have something, or because their handlers take long.
                 self.poll_events(server, Some(Duration::ZERO));
             }
@@ -293,12 +298,14 @@ impl Reactor {
                 }
                 Err(LinkError::Unfinished) => {
                     self.unpolled += PART;
+                    connection.release(server);
                     self.readable.rotate_left(1);
                     continue;
                 }
                 // A ring whose client is gone is looked at here, too. Relaxed: as above.
                 Ok(None) if connection.hung_up.load(Ordering::Relaxed) => Err(LinkError::Closed),
                 Ok(None) => {
+                    connection.release(server);
                     connection.listed.store(false, Ordering::Relaxed);
                     self.readable.pop_front();
                     continue;
@@ -352,6 +359,7 @@ impl Reactor {
                 return None;
             }
         };
+        connection.release(server);
         self.stalled.push((connection, reason));
         None
     }
