@@ -49,8 +49,8 @@ pub(crate) fn run(input: &[u8]) {
     loop {
         match link.try_receive() {
             Ok(Some(incoming)) => {
-                assert!(incoming.lease().is_none());
-                assert!(incoming.bytes.len() <= LIMIT as usize + HEAD_ROOM);
+                assert!(incoming.payload.lease().is_none());
+                assert!(incoming.payload.len() <= LIMIT as usize + HEAD_ROOM);
             }
             Ok(None) => {
                 let _ = link.spin();

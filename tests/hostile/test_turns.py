@@ -15,8 +15,8 @@ import nearcall
 
 from ..e2e.conftest import TRANSPORTS
 from ..e2e.process import ServerProcess
-from .frames import CALL, NOBODY, ONEWAY, encode, frame
-from .raw import connect
+from .frames import CALL, NOBODY, ONEWAY, REPLY, encode, frame
+from .raw import PATIENCE, connect
 from .services import Target
 from .target import ALL, SOCKETS, Scene, Server, Stopped
 
@@ -42,6 +42,22 @@ def test_others_are_served_between_the_calls_of_one_batch(
         begun = [after - before for before, after in itertools.pairwise(seen)]
         # A client that had to wait for the CPU saw more go by; this one did not each time.
         assert sorted(begun)[len(begun) // 2] <= 16, begun
+
+
+@pytest.mark.parametrize("transport", SOCKETS)
+def test_a_reply_does_not_wait_for_the_slow_calls_behind_it(transport: str, runtime_dir: Path) -> None:
+    """Replies of one batch go out together, but not with one that takes its time."""
+    url = TRANSPORTS[transport](f"turns-{transport}-{os.getpid()}", runtime_dir)
+    with ServerProcess(url, services="tests.hostile.services:target") as server, connect(server.urls[0]) as peer:
+        echo, nap = (peer.methods[name] for name in ("echo", "nap"))
+        slow = [frame(CALL, encode([4 * PATIENCE]), method=nap, call=call) for call in (2, 3)]
+        peer.send(frame(CALL, b"first", method=echo, call=1), *slow)
+        reply = peer.receive()
+        assert (reply.kind, reply.call, reply.rest) == (REPLY, 1, b"first")
+        # It would finish the slow ones first.
+        server.kill()
+    for left in runtime_dir.rglob(f"turns-{transport}-*"):
+        left.unlink()
 
 
 @pytest.mark.parametrize("transport", SOCKETS)

@@ -8,10 +8,10 @@ use std::sync::{Arc, OnceLock, Weak};
 use nearcall_platform::lock::Mutex;
 use nearcall_wire::{Failure, Giver, Malformed, Released, references_in};
 
-use crate::event::Event;
 use crate::server::MethodRouting;
 use crate::server::releases::Releases;
 use crate::sync::{AtomicUsize, Ordering};
+use nearcall_transport::Incoming;
 
 /// An object as its owner gave it; only the owner knows what it is.
 pub type Object = Box<dyn Any + Send + Sync>;
@@ -220,7 +220,7 @@ impl Exports {
     }
 
     /// The other side says that it holds fewer.
-    pub(crate) fn release(&self, event: &Event) -> Result<(), Malformed> {
+    pub(crate) fn release(&self, event: &Incoming) -> Result<(), Malformed> {
         let head = &event.head;
         if head.call != 0 || head.flags != 0 || head.extras().is_some() {
             return Err(Malformed("a release frame has a call number or a flag"));
@@ -260,7 +260,7 @@ impl Exports {
 
     /// Keeps own objects that come home in a message until somebody has taken them out of it: its sender may let go of them
     /// right behind it.
-    pub(crate) fn keep_home(&self, event: &mut Event) {
+    pub(crate) fn keep_home(&self, event: &mut Incoming) {
         if self.is_empty() {
             return;
         }

@@ -6,24 +6,20 @@
 //! Neither knows what a payload means, and neither owns a thread: whoever calls them lends his.
 
 pub mod client;
-mod event;
 mod exports;
 mod flow;
-mod outgoing;
 pub mod server;
 mod sync;
 
-pub use event::{Event, Payload};
 pub use exports::{Export, Identity, Methods, Object};
 pub use nearcall_platform::lifeline::end_with;
 pub use nearcall_platform::lock;
 pub use nearcall_ring::SpinPolicy;
 pub use nearcall_transport::{
-    Admission, BadUrl, Buffer, ConnectError, Credentials, DevCerts, Incoming, Lease, LinkError, Listener, Options,
-    Peer, Pem, Shelf, Url, dev_certs,
+    Admission, BadUrl, Body, Buffer, ConnectError, Credentials, DevCerts, Incoming, Lease, LinkError, Listener,
+    Options, Outgoing, Payload, Peer, Pem, Shelf, Url, dev_certs,
 };
 pub use nearcall_wire::{Effort, Failure, Hashed, KeyHash, KeyType, Kind, Metadata, TooMuch, Watch, holds_more_than};
-pub use outgoing::{Body, Outgoing};
 
 /// Whether `bytes` can be the size of a ring (see [`Options::ring_size`]).
 #[must_use]

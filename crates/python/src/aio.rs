@@ -7,9 +7,9 @@ use std::ffi::CString;
 use std::sync::Arc;
 use std::time::Instant;
 
-use nearcall_core::client::{CallId, Connection as Core};
+use nearcall_core::client::{CallId, Connection as Core, Expected};
 use nearcall_core::lock::Mutex;
-use nearcall_core::{Event, Failure, Kind, Outgoing};
+use nearcall_core::{Failure, Incoming, Kind, Outgoing};
 use pyo3::exceptions::{PyAttributeError, PyRuntimeError, PyRuntimeWarning, PyStopIteration};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFloat, PyTuple};
@@ -115,11 +115,10 @@ impl PendingCall {
             request.method = method.number;
             request.flags = encoded.flags();
             request.target = call.calling.target();
-            request.references = method.reply.references;
             request.deadline_us = surroundings.micros();
             request.metadata = metadata;
             core.stay_awake();
-            core.begin(&request, true)
+            core.begin(&request, Expected { in_loop: true, references: method.reply.references })
         });
         let id = match begun {
             Ok(id) => {
@@ -239,7 +238,7 @@ impl PendingCall {
 
     /// Tells the surrounding block of the metadata that came; what came behind initial metadata, if anything has.
     #[cold]
-    fn take_metadata(&self, py: Python<'_>, mut event: Event, sent: &Sent) -> PyResult<Option<Event>> {
+    fn take_metadata(&self, py: Python<'_>, mut event: Incoming, sent: &Sent) -> PyResult<Option<Incoming>> {
         // The lock is free again before Python runs.
         let surroundings = std::mem::take(&mut *self.surroundings.lock());
         let mut here = true;

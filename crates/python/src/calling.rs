@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use nearcall_core::client::{Channel, Connection as Core, Patience};
+use nearcall_core::client::{Channel, Connection as Core, Expected, Patience};
 use nearcall_core::lock::Mutex;
 use nearcall_core::{Failure, Kind, Outgoing};
 use pyo3::prelude::*;
@@ -211,10 +211,9 @@ pub(crate) fn begin_stream(
             request.method = method.get().number;
             request.flags = encoded.flags();
             request.target = calling.target();
-            request.references = method.get().reply.references;
             request.deadline_us = surroundings.micros();
             request.metadata.clone_from(&metadata);
-            core.begin(&request, for_loop)
+            core.begin(&request, Expected { in_loop: for_loop, references: method.get().reply.references })
         });
         match begun {
             Ok(id) => {

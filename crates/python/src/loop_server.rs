@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use nearcall_core::lock::Mutex;
 use nearcall_core::server::{ItemOutcome, NextItem, Request, Server as Core};
-use nearcall_core::{Event, Failure, Kind, Outgoing};
+use nearcall_core::{Failure, Incoming, Kind, Outgoing};
 use pyo3::exceptions::{PyOSError, PyStopAsyncIteration};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -26,7 +26,7 @@ pub(crate) struct LoopRequest {
     index: usize,
     request: Box<Request>,
     /// The arguments, until they are asked for.
-    event: Mutex<Option<Event>>,
+    event: Mutex<Option<Incoming>>,
     /// Who wants to know how the call ends.
     observers: Mutex<Vec<Py<PyAny>>>,
 }

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use nearcall_core::client::{CallId, Connection as Core, NoEvent};
-use nearcall_core::{Event, Failure, Kind};
+use nearcall_core::{Failure, Incoming, Kind};
 use pyo3::prelude::*;
 
 use crate::errors::{raise, raise_for};
@@ -19,7 +19,7 @@ pub(crate) fn wait_on(
     until: Option<Instant>,
     mut why: NoEvent,
     name: &str,
-) -> PyResult<Event> {
+) -> PyResult<Incoming> {
     loop {
         match why {
             NoEvent::Interrupted => {
@@ -50,7 +50,7 @@ pub(crate) fn late(name: &str, url: &str) -> Failure {
 
 /// The exception for an event that is not the awaited one.
 #[cold]
-pub(crate) fn outcome(py: Python<'_>, event: &Event, method: &Method) -> PyErr {
+pub(crate) fn outcome(py: Python<'_>, event: &Incoming, method: &Method) -> PyErr {
     match event.head.kind {
         Kind::Error => raise_for(py, method, &event.failure().unwrap_or_else(Failure::from)),
         kind => raise(

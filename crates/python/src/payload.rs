@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use std::ptr::null;
 use std::sync::Arc;
 
-use nearcall_core::{Body, Event, Failure, Outgoing, Payload, holds_more_than};
+use nearcall_core::{Body, Failure, Incoming, Outgoing, Payload, holds_more_than};
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyMemoryError, PyTypeError};
 use pyo3::ffi;
@@ -141,7 +141,7 @@ impl Value {
     }
 
     /// Decodes a result or an item.
-    pub(crate) fn decode(&self, py: Python<'_>, event: &mut Event) -> PyResult<Py<PyAny>> {
+    pub(crate) fn decode(&self, py: Python<'_>, event: &mut Incoming) -> PyResult<Py<PyAny>> {
         match self.form {
             Form::Nothing => Ok(py.None()),
             Form::Coded => {
@@ -267,7 +267,7 @@ impl Limit {
     fn divide<'py>(
         &self,
         py: Python<'py>,
-        event: &mut Event,
+        event: &mut Incoming,
         explainer: &Py<PyAny>,
     ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyList>)> {
         let (body, ranges) = ranges(py, event)?;
@@ -282,7 +282,7 @@ impl Limit {
 }
 
 /// Length of the body, and where each buffer lies.
-fn ranges(py: Python<'_>, event: &Event) -> PyResult<(usize, Vec<(usize, usize)>)> {
+fn ranges(py: Python<'_>, event: &Incoming) -> PyResult<(usize, Vec<(usize, usize)>)> {
     match event.head.extras().and_then(|extras| extras.parts.as_ref()) {
         None => Ok((event.payload.len(), Vec::new())),
         Some(table) => table.ranges(event.payload.len()).map_err(|malformed| raise(py, &Failure::from(malformed))),
@@ -394,7 +394,12 @@ impl Arguments {
     }
 
     /// Decodes the arguments of a call that has arrived, every parameter in order.
-    pub(crate) fn decode<'py>(&self, py: Python<'py>, mut event: Event, named: bool) -> PyResult<Bound<'py, PyTuple>> {
+    pub(crate) fn decode<'py>(
+        &self,
+        py: Python<'py>,
+        mut event: Incoming,
+        named: bool,
+    ) -> PyResult<Bound<'py, PyTuple>> {
         if named {
             let (body, buffers) = self.limit.divide(py, &mut event, &self.decode_error)?;
             return self.decoded(py, self.decode_named.bind(py).run([body.as_any(), buffers.as_any()]));
@@ -417,7 +422,7 @@ impl Arguments {
         self.decode_mixed(py, &mut event)
     }
 
-    fn decode_mixed<'py>(&self, py: Python<'py>, event: &mut Event) -> PyResult<Bound<'py, PyTuple>> {
+    fn decode_mixed<'py>(&self, py: Python<'py>, event: &mut Incoming) -> PyResult<Bound<'py, PyTuple>> {
         let (body, ranges) = ranges(py, event)?;
         let body = self.limit.body(py, &event.payload, body, &self.decode_error)?;
         let direct = self.forms.iter().filter(|form| form.is_buffer()).count();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use nearcall_core::client::Connection as Caller;
 use nearcall_core::server::{NextItem, Request, Server as Core, ServerCall, ServerConnection};
-use nearcall_core::{Event, Failure, LinkError};
+use nearcall_core::{Failure, Incoming, LinkError};
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -47,7 +47,7 @@ pub(crate) fn arguments<'py>(
     calling: &Calling,
     method: &Method,
     connection: &Arc<ServerConnection>,
-    event: Event,
+    event: Incoming,
     named: bool,
 ) -> PyResult<Bound<'py, PyTuple>> {
     let decode = || method.arguments.decode(py, event, named);

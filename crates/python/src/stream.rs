@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use nearcall_core::client::{CallId, Connection as Core, NoEvent, StreamAccount};
 use nearcall_core::lock::Mutex;
-use nearcall_core::{Event, Failure, Kind, Outgoing};
+use nearcall_core::{Failure, Incoming, Kind, Outgoing};
 use pyo3::exceptions::{PyStopIteration, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -59,7 +59,7 @@ impl Stream {
     }
 
     /// An item of the server's stream, `None` at its end.
-    fn item(&self, py: Python<'_>, event: Event) -> PyResult<Option<Py<PyAny>>> {
+    fn item(&self, py: Python<'_>, event: Incoming) -> PyResult<Option<Py<PyAny>>> {
         match event.head.kind {
             Kind::Item => {
                 let len = event.payload.len();
@@ -83,7 +83,7 @@ impl Stream {
         }
     }
 
-    fn wait(&self, py: Python<'_>) -> PyResult<Event> {
+    fn wait(&self, py: Python<'_>) -> PyResult<Incoming> {
         loop {
             if let Some(event) = self.here(py)? {
                 return Ok(event);
@@ -99,7 +99,7 @@ impl Stream {
     }
 
     /// The next event, if it is here.
-    fn here(&self, py: Python<'_>) -> PyResult<Option<Event>> {
+    fn here(&self, py: Python<'_>) -> PyResult<Option<Incoming>> {
         while let Some(event) = self.core.try_event(self.id) {
             if !self.is_metadata(py, &event)? {
                 return Ok(Some(event));
@@ -109,14 +109,14 @@ impl Stream {
     }
 
     /// The same for an event loop: what is received along with it may be for others.
-    fn here_in_loop(&self, py: Python<'_>) -> PyResult<Option<Event>> {
+    fn here_in_loop(&self, py: Python<'_>) -> PyResult<Option<Incoming>> {
         self.calling.waiting.stirred(py)?;
         self.here(py)
     }
 
     /// Tells the block that surrounded the call of metadata that came. Whether the event is nothing else.
     #[inline]
-    fn is_metadata(&self, py: Python<'_>, event: &Event) -> PyResult<bool> {
+    fn is_metadata(&self, py: Python<'_>, event: &Incoming) -> PyResult<bool> {
         if event.head.extras().is_none() {
             return Ok(false);
         }
@@ -126,7 +126,7 @@ impl Stream {
     }
 
     /// A result or an item of the server's.
-    fn decode(&self, py: Python<'_>, mut event: Event) -> PyResult<Py<PyAny>> {
+    fn decode(&self, py: Python<'_>, mut event: Incoming) -> PyResult<Py<PyAny>> {
         let reply = &self.method.get().reply;
         decoding(reply.references, &self.core, &self.calling, || reply.decode(py, &mut event))
     }
@@ -325,7 +325,7 @@ impl Stream {
 }
 
 impl Stream {
-    fn finish(&self, py: Python<'_>, event: Event) -> PyResult<Py<PyAny>> {
+    fn finish(&self, py: Python<'_>, event: Incoming) -> PyResult<Py<PyAny>> {
         self.state.lock().over = true;
         match event.head.kind {
             Kind::Reply => self.decode(py, event),

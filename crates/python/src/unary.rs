@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use nearcall_core::client::{CallId, Connection as Core};
-use nearcall_core::{Event, Failure, Kind, Outgoing};
+use nearcall_core::client::{CallId, Connection as Core, Expected};
+use nearcall_core::{Failure, Incoming, Kind, Outgoing};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
@@ -93,11 +93,10 @@ impl Unary {
             request.method = method.number;
             request.flags = encoded.flags();
             request.target = self.calling.target();
-            request.references = method.reply.references;
             request.deadline_us = call.surroundings.micros();
             request.metadata = metadata;
             detach(py, || {
-                let id = core.begin(&request, false)?;
+                let id = core.begin(&request, Expected { in_loop: false, references: method.reply.references })?;
                 Ok((id, core.next_event(id, until)))
             })
         });
@@ -158,11 +157,11 @@ impl Unary {
         &self,
         py: Python<'_>,
         core: &Core,
-        mut event: Event,
+        mut event: Incoming,
         id: CallId,
         surroundings: &Surroundings,
         until: Option<Instant>,
-    ) -> PyResult<Event> {
+    ) -> PyResult<Incoming> {
         while event.head.kind == Kind::Head {
             surroundings.received(py, true, event.head.metadata())?;
             event = match detach(py, || core.next_event(id, until)) {

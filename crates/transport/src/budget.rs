@@ -136,6 +136,14 @@ pub struct Charge {
 }
 
 impl Charge {
+    /// Counts so many more, however many there are.
+    pub(crate) fn grow(&mut self, bytes: usize) {
+        // Relaxed: as in `Account::allows`.
+        self.account.used.fetch_add(bytes, Ordering::Relaxed);
+        self.account.total.used.fetch_add(bytes, Ordering::Relaxed);
+        self.bytes += bytes;
+    }
+
     /// How many.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes

@@ -80,7 +80,7 @@ pub(crate) async fn establish(
             let limits = PeerLimits { message: limit, buffers: welcome.buffers };
             Arc::new(ShmLink::new(wire.0, segment, peer, limits, false, options))
         }
-        _ => Arc::new(StreamLink::new(wire, peer, limit, options)),
+        _ => Arc::new(StreamLink::new(wire, peer, limit, false, options)),
     };
     Ok(Connected { link, welcome })
 }
@@ -113,7 +113,7 @@ async fn connect_encrypted(
     let peer = identify(peer_of(wire.fd()), &wire);
     limit_sleep(wire.fd());
     let limit = welcome.limits.max_message;
-    Ok(Connected { link: Arc::new(StreamLink::new(wire, peer, limit, options)), welcome })
+    Ok(Connected { link: Arc::new(StreamLink::new(wire, peer, limit, false, options)), welcome })
 }
 
 /// The TLS handshake.

@@ -11,7 +11,8 @@ use nearcall_ring::SpinPolicy;
 use crate::budget::{Account, Budget};
 use crate::buffers::Shelf;
 use crate::credentials::Credentials;
-use crate::message::Incoming;
+use crate::incoming::Incoming;
+use crate::outgoing::{CallKey, Outgoing};
 use crate::peer::{Admission, Peer};
 
 /// Bytes of a long frame that are taken in at once, while other links wait: read from a socket, or asked of the system where
@@ -22,18 +23,27 @@ pub(crate) const PART: usize = 256 << 10;
 ///
 /// Any thread may send. Only one thread at a time receives and waits; who that is, is the business of the floor above.
 pub trait Link: Send + Sync + Debug {
-    /// Sends one frame: its head, then the pieces of its payload end to end. What happens without room, `room` says.
+    /// Encodes a frame of that call and sends it. What happens without room, `room` says.
     ///
     /// # Errors
     /// One that [spares the connection](LinkError::spares_connection) if nothing was sent; [`LinkError::Closed`] or
     /// [`LinkError::Broken`] when the connection is gone; whatever `room` returns before anything is sent.
-    fn send(&self, head: &[u8], payload: &[&[u8]], room: Room<'_>) -> Result<Sent, LinkError>;
+    fn send(&self, call: CallKey, frame: &Outgoing<'_>, room: Room<'_>) -> Result<Sent, LinkError>;
 
     /// Sends what waits, as far as there is room now. Whether nothing is left to flush. Never waits.
     ///
     /// # Errors
     /// The connection is gone.
     fn flush(&self) -> Result<bool, LinkError>;
+
+    /// Sends replies that were kept back to go out together, because more requests were at hand: now there are none, or
+    /// nobody is going to look at them soon. Never waits. To be called by whoever receives.
+    ///
+    /// # Errors
+    /// The connection is gone.
+    fn release(&self) -> Result<Sent, LinkError> {
+        Ok(Sent::Out)
+    }
 
     /// Bytes that wait to be sent. Cheap.
     fn queued(&self) -> usize;
@@ -137,7 +147,7 @@ pub enum Room<'a> {
 /// How a frame was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sent {
-    /// It is out, and nothing waits.
+    /// It is out, or is kept back with others until more requests were looked at, and nothing waits for room.
     Out,
     /// It, or something behind it, waits for room: somebody has to [flush](Link::flush).
     Queued,
@@ -246,6 +256,12 @@ impl From<io::Error> for LinkError {
             io::ErrorKind::Interrupted => Self::Interrupted,
             _ => Self::Broken(error.to_string()),
         }
+    }
+}
+
+impl From<nearcall_wire::Malformed> for LinkError {
+    fn from(error: nearcall_wire::Malformed) -> Self {
+        Self::Broken(error.0.to_owned())
     }
 }
 

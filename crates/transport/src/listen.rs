@@ -372,8 +372,8 @@ impl Handshake {
             (Carrier::Plain(wire), Some(segment)) => {
                 Arc::new(ShmLink::new(wire.0, segment, self.peer, limits, true, options))
             }
-            (Carrier::Plain(wire), None) => Arc::new(StreamLink::new(wire, self.peer, limit, options)),
-            (Carrier::Tls(wire), _) => Arc::new(StreamLink::new(*wire, self.peer, limit, options)),
+            (Carrier::Plain(wire), None) => Arc::new(StreamLink::new(wire, self.peer, limit, true, options)),
+            (Carrier::Tls(wire), _) => Arc::new(StreamLink::new(*wire, self.peer, limit, true, options)),
         })
     }
 

@@ -3,6 +3,9 @@
 //! A frame is written directly, under a lock that is held for the copy only. What there is no room for waits here, in order,
 //! until somebody who sees that the peer reads again [flushes](Outbox::flush) it. Nobody waits while holding the lock.
 //! A sender that wants to wait can send a long frame without a copy: while it does, other frames queue up behind.
+//!
+//! Whoever receives may know that more requests are at hand. Then short frames are kept back here, although there is room, and
+//! go out together: with the last of them, when the first is [too old](OLD_NS), or when the receiver says so.
 
 use crate::sync::{AtomicUsize, Ordering};
 use std::collections::VecDeque;
@@ -20,6 +23,11 @@ const SMALL: usize = 4096;
 /// What a socket may take of a longer frame is not its end, and the rest must wait: there has to be room for it before.
 const LONG: usize = 256 << 10;
 
+/// Frames that are kept back go out when the first of them has waited so long, nanoseconds: a few handlers' time.
+const OLD_NS: u64 = 100_000;
+/// Frames that are kept back go out when they have so many bytes: about what a socket takes at once.
+const MANY: usize = 32 << 10;
+
 /// A frame to be written: its head, and its payload in pieces.
 #[derive(Clone, Copy)]
 pub(crate) struct Frame<'a> {
@@ -36,6 +44,14 @@ impl<'a> Frame<'a> {
 
 /// Writes frames: a ring, or a socket.
 pub(crate) trait Sink {
+    /// Whether it writes bytes end to end, so that frames which wait may be joined and go out in one piece.
+    const JOINS: bool = false;
+
+    /// Nanoseconds on the monotonic clock, if it joins.
+    fn now(&self) -> u64 {
+        0
+    }
+
     /// Writes as much of a frame as there is room for, and counts its bytes in `sent`: from there it goes on next time. Whether
     /// the frame is out. Never waits.
     ///
@@ -55,7 +71,7 @@ struct Kept {
     bytes: Vec<u8>,
     head: usize,
     sent: usize,
-    _charge: Charge,
+    charge: Charge,
 }
 
 #[derive(Debug)]
@@ -65,6 +81,10 @@ struct State<S> {
     /// A sender is in the middle of a frame of its own.
     lent: bool,
     closed: bool,
+    /// Whoever receives has more requests at hand.
+    corked: bool,
+    /// Since when the frames that wait are kept back, if they do not wait for room.
+    kept_since: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -94,7 +114,8 @@ impl<S: Sink> State<S> {
 
 impl<S: Sink> Outbox<S> {
     pub(crate) fn new(sink: S, account: Arc<Account>) -> Self {
-        let state = State { sink, frames: VecDeque::new(), lent: false, closed: false };
+        let state =
+            State { sink, frames: VecDeque::new(), lent: false, closed: false, corked: false, kept_since: None };
         Self { state: Mutex::new(state), queued: AtomicUsize::new(0), account }
     }
 
@@ -124,6 +145,12 @@ impl<S: Sink> Outbox<S> {
         if state.closed {
             return Err(LinkError::Closed);
         }
+        if S::JOINS
+            && (state.corked || state.kept_since.is_some())
+            && let Some(sent) = self.send_together(&mut state, frame, &room)?
+        {
+            return Ok(sent);
+        }
         if state.lent || !state.frames.is_empty() {
             drop(state);
             return self.send_behind(frame, room);
@@ -151,6 +178,60 @@ impl<S: Sink> Outbox<S> {
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// More is to come: short frames that can [wait](Room::Later) are kept back, and go out together.
+    pub(crate) fn cork(&self) {
+        self.state.lock().corked = true;
+    }
+
+    /// The frame to come is the last for now.
+    pub(crate) fn uncork(&self) {
+        self.state.lock().corked = false;
+    }
+
+    /// Sends what is kept back, as far as there is room; from now on nothing is.
+    pub(crate) fn release(&self) -> Result<Sent, LinkError> {
+        let mut state = self.state.lock();
+        state.corked = false;
+        self.release_from(&mut state)
+    }
+
+    fn release_from(&self, state: &mut State<S>) -> Result<Sent, LinkError> {
+        let all = state.kept_since.take().is_none() || self.drain(state)?;
+        Ok(if all { Sent::Out } else { Sent::Queued })
+    }
+
+    /// Keeps a frame back behind others, or sends it with them. `None` if it has to go by itself: there is nothing in front of
+    /// it then but what waits for room.
+    fn send_together(
+        &self,
+        state: &mut State<S>,
+        frame: &Frame<'_>,
+        room: &Room<'_>,
+    ) -> Result<Option<Sent>, LinkError> {
+        let len = frame.head.len() + frame.payload_len;
+        let waits_for_room = state.lent || (state.kept_since.is_none() && !state.frames.is_empty());
+        if waits_for_room || len > SMALL || !matches!(room, Room::Later) {
+            self.release_from(state)?;
+            return Ok(None);
+        }
+        match state.frames.back_mut() {
+            Some(kept) => {
+                kept.bytes.extend_from_slice(frame.head);
+                frame.payload.iter().for_each(|piece| kept.bytes.extend_from_slice(piece));
+                kept.charge.grow(len);
+                self.queued.fetch_add(len, Ordering::Relaxed);
+            }
+            None => drop(self.keep(state, frame, 0, false)?),
+        }
+        let now = state.sink.now();
+        let since = *state.kept_since.get_or_insert(now);
+        let many = state.frames.back().is_some_and(|kept| kept.bytes.len() >= MANY);
+        if state.corked && !many && now.saturating_sub(since) < OLD_NS {
+            return Ok(Some(Sent::Out));
+        }
+        self.release_from(state).map(Some)
     }
 
     /// Others wait, or are at it.
@@ -243,7 +324,7 @@ impl<S: Sink> Outbox<S> {
         bytes.extend_from_slice(frame.head);
         frame.payload.iter().for_each(|piece| bytes.extend_from_slice(piece));
         self.queued.fetch_add(bytes.len() + OVERHEAD, Ordering::Relaxed);
-        let kept = Kept { bytes, head: frame.head.len(), sent, _charge: charge };
+        let kept = Kept { bytes, head: frame.head.len(), sent, charge };
         if in_front {
             state.frames.push_front(kept);
         } else {
@@ -261,6 +342,7 @@ impl<S: Sink> Outbox<S> {
     /// The same; and whether anything waited here, so that the reader may have to be told.
     pub(crate) fn flush_and_tell(&self) -> Result<(bool, bool), LinkError> {
         let mut state = self.state.lock();
+        state.kept_since = None;
         let waited = !state.frames.is_empty();
         let done = state.lent || self.drain(&mut state)?;
         Ok((done, waited))
@@ -295,4 +377,122 @@ fn over_budget(len: usize) -> LinkError {
         "the message has {len} bytes, and what waits for this client to read it is all that may wait; read faster, or \
          raise the server's max_memory"
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::budget::Budget;
+
+    /// What was written, one entry for each write, and what the clock says.
+    #[derive(Default)]
+    struct Pipe {
+        writes: Vec<Vec<u8>>,
+        now: u64,
+        full: bool,
+    }
+
+    impl Sink for Pipe {
+        const JOINS: bool = true;
+
+        fn now(&self) -> u64 {
+            self.now
+        }
+
+        fn put(&mut self, frame: &Frame<'_>, sent: &mut usize) -> Result<bool, LinkError> {
+            if self.full {
+                return Ok(false);
+            }
+            let all = [frame.head, &frame.payload.concat()].concat();
+            self.writes.push(all[*sent..].to_vec());
+            *sent = all.len();
+            Ok(true)
+        }
+    }
+
+    fn outbox() -> (Outbox<Pipe>, Arc<Budget>) {
+        let budget = Budget::new(1 << 20);
+        (Outbox::new(Pipe::default(), Account::of(&budget, 1 << 10)), budget)
+    }
+
+    fn send(outbox: &Outbox<Pipe>, name: &str, room: Room<'_>) -> Sent {
+        outbox.send(&Frame::new(name.as_bytes(), &[b"."]), room).expect("it is open")
+    }
+
+    fn written(outbox: &Outbox<Pipe>) -> Vec<String> {
+        let writes = outbox.peek(|pipe| std::mem::take(&mut pipe.writes)).expect("nobody uses it");
+        writes.into_iter().map(|write| String::from_utf8(write).expect("names")).collect()
+    }
+
+    #[test]
+    fn replies_go_out_with_the_last_one() {
+        let (outbox, budget) = outbox();
+        outbox.cork();
+        assert_eq!([send(&outbox, "a", Room::Later), send(&outbox, "b", Room::Later)], [Sent::Out; 2]);
+        assert!(written(&outbox).is_empty() && outbox.queued() > 0);
+        outbox.uncork();
+        assert!(written(&outbox).is_empty(), "one is to come");
+        assert_eq!(send(&outbox, "c", Room::Later), Sent::Out);
+        assert_eq!(written(&outbox), ["a.b.c."]);
+        assert_eq!((outbox.queued(), budget.used()), (0, 0));
+        send(&outbox, "d", Room::Later);
+        assert_eq!(written(&outbox), ["d."], "a single one does not wait");
+    }
+
+    #[test]
+    fn they_go_out_when_nothing_more_is_at_hand() {
+        let (outbox, _) = outbox();
+        outbox.cork();
+        send(&outbox, "a", Room::Later);
+        assert_eq!(outbox.release(), Ok(Sent::Out));
+        send(&outbox, "b", Room::Later);
+        assert_eq!(outbox.release(), Ok(Sent::Out));
+        assert_eq!(written(&outbox), ["a.", "b."]);
+    }
+
+    #[test]
+    fn they_go_out_when_the_first_is_old_or_there_are_many() {
+        let (outbox, _) = outbox();
+        outbox.cork();
+        send(&outbox, "a", Room::Later);
+        outbox.peek(|pipe| pipe.now += OLD_NS);
+        send(&outbox, "b", Room::Later);
+        assert_eq!(written(&outbox), ["a.b."]);
+        let name = "n".repeat(SMALL - 1);
+        for _ in 0..MANY / SMALL - 1 {
+            send(&outbox, &name, Room::Later);
+        }
+        assert!(written(&outbox).is_empty());
+        send(&outbox, &name, Room::Later);
+        assert_eq!(written(&outbox).len(), 1);
+    }
+
+    #[test]
+    fn what_cannot_wait_goes_behind_them() {
+        let (outbox, budget) = outbox();
+        outbox.cork();
+        send(&outbox, "a", Room::Later);
+        send(&outbox, "b", Room::Wait(&mut || panic!("there is room")));
+        send(&outbox, "c", Room::Later);
+        send(&outbox, "d", Room::Now);
+        send(&outbox, "e", Room::Later);
+        send(&outbox, &"f".repeat(SMALL), Room::Later);
+        assert_eq!(written(&outbox).concat().replace('f', ""), "a.b.c.d.e..");
+        assert_eq!((outbox.queued(), budget.used()), (0, 0));
+    }
+
+    #[test]
+    fn without_room_they_wait_as_others_do() {
+        let (outbox, budget) = outbox();
+        outbox.peek(|pipe| pipe.full = true);
+        outbox.cork();
+        send(&outbox, "a", Room::Later);
+        assert_eq!(outbox.release(), Ok(Sent::Queued));
+        outbox.cork();
+        assert_eq!(send(&outbox, "b", Room::Later), Sent::Queued);
+        outbox.peek(|pipe| pipe.full = false);
+        assert_eq!(outbox.flush(), Ok(true));
+        assert_eq!(written(&outbox).concat(), "a.b.");
+        assert_eq!((outbox.queued(), budget.used()), (0, 0));
+    }
 }

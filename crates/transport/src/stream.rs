@@ -16,12 +16,13 @@ use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags};
 use smallvec::SmallVec;
 
 use crate::budget::{Account, Charge};
+use crate::incoming::{self, Incoming};
 use crate::link::{HEAD_ROOM, Link, LinkError, Options, PART, Room, Sent};
-use crate::message::{Handed, Incoming};
+use crate::native::{self, Delimited, PREFIX};
 use crate::outbox::{Frame, Outbox, Sink};
+use crate::outgoing::{CallKey, Outgoing};
 use crate::peer::Peer;
 
-const PREFIX: usize = 4;
 /// What one read takes at most; longer frames are read straight into their own memory.
 const BUFFER: usize = 64 << 10;
 /// After so long a silence a goodbye may have come that nobody has read.
@@ -140,6 +141,9 @@ struct Receiver {
     limit: u64,
     account: Arc<Account>,
     budget: SpinBudget,
+    /// Replies are kept together while more requests have been read.
+    corks: bool,
+    corked: bool,
 }
 
 /// A frame that is read straight into its own memory. That is reserved at once but touched only as the bytes arrive: a
@@ -158,7 +162,8 @@ impl Long {
 }
 
 impl<W: Wire> StreamLink<W> {
-    pub(crate) fn new(wire: W, peer: Peer, peer_limit: u64, options: &Options) -> Self {
+    /// `corks`: whether replies are kept together while more requests are at hand, as a server does.
+    pub(crate) fn new(wire: W, peer: Peer, peer_limit: u64, corks: bool, options: &Options) -> Self {
         let (wire, account) = (Arc::new(wire), options.account());
         Self {
             outbox: Outbox::new(Writer(Arc::clone(&wire)), Arc::clone(&account)),
@@ -173,10 +178,20 @@ impl<W: Wire> StreamLink<W> {
                 limit: options.max_message,
                 account,
                 budget: SpinBudget::new(options.spin),
+                corks,
+                corked: false,
             }),
             peer_limit,
             closed: AtomicBool::new(false),
             generation: fork::mark(),
+        }
+    }
+
+    /// A frame was taken: says whether another one is here.
+    fn cork(&self, receiver: &mut Receiver) {
+        let more = receiver.has_frame();
+        if std::mem::replace(&mut receiver.corked, more) != more {
+            if more { self.outbox.cork() } else { self.outbox.uncork() }
         }
     }
 
@@ -187,10 +202,14 @@ impl<W: Wire> StreamLink<W> {
 }
 
 impl<W: Wire> Sink for Writer<W> {
+    const JOINS: bool = true;
+
+    fn now(&self) -> u64 {
+        clock::monotonic_ns()
+    }
+
     fn put(&mut self, frame: &Frame<'_>, sent: &mut usize) -> Result<bool, LinkError> {
-        let prefix = ((frame.head.len() + frame.payload_len) as u32).to_le_bytes();
         let mut pieces: SmallVec<[IoSlice<'_>; 8]> = SmallVec::new();
-        pieces.push(IoSlice::new(&prefix));
         pieces.push(IoSlice::new(frame.head));
         pieces.extend(frame.payload.iter().map(|piece| IoSlice::new(piece)));
         let mut pieces = &mut pieces[..];
@@ -209,8 +228,8 @@ impl Receiver {
     /// A whole frame out of what has been read.
     fn take(&mut self) -> Result<Option<Incoming>, LinkError> {
         if let Some(long) = self.long.take_if(|long| long.left() == 0) {
-            let bytes = SmallVec::from_vec(long.bytes);
-            return Ok(Some(Incoming::long(bytes, Some(long.charge), None, Handed::new())));
+            let charged = incoming::Long::charged(long.charge);
+            return Incoming::decode(SmallVec::from_vec(long.bytes), Some(charged)).map(Some);
         }
         if self.long.is_some() {
             return Ok(None);
@@ -228,10 +247,7 @@ impl Receiver {
             let charge = Incoming::charge(&self.account, len)?;
             let bytes = SmallVec::from_slice(&rest[..len]);
             self.start += PREFIX + len;
-            return Ok(Some(match charge {
-                None => Incoming::new(bytes),
-                charge => Incoming::long(bytes, charge, None, Handed::new()),
-            }));
+            return Incoming::decode(bytes, charge.map(incoming::Long::charged)).map(Some);
         }
         if PREFIX + len > BUFFER {
             let charge = self.account.charge(len).ok_or(LinkError::OverBudget)?;
@@ -308,22 +324,28 @@ impl Receiver {
 }
 
 impl<W: Wire> Link for StreamLink<W> {
-    fn send(&self, head: &[u8], payload: &[&[u8]], room: Room<'_>) -> Result<Sent, LinkError> {
-        let frame = Frame::new(head, payload);
-        let len = frame.payload_len;
+    fn send(&self, call: CallKey, frame: &Outgoing<'_>, room: Room<'_>) -> Result<Sent, LinkError> {
+        let len = frame.len();
         // What is longer than the prefix can say is longer than any limit.
         let limit = self.peer_limit.min(u64::from(u32::MAX) - HEAD_ROOM);
         if len as u64 > limit {
             return Err(LinkError::TooLong { len, limit });
         }
-        if head.len() as u64 > HEAD_ROOM {
-            return Err(LinkError::HeadTooLong { len: head.len(), limit: HEAD_ROOM });
-        }
-        self.outbox.send(&frame, room)
+        native::encoded(Delimited::ByPrefix, call, frame, |frame| {
+            let len = frame.head.len() - PREFIX;
+            if len as u64 > HEAD_ROOM {
+                return Err(LinkError::HeadTooLong { len, limit: HEAD_ROOM });
+            }
+            self.outbox.send(frame, room)
+        })
     }
 
     fn flush(&self) -> Result<bool, LinkError> {
         self.outbox.flush()
+    }
+
+    fn release(&self) -> Result<Sent, LinkError> {
+        self.outbox.release()
     }
 
     fn queued(&self) -> usize {
@@ -338,9 +360,13 @@ impl<W: Wire> Link for StreamLink<W> {
         let mut receiver = self.receiver.lock();
         loop {
             if let Some(incoming) = receiver.take()? {
+                if receiver.corks {
+                    self.cork(&mut receiver);
+                }
                 return Ok(Some(incoming));
             }
             if !receiver.fill(&*self.wire, false)? {
+                receiver.corked = false;
                 return Ok(None);
             }
             if receiver.long.as_ref().is_some_and(|long| long.left() > 0) {

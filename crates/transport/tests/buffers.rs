@@ -49,8 +49,8 @@ fn a_buffer_is_seen_and_not_copied() {
     let buffer = filled(LEN, 1);
     send(&*client, b"head", &[b"body", &bytes(&buffer)[4096..]]).expect("room");
     let incoming = next(&*server);
-    assert_eq!(&incoming.bytes[..], b"headbody");
-    let [(4, lease)] = incoming.handed_over() else { panic!("{incoming:?}") };
+    assert_eq!(incoming.payload.copied(), b"headbody");
+    let [(8, lease)] = incoming.payload.handed_over() else { panic!("{incoming:?}") };
     assert!(lease.to_vec() == bytes(&buffer)[4096..]);
     // SAFETY: inside the buffer, of which nobody holds a slice.
     unsafe { buffer.as_ptr().wrapping_add(4096).write(99) };
@@ -64,12 +64,12 @@ fn what_came_goes_back_to_where_it_was() {
     for from in [0, 100, 8192] {
         send(&*client, b"to", &[&bytes(&buffer)[from..]]).expect("room");
         let there = next(&*server);
-        send(&*server, b"fro", &[&received(&there.handed_over()[0].1)[50..]]).expect("room");
+        send(&*server, b"fro", &[&received(&there.payload.handed_over()[0].1)[50..]]).expect("room");
         drop(there);
         let back = next(&*client);
-        assert_eq!(&back.bytes[..], b"fro");
-        let (at, lease) = &back.handed_over()[0];
-        assert_eq!((*at, lease.len()), (0, LEN - from - 50));
+        assert_eq!(back.payload.copied(), b"fro");
+        let (at, lease) = &back.payload.handed_over()[0];
+        assert_eq!((*at, lease.len()), (3, LEN - from - 50));
         assert_eq!(lease.as_ptr().addr(), buffer.as_ptr().addr() + from + 50);
     }
 }
@@ -81,19 +81,19 @@ fn a_message_in_a_region_goes_back_as_well() {
     let mut places = Vec::new();
     let mut kept = Vec::new();
     for _ in 0..3 {
-        send(&*client, b"to", &[&message]).expect("room");
+        send(&*client, &message, &[]).expect("room");
         let there = next(&*server);
-        let lease = there.lease().expect("in a region");
+        let lease = there.payload.lease().expect("in a region");
         send(&*server, b"fro", &[received(lease)]).expect("room");
         drop(there);
         let back = next(&*client);
-        let [(0, lease)] = back.handed_over() else { panic!("{back:?}") };
+        let [(3, lease)] = back.payload.handed_over() else { panic!("{back:?}") };
         assert!(lease.to_vec() == message);
         places.push(lease.as_ptr());
         kept.push(back);
     }
     // What was handed back is not written to as long as somebody has it.
-    assert!(kept.iter().all(|back| back.handed_over()[0].1.to_vec() == message));
+    assert!(kept.iter().all(|back| back.payload.handed_over()[0].1.to_vec() == message));
     places.sort_unstable();
     places.dedup();
     assert_eq!(places.len(), 3);
@@ -110,7 +110,7 @@ fn memory_is_lent_until_it_is_given_back() {
     drop(buffer);
     let lent = |buffer: Option<Arc<Buffer>>| buffer.is_none_or(|other| other.as_ptr() != first);
     assert!(lent(client.shelf().reuse(len)), "the peer has it");
-    assert!(there.handed_over()[0].1.to_vec() == pattern(4, len));
+    assert!(there.payload.handed_over()[0].1.to_vec() == pattern(4, len));
     drop(there);
     buffer = client.shelf().reuse(len).expect("the peer has given it back");
     assert_eq!(buffer.as_ptr(), first);
@@ -140,7 +140,7 @@ fn what_the_peer_kept_when_the_connection_ended_is_not_used_again() {
     client.close();
     drop((client, buffer));
     assert!(Shelf::common().reuse(len).is_none_or(|other| other.as_ptr() != place));
-    assert!(there.handed_over()[0].1.to_vec() == pattern(5, len));
+    assert!(there.payload.handed_over()[0].1.to_vec() == pattern(5, len));
 }
 
 #[test]
@@ -165,13 +165,13 @@ fn a_budget_that_is_used_up_lets_parts_be_mapped() {
         let (one, two) = (&bytes(&buffer)[round * 1000..][..LEN / 2], &bytes(&buffer)[(20 << 20) - round..][..LEN / 2]);
         send(&*client, b"to", &[one, b"between", two]).expect("room");
         let there = next(&*server);
-        assert_eq!(&there.bytes[..], b"tobetween");
-        assert!(there.handed_over()[0].1.to_vec() == *one);
-        assert!(there.handed_over()[1].1.to_vec() == *two);
+        assert_eq!(there.payload.copied(), b"tobetween");
+        assert!(there.payload.handed_over()[0].1.to_vec() == *one);
+        assert!(there.payload.handed_over()[1].1.to_vec() == *two);
         // Of what is mapped in part, a part can go back.
-        send(&*server, b"fro", &[&received(&there.handed_over()[1].1)[5..]]).expect("room");
+        send(&*server, b"fro", &[&received(&there.payload.handed_over()[1].1)[5..]]).expect("room");
         let back = next(&*client);
-        assert_eq!(back.handed_over()[0].1.as_ptr(), two[5..].as_ptr());
+        assert_eq!(back.payload.handed_over()[0].1.as_ptr(), two[5..].as_ptr());
     }
 }
 
@@ -183,12 +183,12 @@ fn more_than_may_be_lent_is_copied() {
     let mut kept = Vec::new();
     let mut copied = 0;
     for (seed, buffer) in buffers.iter().enumerate() {
-        send(&*client, b"to", &[bytes(buffer)]).expect("room");
+        send(&*client, bytes(buffer), &[]).expect("room");
         let there = next(&*server);
-        copied += usize::from(there.handed_over().is_empty());
-        match there.lease() {
+        copied += usize::from(there.payload.handed_over().is_empty());
+        match there.payload.lease() {
             Some(lease) => assert!(lease.to_vec() == pattern(seed, LEN)),
-            None => assert!(there.handed_over()[0].1.to_vec() == pattern(seed, LEN)),
+            None => assert!(there.payload.handed_over()[0].1.to_vec() == pattern(seed, LEN)),
         }
         if kept.len() < 25 {
             kept.push(there);
@@ -196,8 +196,8 @@ fn more_than_may_be_lent_is_copied() {
     }
     assert!(copied > 0, "so much may not be lent at a time");
     kept.clear();
-    send(&*client, b"to", &[bytes(&buffers[0])]).expect("room");
-    assert_eq!(next(&*server).handed_over().len(), 1, "and now it may");
+    send(&*client, bytes(&buffers[0]), &[]).expect("room");
+    assert_eq!(next(&*server).payload.handed_over().len(), 1, "and now it may");
 }
 
 #[test]
@@ -208,8 +208,8 @@ fn more_buffers_than_a_peer_knows_take_turns() {
         for (seed, buffer) in buffers.iter().enumerate() {
             send(&*client, b"to", &[bytes(buffer)]).expect("room");
             let there = next(&*server);
-            assert_eq!(there.handed_over().len(), 1, "round {round}, buffer {seed}");
-            assert!(there.handed_over()[0].1.to_vec() == pattern(seed, 200_000));
+            assert_eq!(there.payload.handed_over().len(), 1, "round {round}, buffer {seed}");
+            assert!(there.payload.handed_over()[0].1.to_vec() == pattern(seed, 200_000));
         }
     }
 }
@@ -221,9 +221,9 @@ fn a_long_rest_lies_in_a_region_beside_what_is_handed_over() {
     send(&*client, b"to", &[&rest, bytes(&buffer), &rest]).expect("room");
     let there = next(&*server);
     assert_eq!(&whole(&there)[..2], b"to");
-    assert!(there.lease().expect("the rest").to_vec() == [&rest[..], &rest[..]].concat());
-    assert_eq!(there.handed_over()[0].0, rest.len());
-    assert!(there.handed_over()[0].1.to_vec() == bytes(&buffer));
+    assert!(there.payload.lease().expect("the rest").to_vec() == [b"to", &rest[..], &rest[..]].concat());
+    assert_eq!(there.payload.handed_over()[0].0, 2 + rest.len());
+    assert!(there.payload.handed_over()[0].1.to_vec() == bytes(&buffer));
 }
 
 #[test]

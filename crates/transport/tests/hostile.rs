@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use common::{
-    PATIENCE, accept, end_of, fresh, hello, hello_message, is_broken, memfd, pattern, readable, receive, send_raw,
-    socket_path, until, whole,
+    PATIENCE, accept, end_of, fresh, hello, hello_message, is_broken, item_head, memfd, pattern, readable, receive,
+    send_raw, socket_path, until, whole,
 };
 use nearcall_ring::{Consumer, MappedLane, Mapping, Producer, Segment};
 use nearcall_transport::{ConnectError, Link, LinkError, Listener, Options, Url, connect};
@@ -67,7 +67,7 @@ impl Hostile {
         let mut note = id.to_le_bytes().to_vec();
         note.extend_from_slice(&len.to_le_bytes());
         note.push(u8::from(last));
-        assert_eq!(self.producer.try_write(&[&note, b"headhead"], true), Ok(true));
+        assert_eq!(self.producer.try_write(&[&note, &item_head()], true), Ok(true));
     }
 
     fn announce(&self, id: u32, size: u64, fd: Option<&OwnedFd>) {
@@ -92,10 +92,10 @@ fn a_region_that_is_as_it_should_be_is_taken() {
     mapping.write(64, &bytes);
     peer.announce(7, 1 << 20, Some(&fd));
     peer.note(7, 500_000, false);
-    assert_eq!(receive(&*peer.link).expect("a frame"), [b"headhead", &bytes[..]].concat());
+    assert_eq!(receive(&*peer.link).expect("a frame"), bytes);
     // And once more, without another announcement.
     peer.note(7, 10, true);
-    assert_eq!(receive(&*peer.link).expect("a frame"), [b"headhead", &bytes[..10]].concat());
+    assert_eq!(receive(&*peer.link).expect("a frame"), bytes[..10]);
     peer.note(7, 10, true);
     peer.is_refused("has not sent");
 }
@@ -150,7 +150,7 @@ fn notes_of_regions_that_never_came_are_refused() {
 #[test]
 fn frames_over_the_limit_are_refused_in_the_ring_too() {
     let mut peer = Hostile::new(&Options { max_message: 0, ..Options::default() });
-    assert_eq!(peer.producer.try_write(&[&[0; 10_000]], false), Ok(true));
+    assert_eq!(peer.producer.try_write(&[&item_head(), &[0; 10_000]], false), Ok(true));
     assert!(peer.link.try_receive().expect("a head may be that long").is_some());
     // The client chooses the ring's size: one that takes records far over the server's limit.
     let listener = Listener::bind(&fresh("shm"), &Options::default()).expect("bind");
@@ -181,7 +181,7 @@ fn an_announcement_may_come_in_pieces() {
     peer.link.readable().expect("not all of it is here");
     send_raw(&peer.socket, &[0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, b'B'], &[]).expect("sent");
     peer.note(9, 100, false);
-    assert_eq!(receive(&*peer.link).expect("a frame").len(), 108);
+    assert_eq!(receive(&*peer.link).expect("a frame").len(), 100);
 }
 
 #[test]
@@ -221,7 +221,7 @@ fn a_flood_of_bells_keeps_nobody() {
         }
     });
     for number in 0..200 {
-        assert_eq!(peer.producer.try_write(&[&pattern(number, 100)], false), Ok(true));
+        assert_eq!(peer.producer.try_write(&[&item_head(), &pattern(number, 100)], false), Ok(true));
         peer.link.readable().expect("open");
         assert_eq!(receive(&*peer.link).expect("a frame"), pattern(number, 100));
         let deadline = Instant::now() + Duration::from_millis(1);
@@ -244,7 +244,7 @@ fn a_region_announced_and_the_peer_dead_is_still_read() {
     let Hostile { link, .. } = peer;
     for _ in 0..3 {
         let incoming = link.receive(None).expect("sent before the end").expect("a frame");
-        assert_eq!(whole(&incoming).len(), 108);
+        assert_eq!(whole(&incoming).len(), 100);
     }
     assert_eq!(end_of(&*link), LinkError::Closed);
 }
@@ -398,7 +398,7 @@ fn a_frame_announced_and_not_sent_costs_nothing() {
     let mut socket = dial(listener.url());
     socket.write_all(&hello_message(&hello(0))).expect("sent");
     let link = accept(&listener, &Options { max_message: u64::MAX, ..Options::default() }).expect("welcome");
-    socket.write_all(&[3, 0, 0, 0, 1, 2, 3]).expect("sent");
+    socket.write_all(&[&[11, 0, 0, 0], &item_head()[..], &[1, 2, 3]].concat()).expect("sent");
     assert_eq!(receive(&*link).expect("no limit is a limit, too"), [1, 2, 3]);
     let mut socket = dial(listener.url());
     socket.write_all(&hello_message(&hello(0))).expect("sent");

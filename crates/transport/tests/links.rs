@@ -7,9 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{PATIENCE, Pair, end_of, pair, pattern, readable, receive, send, until, whole};
+use common::{CALL, PATIENCE, Pair, end_of, item, pair, pattern, readable, receive, send, send_frame, until, whole};
 use nearcall_ring::SpinPolicy;
-use nearcall_transport::{Budget, Incoming, Link, LinkError, Options, Room, Sent};
+use nearcall_transport::{Budget, Incoming, Link, LinkError, Options, Outgoing, Room, Sent};
+use nearcall_wire::Metadata;
 
 macro_rules! every_transport {
     ($($test:ident)*) => {
@@ -59,7 +60,7 @@ fn echo(link: Arc<dyn Link>) -> std::thread::JoinHandle<LinkError> {
     std::thread::spawn(move || {
         loop {
             match receive(&*link) {
-                Ok(frame) => send(&*link, &frame[..8], &[&frame[8..]]).expect("room"),
+                Ok(frame) => send(&*link, &frame, &[]).expect("room"),
                 Err(error) => return error,
             }
         }
@@ -87,8 +88,14 @@ fn frames_of_every_size_arrive(scheme: &str) {
         for edge in edges {
             for len in edge.max(20) - 20..edge.max(20) + 20 {
                 let bytes = pattern(number, len);
+                let name = (number as u64).to_le_bytes();
                 let cut = len / 3;
-                send(&*client, &(number as u64).to_le_bytes(), &[&bytes[..cut], &bytes[cut..]]).expect("sent");
+                // A frame without options, and one that says how it divides.
+                let sent = match number % 2 {
+                    0 => send(&*client, &[&name[..], &bytes].concat(), &[]),
+                    _ => send(&*client, &name, &[&bytes[..cut], &bytes[cut..]]),
+                };
+                sent.expect("sent");
                 number += 1;
             }
         }
@@ -98,7 +105,7 @@ fn frames_of_every_size_arrive(scheme: &str) {
 }
 
 fn a_payload_of_many_pieces_arrives(scheme: &str) {
-    let Pair { client, server } = pair(scheme, &small_ring(), &small_ring());
+    let Pair { client, server } = pair(scheme, &Options::default(), &Options::default());
     let bytes = pattern(1, 5000);
     let mut pieces: Vec<&[u8]> = vec![&[]; 1500];
     pieces.extend(bytes.chunks(1));
@@ -159,7 +166,7 @@ fn both_directions_at_once_under_full_rings(scheme: &str) {
                 }
                 None => link.wait_room(true, Duration::from_secs(1)),
             };
-            link.send(&[own as u8; 8], &[&bytes], Room::Wait(&mut blocked)).expect("sent");
+            link.send(CALL, &item(&[own as u8; 8], &[&bytes]), Room::Wait(&mut blocked)).expect("sent");
         }
         let end = Instant::now() + PATIENCE;
         while got.get() < FRAMES {
@@ -225,12 +232,12 @@ fn a_message_over_the_limit_leaves_the_link_usable(scheme: &str) {
     let echo = echo(Arc::clone(&server));
     for len in [100_000, 100_001, 5, 5_000_000, 99_999] {
         let bytes = pattern(len, len);
-        let sent = send(&*client, b"headhead", &[&bytes]);
+        let sent = send(&*client, &bytes, &[]);
         if len > 100_000 {
             assert_eq!(sent, Err(LinkError::TooLong { len, limit: 100_000 }));
         } else {
             assert_eq!(sent, Ok(()));
-            assert_eq!(receive(&*client).expect("a frame"), [b"headhead", &bytes[..]].concat());
+            assert_eq!(receive(&*client).expect("a frame"), bytes);
         }
     }
     client.close();
@@ -242,7 +249,9 @@ fn a_head_over_the_limit_leaves_the_link_usable(scheme: &str) {
     let echo = echo(server);
     for round in 0..3 {
         // Too long for a record of a small ring, and for a head on a stream.
-        let sent = send(&*client, &vec![1; 3 << 20], &[&[2; 100]]);
+        let mut metadata = Metadata::default();
+        metadata.push("key", &vec![1; 3 << 20]);
+        let sent = send_frame(&*client, &Outgoing { metadata: Some(metadata), ..item(&[2; 100], &[]) });
         assert!(matches!(sent, Err(LinkError::HeadTooLong { .. })), "{sent:?}");
         let bytes = pattern(round, 200_000);
         send(&*client, b"headhead", &[&bytes]).expect("the link goes on");
@@ -380,7 +389,7 @@ fn a_sender_without_room_notices_the_end(scheme: &str) {
                     assert!(Instant::now() < end, "the end is not noticed");
                     client.wait_room(receiving, Duration::from_millis(100))
                 };
-                match client.send(b"head", &[&[0; 400]], Room::Wait(&mut blocked)) {
+                match client.send(CALL, &item(&[0; 400], &[]), Room::Wait(&mut blocked)) {
                     Ok(_) => count.fetch_add(1, Ordering::Relaxed),
                     Err(error) => return error,
                 };
@@ -486,7 +495,8 @@ fn what_waits_goes_out_in_order_when_there_is_room(scheme: &str) {
     let frames: Vec<_> = (0..300).map(|number| pattern(number, [3, 900, 100_000][number % 3])).collect();
     let mut queued = 0;
     for frame in &frames {
-        queued += usize::from(client.send(b"headhead", &[frame], Room::Later).expect("kept") == Sent::Queued);
+        queued +=
+            usize::from(client.send(CALL, &item(b"headhead", &[frame]), Room::Later).expect("kept") == Sent::Queued);
     }
     assert!(queued > 0 && client.queued() > 0, "all of it went out at once");
     let reader = std::thread::spawn(move || {
@@ -503,7 +513,7 @@ fn without_room_nothing_of_a_frame_is_sent(scheme: &str) {
     let Pair { client, server } = pair(scheme, &small_ring(), &small_ring());
     let mut sent = 0;
     let full = loop {
-        match client.send(b"headhead", &[&pattern(sent, 700)], Room::Now) {
+        match client.send(CALL, &item(b"headhead", &[&pattern(sent, 700)]), Room::Now) {
             Ok(_) => sent += 1,
             Err(error) => break error,
         }
@@ -525,7 +535,7 @@ fn what_a_sender_leaves_in_the_middle_is_sent_to_its_end(scheme: &str) {
     let long = pattern(7, 20_000_000);
     let mut left = 0;
     // It is tried until there is no room, once.
-    while client.send(b"headhead", &[&long], Room::Wait(&mut || Err(LinkError::DeadlinePassed))).is_ok() {
+    while client.send(CALL, &item(b"headhead", &[&long]), Room::Wait(&mut || Err(LinkError::DeadlinePassed))).is_ok() {
         left += 1;
         if client.queued() > 0 {
             break;
@@ -548,14 +558,14 @@ fn what_waits_for_a_peer_that_does_not_read_is_bounded(scheme: &str) {
     let Pair { client: _client, server } = pair(scheme, &Options::default(), &bounded);
     let bytes = pattern(0, 1_000_000);
     let refused = loop {
-        match server.send(b"head", &[&bytes], Room::Later) {
+        match server.send(CALL, &item(b"head", &[&bytes]), Room::Later) {
             // One that has begun is kept whatever the budget says.
             Ok(_) => assert!(server.queued() <= 10 << 20),
             Err(error) => break error,
         }
     };
     assert!(matches!(&refused, LinkError::Exhausted(why) if why.contains("max_memory")), "{refused:?}");
-    server.send(b"short", &[], Room::Later).expect("a short one always waits");
+    server.send(CALL, &item(b"short", &[]), Room::Later).expect("a short one always waits");
     server.close();
     assert_eq!(budget.used(), 0);
 }
@@ -613,7 +623,7 @@ fn leases_may_be_kept_and_come_back() {
     for number in 0..80 {
         send(&*client, b"head", &[&pattern(number, 1_000_000)]).expect("sent");
         let incoming = server.try_receive().expect("open").expect("a frame");
-        assert!(incoming.lease().is_some());
+        assert!(incoming.payload.lease().is_some());
         kept.push(incoming);
     }
     for (number, incoming) in kept.iter().enumerate() {

@@ -17,13 +17,11 @@ use std::time::{Duration, Instant};
 use nearcall_platform::descriptors::EventDescriptor;
 use nearcall_platform::lock::around_sleep;
 use nearcall_platform::{fork, sys};
-use nearcall_transport::{Connected, Link, LinkError, Peer, Room, Sent, Url};
+use nearcall_transport::{Body, CallKey, Connected, Incoming, Link, LinkError, Outgoing, Peer, Room, Sent, Url};
 use nearcall_wire::{Failure, Kind, Released, Welcome};
 
-use crate::event::Event;
 use crate::exports::{Export, Exports, Identity, Methods, Object};
 use crate::flow::{Taken, cost};
-use crate::outgoing::{Body, Outgoing};
 pub use channel::{Channel, OnChange, Patience, may_pass};
 use leadership::Leadership;
 pub use oneway::Passed;
@@ -76,6 +74,15 @@ impl std::fmt::Debug for Connection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Connection").field("name", &self.name).field("link", &self.link).finish_non_exhaustive()
     }
+}
+
+/// What is known of the answer to a call before it comes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Expected {
+    /// An event loop waits for it.
+    pub in_loop: bool,
+    /// It may hold references.
+    pub references: bool,
 }
 
 /// Why a wait ended without an event.
@@ -178,7 +185,7 @@ impl Connection {
         }
         let payload = Released(released).encode();
         let release = Outgoing::new(Kind::Release, Body::Whole(&payload));
-        match release.send(0, 0, &*self.link, Room::Later) {
+        match self.link.send(CallKey { number: 0, side: 0 }, &release, Room::Later) {
             Ok(Sent::Queued) => self.note_queued(),
             Ok(Sent::Out) => {}
             // There is no room even to keep it: the peer reads nothing, and holds up its own memory.
@@ -249,17 +256,18 @@ impl Connection {
     ///
     /// # Errors
     /// The failure the call ends with, if it could not be sent.
-    pub fn begin(&self, request: &Outgoing<'_>, for_loop: bool) -> Result<CallId, Failure> {
+    pub fn begin(&self, request: &Outgoing<'_>, expected: Expected) -> Result<CallId, Failure> {
+        let Expected { in_loop, references } = expected;
         self.listen_first()?;
-        if !for_loop && let Some(receiver) = self.received.get() {
+        if !in_loop && let Some(receiver) = self.received.get() {
             receiver.may_wait()?;
         }
-        let waker = if for_loop { Waker::Loop } else { Waker::None };
-        if for_loop {
+        let waker = if in_loop { Waker::Loop } else { Waker::None };
+        if in_loop {
             // Relaxed: the loop's own thread sends next.
             self.in_loop.store(true, Ordering::Relaxed);
         }
-        let id = self.table.lock().begin(waker, request.references)?;
+        let id = self.table.lock().begin(waker, references)?;
         if let Err(error) = self.send(id.number(), request) {
             self.table.lock().end(id);
             return Err(error);
@@ -312,7 +320,7 @@ impl Connection {
         let cost = cost(item.len());
         let paid = self.until(id, deadline, |table| {
             let Some(call) = table.get(id) else { return Some(false) };
-            if call.arrived.iter().any(Event::ends_call) {
+            if call.arrived.iter().any(Incoming::ends_call) {
                 return Some(false);
             }
             (call.credit > 0).then(|| {
@@ -340,7 +348,7 @@ impl Connection {
         {
             let mut table = self.table.lock();
             let Some(call) = table.get(id) else { return Ok(Some(false)) };
-            if call.arrived.iter().any(Event::ends_call) {
+            if call.arrived.iter().any(Incoming::ends_call) {
                 return Ok(Some(false));
             }
             if call.credit <= 0 {
@@ -409,6 +417,12 @@ impl Connection {
         }
     }
 
+    /// A call of that number, made here.
+    #[inline]
+    fn key(&self, number: u32) -> CallKey {
+        CallKey { number, side: self.side }
+    }
+
     fn send(&self, call: u32, frame: &Outgoing<'_>) -> Result<(), Failure> {
         self.send_until(call, frame, None)
     }
@@ -420,10 +434,9 @@ impl Connection {
         if self.in_loop.load(Ordering::Relaxed) {
             return self.send_later(call, frame);
         }
-        let sent = frame.send(
-            call,
-            self.side,
-            &*self.link,
+        let sent = self.link.send(
+            self.key(call),
+            frame,
             Room::Wait(&mut || {
                 // The clock is read only when there is something to wait for.
                 if until.is_none() {
@@ -437,7 +450,7 @@ impl Connection {
 
     /// Sends without waiting: what there is no room for waits in the connection's queue.
     fn send_later(&self, call: u32, frame: &Outgoing<'_>) -> Result<(), Failure> {
-        self.note_sent(frame.send(call, self.side, &*self.link, Room::Later))
+        self.note_sent(self.link.send(self.key(call), frame, Room::Later))
     }
 
     fn note_sent(&self, sent: Result<Sent, LinkError>) -> Result<(), Failure> {
@@ -492,8 +505,8 @@ impl Connection {
         match self.try_lead() {
             Some(_lead) => {
                 let waited = match self.link.try_receive()? {
-                    Some(incoming) => {
-                        self.deliver(incoming, None);
+                    mut arrived @ Some(_) => {
+                        self.deliver(&mut arrived, None);
                         self.receive(None);
                         Ok(())
                     }

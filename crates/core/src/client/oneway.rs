@@ -1,10 +1,9 @@
 //! Calls without a reply, and what becomes of them when there is no room to send.
 
-use nearcall_transport::{LinkError, Room, Sent};
+use nearcall_transport::{LinkError, Outgoing, Room, Sent};
 use nearcall_wire::Failure;
 
 use super::Connection;
-use crate::outgoing::Outgoing;
 
 /// Call number of a message without a reply.
 const NO_CALL: u32 = u32::MAX;
@@ -38,9 +37,9 @@ impl Connection {
         let sent = match go_on {
             Some(go_on) => {
                 let mut blocked = || if go_on() { self.blocked(None) } else { Err(LinkError::Full) };
-                request.send(NO_CALL, self.side, &*self.link, Room::Wait(&mut blocked))
+                self.link.send(self.key(NO_CALL), request, Room::Wait(&mut blocked))
             }
-            None => request.send(NO_CALL, self.side, &*self.link, Room::Now),
+            None => self.link.send(self.key(NO_CALL), request, Room::Now),
         };
         match sent {
             Ok(Sent::Out) => Ok(Passed::Sent),

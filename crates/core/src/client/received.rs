@@ -7,14 +7,13 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use nearcall_platform::{descriptors, fork};
-use nearcall_transport::{Link, Room};
-use nearcall_wire::{Failure, FrameHead, Kind, flags};
+use nearcall_transport::{Body, CallKey, Incoming, Link, Outgoing, Room};
+use nearcall_wire::{Failure, Kind, flags};
 
 use super::leadership::Leadership;
 use super::receiving::SIGNAL_CHECK;
 use super::table::{CallId, SharedTable, Table};
 use super::{Connection, NoEvent, is_past};
-use crate::event::Event;
 use crate::exports::Exports;
 use crate::sync::AtomicBool;
 
@@ -106,8 +105,8 @@ impl Connection {
         let first = self.received.set(receiver).is_ok();
         if first && self.receiving.is_led() {
             // The answer wakes it. If it cannot be sent the connection is lost, which wakes it, too.
-            let ping = FrameHead::plain(Kind::Ping, 0, 0, u32::MAX);
-            let _ = self.link.send(&ping, &[&[]], Room::Later);
+            let ping = Outgoing::new(Kind::Ping, Body::Whole(&[]));
+            let _ = self.link.send(CallKey { number: u32::MAX, side: 0 }, &ping, Room::Later);
         }
         first
     }
@@ -124,7 +123,7 @@ impl Connection {
     }
 
     /// Takes in a frame that a server has received.
-    pub(crate) fn take_in(&self, event: Event) {
+    pub(crate) fn take_in(&self, event: Incoming) {
         if let Err(malformed) = self.deliver_event(&mut Some(event), None) {
             self.broken(malformed, None);
         }

@@ -4,13 +4,12 @@
 use crate::sync::Ordering;
 use std::time::{Duration, Instant};
 
-use nearcall_transport::{Incoming, LONGEST_SLEEP, LinkError, Room, Sent};
-use nearcall_wire::{Failure, FrameHead, Kind, Malformed, flags};
+use nearcall_transport::{Body, Incoming, LONGEST_SLEEP, LinkError, Outgoing, Room, Sent};
+use nearcall_wire::{Failure, Kind, Malformed, flags};
 
 use super::leadership::Lead;
 use super::table::{CallId, SharedTable, Table};
 use super::{Connection, NoEvent};
-use crate::event::Event;
 
 /// How long a thread sleeps before it looks whether a signal wants its attention.
 pub(super) const SIGNAL_CHECK: Duration = Duration::from_millis(50);
@@ -60,7 +59,7 @@ impl Connection {
 
     /// The next event of a call, if it is here or can be received without waiting.
     #[must_use]
-    pub fn try_event(&self, id: CallId) -> Option<Event> {
+    pub fn try_event(&self, id: CallId) -> Option<Incoming> {
         if let Some(event) = self.table.lock().take(id) {
             return Some(event);
         }
@@ -79,7 +78,7 @@ impl Connection {
     ///
     /// # Errors
     /// [`NoEvent`].
-    pub fn next_event(&self, id: CallId, deadline: Option<Instant>) -> Result<Event, NoEvent> {
+    pub fn next_event(&self, id: CallId, deadline: Option<Instant>) -> Result<Incoming, NoEvent> {
         // The usual case first: this thread receives, and what comes is for it.
         if let Some(lead) = self.try_lead() {
             let arrived = {
@@ -93,8 +92,7 @@ impl Connection {
                 Some(event) => Ok(Some(event)),
                 None => {
                     match self.link.receive(deadline.map(|deadline| deadline.min(Instant::now() + LONGEST_SLEEP))) {
-                        Ok(Some(incoming)) => Ok(self.deliver(incoming, Some(id))),
-                        Ok(None) => Ok(None),
+                        Ok(mut arrived) => Ok(if self.deliver(&mut arrived, Some(id)) { arrived } else { None }),
                         Err(LinkError::Interrupted) => Err(NoEvent::Interrupted),
                         Err(error) => {
                             self.mark_lost(&error);
@@ -136,7 +134,7 @@ impl Connection {
 
     /// The event of a call that [`Connection::pump`] has already received.
     #[must_use]
-    pub fn arrived(&self, id: CallId) -> Option<Event> {
+    pub fn arrived(&self, id: CallId) -> Option<Incoming> {
         self.table.lock().take(id)
     }
 
@@ -150,7 +148,7 @@ impl Connection {
     #[must_use]
     pub fn has_room(&self, id: CallId) -> bool {
         let mut table = self.table.lock();
-        table.get(id).is_none_or(|call| call.credit > 0 || call.arrived.iter().any(Event::ends_call))
+        table.get(id).is_none_or(|call| call.credit > 0 || call.arrived.iter().any(Incoming::ends_call))
     }
 
     /// Whether the call is still under way here.
@@ -161,15 +159,15 @@ impl Connection {
 
     /// Receives what is here and delivers it. Stops at, and returns, an event for `mine`. A server that never stops sending
     /// does not keep the caller for ever.
-    pub(super) fn receive(&self, mine: Option<CallId>) -> Option<Event> {
+    pub(super) fn receive(&self, mine: Option<CallId>) -> Option<Incoming> {
         for _ in 0..MOST_FRAMES {
             match self.link.try_receive() {
-                Ok(Some(incoming)) => {
-                    if let Some(event) = self.deliver(incoming, mine) {
-                        return Some(event);
+                Ok(None) => return None,
+                Ok(mut arrived) => {
+                    if self.deliver(&mut arrived, mine) {
+                        return arrived;
                     }
                 }
-                Ok(None) => return None,
                 Err(error) => {
                     self.mark_lost(&error);
                     return mine.and_then(|id| self.table.lock().take(id));
@@ -179,23 +177,26 @@ impl Connection {
         None
     }
 
-    pub(super) fn deliver(&self, incoming: Incoming, mine: Option<CallId>) -> Option<Event> {
-        // It stays in one place from here on: to move it is most of the work.
-        let mut arrived = match Event::parse(incoming) {
-            Ok(event) => Some(event),
-            Err(malformed) => return self.broken(malformed, mine),
-        };
-        match self.deliver_event(&mut arrived, mine) {
-            Ok(true) => {}
-            Ok(false) => return None,
-            Err(malformed) => return self.broken(malformed, mine),
+    /// Delivers a frame. Whether something is in `arrived` now for `mine`. It stays in one place: to move it is most of the
+    /// work.
+    #[inline]
+    pub(super) fn deliver(&self, arrived: &mut Option<Incoming>, mine: Option<CallId>) -> bool {
+        match self.deliver_event(arrived, mine) {
+            Ok(is_mine) => is_mine,
+            Err(malformed) => {
+                *arrived = self.broken(malformed, mine);
+                arrived.is_some()
+            }
         }
-        arrived
     }
 
     /// Whether it is one for `mine`, which is left where it is; every other is taken.
     #[inline]
-    pub(super) fn deliver_event(&self, arrived: &mut Option<Event>, mine: Option<CallId>) -> Result<bool, Malformed> {
+    pub(super) fn deliver_event(
+        &self,
+        arrived: &mut Option<Incoming>,
+        mine: Option<CallId>,
+    ) -> Result<bool, Malformed> {
         let Some(event) = arrived else { return Ok(false) };
         if event.head.flags & flags::BACK != self.side {
             return Err(Malformed("a frame belongs to a call that was never made"));
@@ -223,7 +224,7 @@ impl Connection {
 
     /// Keeps own objects that come home in an event.
     #[cold]
-    fn keep_home(&self, event: &mut Event) {
+    fn keep_home(&self, event: &mut Incoming) {
         if self.table.lock().get(CallId::of(event.head.call)).is_some_and(|call| call.references) {
             self.exports.keep_home(event);
         }
@@ -231,7 +232,7 @@ impl Connection {
 
     /// The server broke the protocol. What that is for `mine`.
     #[cold]
-    pub(super) fn broken(&self, malformed: Malformed, mine: Option<CallId>) -> Option<Event> {
+    pub(super) fn broken(&self, malformed: Malformed, mine: Option<CallId>) -> Option<Incoming> {
         self.mark_lost(&LinkError::Broken(malformed.0.to_owned()));
         mine.and_then(|id| self.table.lock().take(id))
     }
@@ -240,9 +241,9 @@ impl Connection {
     #[cold]
     fn answer(&self, ping: &[u8]) {
         if self.link.queued() == 0 {
-            let pong = FrameHead::plain(Kind::Pong, self.side, 0, u32::MAX);
+            let pong = Outgoing::new(Kind::Pong, Body::Whole(ping));
             // If it cannot be sent, the next send finds out why.
-            if let Ok(Sent::Queued) = self.link.send(&pong, &[ping], Room::Later) {
+            if let Ok(Sent::Queued) = self.link.send(self.key(u32::MAX), &pong, Room::Later) {
                 self.note_queued();
             }
         }
@@ -328,8 +329,8 @@ impl Connection {
             // Without a deadline the link wakes by itself after `LONGEST_SLEEP`.
             let slice = deadline.map(|deadline| deadline.min(Instant::now() + LONGEST_SLEEP));
             match self.link.receive(slice) {
-                Ok(Some(incoming)) => {
-                    self.deliver(incoming, None);
+                Ok(mut arrived @ Some(_)) => {
+                    self.deliver(&mut arrived, None);
                 }
                 // A signal may have come just before we went to sleep: it interrupts nothing then.
                 Ok(None) if begun.elapsed() >= SIGNAL_CHECK => return Err(NoEvent::Interrupted),

@@ -6,10 +6,10 @@ use std::ops::{Deref, DerefMut};
 use std::thread::{Thread, ThreadId};
 
 use nearcall_platform::lock::{Mutex, MutexGuard};
+use nearcall_transport::Incoming;
 use nearcall_wire::{Failure, Giver, Kind, Malformed, references_in};
 use smallvec::SmallVec;
 
-use crate::event::Event;
 use crate::flow::{WINDOW, cost, granted};
 use crate::sync::{AtomicBool, Ordering};
 
@@ -55,7 +55,7 @@ pub(super) enum Waker {
 pub(super) struct Call {
     id: CallId,
     live: bool,
-    pub(super) arrived: VecDeque<Event>,
+    pub(super) arrived: VecDeque<Incoming>,
     pub(super) waker: Waker,
     /// What may still be sent on the call's stream, bytes.
     pub(super) credit: i64,
@@ -178,7 +178,7 @@ impl Drop for Woken {
 }
 
 /// Adds the references that were given with an event.
-fn given_in(event: &Event, into: &mut Vec<NonZeroU64>) {
+fn given_in(event: &Incoming, into: &mut Vec<NonZeroU64>) {
     if matches!(event.head.kind, Kind::Reply | Kind::Item) {
         references_in(&event.values(), |giver, id| {
             if giver == Giver::Sender {
@@ -299,7 +299,7 @@ impl Table {
     ///
     /// # Errors
     /// [`Malformed`] if the server sends more than it may.
-    pub(super) fn deliver(&mut self, arrived: &mut Option<Event>, mine: Option<CallId>) -> Result<bool, Malformed> {
+    pub(super) fn deliver(&mut self, arrived: &mut Option<Incoming>, mine: Option<CallId>) -> Result<bool, Malformed> {
         let Some(event) = arrived else { return Ok(false) };
         let id = CallId(event.head.call);
         let ends = event.ends_call();
@@ -348,7 +348,7 @@ impl Table {
 
     /// Looks for references in what comes for a call that was given up.
     #[cold]
-    fn note_unread(&mut self, id: CallId, event: &Event) {
+    fn note_unread(&mut self, id: CallId, event: &Incoming) {
         let Some(call) = self.calls.get_mut(id.slot()).filter(|call| call.left == Some(id)) else { return };
         if event.ends_call() {
             call.left = None;
@@ -362,7 +362,7 @@ impl Table {
     }
 
     /// Takes the oldest event of a call. The call is forgotten with its last one.
-    pub(super) fn take(&mut self, id: CallId) -> Option<Event> {
+    pub(super) fn take(&mut self, id: CallId) -> Option<Incoming> {
         let event = self.get(id)?.arrived.pop_front()?;
         if event.ends_call() {
             self.end(id);
@@ -379,14 +379,13 @@ impl Table {
         let ids: Vec<CallId> = self.calls.iter().filter(|call| call.live).map(|call| call.id).collect();
         for id in ids {
             // A call that has ended keeps its own end.
-            let _ = self.deliver(&mut Some(Event::local(id.0, failure)), None);
+            let _ = self.deliver(&mut Some(Incoming::local(id.0, failure)), None);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use nearcall_transport::Incoming;
     use nearcall_wire::FrameHead;
 
     use super::*;
@@ -398,7 +397,7 @@ mod tests {
         table.end(old);
         let new = table.begin(Waker::None, false).expect("alive");
         assert_eq!(old.slot(), new.slot());
-        let late = Event::local(old.number(), &Failure::new(Failure::UNKNOWN, "late"));
+        let late = Incoming::local(old.number(), &Failure::new(Failure::UNKNOWN, "late"));
         assert_eq!(table.deliver(&mut Some(late), Some(new)), Ok(false));
         assert!(table.take(new).is_none());
     }
@@ -425,7 +424,7 @@ mod tests {
             locked.wait(id, &std::thread::current());
             locked.stop_waiting(id, std::thread::current().id());
             locked.wait(id, &reader);
-            let credit = Event::local(id.number(), &Failure::new(Failure::UNKNOWN, "something"));
+            let credit = Incoming::local(id.number(), &Failure::new(Failure::UNKNOWN, "something"));
             assert_eq!(locked.deliver(&mut Some(credit), None), Ok(false));
             assert_eq!(locked.table.woken.0.len(), 2);
             drop(locked);
@@ -453,11 +452,8 @@ mod tests {
 
     #[test]
     fn a_server_that_sends_more_than_it_may_is_found_out() {
-        let item = |id: CallId, kind: Kind, len: usize| {
-            let mut frame = FrameHead::plain(kind, 0, 0, id.number()).to_vec();
-            frame.resize(frame.len() + len, 0);
-            Event::parse(Incoming::new(frame.into())).ok()
-        };
+        let item =
+            |id: CallId, kind: Kind, len: usize| Some(Incoming::new(FrameHead::new(kind, id.number()), &vec![0; len]));
         let mut table = Table::default();
         let id = table.begin(Waker::None, false).expect("alive");
         assert!(table.deliver(&mut item(id, Kind::Item, WINDOW as usize - 33), None).is_ok());

@@ -6,9 +6,9 @@
 use nearcall_platform::lock::around_sleep;
 use nearcall_wire::Failure;
 
-use crate::outgoing::Body;
 use crate::server::Server;
 use crate::server::call::Request;
+use nearcall_transport::Body;
 
 /// The handler of a method without streams.
 pub trait NativeHandler: Send + Sync {

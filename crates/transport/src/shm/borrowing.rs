@@ -12,8 +12,8 @@ use super::regions::no_memory;
 use super::socket::{Announced, Inbox};
 use crate::budget::{Account, Kept};
 use crate::buffers::{Place, Registration};
+use crate::lease::Lease;
 use crate::link::{LinkError, PART};
-use crate::message::Lease;
 use nearcall_platform::fork;
 use nearcall_platform::lock::InnerMutex;
 

@@ -20,9 +20,12 @@ use super::sender::Sender;
 use super::socket::{Inbox, ring_bell};
 use crate::budget::{ALWAYS, Account, Charge};
 use crate::buffers::Shelf;
+use crate::incoming::{INLINE, Incoming, Long, is_free};
+use crate::lease::{Handed, Lease};
 use crate::link::{HEAD_ROOM, Link, LinkError, Options, Room, Sent};
-use crate::message::{Handed, INLINE, Incoming, Lease, is_free};
+use crate::native::{self, Delimited};
 use crate::outbox::{Frame, Outbox, Sink};
+use crate::outgoing::{CallKey, Outgoing};
 use crate::peer::Peer;
 
 /// How long a sender that waits looks for room before it sleeps: about what the reader needs to make some.
@@ -156,6 +159,33 @@ impl ShmLink {
         spin(ROOM_SPIN_NS, look, pays).is_some()
     }
 
+    /// Sends a frame whose sender waits: it looks for room itself for a moment before each time it waits.
+    #[inline]
+    fn send_patiently(
+        &self,
+        frame: &Frame<'_>,
+        blocked: &mut dyn FnMut() -> Result<(), LinkError>,
+    ) -> Result<Sent, LinkError> {
+        let mut looks = 0;
+        let mut blocked = || {
+            looks += 1;
+            match looks {
+                1 if self.spin_for_room(frame) => Ok(()),
+                // The reader is asked to tell of room, and then there is one more look before the sleep.
+                1 | 2 => {
+                    looks = 2;
+                    self.outbox.peek(Sender::ask_for_room);
+                    Ok(())
+                }
+                _ => {
+                    looks = 0;
+                    blocked()
+                }
+            }
+        };
+        self.outbox.send(frame, Room::Wait(&mut blocked))
+    }
+
     /// Lets threads that wait for room look again; called whenever the bell may have rung for them.
     fn notify_room(&self) {
         // SeqCst, both: a waiter counts itself before it looks at the bells for the last time.
@@ -247,7 +277,7 @@ impl ShmLink {
         if !record.note && is_free(record.len) && unfinished.is_none() {
             // The usual frame.
             self.consume(consumer, record);
-            return Ok(Some(Incoming::new(bytes)));
+            return Incoming::decode(bytes, None).map(Some);
         }
         self.take_long(receiver, record, bytes, whole)
     }
@@ -288,7 +318,7 @@ impl ShmLink {
         };
         let Some(note) = note else {
             self.consume(consumer, record);
-            return Ok(Some(Incoming::long(bytes, charge, None, Handed::new())));
+            return Incoming::decode(bytes, charge.map(Long::charged)).map(Some);
         };
         let lent: References = references.iter().filter(|one| one.whose == Whose::Sender).copied().collect();
         let lease = loop {
@@ -324,7 +354,7 @@ impl ShmLink {
         }
         self.consume(consumer, record);
         bytes.drain(..Note::LEN + taken);
-        Ok(Some(Incoming::long(bytes, charge, lease, handed_over)))
+        Incoming::decode(bytes, Some(Long { charge, lease, handed_over, kept: None })).map(Some)
     }
 
     /// Bytes that a frame makes this side keep.
@@ -360,34 +390,14 @@ fn mappings_of(note: Option<Note>, references: &[Reference]) -> usize {
 
 impl Link for ShmLink {
     #[inline]
-    fn send(&self, head: &[u8], payload: &[&[u8]], room: Room<'_>) -> Result<Sent, LinkError> {
-        let frame = Frame::new(head, payload);
-        if frame.payload_len as u64 > self.peer_limit {
-            return Err(LinkError::TooLong { len: frame.payload_len, limit: self.peer_limit });
+    fn send(&self, call: CallKey, frame: &Outgoing<'_>, room: Room<'_>) -> Result<Sent, LinkError> {
+        if frame.len() as u64 > self.peer_limit {
+            return Err(LinkError::TooLong { len: frame.len(), limit: self.peer_limit });
         }
-        let sent = match room {
-            Room::Wait(blocked) => {
-                let mut looks = 0;
-                let mut blocked = || {
-                    looks += 1;
-                    match looks {
-                        1 if self.spin_for_room(&frame) => Ok(()),
-                        // The reader is asked to tell of room, and then there is one more look before the sleep.
-                        1 | 2 => {
-                            looks = 2;
-                            self.outbox.peek(Sender::ask_for_room);
-                            Ok(())
-                        }
-                        _ => {
-                            looks = 0;
-                            blocked()
-                        }
-                    }
-                };
-                self.outbox.send(&frame, Room::Wait(&mut blocked))
-            }
-            room => self.outbox.send(&frame, room),
-        };
+        let sent = native::encoded(Delimited::ByRecord, call, frame, |frame| match room {
+            Room::Wait(blocked) => self.send_patiently(frame, blocked),
+            room => self.outbox.send(frame, room),
+        });
         if sent.is_ok() {
             self.wake_peer();
         }

@@ -7,7 +7,7 @@ use nearcall_ring::Mapping;
 
 use crate::budget::Account;
 use crate::buffers::{Place, Registration};
-use crate::message::{REGION_HEAD, RegionHead};
+use crate::lease::{REGION_HEAD, RegionHead};
 use crate::sync::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use nearcall_platform::fork;
 

@@ -10,8 +10,8 @@ use nearcall_ring::Mapping;
 use super::pages::Pages;
 use super::socket::{Announced, Inbox, announce};
 use crate::budget::Account;
+use crate::lease::{Lease, REGION_HEAD, RegionHead};
 use crate::link::{LinkError, PART, is_exhaustion};
-use crate::message::{Lease, REGION_HEAD, RegionHead};
 use crate::sync::{AtomicU32, Ordering};
 use nearcall_platform::lock::InnerMutex;
 

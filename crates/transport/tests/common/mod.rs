@@ -11,9 +11,10 @@ use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use nearcall_transport::{
-    Connected, Credentials, DevCerts, Incoming, Link, LinkError, Listener, Options, Pem, Room, Url, connect, dev_certs,
+    Body, CallKey, Connected, Credentials, DevCerts, Incoming, Link, LinkError, Listener, Options, Outgoing, Pem, Room,
+    Url, connect, dev_certs,
 };
-use nearcall_wire::{Hello, Limits, Preamble, Welcome};
+use nearcall_wire::{FrameHead, HEAD_LEN, Hello, Kind, Limits, Preamble, Welcome};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 
@@ -162,17 +163,35 @@ pub fn inherited<const N: usize>(sockets: impl Into<[UnixStream; N]>) -> [Url; N
     sockets.into().map(|socket| format!("fd://{}", socket.into_raw_fd()).parse().expect("a URL"))
 }
 
+/// The call that all frames of these tests belong to.
+pub const CALL: CallKey = CallKey { number: 7, side: 0 };
+
+/// The encoded head of an item of that call.
+pub fn item_head() -> [u8; HEAD_LEN] {
+    FrameHead::plain(Kind::Item, 0, 0, CALL.number)
+}
+
+/// A frame to send: a body, and buffers beside it, if there are any.
+pub fn item<'a>(body: &'a [u8], buffers: &'a [&'a [u8]]) -> Outgoing<'a> {
+    Outgoing::new(Kind::Item, if buffers.is_empty() { Body::Whole(body) } else { Body::Parts(body, buffers) })
+}
+
 /// Sends a frame, waiting for room while others receive.
-pub fn send(link: &dyn Link, head: &[u8], payload: &[&[u8]]) -> Result<(), LinkError> {
+pub fn send(link: &dyn Link, body: &[u8], buffers: &[&[u8]]) -> Result<(), LinkError> {
+    send_frame(link, &item(body, buffers))
+}
+
+/// The same for any frame.
+pub fn send_frame(link: &dyn Link, frame: &Outgoing<'_>) -> Result<(), LinkError> {
     let end = Instant::now() + PATIENCE;
     let mut blocked = || {
         assert!(Instant::now() < end, "no room is made");
         link.wait_room(false, Duration::from_millis(100))
     };
-    link.send(head, payload, Room::Wait(&mut blocked)).map(drop)
+    link.send(CALL, frame, Room::Wait(&mut blocked)).map(drop)
 }
 
-/// The next frame, whole: head and payload.
+/// The payload of the next frame.
 pub fn receive(link: &dyn Link) -> Result<Vec<u8>, LinkError> {
     let end = Instant::now() + PATIENCE;
     loop {
@@ -183,12 +202,10 @@ pub fn receive(link: &dyn Link) -> Result<Vec<u8>, LinkError> {
     }
 }
 
+/// The payload of a frame of that call.
 pub fn whole(incoming: &Incoming) -> Vec<u8> {
-    let mut bytes = incoming.bytes.to_vec();
-    if let Some(lease) = incoming.lease() {
-        bytes.extend(lease.to_vec());
-    }
-    bytes
+    assert_eq!((incoming.head.kind, incoming.head.call, incoming.head.flags), (Kind::Item, CALL.number, CALL.side));
+    incoming.payload.to_vec()
 }
 
 /// Bytes that tell where they belong.

@@ -5,10 +5,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use nearcall_platform::lock::Mutex;
-use nearcall_transport::{LinkError, Peer, Shelf};
+use nearcall_transport::{Body, LinkError, Outgoing, Peer, Shelf};
 use nearcall_wire::{Kind, Metadata};
 
-use crate::outgoing::{Body, Outgoing};
 use crate::server::Server;
 use crate::server::call::ServerCall;
 use crate::server::connection::ServerConnection;

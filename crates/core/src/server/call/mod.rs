@@ -11,12 +11,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nearcall_platform::lock::{Condvar, Mutex};
-use nearcall_transport::LinkError;
+use nearcall_transport::{Body, Incoming, LinkError, Outgoing};
 use nearcall_wire::Kind;
 
-use crate::event::Event;
 use crate::flow::{Taken, WINDOW, cost, granted};
-use crate::outgoing::{Body, Outgoing};
 use crate::server::Server;
 use crate::server::connection::ServerConnection;
 use crate::server::event_loop::AsyncQueue;
@@ -39,7 +37,7 @@ pub struct ServerCall {
 
 #[derive(Debug)]
 struct State {
-    items: VecDeque<Event>,
+    items: VecDeque<Incoming>,
     ended: bool,
     cancelled: bool,
     /// What the handler may still send, bytes.
@@ -55,7 +53,7 @@ struct State {
 #[derive(Debug)]
 pub enum NextItem {
     /// An item.
-    Item(Event),
+    Item(Incoming),
     /// The stream is complete.
     End,
     /// The client gave the call up, or is gone.
@@ -125,7 +123,7 @@ impl ServerCall {
         self.tell();
     }
 
-    pub(in crate::server) fn take_in(self: &Arc<Self>, event: Event) -> Result<(), LinkError> {
+    pub(in crate::server) fn take_in(self: &Arc<Self>, event: Incoming) -> Result<(), LinkError> {
         {
             let mut state = self.state.lock();
             state.changes += 1;

@@ -5,12 +5,10 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use nearcall_platform::lock::Mutex;
-use nearcall_transport::{Charge, LinkError};
+use nearcall_transport::{Body, Charge, Incoming, LinkError, Outgoing, Payload};
 use nearcall_wire::{Failure, FrameHead, Kind};
 
-use crate::event::{Event, Payload};
 use crate::exports::Export;
-use crate::outgoing::{Body, Outgoing};
 use crate::server::call::CallContext;
 use crate::server::call::ServerCall;
 use crate::server::connection::ServerConnection;
@@ -93,12 +91,12 @@ impl Request {
     }
 
     /// Takes the arguments out: payload, and how it divides.
-    pub fn take_event(&mut self) -> Event {
+    pub fn take_event(&mut self) -> Incoming {
         let mut head = FrameHead::new(Kind::Call, self.head.call);
         if self.head.extras().is_some() {
             head.extras_mut().parts = self.head.extras_mut().parts.take();
         }
-        Event { head, payload: self.payload.take() }
+        Incoming { head, payload: self.payload.take() }
     }
 
     /// Ends the call with a result.

@@ -10,13 +10,11 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use nearcall_platform::lock::Mutex;
-use nearcall_transport::{ConnectionPermit, Incoming, Link, LinkError, Peer, Room, Sent};
-use nearcall_wire::{Failure, Kind, Malformed, flags};
+use nearcall_transport::{Body, CallKey, ConnectionPermit, Incoming, Link, LinkError, Outgoing, Peer, Room, Sent};
+use nearcall_wire::{Failure, Kind, flags};
 
 use crate::client;
-use crate::event::Event;
 use crate::exports::Exports;
-use crate::outgoing::{Body, Outgoing};
 use crate::server::Server;
 use crate::server::call::Request;
 use crate::server::call::ServerCall;
@@ -381,9 +379,11 @@ impl ServerConnection {
     }
 
     /// Takes in a frame; a new call comes out as a request.
-    pub(in crate::server) fn route(self: &Arc<Self>, server: &Server, incoming: Incoming) -> Result<Routed, LinkError> {
-        let broken = |bad: Malformed| LinkError::Broken(bad.0.to_owned());
-        let mut event = Event::parse(incoming).map_err(broken)?;
+    pub(in crate::server) fn route(
+        self: &Arc<Self>,
+        server: &Server,
+        mut event: Incoming,
+    ) -> Result<Routed, LinkError> {
         let head = &event.head;
         if head.flags & flags::BACK != self.side {
             return self.answered(event);
@@ -394,7 +394,7 @@ impl ServerConnection {
                 let payload = event.payload.inline().unwrap_or_default();
                 return self.answer(server, head.call, Kind::Pong, payload);
             }
-            Kind::Release if self.side == 0 => self.exports.release(&event).map_err(broken)?,
+            Kind::Release if self.side == 0 => self.exports.release(&event)?,
             Kind::Item | Kind::End | Kind::Cancel | Kind::Credit => {
                 // Of a call that has ended here: the client could not know yet.
                 let call = self.calls.lock().get(head.call);
@@ -421,7 +421,7 @@ impl ServerConnection {
     }
 
     /// Takes in a frame of a call that this side began.
-    fn answered(&self, event: Event) -> Result<Routed, LinkError> {
+    fn answered(&self, event: Incoming) -> Result<Routed, LinkError> {
         match self.caller.get() {
             // Nobody waits any more.
             Some(caller) => drop(caller.get().map(|caller| caller.take_in(event))),
@@ -430,7 +430,7 @@ impl ServerConnection {
         Ok(Routed::Done)
     }
 
-    fn begin(self: &Arc<Self>, server: &Server, mut event: Event) -> Result<Routed, LinkError> {
+    fn begin(self: &Arc<Self>, server: &Server, mut event: Incoming) -> Result<Routed, LinkError> {
         let (number, mut target) = (event.head.method, None);
         let method = match event.head.target {
             Some(id) => {
@@ -568,7 +568,7 @@ impl ServerConnection {
 
     /// Sends a frame, without waiting: what there is no room for waits in the connection's queue.
     pub(in crate::server) fn send(&self, server: &Server, call: u32, frame: &Outgoing<'_>) -> Result<(), LinkError> {
-        match frame.send(call, self.side, &*self.link, Room::Later) {
+        match self.link.send(CallKey { number: call, side: self.side }, frame, Room::Later) {
             Ok(Sent::Out) => Ok(()),
             Ok(Sent::Queued) => {
                 self.note_queued_frame(server);
@@ -582,6 +582,14 @@ impl ServerConnection {
                 }
                 Err(error)
             }
+        }
+    }
+
+    /// Sends replies that were kept back to go out together. For whoever receives.
+    pub(in crate::server) fn release(&self, server: &Server) {
+        // If the client is gone, that is found out by reading from it.
+        if self.link.release() == Ok(Sent::Queued) {
+            self.note_queued_frame(server);
         }
     }
 

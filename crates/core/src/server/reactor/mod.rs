@@ -13,12 +13,11 @@ use std::time::Duration;
 
 use nearcall_platform::descriptors;
 use nearcall_ring::SpinBudget;
-use nearcall_transport::{Incoming, Link, LinkError, Listener, Options};
+use nearcall_transport::{Body, Incoming, Link, LinkError, Listener, Options, Outgoing};
 use nearcall_wire::Kind;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
 
-use crate::outgoing::{Body, Outgoing};
 use crate::server::call::Request;
 use crate::server::connection::session::Work;
 use crate::server::connection::{Routed, ServerConnection, StallReason};
@@ -170,7 +169,12 @@ impl Reactor {
     /// The next work that is here. `None` only if there is none: whoever gets that may sleep.
     pub(in crate::server) fn poll(&mut self, server: &Server) -> Option<Work> {
         loop {
-            if self.unpolled >= FRAMES_PER_POLL || server.leadership.take_tick() {
+            let tick = server.leadership.take_tick();
+            if tick {
+                // A handler takes long: what others have replied does not wait for it.
+                self.readable.iter().for_each(|connection| connection.release(server));
+            }
+            if self.unpolled >= FRAMES_PER_POLL || tick {
                 // Nobody is overlooked because others always have something, or because their handlers take long.
                 self.poll_events(server, Some(Duration::ZERO));
             }
@@ -237,7 +241,7 @@ impl Reactor {
             let routed = match connection.link.try_receive_part() {
                 Ok(Some(incoming)) => {
                     self.unpolled += weight(&incoming);
-                    let beside = incoming.lease().is_some();
+                    let beside = incoming.payload.lease().is_some();
                     let routed = connection.route(server, incoming);
                     if beside {
                         // A bell may have been read along with the memory it lies in, and the poller does not tell of it.
@@ -294,12 +298,14 @@ impl Reactor {
                 }
                 Err(LinkError::Unfinished) => {
                     self.unpolled += PART;
+                    connection.release(server);
                     self.readable.rotate_left(1);
                     continue;
                 }
                 // A ring whose client is gone is looked at here, too. Relaxed: as above.
                 Ok(None) if connection.hung_up.load(Ordering::Relaxed) => Err(LinkError::Closed),
                 Ok(None) => {
+                    connection.release(server);
                     connection.listed.store(false, Ordering::Relaxed);
                     self.readable.pop_front();
                     continue;
@@ -353,6 +359,7 @@ impl Reactor {
                 return None;
             }
         };
+        connection.release(server);
         self.stalled.push((connection, reason));
         None
     }
@@ -549,7 +556,7 @@ fn flush(server: &Server, connection: &Arc<ServerConnection>, resumable: &mut Ve
 
 /// What a frame counts: its route takes longer the longer it is.
 fn weight(incoming: &Incoming) -> u32 {
-    1 + (incoming.bytes.len() >> 12) as u32
+    1 + (incoming.payload.copied().len() >> 12) as u32
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use nearcall_platform::lock::Mutex;
 use nearcall_ring::SpinPolicy;
-use nearcall_transport::{Link, Peer, Room, Sent};
+use nearcall_transport::{CallKey, Link, Peer, Room, Sent};
 use nearcall_wire::FrameHead;
 
 use super::*;
@@ -27,7 +27,7 @@ struct Chosen {
 }
 
 impl Link for Chosen {
-    fn send(&self, _: &[u8], _: &[&[u8]], _: Room<'_>) -> Result<Sent, LinkError> {
+    fn send(&self, _: CallKey, _: &Outgoing<'_>, _: Room<'_>) -> Result<Sent, LinkError> {
         *self.queued.lock() += MUCH;
         Ok(Sent::Queued)
     }
@@ -150,7 +150,7 @@ impl Scene {
 
 /// A client's call.
 fn call(number: u32) -> Incoming {
-    Incoming::new(FrameHead::plain(Kind::Call, 0, 0, number).as_slice().into())
+    Incoming::new(FrameHead::new(Kind::Call, number), &[])
 }
 
 fn number(work: Option<Work>) -> Option<u32> {

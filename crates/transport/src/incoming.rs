@@ -1,16 +1,35 @@
-//! A frame that belongs to a call, divided into head and payload.
+//! A frame that has arrived.
 
 use std::any::Any;
 use std::borrow::Cow;
 use std::mem::MaybeUninit;
+use std::sync::Arc;
 
-use nearcall_transport::{Charge, Incoming, Lease};
 use nearcall_wire::{Failure, FrameHead, Kind, Malformed, PartsTable};
 use smallvec::SmallVec;
 
-/// A frame for a call.
+use crate::budget::{Account, Charge};
+use crate::lease::{Handed, Lease};
+use crate::link::LinkError;
+
+/// Frames up to this many bytes are kept without an allocation.
+pub const INLINE: usize = 64;
+
+/// Frames up to this many bytes cost nothing: how many of them are kept is limited by other means.
+const FREE: usize = 1024;
+
+/// Bytes of a ping: it is answered by whoever receives, while others wait.
+const MOST_PING: usize = 1024;
+
+/// Whether a frame of so many bytes costs nothing.
+#[inline]
+pub(crate) fn is_free(len: usize) -> bool {
+    len <= FREE
+}
+
+/// A frame as it was received, whatever the wire: its head, and its payload.
 #[derive(Debug)]
-pub struct Event {
+pub struct Incoming {
     /// What it says.
     pub head: FrameHead,
     /// What it carries.
@@ -20,69 +39,101 @@ pub struct Event {
 /// The payload of a frame: private bytes, or shared memory on lease, and parts of it in buffers that were handed over.
 #[derive(Debug)]
 pub struct Payload {
-    incoming: Incoming,
+    /// Without what is on lease or handed over.
+    bytes: SmallVec<[u8; INLINE]>,
+    /// Where in them the payload begins.
     at: usize,
+    /// Apart, because a short frame has none of it and passes through many hands.
+    long: Option<Box<Long>>,
 }
 
-/// Bytes of a ping: it is answered by whoever receives, while others wait.
-const MOST_PING: usize = 1024;
+/// What only few frames have, long ones above all.
+#[derive(Debug, Default)]
+pub(crate) struct Long {
+    /// What the frame costs its sender's account as long as it is kept.
+    pub(crate) charge: Option<Charge>,
+    /// The payload, if that was handed over in memory of its own.
+    pub(crate) lease: Option<Lease>,
+    /// Parts of the payload that lie in buffers.
+    pub(crate) handed_over: Handed,
+    pub(crate) kept: Option<Box<dyn Any + Send + Sync>>,
+}
 
 // Each call moves it through many hands, and what has more bytes is moved by calls of `memcpy`.
-const _: () = assert!(size_of::<Option<Event>>() <= 128);
+const _: () = assert!(size_of::<Result<Option<Incoming>, LinkError>>() <= 128);
 
-impl Event {
+impl Long {
+    /// What a frame costs, and nothing else.
+    pub(crate) fn charged(charge: Charge) -> Self {
+        Self { charge: Some(charge), ..Self::default() }
+    }
+}
+
+impl Incoming {
+    /// A frame in the native encoding: its bytes, and what there is of it beside them.
+    ///
+    /// # Errors
+    /// [`LinkError::Broken`]: it is malformed.
     #[inline]
-    pub(crate) fn parse(incoming: Incoming) -> Result<Self, Malformed> {
-        let (head, at) = FrameHead::decode(&incoming.bytes)?;
+    pub(crate) fn decode(bytes: SmallVec<[u8; INLINE]>, long: Option<Long>) -> Result<Self, LinkError> {
+        let (head, at) = FrameHead::decode(&bytes)?;
         // The usual frame is neither long nor divided.
-        if incoming.is_plain() && head.extras().is_none() && !head.kind.is_ping() {
-            return Ok(Self { head, payload: Payload { incoming, at } });
+        if long.is_none() && head.extras().is_none() && !head.kind.is_ping() {
+            return Ok(Self { head, payload: Payload { bytes, at, long: None } });
         }
-        Self { head, payload: Payload { incoming, at } }.checked()
+        Self { head, payload: Payload { bytes, at, long: long.map(Box::new) } }.checked()
     }
 
     /// The same, if head and payload fit together.
     #[inline(never)]
-    fn checked(self) -> Result<Self, Malformed> {
+    fn checked(self) -> Result<Self, LinkError> {
         let Self { head, payload } = &self;
-        if payload.incoming.lease().is_some() && payload.at != payload.incoming.bytes.len() {
-            return Err(Malformed("a frame has a payload both in the ring and beside it"));
+        if payload.lease().is_some() && payload.at != payload.bytes.len() {
+            return Err(Malformed("a frame has a payload both in the ring and beside it").into());
         }
         if head.kind.is_ping() && payload.len() > MOST_PING {
-            return Err(Malformed("a ping or pong has more than 1,024 bytes"));
+            return Err(Malformed("a ping or pong has more than 1,024 bytes").into());
         }
         let parts = head.extras().and_then(|extras| extras.parts.as_ref());
         if let Some(parts) = parts {
             parts.check(payload.len())?;
         }
-        if !payload.incoming.handed_over().is_empty() {
+        if !payload.handed_over().is_empty() {
             payload.check_handed_over(parts)?;
         }
         Ok(self)
     }
 
-    /// An event that was not received but happened here, such as the loss of the connection.
-    pub(crate) fn local(call: u32, failure: &Failure) -> Self {
-        let incoming = Incoming::new(failure.encode().into());
-        Self { head: FrameHead::new(Kind::Error, call), payload: Payload { incoming, at: 0 } }
+    /// A frame that costs nothing, whatever it was received as.
+    #[must_use]
+    pub fn new(head: FrameHead, payload: &[u8]) -> Self {
+        Self { head, payload: Payload { bytes: SmallVec::from_slice(payload), at: 0, long: None } }
     }
 
-    /// Takes the payload out. What else there is of the event stays.
+    /// The end of a call that was not received but happened here, such as the loss of the connection.
+    #[must_use]
+    pub fn local(call: u32, failure: &Failure) -> Self {
+        let payload = Payload { bytes: failure.encode().into(), at: 0, long: None };
+        Self { head: FrameHead::new(Kind::Error, call), payload }
+    }
+
+    /// Takes the payload out. What else there is of the frame stays.
     pub fn take_payload(&mut self) -> Payload {
         let mut payload = self.payload.take();
-        if let Some(kept) = payload.incoming.take_kept() {
+        if let Some(kept) = payload.take_kept() {
             self.keep(kept);
         }
         payload
     }
 
-    /// Keeps something for as long as the event.
-    pub(crate) fn keep(&mut self, what: Box<dyn Any + Send + Sync>) {
-        self.payload.incoming.keep(what);
+    /// Keeps something for as long as the frame.
+    pub fn keep(&mut self, what: Box<dyn Any + Send + Sync>) {
+        self.payload.long.get_or_insert_default().kept = Some(what);
     }
 
     /// The part of the payload that is msgpack, if the message has the form of values: what is beside it are buffers.
-    pub(crate) fn values(&self) -> Cow<'_, [u8]> {
+    #[must_use]
+    pub fn values(&self) -> Cow<'_, [u8]> {
         let parts = self.head.extras().and_then(|extras| extras.parts.as_ref());
         // A table that does not fit was refused when the frame came.
         let len =
@@ -96,11 +147,12 @@ impl Event {
     }
 
     /// Whether the server says nothing more about the call after this.
-    pub(crate) fn ends_call(&self) -> bool {
+    #[must_use]
+    pub fn ends_call(&self) -> bool {
         matches!(self.head.kind, Kind::Reply | Kind::End | Kind::Error)
     }
 
-    /// The failure an error event carries.
+    /// The failure that a frame carries which ends a call.
     ///
     /// # Errors
     /// [`Malformed`] if the payload is no failure.
@@ -110,11 +162,51 @@ impl Event {
             None => Failure::decode(&self.payload.to_vec()),
         }
     }
+
+    /// The charge for a frame of `len` bytes.
+    ///
+    /// # Errors
+    /// [`LinkError::OverBudget`].
+    #[inline]
+    pub(crate) fn charge(account: &Arc<Account>, len: usize) -> Result<Option<Charge>, LinkError> {
+        if is_free(len) { Ok(None) } else { account.charge(len).map(Some).ok_or(LinkError::OverBudget) }
+    }
 }
 
 impl Payload {
-    pub(crate) fn empty() -> Self {
-        Self { incoming: Incoming::new(SmallVec::new()), at: 0 }
+    fn empty() -> Self {
+        Self { bytes: SmallVec::new(), at: 0, long: None }
+    }
+
+    /// Whether it is nothing but its bytes.
+    #[inline]
+    fn is_plain(&self) -> bool {
+        self.long.is_none()
+    }
+
+    fn take_kept(&mut self) -> Option<Box<dyn Any + Send + Sync>> {
+        self.long.as_mut()?.kept.take()
+    }
+
+    /// All of it, if it was handed over in memory of its own.
+    #[must_use]
+    #[inline]
+    pub fn lease(&self) -> Option<&Lease> {
+        self.long.as_ref()?.lease.as_ref()
+    }
+
+    /// Parts of it that lie in buffers, and where in the payload: in order, without overlaps.
+    #[must_use]
+    #[inline]
+    pub fn handed_over(&self) -> &[(usize, Lease)] {
+        self.long.as_ref().map_or(&[], |long| &long.handed_over)
+    }
+
+    /// What of it was copied out, without what is on lease or handed over.
+    #[must_use]
+    #[inline]
+    pub fn copied(&self) -> &[u8] {
+        &self.bytes[self.at..]
     }
 
     /// Takes all of it: an empty one is left.
@@ -126,8 +218,8 @@ impl Payload {
     /// Lets go of all of it: the sender may use memory again that it has handed over.
     #[inline]
     pub fn clear(&mut self) {
-        if self.incoming.is_plain() {
-            self.incoming.bytes.clear();
+        if self.is_plain() {
+            self.bytes.clear();
             self.at = 0;
         } else {
             drop(self.take());
@@ -135,23 +227,24 @@ impl Payload {
     }
 
     /// Takes out what it costs its sender's account, to be kept for longer than the payload.
-    pub(crate) fn take_charge(&mut self) -> Option<Charge> {
-        self.incoming.take_charge()
+    #[inline]
+    pub fn take_charge(&mut self) -> Option<Charge> {
+        self.long.as_mut()?.charge.take()
     }
 
     /// Length in bytes.
     #[must_use]
     pub fn len(&self) -> usize {
-        if self.incoming.is_plain() {
-            return self.incoming.bytes.len() - self.at;
+        if self.is_plain() {
+            return self.copied().len();
         }
-        let handed_over: usize = self.incoming.handed_over().iter().map(|(_, lease)| lease.len()).sum();
+        let handed_over: usize = self.handed_over().iter().map(|(_, lease)| lease.len()).sum();
         self.rest_len() + handed_over
     }
 
     /// The same without what was handed over.
     fn rest_len(&self) -> usize {
-        self.incoming.lease().map_or(self.incoming.bytes.len() - self.at, Lease::len)
+        self.lease().map_or(self.copied().len(), Lease::len)
     }
 
     /// Whether it is empty.
@@ -164,7 +257,7 @@ impl Payload {
     fn check_handed_over(&self, parts: Option<&PartsTable>) -> Result<(), Malformed> {
         const OUTSIDE: Malformed = Malformed("a part that is handed over lies outside its message");
         let len = self.len();
-        if self.incoming.handed_over().last().is_some_and(|(at, lease)| at + lease.len() > len) {
+        if self.handed_over().last().is_some_and(|(at, lease)| at + lease.len() > len) {
             return Err(OUTSIDE);
         }
         let ranges = match parts {
@@ -178,7 +271,7 @@ impl Payload {
     /// Where the byte at `offset` is: in what was handed over, or in the rest, and how many more are there from it on.
     fn find(&self, offset: usize) -> (Spot<'_>, usize) {
         let mut before = 0;
-        for (at, lease) in self.incoming.handed_over() {
+        for (at, lease) in self.handed_over() {
             if offset < *at {
                 return (Spot::Rest(offset - before), at - offset);
             }
@@ -194,9 +287,8 @@ impl Payload {
     /// The bytes, if they are private to this process.
     #[must_use]
     pub fn inline(&self) -> Option<&[u8]> {
-        let private =
-            self.incoming.is_plain() || self.incoming.lease().is_none() && self.incoming.handed_over().is_empty();
-        private.then(|| &self.incoming.bytes[self.at..])
+        let private = self.is_plain() || self.lease().is_none() && self.handed_over().is_empty();
+        private.then(|| self.copied())
     }
 
     /// Copies `into.len()` bytes from `offset`: all of `into` is set afterwards.
@@ -208,9 +300,13 @@ impl Payload {
         while !into.is_empty() {
             let (spot, left) = self.find(offset);
             let (now, later) = into.split_at_mut(left.min(into.len()));
-            match (spot, self.incoming.lease()) {
+            match (spot, self.lease()) {
                 (Spot::HandedOver(lease, inside), _) | (Spot::Rest(inside), Some(lease)) => lease.copy(inside, now),
-                (Spot::Rest(inside), None) => self.incoming.copy(self.at + inside, now),
+                (Spot::Rest(inside), None) => {
+                    let from = &self.copied()[inside..][..now.len()];
+                    // SAFETY: the same bytes, as ones that need not be set.
+                    now.copy_from_slice(unsafe { &*(std::ptr::from_ref(from) as *const [MaybeUninit<u8>]) });
+                }
             }
             offset += now.len();
             into = later;
@@ -232,7 +328,7 @@ impl Payload {
     /// none, follows in one piece.
     #[must_use]
     pub fn address(&self, offset: usize) -> *const u8 {
-        let rest = || self.incoming.lease().map_or(self.incoming.bytes[self.at..].as_ptr(), Lease::as_ptr);
+        let rest = || self.lease().map_or(self.copied().as_ptr(), Lease::as_ptr);
         match self.find(offset).0 {
             Spot::HandedOver(lease, inside) => lease.as_ptr().wrapping_add(inside),
             Spot::Rest(inside) => rest().wrapping_add(inside),
