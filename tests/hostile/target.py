@@ -190,14 +190,24 @@ class Table:
 
 
 def every(table: Table) -> pytest.MarkDecorator:
-    """Parameters for a test of all attacks of a table, over each transport: those of one transport together."""
+    """Parameters for a test of all attacks of a table, those of one transport together. In the long form over each
+    transport; in the short one over shared memory and one kind of socket, the next kind for the next attack: what is
+    behind the sockets is the same for all.
+    """
+    over = [attack.over if SECONDS else _in_turn(attack, number) for number, attack in enumerate(table.attacks)]
     found = [
         pytest.param(attack, transport, id=f"{attack.name}-{transport}")
         for transport in ALL
-        for attack in table.attacks
-        if transport in attack.over
+        for attack, transports in zip(table.attacks, over, strict=True)
+        if transport in transports
     ]
     return pytest.mark.parametrize(("attack", "transport"), found)
+
+
+def _in_turn(attack: Attack, number: int) -> list[str]:
+    sockets = [transport for transport in attack.over if transport in SOCKETS]
+    others = [transport for transport in attack.over if transport not in SOCKETS]
+    return [*others, sockets[number % len(sockets)]] if sockets else others
 
 
 @dataclass
