@@ -1,0 +1,193 @@
+//! Calls that are allowed with some arguments only.
+//!
+//! The kernel looks at 32 bits of most arguments: comparing all 64 would let anybody evade a condition. Pointers cannot be
+//! followed here, so a call whose meaning lies behind one is allowed for all or for none.
+
+use seccompiler::{SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompRule};
+
+use super::Rules;
+use crate::{Name, Network, Policy, Report};
+
+/// All `CLONE_NEW…`: namespaces.
+const NAMESPACES: u64 = (libc::CLONE_NEWNS
+    | libc::CLONE_NEWCGROUP
+    | libc::CLONE_NEWUTS
+    | libc::CLONE_NEWIPC
+    | libc::CLONE_NEWUSER
+    | libc::CLONE_NEWPID
+    | libc::CLONE_NEWNET) as u64
+    | 0x80; // CLONE_NEWTIME
+const THREAD: u64 = (libc::CLONE_THREAD | libc::CLONE_VM | libc::CLONE_SIGHAND) as u64;
+
+/// What may be asked of terminals and sockets. Among the others are those that type into the user's terminal.
+const IOCTLS: [u64; 9] = [
+    libc::TCGETS as u64,
+    0x802c_542a, // TCGETS2
+    libc::TIOCGWINSZ as u64,
+    libc::TIOCGPGRP as u64,
+    libc::TIOCOUTQ as u64,
+    libc::FIONREAD as u64,
+    libc::FIONBIO as u64,
+    libc::FIOCLEX as u64,
+    libc::FIONCLEX as u64,
+];
+
+/// Not among them: who gets signals about a descriptor, leases, and watching directories.
+const FCNTLS: [i32; 15] = [
+    libc::F_DUPFD,
+    libc::F_GETFD,
+    libc::F_SETFD,
+    libc::F_GETFL,
+    libc::F_SETFL,
+    libc::F_GETLK,
+    libc::F_SETLK,
+    libc::F_SETLKW,
+    libc::F_OFD_GETLK,
+    libc::F_OFD_SETLK,
+    libc::F_OFD_SETLKW,
+    libc::F_DUPFD_CLOEXEC,
+    libc::F_GETPIPE_SZ,
+    libc::F_ADD_SEALS,
+    libc::F_GET_SEALS,
+];
+
+/// Not among them: anything that makes it easier to look into this process, or that lets it outlive its parent.
+const PRCTLS: [i32; 12] = [
+    libc::PR_SET_NAME,
+    libc::PR_GET_NAME,
+    libc::PR_GET_PDEATHSIG,
+    libc::PR_GET_DUMPABLE,
+    libc::PR_SET_TIMERSLACK,
+    libc::PR_GET_TIMERSLACK,
+    libc::PR_GET_SECCOMP,
+    libc::PR_CAPBSET_READ,
+    libc::PR_SET_NO_NEW_PRIVS,
+    libc::PR_GET_NO_NEW_PRIVS,
+    libc::PR_GET_THP_DISABLE,
+    libc::PR_SET_VMA,
+];
+
+/// Options of a socket that bring a program into the kernel.
+const SOCKET_PROGRAMS: [i32; 4] =
+    [libc::SO_ATTACH_FILTER, libc::SO_ATTACH_BPF, libc::SO_ATTACH_REUSEPORT_CBPF, libc::SO_ATTACH_REUSEPORT_EBPF];
+
+/// A condition on one argument, of which the kernel looks at 32 bits.
+fn argument(index: u8, is: SeccompCmpOp, value: u64) -> SeccompCondition {
+    SeccompCondition::new(index, SeccompCmpArgLen::Dword, is, value).expect("a call has six arguments")
+}
+
+fn equal(index: u8, value: u64) -> SeccompCondition {
+    argument(index, SeccompCmpOp::Eq, value)
+}
+
+fn masked(index: u8, mask: u64, value: u64) -> SeccompCondition {
+    argument(index, SeccompCmpOp::MaskedEq(mask), value)
+}
+
+/// All of the conditions must hold.
+fn all(conditions: Vec<SeccompCondition>) -> SeccompRule {
+    SeccompRule::new(conditions).expect("there is a condition")
+}
+
+/// One of the values.
+fn one_of(index: u8, values: impl IntoIterator<Item = u64>) -> Vec<SeccompRule> {
+    values.into_iter().map(|value| all(vec![equal(index, value)])).collect()
+}
+
+/// The calls that are allowed under a condition: without any rule, for all arguments.
+///
+/// Where Landlock does not restrict what the policy wants restricted, the calls are refused altogether.
+pub(super) fn conditional(policy: &Policy, report: &Report) -> Rules {
+    let mut rules = Rules::new();
+    rules.insert(libc::SYS_ioctl, one_of(1, IOCTLS));
+    rules.insert(libc::SYS_fcntl, one_of(1, FCNTLS.map(|command| command as u64)));
+    rules.insert(libc::SYS_prctl, one_of(0, PRCTLS.map(|option| option as u64)));
+    rules.insert(libc::SYS_personality, one_of(0, [0xffff_ffff]));
+    // The handler that names refusals stays.
+    rules.insert(libc::SYS_rt_sigaction, vec![all(vec![argument(0, SeccompCmpOp::Ne, libc::SIGSYS as u64)])]);
+    // Of this process only, or of the calling thread.
+    let own = u64::from(std::process::id());
+    rules.insert(libc::SYS_prlimit64, one_of(0, [0, own]));
+    rules.insert(libc::SYS_sched_setaffinity, one_of(0, [0]));
+    rules.insert(libc::SYS_get_robust_list, one_of(0, [0]));
+    rules.insert(libc::SYS_setpriority, vec![all(vec![equal(0, libc::PRIO_PROCESS as u64), equal(1, 0)])]);
+    processes(policy, report, own, &mut rules);
+    sockets(policy, report, &mut rules);
+    rules
+}
+
+/// Threads, processes, programs and signals.
+fn processes(policy: &Policy, report: &Report, own: u64, rules: &mut Rules) {
+    let start = if policy.subprocesses { masked(0, NAMESPACES, 0) } else { masked(0, NAMESPACES | THREAD, THREAD) };
+    rules.insert(libc::SYS_clone, vec![all(vec![start])]);
+    if policy.subprocesses {
+        rules.extend([libc::SYS_setsid, libc::SYS_setpgid, libc::SYS_pidfd_open].map(|number| (number, Vec::new())));
+        #[cfg(target_arch = "x86_64")]
+        rules.extend([libc::SYS_fork, libc::SYS_vfork].map(|number| (number, Vec::new())));
+    }
+    if !policy.execute.is_empty() {
+        rules.insert(libc::SYS_execve, Vec::new());
+    }
+    // By Landlock this process and those that it makes may signal each other.
+    let scoped = policy.subprocesses && report.provides(Name::Signals);
+    for number in [libc::SYS_kill, libc::SYS_tgkill, libc::SYS_rt_sigqueueinfo, libc::SYS_rt_tgsigqueueinfo] {
+        rules.insert(number, if policy.signals || scoped { Vec::new() } else { one_of(0, [own]) });
+    }
+    if policy.signals || scoped {
+        rules.extend([libc::SYS_tkill, libc::SYS_pidfd_send_signal].map(|number| (number, Vec::new())));
+    }
+}
+
+fn sockets(policy: &Policy, report: &Report, rules: &mut Rules) {
+    let domain = |family: i32| equal(0, family as u64);
+    let kind = |kind: i32| masked(1, 0xf, kind as u64);
+    let protocols = |kinds: &[(i32, [i32; 2])]| -> Vec<SeccompRule> {
+        let mut made = Vec::new();
+        for family in [libc::AF_INET, libc::AF_INET6] {
+            for &(wanted, numbers) in kinds {
+                for protocol in numbers {
+                    made.push(all(vec![domain(family), kind(wanted), equal(2, protocol as u64)]));
+                }
+            }
+        }
+        made
+    };
+    // MPTCP and SMC are protocols of their own, which Landlock does not restrict.
+    let tcp = (libc::SOCK_STREAM, [0, libc::IPPROTO_TCP]);
+    let mut made = match policy.network {
+        Network::All => protocols(&[tcp, (libc::SOCK_DGRAM, [0, libc::IPPROTO_UDP])]),
+        Network::Ports(_) if report.provides(Name::Tcp) => protocols(&[tcp]),
+        Network::Ports(_) | Network::None => Vec::new(),
+    };
+    let network = !made.is_empty();
+    let unix = policy.unix_sockets && (policy.abstract_sockets || report.provides(Name::AbstractSockets));
+    if unix {
+        made.push(all(vec![domain(libc::AF_UNIX)]));
+    }
+    if network || unix {
+        rules.insert(libc::SYS_socket, made);
+        rules.insert(libc::SYS_connect, Vec::new());
+    }
+    if unix || policy.network == Network::All {
+        let listening = [libc::SYS_bind, libc::SYS_listen, libc::SYS_accept, libc::SYS_accept4];
+        rules.extend(listening.map(|number| (number, Vec::new())));
+    }
+    // Pairs are for event loops. One of datagrams could send to any path.
+    let pair = |kinds: &[i32]| kinds.iter().map(|&wanted| all(vec![domain(libc::AF_UNIX), kind(wanted)])).collect();
+    let pairs = if unix { vec![all(vec![domain(libc::AF_UNIX)])] } else { pair(&[libc::SOCK_STREAM, libc::SOCK_SEQPACKET]) };
+    rules.insert(libc::SYS_socketpair, pairs);
+    // A first message that connects by itself would pass by the rules for ports.
+    for (number, flags) in [(libc::SYS_sendto, 3), (libc::SYS_sendmsg, 2), (libc::SYS_sendmmsg, 3)] {
+        rules.insert(number, vec![all(vec![masked(flags, libc::MSG_FASTOPEN as u64, 0)])]);
+    }
+    let mut plain = vec![equal(1, libc::SOL_SOCKET as u64)];
+    plain.extend(SOCKET_PROGRAMS.map(|option| argument(2, SeccompCmpOp::Ne, option as u64)));
+    let mut options = vec![all(plain)];
+    if network {
+        let levels = [libc::IPPROTO_IP, libc::IPPROTO_TCP, libc::IPPROTO_UDP, libc::IPPROTO_IPV6];
+        // TCP_ULP hands the connection to another part of the kernel.
+        let level = |level: i32| all(vec![equal(1, level as u64), argument(2, SeccompCmpOp::Ne, libc::TCP_ULP as u64)]);
+        options.extend(levels.map(level));
+    }
+    rules.insert(libc::SYS_setsockopt, options);
+}

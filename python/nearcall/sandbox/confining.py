@@ -1,0 +1,129 @@
+"""Confining this process, and trying out in another one what this system would give."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+from types import SimpleNamespace
+from typing import Final
+
+from .. import _core
+from .policy import Policy
+from .report import LAYERS, Layer, Report, SandboxError, report_of
+
+__all__ = ["available", "confine", "python_paths", "try_out"]
+
+_LIBRARIES: Final = (
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/usr/lib",
+    "/usr/lib32",
+    "/usr/lib64",
+    "/usr/local/lib",
+    "/etc/ld.so.cache",
+    "/etc/localtime",
+    "/etc/timezone",
+    "/usr/share/zoneinfo",
+    "/usr/share/locale",
+    "/dev/null",
+    "/dev/zero",
+    "/dev/random",
+    "/dev/urandom",
+    "/sys/devices/system/cpu",
+)
+"""What any interpreter on Linux reads while it runs, wherever it was installed; not all of it is everywhere."""
+
+_TRY: Final = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); import nearcall.sandbox.confining as it; it.try_out()"
+"""Run by another interpreter, with the search path of this one as its argument."""
+
+
+def confine(policy: Policy) -> Report:
+    """Takes everything away from this process that the policy does not name: for ever, and for all that it starts.
+
+    Call it in a process of its own, while that has one thread and before it imports what it does not trust. What is open
+    or imported already stays. Descriptors that are not kept are closed, whoever has them. A refused system call is a
+    :class:`PermissionError` in Python, and one line on the standard error for each that is met; a few that only attacks
+    make end the process by ``SIGSYS``.
+
+    Returns:
+        What came of each layer.
+
+    Raises:
+        SandboxError: the process has several threads, a path cannot be opened, or a layer is missing that the policy
+            requires. The process may be confined in part then: end it.
+        TypeError: it is no :class:`Policy`.
+    """
+    plain = _plain(policy)
+    try:
+        rows = _core.confine(plain)
+    except RuntimeError as error:
+        raise SandboxError(str(error)) from None
+    for name in [name for name in os.environ if name not in policy.environment]:
+        del os.environ[name]
+    return report_of(rows)
+
+
+def available() -> Report:
+    """What this system would give to a process that this one starts: every layer is tried out, in another process.
+
+    Nothing is changed here. It may be called at any time, takes about as long as an interpreter needs to start, and is
+    remembered.
+
+    Raises:
+        SandboxError: it cannot be tried out; says why.
+    """
+    return _tried()
+
+
+@functools.cache
+def _tried() -> Report:
+    path = json.dumps([entry for entry in sys.path if entry])
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", _TRY, path],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            timeout=30,
+            check=False,
+        )
+        rows = json.loads(done.stdout)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise SandboxError(f"the sandbox cannot be tried out: {error}") from error
+    except ValueError:
+        said = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+        raise SandboxError(f"the sandbox cannot be tried out: {said or f'status {done.returncode}'}") from None
+    return Report(tuple(Layer(**row) for row in rows))
+
+
+def try_out() -> None:
+    """Confines this process with every layer there is, and prints what came of them, as JSON."""
+    report = confine(Policy(cpu_share=1.0, required=()))
+    os.write(1, json.dumps([vars(layer) for layer in report.layers]).encode())
+
+
+def python_paths() -> tuple[str, ...]:
+    """What this interpreter reads while it runs, as far as it exists; never a whole home directory by way of ``""``."""
+    places = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+    library = sysconfig.get_config_var("LIBDIR")
+    places += [library] if isinstance(library, str) else []
+    places += [os.path.dirname(os.path.dirname(_core.__file__)), *sys.path, *_LIBRARIES]
+    found = (os.path.realpath(place) for place in places if place and os.path.isabs(place) and os.path.exists(place))
+    return tuple(dict.fromkeys(found))
+
+
+def _plain(policy: Policy) -> SimpleNamespace:
+    """The policy as the core takes it."""
+    if not isinstance(policy, Policy):
+        raise TypeError(f"confine takes a nearcall.sandbox.Policy, not {policy!r}")
+    fields = {name: getattr(policy, name) for name in Policy.__dataclass_fields__}
+    if policy.python:
+        fields["read"] = (*policy.read, *python_paths())
+        fields["write"] = (*policy.write, "/dev/null")
+    fields["ports"] = {"none": (), "all": None}.get(policy.network, policy.network)  # type: ignore[arg-type]
+    return SimpleNamespace(**fields)
