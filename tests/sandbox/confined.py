@@ -17,6 +17,8 @@ from typing import Any
 import nearcall
 import nearcall.sandbox
 
+from .call_numbers import NUMBERS
+
 ROOT = Path(__file__).resolve().parents[2]
 INSIDE = Path(__file__).with_name("inside.py")
 PATH = [str(Path(nearcall.__file__).parents[1]), *(entry for entry in sys.path if "site-packages" in entry)]
@@ -98,11 +100,18 @@ def start(
     *,
     user: str = USERS[0],
     names: dict[str, Any] | None = None,
+    lacking: Sequence[str] = (),
     pass_fds: Sequence[int] = (),
     **options: Any,
 ) -> subprocess.Popen[str]:
     """A process that confines itself and runs the code."""
-    asked = {"code": textwrap.dedent(code), "policy": policy, "names": names or {}, "path": PATH}
+    asked = {
+        "code": textwrap.dedent(code),
+        "policy": policy,
+        "names": {"N": NUMBERS, **(names or {})},
+        "path": PATH,
+        "lacking": [NUMBERS[name] for name in lacking],
+    }
     options = {"stdin": subprocess.DEVNULL, "cwd": "/", **options}
     return subprocess.Popen(
         [*interpreter(user), str(INSIDE), json.dumps(asked)],

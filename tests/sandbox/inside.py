@@ -1,7 +1,8 @@
 """What a confined process of these tests runs: it confines itself, then does what the test says, and tells how it went.
 
 Started as a program with one argument, in JSON: ``policy`` (fields of ``Policy``, or null for no confinement), ``code``,
-``names`` (variables for the code), ``path`` (where modules are). The code leaves its result in ``result``.
+``names`` (variables for the code), ``path`` (where modules are), ``lacking`` (numbers of system calls that the kernel shall
+seem not to have). The code leaves its result in ``result``.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import ctypes
 import errno
 import json
 import os
+import struct
 import sys
 from typing import Any
 
@@ -27,8 +29,8 @@ def call(number: int, *arguments: Any) -> int:
     plain = [ctypes.c_long(value) if isinstance(value, int) else value for value in arguments]
     done: int = libc.syscall(ctypes.c_long(number), *plain)
     if done == -1:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
+        failed = ctypes.get_errno()
+        raise OSError(failed, os.strerror(failed))
     return done
 
 
@@ -43,6 +45,23 @@ def run_machine_code(code: bytes) -> int:
     return returned
 
 
+def take_away(numbers: list[int]) -> None:
+    """Lets these system calls fail as on a system that does not have them, or forbids them."""
+    if not numbers:
+        return
+    load, jump_if_equal, answer, allow, fail = 0x20, 0x15, 0x06, 0x7FFF0000, 0x00050000 | errno.ENOSYS
+    program = [(load, 0, 0, 0)]
+    for number in numbers:
+        program += [(jump_if_equal, 0, 1, number), (answer, 0, 0, fail)]
+    program.append((answer, 0, 0, allow))
+    text = b"".join(struct.pack("HBBI", *instruction) for instruction in program)
+    filters = ctypes.create_string_buffer(text, len(text))
+    head = struct.pack("HxxxxxxP", len(program), ctypes.addressof(filters))
+    no_new_privs, set_seccomp, by_filter = 38, 22, 2
+    assert libc.prctl(no_new_privs, 1, 0, 0, 0) == 0
+    assert libc.prctl(set_seccomp, by_filter, ctypes.c_char_p(head), 0, 0) == 0
+
+
 def tell(**what: Any) -> None:
     """To the test, as a line of its own."""
     os.write(1, json.dumps(what, default=str).encode() + b"\n")
@@ -50,7 +69,8 @@ def tell(**what: Any) -> None:
 
 def main() -> None:
     asked = json.loads(sys.argv[1])
-    sys.path[:0] = asked["path"]
+    sys.path[:1] = asked["path"]  # not the directory of this file
+    take_away(asked["lacking"])
     if asked["policy"] is not None:
         from nearcall.sandbox import Policy, SandboxError, confine
 

@@ -13,7 +13,9 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Layers bind the thread that asks for them, and those it starts: others would go free.
-    #[error("this process has {0} threads: confine it before it starts any, right after its own start")]
+    #[error(
+        "this process has {0} threads: confine it before it starts any, right after its own start (importing numpy starts some)"
+    )]
     Threads(usize),
     /// The policy contradicts itself, or asks for what there is not.
     #[error("the policy {0}")]

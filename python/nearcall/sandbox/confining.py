@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import functools
 import json
 import os
@@ -65,7 +67,31 @@ def confine(policy: Policy) -> Report:
         raise SandboxError(str(error)) from None
     for name in [name for name in os.environ if name not in policy.environment]:
         del os.environ[name]
+    _refuse_in_words(policy)
     return report_of(rows)
+
+
+def _refuse_in_words(policy: Policy) -> None:
+    """Says what Python's functions that make processes are refused for.
+
+    The kernel's error has no words, and its signal cannot be used there: libraries block all signals while they make a
+    process. This hook protects nothing: who gets around it meets the kernel.
+    """
+    forks = {} if policy.subprocesses else dict.fromkeys(("os.fork", "os.forkpty", "subprocess.Popen"), "subprocesses")
+    programs = {} if policy.execute else dict.fromkeys(("os.exec", "subprocess.Popen"), "execute")
+    either = dict.fromkeys(("os.posix_spawn", "os.system"), "execute" if not policy.execute else "subprocesses")
+    refused = {**forks, **programs, **(either if forks or programs else {})}
+
+    def hook(event: str, _: tuple[object, ...]) -> None:
+        field = refused.get(event)
+        if field is not None:
+            name = event.rpartition(".")[2].lower()
+            with contextlib.suppress(OSError):
+                os.write(2, f"nearcall sandbox: refused {name}\n".encode())
+            raise PermissionError(errno.EPERM, f"the sandbox refuses {event}: Policy.{field} does not allow it")
+
+    if refused:
+        sys.addaudithook(hook)
 
 
 def available() -> Report:

@@ -64,11 +64,7 @@ fn cpu(share: f64) -> Wanted {
 }
 
 fn tasks(most: u64) -> Wanted {
-    Wanted {
-        controller: "pids",
-        old: vec![("pids.max", most.to_string())],
-        new: vec![("pids.max", most.to_string())],
-    }
+    Wanted { controller: "pids", old: vec![("pids.max", most.to_string())], new: vec![("pids.max", most.to_string())] }
 }
 
 /// In which groups this process is, and where they are mounted.
@@ -151,15 +147,14 @@ fn naming(path: &Path, why: &io::Error) -> io::Error {
     io::Error::new(why.kind(), format!("{}: {why}", path.display()))
 }
 
-/// Removes the groups of processes that have ended. The kernel refuses those that are in use; whoever has just made one and
-/// not entered it yet finds it gone, and reports that.
+/// Removes the groups of processes that have ended.
 fn remove_empty(parent: &Path) {
     let entries = fs::read_dir(parent).into_iter().flatten().flatten();
     for entry in entries {
         let name = entry.file_name();
         let process = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
         if process.is_some_and(|number| !Path::new("/proc").join(number).exists()) {
-            // It is in use by children of a process that has ended.
+            // The kernel refuses if children of such a process are left.
             let _ = fs::remove_dir(entry.path());
         }
     }

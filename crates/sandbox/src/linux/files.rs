@@ -3,6 +3,7 @@
 //! All rights that the newest version of Landlock here knows are asked for. The crate leaves out what the kernel does not
 //! know, and what that was is in the report.
 
+use std::fs;
 use std::path::PathBuf;
 
 use landlock::{
@@ -42,9 +43,15 @@ pub(super) fn restrict(policy: &Policy, report: &mut Report) -> Result<()> {
     let program = AccessFs::Execute | AccessFs::ReadFile | AccessFs::ReadDir;
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
     let proc: Vec<PathBuf> = policy.proc.iter().map(|name| PathBuf::from("/proc").join(name)).collect();
-    for (paths, rights) in
-        [(&policy.read, read), (&proc, read), (&policy.write, written(policy)), (&policy.execute, program)]
-    {
+    let loaders = if policy.execute.is_empty() { Vec::new() } else { loaders() };
+    let granted = [
+        (&policy.read, read),
+        (&proc, read),
+        (&policy.write, written(policy)),
+        (&policy.execute, program),
+        (&loaders, program),
+    ];
+    for (paths, rights) in granted {
         for path in paths {
             let opened = PathFd::new(path).map_err(|why| Error::Path { path: path.clone(), why: io_error(why) })?;
             let rights = if path.is_dir() { rights } else { rights & AccessFs::from_file(NEWEST) };
@@ -53,6 +60,14 @@ pub(super) fn restrict(policy: &Policy, report: &mut Report) -> Result<()> {
     }
     say(policy, &rules.restrict_self().map_err(broken)?, report);
     Ok(())
+}
+
+/// The C library's programs that load others: the kernel starts one of them for each program it starts.
+fn loaders() -> Vec<PathBuf> {
+    let directories = ["/lib", "/lib64", "/lib/x86_64-linux-gnu", "/lib/aarch64-linux-gnu"];
+    let files = directories.into_iter().filter_map(|path| fs::read_dir(path).ok()).flatten().flatten();
+    let is_loader = |name: &str| name.starts_with("ld-linux") || name.starts_with("ld-musl");
+    files.filter(|file| file.file_name().to_str().is_some_and(is_loader)).map(|file| file.path()).collect()
 }
 
 /// What may be done below a path that may be written to. No devices, and sockets only if there are any.
@@ -67,14 +82,10 @@ fn written(policy: &Policy) -> BitFlags<AccessFs> {
 }
 
 fn say(policy: &Policy, status: &RestrictionStatus, report: &mut Report) {
-    let abi = match status.landlock {
-        LandlockStatus::Available { effective_abi, .. } => effective_abi,
-        LandlockStatus::NotEnabled => ABI::Unsupported,
-        _ => ABI::Unsupported,
-    };
-    let none = match status.landlock {
-        LandlockStatus::NotEnabled => "Landlock is switched off when this system starts",
-        _ => "this kernel has no Landlock (Linux 5.13 and newer)",
+    let (abi, none) = match status.landlock {
+        LandlockStatus::Available { effective_abi, .. } => (effective_abi, ""),
+        LandlockStatus::NotEnabled => (ABI::Unsupported, "Landlock is switched off when this system starts"),
+        LandlockStatus::NotImplemented => (ABI::Unsupported, "this kernel has no Landlock (Linux 5.13 and newer)"),
     };
     if abi < ABI::V1 {
         report.add(Name::Files, State::NotAvailable, none);
@@ -84,7 +95,8 @@ fn say(policy: &Policy, status: &RestrictionStatus, report: &mut Report) {
     } else {
         let version = abi as i32;
         let (read, write) = (policy.read.len() + policy.proc.len(), policy.write.len());
-        let detail = format!("Landlock {version}: {read} paths to read, {write} to write, {} to start", policy.execute.len());
+        let detail =
+            format!("Landlock {version}: {read} paths to read, {write} to write, {} to start", policy.execute.len());
         report.add(Name::Files, State::Provided, detail);
     }
     for (name, wanted, since, what) in [

@@ -1,4 +1,4 @@
-//! The process's own limits (`setrlimit`). Soft and hard ones are the same: nothing raises them again.
+//! The process's own limits (`setrlimit`), soft and hard ones: nothing raises them again.
 
 use std::fs;
 
@@ -10,8 +10,9 @@ use crate::{Error, Limits, Name, Report, Result, State};
 /// as the 64 MiB in which the C library places what each thread allocates.
 const ADDRESSES_BEYOND: u64 = 8 << 30;
 
-/// Sets them. `own_users`: the process is in a user namespace of its own, and so is the count of its tasks.
-pub(super) fn set(limits: &Limits, own_users: bool, report: &mut Report) -> Result<()> {
+/// Sets them. `others`: how many tasks the kernel counts with those of this process; `None` if it counts them alone, which
+/// it does in a user namespace of its own.
+pub(super) fn set(limits: &Limits, others: Option<u64>, report: &mut Report) -> Result<()> {
     let mut said = Vec::new();
     // A dump of memory would be a file somewhere else.
     lower(Resource::Core, Some(0))?;
@@ -21,8 +22,12 @@ pub(super) fn set(limits: &Limits, own_users: bool, report: &mut Report) -> Resu
         lower(Resource::As, limits.memory.map(|bytes| bytes.saturating_add(ADDRESSES_BEYOND)))?;
         said.push("private memory".to_owned());
     }
+    if let Some(seconds) = limits.cpu_seconds {
+        // With both at the same second the kernel kills at once, and nobody sees why.
+        set_both(Resource::Cpu, Some(seconds), Some(seconds.saturating_add(1)))?;
+        said.push("processor time".to_owned());
+    }
     for (resource, most, name) in [
-        (Resource::Cpu, limits.cpu_seconds, "processor time"),
         (Resource::Nofile, limits.open_files, "open descriptors"),
         (Resource::Fsize, limits.file_size, "length of a file"),
     ] {
@@ -34,13 +39,11 @@ pub(super) fn set(limits: &Limits, own_users: bool, report: &mut Report) -> Resu
     if let Some(tasks) = limits.tasks {
         if getuid().is_root() {
             said.push("not the tasks, from whose limit the superuser is exempt".to_owned());
-        } else if own_users {
-            lower(Resource::Nproc, Some(tasks))?;
-            said.push("tasks".to_owned());
         } else {
-            // The kernel counts all tasks of the user: those of today are granted, so that the limit says what may be added.
-            lower(Resource::Nproc, Some(tasks.saturating_add(tasks_of_user())))?;
-            said.push("tasks, counted with all others of this user".to_owned());
+            // Tasks of today are granted, so that the limit says what may be added.
+            lower(Resource::Nproc, Some(tasks.saturating_add(others.unwrap_or(0))))?;
+            let how = if others.is_some() { "tasks, counted with all others of this user" } else { "tasks" };
+            said.push(how.to_owned());
         }
     }
     let said = if said.is_empty() { "no core dumps".to_owned() } else { said.join(", ") };
@@ -48,17 +51,21 @@ pub(super) fn set(limits: &Limits, own_users: bool, report: &mut Report) -> Resu
     Ok(())
 }
 
-/// Lowers a limit; one that is lower already stays.
 fn lower(resource: Resource, most: Option<u64>) -> Result<()> {
+    set_both(resource, most, most)
+}
+
+/// Lowers a soft and a hard limit; what is lower already stays.
+fn set_both(resource: Resource, soft: Option<u64>, hard: Option<u64>) -> Result<()> {
     let now = getrlimit(resource);
     let least = |one: Option<u64>, other: Option<u64>| one.into_iter().chain(other).min();
-    let maximum = least(now.maximum, most);
-    let wanted = Rlimit { current: least(now.current, maximum), maximum };
+    let maximum = least(now.maximum, hard);
+    let wanted = Rlimit { current: least(least(now.current, soft), maximum), maximum };
     setrlimit(resource, wanted).map_err(Error::at("setrlimit"))
 }
 
 /// Threads of all processes of this user.
-fn tasks_of_user() -> u64 {
+pub(super) fn tasks_of_user() -> u64 {
     let Ok(processes) = fs::read_dir("/proc") else { return 0 };
     let own = getuid().as_raw().to_string();
     let threads = |status: &str| -> Option<u64> {

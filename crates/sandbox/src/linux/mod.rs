@@ -33,8 +33,10 @@ pub fn apply(policy: &Policy) -> Result<Report> {
     capabilities::drop_all(&mut report);
     rustix::thread::set_no_new_privs(true).map_err(Error::at("no_new_privs"))?;
     report.add(Name::NoNewPrivs, State::Provided, "programs with special rights lose them");
+    // Counted while others can still be seen.
+    let others = if own_users { None } else { Some(limits::tasks_of_user()) };
     files::restrict(policy, &mut report)?;
-    limits::set(&policy.limits, own_users, &mut report)?;
+    limits::set(&policy.limits, others, &mut report)?;
     #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     system_calls::restrict(policy, &mut report)?;
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]

@@ -4,7 +4,7 @@
 //! empty `/proc`, so that it cannot open its own descriptors anew, nor look at others. Process numbers are not among them:
 //! they change only for children, and the host would talk to a process that it did not start.
 //!
-//! What cannot be undone is tried in a child first.
+//! Once made they cannot be left: so they are tried in a child first.
 
 use std::fs;
 use std::io;
@@ -28,8 +28,12 @@ pub(super) fn enter(policy: &Policy, report: &mut Report) -> bool {
     let entered = match in_child(|| separate(wanted)).and_then(|()| separate(wanted)) {
         Ok(()) => {
             let network = if alone { ", and a network without any connection" } else { "" };
-            report.add(Name::Namespaces, State::Provided, format!("users, mounts and System V objects of its own{network}"));
-            in_child(|| hide_proc(&policy.proc)).and_then(|()| hide_proc(&policy.proc))
+            report.add(
+                Name::Namespaces,
+                State::Provided,
+                format!("users, mounts and System V objects of its own{network}"),
+            );
+            hide_proc(&policy.proc)
         }
         Err(why) => {
             let state = if why.raw_os_error() == Some(libc::ENOSYS) { State::NotAvailable } else { State::Refused };
@@ -61,7 +65,8 @@ fn separate(wanted: UnshareFlags) -> io::Result<()> {
 
 /// Puts an empty directory over `/proc`, with those files in it.
 fn hide_proc(files: &[String]) -> io::Result<()> {
-    let copies: Vec<(&String, OwnedFd)> = files.iter().map(|name| Ok((name, copy_of(name)?))).collect::<io::Result<_>>()?;
+    let copies: Vec<(&String, OwnedFd)> =
+        files.iter().map(|name| Ok((name, copy_of(name)?))).collect::<io::Result<_>>()?;
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     mount("nearcall", "/proc", "tmpfs", flags, Some(c"size=64k,mode=755"))?;
     for (name, copy) in copies {

@@ -32,10 +32,13 @@ pub(super) fn restrict(policy: &Policy, report: &mut Report) -> Result<()> {
     }
     // Of several filters the strictest answer counts: the end, then the signal, then an error. So what gets an error is
     // allowed by the filter that raises signals.
+    let mut quiet = rules::starting(policy);
+    allowed.extend(without_conditions(&[table::STARTING]));
+    quiet.extend(without_conditions(&[table::QUIET]));
     let filters = [
         filter(killed, SeccompAction::Allow, SeccompAction::KillProcess),
         filter(without_conditions(&[table::ABSENT]).collect(), SeccompAction::Allow, error(libc::ENOSYS)),
-        filter(without_conditions(&[table::QUIET]).collect(), SeccompAction::Allow, error(libc::EPERM)),
+        filter(quiet, SeccompAction::Allow, error(libc::EPERM)),
         filter(allowed, refusal, SeccompAction::Allow),
     ];
     if named {
@@ -44,8 +47,14 @@ pub(super) fn restrict(policy: &Policy, report: &mut Report) -> Result<()> {
     for filter in filters {
         match apply_filter(&filter?) {
             Ok(()) => {}
-            Err(seccompiler::Error::Seccomp(why)) if why.raw_os_error() == Some(libc::EINVAL) => {
-                report.add(Name::SystemCalls, State::NotAvailable, "this kernel is built without filters of system calls");
+            Err(seccompiler::Error::Seccomp(why))
+                if matches!(why.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS)) =>
+            {
+                report.add(
+                    Name::SystemCalls,
+                    State::NotAvailable,
+                    "this kernel is built without filters of system calls",
+                );
                 return Ok(());
             }
             Err(why) => return Err(broken(why)),

@@ -40,7 +40,8 @@ pub(super) fn prepare() -> io::Result<()> {
 /// The handler. It may run between any two instructions: it allocates nothing and waits for nobody but the standard error.
 extern "C" fn refused(_: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     // SAFETY: the kernel gives the handler both, and nobody else has them.
-    let (Some(info), Some(context)) = (unsafe { info.as_ref() }, unsafe { context.cast::<libc::ucontext_t>().as_mut() })
+    let (Some(info), Some(context)) =
+        (unsafe { info.as_ref() }, unsafe { context.cast::<libc::ucontext_t>().as_mut() })
     else {
         return;
     };
@@ -99,13 +100,12 @@ fn say(what: &[u8], name: Option<&'static str>, number: i64) {
     let mut line = Line { bytes: [0; 96], len: 0 };
     line.add(b"nearcall sandbox: ");
     line.add(what);
-    match name {
+    if let Some(name) = name {
         // The names are those of the constants.
-        Some(name) => line.add(name.as_bytes().strip_prefix(b"SYS_").unwrap_or(name.as_bytes())),
-        None => {
-            line.add(b"system call ");
-            line.add_number(number.unsigned_abs());
-        }
+        line.add(name.as_bytes().strip_prefix(b"SYS_").unwrap_or(name.as_bytes()));
+    } else {
+        line.add(b"system call ");
+        line.add_number(number.unsigned_abs());
     }
     line.add(b"\n");
     // SAFETY: the bytes are a live local's. If there is no standard error, nobody wants to know.

@@ -15,21 +15,20 @@ const NAMESPACES: u64 = (libc::CLONE_NEWNS
     | libc::CLONE_NEWIPC
     | libc::CLONE_NEWUSER
     | libc::CLONE_NEWPID
-    | libc::CLONE_NEWNET) as u64
-    | 0x80; // CLONE_NEWTIME
+    | libc::CLONE_NEWNET) as u64;
 const THREAD: u64 = (libc::CLONE_THREAD | libc::CLONE_VM | libc::CLONE_SIGHAND) as u64;
 
 /// What may be asked of terminals and sockets. Among the others are those that type into the user's terminal.
 const IOCTLS: [u64; 9] = [
-    libc::TCGETS as u64,
+    libc::TCGETS,
     0x802c_542a, // TCGETS2
-    libc::TIOCGWINSZ as u64,
-    libc::TIOCGPGRP as u64,
-    libc::TIOCOUTQ as u64,
-    libc::FIONREAD as u64,
-    libc::FIONBIO as u64,
-    libc::FIOCLEX as u64,
-    libc::FIONCLEX as u64,
+    libc::TIOCGWINSZ,
+    libc::TIOCGPGRP,
+    libc::TIOCOUTQ,
+    libc::FIONREAD,
+    libc::FIONBIO,
+    libc::FIOCLEX,
+    libc::FIONCLEX,
 ];
 
 /// Not among them: who gets signals about a descriptor, leases, and watching directories.
@@ -110,20 +109,31 @@ pub(super) fn conditional(policy: &Policy, report: &Report) -> Rules {
     rules.insert(libc::SYS_prlimit64, one_of(0, [0, own]));
     rules.insert(libc::SYS_sched_setaffinity, one_of(0, [0]));
     rules.insert(libc::SYS_get_robust_list, one_of(0, [0]));
-    rules.insert(libc::SYS_setpriority, vec![all(vec![equal(0, libc::PRIO_PROCESS as u64), equal(1, 0)])]);
+    rules.insert(libc::SYS_setpriority, vec![all(vec![equal(0, u64::from(libc::PRIO_PROCESS)), equal(1, 0)])]);
     processes(policy, report, own, &mut rules);
     sockets(policy, report, &mut rules);
     rules
 }
 
-/// Threads, processes, programs and signals.
-fn processes(policy: &Policy, report: &Report, own: u64, rules: &mut Rules) {
-    let start = if policy.subprocesses { masked(0, NAMESPACES, 0) } else { masked(0, NAMESPACES | THREAD, THREAD) };
-    rules.insert(libc::SYS_clone, vec![all(vec![start])]);
-    if policy.subprocesses {
-        rules.extend([libc::SYS_setsid, libc::SYS_setpgid, libc::SYS_pidfd_open].map(|number| (number, Vec::new())));
+/// The calls that would make processes, or namespaces, and get an error without a signal: libraries block all signals while
+/// they make a process, and whoever blocks the signal dies of it.
+pub(super) fn starting(policy: &Policy) -> Rules {
+    let bits = |of: u64| (0..32).map(|bit| 1 << bit).filter(move |bit| of & bit != 0);
+    let mut refused: Vec<_> = bits(NAMESPACES).map(|bit| all(vec![masked(0, bit, bit)])).collect();
+    let mut rules = Rules::new();
+    if !policy.subprocesses {
+        refused.extend(bits(THREAD).map(|bit| all(vec![masked(0, bit, 0)])));
         #[cfg(target_arch = "x86_64")]
         rules.extend([libc::SYS_fork, libc::SYS_vfork].map(|number| (number, Vec::new())));
+    }
+    rules.insert(libc::SYS_clone, refused);
+    rules
+}
+
+/// Processes, programs and signals.
+fn processes(policy: &Policy, report: &Report, own: u64, rules: &mut Rules) {
+    if policy.subprocesses {
+        rules.extend([libc::SYS_setsid, libc::SYS_setpgid, libc::SYS_pidfd_open].map(|number| (number, Vec::new())));
     }
     if !policy.execute.is_empty() {
         rules.insert(libc::SYS_execve, Vec::new());
@@ -174,7 +184,8 @@ fn sockets(policy: &Policy, report: &Report, rules: &mut Rules) {
     }
     // Pairs are for event loops. One of datagrams could send to any path.
     let pair = |kinds: &[i32]| kinds.iter().map(|&wanted| all(vec![domain(libc::AF_UNIX), kind(wanted)])).collect();
-    let pairs = if unix { vec![all(vec![domain(libc::AF_UNIX)])] } else { pair(&[libc::SOCK_STREAM, libc::SOCK_SEQPACKET]) };
+    let pairs =
+        if unix { vec![all(vec![domain(libc::AF_UNIX)])] } else { pair(&[libc::SOCK_STREAM, libc::SOCK_SEQPACKET]) };
     rules.insert(libc::SYS_socketpair, pairs);
     // A first message that connects by itself would pass by the rules for ports.
     for (number, flags) in [(libc::SYS_sendto, 3), (libc::SYS_sendmsg, 2), (libc::SYS_sendmmsg, 3)] {

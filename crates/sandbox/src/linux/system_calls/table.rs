@@ -1,6 +1,6 @@
 //! The system calls by name.
 //!
-//! What CPython, numpy, threads, event loops and nearcall itself use is allowed. Landlock decides about the files that they
+//! What Python, numpy, threads, event loops and nearcall itself use is allowed. Landlock decides about the files that they
 //! name. An older form of a call that this processor still has is treated as the newer one is.
 
 /// The name of a call's constant, and its number.
@@ -57,9 +57,15 @@ const OLDER: &[Call] = &[];
 /// Allowed with some arguments: see `rules`. Here for their names.
 const CONDITIONAL: &[Call] = &calls![
     SYS_ioctl SYS_fcntl SYS_prctl SYS_personality SYS_rt_sigaction SYS_prlimit64 SYS_sched_setaffinity
-    SYS_get_robust_list SYS_setpriority SYS_clone SYS_kill SYS_tgkill SYS_rt_sigqueueinfo SYS_rt_tgsigqueueinfo
+    SYS_get_robust_list SYS_setpriority SYS_kill SYS_tgkill SYS_rt_sigqueueinfo SYS_rt_tgsigqueueinfo
     SYS_socketpair SYS_sendto SYS_sendmsg SYS_sendmmsg SYS_setsockopt
 ];
+
+/// They make threads and processes: see `rules::starting`.
+#[cfg(target_arch = "x86_64")]
+pub(super) const STARTING: &[Call] = &calls![SYS_clone SYS_fork SYS_vfork];
+#[cfg(not(target_arch = "x86_64"))]
+pub(super) const STARTING: &[Call] = &calls![SYS_clone];
 
 /// They get `ENOSYS`, as from a kernel that is too old for them: the C library then makes threads by `clone`, whose
 /// arguments can be looked at.
@@ -118,7 +124,7 @@ const OTHERS: &[Call] = &calls![
 /// Older forms.
 #[cfg(target_arch = "x86_64")]
 const OLDER_OTHERS: &[Call] = &calls![
-    SYS_fork SYS_vfork SYS_chmod SYS_chown SYS_lchown SYS_utime SYS_utimes SYS_futimesat SYS_mknod SYS_inotify_init
+    SYS_chmod SYS_chown SYS_lchown SYS_utime SYS_utimes SYS_futimesat SYS_mknod SYS_inotify_init
     SYS_ustat SYS_sysfs SYS_uselib SYS__sysctl
 ];
 #[cfg(not(target_arch = "x86_64"))]
