@@ -66,7 +66,7 @@ def confine(policy: object) -> list[tuple[str, str, str]]:
     """
 
 def sandbox_names() -> tuple[list[str], list[str]]:
-    """Names of all layers, in the order in which they are applied, and the files of ``/proc`` that a policy may name."""
+    """Names of all layers, in the order of their application, and the files of ``/proc`` that a policy may name."""
 
 def set_call_variables(
     deadline: ContextVar[float | None],

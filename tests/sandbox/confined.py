@@ -64,7 +64,7 @@ class Outcome:
 
 @functools.cache
 def interpreter(user: str) -> tuple[str, ...]:
-    """An interpreter of this version that the user may run, and where its modules are; the superuser's may be in its home.
+    """An interpreter of this version that the user may run: the superuser's may be in its home.
 
     Empty if there is none.
     """

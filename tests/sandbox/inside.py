@@ -1,8 +1,8 @@
 """What a confined process of these tests runs: it confines itself, then does what the test says, and tells how it went.
 
-Started as a program with one argument, in JSON: ``policy`` (fields of ``Policy``, or null for no confinement), ``code``,
-``names`` (variables for the code), ``path`` (where modules are), ``lacking`` (numbers of system calls that the kernel shall
-seem not to have). The code leaves its result in ``result``.
+Started as a program with one argument, in JSON: ``policy`` (fields of ``Policy``, or null for no confinement),
+``code``, ``names`` (variables for the code), ``path`` (where modules are), ``lacking`` (numbers of system calls that
+the kernel shall seem not to have). The code leaves its result in ``result``.
 """
 
 from __future__ import annotations

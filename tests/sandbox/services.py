@@ -45,4 +45,3 @@ class Work:
     def read(self, path: str) -> str:
         with open(path, encoding="utf-8") as file:
             return file.read()
-

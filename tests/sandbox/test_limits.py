@@ -108,10 +108,15 @@ def test_processes(user: str) -> None:
 
 
 def test_where_tasks_cannot_be_counted_alone(user: str) -> None:
-    """Without a user namespace and a control group the limit counts all tasks of the user: it stays above what there is."""
+    """Without a namespace and a control group all tasks of the user count: the limit is above what there is."""
     if user != ORDINARY:
         pytest.skip("the superuser is exempt from that limit, and has a control group")
-    done = run("import threading; threading.Thread(target=int).start(); result = 1", {"tasks": 8}, user=user, lacking=["unshare"])
+    done = run(
+        "import threading; threading.Thread(target=int).start(); result = 1",
+        {"tasks": 8},
+        user=user,
+        lacking=["unshare"],
+    )
     assert done.result == 1, done
     assert "all others of this user" in done.layers["limits"][1]
 
@@ -125,7 +130,10 @@ def test_a_file_has_a_length(place: Place) -> None:
     done = run(code, policy, user=place.user, names=place.names)
     done.refused(errors=("EFBIG",))
     assert (place.own / "file").stat().st_size == 4 * MIB
-    for more in ("os.truncate(own + '/file', 100 << 20)", "fd = os.open(own + '/file', os.O_RDWR); os.posix_fallocate(fd, 0, 100 << 20)"):
+    for more in (
+        "os.truncate(own + '/file', 100 << 20)",
+        "fd = os.open(own + '/file', os.O_RDWR); os.posix_fallocate(fd, 0, 100 << 20)",
+    ):
         run(more, policy, user=place.user, names=place.names).refused(errors=("EFBIG",))
 
 
@@ -136,7 +144,9 @@ def test_processor_time(user: str) -> None:
 
 
 def test_processor_time_of_who_will_not_hear(user: str) -> None:
-    done = run("import signal; signal.signal(signal.SIGXCPU, signal.SIG_IGN)\nwhile True: pass", {"cpu_seconds": 1}, user=user)
+    done = run(
+        "import signal; signal.signal(signal.SIGXCPU, signal.SIG_IGN)\nwhile True: pass", {"cpu_seconds": 1}, user=user
+    )
     assert done.returncode == -signal.SIGKILL
 
 

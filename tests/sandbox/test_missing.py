@@ -1,4 +1,4 @@
-"""Systems that lack a layer: what is missing is said, or an error if the policy requires it. Nothing is silently left out."""
+"""Systems that lack a layer: it is named, or an error if the policy requires it. Nothing is silently left out."""
 
 from __future__ import annotations
 

@@ -125,7 +125,8 @@ def test_a_port_cannot_be_reached_by_hiding_flags(place: Place, servers: dict[st
         import socket, struct
         it = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         address = struct.pack("=HH4s8x", socket.AF_INET, socket.htons(other), bytes([127, 0, 0, 1]))
-        call(N["sendto"], it.fileno(), ctypes.c_char_p(b"x"), 1, (1 << 32) | socket.MSG_FASTOPEN, ctypes.c_char_p(address), 16)"""
+        flags = (1 << 32) | socket.MSG_FASTOPEN
+        call(N["sendto"], it.fileno(), ctypes.c_char_p(b"x"), 1, flags, ctypes.c_char_p(address), 16)"""
     run(code, {"network": [servers["tcp"]]}, user=place.user, names=servers).refused("sendto")
 
 

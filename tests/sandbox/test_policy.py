@@ -65,7 +65,7 @@ def test_values_are_made_plain(tmp_path: Any) -> None:
 
 def test_only_policies_confine() -> None:
     for function in (confine, explain):
-        with pytest.raises(TypeError, match="nearcall.sandbox.Policy"):
+        with pytest.raises(TypeError, match=r"nearcall\.sandbox\.Policy"):
             function({"read": []})  # type: ignore[arg-type]
 
 
@@ -141,7 +141,11 @@ def test_missing_layers_are_explained(monkeypatch: pytest.MonkeyPatch) -> None:
         (0, "", None),
         (1, "Traceback\nPermissionError", None),
         (None, "nearcall sandbox: refused mount\n", "the sandbox refused mount"),
-        (0, "x\nnearcall sandbox: refused mount\nnearcall sandbox: refused chroot\n", "the sandbox refused mount, chroot"),
+        (
+            0,
+            "x\nnearcall sandbox: refused mount\nnearcall sandbox: refused chroot\n",
+            "the sandbox refused mount, chroot",
+        ),
         (-signal.SIGSYS, "nearcall sandbox: killed for ptrace\n", "the sandbox ended it for ptrace"),
         (-signal.SIGSYS, "", "the sandbox ended it for a system call for another kind of processor"),
         (-signal.SIGXCPU, "", "it used up its processor time"),

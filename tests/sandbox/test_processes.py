@@ -83,13 +83,18 @@ def test_listed_programs_only(place: Place) -> None:
     run(code, policy, user=place.user, names={"program": "/usr/bin/id"}).refused()
     run("os.execv('/usr/bin/id', ['id'])", policy, user=place.user).refused()
     # A copy of it is another program.
-    copy = "import shutil, subprocess; shutil.copyfile('/usr/bin/true', own + '/true'); result = subprocess.run([own + '/true'])"
+    copy = """
+        import shutil, subprocess
+        shutil.copyfile("/usr/bin/true", own + "/true")
+        subprocess.run([own + "/true"])"""
     run(copy, {**policy, "write": [str(place.own)], "read": ["/usr/bin"]}, user=place.user, names=place.names).refused()
 
 
 def test_a_started_program_is_confined_as_well(place: Place) -> None:
     policy = {"execute": ["/usr/bin/cat"], "subprocesses": True}
-    code = "import subprocess; done = subprocess.run(['/usr/bin/cat', secret], capture_output=True); result = done.returncode"
+    code = """
+        import subprocess
+        result = subprocess.run(["/usr/bin/cat", secret], capture_output=True).returncode"""
     assert run(code, policy, user=place.user, names=place.names).result == 1
     assert run_free(code, user=place.user, names=place.names).result == 0
 
@@ -103,7 +108,9 @@ def test_a_program_with_special_rights_has_none(place: Place) -> None:
     shutil.copyfile("/usr/bin/id", program)
     os.chown(program, 0, 0)
     program.chmod(0o4755)
-    code = "import subprocess; result = subprocess.run([outside + '/id', '-u'], capture_output=True, text=True).stdout.strip()"
+    code = """
+        import subprocess
+        result = subprocess.run([outside + "/id", "-u"], capture_output=True, text=True).stdout.strip()"""
     assert run_free(code, user=place.user, names=place.names).result == "0"
     policy = {"execute": [str(place.outside)], "subprocesses": True}
     assert run(code, policy, user=place.user, names=place.names).result != "0"

@@ -1,4 +1,4 @@
-"""System calls with which a process changes the system, evades its limits, or reaches parts of the kernel that it needs not."""
+"""System calls that change the system, evade limits, or reach parts of the kernel that nobody needs here."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import signal
 
 import pytest
 
-from .confined import run, start, outcome
+from .confined import outcome, run, start
 
 x86_64 = pytest.mark.skipif(platform.machine() != "x86_64", reason="machine code of another processor")
 

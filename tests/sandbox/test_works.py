@@ -15,10 +15,10 @@ from .services import Listener, Work
 
 WORKS = {
     "imports": """
-        import argparse, asyncio, bz2, collections, concurrent.futures, csv, ctypes, datetime, decimal, email, fractions
-        import hashlib, http.client, io, itertools, json, locale, logging, lzma, multiprocessing, pickle, queue, sqlite3, ssl
-        import statistics, struct, subprocess, tempfile, threading, tomllib, typing, unittest, urllib.request, uuid, wave, zlib
-        import zoneinfo, encodings.idna
+        import argparse, asyncio, bz2, collections, concurrent.futures, csv, ctypes, datetime, decimal, email
+        import fractions, hashlib, http.client, io, itertools, json, locale, logging, lzma, multiprocessing, pickle
+        import queue, sqlite3, ssl, statistics, struct, subprocess, tempfile, threading, typing, unittest
+        import urllib.request, uuid, wave, zlib, zoneinfo, encodings.idna
         result = True""",
     "numpy": """
         import numpy as np
@@ -49,7 +49,7 @@ WORKS = {
         import datetime, time, zoneinfo
         time.sleep(0.001)
         then = datetime.datetime(2026, 7, 1, tzinfo=zoneinfo.ZoneInfo("UTC"))
-        result = time.time() > 0 and time.monotonic() > 0 and time.process_time() > 0 and bool(time.localtime()) and bool(then)""",
+        result = min(time.time(), time.monotonic()) > 0 and bool(time.localtime()) and bool(then)""",
     "random": """
         import random, secrets, uuid
         random.seed()
@@ -90,8 +90,6 @@ WORKS = {
 
 @pytest.mark.parametrize("what", WORKS)
 def test_works(what: str, user: str) -> None:
-    if what == "imports" and sys.version_info < (3, 11):
-        pytest.skip("tomllib is newer")
     if what == "asyncio" and sys.version_info < (3, 11):
         pytest.skip("asyncio.timeout is newer")
     done = run(WORKS[what], user=user)
@@ -154,4 +152,3 @@ def test_calls_through_shared_memory() -> None:
             work.read("/etc/passwd")
         assert work.add(1, 2) == 3
     assert child.process.returncode == 0
-

@@ -14,8 +14,8 @@ from types import SimpleNamespace
 from typing import Final
 
 from .. import _core
-from .policy import Policy
-from .report import LAYERS, Layer, Report, SandboxError, report_of
+from .policy import Policy, check_policy
+from .report import Report, SandboxError, report_of
 
 __all__ = ["available", "confine", "python_paths", "try_out"]
 
@@ -40,15 +40,17 @@ _LIBRARIES: Final = (
 )
 """What any interpreter on Linux reads while it runs, wherever it was installed; not all of it is everywhere."""
 
-_TRY: Final = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); import nearcall.sandbox.confining as it; it.try_out()"
+_TRY: Final = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); import nearcall.sandbox.confining as it; it.try_out()"
+)
 """Run by another interpreter, with the search path of this one as its argument."""
 
 
 def confine(policy: Policy) -> Report:
     """Takes everything away from this process that the policy does not name: for ever, and for all that it starts.
 
-    Call it in a process of its own, while that has one thread and before it imports what it does not trust. What is open
-    or imported already stays. Descriptors that are not kept are closed, whoever has them. A refused system call is a
+    Call it in a process of its own, while that has one thread, and before it imports what it does not trust. What
+    is open or imported already stays. Descriptors that are not kept are closed, whoever has them. A refused system call is a
     :class:`PermissionError` in Python, and one line on the standard error for each that is met; a few that only attacks
     make end the process by ``SIGSYS``.
 
@@ -111,26 +113,21 @@ def _tried() -> Report:
     path = json.dumps([entry for entry in sys.path if entry])
     try:
         done = subprocess.run(
-            [sys.executable, "-c", _TRY, path],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            timeout=30,
-            check=False,
+            [sys.executable, "-c", _TRY, path], stdin=subprocess.DEVNULL, capture_output=True, timeout=30, check=False
         )
-        rows = json.loads(done.stdout)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise SandboxError(f"the sandbox cannot be tried out: {error}") from error
+    try:
+        return report_of(json.loads(done.stdout))
     except ValueError:
         said = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
         raise SandboxError(f"the sandbox cannot be tried out: {said or f'status {done.returncode}'}") from None
-    return Report(tuple(Layer(**row) for row in rows))
 
 
 def try_out() -> None:
     """Confines this process with every layer there is, and prints what came of them, as JSON."""
     report = confine(Policy(cpu_share=1.0, required=()))
-    os.write(1, json.dumps([vars(layer) for layer in report.layers]).encode())
+    os.write(1, json.dumps([(layer.name, layer.state, layer.detail) for layer in report.layers]).encode())
 
 
 def python_paths() -> tuple[str, ...]:
@@ -145,11 +142,10 @@ def python_paths() -> tuple[str, ...]:
 
 def _plain(policy: Policy) -> SimpleNamespace:
     """The policy as the core takes it."""
-    if not isinstance(policy, Policy):
-        raise TypeError(f"confine takes a nearcall.sandbox.Policy, not {policy!r}")
+    check_policy(policy)
     fields = {name: getattr(policy, name) for name in Policy.__dataclass_fields__}
     if policy.python:
         fields["read"] = (*policy.read, *python_paths())
         fields["write"] = (*policy.write, "/dev/null")
-    fields["ports"] = {"none": (), "all": None}.get(policy.network, policy.network)  # type: ignore[arg-type]
+    fields["ports"] = policy.network if isinstance(policy.network, tuple) else None if policy.network == "all" else ()
     return SimpleNamespace(**fields)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from .confining import available, python_paths
-from .policy import Policy
+from .policy import Policy, check_policy
 
 __all__ = ["explain"]
 
@@ -17,11 +17,15 @@ def explain(policy: Policy) -> str:
         SandboxError: it cannot be found out which layers there are.
         TypeError: it is no policy.
     """
-    if not isinstance(policy, Policy):
-        raise TypeError(f"explain takes a nearcall.sandbox.Policy, not {policy!r}")
+    check_policy(policy)
     report = available()
     unasked = set(_not_asked(policy))
-    lines = ["It may:", *(f"  - {line}" for line in _may(policy)), "It may not:", *(f"  - {line}" for line in _not(policy))]
+    lines = [
+        "It may:",
+        *(f"  - {line}" for line in _may(policy)),
+        "It may not:",
+        *(f"  - {line}" for line in _not(policy)),
+    ]
     missing = [layer for layer in report.missing() if layer.name not in unasked]
     held = [layer.name for layer in report.layers if layer.state == "provided" and layer.name not in unasked]
     lines += ["This system gives these layers:", f"  {', '.join(held) or 'none'}"]

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 from .._core import sandbox_names
 from .report import LAYERS, SandboxError
 
-__all__ = ["Policy"]
+__all__ = ["Policy", "check_policy"]
 
 _PROC_FILES: Final = sandbox_names()[1]
 
@@ -90,16 +90,29 @@ class Policy:
 
 
 def _items(field: str, values: Any) -> list[Any]:
-    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
-        raise TypeError(f"{field} must be a tuple, not {values!r}")
-    return list(values)
+    try:
+        if not isinstance(values, (str, bytes)):
+            return list(values)
+    except TypeError:
+        pass
+    raise TypeError(f"{field} must be a tuple, not {values!r}")
+
+
+def check_policy(policy: object) -> None:
+    """Refuses what is no policy.
+
+    Raises:
+        TypeError: it is none.
+    """
+    if not isinstance(policy, Policy):
+        raise TypeError(f"a policy must be a nearcall.sandbox.Policy, not {policy!r}")
 
 
 def _paths(field: str, values: Any) -> tuple[str, ...]:
     paths: list[str] = []
     for value in _items(field, values):
-        path = os.fspath(value)
-        if not isinstance(path, str) or "\0" in path:
+        path = os.fsdecode(value)
+        if isinstance(value, bytes) or "\0" in path:
             raise TypeError(f"{field} must hold paths as text, not {value!r}")
         if not os.path.isabs(path):
             raise SandboxError(f"{field} names {path!r}: write the whole path, from /")

@@ -29,7 +29,7 @@ class Layer:
     name: str
     """One of :data:`LAYERS`."""
     state: State
-    """``provided``: it holds. ``not_asked``: the policy does without it. ``not_available``: this kernel does not have it.
+    """``provided``: it holds. ``not_asked``: the policy does without it. ``not_available``: this kernel lacks it.
     ``refused``: this system has it, and does not let this process use it."""
     detail: str
     """What it does here, or why it is missing."""

@@ -16,7 +16,7 @@ _MOST: Final = 20
 def violation(returncode: int | None, output: str) -> str | None:
     """What a confined process tried that its sandbox refused, in a sentence for the user.
 
-    That the kernel refused is certain; the names come from the process itself, which may write such lines as it pleases.
+    That the kernel refused is certain; the names come from the process itself, which may write what it pleases.
 
     Args:
         returncode: How it ended, as :attr:`subprocess.Popen.returncode` says; ``None`` while it runs.
