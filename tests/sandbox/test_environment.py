@@ -16,7 +16,9 @@ ENVIRONMENT = {"TOKEN": SECRET, "PATH": "/usr/bin", "LANG": "C.UTF-8", "EMPTY": 
 def test_only_kept_variables_are_left(user: str) -> None:
     code = """
         libc.getenv.restype = ctypes.c_char_p
-        result = sorted(os.environ), libc.getenv(b"TOKEN"), os.environ["PATH"], libc.getenv(b"PATH").decode()"""
+        import posix
+        names = sorted({*os.environ, *map(os.fsdecode, posix.environ)})
+        result = names, libc.getenv(b"TOKEN"), os.environ["PATH"], libc.getenv(b"PATH").decode()"""
     done = run(code, {"environment": ["PATH", "LANG"]}, user=user, env=ENVIRONMENT)
     names, token, by_python, by_c = done.result
     # The interpreter itself may add LC_CTYPE.

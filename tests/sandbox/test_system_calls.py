@@ -32,7 +32,17 @@ def test_refused(name: str, user: str) -> None:
 
 def test_namespaces_by_clone(user: str) -> None:
     """Also where processes may be made."""
-    for flag in (0x00020000, 0x02000000, 0x04000000, 0x08000000, 0x10000000, 0x20000000, 0x40000000):
+    for flag in (
+        0x00008000,
+        0x00002000,
+        0x00020000,
+        0x02000000,
+        0x04000000,
+        0x08000000,
+        0x10000000,
+        0x20000000,
+        0x40000000,
+    ):
         code = f"call(N['clone'], {flag} | 17, 0, 0, 0, 0)"
         run(code, {"subprocesses": True}, user=user).refused()
     run("call(N['unshare'], 0x10000000)", {"subprocesses": True}, user=user).refused("unshare")

@@ -7,6 +7,7 @@ import errno
 import functools
 import json
 import os
+import posix
 import subprocess
 import sys
 import sysconfig
@@ -49,10 +50,10 @@ _TRY: Final = (
 def confine(policy: Policy) -> Report:
     """Takes everything away from this process that the policy does not name: for ever, and for all that it starts.
 
-    Call it in a process of its own, while that has one thread, and before it imports what it does not trust. What
-    is open or imported already stays. Descriptors that are not kept are closed, whoever has them. A refused system call is a
-    :class:`PermissionError` in Python, and one line on the standard error for each that is met; a few that only attacks
-    make end the process by ``SIGSYS``.
+    Call it in a process of its own, while that has one thread, and before it imports what it does not trust: what is
+    open or imported already stays. Descriptors that are not kept are closed, whoever has them. A refused system call is a
+    :class:`PermissionError` in Python, and one line on the standard error for each that is met; a few that only
+    attacks make end the process by ``SIGSYS``.
 
     Returns:
         What came of each layer.
@@ -67,10 +68,17 @@ def confine(policy: Policy) -> Report:
         rows = _core.confine(plain)
     except RuntimeError as error:
         raise SandboxError(str(error)) from None
-    for name in [name for name in os.environ if name not in policy.environment]:
-        del os.environ[name]
+    _forget_variables(policy)
     _refuse_in_words(policy)
     return report_of(rows)
+
+
+def _forget_variables(policy: Policy) -> None:
+    """Removes what Python noted of the environment when it started: once for programs, and once for itself."""
+    for name in [name for name in os.environ if name not in policy.environment]:
+        del os.environ[name]
+    for key in [key for key in posix.environ if os.fsdecode(key) not in policy.environment]:
+        del posix.environ[key]
 
 
 def _refuse_in_words(policy: Policy) -> None:

@@ -14,8 +14,8 @@ const ADDRESSES_BEYOND: u64 = 8 << 30;
 /// it does in a user namespace of its own.
 pub(super) fn set(limits: &Limits, others: Option<u64>, report: &mut Report) -> Result<()> {
     let mut said = Vec::new();
-    // A dump of memory would be a file somewhere else.
-    lower(Resource::Core, Some(0))?;
+    // A dump of memory would be a file somewhere else. With 0 bytes it would still go to the system's program for dumps.
+    lower(Resource::Core, Some(1))?;
     lower(Resource::Msgqueue, Some(0))?;
     if limits.memory.is_some() {
         lower(Resource::Data, limits.memory)?;

@@ -16,6 +16,9 @@ const NAMESPACES: u64 = (libc::CLONE_NEWNS
     | libc::CLONE_NEWUSER
     | libc::CLONE_NEWPID
     | libc::CLONE_NEWNET) as u64;
+/// With these the new process would be somebody else's child, or traced from its start.
+const OTHERS: u64 = (libc::CLONE_PARENT | libc::CLONE_PTRACE) as u64;
+/// Without all of these it is no thread.
 const THREAD: u64 = (libc::CLONE_THREAD | libc::CLONE_VM | libc::CLONE_SIGHAND) as u64;
 
 /// What may be asked of terminals and sockets. Among the others are those that type into the user's terminal.
@@ -119,7 +122,7 @@ pub(super) fn conditional(policy: &Policy, report: &Report) -> Rules {
 /// they make a process, and whoever blocks the signal dies of it.
 pub(super) fn starting(policy: &Policy) -> Rules {
     let bits = |of: u64| (0..32).map(|bit| 1 << bit).filter(move |bit| of & bit != 0);
-    let mut refused: Vec<_> = bits(NAMESPACES).map(|bit| all(vec![masked(0, bit, bit)])).collect();
+    let mut refused: Vec<_> = bits(NAMESPACES | OTHERS).map(|bit| all(vec![masked(0, bit, bit)])).collect();
     let mut rules = Rules::new();
     if !policy.subprocesses {
         refused.extend(bits(THREAD).map(|bit| all(vec![masked(0, bit, 0)])));
