@@ -51,8 +51,8 @@ def confine(policy: Policy) -> Report:
     """Takes everything away from this process that the policy does not name: for ever, and for all that it starts.
 
     Call it in a process of its own, while that has one thread, and before it imports what it does not trust: what is
-    open or imported already stays. Descriptors that are not kept are closed, whoever has them. A refused system call is a
-    :class:`PermissionError` in Python, and one line on the standard error for each that is met; a few that only
+    open or imported already stays. Descriptors that are not kept are closed, whoever has them. A refused system call is
+    a :class:`PermissionError` in Python, and one line on the standard error for each that is met; a few that only
     attacks make end the process by ``SIGSYS``.
 
     Returns:

@@ -205,3 +205,58 @@ fn sockets(policy: &Policy, report: &Report, rules: &mut Rules) {
     }
     rules.insert(libc::SYS_setsockopt, options);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::table;
+    use super::*;
+    use crate::{Limits, State};
+
+    fn policy(network: Network, all: bool) -> Policy {
+        Policy {
+            read: Vec::new(),
+            write: Vec::new(),
+            execute: if all { vec!["/bin/true".into()] } else { Vec::new() },
+            subprocesses: all,
+            network,
+            unix_sockets: all,
+            abstract_sockets: all,
+            signals: all,
+            limits: Limits::default(),
+            environment: Vec::new(),
+            descriptors: Vec::new(),
+            proc: Vec::new(),
+            required: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn no_list_lifts_a_condition() {
+        let lists = [table::ALLOWED, table::KILLED, &[table::ABSENT, table::QUIET, table::STARTING]];
+        let listed: Vec<i64> = lists.into_iter().flatten().copied().flatten().map(|call| call.1).collect();
+        for all in [true, false] {
+            let rules = conditional(&policy(Network::All, all), &Report::default());
+            assert!(rules.keys().all(|number| !listed.contains(number)));
+        }
+    }
+
+    #[test]
+    fn a_condition_is_never_empty_by_mistake() {
+        // No rule at all would allow the call with any arguments.
+        let rules = conditional(&policy(Network::None, false), &Report::default());
+        for (number, conditions) in &rules {
+            assert!(!conditions.is_empty(), "{number}");
+        }
+        assert!(!rules.contains_key(&libc::SYS_socket));
+        assert!(!rules.contains_key(&libc::SYS_connect));
+    }
+
+    #[test]
+    fn ports_that_nobody_restricts_are_not_reached() {
+        let policy = policy(Network::Ports(vec![80]), false);
+        assert!(!conditional(&policy, &Report::default()).contains_key(&libc::SYS_connect));
+        let mut report = Report::default();
+        report.add(Name::Tcp, State::Provided, "");
+        assert!(conditional(&policy, &report).contains_key(&libc::SYS_connect));
+    }
+}

@@ -129,3 +129,18 @@ const OLDER_OTHERS: &[Call] = &calls![
 ];
 #[cfg(not(target_arch = "x86_64"))]
 const OLDER_OTHERS: &[Call] = &[];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_call_is_on_two_lists() {
+        let lists = [ALLOWED, KILLED, &[CONDITIONAL, STARTING, ABSENT, QUIET, OTHERS, OLDER_OTHERS]];
+        let mut numbers: Vec<_> = lists.into_iter().flatten().copied().flatten().collect();
+        let all = numbers.len();
+        numbers.sort_by_key(|call| call.1);
+        numbers.dedup_by_key(|call| call.1);
+        assert_eq!(numbers.len(), all);
+    }
+}
