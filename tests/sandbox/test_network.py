@@ -144,6 +144,14 @@ def test_all_of_the_network(place: Place, servers: dict[str, Any]) -> None:
     run(UNIX, {"network": "all"}, user=place.user, names=servers).refused("socket")
 
 
+def test_names_and_certificates(user: str) -> None:
+    code = """
+        import socket, ssl
+        result = socket.gethostbyname("localhost"), ssl.create_default_context().verify_mode == ssl.CERT_REQUIRED"""
+    assert run(code, {"network": "all"}, user=user).result == ["127.0.0.1", True]
+    run("open('/etc/resolv.conf')", user=user).refused()
+
+
 def test_unix_sockets(place: Place, servers: dict[str, Any]) -> None:
     policy = {"unix_sockets": True}
     assert run(UNIX, policy, user=place.user, names=servers).result is True

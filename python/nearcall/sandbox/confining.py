@@ -41,6 +41,20 @@ _LIBRARIES: Final = (
 )
 """What any interpreter on Linux reads while it runs, wherever it was installed; not all of it is everywhere."""
 
+_NETWORK: Final = (
+    "/etc/hosts",
+    "/etc/resolv.conf",
+    "/etc/nsswitch.conf",
+    "/etc/host.conf",
+    "/etc/gai.conf",
+    "/etc/services",
+    "/etc/ssl",
+    "/etc/pki",
+    "/etc/ca-certificates",
+    "/usr/share/ca-certificates",
+)
+"""What is read to find hosts by name, and to trust them. The keys that are there belong to the superuser only."""
+
 _TRY: Final = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); import nearcall.sandbox.confining as it; it.try_out()"
 )
@@ -138,12 +152,16 @@ def try_out() -> None:
     os.write(1, json.dumps([(layer.name, layer.state, layer.detail) for layer in report.layers]).encode())
 
 
-def python_paths() -> tuple[str, ...]:
-    """What this interpreter reads while it runs, as far as it exists; never a whole home directory by way of ``""``."""
+def python_paths(*, network: bool = False) -> tuple[str, ...]:
+    """What this interpreter reads while it runs, as far as it exists; never a whole home directory by way of ``""``.
+
+    Args:
+        network: With what it reads to use a network.
+    """
     places = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
     library = sysconfig.get_config_var("LIBDIR")
     places += [library] if isinstance(library, str) else []
-    places += [os.path.dirname(os.path.dirname(_core.__file__)), *sys.path, *_LIBRARIES]
+    places += [os.path.dirname(os.path.dirname(_core.__file__)), *sys.path, *_LIBRARIES, *(_NETWORK if network else ())]
     found = (os.path.realpath(place) for place in places if place and os.path.isabs(place) and os.path.exists(place))
     return tuple(dict.fromkeys(found))
 
@@ -153,7 +171,7 @@ def _plain(policy: Policy) -> SimpleNamespace:
     check_policy(policy)
     fields = {name: getattr(policy, name) for name in Policy.__dataclass_fields__}
     if policy.python:
-        fields["read"] = (*policy.read, *python_paths())
+        fields["read"] = (*policy.read, *python_paths(network=policy.network not in ("none", ())))
         fields["write"] = (*policy.write, "/dev/null")
     fields["ports"] = policy.network if isinstance(policy.network, tuple) else None if policy.network == "all" else ()
     return SimpleNamespace(**fields)

@@ -42,7 +42,8 @@ def _may(policy: Policy) -> Iterator[str]:
         for path in paths:
             yield f"{verb} {path}"
     if policy.python:
-        yield f"read what Python needs ({len(python_paths())} places: its library, its search path, shared libraries)"
+        places = len(python_paths(network=policy.network not in ("none", ())))
+        yield f"read what Python needs ({places} places: its library, its search path, shared libraries)"
     for name in policy.proc:
         yield f"read /proc/{name}"
     if policy.network == "all":
