@@ -50,7 +50,7 @@ ROOMS: list[set[str]] = [
     {"status"},
     {"errors"},
     {"types"},
-    {"log", "options", "codec"},
+    {"log", "options", "codec", "sandbox"},
     {"service"},
     {"call"},
     {"auth", "introspection", "observe"},

@@ -33,6 +33,7 @@ __all__ = [
     "View",
     "Watched",
     "check_keys",
+    "confine",
     "count_blocks",
     "current_call",
     "current_references",
@@ -42,6 +43,7 @@ __all__ = [
     "is_native",
     "key_hash",
     "on_end",
+    "sandbox_names",
     "set_call_variables",
 ]
 
@@ -55,6 +57,16 @@ def install(
     describe_error: Callable[[BaseException], tuple[int, str, bytes]],
 ) -> None:
     """Says how a status becomes an exception, and an exception a status. Only the first call counts."""
+
+def confine(policy: object) -> list[tuple[str, str, str]]:
+    """Confines this process for ever. Name, state and detail of each layer.
+
+    Raises:
+        RuntimeError: it is not confined as the policy asks, and may be in part.
+    """
+
+def sandbox_names() -> tuple[list[str], list[str]]:
+    """Names of all layers, in the order of their application, and the files of ``/proc`` that a policy may name."""
 
 def set_call_variables(
     deadline: ContextVar[float | None],

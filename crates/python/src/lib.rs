@@ -25,6 +25,7 @@ mod outcome;
 mod payload;
 mod plan;
 mod references;
+mod sandbox;
 mod served;
 mod server;
 mod session;
@@ -71,6 +72,8 @@ mod _core {
     use super::plan::Method;
     #[pymodule_export]
     use super::references::{References, ServedObject, current_references};
+    #[pymodule_export]
+    use super::sandbox::{confine, sandbox_names};
     #[pymodule_export]
     use super::server::{RequestStream, Server};
     #[pymodule_export]

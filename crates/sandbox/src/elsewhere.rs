@@ -1,0 +1,18 @@
+//! Systems on which nothing is confined yet. They say so.
+
+use crate::{Error, LAYERS, Policy, Report, Result, State};
+
+/// Confines nothing: every layer is reported as not available, which is an error if the policy requires any.
+///
+/// # Errors
+/// As for Linux.
+pub fn apply(policy: &Policy) -> Result<Report> {
+    policy.check()?;
+    let mut report = Report::default();
+    for name in LAYERS {
+        let why = format!("the sandbox is written for Linux only, and this is {}", std::env::consts::OS);
+        report.add(name, State::NotAvailable, why);
+    }
+    let missing = report.missing_of(&policy.required);
+    if missing.is_empty() { Ok(report) } else { Err(Error::Missing(missing)) }
+}

@@ -1,0 +1,52 @@
+//! Linux: every layer in a file of its own, and the order in which they are applied.
+
+mod capabilities;
+mod cgroup;
+mod descriptors;
+mod environment;
+mod files;
+mod limits;
+mod namespaces;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod system_calls;
+
+use std::fs;
+
+use crate::{Error, Name, Policy, Report, Result, State};
+
+/// Confines this process and all that it will start, for ever.
+///
+/// Call it before foreign code is loaded, while the process has one thread: that is checked. The order matters. What needs
+/// rights comes before the rights are given up, what opens files before files are out of reach, and the filter of system
+/// calls is last, for it refuses most of what is done here.
+///
+/// # Errors
+/// Any of [`Error`]. The process may be confined in part then, and should end.
+pub fn apply(policy: &Policy) -> Result<Report> {
+    policy.check()?;
+    check_threads()?;
+    let mut report = Report::default();
+    environment::keep(&policy.environment, &mut report);
+    descriptors::keep(&policy.descriptors, &mut report)?;
+    cgroup::enter(&policy.limits, &mut report);
+    let own_users = namespaces::enter(policy, &mut report);
+    capabilities::drop_all(&mut report);
+    rustix::thread::set_no_new_privs(true).map_err(Error::at("no_new_privs"))?;
+    report.add(Name::NoNewPrivs, State::Provided, "programs with special rights lose them");
+    // Counted while others can still be seen.
+    let others = if own_users { None } else { Some(limits::tasks_of_user()) };
+    files::restrict(policy, &mut report)?;
+    limits::set(&policy.limits, others, &mut report)?;
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    system_calls::restrict(policy, &mut report)?;
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    report.add(Name::SystemCalls, State::NotAvailable, "the list is written for x86-64 and aarch64 only");
+    let missing = report.missing_of(&policy.required);
+    if missing.is_empty() { Ok(report) } else { Err(Error::Missing(missing)) }
+}
+
+/// Other threads would stay free: each layer binds the thread that asks for it.
+fn check_threads() -> Result<()> {
+    let threads = fs::read_dir("/proc/self/task").map_err(Error::at("counting threads in /proc/self/task"))?.count();
+    if threads == 1 { Ok(()) } else { Err(Error::Threads(threads)) }
+}

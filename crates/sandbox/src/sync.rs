@@ -1,0 +1,3 @@
+//! Atomics of this crate.
+
+pub(crate) use std::sync::atomic::{AtomicU64, Ordering};
