@@ -35,7 +35,9 @@ class Granted:
         if self._nearcall_target is None:
             permission = self._nearcall_permission
             details = {"permission": permission}
-            raise PermissionDenied(f"the permission '{permission}' is missing: {self._nearcall_reason}", details=details)
+            raise PermissionDenied(
+                f"the permission '{permission}' is missing: {self._nearcall_reason}", details=details
+            )
         return getattr(self._nearcall_target, name)
 
     def __repr__(self) -> str:

@@ -238,10 +238,7 @@ def run(asking: Asking, threads: Callable[[], Executor]) -> Any:
     try:
         questions = next(asking)
         while True:
-            if len(questions) == 1:
-                answers = [_ask(questions[0])]
-            else:
-                answers = _ask_all(questions, threads)
+            answers = [_ask(questions[0])] if len(questions) == 1 else _ask_all(questions, threads)
             questions = asking.send(answers)
     except StopIteration as end:
         return end.value

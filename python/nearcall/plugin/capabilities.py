@@ -110,6 +110,7 @@ class GateMaker:
 
     def __init__(self, service: object) -> None:
         self._service = service
+        plan_of(type(service))
         self.interface = interface_of(service)
         names = [method.name for method in plan_of(self.interface).methods]
         body: dict[str, Any] = {name: _gated(getattr(type(service), name), name) for name in names}

@@ -23,7 +23,7 @@ class Circuit:
 
     def __init__(self) -> None:
         self.state: Literal["closed", "open", "trial"] = "closed"
-        """``closed``: it is asked. ``open``: it is not. ``trial``: it has answered the probe, and one call is let through."""
+        """``closed``: it is asked. ``open``: it is not. ``trial``: it has answered the probe, and may get one call."""
         self._pause = _FIRST
         self._trial_taken = False
         self._change = threading.Lock()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from logging import INFO, WARNING
@@ -139,7 +139,7 @@ class Extension(Generic[P, R]):
         return self._call(*args, **kwargs)
 
 
-class PluginHostBase:
+class PluginHostBase(ABC):
     """What plugin hosts for threads and for event loops have in common."""
 
     def __init__(self, directory: str | Path, settings: Settings) -> None:
@@ -173,9 +173,7 @@ class PluginHostBase:
                 self.mistakes[path.parent.name] = error
                 log(WARNING, "%s", str(error))
                 continue
-            self._by_id[manifest.id] = Supervised(
-                manifest, self._settings, self._watch, self, self._tell, self._sort
-            )
+            self._by_id[manifest.id] = Supervised(manifest, self._settings, self._watch, self, self._tell, self._sort)
         if self._settings.lazy:
             self._asleep = {
                 name: found
@@ -233,6 +231,18 @@ class PluginHostBase:
             self._deliver(self._settings.on_event, event)
 
     @abstractmethod
+    def open(self, url: str, explain: Callable[[str], str], **options: Any) -> Any:
+        """See :class:`~nearcall.plugin.starting.Connecting`."""
+
+    @abstractmethod
+    def do(self, work: Callable[[], Any], seconds: float) -> Any:
+        """See :class:`~nearcall.plugin.starting.Connecting`."""
+
+    @abstractmethod
+    def close(self, channel: Any) -> None:
+        """See :class:`~nearcall.plugin.starting.Connecting`."""
+
+    @abstractmethod
     def _deliver(self, on_event: Callable[[PluginEvent], object], event: PluginEvent) -> None:
         """Calls the host program's function."""
 
@@ -265,8 +275,8 @@ class PluginHost(PluginHostBase):
         services: What plugins can be granted: objects of service classes, by the names of permissions.
         points: The extension points that it asks.
         policy: For each permission ``"grant"``, ``"deny"`` or ``"ask"``. Services are granted to who asks for them in
-            the manifest, and the user is asked about ``files``, ``network``, ``programs`` and ``interpreter``, unless it
-            says otherwise.
+            the manifest, and the user is asked about ``files``, ``network``, ``programs`` and ``interpreter``, unless
+            it says otherwise.
         ask: Called with the manifest and the permission when the policy says ``"ask"``; ``True`` grants. Without it
             that is denied.
         on_event: Called with each :class:`PluginEvent`, in a thread of the host: it should not take long.
@@ -308,7 +318,7 @@ class PluginHost(PluginHostBase):
         return self
 
     def stop(self) -> None:
-        """Stops all plugins and waits for their ends. Harmless when repeated; a stopped host cannot be started again."""
+        """Stops all plugins and waits for their ends. Harmless when repeated. A stopped host stays stopped."""
         self._stop_all()
 
     def extension(self, point: ExtensionPoint[P, R]) -> Extension[P, R]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from logging import WARNING
@@ -130,10 +131,9 @@ class AsyncPluginHost(PluginHostBase):
 
     def close(self, channel: Any) -> None:
         """See :class:`~nearcall.plugin.starting.Connecting`."""
-        try:
+        # Otherwise the loop is closed, and its connections with it.
+        with contextlib.suppress(Unavailable, RuntimeError):
             self._home().call_soon_threadsafe(channel.close)
-        except (Unavailable, RuntimeError):
-            pass  # the loop is closed, and its connections with it
 
     def _deliver(self, on_event: Callable[[PluginEvent], object], event: PluginEvent) -> None:
         def call() -> None:
@@ -142,10 +142,9 @@ class AsyncPluginHost(PluginHostBase):
             except Exception as error:
                 log(WARNING, "on_event of the plugin host raised", error=error)
 
-        try:
+        # Otherwise nobody is left to be told.
+        with contextlib.suppress(Unavailable, RuntimeError):
             self._home().call_soon_threadsafe(call)
-        except (Unavailable, RuntimeError):
-            pass  # nobody is left to be told
 
     async def __aenter__(self) -> Self:
         return await self.start()

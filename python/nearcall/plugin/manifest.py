@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Collection, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -14,10 +15,7 @@ from packaging.version import InvalidVersion, Version
 
 from ..types.shown import shown
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+tomllib: Any = import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
 
 __all__ = ["MANIFEST", "SYSTEM", "Manifest", "ManifestError", "Mistake", "Permission", "Runtime", "read_manifest"]
 
@@ -33,6 +31,7 @@ _LONGEST = 500
 _ID = re.compile(r"[a-z0-9]+([._-][a-z0-9]+)*", re.ASCII)
 _ENTRY = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*(:[A-Za-z_]\w*)?", re.ASCII)
 _PERMISSION = re.compile(r"[a-z][a-z0-9_]*", re.ASCII)
+_KEYS = ["id", "name", "version", "summary", "author", "entry", "host", "runtime", "permissions", "extends"]
 _RANGE = 'write a range such as ">=1.0, <2"'
 
 
@@ -190,8 +189,7 @@ class _Reader:
         if bool(manifest.runtime.venv or manifest.runtime.interpreter) != bool(manifest.permission("interpreter")):
             todo = "ask for [permissions] interpreter = 'why' exactly if [runtime] names a venv or an interpreter"
             self._wrong("runtime", "an interpreter of its own runs before it is confined", todo)
-        known = "id name version summary author entry host runtime permissions extends".split()
-        self._no_others(top, "", known)
+        self._no_others(top, "", _KEYS)
         self._no_others(host, "host.", ["api", "tested"])
         self._no_others(runtime, "runtime.", ["python", "venv", "interpreter"])
         if self._mistakes:
@@ -215,7 +213,7 @@ class _Reader:
                 if field in known
             }
             if name in ("files", "programs") and not any(paths.values()) and not self._any_in(key):
-                self._wrong(key, "names nothing", f"write {' or '.join(known)} = [\"/a/path\"]")
+                self._wrong(key, "names nothing", f'write {" or ".join(known)} = ["/a/path"]')
             ports = self._ports(table, f"{key}.ports") if "ports" in known else ()
             found.append(Permission(name, why, ports=ports, **paths))
         return tuple(found)

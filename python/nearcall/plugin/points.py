@@ -29,7 +29,7 @@ PREFIX = "nearcall.extension."
 
 
 class ExtensionPoint(Generic[P, R]):
-    """A question that a host asks its plugins, declared in a module that both import; see :func:`filter` and the others.
+    """A question that a host asks its plugins, declared in a module that both import, by :func:`filter` and others.
 
     Args:
         kind: What becomes of the answers.
@@ -53,7 +53,8 @@ class ExtensionPoint(Generic[P, R]):
         self.signature, hints = _read(function, sys._getframe(2).f_locals)  # pyright: ignore[reportPrivateUsage]
         self.parameters = tuple(self.signature.parameters)
         self._check(hints)
-        self.service = cast("type[Any]", service(name=PREFIX + self.name)(_class(self.name, function, self.signature)))
+        declared = _class(self.name, function, self.signature)
+        self.service = cast("type[Any]", cast("Any", service(name=PREFIX + self.name))(declared))
         self.plan = plan_of(self.service).methods[0]
         functools.update_wrapper(cast("Any", self), function)
 
@@ -73,13 +74,14 @@ class ExtensionPoint(Generic[P, R]):
                 raise TypeError(f"{where} must return what its first parameter, '{self.parameters[0]}', is")
 
     def __call__(self, *_args: P.args, **_kwargs: P.kwargs) -> R:
+        """Not here: a host asks it."""
         raise TypeError(f"{self.name} is an extension point: a host asks it with host.extension({self.name})(...)")
 
     @overload
-    def handler(self, function: F, /) -> F: ...
+    def handler(self, function: F) -> F: ...
     @overload
     def handler(self, *, priority: int = 0) -> Callable[[F], F]: ...
-    def handler(self, function: F | None = None, /, *, priority: int = 0) -> F | Callable[[F], F]:
+    def handler(self, function: F | None = None, *, priority: int = 0) -> F | Callable[[F], F]:
         """Makes a function this plugin's handler. It may leave out parameters, and may be ``async def``.
 
         Args:
@@ -107,7 +109,7 @@ class ExtensionPoint(Generic[P, R]):
 class Declare(Protocol):
     """Makes an extension point of the function that says its parameters."""
 
-    def __call__(self, function: Callable[P, R], /) -> ExtensionPoint[P, R]: ...  # noqa: D102
+    def __call__(self, function: Callable[P, R], /) -> ExtensionPoint[P, R]: ...
 
 
 @overload
@@ -154,9 +156,7 @@ def decider(function: Any = None, /, *, name: str | None = None, budget: float |
 @overload
 def accumulating_decider(function: Callable[P, bool], /) -> ExtensionPoint[P, bool]: ...
 @overload
-def accumulating_decider(
-    *, default: bool = True, name: str | None = None, budget: float | None = None
-) -> Declare: ...
+def accumulating_decider(*, default: bool = True, name: str | None = None, budget: float | None = None) -> Declare: ...
 def accumulating_decider(
     function: Any = None, /, *, default: bool = True, name: str | None = None, budget: float | None = None
 ) -> Any:

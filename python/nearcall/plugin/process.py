@@ -20,8 +20,7 @@ _KEPT = ("HOME", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "LC_MESSAGES", "PATH"
 
 def environment() -> dict[str, str]:
     """The variables that plugins see: of the host's own those that say who and where the user is, and no others."""
-    kept = {name: value for name in _KEPT if (value := os.environ.get(name)) is not None}
-    return {**kept, "PYTHONUNBUFFERED": "1"}
+    return {name: value for name in _KEPT if (value := os.environ.get(name)) is not None}
 
 
 class Ended(NamedTuple):

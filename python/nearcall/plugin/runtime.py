@@ -74,7 +74,7 @@ class Runtime(Protocol):
         ...
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def taking_service(permission: str, taken: type) -> type[Any]:
     """The service by which a plugin is handed a service of the host: it has one method, ``take``.
 

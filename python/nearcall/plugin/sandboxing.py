@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any, cast
 
 from .manifest import Permission
 
@@ -18,10 +18,6 @@ _WHY = "this build of nearcall has no nearcall.sandbox"
 
 class Missing(RuntimeError):
     """The sandbox, or a layer that is required, is not there."""
-
-
-class _Layers(NamedTuple):
-    layers: list[dict[str, str]]
 
 
 def _sandbox() -> Any:
@@ -42,7 +38,7 @@ def policy_for(
         granted: The permissions that it has.
         memory: Bytes that it may take; ``None``: no limit.
     """
-    read, write, execute = [directory, *paths], [], []
+    read, write, execute = [directory, *paths], list[str](), list[str]()
     policy: dict[str, Any] = {"memory": memory}
     for permission in granted:
         read += permission.read
@@ -71,7 +67,9 @@ def confine(policy: dict[str, Any], missing: str) -> list[dict[str, str]]:
         if missing == "refuse":
             raise Missing(_WHY)
         return [{"name": "sandbox", "state": "not_available", "detail": _WHY}]
-    given = {name: tuple(value) if isinstance(value, list) else value for name, value in policy.items()}
+    given = {
+        name: tuple(cast("list[object]", value)) if isinstance(value, list) else value for name, value in policy.items()
+    }
     if missing == "tell":
         given["required"] = ()
     try:
@@ -92,7 +90,9 @@ def available() -> list[dict[str, str]]:
 def explain(policy: dict[str, Any]) -> str:
     """What a plugin with that policy may do, and which layers see to it."""
     sandbox = _sandbox()
-    return f"It may do whatever its user may: {_WHY}." if sandbox is None else str(sandbox.explain(sandbox.Policy(**policy)))
+    if sandbox is None:
+        return f"It may do whatever its user may: {_WHY}."
+    return str(sandbox.explain(sandbox.Policy(**policy)))
 
 
 def violation(status: int | None, output: str) -> str | None:

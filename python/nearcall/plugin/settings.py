@@ -108,7 +108,7 @@ def check_settings(**options: Unpack[HostOptions]) -> Settings:
     points: dict[str, ExtensionPoint[..., Any]] = {}
     for point in options.get("points", ()):
         if not isinstance(cast("object", point), ExtensionPoint):
-            raise TypeError(f"points: {point!r} is no extension point: declare it with nearcall.plugin.action or another")
+            raise TypeError(f"points: {point!r} is no extension point, such as nearcall.plugin.action makes")
         if points.setdefault(point.name, point) is not point:
             raise ValueError(f"points: two extension points are called {point.name}: name one with name=...")
     sandbox = options.get("sandbox", "best")

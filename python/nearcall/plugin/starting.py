@@ -162,7 +162,8 @@ def command(manifest: Manifest, settings: Settings, decided: Decided) -> list[st
         sandbox=policy,
         missing="refuse" if settings.sandbox == "required" else "tell",
     )
-    return [python, "-I", "-m", "nearcall.plugin.bootstrap", json.dumps(msgspec.to_builtins(configuration))]
+    # -u: what it prints is in the log when it is printed. -I: what it imports is not the environment's to say.
+    return [python, "-u", "-I", "-m", "nearcall.plugin.bootstrap", json.dumps(msgspec.to_builtins(configuration))]
 
 
 def make_ready(
@@ -205,7 +206,7 @@ def make_ready(
         run.runtime = client(Runtime)
         about: About = do(run.runtime.about)
         if about.version != ABOUT_VERSION:
-            raise HopelessError(f"its nearcall speaks version {about.version} of the plugins' life, and this {ABOUT_VERSION}")
+            raise HopelessError(f"its nearcall is of another time: version {about.version}, not {ABOUT_VERSION}")
         if manifest.runtime.python:
             _check_python(manifest.runtime.python, about.python)
         run.layers = about.layers

@@ -225,7 +225,6 @@ class Supervised:
         self._changed()
         if not wanted:
             self._say("stopped", "has stopped")
-            self.settled.set()
             return
         if run.hopeless:
             self._fail(run.ended, tuple(run.last))
@@ -333,7 +332,7 @@ class Supervised:
         if run is None:
             return
         if name not in self._settings.makers:
-            raise ValueError(f"'{name}' is granted from the next start on: a sandbox cannot be opened; restart {self.id}")
+            raise ValueError(f"'{name}' is granted from the next start on, as a sandbox stays; restart {self.id}")
         if name in run.gates:
             run.gates[name].closed = None
         else:

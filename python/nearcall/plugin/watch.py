@@ -76,7 +76,7 @@ class Watch:
                 if function is None:
                     with contextlib.suppress(BlockingIOError):
                         os.read(self._reading, 4096)
-                else:
+                elif self._selector.get_map().get(key.fd) is key:  # not forgotten by one before it
                     self._safely(function)
             for _ in range(len(self._calls)):
                 self._safely(self._calls.popleft())
