@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Generator, Sequence
 from concurrent.futures import Executor, Future
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-from ..call.deadline import current_deadline
+from ..call.deadline import current_deadline, enter_deadline, leave_deadline
 from ..errors import Cancelled, DeadlineExceeded, InvalidArgument
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ def _ask(question: Question) -> Any:
     until = _until(handler, began)
     if until is None or not handler.circuit.allows():
         return SKIPPED
-    token = current_deadline.set(until)
+    token = enter_deadline(until)
     try:
         answer = handler.call(*question.args, **question.kwargs)
     except Exception as error:
@@ -201,7 +201,7 @@ def _ask(question: Question) -> Any:
         handler.circuit.given_up()
         raise
     finally:
-        current_deadline.reset(token)
+        leave_deadline(token)
     handler.answered(began)
     return answer
 
@@ -213,7 +213,7 @@ async def _ask_in_loop(question: Question) -> Any:
     until = _until(handler, began)
     if until is None or not handler.circuit.allows():
         return SKIPPED
-    token = current_deadline.set(until)
+    token = enter_deadline(until)
     try:
         answer = await cast("Awaitable[Any]", handler.call(*question.args, **question.kwargs))
     except Exception as error:
@@ -223,7 +223,7 @@ async def _ask_in_loop(question: Question) -> Any:
         handler.circuit.given_up()
         raise
     finally:
-        current_deadline.reset(token)
+        leave_deadline(token)
     handler.answered(began)
     return answer
 
