@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from logging import INFO, WARNING
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeAlias, TypeVar, cast
 
 from ..call.deadline import timeout
 from ..client.channel import Channel
@@ -27,11 +27,13 @@ if TYPE_CHECKING:
 
     from .settings import HostOptions
 
-__all__ = ["Extension", "Plugin", "PluginBase", "PluginHost", "PluginHostBase"]
+__all__ = ["Directory", "Extension", "Plugin", "PluginBase", "PluginHost", "PluginHostBase"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
+
+Directory: TypeAlias = "str | Path | Sequence[str | Path]"
 
 _LEVELS = {"started": INFO, "stopped": INFO, "answers": INFO, "restarting": INFO}
 _THREADS = 32
@@ -142,8 +144,11 @@ class Extension(Generic[P, R]):
 class PluginHostBase(ABC):
     """What plugin hosts for threads and for event loops have in common."""
 
-    def __init__(self, directory: str | Path, settings: Settings) -> None:
-        self._directory = Path(directory)
+    def __init__(self, directory: Directory, settings: Settings) -> None:
+        if isinstance(directory, (str, Path)):
+            self._directories = sorted(path.parent for path in Path(directory).glob(f"*/{MANIFEST}"))
+        else:
+            self._directories = [Path(each) for each in directory]
         self._settings = settings
         self._watch = Watch()
         self._by_id: dict[str, Supervised] = {}
@@ -160,17 +165,17 @@ class PluginHostBase(ABC):
         self._reloader = Reloader(self._watch, self._by_id.values()) if settings.reload else None
 
     def _discover(self) -> None:
-        for path in sorted(self._directory.glob(f"*/{MANIFEST}")):
+        for directory in self._directories:
             try:
-                manifest = read_manifest(path.parent)
+                manifest = read_manifest(directory)
                 if manifest.id in self._by_id:
                     from .manifest import Mistake
 
                     other = self._by_id[manifest.id].manifest.directory.name
-                    mistake = Mistake(str(path), "id", f"'{manifest.id}' is that of {other}, too", "give it another")
+                    mistake = Mistake(str(manifest.path), "id", f"'{manifest.id}' is that of {other}, too", "give it another")
                     raise ManifestError([mistake])
             except ManifestError as error:
-                self.mistakes[path.parent.name] = error
+                self.mistakes[directory.name] = error
                 log(WARNING, "%s", str(error))
                 continue
             self._by_id[manifest.id] = Supervised(manifest, self._settings, self._watch, self, self._tell, self._sort)
@@ -247,7 +252,7 @@ class PluginHostBase(ABC):
         """Calls the host program's function."""
 
     def __repr__(self) -> str:
-        return f"<{'closed ' if self._closed else ''}host of {len(self._by_id)} plugins in {self._directory}>"
+        return f"<{'closed ' if self._closed else ''}host of {len(self._by_id)} plugins>"
 
 
 class _PluginChannel(Channel):
@@ -268,7 +273,8 @@ class PluginHost(PluginHostBase):
             speech.speak(spoken("hello"))
 
     Args:
-        directory: Where the plugins are: each in a directory of its own that has a ``plugin.toml``.
+        directory: Where the plugins are, each in a directory of its own that has a ``plugin.toml``; or a list of such
+            directories.
         options: The options below, by name.
         name: The host's name, for plugins and messages; the program's if not given.
         api: The version of the interface that it gives to plugins; ``"1.0"``.
@@ -303,7 +309,7 @@ class PluginHost(PluginHostBase):
         TypeError, ValueError: an option does not fit.
     """
 
-    def __init__(self, directory: str | Path, **options: Unpack[HostOptions]) -> None:
+    def __init__(self, directory: Directory, **options: Unpack[HostOptions]) -> None:
         super().__init__(directory, check_settings(**options))
         self._plugins = {name: Plugin(each) for name, each in self._by_id.items()}
 

@@ -7,7 +7,6 @@ import contextlib
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from logging import WARNING
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
@@ -16,7 +15,7 @@ from ..call.deadline import timeout
 from ..errors import Unavailable
 from ..log import log
 from .asking import begin, run_in_loop
-from .host import Extension, PluginBase, PluginHostBase
+from .host import Directory, Extension, PluginBase, PluginHostBase
 from .points import ExtensionPoint
 from .settings import PluginEvent, check_settings
 
@@ -77,7 +76,7 @@ class AsyncPluginHost(PluginHostBase):
     It belongs to the loop in which it is started. ``on_event`` is called there; ``ask`` in a thread, as it may wait.
     """
 
-    def __init__(self, directory: str | Path, **options: Unpack[HostOptions]) -> None:
+    def __init__(self, directory: Directory, **options: Unpack[HostOptions]) -> None:
         super().__init__(directory, check_settings(**options))
         self._plugins = {name: AsyncPlugin(each) for name, each in self._by_id.items()}
         self._loop: asyncio.AbstractEventLoop | None = None
