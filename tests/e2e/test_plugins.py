@@ -147,7 +147,10 @@ def test_what_it_prints_is_in_the_hosts_log(
 ) -> None:
     with caplog.at_level("INFO", "nearcall.plugin"), make_host(two, speech, events) as host:
         said = f"hello from {host.plugins['second'].pid}"
-        eventually(lambda: ("nearcall.plugin.second", 20, said) in caplog.record_tuples, lambda: f"{said!r} is not in {caplog.record_tuples}")
+        eventually(
+            lambda: ("nearcall.plugin.second", 20, said) in caplog.record_tuples,
+            lambda: f"{said!r} is not in {caplog.record_tuples}",
+        )
 
 
 def test_a_permission_is_revoked_and_granted_while_it_runs(two: Path, speech: SpokenWords, events: Events) -> None:

@@ -267,7 +267,9 @@ def forge(limit):
 
 def test_forged_references_are_worth_nothing(plugins: Path, speech: SpokenWords, events: Events) -> None:
     write_plugin(plugins, "bad", FORGES)
-    write_plugin(plugins, "other", "speech = plugin.use('speech', Speech)\ndef start(): speech.speak('other')", entry=":start")
+    write_plugin(
+        plugins, "other", "speech = plugin.use('speech', Speech)\ndef start(): speech.speak('other')", entry=":start"
+    )
     with make_host(plugins, speech, events) as host:
         assert host.extension(menu)(50) == []
         assert sorted(speech.heard) == ["mine", "other"]
@@ -284,7 +286,8 @@ registry.used.update({str(n): (Speech, plugin.use("speech", Speech)) for n in ra
     write_plugin(plugins, "bad", claims, permissions={})
     other = """
 from nearcall.plugin import runtime
-sys.modules["__main__"]._Runtime.about = lambda self: runtime.About(1, "3", {"menu": 2**62, "x" * 1000: 1}, ["speech"], [{"a": "b"}])
+main = sys.modules["__main__"]
+main._Runtime.about = lambda self: runtime.About(1, "3", {"menu": 2**62, "x" * 1000: 1}, ["speech"], [{}])
 """
     write_plugin(plugins, "liar", other, permissions={})
     with make_host(plugins, speech, events, restarts=0) as host:

@@ -48,12 +48,16 @@ def folder(tmp_path: Path) -> Path:
 
 def test_what_it_says_is_read(folder: Path) -> None:
     manifest = read_manifest(folder)
-    assert (manifest.id, manifest.entry, manifest.extends) == ("org.example.shout", "shout.main:start", ("spoken_text",))
+    assert (manifest.id, manifest.entry, manifest.extends) == (
+        "org.example.shout",
+        "shout.main:start",
+        ("spoken_text",),
+    )
     assert [permission.name for permission in manifest.permissions] == ["speech", "files", "network"]
     assert manifest.permissions[1].read == ("/usr/share/dict",)
     assert manifest.permissions[2].ports == (443,)
-    assert manifest.works_with("1.9") and not manifest.works_with("2.0")
-    assert manifest.tested_with("1.3") and not manifest.tested_with("1.4")
+    assert [manifest.works_with(api) for api in ("1.9", "2.0")] == [True, False]
+    assert [manifest.tested_with(api) for api in ("1.3", "1.4")] == [True, False]
 
 
 WRONG = [

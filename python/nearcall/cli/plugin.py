@@ -79,7 +79,9 @@ def add_to(commands: Any) -> None:
     new.add_argument("--id", help="the plugin's id, if it is not the directory's name")
     action("check", _check, "say what is wrong with plugins, without running them", "DIRECTORY", own, many=True)
     run = action("run", _run, "run one plugin and show what it does, until Ctrl-C", "DIRECTORY", own)
-    run.add_argument("--path", action="append", default=[], help="a directory that it may import from, such as the host's")
+    run.add_argument(
+        "--path", action="append", default=[], help="a directory that it may import from, such as the host's"
+    )
     run.add_argument("--api", default="1.0", help="the version of the host's interface (default: 1.0)")
     run.add_argument("--allow", action="append", default=[], metavar="PERMISSION", help="grant files, network, ...")
     run.add_argument("--once", action="store_true", help="end when it is clear whether it starts")
@@ -127,7 +129,7 @@ def _check(options: argparse.Namespace) -> int:
             wrong += len(error.mistakes)
             continue
         module = manifest.entry.partition(":")[0]
-        top = directory / module.split(".")[0]
+        top = directory / module.partition(".")[0]
         if not (top.is_dir() or top.with_suffix(".py").is_file() or _importable(module)):
             print(f"{manifest.path}: entry: there is no module '{module}' in {directory}: write {module}.py there")
             wrong += 1
@@ -138,7 +140,7 @@ def _check(options: argparse.Namespace) -> int:
 
 def _importable(module: str) -> bool:
     try:
-        return importlib.util.find_spec(module.split(".")[0]) is not None
+        return importlib.util.find_spec(module.partition(".")[0]) is not None
     except (ImportError, ValueError):
         return False
 

@@ -172,7 +172,9 @@ class PluginHostBase(ABC):
                     from .manifest import Mistake
 
                     other = self._by_id[manifest.id].manifest.directory.name
-                    mistake = Mistake(str(manifest.path), "id", f"'{manifest.id}' is that of {other}, too", "give it another")
+                    mistake = Mistake(
+                        str(manifest.path), "id", f"'{manifest.id}' is that of {other}, too", "give it another"
+                    )
                     raise ManifestError([mistake])
             except ManifestError as error:
                 self.mistakes[directory.name] = error
