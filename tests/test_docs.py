@@ -243,7 +243,8 @@ def places(all_code: Path) -> list[str]:
     """Where to import from: each folder, as when its programs run."""
     programs = [all_code / program.name for program in TYPED]
     examples = [all_code / "examples" / name for name in ("shared_interface", "plugins")]
-    return [str(folder) for folder in (ROOT / "python", all_code, *examples, *programs)]
+    shims = sorted(all_code.glob("*/shims"))  # modules that plugins find beside the host's
+    return [str(folder) for folder in (ROOT / "python", all_code, *examples, *programs, *shims)]
 
 
 def check_types(command: list[str]) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import os
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -309,3 +311,61 @@ def test_wrong_options_say_what_to_write(tmp_path: Path) -> None:
             PluginHost(tmp_path, **given)
     with PluginHost(tmp_path) as host, pytest.raises(ValueError, match="is no extension point of this host"):
         host.extension(spoken_text)
+
+
+def test_slow_handlers_of_an_action_run_at_once(tmp_path: Path, speech: SpokenWords, events: Events) -> None:
+    code = "speech = plugin.use('speech', Speech)\n@key_pressed.handler\ndef key(key): speech.back(key)\n"
+    for name in ("one", "two"):
+        write_plugin(tmp_path, name, code)
+    meeting = threading.Barrier(2, timeout=20)
+
+    def slow(text: str) -> str:
+        time.sleep(0.01)  # longer than what is worth a thread
+        return text
+
+    def meet(text: str) -> str:
+        meeting.wait()
+        return text
+
+    with make_host(tmp_path, speech, events) as host:
+        speech.call_back = slow
+        host.extension(key_pressed)("first")
+        speech.call_back = meet
+        host.extension(key_pressed)("both")
+        assert events.of("one", "error", "late") == events.of("two", "error", "late") == []
+
+
+def test_a_timeout_inside_a_handler_is_an_error_of_it(tmp_path: Path, speech: SpokenWords, events: Events) -> None:
+    code = "import nearcall\n@key_pressed.handler\ndef key(key): raise nearcall.DeadlineExceeded('elsewhere')\n"
+    write_plugin(tmp_path, "one", code)
+    with make_host(tmp_path, speech, events) as host:
+        host.extension(key_pressed)("x")
+        assert "DeadlineExceeded: elsewhere" in events.of("one", "error")[0].text
+        assert events.of("one", "late") == []
+
+
+def test_a_stopped_host_stays_stopped(two: Path, speech: SpokenWords, events: Events) -> None:
+    host = make_host(two, speech, events)
+    host.stop()
+    with pytest.raises(RuntimeError, match="make a new one"):
+        host.start()
+    host.plugins["first"].start()
+    assert host.plugins["first"].state == "stopped"
+    assert host.extension(spoken_text)("hi") == "hi"
+
+
+def test_a_sandbox_that_is_missing_is_told_or_refused(tmp_path: Path, speech: SpokenWords, events: Events) -> None:
+    write_plugin(tmp_path, "one", FIRST)
+    there = importlib.util.find_spec("nearcall.sandbox") is not None
+    with make_host(tmp_path, speech, events, sandbox="best") as host:
+        layers = host.plugins["one"].layers
+        assert layers
+        missing = [layer for layer in layers if layer["state"] in ("not_available", "refused")]
+        assert there or missing
+        assert len(events.of("one", "downgraded")) == bool(missing)
+        assert host.extension(spoken_text)("hi") == "HI"
+    with make_host(tmp_path, speech, events, sandbox="required") as host:
+        if not there:
+            failed = events.wait_for("one", "failed")
+            assert "it is not started without its sandbox" in failed.text
+            assert events.of("one", "died") == []

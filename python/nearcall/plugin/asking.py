@@ -14,19 +14,25 @@ from concurrent.futures import Executor, Future
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from ..call.deadline import current_deadline, enter_deadline, leave_deadline
-from ..errors import Cancelled, DeadlineExceeded, InvalidArgument
+from ..errors import Cancelled, DeadlineExceeded, InvalidArgument, Unavailable
 
 if TYPE_CHECKING:
     from .circuit import Circuit
     from .points import ExtensionPoint
 
-__all__ = ["SKIPPED", "Handler", "Question", "begin", "run", "run_in_loop"]
+__all__ = ["SKIPPED", "Handler", "Late", "Question", "begin", "run", "run_in_loop"]
 
 SKIPPED: Final[Any] = object()
 """In the place of an answer: the plugin was not asked, was late, or failed."""
 
+_ROUNDING = 0.001
+"""Seconds by which the core may be earlier with a deadline than this clock."""
 _QUICK = 0.001
 """Seconds: handlers that took less are called one after the other, as a hop to another thread costs more than they."""
+
+
+class Late(Exception):
+    """A plugin did not answer within its budget."""
 
 
 class Handler:
@@ -39,7 +45,8 @@ class Handler:
         call: Calls it: in a thread, or to be awaited.
         budget: Seconds that it may take.
         circuit: Whether the plugin is asked.
-        report: Told when the plugin fails, and when it answers again; with the error, or ``None``.
+        report: Told when the plugin fails, with the error, :class:`Late` among them; and when it answers again, with
+            ``None``.
     """
 
     def __init__(
@@ -62,31 +69,36 @@ class Handler:
         """Seconds of the last call."""
         self._report = report
 
-    def failed(self, error: BaseException, question: Question, own: float) -> None:
+    def failed(self, error: BaseException, question: Question, began: float, until: float) -> None:
         """A call raised: finds out whose fault that is, and tells.
 
         Args:
             error: What was raised.
             question: What was asked.
-            own: When the plugin's own budget ends, by the monotonic clock.
+            began: When, by the monotonic clock.
+            until: When the answer had to be there.
 
         Raises:
             InvalidArgument: it is the caller's.
         """
         self.took = self.budget
-        if isinstance(error, DeadlineExceeded):
-            if time.monotonic() < own:
+        if isinstance(error, DeadlineExceeded) and time.monotonic() > until - _ROUNDING:
+            if until < began + self.budget:
                 # The caller had less time than the budget: that is not the plugin's fault.
                 self.circuit.given_up()
-                return
-            self._report(self, error)
+            else:
+                self._report(self, Late(error.message))
             return
-        self.circuit.given_up()
         if isinstance(error, InvalidArgument):
+            self.circuit.given_up()
             arguments = self.point.plan.arguments
             arguments.encode_named(arguments.bind(question.args, question.kwargs))
-        if not isinstance(error, Cancelled):  # the plugin is being stopped
-            self._report(self, error)
+        if isinstance(error, (Cancelled, Unavailable)):
+            self.circuit.given_up()  # it is being stopped, or has ended: the host is told of that
+            return
+        if self.circuit.answered():
+            self._report(self, None)
+        self._report(self, error)
 
     def answered(self, began: float) -> None:
         """A call came back in time."""
@@ -195,7 +207,7 @@ def _ask(question: Question) -> Any:
     try:
         answer = handler.call(*question.args, **question.kwargs)
     except Exception as error:
-        handler.failed(error, question, began + handler.budget)
+        handler.failed(error, question, began, until)
         return SKIPPED
     except BaseException:
         handler.circuit.given_up()
@@ -217,7 +229,7 @@ async def _ask_in_loop(question: Question) -> Any:
     try:
         answer = await cast("Awaitable[Any]", handler.call(*question.args, **question.kwargs))
     except Exception as error:
-        handler.failed(error, question, began + handler.budget)
+        handler.failed(error, question, began, until)
         return SKIPPED
     except BaseException:
         handler.circuit.given_up()

@@ -19,7 +19,7 @@ import msgspec
 
 from ..server.server import Server
 from . import registry as registered
-from .runtime import ABOUT_VERSION, About, Configuration, Greeting, Runtime
+from .runtime import ABOUT_VERSION, NOT_CONFINED, About, Configuration, Greeting, Runtime
 
 __all__ = ["main"]
 
@@ -77,7 +77,8 @@ def main(argument: str) -> NoReturn:
         try:
             layers = sandboxing.confine(configuration.sandbox, configuration.missing)
         except sandboxing.Missing as error:
-            sys.exit(f"the plugin is not started without its sandbox: {error}")
+            print(f"it is not started without its sandbox: {error}", file=sys.stderr, flush=True)  # noqa: T201
+            os._exit(NOT_CONFINED)
     module_name, _, name = configuration.entry.partition(":")
     module = importlib.import_module(module_name)
     entry = getattr(module, name) if name else None

@@ -199,6 +199,8 @@ class PluginHostBase(ABC):
             }
 
     def _start_all(self) -> None:
+        if self._closed:
+            raise RuntimeError("this plugin host was stopped: make a new one")
         if not self._settings.lazy:
             for each in self._by_id.values():
                 each.start()

@@ -7,11 +7,15 @@ import time
 from collections import deque
 
 from ..log import write
+from ..types.shown import shown
 
 __all__ = ["Output", "plugin_logger"]
 
 _LINE_COSTS = 64
 """Bytes that a line counts besides its text: a record of the log is more than its text."""
+
+_NOTE = 50
+"""Characters of the note that a line was cut."""
 
 
 def plugin_logger(plugin: str) -> logging.Logger:
@@ -74,5 +78,5 @@ class Output:
             line += f"... ({self._cut} bytes more)"
         self._line.clear()
         self._cut = 0
-        self._last.append(line)
+        self._last.append(shown(line, self._longest + _NOTE))
         write(self._logger, self._level, "%s", line)

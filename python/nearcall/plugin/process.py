@@ -76,7 +76,14 @@ class PluginProcess:
         self.pipes = (self._process.stdout, self._process.stderr)
         for pipe in self.pipes:
             os.set_blocking(pipe.fileno(), False)
-        self.pidfd = os.pidfd_open(self.pid)
+        try:
+            self.pidfd = os.pidfd_open(self.pid)
+        except BaseException:
+            self._process.kill()
+            self._process.wait()
+            for stream in (self.connection, self._process.stdout, self._process.stderr):
+                stream.close()
+            raise
         self._closed = False
         self._ending = threading.Lock()
 

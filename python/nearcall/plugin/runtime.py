@@ -9,10 +9,12 @@ import msgspec
 
 from ..service.service import service
 
-__all__ = ["ABOUT_VERSION", "About", "Configuration", "Greeting", "Runtime", "taking_service"]
+__all__ = ["ABOUT_VERSION", "NOT_CONFINED", "About", "Configuration", "Greeting", "Runtime", "taking_service"]
 
 ABOUT_VERSION = 1
 """Of this conversation. Both sides must say the same."""
+NOT_CONFINED = 78
+"""The exit status of a process that could not be confined as it has to be; ``EX_CONFIG`` of ``sysexits.h``."""
 
 
 class Configuration(msgspec.Struct, frozen=True):

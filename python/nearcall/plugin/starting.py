@@ -32,6 +32,12 @@ if TYPE_CHECKING:
 __all__ = ["Connecting", "Decided", "HopelessError", "Run", "command", "decide", "make_ready"]
 
 
+_MOST_LAYERS = 50
+"""Layers of a sandbox that are kept of what a plugin tells of it."""
+_LONGEST = 500
+"""Characters of each text about them."""
+
+
 class HopelessError(Exception):
     """The plugin cannot be started, and would not be if it was tried again."""
 
@@ -143,6 +149,8 @@ def command(manifest: Manifest, settings: Settings, decided: Decided) -> list[st
         python = runtime.interpreter or str(manifest.directory / runtime.venv / "bin" / "python")
         if not os.access(python, os.X_OK):
             raise HopelessError(f"there is no program {python}: make the plugin's virtual environment")
+    elif not python:
+        raise HopelessError(f"{settings.name} does not know its own interpreter: set sys.executable")
     elif runtime.python:
         _check_python(runtime.python, sys.version.split()[0])
     if not manifest.works_with(settings.api):
@@ -173,7 +181,7 @@ def make_ready(
     decided: Decided,
     connecting: Connecting,
     report: Callable[[Handler, BaseException | None], None],
-) -> About:
+) -> None:
     """Connects to a process that was started, hands over what it was granted, and lets it begin.
 
     Args:
@@ -209,7 +217,10 @@ def make_ready(
             raise HopelessError(f"its nearcall is of another time: version {about.version}, not {ABOUT_VERSION}")
         if manifest.runtime.python:
             _check_python(manifest.runtime.python, about.python)
-        run.layers = about.layers
+        run.layers = [
+            {key: shown(layer.get(key, ""), _LONGEST) for key in ("name", "state", "detail")}
+            for layer in about.layers[:_MOST_LAYERS]
+        ]
         for name, point in settings.points.items():
             if name in about.handlers:
                 budget = settings.budget if point.budget is None else point.budget
@@ -222,7 +233,6 @@ def make_ready(
         do(lambda: run.runtime.start(Greeting(settings.name, settings.api, decided.refused)))
     except FailedPrecondition as error:
         raise HopelessError(f"it does not fit this host: {error.message}") from error
-    return about
 
 
 def hand_over(run: Run, plugin: str, name: str, settings: Settings, do: Callable[[Callable[[], Any]], Any]) -> None:

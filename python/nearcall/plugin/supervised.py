@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 from ..errors import RpcError, Unavailable
 from ..types.shown import shown
 from . import sandboxing
-from .asking import Handler
+from .asking import Handler, Late
 from .manifest import Manifest, ManifestError, read_manifest
 from .process import PluginProcess, environment
+from .runtime import NOT_CONFINED
 from .settings import PluginEvent, Settings, State
 from .starting import Connecting, HopelessError, Run, command, decide, hand_over, make_ready
 
@@ -116,7 +117,7 @@ class Supervised:
         if run is None:
             return
         try:
-            about = make_ready(run, self.manifest, self._settings, decided, self._connecting, self._report)
+            make_ready(run, self.manifest, self._settings, decided, self._connecting, self._report)
             self._ready(run)
         except HopelessError as error:
             run.give_up(f"cannot be started: {error}", hopeless=True)
@@ -124,10 +125,12 @@ class Supervised:
             # One that is ending has hung up first, and how it ends says more.
             if not (isinstance(error, Unavailable) and run.over.wait(_LAST_WORDS)):
                 run.give_up(self._why_not_ready(error))
+            if run.over.is_set() and run.channel is not None:
+                self._connecting.close(run.channel)  # its end came between
         else:
-            missing = [layer for layer in about.layers if layer.get("state") in ("not_available", "refused")]
+            missing = [layer for layer in run.layers if layer["state"] in ("not_available", "refused")]
             if missing:
-                told = "; ".join(f"{layer.get('name')}: {layer.get('detail')}" for layer in missing)
+                told = "; ".join(f"{layer['name']}: {layer['detail']}" for layer in missing)
                 self._say("downgraded", f"runs without a part of its sandbox: {shown(told)}")
             if not self.manifest.tested_with(self._settings.api):
                 told = f"was tested with {self.manifest.tested}, and this is {self._settings.api}"
@@ -158,7 +161,10 @@ class Supervised:
             except BaseException as error:
                 done.set_exception(error)
 
-        self._watch.call(launch)
+        if not self._watch.call(launch):
+            with self._change:
+                self._stopped()
+            return None
         return done.result()
 
     def _ready(self, run: Run) -> None:
@@ -211,6 +217,8 @@ class Supervised:
         violation = sandboxing.violation(ended.status, "\n".join(run.last))
         if violation:
             said += f": {violation}"
+        if ended.status == NOT_CONFINED and not run.fault:
+            run.fault, run.hopeless = f"cannot be started: {shown(' '.join(run.last)) or said}", True
         run.ended = run.fault or said
         if run.channel is not None:
             self._connecting.close(run.channel)
@@ -241,7 +249,7 @@ class Supervised:
         if count > self._settings.restarts:
             self._fail(f"died {count} times in a row and is not started again; the last time it {run.ended}")
         else:
-            pause = min(_LONGEST_PAUSE, self._settings.first_pause * 2 ** (count - 1))
+            pause = min(_LONGEST_PAUSE, self._settings.first_pause * 2 ** min(count - 1, 30))
             with self._change:
                 if not self._wanted:
                     self._stopped()
@@ -374,12 +382,12 @@ class Supervised:
             return
         if error is None:
             self._say("answers", f"answers again: {handler.point.name}")
-        elif isinstance(error, TimeoutError):
+        elif isinstance(error, Late):
             pause = handler.circuit.late()
             if pause is not None:
                 self._say("late", f"did not answer {handler.point.name} within {handler.budget:g} s, and is left out")
                 self._watch.later(pause, lambda: self._probe_aside(run))
-        elif not isinstance(error, Unavailable):  # of its end the host is told anyway
+        else:
             self._say_error(f"failed in {handler.point.name}: {_message(error)}")
 
     def _say_error(self, text: str) -> None:

@@ -20,7 +20,7 @@ __all__ = ["Watch"]
 
 
 class Watch:
-    """A thread with a list of things to wait for. It sleeps while nothing happens.
+    """A thread with a list of things to wait for. It begins with the first of them, and sleeps while nothing happens.
 
     What it calls must not wait. Its methods may be called from any thread, unless they say otherwise.
     """
@@ -35,17 +35,25 @@ class Watch:
         self._timers: list[tuple[float, int, Callable[[], object]]] = []
         self._numbers = itertools.count()
         self._ended = False
-        self._thread = threading.Thread(target=self._run, name="nearcall-plugins", daemon=True)
-        self._thread.start()
+        self._closed = False
+        self._calling = threading.Lock()
+        self._thread: threading.Thread | None = None
 
-    def call(self, function: Callable[[], object]) -> None:
-        """Has a function called by the thread, soon."""
-        self._calls.append(function)
-        with contextlib.suppress(BlockingIOError, OSError):  # it is awake, or has ended
-            os.write(self._writing, b"x")
+    def call(self, function: Callable[[], object]) -> bool:
+        """Has a function called by the thread, soon. ``False`` if it has ended, and does not."""
+        with self._calling:
+            if self._closed:
+                return False
+            self._calls.append(function)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="nearcall-plugins", daemon=True)
+                self._thread.start()
+            with contextlib.suppress(BlockingIOError):  # it is awake
+                os.write(self._writing, b"x")
+            return True
 
     def later(self, seconds: float, function: Callable[[], object]) -> None:
-        """Has a function called by the thread after some seconds."""
+        """Has a function called by the thread after some seconds, unless it ends before."""
         at = time.monotonic() + seconds
         self.call(lambda: heapq.heappush(self._timers, (at, next(self._numbers), function)))
 
@@ -64,8 +72,7 @@ class Watch:
         def end() -> None:
             self._ended = True
 
-        self.call(end)
-        if threading.current_thread() is not self._thread:
+        if self.call(end) and self._thread is not None and threading.current_thread() is not self._thread:
             self._thread.join()
 
     def _run(self) -> None:
@@ -83,9 +90,13 @@ class Watch:
             now = time.monotonic()
             while self._timers and self._timers[0][0] <= now:
                 self._safely(heapq.heappop(self._timers)[2])
-        self._selector.close()
-        os.close(self._reading)
-        os.close(self._writing)
+        with self._calling:
+            self._closed = True
+            self._selector.close()
+            os.close(self._reading)
+            os.close(self._writing)
+        while self._calls:  # somebody may wait for them
+            self._safely(self._calls.popleft())
 
     @staticmethod
     def _safely(function: Callable[[], object]) -> None:
