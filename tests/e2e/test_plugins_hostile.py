@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -402,6 +404,7 @@ def die(key): os._exit(1)
 
 HOST = """
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from tests.e2e.plugin_hosts import *
 events = Events()
@@ -451,3 +454,57 @@ def test_threads_that_ask_while_plugins_come_and_go(plugins: Path, speech: Spoke
         for thread in asking:
             thread.join()
         assert set(answers) == {"hi."}
+
+
+@pytest.mark.crash
+def test_an_event_loop_goes_on_beside_bad_plugins(plugins: Path, speech: SpokenWords, events: Events) -> None:
+    folder = write_plugin(plugins, "hung", HANGS)
+    write_plugin(plugins, "dead", f"@key_pressed.handler\ndef die(key):\n    {KILL}\n")
+    write_plugin(plugins, "importing", "os._exit(3)")
+
+    async def until(condition: Callable[[], bool]) -> None:
+        while not condition():  # noqa: ASYNC110 - the state has no event
+            await asyncio.sleep(0.01)
+
+    async def main() -> None:
+        async with AsyncPluginHost(plugins, **options(speech, events, restarts=2)) as host:
+            host._by_id["hung"].handlers()[0].budget = 0.2
+            spoken, pressed = host.extension(spoken_text), host.extension(key_pressed)
+            assert await asyncio.gather(*(spoken(f"hi {number}") for number in range(5))) == [
+                f"hi {number}." for number in range(5)
+            ]
+            assert len(events.of("hung", "late")) == 1
+            await until(lambda: host.plugins["dead"].state == "running")
+            await pressed("x")
+            await until(lambda: len(events.of("dead", "started")) == 2)
+            await until(lambda: host.plugins["importing"].state == "failed")
+            (folder / "go").touch()
+            while await spoken("hi") != "late hi.":  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+
+    asyncio.run(main())
+
+
+@pytest.mark.crash
+def test_restarts_leave_no_descriptors_and_threads(plugins: Path, speech: SpokenWords, events: Events) -> None:
+    write_plugin(plugins, "bad", f"speech = plugin.use('speech', Speech)\n@key_pressed.handler\ndef die(key): {KILL}\n")
+
+    def held() -> tuple[int, int]:
+        gc.collect()
+        return len(os.listdir("/proc/self/fd")), threading.active_count()
+
+    with make_host(plugins, speech, events, restarts=1000, first_pause=0.0) as host:
+
+        def die(count: int) -> None:
+            events.wait_for("bad", "started", count=count)
+            eventually(lambda: host.plugins["bad"].state == "running", "it is not started again")
+            host.extension(key_pressed)("x")
+            events.wait_for("bad", "died", count=count)
+            events.wait_for("bad", "started", count=count + 1)
+
+        for count in range(1, 4):
+            die(count)
+        before = held()
+        for count in range(4, 12):
+            die(count)
+        eventually(lambda: held() <= before, lambda: f"{held()} after {before}")

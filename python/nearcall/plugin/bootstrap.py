@@ -24,8 +24,6 @@ from .runtime import ABOUT_VERSION, NOT_CONFINED, About, Configuration, Greeting
 __all__ = ["main"]
 
 _PR_SET_PDEATHSIG = 1
-_LOOK = 0.5
-"""Seconds after which the main thread looks whether the host is gone: a signal to another thread does not wake it."""
 
 
 class _Runtime(Runtime):
@@ -88,8 +86,7 @@ def main(argument: str) -> NoReturn:
     answering = [each.served for each in registry.handlers.values()]
     server = Server(runtime, *taking, *answering, *registry.offered, "stdio:", introspection=False)
     server.start()
-    while not server.wait(_LOOK):
-        pass
+    server.wait()
     server.stop(0.0)
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):

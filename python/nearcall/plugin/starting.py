@@ -66,6 +66,13 @@ class Decided(NamedTuple):
     """And why."""
 
 
+class End:
+    """How a process ended. The connection keeps it, so it must not know the connection, nor who does."""
+
+    def __init__(self) -> None:
+        self.text = ""
+
+
 class Run:
     """One life of a plugin's process.
 
@@ -95,8 +102,7 @@ class Run:
         """Why the host has ended it, if it has."""
         self.hopeless = False
         """It would end in the same way if it was started again."""
-        self.ended = ""
-        """How it ended."""
+        self.end = End()
 
     def give_up(self, why: str, *, hopeless: bool = False) -> None:
         """Ends the process. The host learns of its end in the same way as of any other."""
@@ -204,8 +210,10 @@ def make_ready(
     def client(service: type) -> Any:
         return do(lambda: run.channel.client(service).service)
 
+    end, name = run.end, manifest.id
+
     def explain(_reason: str) -> str:
-        return f"the plugin {manifest.id} {run.ended or 'has hung up'}: ask for it again when it is started again"
+        return f"the plugin {name} {end.text or 'has hung up'}: ask for it again when it is started again"
 
     options = {"handshake_timeout": settings.handshake_timeout, "max_message_size": settings.max_message_size}
     run.channel = do(lambda: connecting.open(run.process.url, explain, **options))
@@ -221,15 +229,15 @@ def make_ready(
             {key: shown(layer.get(key, ""), _LONGEST) for key in ("name", "state", "detail")}
             for layer in about.layers[:_MOST_LAYERS]
         ]
-        for name, point in settings.points.items():
-            if name in about.handlers:
+        for point in settings.points.values():
+            if point.name in about.handlers:
                 budget = settings.budget if point.budget is None else point.budget
                 call = client(point.service).handle
-                priority = about.handlers[name]
+                priority = about.handlers[point.name]
                 run.handlers.append(Handler(point, manifest.id, priority, call, budget, run.circuit, report))
-        for name in decided.granted:
-            if name in settings.makers and name in about.uses:
-                hand_over(run, manifest.id, name, settings, do)
+        for permission in decided.granted:
+            if permission in settings.makers and permission in about.uses:
+                hand_over(run, manifest.id, permission, settings, do)
         do(lambda: run.runtime.start(Greeting(settings.name, settings.api, decided.refused)))
     except FailedPrecondition as error:
         raise HopelessError(f"it does not fit this host: {error.message}") from error

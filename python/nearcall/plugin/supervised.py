@@ -219,7 +219,7 @@ class Supervised:
             said += f": {violation}"
         if ended.status == NOT_CONFINED and not run.fault:
             run.fault, run.hopeless = f"cannot be started: {shown(' '.join(run.last)) or said}", True
-        run.ended = run.fault or said
+        run.end.text = run.fault or said
         if run.channel is not None:
             self._connecting.close(run.channel)
         with self._change:
@@ -235,9 +235,9 @@ class Supervised:
             self._say("stopped", "has stopped")
             return
         if run.hopeless:
-            self._fail(run.ended, tuple(run.last))
+            self._fail(run.end.text, tuple(run.last))
         else:
-            self._say("died", run.ended, tuple(run.last))
+            self._say("died", run.end.text, tuple(run.last))
             self._after_crash(run)
 
     def _after_crash(self, run: Run) -> None:
@@ -247,7 +247,7 @@ class Supervised:
         self._crashes.append(now)
         count = len(self._crashes)
         if count > self._settings.restarts:
-            self._fail(f"died {count} times in a row and is not started again; the last time it {run.ended}")
+            self._fail(f"died {count} times in a row and is not started again; the last time it {run.end.text}")
         else:
             pause = min(_LONGEST_PAUSE, self._settings.first_pause * 2 ** min(count - 1, 30))
             with self._change:
