@@ -11,6 +11,8 @@ The word after ``python`` on the fence changes that:
 - ``fault``: a handler of the block fails, so that the program's log, on stderr, has a traceback;
 - ``wrong``: the block shows a mistake, and is neither run nor checked.
 
+A TOML block whose fence has the name of a file is that file. A name may have folders.
+
 A ``print(...)  # text`` promises that the program prints that text; the promises of a program are kept in order.
 """
 
@@ -83,11 +85,12 @@ def programs(path: Path) -> Iterator[Program]:
             continue
         end = lines.index("```", number)
         words = fence[2].split()
-        if fence[1] == "python" and words != ["wrong"]:
+        is_file = fence[1] == "toml" and bool(words)
+        if is_file or (fence[1] == "python" and words != ["wrong"]):
             if found is None:
                 page = re.sub(r"\W", "_", str(path.relative_to(ROOT).with_suffix("")).lower())
                 found = Program(page, number, {}, [], run=words != ["no-run"], fault=words == ["fault"])
-            name = words[0] if words and words[0].endswith(".py") else f"{found.name}.py"
+            name = words[0] if is_file or (words and words[0].endswith(".py")) else f"{found.name}.py"
             before = found.files.get(name, "")
             blank = "\n" * (number - before.count("\n"))
             found.files[name] = before + blank + "\n".join(lines[number:end]) + "\n"
@@ -107,6 +110,7 @@ def write(program: Program, folder: Path) -> None:
     """Writes a program's files into a folder of its own."""
     folder.mkdir(parents=True)
     for name, text in program.files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")
 
 
@@ -171,7 +175,7 @@ def test_the_python_of_a_page_runs(program: Program, tmp_path: Path) -> None:
             servers.enter_context(background([sys.executable, name], urls, folder))
         for name in program.files:
             imported = any(f"from {name[:-3]} import" in text for text in program.files.values())
-            if name not in program.served and not imported:
+            if name not in program.served and not imported and name.endswith(".py") and "/" not in name:
                 output = output_of([sys.executable, name], folder, program.fault)
                 keep(PROMISE.findall(program.files[name]), output)
 
@@ -204,6 +208,11 @@ def test_an_example_prints_what_it_says(source: Path, server: list[str], client:
         assert output_of([sys.executable, client.name], client.parent) == printed(client)
 
 
+@pytest.mark.parametrize("host", sorted(EXAMPLES.glob("*/host.py")), ids=lambda path: path.parent.name)
+def test_a_host_of_plugins_prints_what_it_says(host: Path) -> None:
+    assert output_of([sys.executable, host.name], host.parent) == printed(host)
+
+
 def test_the_command_line_prints_what_the_page_says() -> None:
     text = (EXAMPLES / "command_line.md").read_text(encoding="utf-8")
     same = doctest.OutputChecker().check_output
@@ -233,7 +242,9 @@ def all_code(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def places(all_code: Path) -> list[str]:
     """Where to import from: each folder, as when its programs run."""
     programs = [all_code / program.name for program in TYPED]
-    return [str(folder) for folder in (ROOT / "python", all_code, all_code / "examples/shared_interface", *programs)]
+    examples = [all_code / "examples" / name for name in ("shared_interface", "plugins")]
+    shims = sorted(all_code.glob("*/shims"))  # modules that plugins find beside the host's
+    return [str(folder) for folder in (ROOT / "python", all_code, *examples, *programs, *shims)]
 
 
 def check_types(command: list[str]) -> None:

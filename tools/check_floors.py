@@ -59,6 +59,7 @@ ROOMS: list[set[str]] = [
     {"client"},
     {"aio"},
     {"server"},
+    {"plugin"},
     {"__init__"},  # what users import; the command line is one of them
     {"testing", "cli"},
     {"__main__"},

@@ -17,7 +17,7 @@ from .channel import Channel, ChannelBase, check_service
 from .client import Client, ClientBase
 from .options import ChannelOptions
 
-__all__ = ["Child", "ChildBase", "ChildProcess", "SpawnOptions", "spawn"]
+__all__ = ["Child", "ChildBase", "ChildProcess", "SpawnOptions", "numbered", "spawn"]
 
 T = TypeVar("T")
 
@@ -246,7 +246,7 @@ def _start(
     if pipes and stdout is not None:
         raise ValueError("with pipes=True the child's standard output carries the protocol; leave out stdout")
     ours, theirs = socket.socketpair()
-    ours, theirs = _numbered(ours), _numbered(theirs)
+    ours, theirs = numbered(ours), numbered(theirs)
     with theirs:
         try:
             end = theirs.fileno()
@@ -276,7 +276,7 @@ def _check_command(command: object) -> list[str | os.PathLike[str]]:
     return cast("list[str | os.PathLike[str]]", parts)
 
 
-def _numbered(end: socket.socket) -> socket.socket:
+def numbered(end: socket.socket) -> socket.socket:
     """The same socket by a number that means nothing else: 0 to 2 are free in a process that has closed them."""
     if end.fileno() > 2:
         return end

@@ -1,0 +1,220 @@
+"""``nearcall plugin new|check|run|list|pack|install|explain``."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import logging
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from . import UsageError
+
+if TYPE_CHECKING:
+    from ..plugin.manifest import Manifest, Permission
+    from ..plugin.settings import PluginEvent
+
+__all__ = ["add_to"]
+
+_MANIFEST = """\
+id = "{id}"
+name = "{name}"
+version = "0.1.0"
+summary = "Says in one line what it does."
+author = "Your name <you@example.org>"
+entry = "{module}:start"
+
+[host]
+api = ">=1.0, <2"
+
+[permissions]
+# The services of the host that it needs, and why. Users read this.
+# speech = "Speaks what it has filtered."
+"""
+_MODULE = '''\
+"""{name}: a plugin."""
+
+from nearcall import plugin
+
+# The host's interface says what there is to extend and to use:
+#
+#     from host_api import Speech, spoken_text
+#
+#     speech = plugin.use("speech", Speech)
+#
+#     @spoken_text.handler
+#     def louder(text: str) -> str:
+#         return text.upper()
+
+
+def start() -> None:
+    """The host has connected: from here on its services can be called."""
+    print("{name} is running")
+
+
+@plugin.on_stop
+def stop() -> None:
+    """The host is about to end this process."""
+'''
+
+
+def add_to(commands: Any) -> None:
+    """Adds the command to the parser."""
+    parser = commands.add_parser(
+        "plugin", help="make, check, try, pack and install plugins", description="Everything about plugins."
+    )
+    actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
+
+    def action(name: str, run: Any, text: str, what: str, meaning: str, many: bool = False) -> Any:
+        sub = actions.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
+        sub.add_argument(what.lower(), type=Path, metavar=what, help=meaning, nargs="+" if many else None)
+        sub.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
+        sub.set_defaults(run=run)
+        return sub
+
+    own = "the plugin's directory"
+    new = action("new", _new, "begin a plugin", "DIRECTORY", "where to; its name becomes the id")
+    new.add_argument("--id", help="the plugin's id, if it is not the directory's name")
+    action("check", _check, "say what is wrong with plugins, without running them", "DIRECTORY", own, many=True)
+    run = action("run", _run, "run one plugin and show what it does, until Ctrl-C", "DIRECTORY", own)
+    run.add_argument(
+        "--path", action="append", default=[], help="a directory that it may import from, such as the host's"
+    )
+    run.add_argument("--api", default="1.0", help="the version of the host's interface (default: 1.0)")
+    run.add_argument("--allow", action="append", default=[], metavar="PERMISSION", help="grant files, network, ...")
+    run.add_argument("--once", action="store_true", help="end when it is clear whether it starts")
+    action("list", _list, "list the plugins in a host's directory", "DIRECTORY", "where the host has its plugins")
+    pack = action("pack", _pack, "pack a plugin into one file", "DIRECTORY", own)
+    pack.add_argument("-o", "--output", type=Path, help="the file (default: ID-VERSION.plugin.zip, here)")
+    install = action("install", _install, "unpack a plugin into a host's directory", "FILE", "what pack has made")
+    install.add_argument("directory", type=Path, metavar="DIRECTORY", help="where the host has its plugins")
+    install.add_argument("--replace", action="store_true", help="replace the plugin if it is there already")
+    action("explain", _explain, "say what a plugin may do if it is granted all it asks for", "DIRECTORY", own)
+
+
+def _read(directory: Path) -> Manifest:
+    try:
+        from ..plugin.manifest import read_manifest
+    except ModuleNotFoundError as error:
+        raise UsageError(f"plugins need {error.name}: pip install 'nearcall[plugins]'") from None
+    return read_manifest(directory)
+
+
+def _new(options: argparse.Namespace) -> None:
+    directory: Path = options.directory
+    if directory.exists() and any(directory.iterdir()):
+        raise UsageError(f"{directory} is there and not empty: name another directory")
+    name = directory.resolve().name
+    module = "".join(char if char.isalnum() and char.isascii() else "_" for char in name.lower())
+    module = f"plugin_{module}" if not module[:1].isalpha() else module
+    directory.mkdir(parents=True, exist_ok=True)
+    values = {"id": options.id or name.lower(), "name": name, "module": module}
+    (directory / "plugin.toml").write_text(_MANIFEST.format(**values), encoding="utf-8")
+    (directory / f"{module}.py").write_text(_MODULE.format(**values), encoding="utf-8")
+    _read(directory)
+    print(f"{directory} has a plugin.toml and {module}.py. Try it: nearcall plugin run {directory}")
+
+
+def _check(options: argparse.Namespace) -> int:
+    from ..plugin.manifest import ManifestError
+
+    wrong = 0
+    for directory in options.directory:
+        try:
+            manifest = _read(directory)
+        except ManifestError as error:
+            print(error)
+            wrong += len(error.mistakes)
+            continue
+        module = manifest.entry.partition(":")[0]
+        top = directory / module.partition(".")[0]
+        if not (top.is_dir() or top.with_suffix(".py").is_file() or _importable(module)):
+            print(f"{manifest.path}: entry: there is no module '{module}' in {directory}: write {module}.py there")
+            wrong += 1
+        else:
+            print(f"{directory}: {manifest.id} {manifest.version} is well")
+    return 1 if wrong else 0
+
+
+def _importable(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module.partition(".")[0]) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def _run(options: argparse.Namespace) -> int:
+    from ..plugin.host import PluginHost
+
+    manifest = _read(options.directory)
+    logging.basicConfig(level=logging.INFO, format="%(name)s: %(message)s", stream=sys.stderr)
+    logging.getLogger("nearcall").setLevel(logging.WARNING)
+    logging.getLogger("nearcall.plugin").setLevel(logging.INFO)
+
+    def tell(event: PluginEvent) -> None:
+        print(f"{event.plugin}: {event.kind}: {event.text}", flush=True)
+
+    def ask(_manifest: Manifest, permission: Permission) -> bool:
+        return permission.name in options.allow
+
+    host = PluginHost(
+        [options.directory.resolve()],
+        api=options.api,
+        name="nearcall plugin run",
+        ask=ask,
+        on_event=tell,
+        paths=options.path,
+        reload=True,
+    )
+    with host:
+        state = host.plugins[manifest.id].state
+        if not options.once:
+            threading.Event().wait()
+    return 0 if state == "running" else 1
+
+
+def _list(options: argparse.Namespace) -> int:
+    from ..plugin.manifest import MANIFEST, ManifestError
+
+    found = sorted(options.directory.glob(f"*/{MANIFEST}"))
+    if not found:
+        raise UsageError(f"there is no plugin in {options.directory}: each is in a directory of its own")
+    rows: list[tuple[str, str, str]] = []
+    wrong = 0
+    for path in found:
+        try:
+            manifest = _read(path.parent)
+            rows.append((manifest.id, manifest.version, manifest.summary))
+        except ManifestError as error:
+            wrong += 1
+            count = len(error.mistakes)
+            text = f"{count} mistake{'s' if count > 1 else ''}: see nearcall plugin check {path.parent}"
+            rows.append((path.parent.name, "-", text))
+    widths = [max(len(row[at]) for row in rows) for at in (0, 1)]
+    for name, version, text in rows:
+        print(f"{name:{widths[0]}}  {version:{widths[1]}}  {text}")
+    return 1 if wrong else 0
+
+
+def _pack(options: argparse.Namespace) -> None:
+    from ..plugin.packing import pack
+
+    _read(options.directory)
+    print(pack(options.directory, options.output))
+
+
+def _install(options: argparse.Namespace) -> None:
+    from ..plugin.packing import install
+
+    manifest = install(options.file, options.directory, replace=options.replace)
+    print(f"{manifest.id} {manifest.version} is in {manifest.directory}")
+    for permission in manifest.permissions:
+        print(f"  it asks for {permission.name}: {permission.why}")
+
+
+def _explain(options: argparse.Namespace) -> None:
+    from ..plugin.explaining import explain
+
+    print(explain(_read(options.directory)))

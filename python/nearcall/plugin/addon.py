@@ -1,0 +1,111 @@
+"""What a plugin calls: services of the host that it was granted, and what it offers itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+from ..errors import PermissionDenied
+from ..service.service import plan_of
+from .registry import registry
+from .runtime import taking_service
+
+__all__ = ["Granted", "granted", "offer", "on_stop", "use"]
+
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[[], object])
+
+
+class Granted:
+    """A service of the host, as the plugin uses it: once it is granted, its attributes are the service's methods.
+
+    Args:
+        permission: The name under which the manifest asks for it.
+        service: Its class.
+    """
+
+    def __init__(self, permission: str, service: type) -> None:
+        # Names that no service method can have: they begin with an underscore.
+        self._nearcall_permission = permission
+        self._nearcall_target: Any = None
+        self._nearcall_reason = "the host has not connected yet: use it in the entry function, or in a handler"
+        self._nearcall_taking = _taker(self, permission, service)
+
+    def __getattr__(self, name: str) -> Any:
+        if self._nearcall_target is None:
+            permission = self._nearcall_permission
+            details = {"permission": permission}
+            raise PermissionDenied(
+                f"the permission '{permission}' is missing: {self._nearcall_reason}", details=details
+            )
+        return getattr(self._nearcall_target, name)
+
+    def __repr__(self) -> str:
+        state = "missing" if self._nearcall_target is None else "granted"
+        return f"<{state} permission {self._nearcall_permission}>"
+
+
+def _taker(granted: Granted, permission: str, service: type) -> object:
+    """The object by which the host hands the service over."""
+    interface = taking_service(permission, service)
+
+    def take(self: Any, service: Any) -> None:
+        granted._nearcall_target = service
+
+    take.__annotations__ = {}  # the interface's count
+    return type(interface.__name__, (interface,), {"take": take})()
+
+
+def use(permission: str, service: Callable[..., T]) -> T:
+    """A service of the host, for a plugin to call. Write it at the top of a module::
+
+        speech = nearcall.plugin.use("speech", Speech)
+
+    It can be called from the entry function on. Without the permission every call raises
+    :class:`~nearcall.PermissionDenied`, which says why; so does every call after the host has revoked it.
+
+    Args:
+        permission: The name under which the manifest asks for it.
+        service: The service's class or interface.
+
+    Raises:
+        TypeError: the class is no service.
+        ValueError: another class is used with this permission already.
+    """
+    cls = cast("type", service)
+    plan_of(cls)
+    if permission in registry.used:
+        known, found = registry.used[permission]
+        if known is not cls:
+            raise ValueError(f"the permission '{permission}' is used with {known.__name__} already")
+    else:
+        found = Granted(permission, cls)
+        registry.used[permission] = cls, found
+    return cast("T", found)
+
+
+def granted(service: object) -> bool:
+    """Whether the host has handed over what :func:`use` gave. It may have been revoked since.
+
+    Raises:
+        TypeError: it is not from :func:`use`.
+    """
+    if not isinstance(service, Granted):
+        raise TypeError(f"{service!r} is not from nearcall.plugin.use")
+    return service._nearcall_target is not None
+
+
+def offer(service: object) -> None:
+    """Lets the host call an object of a service class. Call it while the plugin is imported.
+
+    Raises:
+        TypeError: its class is no service.
+    """
+    plan_of(type(service))
+    registry.offered.append(service)
+
+
+def on_stop(function: F) -> F:
+    """Has a function without arguments called when the host stops the plugin. It has the host's ``grace`` to end."""
+    registry.at_end.append(function)
+    return function

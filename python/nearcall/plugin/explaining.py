@@ -1,0 +1,51 @@
+"""What a plugin may do, in words for its user."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..types.shown import shown
+from . import sandboxing
+from .manifest import Manifest, Permission
+
+__all__ = ["explain"]
+
+
+def explain(manifest: Manifest) -> str:
+    """What a plugin may do if it is granted all it asks for, and what this machine does about the rest.
+
+    Args:
+        manifest: The plugin's.
+    """
+    return "\n".join(shown(line) for line in _lines(manifest))
+
+
+def _lines(manifest: Manifest) -> Iterator[str]:
+    yield f"{manifest.name} {manifest.version} ({manifest.id}) by {manifest.author}: {manifest.summary}"
+    yield f"It runs {manifest.entry} from {manifest.directory}, for a host with the interface {manifest.api}."
+    yield ""
+    if not manifest.permissions:
+        yield "It asks for nothing: it can answer the host's questions, and no more."
+    for permission in manifest.permissions:
+        yield f"It asks for {_what(permission)}. It says why: {permission.why}"
+    yield ""
+    policy = sandboxing.policy_for(str(manifest.directory.resolve()), (), manifest.permissions, 1 << 30)
+    yield from sandboxing.explain(policy).splitlines()
+    yield ""
+    yield "On this machine:"
+    for layer in sandboxing.available():
+        yield f"  {layer['name']}: {layer['state'].replace('_', ' ')}: {layer['detail']}"
+
+
+def _what(permission: Permission) -> str:
+    if permission.name == "files":
+        read, write = ", ".join(permission.read), ", ".join(permission.write)
+        return "files" + (f" to read ({read})" if read else "") + (f" to write ({write})" if write else "")
+    if permission.name == "network":
+        ports = ", ".join(map(str, permission.ports))
+        return f"the network ({f'TCP connections to ports {ports}' if ports else 'all of it'})"
+    if permission.name == "programs":
+        return f"programs ({', '.join(permission.run)})"
+    if permission.name == "interpreter":
+        return "an interpreter of its own, which runs before it is confined"
+    return f"the host's service '{permission.name}'"

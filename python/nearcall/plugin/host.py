@@ -1,0 +1,383 @@
+"""``nearcall.plugin.PluginHost``: a program's plugins, each in a process of its own."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from logging import INFO, WARNING
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeAlias, TypeVar, cast
+
+from ..call.deadline import timeout
+from ..client.channel import Channel
+from ..log import log
+from .asking import Handler, begin, run
+from .manifest import MANIFEST, Manifest, ManifestError, read_manifest
+from .points import ExtensionPoint
+from .reloading import Reloader
+from .settings import PluginEvent, Settings, State, check_settings
+from .supervised import Supervised
+from .watch import Watch
+
+if TYPE_CHECKING:
+    from typing_extensions import Self, Unpack
+
+    from .settings import HostOptions
+
+__all__ = ["Directory", "Extension", "Plugin", "PluginBase", "PluginHost", "PluginHostBase"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
+Directory: TypeAlias = "str | Path | Sequence[str | Path]"
+
+_LEVELS = {"started": INFO, "stopped": INFO, "answers": INFO, "restarting": INFO}
+_THREADS = 32
+"""Slow handlers that are called at once from threads."""
+
+
+class PluginBase:
+    """What can be seen of a plugin, in hosts for threads and for event loops alike."""
+
+    def __init__(self, supervised: Supervised) -> None:
+        self._supervised = supervised
+
+    @property
+    def id(self) -> str:
+        """Its id."""
+        return self._supervised.id
+
+    @property
+    def manifest(self) -> Manifest:
+        """What it says of itself."""
+        return self._supervised.manifest
+
+    @property
+    def state(self) -> State:
+        """What it does just now."""
+        return self._supervised.state
+
+    @property
+    def pid(self) -> int | None:
+        """Its process; ``None`` if there is none."""
+        found = self._supervised.run
+        return None if found is None else found.process.pid
+
+    @property
+    def layers(self) -> list[dict[str, str]]:
+        """The layers of its sandbox as it found them: ``name``, ``state`` and ``detail`` of each."""
+        found = self._supervised.run
+        return [] if found is None else found.layers
+
+    def revoke(self, permission: str) -> None:
+        """Revokes a permission. Every call of the plugin that needs it raises :class:`~nearcall.PermissionDenied` from
+        now on, also after a restart.
+
+        Raises:
+            ValueError: it concerns the system, and the plugin runs: it takes a restart.
+        """
+        self._supervised.revoke(permission)
+
+    def __repr__(self) -> str:
+        return f"<{self.state} plugin {self.id}>"
+
+
+class Plugin(PluginBase):
+    """A plugin of a :class:`PluginHost`."""
+
+    def service(self, service: Callable[..., T]) -> T:
+        """A service that the plugin offers, by its class. A plugin that is not started yet is started now.
+
+        It belongs to the process of the moment: after a restart ask again.
+
+        Raises:
+            Unavailable: the plugin does not run.
+            FailedPrecondition: it offers no such service, or declares it differently.
+        """
+        if self.state == "stopped":
+            self.start()
+        return cast("T", self._supervised.service(cast("type", service)))
+
+    def start(self) -> None:
+        """Starts it, and waits until it is clear what became of that: see :attr:`state`."""
+        self._supervised.start()
+        self._supervised.settled.wait()
+
+    def stop(self) -> None:
+        """Stops it, and waits for its end."""
+        self._supervised.stop()
+
+    def restart(self) -> None:
+        """Stops it, reads its manifest again, and starts it.
+
+        Raises:
+            ManifestError: the manifest is wrong now.
+        """
+        self._supervised.restart()
+        self._supervised.settled.wait()
+
+    def grant(self, permission: str) -> None:
+        """Grants a permission that was denied or revoked.
+
+        Raises:
+            ValueError: its manifest does not ask for it, the policy denies it, or it takes a restart.
+        """
+        self._supervised.grant(permission)
+
+
+class Extension(Generic[P, R]):
+    """An extension point, as a host calls it. In an event loop the call is awaited."""
+
+    def __init__(self, point: ExtensionPoint[P, Any], call: Callable[P, R]) -> None:
+        self.point = point
+        self._call = call
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Asks the plugins."""
+        return self._call(*args, **kwargs)
+
+
+class PluginHostBase(ABC):
+    """What plugin hosts for threads and for event loops have in common."""
+
+    def __init__(self, directory: Directory, settings: Settings) -> None:
+        if isinstance(directory, (str, Path)):
+            self._directories = sorted(path.parent for path in Path(directory).glob(f"*/{MANIFEST}"))
+        else:
+            self._directories = [Path(each) for each in directory]
+        self._settings = settings
+        self._watch = Watch()
+        self._by_id: dict[str, Supervised] = {}
+        self._handlers: dict[str, tuple[Handler, ...]] = {}
+        """By the names of extension points, in order. Replaced as a whole: who asks takes no lock."""
+        self._asleep: dict[str, tuple[Supervised, ...]] = {}
+        """The plugins that are to be started when an extension point is first asked."""
+        self._sorting = threading.Lock()
+        self._threads: ThreadPoolExecutor | None = None
+        self._closed = False
+        self.mistakes: dict[str, ManifestError] = {}
+        """Directories whose manifests are wrong, and what is wrong in each. They are no plugins of this host."""
+        self._discover()
+        self._reloader = Reloader(self._watch, self._by_id.values()) if settings.reload else None
+
+    def _discover(self) -> None:
+        for directory in self._directories:
+            try:
+                manifest = read_manifest(directory)
+                if manifest.id in self._by_id:
+                    from .manifest import Mistake
+
+                    other = self._by_id[manifest.id].manifest.directory.name
+                    mistake = Mistake(
+                        str(manifest.path), "id", f"'{manifest.id}' is that of {other}, too", "give it another"
+                    )
+                    raise ManifestError([mistake])
+            except ManifestError as error:
+                self.mistakes[directory.name] = error
+                log(WARNING, "%s", str(error))
+                continue
+            self._by_id[manifest.id] = Supervised(manifest, self._settings, self._watch, self, self._tell, self._sort)
+        if self._settings.lazy:
+            self._asleep = {
+                name: found
+                for name in self._settings.points
+                if (found := tuple(each for each in self._by_id.values() if name in each.manifest.extends))
+            }
+
+    def _sort(self) -> None:
+        """Puts the handlers of all plugins in order."""
+        with self._sorting:
+            found = [handler for each in self._by_id.values() for handler in each.handlers()]
+            found.sort(key=lambda handler: (-handler.priority, handler.plugin))
+            self._handlers = {
+                name: tuple(handler for handler in found if handler.point.name == name)
+                for name in self._settings.points
+            }
+
+    def _start_all(self) -> None:
+        if self._closed:
+            raise RuntimeError("this plugin host was stopped: make a new one")
+        if not self._settings.lazy:
+            for each in self._by_id.values():
+                each.start()
+            for each in self._by_id.values():
+                each.settled.wait()
+
+    def _stop_all(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        if self._reloader is not None:
+            self._reloader.end()
+        stopping = [threading.Thread(target=each.stop, daemon=True) for each in self._by_id.values()]
+        for thread in stopping:
+            thread.start()
+        for thread in stopping:
+            thread.join()
+        self._watch.end()
+        if self._threads is not None:
+            self._threads.shutdown(wait=False)
+
+    def _known(self, point: ExtensionPoint[..., Any]) -> None:
+        if self._settings.points.get(point.name) is not point:
+            raise ValueError(f"{point!r} is no extension point of this host: give it in points=[...]")
+
+    def _of(self, point: ExtensionPoint[..., Any]) -> tuple[Handler, ...]:
+        """The handlers of an extension point in order. Wakes the plugins that wait for it; they miss this call."""
+        if self._asleep and point.name in self._asleep:
+            for each in self._asleep[point.name]:
+                each.start()
+            self._asleep = {name: found for name, found in self._asleep.items() if name != point.name}
+        return self._handlers.get(point.name, ())
+
+    def _tell(self, event: PluginEvent) -> None:
+        log(_LEVELS.get(event.kind, WARNING), "plugin %s %s", event.plugin, event.text)
+        if self._settings.on_event is not None:
+            self._deliver(self._settings.on_event, event)
+
+    @abstractmethod
+    def open(self, url: str, explain: Callable[[str], str], **options: Any) -> Any:
+        """See :class:`~nearcall.plugin.starting.Connecting`."""
+
+    @abstractmethod
+    def do(self, work: Callable[[], Any], seconds: float) -> Any:
+        """See :class:`~nearcall.plugin.starting.Connecting`."""
+
+    @abstractmethod
+    def close(self, channel: Any) -> None:
+        """See :class:`~nearcall.plugin.starting.Connecting`."""
+
+    @abstractmethod
+    def _deliver(self, on_event: Callable[[PluginEvent], object], event: PluginEvent) -> None:
+        """Calls the host program's function."""
+
+    def __repr__(self) -> str:
+        return f"<{'closed ' if self._closed else ''}host of {len(self._by_id)} plugins>"
+
+
+class _PluginChannel(Channel):
+    """A channel to a plugin: there is no server after it."""
+
+    def __init__(self, url: str, explain: Callable[[str], str], **options: Any) -> None:
+        self._explain = explain
+        super().__init__(url, **options)
+
+
+class PluginHost(PluginHostBase):
+    """The plugins of a program, each in a process of its own, which can neither crash nor freeze it.
+
+    Use it in a ``with`` statement, or call :meth:`start` and :meth:`stop`::
+
+        with nearcall.plugin.PluginHost("plugins", services={"speech": speech}, points=[spoken_text]) as host:
+            spoken = host.extension(spoken_text)
+            speech.speak(spoken("hello"))
+
+    Args:
+        directory: Where the plugins are, each in a directory of its own that has a ``plugin.toml``; or a list of such
+            directories.
+        options: The options below, by name.
+        name: The host's name, for plugins and messages; the program's if not given.
+        api: The version of the interface that it gives to plugins; ``"1.0"``.
+        services: What plugins can be granted: objects of service classes, by the names of permissions.
+        points: The extension points that it asks.
+        policy: For each permission ``"grant"``, ``"deny"`` or ``"ask"``. Services are granted to who asks for them in
+            the manifest, and the user is asked about ``files``, ``network``, ``programs`` and ``interpreter``, unless
+            it says otherwise.
+        ask: Called with the manifest and the permission when the policy says ``"ask"``; ``True`` grants. Without it
+            that is denied.
+        on_event: Called with each :class:`PluginEvent`, in a thread of the host: it should not take long.
+        paths: Directories that plugins may import from besides their own, such as that of the host's interface.
+        sandbox: ``"best"``: what the system gives, and an event for what is missing; ``"required"``: nothing runs
+            without; ``"off"``.
+        memory: Bytes that each plugin may take, enforced by the sandbox; 1 GiB.
+        lazy: Start a plugin only when it is needed: for an extension point that its manifest names in ``extends``, or
+            for a service that it offers. The call that wakes it goes without it.
+        reload: For developers: restart a plugin when one of its files changes.
+        budget: Seconds that one plugin may take for a call of an extension point; 0.25.
+        handshake_timeout: Seconds until a plugin that was started must be ready, its import included; 10.
+        grace: Seconds that a plugin has to end when it is stopped, before it is killed; 2.
+        unresponsive: Seconds after which a plugin that was late, and does not come to an end with what it does, is
+            killed and started again; 30.
+        restarts: How often in a row a plugin that dies is started again; 5. One that has run for a minute begins anew.
+        first_pause: Seconds before the first restart; 0.5. It doubles with each one, up to 30.
+        max_calls: Calls of one service that a plugin may have under way at once; 32.
+        max_message_size: Longest message of a plugin, bytes; 16 MiB.
+        output_rate: Bytes that a plugin may print in a second; 64 KiB. Who prints faster waits.
+        longest_line: Characters of a printed line; the rest of it is dropped; 2000.
+
+    Raises:
+        TypeError, ValueError: an option does not fit.
+    """
+
+    def __init__(self, directory: Directory, **options: Unpack[HostOptions]) -> None:
+        super().__init__(directory, check_settings(**options))
+        self._plugins = {name: Plugin(each) for name, each in self._by_id.items()}
+
+    @property
+    def plugins(self) -> Mapping[str, Plugin]:
+        """All that were found, by their ids."""
+        return self._plugins
+
+    def start(self) -> Self:
+        """Starts the plugins, unless they are started lazily, and waits until it is clear what became of each."""
+        self._start_all()
+        return self
+
+    def stop(self) -> None:
+        """Stops all plugins and waits for their ends. Harmless when repeated. A stopped host stays stopped."""
+        self._stop_all()
+
+    def extension(self, point: ExtensionPoint[P, R]) -> Extension[P, R]:
+        """Calls of an extension point: ``host.extension(spoken_text)("hello")``.
+
+        A call takes each plugin's budget at most, and ends with the time of a surrounding ``nearcall.timeout``. What a
+        plugin does wrong is told to ``on_event`` and does not become an error here.
+
+        Raises:
+            ValueError: the host does not know it.
+        """
+        self._known(point)
+
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            return cast("R", run(begin(point, self._of(point), args, kwargs), self._pool))
+
+        return Extension(point, call)
+
+    def _pool(self) -> Executor:
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(_THREADS, "nearcall-asking")
+        return self._threads
+
+    def open(self, url: str, explain: Callable[[str], str], **options: Any) -> Channel:
+        """See :class:`~nearcall.plugin.starting.Connecting`."""
+        return _PluginChannel(url, explain, **options)
+
+    def do(self, work: Callable[[], Any], seconds: float) -> Any:
+        """See :class:`~nearcall.plugin.starting.Connecting`."""
+        with timeout(seconds):
+            return work()
+
+    def close(self, channel: Any) -> None:
+        """See :class:`~nearcall.plugin.starting.Connecting`."""
+        channel.close()
+
+    def _deliver(self, on_event: Callable[[PluginEvent], object], event: PluginEvent) -> None:
+        try:
+            on_event(event)
+        except Exception as error:
+            log(WARNING, "on_event of the plugin host raised", error=error)
+
+    def __iter__(self) -> Iterator[Plugin]:
+        return iter(self._plugins.values())
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()

@@ -1,0 +1,154 @@
+"""``nearcall.plugin.AsyncPluginHost``: the same host for an event loop, which never waits for a plugin."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from logging import WARNING
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
+
+from ..aio.channel import Channel
+from ..call.deadline import timeout
+from ..errors import Unavailable
+from ..log import log
+from .asking import begin, run_in_loop
+from .host import Directory, Extension, PluginBase, PluginHostBase
+from .points import ExtensionPoint
+from .settings import PluginEvent, check_settings
+
+if TYPE_CHECKING:
+    from typing_extensions import Self, Unpack
+
+    from .settings import HostOptions
+
+__all__ = ["AsyncPlugin", "AsyncPluginHost"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class AsyncPlugin(PluginBase):
+    """A plugin of an :class:`AsyncPluginHost`; methods as those of :class:`~nearcall.plugin.Plugin`."""
+
+    async def service(self, service: type) -> Any:
+        """A service that the plugin offers, to be awaited. A plugin that is not started yet is started now."""
+        if self.state == "stopped":
+            await self.start()
+        return self._supervised.service(service)
+
+    async def start(self) -> None:
+        """Starts it, and waits until it is clear what became of that."""
+        self._supervised.start()
+        await asyncio.to_thread(self._supervised.settled.wait)
+
+    async def stop(self) -> None:
+        """Stops it, and waits for its end."""
+        await asyncio.to_thread(self._supervised.stop)
+
+    async def restart(self) -> None:
+        """Stops it, reads its manifest again, and starts it."""
+        await asyncio.to_thread(self._supervised.restart)
+        await asyncio.to_thread(self._supervised.settled.wait)
+
+    async def grant(self, permission: str) -> None:
+        """Grants a permission that was denied or revoked."""
+        await asyncio.to_thread(self._supervised.grant, permission)
+
+
+class _PluginChannel(Channel):
+    """A channel to a plugin: there is no server after it."""
+
+    def __init__(self, url: str, explain: Callable[[str], str], **options: Any) -> None:
+        self._explain = explain
+        super().__init__(url, **options)
+
+
+class AsyncPluginHost(PluginHostBase):
+    """The plugins of a program with an event loop. Arguments are those of :class:`~nearcall.plugin.PluginHost`::
+
+        async with nearcall.plugin.AsyncPluginHost("plugins", points=[spoken_text]) as host:
+            spoken = host.extension(spoken_text)
+            print(await spoken("hello"))
+
+    It belongs to the loop in which it is started. ``on_event`` is called there; ``ask`` in a thread, as it may wait.
+    """
+
+    def __init__(self, directory: Directory, **options: Unpack[HostOptions]) -> None:
+        super().__init__(directory, check_settings(**options))
+        self._plugins = {name: AsyncPlugin(each) for name, each in self._by_id.items()}
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    @property
+    def plugins(self) -> Mapping[str, AsyncPlugin]:
+        """All that were found, by their ids."""
+        return self._plugins
+
+    async def start(self) -> Self:
+        """Starts the plugins, unless they are started lazily, and waits until it is clear what became of each."""
+        self._loop = asyncio.get_running_loop()
+        await asyncio.to_thread(self._start_all)
+        return self
+
+    async def stop(self) -> None:
+        """Stops all plugins and waits for their ends. Harmless when repeated."""
+        await asyncio.to_thread(self._stop_all)
+
+    def extension(self, point: ExtensionPoint[P, R]) -> Extension[P, Awaitable[R]]:
+        """Calls of an extension point, to be awaited. See :meth:`nearcall.plugin.PluginHost.extension`.
+
+        Raises:
+            ValueError: the host does not know it.
+        """
+        self._known(point)
+
+        def call(*args: P.args, **kwargs: P.kwargs) -> Awaitable[R]:
+            return cast("Awaitable[R]", run_in_loop(begin(point, self._of(point), args, kwargs)))
+
+        return Extension(point, call)
+
+    def _home(self) -> asyncio.AbstractEventLoop:
+        if self._loop is None or self._loop.is_closed():
+            raise Unavailable("the event loop of the plugin host is closed, or the host was not started in one")
+        return self._loop
+
+    def open(self, url: str, explain: Callable[[str], str], **options: Any) -> Channel:
+        """See :class:`~nearcall.plugin.starting.Connecting`."""
+        return _PluginChannel(url, explain, **options)
+
+    def do(self, work: Callable[[], Any], seconds: float) -> Any:
+        """See :class:`~nearcall.plugin.starting.Connecting`."""
+
+        async def inside() -> Any:
+            with timeout(seconds):
+                result = work()
+                return await result if inspect.isawaitable(result) else result
+
+        return asyncio.run_coroutine_threadsafe(inside(), self._home()).result()
+
+    def close(self, channel: Any) -> None:
+        """See :class:`~nearcall.plugin.starting.Connecting`."""
+        # Otherwise the loop is closed, and its connections with it.
+        with contextlib.suppress(Unavailable, RuntimeError):
+            self._home().call_soon_threadsafe(channel.close)
+
+    def _deliver(self, on_event: Callable[[PluginEvent], object], event: PluginEvent) -> None:
+        def call() -> None:
+            try:
+                on_event(event)
+            except Exception as error:
+                log(WARNING, "on_event of the plugin host raised", error=error)
+
+        # Otherwise nobody is left to be told.
+        with contextlib.suppress(Unavailable, RuntimeError):
+            self._home().call_soon_threadsafe(call)
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.stop()

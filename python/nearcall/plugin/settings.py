@@ -1,0 +1,141 @@
+"""The options of a plugin host, checked in one place for threads and event loops, and what it tells."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, cast
+
+from packaging.version import InvalidVersion, Version
+
+from ..options.checked import check_flag, check_seconds, check_whole
+from .capabilities import Answer, Ask, GateMaker, check_policy
+from .points import ExtensionPoint
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+__all__ = ["HostOptions", "PluginEvent", "Settings", "State", "check_settings"]
+
+State = Literal["stopped", "starting", "running", "waiting", "stopping", "failed"]
+"""What a plugin does. ``waiting``: it died, and is to be started again. ``failed``: it is not."""
+
+
+class PluginEvent(NamedTuple):
+    """Something that happened to a plugin."""
+
+    plugin: str
+    """Its id."""
+    kind: Literal["started", "stopped", "died", "restarting", "failed", "late", "answers", "error", "downgraded"]
+    """``late``: it did not answer within its budget, and is left alone until it ``answers``. ``error``: a handler
+    raised, or answered wrongly. ``downgraded``: a layer of its sandbox is missing."""
+    text: str
+    """What happened, in a line for people."""
+    last_lines: tuple[str, ...] = ()
+    """What it printed last, if it ``died``."""
+
+
+class HostOptions(TypedDict, total=False):
+    """The options of a plugin host by name, for type checkers; :class:`~nearcall.plugin.PluginHost` explains them."""
+
+    name: str
+    api: str
+    services: Mapping[str, object]
+    points: Iterable[ExtensionPoint[..., Any]]
+    policy: Mapping[str, Answer]
+    ask: Ask | None
+    on_event: Callable[[PluginEvent], object] | None
+    paths: Sequence[str | Path]
+    sandbox: Literal["best", "required", "off"]
+    memory: int | None
+    lazy: bool
+    reload: bool
+    budget: float
+    handshake_timeout: float
+    grace: float
+    unresponsive: float
+    restarts: int
+    first_pause: float
+    max_calls: int
+    max_message_size: int
+    output_rate: int
+    longest_line: int
+
+
+class Settings(NamedTuple):
+    """Options that were checked."""
+
+    name: str
+    api: str
+    makers: dict[str, GateMaker]
+    points: dict[str, ExtensionPoint[..., Any]]
+    policy: dict[str, Answer]
+    ask: Ask | None
+    on_event: Callable[[PluginEvent], object] | None
+    paths: tuple[str, ...]
+    sandbox: Literal["best", "required", "off"]
+    memory: int | None
+    lazy: bool
+    reload: bool
+    budget: float
+    handshake_timeout: float
+    grace: float
+    unresponsive: float
+    restarts: int
+    first_pause: float
+    max_calls: int
+    max_message_size: int
+    output_rate: int
+    longest_line: int
+
+
+def check_settings(**options: Unpack[HostOptions]) -> Settings:
+    """The options with their defaults.
+
+    Raises:
+        TypeError, ValueError: one of them does not fit; says which and what to write.
+    """
+    unknown = set(options) - set(HostOptions.__annotations__)
+    if unknown:
+        raise TypeError(f"a plugin host has no option {', '.join(sorted(unknown))}")
+    api = options.get("api", "1.0")
+    try:
+        Version(api)
+    except (InvalidVersion, TypeError):
+        raise ValueError(f"api must be the version of the host's interface, such as '1.0', not {api!r}") from None
+    services = options.get("services", {})
+    points: dict[str, ExtensionPoint[..., Any]] = {}
+    for point in options.get("points", ()):
+        if not isinstance(cast("object", point), ExtensionPoint):
+            raise TypeError(f"points: {point!r} is no extension point, such as nearcall.plugin.action makes")
+        if points.setdefault(point.name, point) is not point:
+            raise ValueError(f"points: two extension points are called {point.name}: name one with name=...")
+    sandbox = options.get("sandbox", "best")
+    if sandbox not in ("best", "required", "off"):
+        raise ValueError(f"sandbox must be 'best', 'required' or 'off', not {sandbox!r}")
+    memory = options.get("memory", 1 << 30)
+    return Settings(
+        name=options.get("name", Path(sys.argv[0] or "host").stem),
+        api=api,
+        makers={name: GateMaker(each) for name, each in services.items()},
+        points=points,
+        policy=check_policy(options.get("policy", {}), services),
+        ask=options.get("ask"),
+        on_event=options.get("on_event"),
+        paths=tuple(str(Path(path).resolve()) for path in options.get("paths", ())),
+        sandbox=sandbox,
+        memory=None if memory is None else check_whole("memory", memory, "bytes"),
+        lazy=check_flag("lazy", options.get("lazy", False)),
+        reload=check_flag("reload", options.get("reload", False)),
+        budget=check_seconds("budget", options.get("budget", 0.25)),
+        handshake_timeout=check_seconds("handshake_timeout", options.get("handshake_timeout", 10.0)),
+        grace=check_seconds("grace", options.get("grace", 2.0)),
+        unresponsive=check_seconds("unresponsive", options.get("unresponsive", 30.0), endless=True),
+        restarts=check_whole("restarts", options.get("restarts", 5), least=0),
+        first_pause=check_seconds("first_pause", options.get("first_pause", 0.5)),
+        max_calls=check_whole("max_calls", options.get("max_calls", 32)),
+        max_message_size=check_whole("max_message_size", options.get("max_message_size", 1 << 24), "bytes"),
+        output_rate=check_whole("output_rate", options.get("output_rate", 1 << 16), "bytes"),
+        longest_line=check_whole("longest_line", options.get("longest_line", 2000)),
+    )

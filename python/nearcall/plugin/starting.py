@@ -1,0 +1,261 @@
+"""How a plugin's process is made ready: from its manifest to a connection on which its handlers can be called."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections import deque
+from collections.abc import Callable
+from logging import INFO, WARNING
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import msgspec
+from packaging.specifiers import SpecifierSet
+
+from ..errors import FailedPrecondition
+from ..types.shown import shown
+from . import sandboxing
+from .asking import Handler
+from .capabilities import Gate
+from .circuit import Circuit
+from .manifest import Manifest, Permission
+from .output import Output
+from .process import PluginProcess
+from .runtime import ABOUT_VERSION, About, Configuration, Greeting, Runtime, taking_service
+from .settings import Settings
+
+if TYPE_CHECKING:
+    from threading import Event
+
+__all__ = ["Connecting", "Decided", "HopelessError", "Run", "command", "decide", "make_ready"]
+
+
+_MOST_LAYERS = 50
+"""Layers of a sandbox that are kept of what a plugin tells of it."""
+_LONGEST = 500
+"""Characters of each text about them."""
+
+
+class HopelessError(Exception):
+    """The plugin cannot be started, and would not be if it was tried again."""
+
+
+class Connecting(Protocol):
+    """How a host's connections are made and used: by threads, or in an event loop."""
+
+    def open(self, url: str, explain: Callable[[str], str], **options: Any) -> Any:
+        """Connects; a channel."""
+        ...
+
+    def do(self, work: Callable[[], Any], seconds: float) -> Any:
+        """Does something that calls over a channel, from a thread that may wait, for so many seconds at most."""
+        ...
+
+    def close(self, channel: Any) -> None:
+        """Closes a channel, from a thread that must not wait."""
+        ...
+
+
+class Decided(NamedTuple):
+    """What a plugin has of what it asked for."""
+
+    granted: dict[str, Permission]
+    refused: dict[str, str]
+    """And why."""
+
+
+class End:
+    """How a process ended. The connection keeps it, so it must not know the connection, nor who does."""
+
+    def __init__(self) -> None:
+        self.text = ""
+
+
+class Run:
+    """One life of a plugin's process.
+
+    Args:
+        process: The process.
+        settings: Of the host.
+        plugin: The plugin's id.
+        over: Set when the process has ended.
+    """
+
+    def __init__(self, process: PluginProcess, settings: Settings, plugin: str, over: Event) -> None:
+        self.process = process
+        self.over = over
+        self.began = time.monotonic()
+        self.last: deque[str] = deque(maxlen=20)
+        outputs = [
+            Output(plugin, level, self.last, settings.output_rate, settings.longest_line) for level in (INFO, WARNING)
+        ]
+        self.outputs = tuple(zip(process.pipes, outputs, strict=True))
+        self.channel: Any = None
+        self.runtime: Any = None
+        self.handlers: list[Handler] = []
+        self.gates: dict[str, Gate] = {}
+        self.circuit = Circuit()
+        self.layers: list[dict[str, str]] = []
+        self.fault = ""
+        """Why the host has ended it, if it has."""
+        self.hopeless = False
+        """It would end in the same way if it was started again."""
+        self.end = End()
+
+    def give_up(self, why: str, *, hopeless: bool = False) -> None:
+        """Ends the process. The host learns of its end in the same way as of any other."""
+        self.fault = self.fault or shown(why)
+        self.hopeless = self.hopeless or hopeless
+        self.process.kill()
+
+
+def decide(manifest: Manifest, settings: Settings, answers: dict[str, bool]) -> Decided:
+    """What a plugin may have of what its manifest asks for.
+
+    Args:
+        manifest: The manifest.
+        settings: Of the host.
+        answers: What the user has said before, or the host at run time; what the user says now is added.
+    """
+    granted: dict[str, Permission] = {}
+    refused: dict[str, str] = {}
+    for permission in manifest.permissions:
+        name = permission.name
+        if name not in settings.policy:
+            refused[name] = f"{settings.name} has no such service"
+        elif settings.policy[name] == "deny":
+            refused[name] = f"{settings.name} grants it to no plugin"
+        elif settings.policy[name] == "ask" and name not in answers and settings.ask is None:
+            refused[name] = f"{settings.name} did not ask its user"
+        elif answers.get(name, settings.policy[name] == "grant"):
+            granted[name] = permission
+        elif name not in answers and settings.ask is not None and settings.ask(manifest, permission):
+            answers[name] = True
+            granted[name] = permission
+        else:
+            answers[name] = False
+            refused[name] = "the user has denied it"
+    return Decided(granted, refused)
+
+
+def command(manifest: Manifest, settings: Settings, decided: Decided) -> list[str]:
+    """The command that starts a plugin.
+
+    Raises:
+        HopelessError: it must not be started, or cannot be.
+    """
+    runtime = manifest.runtime
+    python = sys.executable
+    if runtime.venv or runtime.interpreter:
+        if "interpreter" not in decided.granted:
+            why = decided.refused.get("interpreter", "it is not asked for")
+            raise HopelessError(f"it brings an interpreter, and the permission for that is missing: {why}")
+        python = runtime.interpreter or str(manifest.directory / runtime.venv / "bin" / "python")
+        if not os.access(python, os.X_OK):
+            raise HopelessError(f"there is no program {python}: make the plugin's virtual environment")
+    elif not python:
+        raise HopelessError(f"{settings.name} does not know its own interpreter: set sys.executable")
+    elif runtime.python:
+        _check_python(runtime.python, sys.version.split()[0])
+    if not manifest.works_with(settings.api):
+        raise HopelessError(
+            f"it is for {settings.name} {manifest.api}, and this is {settings.api}: it needs another version"
+        )
+    directory = str(manifest.directory.resolve())
+    policy: dict[str, Any] | None = None
+    if settings.sandbox != "off":
+        policy = sandboxing.policy_for(directory, settings.paths, decided.granted.values(), settings.memory)
+    configuration = Configuration(
+        id=manifest.id,
+        directory=directory,
+        entry=manifest.entry,
+        paths=list(settings.paths),
+        parent=os.getpid(),
+        sandbox=policy,
+        missing="refuse" if settings.sandbox == "required" else "tell",
+    )
+    # -u: what it prints is in the log when it is printed. -I: what it imports is not the environment's to say.
+    return [python, "-u", "-I", "-m", "nearcall.plugin.bootstrap", json.dumps(msgspec.to_builtins(configuration))]
+
+
+def make_ready(
+    run: Run,
+    manifest: Manifest,
+    settings: Settings,
+    decided: Decided,
+    connecting: Connecting,
+    report: Callable[[Handler, BaseException | None], None],
+) -> None:
+    """Connects to a process that was started, hands over what it was granted, and lets it begin.
+
+    Args:
+        run: The process; its channel, runtime, handlers and gates are set.
+        manifest: What the plugin says of itself.
+        settings: Of the host.
+        decided: What it is granted.
+        connecting: How to connect and call.
+        report: For its handlers.
+
+    Raises:
+        HopelessError: it says something that does not fit this host.
+        RpcError: it did not answer in time, or raised.
+    """
+    until = time.monotonic() + settings.handshake_timeout
+
+    def do(work: Callable[[], Any]) -> Any:
+        return connecting.do(work, max(0.001, until - time.monotonic()))
+
+    def client(service: type) -> Any:
+        return do(lambda: run.channel.client(service).service)
+
+    end, name = run.end, manifest.id
+
+    def explain(_reason: str) -> str:
+        return f"the plugin {name} {end.text or 'has hung up'}: ask for it again when it is started again"
+
+    options = {"handshake_timeout": settings.handshake_timeout, "max_message_size": settings.max_message_size}
+    run.channel = do(lambda: connecting.open(run.process.url, explain, **options))
+    run.process.connection.close()
+    try:
+        run.runtime = client(Runtime)
+        about: About = do(run.runtime.about)
+        if about.version != ABOUT_VERSION:
+            raise HopelessError(f"its nearcall is of another time: version {about.version}, not {ABOUT_VERSION}")
+        if manifest.runtime.python:
+            _check_python(manifest.runtime.python, about.python)
+        run.layers = [
+            {key: shown(layer.get(key, ""), _LONGEST) for key in ("name", "state", "detail")}
+            for layer in about.layers[:_MOST_LAYERS]
+        ]
+        for point in settings.points.values():
+            if point.name in about.handlers:
+                budget = settings.budget if point.budget is None else point.budget
+                call = client(point.service).handle
+                priority = about.handlers[point.name]
+                run.handlers.append(Handler(point, manifest.id, priority, call, budget, run.circuit, report))
+        for permission in decided.granted:
+            if permission in settings.makers and permission in about.uses:
+                hand_over(run, manifest.id, permission, settings, do)
+        do(lambda: run.runtime.start(Greeting(settings.name, settings.api, decided.refused)))
+    except FailedPrecondition as error:
+        raise HopelessError(f"it does not fit this host: {error.message}") from error
+
+
+def hand_over(run: Run, plugin: str, name: str, settings: Settings, do: Callable[[Callable[[], Any]], Any]) -> None:
+    """Gives a plugin the service of a permission, behind a gate.
+
+    Raises:
+        FailedPrecondition: the plugin takes no such service, or declares it differently.
+    """
+    maker = settings.makers[name]
+    gate = Gate(plugin, name, settings.max_calls)
+    taking = do(lambda: run.channel.client(taking_service(name, maker.interface)).service)
+    do(lambda: taking.take(maker.make(gate)))
+    run.gates[name] = gate
+
+
+def _check_python(wanted: str, version: str) -> None:
+    if not SpecifierSet(wanted).contains(version, prereleases=True):
+        raise HopelessError(f"plugin.toml says runtime.python = '{wanted}', and its interpreter is Python {version}")

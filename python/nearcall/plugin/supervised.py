@@ -1,0 +1,426 @@
+"""One plugin as its host sees it: what state it is in, and what brings it into the next."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any
+
+from ..errors import RpcError, Unavailable
+from ..types.shown import shown
+from . import sandboxing
+from .asking import Handler, Late
+from .manifest import Manifest, ManifestError, read_manifest
+from .process import PluginProcess, environment
+from .runtime import NOT_CONFINED
+from .settings import PluginEvent, Settings, State
+from .starting import Connecting, HopelessError, Run, command, decide, hand_over, make_ready
+
+if TYPE_CHECKING:
+    from .watch import Watch
+
+__all__ = ["Supervised"]
+
+_CHUNK = 1 << 14
+"""Bytes read from a pipe at a time."""
+_REST = 1 << 18
+"""Bytes read from a pipe after the process has ended: what is in the pipe, and no more of what a stranger adds."""
+_LONGEST_PAUSE = 30.0
+"""Seconds before a restart at most."""
+_SETTLED = 60.0
+"""Seconds that a plugin has to run so that its earlier crashes are forgotten."""
+_ERRORS_EVERY = 1.0
+"""Seconds between two reports of errors of one plugin at least."""
+_LAST_WORDS = 1.0
+"""Seconds that a process which hung up has to end, so that a message can say how."""
+_KILLED = 5.0
+"""Seconds that the system may take for the end of a killed process."""
+
+
+class Supervised:
+    """One plugin. Any thread may use it.
+
+    Args:
+        manifest: What it says of itself.
+        settings: Of the host.
+        watch: The thread that watches it.
+        connecting: How to connect and call.
+        tell: Told of what happens.
+        changed: Called when its handlers may be others than before.
+    """
+
+    def __init__(
+        self,
+        manifest: Manifest,
+        settings: Settings,
+        watch: Watch,
+        connecting: Connecting,
+        tell: Callable[[PluginEvent], None],
+        changed: Callable[[], None],
+    ) -> None:
+        self.manifest = manifest
+        self.state: State = "stopped"
+        self.run: Run | None = None
+        self.settled = threading.Event()
+        """Set while it is clear what became of its start."""
+        self.answers: dict[str, bool] = {}
+        """What the user or the host said about permissions."""
+        self._settings = settings
+        self._watch = watch
+        self._connecting = connecting
+        self._tell = tell
+        self._changed = changed
+        self._wanted = False
+        self._crashes: deque[float] = deque(maxlen=settings.restarts + 1)
+        self._change = threading.RLock()
+        self._last_error = 0.0
+        self._errors_left_out = 0
+
+    @property
+    def id(self) -> str:
+        """The plugin's."""
+        return self.manifest.id
+
+    def handlers(self) -> list[Handler]:
+        """Its handlers, as long as it runs."""
+        run = self.run
+        return run.handlers if self.state == "running" and run is not None else []
+
+    # Starting.
+
+    def start(self) -> None:
+        """Begins to start it, if it is not started yet, and forgets earlier crashes. Does not wait."""
+        with self._change:
+            self._wanted = True
+            if self.state in ("stopped", "failed"):
+                self._crashes.clear()
+                self._begin()
+
+    def _begin(self) -> None:
+        self.state = "starting"
+        self.settled.clear()
+        threading.Thread(target=self._start, name=f"nearcall-start-{self.id}", daemon=True).start()
+
+    def _start(self) -> None:
+        try:
+            decided = decide(self.manifest, self._settings, self.answers)
+            words = command(self.manifest, self._settings, decided)
+            run = self._launch(words)
+        except Exception as error:
+            self._fail(f"cannot be started: {_message(error)}")
+            return
+        if run is None:
+            return
+        try:
+            make_ready(run, self.manifest, self._settings, decided, self._connecting, self._report)
+            self._ready(run)
+        except HopelessError as error:
+            run.give_up(f"cannot be started: {error}", hopeless=True)
+        except Exception as error:
+            # One that is ending has hung up first, and how it ends says more.
+            if not (isinstance(error, Unavailable) and run.over.wait(_LAST_WORDS)):
+                run.give_up(self._why_not_ready(error))
+            if run.over.is_set() and run.channel is not None:
+                self._connecting.close(run.channel)  # its end came between
+        else:
+            missing = [layer for layer in run.layers if layer["state"] in ("not_available", "refused")]
+            if missing:
+                told = "; ".join(f"{layer['name']}: {layer['detail']}" for layer in missing)
+                self._say("downgraded", f"runs without a part of its sandbox: {shown(told)}")
+            if not self.manifest.tested_with(self._settings.api):
+                told = f"was tested with {self.manifest.tested}, and this is {self._settings.api}"
+                self._say("downgraded", told)
+
+    def _why_not_ready(self, error: Exception) -> str:
+        seconds = f"{self._settings.handshake_timeout:g} s"
+        if isinstance(error, TimeoutError):
+            return f"was not ready within {seconds}"
+        return f"did not start: {_message(error)}"
+
+    def _launch(self, words: list[str]) -> Run | None:
+        """Starts the process, in the thread that lives as long as the host. ``None`` if it is not wanted any more."""
+        done: Future[Run | None] = Future()
+
+        def launch() -> None:
+            try:
+                with self._change:
+                    if not self._wanted:
+                        self._stopped()
+                        done.set_result(None)
+                        return
+                    directory = str(self.manifest.directory)
+                    process = PluginProcess(words, directory, environment())
+                    run = self.run = Run(process, self._settings, self.id, threading.Event())
+                self._follow(run)
+                done.set_result(run)
+            except BaseException as error:
+                done.set_exception(error)
+
+        if not self._watch.call(launch):
+            with self._change:
+                self._stopped()
+            return None
+        return done.result()
+
+    def _ready(self, run: Run) -> None:
+        with self._change:
+            if run.over.is_set() or not self._wanted:
+                return
+            self.state = "running"
+        self._changed()
+        self._say("started", f"is running as process {run.process.pid}")
+        self.settled.set()
+
+    # Watching; all of it in the thread that watches.
+
+    def _follow(self, run: Run) -> None:
+        self._watch.follow(run.process.pidfd, lambda: self._ended(run))
+        for pipe, _ in run.outputs:
+            self._watch.follow(pipe.fileno(), lambda pipe=pipe: self._read(run, pipe))  # type: ignore[misc]
+
+    def _read(self, run: Run, pipe: Any) -> None:
+        output = dict(run.outputs)[pipe]
+        descriptor = pipe.fileno()
+        try:
+            data = os.read(descriptor, _CHUNK)
+        except BlockingIOError:
+            return
+        pause = output.take(data)
+        if not data or pause > 0:
+            self._watch.forget(descriptor)
+        if data and pause > 0:
+            # It has printed too much: it waits, and costs this process nothing.
+            self._watch.later(pause, lambda: self._read_on(run, pipe))
+
+    def _read_on(self, run: Run, pipe: Any) -> None:
+        if not run.over.is_set() and not pipe.closed:
+            self._watch.follow(pipe.fileno(), lambda: self._read(run, pipe))
+
+    def _ended(self, run: Run) -> None:
+        """Its process has ended."""
+        self._watch.forget(run.process.pidfd)
+        for pipe, output in run.outputs:
+            self._watch.forget(pipe.fileno())
+            left = _REST
+            with contextlib.suppress(BlockingIOError):
+                while left > 0 and (data := os.read(pipe.fileno(), _CHUNK)):
+                    output.take(data)
+                    left -= len(data)
+            output.finish()
+        ended = run.process.bury()
+        said = str(ended)
+        violation = sandboxing.violation(ended.status, "\n".join(run.last))
+        if violation:
+            said += f": {violation}"
+        if ended.status == NOT_CONFINED and not run.fault:
+            run.fault, run.hopeless = f"cannot be started: {shown(' '.join(run.last)) or said}", True
+        run.end.text = run.fault or said
+        if run.channel is not None:
+            self._connecting.close(run.channel)
+        with self._change:
+            run.over.set()
+            wanted = self._wanted
+            if self.run is not run:
+                return
+            self.run = None
+            if not wanted:
+                self._stopped()
+        self._changed()
+        if not wanted:
+            self._say("stopped", "has stopped")
+            return
+        if run.hopeless:
+            self._fail(run.end.text, tuple(run.last))
+        else:
+            self._say("died", run.end.text, tuple(run.last))
+            self._after_crash(run)
+
+    def _after_crash(self, run: Run) -> None:
+        now = time.monotonic()
+        if now - run.began > _SETTLED:
+            self._crashes.clear()
+        self._crashes.append(now)
+        count = len(self._crashes)
+        if count > self._settings.restarts:
+            self._fail(f"died {count} times in a row and is not started again; the last time it {run.end.text}")
+        else:
+            pause = min(_LONGEST_PAUSE, self._settings.first_pause * 2 ** min(count - 1, 30))
+            with self._change:
+                if not self._wanted:
+                    self._stopped()
+                    return
+                self.state = "waiting"
+            self._say("restarting", f"is started again in {pause:g} s")
+            self._watch.later(pause, self._again)
+            self.settled.set()
+
+    def _again(self) -> None:
+        with self._change:
+            if self.state == "waiting":
+                if self._wanted:
+                    self._begin()
+                else:
+                    self._stopped()
+
+    def _fail(self, why: str, last: tuple[str, ...] = ()) -> None:
+        with self._change:
+            if not self._wanted:
+                self._stopped()
+                return
+            self.state = "failed"
+            self._wanted = False
+        self._say("failed", why, last)
+        self.settled.set()
+
+    def _stopped(self) -> None:
+        self.state = "stopped"
+        self.settled.set()
+
+    # Stopping.
+
+    def stop(self) -> None:
+        """Stops it, and waits for its end: it is told, and killed if it has not ended within the host's ``grace``."""
+        with self._change:
+            self._wanted = False
+            run = self.run
+            if run is None:
+                if self.state == "waiting":
+                    self._stopped()
+                return
+            was, self.state = self.state, "stopping"
+        self._changed()
+        until = time.monotonic() + self._settings.grace
+        if was == "running" and run.runtime is not None:
+            with contextlib.suppress(RpcError, RuntimeError):
+                self._connecting.do(run.runtime.stop, self._settings.grace)
+            self._connecting.close(run.channel)
+            run.over.wait(max(0.0, until - time.monotonic()))
+        if not run.over.is_set():
+            run.process.kill()
+            run.over.wait(_KILLED)
+        self.settled.wait(_KILLED)
+
+    def restart(self) -> None:
+        """Stops it, reads its manifest again, and begins to start it.
+
+        Raises:
+            ManifestError: the manifest is wrong now; the plugin stays stopped.
+        """
+        self.stop()
+        try:
+            manifest = read_manifest(self.manifest.directory)
+        except ManifestError as error:
+            self._say("failed", str(error))
+            raise
+        if manifest.id != self.id:
+            raise ValueError(f"{manifest.path}: the id of {self.id} is now {manifest.id}: make a new host")
+        self.manifest = manifest
+        self.start()
+
+    # Permissions.
+
+    def grant(self, name: str) -> None:
+        """Grants a permission, now and at later starts.
+
+        Raises:
+            ValueError: the manifest does not ask for it, the host's policy denies it, or it concerns the system and the
+                plugin runs.
+        """
+        if self.manifest.permission(name) is None:
+            raise ValueError(f"{self.id} does not ask for '{name}' in its plugin.toml")
+        if self._settings.policy.get(name, "deny") == "deny":
+            raise ValueError(f"the policy of {self._settings.name} denies '{name}'")
+        self.answers[name] = True
+        run = self.run
+        if run is None:
+            return
+        if name not in self._settings.makers:
+            raise ValueError(f"'{name}' is granted from the next start on, as a sandbox stays; restart {self.id}")
+        if name in run.gates:
+            run.gates[name].closed = None
+        else:
+            seconds = self._settings.handshake_timeout
+            hand_over(run, self.id, name, self._settings, lambda work: self._connecting.do(work, seconds))
+
+    def revoke(self, name: str) -> None:
+        """Revokes a permission: every call of it from now on raises :class:`~nearcall.PermissionDenied`.
+
+        Raises:
+            ValueError: it concerns the system, and the plugin runs.
+        """
+        self.answers[name] = False
+        run = self.run
+        if run is None:
+            return
+        if name in run.gates:
+            run.gates[name].closed = "was revoked"
+        elif name not in self._settings.makers:
+            raise ValueError(f"'{name}' is revoked from the next start on; restart {self.id}")
+
+    # Calls.
+
+    def service(self, cls: type) -> Any:
+        """A service that the plugin offers.
+
+        Raises:
+            Unavailable: it does not run.
+        """
+        run = self.run
+        if run is None or run.channel is None or self.state != "running":
+            raise Unavailable(f"the plugin {self.id} does not run: it is {self.state}")
+        return run.channel.client(cls).service
+
+    def _report(self, handler: Handler, error: BaseException | None) -> None:
+        """A handler failed, or answers again."""
+        run = self.run
+        if run is None or run.circuit is not handler.circuit:
+            return
+        if error is None:
+            self._say("answers", f"answers again: {handler.point.name}")
+        elif isinstance(error, Late):
+            pause = handler.circuit.late()
+            if pause is not None:
+                self._say("late", f"did not answer {handler.point.name} within {handler.budget:g} s, and is left out")
+                self._watch.later(pause, lambda: self._probe_aside(run))
+        else:
+            self._say_error(f"failed in {handler.point.name}: {_message(error)}")
+
+    def _say_error(self, text: str) -> None:
+        now = time.monotonic()
+        with self._change:
+            if now - self._last_error < _ERRORS_EVERY:
+                self._errors_left_out += 1
+                return
+            left_out, self._errors_left_out = self._errors_left_out, 0
+            self._last_error = now
+        self._say("error", f"{text} (and {left_out} errors before it)" if left_out else text)
+
+    def _probe_aside(self, run: Run) -> None:
+        if not run.over.is_set():
+            threading.Thread(target=self._probe, args=(run,), name=f"nearcall-probe-{self.id}", daemon=True).start()
+
+    def _probe(self, run: Run) -> None:
+        """Asks a plugin that was late whether it has come to an end with what it did."""
+        ready = False
+        with contextlib.suppress(RpcError, RuntimeError):
+            ready = self._connecting.do(run.runtime.running, 1.0) == 0
+        silent = time.monotonic() - run.circuit.silent_since
+        if not ready and silent > self._settings.unresponsive:
+            run.give_up(f"has not answered for {silent:.0f} s")
+            return
+        pause = run.circuit.probed(ready)
+        if pause is not None:
+            self._watch.later(min(pause, self._settings.unresponsive / 2), lambda: self._probe_aside(run))
+
+    def _say(self, kind: Any, text: str, last: tuple[str, ...] = ()) -> None:
+        self._tell(PluginEvent(self.id, kind, text, last))
+
+
+def _message(error: BaseException) -> str:
+    text = error.message if isinstance(error, RpcError) else str(error)
+    return shown(f"{type(error).__name__}: {text}")

@@ -1,0 +1,371 @@
+"""Plugins that mean well: extension points, services both ways, permissions, starting and stopping."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import nearcall
+from nearcall.plugin import AsyncPluginHost, PluginHost
+
+from ..survival.observing import eventually
+from .plugin_hosts import Events, SpokenWords, gone, make_host, options, write_plugin
+from .plugin_interface.host_api import Synth, is_command, key_pressed, may_speak, menu, spoken_text
+
+FIRST = """
+@spoken_text.handler(priority=10)
+def louder(text): return text.upper()
+@menu.handler
+def items(limit):
+    yield from ["a", "b", "c"][:limit]
+@may_speak.handler
+def may(text): return "secret" not in text.lower()
+@is_command.handler
+def command(text): return text == "stop"
+"""
+SECOND = """
+speech = plugin.use("speech", Speech)
+@spoken_text.handler
+async def ends(text, language): return f"{text}! ({language})"
+@menu.handler(priority=-1)
+def items(): return ["z"]
+@may_speak.handler(priority=-1)
+def may(text):
+    speech.speak("asked " + text)
+    return True
+@is_command.handler
+def command(text): return False
+@key_pressed.handler
+def key(key): speech.speak("key " + key)
+class Voice(Synth):
+    def render(self, text):
+        for char in text: yield char.encode()
+    def pid(self): return os.getpid()
+    def buffer(self, size): return memoryview(bytes(size))
+plugin.offer(Voice())
+def start():
+    print("hello from", os.getpid())
+    speech.speak(" ".join(speech.words(2)) + str(speech.spoken_by(iter(["ab", "c"]))))
+"""
+
+
+@pytest.fixture
+def speech() -> SpokenWords:
+    return SpokenWords()
+
+
+@pytest.fixture
+def events() -> Events:
+    return Events()
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Path:
+    write_plugin(tmp_path, "first", FIRST)
+    write_plugin(tmp_path, "second", SECOND, entry=":start")
+    return tmp_path
+
+
+def test_each_kind_of_extension_point_means_what_it_says(two: Path, speech: SpokenWords, events: Events) -> None:
+    with make_host(two, speech, events) as host:
+        assert {each.state for each in host} == {"running"}
+        assert host.extension(spoken_text)("hi") == "HI! (en)"
+        assert host.extension(spoken_text)(text="hi", language="de") == "HI! (de)"
+        assert host.extension(menu)(2) == ["a", "b", "z"]
+        assert host.extension(is_command)("stop") is True
+        assert host.extension(is_command)("go") is False
+        assert host.extension(may_speak)("hi") is True
+        assert speech.heard.pop() == "asked hi"
+        # After a veto nobody else is asked.
+        assert host.extension(may_speak)("Secret") is False
+        assert speech.heard == ["word 0 word 13"]
+        host.extension(key_pressed)("x")
+        assert speech.heard[-1] == "key x"
+        with pytest.raises(nearcall.InvalidArgument):
+            host.extension(spoken_text)(5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        assert events.of("first", "error") == []
+    assert events.of("first")[-1].kind == events.of("second")[-1].kind == "stopped"
+
+
+def test_an_event_loop_has_the_same(two: Path, speech: SpokenWords, events: Events) -> None:
+    async def main() -> None:
+        home = threading.current_thread()
+        threads: list[threading.Thread] = []
+
+        def on_event(event: Any) -> None:
+            threads.append(threading.current_thread())
+            events(event)
+
+        async with AsyncPluginHost(two, **options(speech, events, on_event=on_event)) as host:
+            assert await host.extension(spoken_text)("hi") == "HI! (en)"
+            assert await host.extension(menu)(2) == ["a", "b", "z"]
+            assert await host.extension(is_command)("stop") is True
+            assert await host.extension(may_speak)("secret") is False
+            await host.extension(key_pressed)("x")
+            assert speech.heard[-1] == "key x"
+            second = host.plugins["second"]
+            synth = await second.service(Synth)
+            assert [part async for part in synth.render("abc")] == [b"a", b"b", b"c"]
+            assert await synth.pid() == second.pid
+            second.revoke("speech")
+            await host.extension(key_pressed)("y")
+            assert speech.heard[-1] == "key x"
+            await second.grant("speech")
+            await host.extension(key_pressed)("z")
+            assert speech.heard[-1] == "key z"
+            await second.restart()
+            assert await host.extension(spoken_text)("hi") == "HI! (en)"
+            await second.stop()
+            assert await host.extension(spoken_text)("hi") == "HI"
+        assert set(threads) == {home}
+
+    asyncio.run(main())
+    events.wait_for("second", "error")
+
+
+def test_a_plugin_offers_services_and_streams(two: Path, speech: SpokenWords, events: Events) -> None:
+    with make_host(two, speech, events) as host:
+        second = host.plugins["second"]
+        synth = second.service(Synth)
+        assert b"".join(synth.render("abc")) == b"abc"
+        assert synth.pid() == second.pid
+        with pytest.raises(nearcall.FailedPrecondition):
+            host.plugins["first"].service(Synth)
+        second.stop()
+        with pytest.raises(nearcall.RpcError):
+            synth.pid()
+
+
+def test_what_it_prints_is_in_the_hosts_log(
+    two: Path, speech: SpokenWords, events: Events, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("INFO", "nearcall.plugin"), make_host(two, speech, events) as host:
+        said = f"hello from {host.plugins['second'].pid}"
+        eventually(
+            lambda: ("nearcall.plugin.second", 20, said) in caplog.record_tuples,
+            lambda: f"{said!r} is not in {caplog.record_tuples}",
+        )
+
+
+def test_a_permission_is_revoked_and_granted_while_it_runs(two: Path, speech: SpokenWords, events: Events) -> None:
+    with make_host(two, speech, events) as host:
+        second, key = host.plugins["second"], host.extension(key_pressed)
+        second.revoke("speech")
+        key("x")
+        error = events.wait_for("second", "error")
+        assert "PermissionDenied: the permission 'speech' was revoked" in error.text
+        second.grant("speech")
+        key("y")
+        assert speech.heard[-1] == "key y"
+        with pytest.raises(ValueError, match="does not ask for 'network'"):
+            second.grant("network")
+
+
+REPORTS = """
+speech = plugin.use("speech", Speech)
+@spoken_text.handler
+def report(text):
+    try: return str(speech.speak(text))
+    except Exception as error: return f"{type(error).__name__} {error}"
+"""
+
+
+def yes(_manifest: object, _permission: object) -> bool:
+    return True
+
+
+def no(_manifest: object, _permission: object) -> bool:
+    return False
+
+
+@pytest.mark.parametrize(
+    ("more", "asks", "said"),
+    [
+        ({}, True, "1"),
+        ({}, False, "plugin.toml does not ask for it"),
+        ({"policy": {"speech": "deny"}}, True, "grants it to no plugin"),
+        ({"policy": {"speech": "ask"}}, True, "did not ask its user"),
+        ({"policy": {"speech": "ask"}, "ask": no}, True, "the user has denied it"),
+        ({"policy": {"speech": "ask"}, "ask": yes}, True, "1"),
+        ({"services": {}}, True, "has no such service"),
+    ],
+)
+def test_it_has_what_manifest_policy_and_user_agree_on(
+    more: dict[str, Any], asks: bool, said: str, tmp_path: Path, speech: SpokenWords, events: Events
+) -> None:
+    write_plugin(tmp_path, "one", REPORTS, permissions={"speech": "It speaks."} if asks else {})
+    with make_host(tmp_path, speech, events, **more) as host:
+        answer = host.extension(spoken_text)("hi")
+        assert said in answer
+        assert answer == "1" or answer.startswith("PermissionDenied the permission 'speech' is missing: ")
+
+
+def test_a_permission_granted_later_is_handed_over(tmp_path: Path, speech: SpokenWords, events: Events) -> None:
+    write_plugin(tmp_path, "one", REPORTS)
+    with make_host(tmp_path, speech, events, policy={"speech": "ask"}, ask=no) as host:
+        assert "PermissionDenied" in host.extension(spoken_text)("hi")
+        host.plugins["one"].grant("speech")
+        assert host.extension(spoken_text)("hi") == "1"
+        host.plugins["one"].restart()
+        assert host.extension(spoken_text)("hi") == "2"
+
+
+def test_one_that_is_lazy_starts_when_it_is_needed(tmp_path: Path, speech: SpokenWords, events: Events) -> None:
+    write_plugin(tmp_path, "first", FIRST, more='extends = ["spoken_text"]')
+    write_plugin(tmp_path, "second", SECOND, entry=":start")
+    with make_host(tmp_path, speech, events, lazy=True) as host:
+        assert {each.state for each in host} == {"stopped"}
+        assert host.extension(spoken_text)("hi") == "hi"
+        events.wait_for("first", "started")
+        assert host.extension(spoken_text)("hi") == "HI"
+        assert host.plugins["second"].state == "stopped"
+        assert host.plugins["second"].service(Synth).pid() == host.plugins["second"].pid
+
+
+def test_one_that_changes_is_reloaded(tmp_path: Path, speech: SpokenWords, events: Events) -> None:
+    folder = write_plugin(tmp_path, "first", FIRST)
+    with make_host(tmp_path, speech, events, reload=True) as host:
+        source = folder / "code_of_first.py"
+        source.write_text(source.read_text().replace("text.upper()", "text.title() + '?'"))
+        events.wait_for("first", "started", count=2)
+        assert host.extension(spoken_text)("hi you") == "Hi You?"
+
+
+def test_one_that_does_not_fit_is_not_started(tmp_path: Path, speech: SpokenWords, events: Events) -> None:
+    write_plugin(tmp_path, "later", FIRST, host='api = ">=2"')
+    write_plugin(tmp_path, "python", FIRST, more='[runtime]\npython = ">=4"\n')
+    other = FIRST.replace("@spoken_text.handler(priority=10)", "@other.handler")
+    other = "@plugin.filter(name='spoken_text')\ndef other(text: int) -> int: ...\n" + other
+    write_plugin(tmp_path, "different", other)
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "plugin.toml").write_text("id = 1")
+    with make_host(tmp_path, speech, events) as host:
+        assert {each.state for each in host} == {"failed"}
+        assert "is for " in events.of("later", "failed")[0].text
+        assert "runtime.python = '>=4'" in events.of("python", "failed")[0].text
+        assert "text" in events.of("different", "failed")[0].text
+        assert list(host.mistakes) == ["broken"]
+        assert host.extension(spoken_text)("hi") == "hi"
+
+
+def test_an_interpreter_of_its_own_takes_a_permission(tmp_path: Path, speech: SpokenWords, events: Events) -> None:
+    more = f'[runtime]\ninterpreter = "{sys.executable}"\n'
+    write_plugin(tmp_path, "own", FIRST, more=more, permissions={"interpreter": "It is of another time."})
+    with make_host(tmp_path, speech, events) as host:
+        assert host.plugins["own"].state == "failed"
+        assert "brings an interpreter" in events.of("own", "failed")[0].text
+        host.plugins["own"].grant("interpreter")
+        host.plugins["own"].start()
+        assert host.extension(spoken_text)("hi") == "HI"
+
+
+def test_its_process_sees_little_of_the_hosts(
+    tmp_path: Path, speech: SpokenWords, events: Events, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SECRET_TOKEN", "x")
+    code = "@menu.handler\ndef show(limit): return [*os.environ, *os.listdir('/proc/self/fd')]"
+    write_plugin(tmp_path, "one", code)
+    with make_host(tmp_path, speech, events) as host, open(os.devnull) as file:
+        os.set_inheritable(file.fileno(), True)
+        host.plugins["one"].restart()
+        shown = host.extension(menu)(1)
+        assert "SECRET_TOKEN" not in shown
+        assert str(file.fileno() + 100) not in shown
+        assert "PATH" in shown
+
+
+def test_stopping_ends_every_process(two: Path, speech: SpokenWords, events: Events) -> None:
+    before = threading.active_count()
+    host = make_host(two, speech, events).start()
+    pids = [each.pid for each in host]
+    host.stop()
+    host.stop()
+    assert all(pid is not None and gone(pid) for pid in pids)
+    assert all(each.pid is None and each.state == "stopped" for each in host)
+    # Those that run callbacks stay, as they are the process's.
+    names = {thread.name for thread in threading.enumerate()}
+    assert not {name for name in names if name.startswith(("nearcall-plugins", "nearcall-start"))}, before
+
+
+def test_wrong_options_say_what_to_write(tmp_path: Path) -> None:
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"policy": {"speach": "ask"}}, "there is no permission 'speach'"),
+        ({"policy": {"network": "maybe"}}, "'network' must be"),
+        ({"points": [print]}, "is no extension point"),
+        ({"api": "one"}, "api must be the version"),
+        ({"sandbox": "yes"}, "sandbox must be"),
+        ({"budget": -1}, "budget must be a number of seconds"),
+        ({"services": {"x": object()}}, "is not a service"),
+        ({"colour": 1}, "no option colour"),
+    ]
+    for given, hint in wrong:
+        with pytest.raises((TypeError, ValueError), match=hint):
+            PluginHost(tmp_path, **given)
+    with PluginHost(tmp_path) as host, pytest.raises(ValueError, match="is no extension point of this host"):
+        host.extension(spoken_text)
+
+
+def test_slow_handlers_of_an_action_run_at_once(tmp_path: Path, speech: SpokenWords, events: Events) -> None:
+    code = "speech = plugin.use('speech', Speech)\n@key_pressed.handler\ndef key(key): speech.back(key)\n"
+    for name in ("one", "two"):
+        write_plugin(tmp_path, name, code)
+    meeting = threading.Barrier(2, timeout=20)
+
+    def slow(text: str) -> str:
+        time.sleep(0.01)  # longer than what is worth a thread
+        return text
+
+    def meet(text: str) -> str:
+        meeting.wait()
+        return text
+
+    with make_host(tmp_path, speech, events) as host:
+        speech.call_back = slow
+        host.extension(key_pressed)("first")
+        speech.call_back = meet
+        host.extension(key_pressed)("both")
+        assert events.of("one", "error", "late") == events.of("two", "error", "late") == []
+
+
+def test_a_timeout_inside_a_handler_is_an_error_of_it(tmp_path: Path, speech: SpokenWords, events: Events) -> None:
+    code = "import nearcall\n@key_pressed.handler\ndef key(key): raise nearcall.DeadlineExceeded('elsewhere')\n"
+    write_plugin(tmp_path, "one", code)
+    with make_host(tmp_path, speech, events) as host:
+        host.extension(key_pressed)("x")
+        assert "DeadlineExceeded: elsewhere" in events.of("one", "error")[0].text
+        assert events.of("one", "late") == []
+
+
+def test_a_stopped_host_stays_stopped(two: Path, speech: SpokenWords, events: Events) -> None:
+    host = make_host(two, speech, events)
+    host.stop()
+    with pytest.raises(RuntimeError, match="make a new one"):
+        host.start()
+    host.plugins["first"].start()
+    assert host.plugins["first"].state == "stopped"
+    assert host.extension(spoken_text)("hi") == "hi"
+
+
+def test_a_sandbox_that_is_missing_is_told_or_refused(tmp_path: Path, speech: SpokenWords, events: Events) -> None:
+    write_plugin(tmp_path, "one", FIRST)
+    there = importlib.util.find_spec("nearcall.sandbox") is not None
+    with make_host(tmp_path, speech, events, sandbox="best") as host:
+        layers = host.plugins["one"].layers
+        assert layers
+        missing = [layer for layer in layers if layer["state"] in ("not_available", "refused")]
+        assert there or missing
+        assert len(events.of("one", "downgraded")) == bool(missing)
+        assert host.extension(spoken_text)("hi") == "HI"
+    with make_host(tmp_path, speech, events, sandbox="required") as host:
+        if not there:
+            failed = events.wait_for("one", "failed")
+            assert "it is not started without its sandbox" in failed.text
+            assert events.of("one", "died") == []

@@ -1,0 +1,510 @@
+"""Plugins that mean harm, or are broken: the host goes on, is told which one and why, and serves the others."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import nearcall
+from nearcall.plugin import AsyncPluginHost, PluginHost
+
+from ..survival.observing import eventually, resident
+from .plugin_hosts import Events, SpokenWords, gone, make_host, options, write_plugin
+from .plugin_interface.host_api import Synth, key_pressed, menu, spoken_text
+from .process import ROOT
+
+HONEST = "@spoken_text.handler(priority=-100)\ndef honest(text): return text + '.'\n"
+
+
+@pytest.fixture
+def speech() -> SpokenWords:
+    return SpokenWords()
+
+
+@pytest.fixture
+def events() -> Events:
+    return Events()
+
+
+@pytest.fixture
+def plugins(tmp_path: Path) -> Path:
+    """A directory with an honest plugin, which must be served whatever its neighbour does."""
+    write_plugin(tmp_path, "honest", HONEST)
+    return tmp_path
+
+
+def still_serves(host: PluginHost) -> None:
+    assert host.plugins["honest"].state == "running"
+    assert host.extension(spoken_text)("hi") == "hi."
+
+
+KILL = "os.kill(os.getpid(), signal.SIGKILL)"
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize(
+    "code",
+    [
+        KILL,
+        f"def start(): {KILL}",
+        f"class Mine(Synth):\n    def __init_subclass__(cls): {KILL}\nclass Two(Mine): pass",
+        "threading.Thread(target=lambda: (time.sleep(0.01), os.kill(os.getpid(), 9))).start()",
+        "os._exit(3)",
+        "sys.exit('no')",
+        "import ctypes; ctypes.string_at(0)",
+        "def start(): os._exit(0)",
+        "def start(): os.close(0); time.sleep(0.1); os._exit(5)",
+    ],
+)
+def test_one_that_ends_while_it_starts_is_tried_and_given_up(
+    code: str, plugins: Path, speech: SpokenWords, events: Events
+) -> None:
+    write_plugin(plugins, "bad", "print('last words')\n" + code, entry=":start" if "def start" in code else "")
+    with make_host(plugins, speech, events, restarts=2) as host:
+        failed = events.wait_for("bad", "failed")
+        assert "died 3 times in a row" in failed.text
+        died = events.of("bad", "died")
+        assert len(died) == 3
+        assert all("last words" in each.last_lines for each in died)
+        assert all(each.text.startswith(("was ended by signal", "ended with status")) for each in died)
+        assert host.plugins["bad"].state == "failed"
+        assert host.plugins["bad"].pid is None
+        still_serves(host)
+
+
+@pytest.mark.crash
+def test_one_that_dies_in_a_handler_is_started_again(plugins: Path, speech: SpokenWords, events: Events) -> None:
+    write_plugin(plugins, "bad", f"@key_pressed.handler\ndef die(key):\n    print('pressed', key)\n    {KILL}\n")
+    with make_host(plugins, speech, events) as host:
+        for count in (1, 2):
+            events.wait_for("bad", "started", count=count)
+            host.extension(key_pressed)("x")
+            died = events.wait_for("bad", "died", count=count)
+            assert died.text == "was ended by signal -9 (SIGKILL)".replace("-", "")
+            assert died.last_lines == ("pressed x",)
+            still_serves(host)
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize(
+    "code",
+    [
+        f"@plugin.on_stop\ndef die(): {KILL}",
+        "@plugin.on_stop\ndef hang(): time.sleep(1000)",
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n@plugin.on_stop\ndef fail(): 1 / 0",
+        "threading.Thread(target=time.sleep, args=(1000,)).start()",
+        "import ctypes\ndef start():\n    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())",
+    ],
+)
+def test_one_that_ignores_its_end_is_ended(code: str, plugins: Path, speech: SpokenWords, events: Events) -> None:
+    write_plugin(plugins, "bad", code, entry=":start" if "def start" in code else "")
+    with make_host(plugins, speech, events, grace=0.3) as host:
+        pid = host.plugins["bad"].pid
+        assert pid is not None
+        host.plugins["bad"].stop()
+        assert gone(pid)
+        assert host.plugins["bad"].state == "stopped"
+        still_serves(host)
+
+
+def test_one_that_hangs_while_it_starts_is_ended(plugins: Path, speech: SpokenWords, events: Events) -> None:
+    write_plugin(plugins, "bad", "print(os.getpid())\ntime.sleep(1000)")
+    with make_host(plugins, speech, events, restarts=0, handshake_timeout=2.0) as host:
+        died = events.wait_for("bad", "died")
+        assert died.text == "was not ready within 2 s"
+        eventually(lambda: gone(int(died.last_lines[0])), "it lives on")
+        eventually(lambda: host.plugins["bad"].state == "failed", "it is tried for ever")
+        host.plugins["honest"].start()
+        still_serves(host)
+
+
+HANGS = """
+asked = open(os.path.join(os.path.dirname(__file__), "asked"), "a")
+@spoken_text.handler
+def hang(text):
+    print(text, file=asked, flush=True)
+    while not os.path.exists(os.path.join(os.path.dirname(__file__), "go")):
+        time.sleep(0.01)
+    return "late " + text
+"""
+
+
+def test_one_that_never_answers_costs_its_budget_once(plugins: Path, speech: SpokenWords, events: Events) -> None:
+    folder = write_plugin(plugins, "bad", HANGS)
+    with make_host(plugins, speech, events) as host:
+        host._by_id["bad"].handlers()[0].budget = 0.2
+        for number in range(20):
+            assert host.extension(spoken_text)(f"hi {number}") == f"hi {number}."
+        assert (folder / "asked").read_text() == "hi 0\n"
+        assert len(events.of("bad", "late")) == 1
+        # What hung comes to its end: it is asked again.
+        (folder / "go").touch()
+        eventually(lambda: host.extension(spoken_text)("hi") == "late hi.", "it is never asked again")
+        events.wait_for("bad", "answers")
+
+
+def test_an_event_loop_is_not_held_up(plugins: Path, speech: SpokenWords, events: Events) -> None:
+    write_plugin(plugins, "bad", HANGS)
+
+    async def main() -> None:
+        async with AsyncPluginHost(plugins, **options(speech, events)) as host:
+            asking = asyncio.ensure_future(host.extension(spoken_text)("hi"))
+            for _ in range(10):
+                assert await host.extension(menu)(1) == []
+            assert not asking.done()
+            asking.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await asking
+
+    asyncio.run(main())
+
+
+def test_one_that_stays_hung_is_ended_and_started_again(plugins: Path, speech: SpokenWords, events: Events) -> None:
+    folder = write_plugin(plugins, "bad", HANGS)
+    with make_host(plugins, speech, events, unresponsive=0.5) as host:
+        host._by_id["bad"].handlers()[0].budget = 0.1
+        assert host.extension(spoken_text)("hi") == "hi."
+        assert events.wait_for("bad", "died").text.startswith("has not answered for")
+        events.wait_for("bad", "started", count=2)
+        (folder / "go").touch()
+        assert host.extension(spoken_text)("hi") == "late hi."
+
+
+def test_the_time_of_the_caller_is_not_the_plugins_fault(plugins: Path, speech: SpokenWords, events: Events) -> None:
+    write_plugin(plugins, "bad", HANGS)
+    with make_host(plugins, speech, events) as host:
+        with nearcall.timeout(0.1):
+            assert host.extension(spoken_text)("hi") == "hi"
+        assert events.of("bad", "late") == []
+
+
+WRONG = """
+@spoken_text.handler
+def wrong(text): return 5
+@menu.handler
+def huge(limit): return ["x" * 50_000_000] * 3
+@key_pressed.handler
+def fails(key): raise KeyboardInterrupt(key) if key == "k" else RuntimeError("\\x1b[2J" + key * 100_000)
+"""
+
+
+def test_wrong_huge_and_failing_answers_are_left_out(plugins: Path, speech: SpokenWords, events: Events) -> None:
+    write_plugin(plugins, "bad", WRONG)
+    with make_host(plugins, speech, events, max_message_size=1 << 20) as host:
+        assert host.extension(spoken_text)("hi") == "hi."
+        before = resident(os.getpid())
+        assert host.extension(menu)(1) == []
+        assert resident(os.getpid()) < before + (40 << 20)
+        for key in ("k", "x"):
+            host.extension(key_pressed)(key)
+        error = events.wait_for("bad", "error")
+        assert "spoken_text" in error.text
+        assert "\x1b" not in error.text
+        assert len(error.text) < 5000
+        events.wait_for("bad", "error")
+        still_serves(host)
+
+
+RAW = {
+    "noise": "os.write(0, os.urandom(50_000))",
+    "half a frame": "os.write(0, b'\\x00\\x00')",
+    "nothing more": "import socket; socket.socket(fileno=os.dup(0)).shutdown(socket.SHUT_RDWR)",
+    "every descriptor": """
+for name in os.listdir('/proc/self/fd'):
+        try: os.write(int(name), os.urandom(5000))
+        except OSError: pass""",
+    "shared memory": """
+import ctypes
+for line in open('/proc/self/maps'):
+        if 'memfd' in line and 'w' in line.split()[1]:
+            low, high = (int(part, 16) for part in line.split()[0].split('-'))
+            ctypes.memset(low, 255, high - low)""",
+}
+
+
+@pytest.mark.parametrize("code", RAW.values(), ids=RAW.keys())
+def test_raw_bytes_harm_nobody_else(code: str, plugins: Path, speech: SpokenWords, events: Events) -> None:
+    write_plugin(plugins, "bad", f"@key_pressed.handler\ndef write(key):\n    {code.strip()}\n")
+    with make_host(plugins, speech, events, unresponsive=1.0) as host:
+        host._by_id["bad"].handlers()[0].budget = 1.0
+        for _ in range(5):
+            host.extension(key_pressed)("x")
+            still_serves(host)
+
+
+def test_raw_bytes_instead_of_a_handshake(plugins: Path, speech: SpokenWords, events: Events) -> None:
+    write_plugin(plugins, "bad", "while True: os.write(0, os.urandom(1000))")
+    with make_host(plugins, speech, events, restarts=1, handshake_timeout=5.0) as host:
+        events.wait_for("bad", "failed")
+        still_serves(host)
+
+
+FORGES = """
+speech = plugin.use("speech", Speech)
+@menu.handler
+def forge(limit):
+    speech.speak("mine")
+    handle = speech._nearcall_target._nearcall_handle
+    found, mine = [], handle.number
+    for number in [*range(limit), *(mine + shift for shift in range(-20, 20) if shift), 2**63, 2**64 - 1]:
+        handle.number = number
+        speech._nearcall_target.__dict__.pop("speak", None)
+        try: found.append(str(speech._nearcall_target.speak("forged")))
+        except Exception as error: pass
+    handle.number = mine
+    return found
+"""
+
+
+def test_forged_references_are_worth_nothing(plugins: Path, speech: SpokenWords, events: Events) -> None:
+    write_plugin(plugins, "bad", FORGES)
+    write_plugin(
+        plugins, "other", "speech = plugin.use('speech', Speech)\ndef start(): speech.speak('other')", entry=":start"
+    )
+    with make_host(plugins, speech, events) as host:
+        assert host.extension(menu)(50) == []
+        assert sorted(speech.heard) == ["mine", "other"]
+        still_serves(host)
+
+
+def test_what_it_may_not_have_cannot_be_taken(plugins: Path, speech: SpokenWords, events: Events) -> None:
+    """A plugin that claims handlers it does not have, and takes what it did not ask for."""
+    claims = """
+from nearcall.plugin.registry import registry, Registered
+registry.handlers["menu"] = Registered(object(), 10**15)
+registry.used.update({str(n): (Speech, plugin.use("speech", Speech)) for n in range(1000)})
+"""
+    write_plugin(plugins, "bad", claims, permissions={})
+    other = """
+from nearcall.plugin import runtime
+main = sys.modules["__main__"]
+main._Runtime.about = lambda self: runtime.About(1, "3", {"menu": 2**62, "x" * 1000: 1}, ["speech"], [{}])
+"""
+    write_plugin(plugins, "liar", other, permissions={})
+    with make_host(plugins, speech, events, restarts=0) as host:
+        events.wait_for("bad", "died")
+        assert "does not fit this host" in events.wait_for("liar", "failed").text
+        assert speech.heard == []
+        still_serves(host)
+
+
+def test_one_that_prints_gigabytes_waits(
+    plugins: Path, speech: SpokenWords, events: Events, caplog: pytest.LogCaptureFixture
+) -> None:
+    code = """
+def flood(stream, line):
+    while True: stream.write(line)
+for args in ((sys.stdout, "x" * 100_000), (sys.stderr, "y\\n" * 1000)):
+    threading.Thread(target=flood, args=args, daemon=True).start()
+@menu.handler
+def answer(limit): return ["here"]
+"""
+    write_plugin(plugins, "bad", code)
+    rate = 20_000
+    with caplog.at_level(logging.INFO, "nearcall.plugin.bad"):
+        began = time.monotonic()
+        with make_host(plugins, speech, events, output_rate=rate) as host:
+            for _ in range(200):
+                assert host.extension(menu)(1) == ["here"]
+            eventually(lambda: len(caplog.records) > 300, "nothing is logged")
+            still_serves(host)
+        logged = sum(len(record.getMessage()) for record in caplog.records if record.name == "nearcall.plugin.bad")
+        # Two streams, each with a second's worth at once, and what the pipes held at the end.
+        assert logged < 2 * rate * (time.monotonic() - began + 2) + (1 << 18)
+        assert all(len(record.getMessage()) < 2100 for record in caplog.records)
+
+
+RECURSES = """
+speech = plugin.use("speech", Speech)
+@spoken_text.handler
+def again(text): return speech.back(text)
+"""
+
+
+def test_one_that_calls_itself_through_the_host_comes_to_an_end(
+    plugins: Path, speech: SpokenWords, events: Events
+) -> None:
+    write_plugin(plugins, "bad", RECURSES)
+    with make_host(plugins, speech, events, max_calls=8) as host:
+        speech.call_back = lambda text: host.extension(spoken_text)(text + "+")
+        host.extension(spoken_text)("hi")
+        assert "ResourceExhausted" in events.wait_for("bad", "error").text
+        speech.call_back = str
+        still_serves(host)
+
+
+SCRIBBLES = """
+import nearcall, numpy
+class Changing(Synth):
+    def pid(self): return os.getpid()
+    def render(self, text): yield b""
+    def buffer(self, size):
+        memory = nearcall.empty(size, "u1")
+        def scribble():
+            while True: memory[:] = os.getpid() % 251; memory[::2] = 0
+        threading.Thread(target=scribble, daemon=True).start()
+        return memoryview(memory)
+plugin.offer(Changing())
+"""
+
+
+def test_a_buffer_that_changes_while_it_is_read_is_only_wrong(
+    plugins: Path, speech: SpokenWords, events: Events
+) -> None:
+    pytest.importorskip("numpy")
+    write_plugin(plugins, "bad", SCRIBBLES)
+    with make_host(plugins, speech, events) as host:
+        view = host.plugins["bad"].service(Synth).buffer(1_000_000)
+        for _ in range(20):
+            assert len(bytes(view)) == 1_000_000
+        host.plugins["bad"].stop()
+        assert len(bytes(view)) == 1_000_000
+        still_serves(host)
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("how", ["stop", "die"])
+def test_what_it_leaves_behind_is_ended(how: str, plugins: Path, speech: SpokenWords, events: Events) -> None:
+    code = """
+def start():
+    pid = os.fork()
+    if pid == 0:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        while True: time.sleep(1)
+    print("grandchild", pid)
+@key_pressed.handler
+def die(key): os._exit(1)
+"""
+    write_plugin(plugins, "bad", code, entry=":start")
+    with make_host(plugins, speech, events, restarts=0) as host:
+        last = host._by_id["bad"].run
+        assert last is not None
+        eventually(lambda: any("grandchild" in line for line in last.last), "it prints nothing")
+        grandchild = next(int(line.split()[1]) for line in last.last if "grandchild" in line)
+        assert not gone(grandchild)
+        if how == "stop":
+            host.plugins["bad"].stop()
+        else:
+            host.extension(key_pressed)("x")
+            events.wait_for("bad", "died")
+        eventually(lambda: gone(grandchild), "the grandchild lives on")
+        still_serves(host)
+
+
+HOST = """
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from tests.e2e.plugin_hosts import *
+events = Events()
+host = make_host(Path(sys.argv[1]), SpokenWords(), events, handshake_timeout=60.0)
+for each in host._by_id.values():
+    each.start()
+def pids():
+    runs = [each.run for each in host._by_id.values()]
+    return [run.process.pid for run in runs if run is not None and run.last]
+eventually(lambda: len(pids()) == 3, "not all are started")
+print(*pids(), flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.crash
+def test_no_plugin_outlives_a_host_that_is_killed(tmp_path: Path) -> None:
+    write_plugin(tmp_path, "idle", "print('x')")
+    write_plugin(tmp_path, "importing", "print('x')\ntime.sleep(1000)")
+    write_plugin(tmp_path, "stuck", "print('x')\nsignal.pthread_sigmask(signal.SIG_BLOCK, {2, 15})\nwhile True: pass")
+    command = [sys.executable, "-c", HOST, str(tmp_path)]
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as host:
+        assert host.stdout is not None
+        pids = [int(word) for word in host.stdout.readline().split()]
+        assert len(pids) == 3
+        host.send_signal(signal.SIGKILL)
+        host.wait(20)
+        for pid in pids:
+            eventually(lambda pid=pid: gone(pid), f"{pid} lives on")  # type: ignore[misc]
+
+
+def test_threads_that_ask_while_plugins_come_and_go(plugins: Path, speech: SpokenWords, events: Events) -> None:
+    write_plugin(plugins, "bad", f"@spoken_text.handler\ndef die(text):\n    {KILL}\n")
+    answers: list[str] = []
+    with make_host(plugins, speech, events, restarts=1000, first_pause=0.0) as host:
+        over = threading.Event()
+
+        def ask() -> None:
+            while not over.is_set():
+                answers.append(host.extension(spoken_text)("hi"))
+
+        asking = [threading.Thread(target=ask) for _ in range(3)]
+        for thread in asking:
+            thread.start()
+        events.wait_for("bad", "died", count=3)
+        over.set()
+        for thread in asking:
+            thread.join()
+        assert set(answers) == {"hi."}
+
+
+@pytest.mark.crash
+def test_an_event_loop_goes_on_beside_bad_plugins(plugins: Path, speech: SpokenWords, events: Events) -> None:
+    folder = write_plugin(plugins, "hung", HANGS)
+    write_plugin(plugins, "dead", f"@key_pressed.handler\ndef die(key):\n    {KILL}\n")
+    write_plugin(plugins, "importing", "os._exit(3)")
+
+    async def until(condition: Callable[[], bool]) -> None:
+        while not condition():  # noqa: ASYNC110 - the state has no event
+            await asyncio.sleep(0.01)
+
+    async def main() -> None:
+        async with AsyncPluginHost(plugins, **options(speech, events, restarts=2)) as host:
+            host._by_id["hung"].handlers()[0].budget = 0.2
+            spoken, pressed = host.extension(spoken_text), host.extension(key_pressed)
+            assert await asyncio.gather(*(spoken(f"hi {number}") for number in range(5))) == [
+                f"hi {number}." for number in range(5)
+            ]
+            assert len(events.of("hung", "late")) == 1
+            await until(lambda: host.plugins["dead"].state == "running")
+            await pressed("x")
+            await until(lambda: len(events.of("dead", "started")) == 2)
+            await until(lambda: host.plugins["importing"].state == "failed")
+            (folder / "go").touch()
+            while await spoken("hi") != "late hi.":  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+
+    asyncio.run(main())
+
+
+@pytest.mark.crash
+def test_restarts_leave_no_descriptors_and_threads(plugins: Path, speech: SpokenWords, events: Events) -> None:
+    write_plugin(plugins, "bad", f"speech = plugin.use('speech', Speech)\n@key_pressed.handler\ndef die(key): {KILL}\n")
+
+    def held() -> tuple[int, int]:
+        gc.collect()
+        return len(os.listdir("/proc/self/fd")), threading.active_count()
+
+    with make_host(plugins, speech, events, restarts=1000, first_pause=0.0) as host:
+
+        def die(count: int) -> None:
+            events.wait_for("bad", "started", count=count)
+            eventually(lambda: host.plugins["bad"].state == "running", "it is not started again")
+            host.extension(key_pressed)("x")
+            events.wait_for("bad", "died", count=count)
+            events.wait_for("bad", "started", count=count + 1)
+
+        for count in range(1, 4):
+            die(count)
+        before = held()
+        for count in range(4, 12):
+            die(count)
+        eventually(lambda: held() <= before, lambda: f"{held()} after {before}")
