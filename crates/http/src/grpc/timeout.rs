@@ -56,7 +56,7 @@ mod tests {
         for nanoseconds in [0, 1, 99_999_999, 100_000_000, 123_456_789_012, u64::MAX] {
             let timeout = Duration::from_nanos(nanoseconds);
             let read = read(write(timeout).as_bytes()).unwrap();
-            assert!(read >= timeout && read <= timeout + timeout / 1_000_000, "{timeout:?} {read:?}");
+            assert!(read >= timeout && read <= timeout + timeout / 10_000, "{timeout:?} {read:?}");
         }
         assert_eq!(write(Duration::MAX), "99999999H");
     }
