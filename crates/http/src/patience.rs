@@ -20,8 +20,8 @@ impl Patience {
 
     /// Something useful came or went.
     #[inline]
-    pub(crate) fn earn(&mut self) {
-        self.left = (self.left + 1).min(self.most);
+    pub(crate) fn earn(&mut self, worth: u32) {
+        self.left = (self.left + worth).min(self.most);
     }
 
     /// Something came that is of no use.
@@ -51,7 +51,7 @@ mod tests {
         let mut patience = Patience::new(3, 0);
         for _ in 0..100 {
             patience.spend("").unwrap();
-            patience.earn();
+            patience.earn(1);
         }
         (0..3).for_each(|_| patience.spend("").unwrap());
         assert_eq!(patience.spend("enough").unwrap_err().code, Code::ENHANCE_YOUR_CALM);

@@ -84,7 +84,7 @@ impl Session {
                 let len = std::mem::take(&mut frame.left);
                 self.input.skip(len);
                 self.stream(id).incoming.unreleased += len;
-                self.patience.earn();
+                self.patience.earn(1);
                 // The end of a client's call is an event by itself.
                 Some(Ready::Raw { stream: id, len, ended: frame.ended })
             }
@@ -153,7 +153,7 @@ impl Session {
             message
         };
         incoming.unreleased += cost;
-        self.patience.earn();
+        self.patience.earn(1);
         // A client hears of the end by the status.
         let ended = frame.ended && frame.left == 0 && self.is_server;
         Some(match message {
@@ -213,7 +213,7 @@ impl Session {
         } else {
             self.put_reset(id, Code::CANCEL);
         }
-        self.patience.earn();
+        self.patience.earn(1);
         self.notices.push_back(Notice::Ended(id, ending));
     }
 }

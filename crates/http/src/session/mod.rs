@@ -418,7 +418,7 @@ impl Session {
         if self.streams.get(&id).is_some_and(|stream| stream.incoming.is_ended && stream.outgoing.is_ended) {
             self.remove(id);
             Self::remember(&mut self.ended, id);
-            self.patience.earn();
+            self.patience.earn(1);
         }
     }
 }

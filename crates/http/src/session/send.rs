@@ -14,6 +14,8 @@ use super::Session;
 use super::output::HIGH;
 use super::stream::{Body, End, Stream, Trailers};
 
+/// So many bytes sent are worth one change of a window.
+const BYTES_FOR_UPDATE: usize = 64;
 /// The longest debugging text of a goodbye.
 const LONGEST_WORDS: usize = 256;
 
@@ -99,7 +101,7 @@ impl Session {
             self.send_window -= len as i64;
             outgoing.is_ended = last;
             put_data(self.output.buffer(), id, prefix, pieces, len, last);
-            self.patience.earn();
+            self.patience.earn(1 + (len / BYTES_FOR_UPDATE) as u32);
             if last {
                 self.close_if_ended(id);
             }
@@ -424,6 +426,8 @@ impl Session {
             outgoing.window -= len as i64;
             self.send_window -= len as i64;
             self.waiting -= len;
+            // Windows that are enlarged often are no game as long as much is sent for it.
+            self.patience.earn((len / BYTES_FOR_UPDATE) as u32);
             if outgoing.wants_room && outgoing.left() <= limit / 2 && outgoing.end.is_none() {
                 outgoing.wants_room = false;
                 self.notices.push_back(super::Notice::Room(id));
@@ -433,6 +437,7 @@ impl Session {
                 continue;
             }
             outgoing.tidy();
+            self.patience.earn(1);
             match outgoing.end.take() {
                 None => {}
                 Some(End::Plain) if self.is_server => self.end_of_response(id),
