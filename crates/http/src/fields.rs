@@ -165,7 +165,7 @@ impl<'a> Request<'a> {
     /// How long the client will wait, from when the request was sent.
     ///
     /// # Errors
-    /// The header is malformed: INVALID_ARGUMENT, or 400, is the answer.
+    /// The header is malformed: `INVALID_ARGUMENT`, or 400, is the answer.
     pub fn timeout(&self) -> Result<Option<Duration>, BadTimeout> {
         self.0.get("grpc-timeout").map(grpc::read_timeout).transpose()
     }
@@ -221,7 +221,9 @@ mod tests {
     fn checked(list: &[(&str, &str)], role: Role) -> Result<Checked, &'static str> {
         let (mut block, mut fields) = (Vec::new(), Fields::new(1 << 16));
         let mut encoder = Encoder::default();
-        list.iter().for_each(|(name, value)| encoder.field(&mut block, name, value.as_bytes(), Keep::No));
+        for (name, value) in list {
+            encoder.field(&mut block, name, value.as_bytes(), Keep::No);
+        }
         Decoder::default().decode(&block, &mut fields).unwrap();
         check(&fields, role)
     }

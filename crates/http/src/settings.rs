@@ -27,8 +27,7 @@ impl Default for PeerSettings {
     fn default() -> Self {
         Self {
             header_table_size: 4096,
-            // Nothing is said yet: as many as the specification wants every server to take.
-            max_concurrent_streams: 100,
+            max_concurrent_streams: u32::MAX,
             initial_window_size: DEFAULT_WINDOW,
             max_frame_size: 16384,
             max_header_list_size: u32::MAX,
@@ -39,7 +38,7 @@ impl Default for PeerSettings {
 impl PeerSettings {
     /// Takes over what a SETTINGS frame says; the last of several values counts.
     pub(crate) fn update(&mut self, payload: &[u8], peer_is_client: bool) -> Result<(), Broken> {
-        if payload.len() % 6 != 0 {
+        if !payload.len().is_multiple_of(6) {
             return Err(wrong_size());
         }
         let bad = |why| Err(Broken::new(Code::PROTOCOL_ERROR, why));

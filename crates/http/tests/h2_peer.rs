@@ -1,5 +1,6 @@
 //! Both roles against the crate `h2` as the peer: whatever one side sends arrives at the other, over any division into
 //! reads, with windows of any size. All in memory, by hand, without a runtime.
+#![allow(clippy::unwrap_used, reason = "in tests")]
 
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};

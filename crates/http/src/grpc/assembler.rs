@@ -36,7 +36,7 @@ impl Assembler {
         if self.got == 0 {
             // The usual case: all of a message at once.
             if let Some((prefix, rest)) = bytes.split_first_chunk::<PREFIX>() {
-                let len = length(prefix);
+                let len = length(*prefix);
                 if prefix[0] <= 1 && len <= limit && len <= rest.len() {
                     return (PREFIX + len, Piece::Here { is_compressed: prefix[0] == 1, len });
                 }
@@ -48,7 +48,7 @@ impl Assembler {
         if self.got < PREFIX {
             return (head, Piece::Unfinished);
         }
-        let len = length(&self.prefix);
+        let len = length(self.prefix);
         if self.prefix[0] > 1 {
             return (head, Piece::Malformed);
         }
@@ -79,7 +79,7 @@ impl Assembler {
 
     /// Bytes of the message that are still to come, if its length is known.
     pub(crate) fn missing(&self) -> usize {
-        if self.got < PREFIX { 0 } else { length(&self.prefix) - self.bytes.len() }
+        if self.got < PREFIX { 0 } else { length(self.prefix) - self.bytes.len() }
     }
 
     /// Bytes of memory it keeps.
@@ -88,8 +88,8 @@ impl Assembler {
     }
 }
 
-fn length(prefix: &[u8; PREFIX]) -> usize {
-    let [_, length @ ..] = *prefix;
+fn length(prefix: [u8; PREFIX]) -> usize {
+    let [_, length @ ..] = prefix;
     u32::from_be_bytes(length) as usize
 }
 
@@ -113,7 +113,7 @@ mod tests {
                     let (taken, piece) = assembler.take(part, 300);
                     match piece {
                         Piece::Here { is_compressed, len } => {
-                            got.push((is_compressed, part[taken - len..taken].to_vec()))
+                            got.push((is_compressed, part[taken - len..taken].to_vec()));
                         }
                         Piece::Whole { is_compressed, message } => got.push((is_compressed, message)),
                         Piece::Unfinished => assert_eq!(taken, part.len()),

@@ -140,7 +140,7 @@ mod tests {
     #[test]
     fn messages_go_there_and_back() {
         for encoding in Encoding::ALL {
-            for message in [&b""[..], b"x", &[7; 100_000]] {
+            for message in [&b""[..], b"x", &vec![7; 100_000]] {
                 let mut out = Vec::new();
                 let (first, second) = message.split_at(message.len() / 2);
                 Compressor::run(encoding, &[first, second], &mut out);

@@ -100,7 +100,11 @@ fn string(bytes: &mut &[u8], out: &mut Vec<u8>) -> Result<(), Malformed> {
     let len = integer(bytes, 7)?;
     let (string, rest) = bytes.split_at_checked(len).ok_or(SHORT)?;
     *bytes = rest;
-    if is_coded { huffman::decode(string, out) } else { Ok(out.extend_from_slice(string)) }
+    if is_coded {
+        return huffman::decode(string, out);
+    }
+    out.extend_from_slice(string);
+    Ok(())
 }
 
 #[cfg(test)]

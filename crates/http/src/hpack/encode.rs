@@ -144,7 +144,9 @@ mod tests {
             encoder.set_limit(limit);
             let mut block = Vec::new();
             encoder.begin(&mut block);
-            all.iter().for_each(|(name, value, keep)| encoder.field(&mut block, name, value.as_bytes(), *keep));
+            for (name, value, keep) in all {
+                encoder.field(&mut block, name, value.as_bytes(), keep);
+            }
             decoder.decode(&block, &mut fields).unwrap();
             let read: Vec<_> = fields.iter().map(|(name, value)| (name.to_vec(), value.to_vec())).collect();
             let sent = all.iter().map(|(name, value, _)| (name.as_bytes().to_vec(), value.as_bytes().to_vec()));

@@ -113,6 +113,8 @@ fn long(top: u64) -> (u16, usize) {
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write;
+
     use super::*;
 
     fn encoded(plain: &[u8]) -> Vec<u8> {
@@ -120,10 +122,10 @@ mod tests {
         for &octet in plain {
             let len = usize::from(LENGTHS[usize::from(octet)]);
             let (first, place) = TABLES.firsts[len];
-            let nth = (usize::from(place)..).position(|at| TABLES.symbols[at] == u16::from(octet)).unwrap();
-            bits.push_str(&format!("{:0len$b}", first as usize + nth));
+            let nth = TABLES.symbols[usize::from(place)..].iter().position(|&one| one == u16::from(octet)).unwrap();
+            write!(bits, "{:0len$b}", first as usize + nth).unwrap();
         }
-        while bits.len() % 8 != 0 {
+        while !bits.len().is_multiple_of(8) {
             bits.push('1');
         }
         bits.as_bytes()

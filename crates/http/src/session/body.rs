@@ -73,8 +73,8 @@ impl Session {
     }
 
     /// What the frame that has arrived has next for the owner. `None` when nothing of it is left.
-    pub(super) fn hand_out(&mut self) -> Result<Option<Ready>, Broken> {
-        let Some(mut frame) = self.arriving.take() else { return Ok(None) };
+    pub(super) fn hand_out(&mut self) -> Option<Ready> {
+        let mut frame = self.arriving.take()?;
         let id = frame.stream;
         let body = self.streams.get(&id).map_or(Body::Discarded, |stream| stream.incoming.body);
         let ready = match body {
@@ -95,7 +95,7 @@ impl Session {
         };
         if frame.left > 0 {
             self.arriving = Some(frame);
-            return Ok(ready);
+            return ready;
         }
         let is_last = frame.ended && ready.is_some();
         if frame.ended {
@@ -109,7 +109,7 @@ impl Session {
                 self.input.skip(frame.padding);
             }
         }
-        Ok(ready)
+        ready
     }
 
     /// The next message of a frame that has bytes left, if one is complete.

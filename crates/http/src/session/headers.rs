@@ -2,7 +2,7 @@
 
 use crate::code::{Broken, Code};
 use crate::event::{Ending, Outcome};
-use crate::fields::{Checked, Request, Role, check};
+use crate::fields::{Request, Role, check};
 use crate::frame::{FrameHead, HIGHEST, flag, kind, without_padding, wrong_size};
 use crate::grpc::{self, code_of_http};
 
@@ -34,7 +34,7 @@ impl Session {
             depends_on_itself = u32::from_be_bytes(*dependency) & HIGHEST == head.stream;
             (_, bytes) = rest.split_first().ok_or(wrong_size())?;
         }
-        if head.stream == 0 || head.stream % 2 == 0 {
+        if head.stream.is_multiple_of(2) {
             return Err(Broken::new(Code::PROTOCOL_ERROR, "headers are for a stream that no client begins"));
         }
         let ended = head.has(flag::END_STREAM);
@@ -104,19 +104,16 @@ impl Session {
         if self.fields.is_over() {
             return self.too_many_fields(id, ended).map(|()| None);
         }
-        let Checked { content_length, .. } = match check(&self.fields, Role::Request) {
-            Ok(checked) if !depends_on_itself && !(ended && checked.content_length.is_some_and(|len| len > 0)) => {
-                checked
-            }
-            _ => {
-                self.patience.spend("the peer sends too many malformed requests")?;
-                return self.refuse(id, Code::PROTOCOL_ERROR).map(|()| None);
-            }
-        };
+        let checked = check(&self.fields, Role::Request);
+        let announced = checked.ok().and_then(|checked| checked.content_length);
+        if checked.is_err() || depends_on_itself || (ended && announced.is_some_and(|len| len > 0)) {
+            self.patience.spend("the peer sends too many malformed requests")?;
+            return self.refuse(id, Code::PROTOCOL_ERROR).map(|()| None);
+        }
         let request = Request(&self.fields);
         let body = if request.codec().is_some() { Body::Messages } else { Body::Raw };
         let mut stream = Stream::new(self.options.stream_window, self.peer.initial_window_size, body);
-        stream.incoming.content_left = content_length;
+        stream.incoming.content_left = announced;
         stream.incoming.is_ended = ended;
         if body == Body::Messages {
             stream.incoming.declared = Declared::read(request.header("grpc-encoding"));

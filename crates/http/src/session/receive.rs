@@ -21,7 +21,7 @@ impl Session {
                 return Ok(Some(Ready::Notice(notice)));
             }
             if self.arriving.is_some() {
-                if let Some(ready) = self.hand_out()? {
+                if let Some(ready) = self.hand_out() {
                     return Ok(Some(ready));
                 }
                 continue;
@@ -63,10 +63,8 @@ impl Session {
         if !self.is_settled && (head.kind != kind::SETTINGS || head.has(flag::ACK)) {
             return Err(protocol_error("the peer does not begin with its settings"));
         }
-        if let Some(block) = &self.block {
-            if head.kind != kind::CONTINUATION || head.stream != block.stream {
-                return Err(protocol_error("there is another frame inside of a header block"));
-            }
+        if self.block.as_ref().is_some_and(|block| head.kind != kind::CONTINUATION || head.stream != block.stream) {
+            return Err(protocol_error("there is another frame inside of a header block"));
         }
         if head.kind == kind::DATA {
             return self.data(head).map(|()| None);
@@ -90,7 +88,7 @@ impl Session {
 
     /// Whether a stream has never been begun.
     pub(super) fn is_idle(&self, id: StreamId) -> bool {
-        id > self.highest || id % 2 == 0
+        id > self.highest || id.is_multiple_of(2)
     }
 
     fn priority(&mut self, head: FrameHead) -> Result<(), Broken> {
@@ -144,15 +142,10 @@ impl Session {
         }
         let before = self.peer;
         self.peer.update(self.input.skipped(head.len), self.is_server)?;
-        if !self.is_settled {
-            self.is_settled = true;
-            if before.max_concurrent_streams == self.peer.max_concurrent_streams {
-                // It did not say, so there is no limit.
-                self.peer.max_concurrent_streams = u32::MAX;
-            }
-        } else {
+        if self.is_settled {
             self.patience.spend("the peer changes its settings too often")?;
         }
+        self.is_settled = true;
         self.encoder.set_limit(self.peer.header_table_size as usize);
         let change = i64::from(self.peer.initial_window_size) - i64::from(before.initial_window_size);
         if change != 0 {

@@ -40,7 +40,7 @@ impl Session {
             if let Some(encoding) = encoding {
                 encoder.field(out, "grpc-encoding", encoding.name().as_bytes(), Keep::Yes);
             }
-            put_metadata(encoder, out, metadata.as_deref());
+            put_metadata(encoder, out, metadata.as_ref());
         });
         Ok(())
     }
@@ -89,13 +89,13 @@ impl Session {
         Ok(stream)
     }
 
-    /// Bytes of a body: straight into frames if nothing is in the way, otherwise to wait.
+    /// Bytes of a body: straight into frames if nothing is in the way, otherwise to wait for a turn.
     fn body(&mut self, id: StreamId, prefix: &[u8], pieces: &[&[u8]], len: usize, last: bool) -> Sent {
         let (limit, connection) = (self.options.send_queue, self.send_window);
         let stream = self.streams.get_mut(&id).expect("sendable has looked");
         let outgoing = &mut stream.outgoing;
         outgoing.has_sent = true;
-        let is_free = outgoing.left() == 0 && self.output.len() < HIGH && len > 0;
+        let is_free = outgoing.left() == 0 && self.output.len() + len <= HIGH && len > 0;
         if is_free && len as i64 <= outgoing.window.min(connection) {
             outgoing.window -= len as i64;
             self.send_window -= len as i64;
@@ -110,7 +110,9 @@ impl Session {
         let tail = outgoing.tail();
         tail.reserve(len);
         tail.extend_from_slice(prefix);
-        pieces.iter().for_each(|piece| tail.extend_from_slice(piece));
+        for piece in pieces {
+            tail.extend_from_slice(piece);
+        }
         self.waiting += len;
         if last {
             outgoing.end = Some(End::Plain);
@@ -141,13 +143,13 @@ impl Session {
                 code: outcome.code,
                 message: outcome.message.to_owned(),
                 details: outcome.details.to_vec(),
-                metadata: metadata.map(|fitted| fitted.into_owned()),
+                metadata,
             });
             self.waiting += trailers.cost();
             stream.outgoing.end = Some(End::Trailers(trailers));
             return Ok(());
         }
-        self.put_status(id, outcome, metadata.as_deref());
+        self.put_status(id, outcome, metadata.as_ref());
         Ok(())
     }
 
@@ -209,7 +211,9 @@ impl Session {
         self.put_block(id, body.is_empty(), |encoder, out| {
             encoder.field(out, ":status", status.as_bytes(), Keep::Yes);
             encoder.field(out, "content-length", len.as_bytes(), Keep::No);
-            headers.iter().for_each(|(name, value)| encoder.field(out, name, value, Keep::No));
+            for (name, value) in headers {
+                encoder.field(out, name, value, Keep::No);
+            }
         });
         if body.is_empty() {
             self.end_of_response(id);
@@ -274,14 +278,16 @@ impl Session {
             if let Some(timeout) = call.timeout {
                 encoder.field(out, "grpc-timeout", grpc::write_timeout(timeout).as_bytes(), Keep::No);
             }
-            put_metadata(encoder, out, metadata.as_deref());
+            put_metadata(encoder, out, metadata.as_ref());
         });
         Ok(id)
     }
 
     /// Whether the peer takes another stream.
     pub(super) fn has_free_streams(&self) -> bool {
-        self.streams.len() < self.peer.max_concurrent_streams as usize
+        // Before it has said how many: as many as the specification wants every server to take.
+        let most = if self.is_settled { self.peer.max_concurrent_streams } else { 100 };
+        self.streams.len() < most as usize
     }
 
     /// Client: no message follows, after those that wait.
@@ -384,7 +390,7 @@ impl Session {
     }
 
     /// Metadata whose values are as headers carry them.
-    fn fit<'a>(&self, metadata: Option<&'a Metadata>) -> Result<Option<std::borrow::Cow<'a, Metadata>>, SendError> {
+    fn fit(&self, metadata: Option<&Metadata>) -> Result<Option<Metadata>, SendError> {
         let Some(metadata) = metadata.filter(|metadata| !metadata.is_empty()) else { return Ok(None) };
         let (mut fitted, mut size) = (Metadata::default(), 0);
         for (key, value) in metadata.pairs() {
@@ -396,7 +402,7 @@ impl Session {
         if size > limit {
             return Err(SendError::Unfit(format!("the metadata has {size} bytes, the peer takes {limit}")));
         }
-        Ok(Some(std::borrow::Cow::Owned(fitted)))
+        Ok(Some(fitted))
     }
 
     /// Gives a stream a turn if it has something to send and a window for it.
