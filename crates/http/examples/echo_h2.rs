@@ -66,12 +66,16 @@ fn echo(body: &mut RecvStream, reply: &mut SendStream<Bytes>, context: &mut Cont
 }
 
 impl Connection {
-    /// Whether it goes on. All requests that are there are taken before the first is answered, so that replies go out
-    /// together.
+    /// Whether it goes on. All requests that are there are taken before the first is answered: `h2` writes
+    /// whenever it is polled, and replies should go out together.
     fn run(&mut self, context: &mut Context<'_>) -> bool {
         loop {
+            let mut begun = Vec::new();
             while let Poll::Ready(accepted) = self.h2.poll_accept(context) {
-                let Some(Ok((request, mut respond))) = accepted else { return false };
+                let Some(Ok(call)) = accepted else { return false };
+                begun.push(call);
+            }
+            for (request, mut respond) in begun {
                 let response = Response::builder()
                     .header("content-type", "application/grpc")
                     .header("grpc-accept-encoding", "identity,gzip,zstd")

@@ -263,11 +263,10 @@ fn a_server_answers_h2() {
                         stream.send_data(Bytes::new(), true).unwrap();
                         *has_ended = true;
                     }
-                    if let Some(waited) = response {
-                        if let Poll::Ready(here) = pin!(waited).as_mut().poll(&mut context) {
-                            *body = Some(here.unwrap().into_body());
-                            *response = None;
-                        }
+                    let here = response.as_mut().map(|waited| pin!(waited).as_mut().poll(&mut context));
+                    if let Some(Poll::Ready(here)) = here {
+                        *body = Some(here.unwrap().into_body());
+                        *response = None;
                     }
                     let Some(body) = body else { return true };
                     let trailers = collected(body, got, &mut context);
@@ -345,7 +344,9 @@ impl Echo {
 
 fn metadata_of(pairs: &[(String, String)]) -> Metadata {
     let mut metadata = Metadata::default();
-    pairs.iter().for_each(|(key, value)| metadata.push(key, value.as_bytes()));
+    for (key, value) in pairs {
+        metadata.push(key, value.as_bytes());
+    }
     metadata
 }
 

@@ -207,10 +207,12 @@ fn flood(mut next: impl FnMut(u32) -> Vec<u8>) -> (Option<Code>, usize) {
     (None, most)
 }
 
+type Flood = Box<dyn FnMut(u32) -> Vec<u8>>;
+
 #[test]
 fn floods_end_the_connection_and_cost_no_memory() {
     let begin = |at: u32| if at == 0 { request(1, 0) } else { Vec::new() };
-    let floods: [(&str, Box<dyn FnMut(u32) -> Vec<u8>>); 12] = [
+    let floods: [(&str, Flood); 12] = [
         ("pings", Box::new(|_| frame(PING, 0, 0, &[0; 8]))),
         ("settings", Box::new(|at| frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, at as u8]))),
         ("acknowledgements", Box::new(|_| frame(SETTINGS, 1, 0, &[]))),
