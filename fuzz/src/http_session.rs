@@ -30,9 +30,9 @@ pub(crate) fn run(input: &[u8]) {
         bytes.extend_from_slice(&[0, 0, 0, 4, 0, 0, 0, 0, 0]);
     }
     if shape & 4 == 0 {
-        framed(input, &mut bytes)
+        framed(input, &mut bytes);
     } else {
-        bytes.extend_from_slice(input)
+        bytes.extend_from_slice(input);
     }
     if !is_server {
         for at in 0..3 {

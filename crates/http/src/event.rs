@@ -71,7 +71,7 @@ pub enum Event<'a> {
         why: Cow<'static, str>,
     },
     /// A stream is gone: the peer has reset it, or broke a rule on it so that this side did. A server says
-    /// [`forget`](crate::Session::forget) when nobody works for it any more.
+    /// [`forget`](crate::Session::forget) when nobody works for it any more. There is none for a stream whose status was sent.
     Reset {
         /// The stream.
         stream: StreamId,

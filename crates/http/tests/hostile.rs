@@ -353,6 +353,7 @@ fn half_messages_cost_what_was_sent_of_them() {
     session.feed(&frame(DATA, 0, 1, &[0; 16_000]));
     session.feed(&frame(DATA, END_STREAM, 3, &[]));
     assert_eq!(look(&mut session).refused, [(3, 13)], "it ended inside of a message");
+    assert_eq!(session.longest_unfinished().map(|(stream, _)| stream % 2), Some(1));
     for at in 0..500 {
         session.reset(2 * at + 1, Code::CANCEL);
     }
@@ -399,4 +400,32 @@ fn streams_that_wait_for_the_connections_window_leave_nothing_behind() {
         forget_output(&mut session);
     }
     assert_eq!((session.waiting(), session.streams()), (0, 0));
+}
+
+#[test]
+fn a_stream_that_was_answered_needs_no_forgetting() {
+    let mut session = greeted(Options::default());
+    session.feed(&frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]));
+    session.feed(&request(1, END_STREAM));
+    look(&mut session);
+    session.send_message(1, &[b"it waits"], false).unwrap();
+    session.send_status(1, &Outcome::default()).unwrap();
+    session.feed(&frame(RST_STREAM, 0, 1, &[0, 0, 0, 8]));
+    assert_eq!((look(&mut session).resets, session.streams()), (vec![], 0));
+}
+
+#[test]
+fn padding_is_no_part_of_a_message() {
+    let mut session = greeted(Options::default());
+    session.feed(&request(1, 0));
+    let two = [0, 0, 0, 0, 1, b'a', 0, 0, 0, 0, 1, b'b'];
+    session.feed(&frame(DATA, PADDED | END_STREAM, 1, &[&[3][..], &two, &[9; 3]].concat()));
+    session.feed(&request(3, END_STREAM));
+    let mut all = Vec::new();
+    while let Some(event) = session.next_event().unwrap() {
+        if let Event::Message { message, ended, .. } = event {
+            all.push((message.to_vec(), ended));
+        }
+    }
+    assert_eq!(all, [(b"a".to_vec(), false), (b"b".to_vec(), true)]);
 }

@@ -360,6 +360,14 @@ impl Session {
         self.input.held() + self.assembling + block + self.fields.held() + self.decoder.held() + self.encoder.held()
     }
 
+    /// The stream of the longest message that has not come completely, and the bytes that are kept of it. Holding credit back
+    /// does not make room of those: an owner whose memory is full of them has to end one.
+    #[must_use]
+    pub fn longest_unfinished(&self) -> Option<(StreamId, usize)> {
+        let unfinished = self.streams.iter().map(|(&id, stream)| (id, stream.incoming.assembler.held()));
+        unfinished.filter(|&(_, held)| held > 0).max_by_key(|&(_, held)| held)
+    }
+
     /// Streams that are open, those that the peer has reset and that were not [forgotten](Self::forget) included.
     #[must_use]
     pub fn streams(&self) -> usize {
@@ -398,13 +406,23 @@ impl Session {
     /// Ends a stream because a rule was broken on it.
     fn fail_stream(&mut self, id: StreamId, code: Code) -> Result<(), Broken> {
         self.patience.spend("the peer breaks rules on too many streams")?;
-        if self.remove(id).is_some() {
-            self.notices.push_back(Notice::Reset(id, code, false));
-            if self.is_server {
-                self.held.insert(id);
-            }
+        if let Some(stream) = self.remove(id) {
+            self.tell_reset(id, &stream, code);
         }
         self.refuse(id, code)
+    }
+
+    /// Tells the owner that a stream was reset, unless a server has said its last word on it: then nobody works for it, and
+    /// nobody would [forget](Self::forget) it.
+    fn tell_reset(&mut self, id: StreamId, stream: &Stream, code: Code) {
+        if self.is_server && stream.outgoing.is_closed() {
+            return;
+        }
+        if self.is_server {
+            self.held.insert(id);
+        }
+        let unprocessed = !self.is_server && code == Code::REFUSED_STREAM;
+        self.notices.push_back(Notice::Reset(id, code, unprocessed));
     }
 
     /// Answers a stream with a reset.

@@ -124,11 +124,7 @@ impl Session {
             self.patience.spend("the peer cancels too many calls")?;
         }
         Self::remember(&mut self.ended, head.stream);
-        if self.is_server {
-            self.held.insert(head.stream);
-        }
-        let unprocessed = !self.is_server && code == Code::REFUSED_STREAM;
-        self.notices.push_back(Notice::Reset(head.stream, code, unprocessed));
+        self.tell_reset(head.stream, &stream, code);
         Ok(())
     }
 
