@@ -434,3 +434,21 @@ fn an_answer_that_is_no_grpc() {
     let message = "the server does not answer as gRPC does: HTTP status 503";
     assert_eq!(seen, [Seen::Ended(id, status(14, message))]);
 }
+
+#[test]
+fn who_cancels_long_responses_is_not_flooded_by_what_is_under_way() {
+    let impatient = Options { useless_burst: 50, useless_per_second: 0, ..Options::default() };
+    let (mut client, mut server) = pair(impatient, Options::default());
+    for _ in 0..20 {
+        let id = client.begin(&CALL).unwrap();
+        client.end(id).unwrap();
+        carry(&mut client, &mut server);
+        for _ in 0..10 {
+            server.send_message(id, &[&[1; 10_000]], false).unwrap();
+        }
+        client.reset(id, Code::CANCEL);
+        assert_eq!(carry(&mut server, &mut client), []);
+        carry(&mut client, &mut server);
+        server.forget(id);
+    }
+}

@@ -21,6 +21,8 @@ pub(super) struct Arriving {
     ended: bool,
 }
 
+/// A frame of so many bytes is no flood.
+const BYTES_OF_USE: usize = 64;
 const INTERNAL: u8 = 13;
 const RESOURCE_EXHAUSTED: u8 = 8;
 const UNIMPLEMENTED: u8 = 12;
@@ -44,6 +46,10 @@ impl Session {
         let window = self.options.stream_window;
         let Some(stream) = self.streams.get_mut(&id) else {
             self.input.skip(head.len);
+            // What was under way when this side reset the stream: the windows bound it, and its bytes pay for it.
+            if left >= BYTES_OF_USE && self.reset.contains(&id) {
+                return Ok(());
+            }
             return self.on_closed(id);
         };
         let incoming = &mut stream.incoming;
