@@ -139,7 +139,7 @@ pub struct Outcome<'a> {
 }
 
 /// The headers of a request.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct Call<'a> {
     /// `/package.Service/Method`.
     pub path: &'a str,
