@@ -429,3 +429,30 @@ fn padding_is_no_part_of_a_message() {
     }
     assert_eq!(all, [(b"a".to_vec(), false), (b"b".to_vec(), true)]);
 }
+
+#[test]
+fn a_body_that_is_no_grpc_is_sent_in_parts() {
+    for window in [0, 3] {
+        let mut session = greeted(Options::default());
+        session.feed(&frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, window]));
+        session.feed(&request(1, END_STREAM));
+        look(&mut session);
+        forget_output(&mut session);
+        assert!(session.send_data(1, &[b"too early"], false).is_err());
+        session.respond(1, 200, &[("content-type", b"text/plain")], false).unwrap();
+        session.send_data(1, &[b"a", b"b"], false).unwrap();
+        session.send_data(1, &[b"c"], false).unwrap();
+        session.send_data(1, &[], true).unwrap();
+        session.feed(&frame(WINDOW_UPDATE, 0, 1, &[0, 0, 0, 9]));
+        look(&mut session);
+        let sent = session.unsent();
+        let expected = if window == 0 {
+            frame(DATA, END_STREAM, 1, b"abc")
+        } else {
+            [frame(DATA, 0, 1, b"ab"), frame(DATA, 0, 1, b"c"), frame(DATA, END_STREAM, 1, b"")].concat()
+        };
+        assert!(sent.ends_with(&expected), "{sent:x?}");
+        assert_eq!((session.streams(), session.waiting()), (0, 0));
+        assert!(session.answer(1, 200, &[], b"late").is_err());
+    }
+}

@@ -99,11 +99,10 @@ impl Session {
         if is_free && len as i64 <= outgoing.window.min(connection) {
             outgoing.window -= len as i64;
             self.send_window -= len as i64;
-            outgoing.is_ended = last;
             put_data(self.output.buffer(), id, prefix, pieces, len, last);
             self.patience.earn(1 + (len / BYTES_FOR_UPDATE) as u32);
             if last {
-                self.close_if_ended(id);
+                self.end_of_sending(id);
             }
             return Sent::Ready;
         }
@@ -174,19 +173,20 @@ impl Session {
             }
             put_metadata(encoder, out, metadata);
         });
-        self.end_of_response(id);
+        self.end_of_sending(id);
     }
 
-    /// Server: the last frame of a response is out.
-    fn end_of_response(&mut self, id: StreamId) {
+    /// The last frame of this side is out.
+    fn end_of_sending(&mut self, id: StreamId) {
+        let is_server = self.is_server;
         let stream = self.stream(id);
         stream.outgoing.is_ended = true;
-        if stream.incoming.is_ended {
-            self.close_if_ended(id);
-        } else {
+        if is_server && !stream.incoming.is_ended {
             // The rest of the request is wanted no longer.
             self.remove(id);
             self.put_reset(id, Code::NO_ERROR);
+        } else {
+            self.close_if_ended(id);
         }
     }
 
@@ -201,30 +201,61 @@ impl Session {
         headers: &[(&str, &[u8])],
         body: &[u8],
     ) -> Result<(), SendError> {
+        let len = body.len().to_string();
+        let headers = [&[("content-length", len.as_bytes())], headers].concat();
+        self.respond(id, status, &headers, body.is_empty())?;
+        if !body.is_empty() {
+            self.send_data(id, &[body], true)?;
+        }
+        Ok(())
+    }
+
+    /// Server: the headers of a response that is not gRPC's; all of it if it `ends` with them.
+    ///
+    /// # Errors
+    /// [`SendError::Gone`], also if headers were sent already.
+    pub fn respond(
+        &mut self,
+        id: StreamId,
+        status: u16,
+        headers: &[(&str, &[u8])],
+        ends: bool,
+    ) -> Result<(), SendError> {
         let Some(stream) = self.streams.get_mut(&id).filter(|one| !one.outgoing.is_closed() && !one.outgoing.has_head)
         else {
             self.forget(id);
             return Err(SendError::Gone);
         };
         stream.outgoing.has_head = true;
-        let (status, len) = (status.to_string(), body.len().to_string());
-        self.put_block(id, body.is_empty(), |encoder, out| {
+        let status = status.to_string();
+        self.put_block(id, ends, |encoder, out| {
             encoder.field(out, ":status", status.as_bytes(), Keep::Yes);
-            encoder.field(out, "content-length", len.as_bytes(), Keep::No);
             for (name, value) in headers {
                 encoder.field(out, name, value, Keep::No);
             }
         });
-        if body.is_empty() {
-            self.end_of_response(id);
-        } else {
-            self.body(id, &[], &[body], body.len(), true);
-            // If it is out, so is the response.
-            if self.streams.get(&id).is_some_and(|stream| stream.outgoing.is_ended) {
-                self.end_of_response(id);
-            }
+        if ends {
+            self.end_of_sending(id);
         }
         Ok(())
+    }
+
+    /// Server: a part of the body of a response that is not gRPC's, after [`respond`](Self::respond).
+    ///
+    /// # Errors
+    /// [`SendError::Gone`].
+    pub fn send_data(&mut self, id: StreamId, pieces: &[&[u8]], last: bool) -> Result<Sent, SendError> {
+        if !self.sendable(id)?.outgoing.has_head {
+            return Err(SendError::Gone);
+        }
+        let len: usize = pieces.iter().map(|piece| piece.len()).sum();
+        if len == 0 {
+            if last {
+                self.end(id)?;
+            }
+            return Ok(Sent::Ready);
+        }
+        Ok(self.body(id, &[], pieces, len, last))
     }
 
     /// Client: a gRPC call's headers. Its messages follow, and its end.
@@ -290,7 +321,7 @@ impl Session {
         self.streams.len() < most as usize
     }
 
-    /// Client: no message follows, after those that wait.
+    /// Nothing follows, after what waits. Not for a server's gRPC calls: those end with a status.
     ///
     /// # Errors
     /// [`SendError::Gone`].
@@ -300,9 +331,8 @@ impl Session {
             stream.outgoing.end = Some(End::Plain);
             return Ok(());
         }
-        stream.outgoing.is_ended = true;
         put(self.output.buffer(), kind::DATA, flag::END_STREAM, id, &[]);
-        self.close_if_ended(id);
+        self.end_of_sending(id);
         Ok(())
     }
 
@@ -446,11 +476,7 @@ impl Session {
             self.patience.earn(1);
             match outgoing.end.take() {
                 None => {}
-                Some(End::Plain) if self.is_server => self.end_of_response(id),
-                Some(End::Plain) => {
-                    outgoing.is_ended = true;
-                    self.close_if_ended(id);
-                }
+                Some(End::Plain) => self.end_of_sending(id),
                 Some(End::Trailers(trailers)) => {
                     self.waiting -= trailers.cost();
                     let Trailers { code, message, details, metadata } = &*trailers;
