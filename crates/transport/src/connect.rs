@@ -19,7 +19,7 @@ use crate::shm::{PeerLimits, ShmLink};
 use crate::stream::{Plain, StreamLink, Wire};
 use crate::tls::TlsWire;
 use crate::tls_trouble::explain;
-use crate::transports::{Dialled, Memory};
+use crate::transports::{Dialled, Memory, Speaks};
 use crate::url::Url;
 
 /// A fresh connection and what the server said of itself.
@@ -53,7 +53,10 @@ pub(crate) async fn establish(
 ) -> Result<Connected, ConnectError> {
     let limits = Limits { max_message: options.max_message };
     let mut hello = Hello { version: version.to_owned(), limits, ring: 0, buffers: 0 };
-    let Dialled { socket, memory, tls } = url.place().dial(options, pace).await?;
+    let Dialled { socket, memory, tls, speaks } = url.place().dial(options, pace).await?;
+    if speaks == Speaks::Grpc {
+        return Err(ConnectError::Options(format!("cannot connect to {url}: only servers speak gRPC so far")));
+    }
     if let Some((config, name)) = tls {
         let wire = TlsWire::client(socket, config, name).map_err(|error| {
             ConnectError::Options(format!("cannot connect to {url}: {}", explain(&error, true, None)))
