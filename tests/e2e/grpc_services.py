@@ -80,6 +80,10 @@ class Raw:
         self._gate.set()
         return b""
 
+    def shut(self, data: bytes) -> bytes:
+        self._gate.clear()
+        return b""
+
     def log(self, data: bytes) -> bytes:
         return ",".join(self._log).encode()
 

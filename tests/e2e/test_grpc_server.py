@@ -172,6 +172,7 @@ def test_a_client_that_sends_more_than_is_taken_waits(client: Client, server: Se
     """Short messages cost the core more than HTTP/2 counts; long ones fill the window."""
     with nearcall.connect(server.urls[2], Raw) as other:
         for block, count in ((b"", 35_000), (b"x" * 100_000, 60)):
+            other.shut(b"")
             call = client.sent("slow_total").future(iter([block] * count), timeout=PATIENCE)
             assert client.unary("echo")(b"meanwhile", timeout=PATIENCE) == b"meanwhile"
             other.open(b"")

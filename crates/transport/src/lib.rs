@@ -38,7 +38,7 @@ pub use connect::{Connected, connect};
 pub use credentials::{Credentials, Pem};
 pub use dev_certs::{DevCerts, dev_certs};
 pub use dial::Dial;
-pub use grpc::{Messages, Path, Paths};
+pub use grpc::{Messages, MethodPath, Path, Paths};
 pub use handed::{ConnectionPermit, is_end_of_clients};
 pub use incoming::{INLINE, Incoming, Payload};
 pub use lease::Lease;

@@ -115,7 +115,7 @@ impl Client {
 
     /// Keeps a call whose end waits behind items that the core has no credit for.
     fn keep_ended(&mut self, call: Call, stream: StreamId) {
-        if call.inflow.waits() {
+        if call.inflow.has_end() {
             self.streams.insert(call.number, stream);
             self.calls.insert(stream, call);
         }

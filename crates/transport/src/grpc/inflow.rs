@@ -87,6 +87,11 @@ impl Inflow {
         }
     }
 
+    /// Whether the stream has ended, and the core does not know yet.
+    pub(super) fn has_end(&self) -> bool {
+        self.end.is_some()
+    }
+
     /// Nobody wants the rest.
     pub(super) fn clear(&mut self) {
         (self.held, self.end) = (Held::default(), None);

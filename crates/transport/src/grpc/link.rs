@@ -1,15 +1,17 @@
 //! What both ends of a gRPC connection have in common: bytes between a session and a socket, and who looks at them.
 
 use std::io::{self, IoSlice};
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nearcall_http::Session;
+use nearcall_platform::descriptors::{self, EventDescriptor, Poller};
 use nearcall_platform::lock::Mutex;
 use nearcall_platform::{clock, fork, sys};
 use nearcall_ring::SpinBudget;
 use rustix::event::PollFlags;
+use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::net::RecvFlags;
 
 use super::{Frames, Role};
@@ -29,6 +31,8 @@ const OLD_NS: u64 = 100_000;
 const MANY: usize = 32 << 10;
 /// Bytes of what a session keeps that are not counted: what each of them needs.
 const UNCOUNTED: usize = 128 << 10;
+/// How long a sender that does not receive sleeps before it looks for room by itself.
+const ROOM_LOOK: Duration = Duration::from_millis(2);
 /// Whoever may wait with a frame does so while more bytes than this wait in front of it.
 const MUCH: usize = 4 << 20;
 
@@ -52,6 +56,35 @@ pub(crate) struct GrpcLink<W, R> {
     asked: AtomicU64,
     closed: AtomicBool,
     generation: u32,
+    /// A client's: wakes whoever receives.
+    bell: Option<Bell>,
+}
+
+/// Wakes whoever sleeps until something arrives, when a thread that sends has made frames for the core.
+#[derive(Debug)]
+struct Bell {
+    /// Readable when the socket is, or the bell has rung.
+    poller: Poller,
+    event: EventDescriptor,
+    rung: AtomicBool,
+}
+
+impl Bell {
+    fn ring(&self) {
+        // AcqRel, here and below: what was done before it rang is seen by who clears it.
+        if !self.rung.swap(true, Ordering::AcqRel) {
+            descriptors::signal(&self.event);
+        }
+    }
+
+    fn clear(&self) {
+        // Relaxed: a look before the swap, which costs more.
+        if self.rung.load(Ordering::Relaxed) {
+            // In this order: who rings from here on is heard.
+            descriptors::clear(&self.event);
+            self.rung.swap(false, Ordering::AcqRel);
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -101,7 +134,21 @@ impl<W: Wire, R: Role> GrpcLink<W, R> {
             asked: AtomicU64::new(clock::monotonic_ns()),
             closed: AtomicBool::new(false),
             generation: fork::mark(),
+            bell: None,
         }
+    }
+
+    /// The same for a client, whose threads receive by themselves.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub(crate) fn with_bell(mut self) -> io::Result<Self> {
+        let (poller, event) = (descriptors::new_poller()?, descriptors::new_event()?);
+        let events = EventFlags::IN | EventFlags::RDHUP;
+        epoll::add(&poller, self.wire.fd(), EventData::new_u64(0), events)?;
+        epoll::add(&poller, &event, EventData::new_u64(1), EventFlags::IN)?;
+        self.bell = Some(Bell { poller, event, rung: AtomicBool::new(false) });
+        Ok(self)
     }
 
     fn is_closed(&self) -> bool {
@@ -181,13 +228,16 @@ impl<W: Wire, R: Role> GrpcLink<W, R> {
     /// The next frame, of what is here or can be read without waiting. Reads no more than a part.
     fn look(&self, state: &mut State<R>) -> Result<Option<Incoming>, LinkError> {
         let mut read = 0;
+        if let Some(bell) = &self.bell {
+            bell.clear();
+        }
+        // A client looks until it has its reply, and then no more.
+        state.looks_again = self.bell.is_none();
         loop {
             if let Some(frame) = self.next(state)? {
-                state.looks_again = true;
                 return Ok(Some(frame));
             }
             if read >= PART {
-                state.looks_again = true;
                 return Err(LinkError::Unfinished);
             }
             match self.read(state)? {
@@ -213,45 +263,78 @@ impl<W: Wire, R: Role> GrpcLink<W, R> {
             }
         }
         let sent = self.flush_from(state)?;
-        if state.looks_again {
-            return Ok(sent);
-        }
-        // What was sent may have made frames for the core, credit above all, and nobody is about to look: who is asked to
-        // flush finds the socket ready at once, and looks.
+        Ok(if !state.looks_again && self.has_made_frames(state)? { Sent::Queued } else { sent })
+    }
+
+    /// What was sent may have made frames for the core, credit above all, and nobody is about to look. A client's thread that
+    /// sleeps is woken. At a server, whether somebody has to flush: he finds the socket ready at once, and looks.
+    fn has_made_frames(&self, state: &mut State<R>) -> Result<bool, LinkError> {
         let State { session, role, frames, .. } = state;
         while role.take_in(session, frames)? {}
-        Ok(if frames.is_empty() { sent } else { Sent::Queued })
+        match &self.bell {
+            Some(bell) if !frames.is_empty() => {
+                bell.ring();
+                Ok(false)
+            }
+            Some(_) => Ok(false),
+            None => Ok(!frames.is_empty()),
+        }
+    }
+}
+
+impl<W: Wire, R: Role> GrpcLink<W, R> {
+    /// Sleeps until something has arrived, if this thread receives, or there is room in the socket for what waits. Whether
+    /// something happened.
+    fn sleep(&self, receiving: bool, until: Instant) -> io::Result<bool> {
+        match (receiving, self.queued() > 0) {
+            (true, true) => sys::wait_for_any([(self.fd(), PollFlags::IN), (self.wire.fd(), PollFlags::OUT)], until),
+            (true, false) => sys::wait_for(self.fd(), PollFlags::IN, Some(until)),
+            (false, true) => sys::wait_for(self.wire.fd(), PollFlags::OUT, Some(until)),
+            // Room comes with what another thread receives.
+            (false, false) => {
+                sys::wait_for(self.wire.fd(), PollFlags::empty(), Some(until.min(Instant::now() + ROOM_LOOK)))
+            }
+        }
     }
 }
 
 impl<W: Wire, R: Role> Link for GrpcLink<W, R> {
     fn send(&self, call: CallKey, frame: &Outgoing<'_>, room: Room<'_>) -> Result<Sent, LinkError> {
-        match room {
-            Room::Later => {}
-            Room::Now => {
-                if self.queued() > 0 && !self.flush()? {
-                    return Err(LinkError::Full);
+        let mut blocked = match room {
+            Room::Later => None,
+            Room::Now if self.queued() > 0 && !self.flush()? => return Err(LinkError::Full),
+            Room::Now => None,
+            Room::Wait(blocked) => Some(blocked),
+        };
+        loop {
+            let mut state = self.state.lock();
+            if self.is_closed() {
+                return Err(LinkError::Closed);
+            }
+            if blocked.is_none() || state.session.queued() + state.session.waiting() < MUCH {
+                match self.put(&mut state, call, frame) {
+                    Err(LinkError::Full) if blocked.is_some() => {}
+                    Err(LinkError::Full) => {
+                        let why = "the server takes no more calls at a time on one connection";
+                        return Err(LinkError::Exhausted(why.into()));
+                    }
+                    sent => return sent,
                 }
             }
-            Room::Wait(blocked) => loop {
-                let state = self.state.lock();
-                let waits = state.session.queued() + state.session.waiting();
-                drop(state);
-                if waits < MUCH {
-                    break;
-                }
+            drop(state);
+            if let Some(blocked) = &mut blocked {
                 blocked()?;
-            },
+            }
         }
-        let mut state = self.state.lock();
-        if self.is_closed() {
-            return Err(LinkError::Closed);
-        }
-        self.put(&mut state, call, frame)
     }
 
     fn flush(&self) -> Result<bool, LinkError> {
-        Ok(self.flush_from(&mut self.state.lock())? == Sent::Out)
+        let mut state = self.state.lock();
+        let sent = self.flush_from(&mut state)?;
+        if self.bell.is_some() {
+            self.has_made_frames(&mut state)?;
+        }
+        Ok(sent == Sent::Out)
     }
 
     fn release(&self) -> Result<Sent, LinkError> {
@@ -305,8 +388,7 @@ impl<W: Wire, R: Role> Link for GrpcLink<W, R> {
             }
         }
         let until = deadline.unwrap_or_else(|| Instant::now() + LONGEST_SLEEP);
-        let events = if self.queued() > 0 { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
-        if sys::wait_for(self.wire.fd(), events, Some(until))? {
+        if self.sleep(true, until)? {
             budget.learn(clock::monotonic_ns() - begun);
         }
         self.try_receive()
@@ -346,12 +428,7 @@ impl<W: Wire, R: Role> Link for GrpcLink<W, R> {
         if receiving && self.wire.holds() {
             return Ok(());
         }
-        // Room in the session comes from the peer's windows, and from the socket if something waits for that.
-        let mut events = if receiving { PollFlags::IN } else { PollFlags::empty() };
-        if self.queued() > 0 || !receiving {
-            events |= PollFlags::OUT;
-        }
-        match sys::wait_for(self.wire.fd(), events, Some(Instant::now() + timeout)) {
+        match self.sleep(receiving, Instant::now() + timeout) {
             Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error.into()),
             _ => {}
         }
@@ -359,7 +436,7 @@ impl<W: Wire, R: Role> Link for GrpcLink<W, R> {
     }
 
     fn fd(&self) -> BorrowedFd<'_> {
-        self.wire.fd()
+        self.bell.as_ref().map_or_else(|| self.wire.fd(), |bell| bell.poller.as_fd())
     }
 
     fn arm(&self) -> bool {

@@ -4,7 +4,9 @@
 //! A call's number at the server is the stream's. Credit becomes HTTP/2's windows. What gRPC cannot say is refused in words:
 //! one-way calls, named arguments, buffers beside a message, calls of objects.
 
+mod client;
 mod held;
+mod inflow;
 mod link;
 mod paths;
 mod server;
@@ -24,9 +26,10 @@ use crate::outgoing::{Body, CallKey, Outgoing};
 use crate::peer::Peer;
 use crate::stream::Wire;
 
-pub(crate) use link::GrpcLink;
-pub use paths::{Messages, Path, Paths};
-pub(crate) use server::Server;
+use client::Client;
+use link::GrpcLink;
+pub use paths::{Messages, MethodPath, Path, Paths};
+use server::Server;
 
 /// What a client's first bytes must be.
 pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -73,6 +76,20 @@ pub(crate) fn serve<W: Wire + 'static>(
     let account = options.account();
     let server = Server::new(Arc::clone(&options.paths), Arc::clone(&account));
     Arc::new(GrpcLink::new(wire, peer, session, server, account, options))
+}
+
+/// A connection to a gRPC server.
+pub(crate) fn call<W: Wire + 'static>(
+    wire: W,
+    peer: Peer,
+    authority: String,
+    is_secure: bool,
+    options: &Options,
+) -> std::io::Result<Arc<dyn crate::link::Link>> {
+    let session = Session::client(session_options(options));
+    let account = options.account();
+    let client = Client::new(authority, is_secure, Arc::clone(&account));
+    Ok(Arc::new(GrpcLink::new(wire, peer, session, client, account, options).with_bell()?))
 }
 
 fn session_options(options: &Options) -> SessionOptions {

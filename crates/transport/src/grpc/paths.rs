@@ -22,6 +22,17 @@ pub struct Path {
     pub messages: Messages,
 }
 
+/// A method as a client calls it over gRPC.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MethodPath {
+    /// `/package.Service/Method`
+    pub path: String,
+    /// The client sends a stream of messages.
+    pub streams_in: bool,
+    /// The server does.
+    pub streams_out: bool,
+}
+
 /// Which methods gRPC's paths name, as in `/package.Service/Method`.
 #[derive(Debug, Clone, Default)]
 pub struct Paths(HashMap<String, Path>);

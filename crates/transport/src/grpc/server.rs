@@ -3,12 +3,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use nearcall_http::{Event, Head, Outcome, Request, SendError, Sent, Session, StreamId};
-use nearcall_wire::flow::{WINDOW, cost, granted};
+use nearcall_http::{Event, Head, Outcome, Request, SendError, Session, StreamId};
 use nearcall_wire::{Failure, FrameHead, Kind};
 use smallvec::SmallVec;
 
-use super::held::Held;
+use super::inflow::{Inflow, Outflow};
 use super::{Frames, Messages, Paths, Role, bare, credit, message, unsent, with_message};
 use crate::budget::Account;
 use crate::incoming::Incoming;
@@ -34,16 +33,8 @@ struct Call {
     head: Option<FrameHead>,
     /// The client has given it up, and a handler may be at work.
     given_up: bool,
-    /// What the core may still be given of the client's stream, bytes as the core counts them.
-    allowance: i64,
-    /// What it was given and has not taken, bytes as HTTP/2 counts them.
-    untaken: usize,
-    /// Items that have come and are more than it may be given; and whether the stream's end has come behind them.
-    held: Held,
-    ended: bool,
-    /// Credit that the core has spent on the server's stream and not got back, and whether much of it waits.
-    spent: i64,
-    is_full: bool,
+    inflow: Inflow,
+    outflow: Outflow,
 }
 
 /// How a request begins.
@@ -92,12 +83,8 @@ impl Server {
             messages: path.messages,
             head: Some(head),
             given_up: false,
-            allowance: WINDOW,
-            untaken: 0,
-            held: Held::default(),
-            ended: false,
-            spent: 0,
-            is_full: false,
+            inflow: Inflow::new(stream),
+            outflow: Outflow::default(),
         })
     }
 
@@ -132,15 +119,10 @@ impl Server {
         } else if call.messages == Messages::One {
             self.refuse_count(session, frames, stream);
         } else {
-            call.untaken += size;
-            call.ended = ended;
-            if call.held.is_empty() && call.allowance > 0 {
-                call.allowance -= cost(message.len());
-                frames.push_back(with_message(FrameHead::new(Kind::Item, stream), message, &self.account));
-            } else {
-                call.held.push(&message, &self.account);
+            call.inflow.item(message, size, frames, &self.account);
+            if ended {
+                call.inflow.end(bare(Kind::End, stream), frames);
             }
-            call.hand_out(frames, &self.account, stream);
         }
     }
 
@@ -155,8 +137,7 @@ impl Server {
                 self.refuse(session, frames, stream, Failure::INVALID_ARGUMENT, why);
             }
             Messages::Stream | Messages::ArgumentsFirst => {
-                call.ended = true;
-                call.hand_out(frames, &self.account, stream);
+                call.inflow.end(bare(Kind::End, stream), frames);
             }
         }
     }
@@ -176,22 +157,6 @@ struct Arrived {
     /// As HTTP/2 counts it.
     size: usize,
     ended: bool,
-}
-
-impl Call {
-    /// Gives the core what it may have of the client's stream.
-    fn hand_out(&mut self, frames: &mut Frames, account: &Arc<Account>, stream: StreamId) {
-        while self.allowance > 0
-            && let Some(message) = self.held.pop()
-        {
-            self.allowance -= cost(message.len());
-            frames.push_back(with_message(FrameHead::new(Kind::Item, stream), message, account));
-        }
-        if self.ended && self.held.is_empty() {
-            self.ended = false;
-            frames.push_back(bare(Kind::End, stream));
-        }
-    }
 }
 
 impl Role for Server {
@@ -230,7 +195,7 @@ impl Role for Server {
             Event::Reset { stream, .. } => match self.calls.get_mut(&stream) {
                 Some(call) if call.head.is_none() && !call.given_up => {
                     call.given_up = true;
-                    call.held = Held::default();
+                    call.inflow.clear();
                     self.given_up += 1;
                     frames.push_back(bare(Kind::Cancel, stream));
                 }
@@ -238,8 +203,7 @@ impl Role for Server {
             },
             Event::Room { stream } => {
                 if let Some(call) = self.calls.get_mut(&stream) {
-                    call.is_full = false;
-                    frames.push_back(credit(stream, std::mem::take(&mut call.spent)));
+                    frames.push_back(credit(stream, call.outflow.room()));
                 }
             }
             Event::Data { stream, cost, .. } => session.release(stream, cost),
@@ -262,13 +226,9 @@ impl Role for Server {
             Kind::Head => session.send_head(stream, &Head { metadata, compress: false }).or_else(unsent),
             Kind::Item => match session.send_message(stream, &[message(frame)?], false) {
                 Ok(sent) => {
-                    if let Some(call) = self.calls.get_mut(&stream) {
-                        call.spent += cost(frame.len());
-                        call.is_full |= sent == Sent::Full;
-                        if !call.is_full && call.spent >= WINDOW / 2 {
-                            frames.push_back(credit(stream, std::mem::take(&mut call.spent)));
-                        }
-                    }
+                    let call = self.calls.get_mut(&stream);
+                    let back = call.and_then(|call| call.outflow.item(frame.len(), sent));
+                    frames.extend(back.map(|back| credit(stream, back)));
                     Ok(())
                 }
                 Err(error) => unsent(error),
@@ -289,13 +249,8 @@ impl Role for Server {
                 self.end(session, stream, sent)
             }
             Kind::Credit => {
-                if let (Some(call), Some(more)) = (self.calls.get_mut(&stream), granted(message(frame)?)) {
-                    call.allowance = call.allowance.saturating_add(more);
-                    // The core counts more for each item than HTTP/2 does.
-                    let taken = call.untaken.min(usize::try_from(more).unwrap_or(usize::MAX));
-                    call.untaken -= taken;
-                    session.release(stream, taken);
-                    call.hand_out(frames, &self.account, stream);
+                if let Some(call) = self.calls.get_mut(&stream) {
+                    call.inflow.grant(message(frame)?, stream, session, frames, &self.account);
                 }
                 Ok(())
             }
