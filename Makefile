@@ -37,10 +37,10 @@ SHORT_TESTS := tests/unit tests/e2e tests/test_docs.py tests/test_protocol.py
 # Tests in which threads wait for each other, for `make locks`.
 LOCKS_TESTS := $(addprefix tests/e2e/test_,$(addsuffix .py,concurrency backpressure streams lifecycle)) tests/survival/test_stop.py
 
-.PHONY: help setup demo test test-rust test-python test-versions test-short lint fmt bench readme docs browser audit loom locks miri fuzz survival hostile soak clean tools-present
+.PHONY: help setup demo test test-rust test-python test-versions test-short lint fmt bench readme docs browser audit loom locks miri fuzz h2spec survival hostile soak clean tools-present
 
 help:  ## list the commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 setup: $(STAMPS)/build $(STAMPS)/lab  ## make .venv with nearcall (release build), nearcall-lab, its peers and all tools
 
@@ -127,6 +127,10 @@ fuzz: tools-present  ## fuzz the decoders, each for FUZZ_SECONDS (30)
 	  echo "fuzz: $$target, $(FUZZ_SECONDS) s"; \
 	  mkdir -p "fuzz/target/corpus/$$target"; \
 	  cargo +nightly fuzz run "$$target" "fuzz/target/corpus/$$target" "fuzz/corpus/$$target" -- -max_total_time=$(FUZZ_SECONDS) -verbosity=0 -print_final_stats=1; done; fi
+
+h2spec: tools-present  ## ask h2spec whether crates/http speaks HTTP/2 (go install github.com/summerwind/h2spec/cmd/h2spec@latest)
+	@cargo build -q --release -p nearcall-http --example echo
+	@$(PYTHON) tools/run_h2spec.py target/release/examples/echo $(ARGS)
 
 survival: setup  ## kill either side at every system call, over every transport; says how soon it was noticed
 	@NEARCALL_SURVIVAL=all $(PY) -m pytest tests/survival --timeout 1800 -o faulthandler_timeout=0 $(ARGS)

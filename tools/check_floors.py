@@ -21,6 +21,7 @@ FLOORS: list[set[str]] = [
     {"platform"},
     {"ring"},
     {"wire"},
+    {"http"},
     {"transport"},
     {"core"},
     {"grpc", "sandbox"},

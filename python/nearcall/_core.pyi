@@ -596,6 +596,7 @@ class Server:
         departures: bool,
         make_passage: Callable[[References], object],
         on_release: Callable[[Any], object] | None = None,
+        paths: dict[str, tuple[int, bool, bool]] = ...,
     ) -> Server:
         """Methods with their handlers, in the order of the description; a handler takes every parameter by position.
         ``None`` stands for one that is called on objects only.
@@ -605,6 +606,9 @@ class Server:
         after its last, if something belongs to the client or ``departures`` says so. ``on_release`` is called with an
         object that was given to a client when the client has let go of it, or is gone, after the last call of the
         object.
+
+        ``paths`` are those by which gRPC's clients name methods: the number of each, whether the client sends a
+        stream, and whether that begins with the arguments.
         """
 
     @property

@@ -25,7 +25,7 @@ CERTIFICATES = "NEARCALL_TEST_CERTIFICATES"
 
 
 def serve_encrypted() -> None:
-    """Gives every server of this process that serves tls:// a certificate, as any test may serve any transport."""
+    """Gives every server of this process that is to encrypt a certificate, as any test may serve any transport."""
     directory = os.environ.get(CERTIFICATES)
     if directory is None:
         return
@@ -36,7 +36,7 @@ def serve_encrypted() -> None:
 
     @functools.wraps(plain)
     def encrypted(self: nearcall.Server, *services_and_urls: object, **options: Any) -> None:
-        if any(isinstance(item, str) and item.startswith("tls://") for item in services_and_urls):
+        if any(isinstance(item, str) and item.startswith(("tls://", "grpcs://")) for item in services_and_urls):
             options.setdefault("tls", tls)
         plain(self, *services_and_urls, **options)
 

@@ -17,7 +17,7 @@ pub use nearcall_platform::lock;
 pub use nearcall_ring::SpinPolicy;
 pub use nearcall_transport::{
     Admission, BadUrl, Body, Buffer, ConnectError, Credentials, DevCerts, Incoming, Lease, LinkError, Listener,
-    Options, Outgoing, Payload, Peer, Pem, Shelf, Url, dev_certs,
+    Messages, MethodPath, Options, Outgoing, Path, Paths, Payload, Peer, Pem, Shelf, Url, dev_certs,
 };
 pub use nearcall_wire::{Effort, Failure, Hashed, KeyHash, KeyType, Kind, Metadata, TooMuch, Watch, holds_more_than};
 

@@ -65,6 +65,13 @@ pub fn wait_for(fd: BorrowedFd<'_>, events: PollFlags, deadline: Option<Instant>
     Ok(poll(&mut fds, timeout.as_ref())? > 0)
 }
 
+/// The same for either of two descriptors.
+pub fn wait_for_any(fds: [(BorrowedFd<'_>, PollFlags); 2], deadline: Instant) -> io::Result<bool> {
+    let timeout = timespec(deadline.saturating_duration_since(Instant::now()));
+    let mut fds = fds.map(|(fd, events)| PollFd::from_borrowed_fd(fd, events));
+    Ok(poll(&mut fds, Some(&timeout))? > 0)
+}
+
 /// Whether the peer of a socket has hung up, without reading what it sent before.
 pub fn hung_up(socket: BorrowedFd<'_>) -> bool {
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };

@@ -114,6 +114,7 @@ impl PendingCall {
             let mut request = Outgoing::new(Kind::Call, body);
             request.method = method.number;
             request.flags = encoded.flags();
+            request.path = method.path.as_ref();
             request.target = call.calling.target();
             request.deadline_us = surroundings.micros();
             request.metadata = metadata;

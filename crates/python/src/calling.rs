@@ -210,6 +210,7 @@ pub(crate) fn begin_stream(
             let mut request = Outgoing::new(Kind::Call, body);
             request.method = method.get().number;
             request.flags = encoded.flags();
+            request.path = method.get().path.as_ref();
             request.target = calling.target();
             request.deadline_us = surroundings.micros();
             request.metadata.clone_from(&metadata);

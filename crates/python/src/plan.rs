@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use nearcall_core::MethodPath;
 use nearcall_core::lock::Mutex;
 use nearcall_core::server::{HandlerKind, MethodRouting};
 use pyo3::exceptions::PyValueError;
@@ -195,6 +196,8 @@ pub(crate) struct Method {
     pub(crate) in_loop: bool,
     pub(crate) always_named: bool,
     pub(crate) idempotent: bool,
+    /// How gRPC's servers are asked for it, if they can be.
+    pub(crate) path: Option<MethodPath>,
     /// A client's own `make_error`, if the service declares exceptions.
     pub(crate) make_error: Option<Py<PyAny>>,
     /// A server's own `describe_error`, if the service declares exceptions or the server sends tracebacks.
@@ -229,6 +232,11 @@ impl Method {
         let request_item = plan.getattr("request_item")?;
         let position: isize = plan.getattr("stream_position")?.extract()?;
         let name: String = plan.getattr("full_name")?.extract()?;
+        let path: Option<String> = match plan.getattr_opt("path")? {
+            Some(path) => path.extract()?,
+            None => None,
+        };
+        let (streams_in, streams_out) = (kind.client_streams(), kind.server_streams());
         Ok(Self {
             number,
             kind,
@@ -244,6 +252,7 @@ impl Method {
             in_loop: plan.getattr("handler_is_async")?.extract()?,
             always_named: plan.getattr("always_named")?.extract()?,
             idempotent: plan.getattr("idempotent")?.extract()?,
+            path: path.map(|path| MethodPath { path, streams_in, streams_out }),
             make_error,
             describe_error,
             keeps,

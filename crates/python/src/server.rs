@@ -1,5 +1,6 @@
 //! The server: worker threads that take turns at receiving, and run Python handlers.
 
+use std::collections::HashMap;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +11,7 @@ use nearcall_core::server::{
     ForLoop, HandlerKind, ItemOutcome, MeasuredMethod, MethodRouting, NativeHandler, Next, Notice, Release, Request,
     ServedMethods, Server as Core, ServerCall, ServerConnection, Work, WorkLimits, Worker,
 };
-use nearcall_core::{Failure, Kind, Outgoing};
+use nearcall_core::{Failure, Kind, Messages, Outgoing, Path, Paths};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -119,10 +120,11 @@ impl Server {
     /// position. One without a handler is called on objects only. The first of them are measured, under the names and kinds
     /// of `measured`. `make_client` makes what belongs to a client of its identity; `on_arrival` is called with that before the client's first call, `on_departure` after its last, if
     /// something belongs to the client or `departures` says so. `make_passage` makes what is kept with a connection, of its
-    /// references.
+    /// references. `paths` are those by which gRPC's clients name methods: the number of each, whether the client sends a
+    /// stream, and whether that begins with the arguments.
     #[new]
     #[expect(clippy::too_many_arguments, reason = "they are keyword arguments in Python")]
-    #[pyo3(signature = (methods, description, *, measured, spin, ring_size, max_message_size, handshake_timeout, max_concurrency, max_pending, max_streams, max_memory, max_references, make_client, on_arrival, on_departure, departures, make_passage, on_release=None))]
+    #[pyo3(signature = (methods, description, *, measured, spin, ring_size, max_message_size, handshake_timeout, max_concurrency, max_pending, max_streams, max_memory, max_references, make_client, on_arrival, on_departure, departures, make_passage, on_release=None, paths=HashMap::new()))]
     fn new(
         py: Python<'_>,
         methods: Vec<(Py<Method>, Option<Py<PyAny>>)>,
@@ -143,12 +145,22 @@ impl Server {
         departures: bool,
         make_passage: Py<PyAny>,
         on_release: Option<Py<PyAny>>,
+        paths: HashMap<String, (u16, bool, bool)>,
     ) -> PyResult<Self> {
         let options = options(py, spin, ring_size, max_message_size, handshake_timeout)?;
         let methods: Vec<Served> = methods.into_iter().map(|(method, handler)| Served { method, handler }).collect();
         let (routings, native_handlers) = routings(py, &methods)?;
         let measured = measured.into_iter().map(|(name, kind)| MeasuredMethod { name, kind }).collect();
-        let known = ServedMethods { description, routings, native_handlers, measured };
+        let path = |(entry, streams_in, first_is_arguments)| {
+            let messages = match (streams_in, first_is_arguments) {
+                (false, _) => Messages::One,
+                (true, false) => Messages::Stream,
+                (true, true) => Messages::ArgumentsFirst,
+            };
+            Path { entry, messages }
+        };
+        let paths = Paths::new(paths.into_iter().map(|(name, method)| (name, path(method))).collect());
+        let known = ServedMethods { description, routings, native_handlers, measured, paths };
         let notices = Arc::new(Notices::default());
         let log = Arc::clone(&notices);
         // A thread that only moves bytes must not wait for the interpreter: a worker tells Python later.

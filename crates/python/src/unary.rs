@@ -92,6 +92,7 @@ impl Unary {
             let mut request = Outgoing::new(Kind::Call, body);
             request.method = method.number;
             request.flags = encoded.flags();
+            request.path = method.path.as_ref();
             request.target = self.calling.target();
             request.deadline_us = call.surroundings.micros();
             request.metadata = metadata;

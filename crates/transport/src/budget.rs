@@ -138,10 +138,18 @@ pub struct Charge {
 impl Charge {
     /// Counts so many more, however many there are.
     pub(crate) fn grow(&mut self, bytes: usize) {
-        // Relaxed: as in `Account::allows`.
-        self.account.used.fetch_add(bytes, Ordering::Relaxed);
-        self.account.total.used.fetch_add(bytes, Ordering::Relaxed);
-        self.bytes += bytes;
+        self.set(self.bytes + bytes);
+    }
+
+    /// Counts so many instead, however many there are.
+    pub(crate) fn set(&mut self, bytes: usize) {
+        let more = bytes.wrapping_sub(self.bytes);
+        if more != 0 {
+            // Relaxed: as in `Account::allows`. Fewer wrap around, which takes them off.
+            self.account.used.fetch_add(more, Ordering::Relaxed);
+            self.account.total.used.fetch_add(more, Ordering::Relaxed);
+            self.bytes = bytes;
+        }
     }
 
     /// How many.

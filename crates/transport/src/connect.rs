@@ -13,13 +13,14 @@ use rustix::net::sockopt;
 
 use crate::credentials::names_in;
 use crate::dial::{Dial, Pace};
+use crate::grpc;
 use crate::link::{ConnectError, LONGEST_SLEEP, Link, LinkError, Options};
 use crate::peer::Peer;
 use crate::shm::{PeerLimits, ShmLink};
 use crate::stream::{Plain, StreamLink, Wire};
 use crate::tls::TlsWire;
 use crate::tls_trouble::explain;
-use crate::transports::{Dialled, Memory};
+use crate::transports::{Dialled, Memory, Speaks};
 use crate::url::Url;
 
 /// A fresh connection and what the server said of itself.
@@ -53,12 +54,21 @@ pub(crate) async fn establish(
 ) -> Result<Connected, ConnectError> {
     let limits = Limits { max_message: options.max_message };
     let mut hello = Hello { version: version.to_owned(), limits, ring: 0, buffers: 0 };
-    let Dialled { socket, memory, tls } = url.place().dial(options, pace).await?;
+    let Dialled { socket, memory, tls, speaks } = url.place().dial(options, pace).await?;
     if let Some((config, name)) = tls {
         let wire = TlsWire::client(socket, config, name).map_err(|error| {
             ConnectError::Options(format!("cannot connect to {url}: {}", explain(&error, true, None)))
         })?;
+        if speaks == Speaks::Grpc {
+            encrypt(url, &wire, pace).await.map_err(|error| untrusted(url, &wire, error))?;
+            let peer = identify(peer_of(wire.fd()), &wire);
+            return speak_grpc(url, wire, peer, true, version, options);
+        }
         return connect_encrypted(url, wire, &hello, options, pace).await;
+    }
+    if speaks == Speaks::Grpc {
+        let peer = peer_of(socket.as_fd());
+        return speak_grpc(url, Plain(socket), peer, false, version, options);
     }
     let segment = if memory == Memory::Never {
         None
@@ -102,18 +112,42 @@ async fn connect_encrypted(
         Ok(()) => shake_hands(url, &wire, hello, &[], pace).await,
         Err(error) => Err(error),
     };
-    let welcome = greeted.map_err(|error| {
-        // The server may have said why before it hung up.
-        let _ = wire.read(&mut [0], false);
-        match wire.trouble() {
-            Some(why) => ConnectError::Untrusted(format!("cannot connect to {url}: {why}")),
-            None => error,
-        }
-    })?;
+    let welcome = greeted.map_err(|error| untrusted(url, &wire, error))?;
     let peer = identify(peer_of(wire.fd()), &wire);
     limit_sleep(wire.fd());
     let limit = welcome.limits.max_message;
     Ok(Connected { link: Arc::new(StreamLink::new(wire, peer, limit, false, options)), welcome })
+}
+
+/// Why an encrypted connection did not come about: what TLS has to say, if it is that.
+fn untrusted(url: &Url, wire: &TlsWire, error: ConnectError) -> ConnectError {
+    // The server may have said why before it hung up.
+    let _ = wire.read(&mut [0], false);
+    match wire.trouble() {
+        Some(why) => ConnectError::Untrusted(format!("cannot connect to {url}: {why}")),
+        None => error,
+    }
+}
+
+/// A connection to a gRPC server, which has nothing to say of itself.
+fn speak_grpc(
+    url: &Url,
+    wire: impl Wire + 'static,
+    peer: Peer,
+    is_secure: bool,
+    version: &str,
+    options: &Options,
+) -> Result<Connected, ConnectError> {
+    let shown = url.to_string();
+    // A Unix socket's path is no name of a server.
+    let authority = shown.split_once("://").map_or("", |(_, place)| place);
+    let authority = if authority.starts_with('/') { "localhost" } else { authority };
+    let link = grpc::call(wire, peer, authority.to_owned(), is_secure, options)
+        .map_err(|error| ConnectError::Unavailable(format!("cannot connect to {url}: {error}")))?;
+    let limits = Limits { max_message: u64::MAX };
+    let welcome =
+        Welcome { version: version.to_owned(), limits, description: String::new(), memory: false, buffers: 0 };
+    Ok(Connected { link, welcome })
 }
 
 /// The TLS handshake.

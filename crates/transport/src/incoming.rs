@@ -110,6 +110,12 @@ impl Incoming {
         Self { head, payload: Payload { bytes: SmallVec::from_slice(payload), at: 0, long: None } }
     }
 
+    /// A frame of another wire than nearcall's own, and what it costs the peer's account.
+    pub(crate) fn charged(head: FrameHead, payload: SmallVec<[u8; INLINE]>, charge: Option<Charge>) -> Self {
+        let long = charge.map(|charge| Box::new(Long::charged(charge)));
+        Self { head, payload: Payload { bytes: payload, at: 0, long } }
+    }
+
     /// The end of a call that was not received but happened here, such as the loss of the connection.
     #[must_use]
     pub fn local(call: u32, failure: &Failure) -> Self {

@@ -11,6 +11,7 @@ use nearcall_ring::SpinPolicy;
 use crate::budget::{Account, Budget};
 use crate::buffers::Shelf;
 use crate::credentials::Credentials;
+use crate::grpc::Paths;
 use crate::incoming::Incoming;
 use crate::outgoing::{CallKey, Outgoing};
 use crate::peer::{Admission, Peer};
@@ -44,6 +45,9 @@ pub trait Link: Send + Sync + Debug {
     fn release(&self) -> Result<Sent, LinkError> {
         Ok(Sent::Out)
     }
+
+    /// Nobody works for a call any more that the peer began. Cheap.
+    fn finished(&self, _call: u32) {}
 
     /// Bytes that wait to be sent. Cheap.
     fn queued(&self) -> usize;
@@ -196,6 +200,9 @@ pub enum LinkError {
         /// The most there may be.
         limit: usize,
     },
+    /// The wire cannot carry this, in words. The connection goes on.
+    #[error("{0}")]
+    Unfit(String),
     /// There is no room to send, and nobody waits for it.
     #[error("there is no room to send")]
     Full,
@@ -227,6 +234,7 @@ impl LinkError {
             Self::TooLong { .. }
                 | Self::HeadTooLong { .. }
                 | Self::TooManyPairs { .. }
+                | Self::Unfit(_)
                 | Self::Full
                 | Self::Exhausted(_)
                 | Self::DeadlinePassed
@@ -319,6 +327,8 @@ pub struct Options {
     pub budget: Option<Arc<Budget>>,
     /// Whom a `unix://` server lets in besides its own user; whose servers a client uses.
     pub admission: Admission,
+    /// The methods that gRPC's clients may call.
+    pub paths: Arc<Paths>,
 }
 
 impl Options {
@@ -340,6 +350,7 @@ impl Default for Options {
             tls: None,
             budget: None,
             admission: Admission::default(),
+            paths: Arc::default(),
         }
     }
 }

@@ -11,13 +11,14 @@ use rustix::net::RecvFlags;
 use rustls::ServerConfig;
 
 use crate::connect::identify;
+use crate::grpc;
 use crate::handed::{ConnectionPermit, Handed};
 use crate::link::{Link, LinkError, NO_DESCRIPTOR, Options};
 use crate::peer::{Admission, Peer};
 use crate::shm::{PeerLimits, ShmLink, rings_beyond_all};
 use crate::stream::{Plain, StreamLink, Wire};
 use crate::tls::TlsWire;
-use crate::transports::{Bound, Clients, Memory};
+use crate::transports::{Bound, Clients, Memory, Speaks};
 use crate::url::Url;
 
 /// Longest hello a server reads: it is sent by anyone who can connect.
@@ -33,6 +34,7 @@ pub struct Listener {
     memory: Memory,
     tls: Option<Arc<ServerConfig>>,
     admission: Admission,
+    speaks: Speaks,
 }
 
 impl Listener {
@@ -42,8 +44,8 @@ impl Listener {
     /// With a sentence that names the URL: it is served already, the options do not allow it (`InvalidInput`), or the system
     /// refuses.
     pub fn bind(url: &Url, options: &Options) -> io::Result<Self> {
-        let Bound { clients, place, memory, tls, admission } = url.place().bind(options)?;
-        Ok(Self { url: Url::of(place), clients, memory, tls, admission })
+        let Bound { clients, place, memory, tls, admission, speaks } = url.place().bind(options)?;
+        Ok(Self { url: Url::of(place), clients, memory, tls, admission, speaks })
     }
 
     /// What serves the same URL in another process: the clients that this listener [accepts](Listener::accept_socket) are
@@ -57,6 +59,7 @@ impl Listener {
             memory: self.memory,
             tls: self.tls.clone(),
             admission: self.admission.clone(),
+            speaks: self.speaks,
         }
     }
 
@@ -104,6 +107,7 @@ impl Listener {
             peer,
             stranger,
             memory: self.memory,
+            speaks: self.speaks,
             received: Vec::new(),
             fds: Vec::new(),
             permit,
@@ -140,6 +144,7 @@ pub struct Handshake {
     /// Why this client is not wanted.
     stranger: Option<String>,
     memory: Memory,
+    speaks: Speaks,
     received: Vec<u8>,
     fds: Vec<OwnedFd>,
     permit: Option<Arc<ConnectionPermit>>,
@@ -212,6 +217,57 @@ impl Handshake {
         &self.peer
     }
 
+    /// Goes on as far as what the client has sent allows. Whether it can be [taken in](Handshake::into_link).
+    ///
+    /// # Errors
+    /// A sentence to [reject](Handshake::reject) the client with, or `None` if it hung up.
+    pub fn advance(&mut self, welcome: &Welcome, options: &Options) -> Result<bool, Option<String>> {
+        if self.speaks == Speaks::Grpc {
+            return self.preface();
+        }
+        if !self.is_welcomed() {
+            let Some(hello) = self.hello()? else { return Ok(false) };
+            self.welcome(&hello, welcome, options).map_err(Some)?;
+        }
+        self.send_welcome().map_err(Some)
+    }
+
+    /// Looks for the first bytes of an HTTP/2 client. Whether all of them have come.
+    fn preface(&mut self) -> Result<bool, Option<String>> {
+        if let Some(why) = &self.stranger {
+            return Err(Some(why.clone()));
+        }
+        if self.stage != Stage::Ready && !self.encrypt()? {
+            return Ok(false);
+        }
+        let mut buffer = [0; grpc::PREFACE.len()];
+        while self.received.len() < buffer.len() {
+            let wanted = buffer.len() - self.received.len();
+            match self.read(&mut buffer[..wanted]) {
+                Ok(Some(0)) => return Err(None),
+                Ok(Some(got)) => self.received.extend_from_slice(&buffer[..got]),
+                Ok(None) => return Ok(false),
+                Err(LinkError::Interrupted) => {}
+                Err(_) => return Err(self.trouble()),
+            }
+            if !grpc::PREFACE.starts_with(&self.received) {
+                return Err(Some(self.foreign().into()));
+            }
+        }
+        Ok(true)
+    }
+
+    /// What a client is told whose first bytes are not HTTP/2's.
+    fn foreign(&self) -> &'static str {
+        match &self.received[..] {
+            [first, ..] if *first == MAGIC[0] => "this port speaks gRPC; connect with grpc://",
+            received if received.starts_with(&TLS_HANDSHAKE) => {
+                "the client speaks TLS and this port does not; connect with grpc://, or serve grpcs:// here"
+            }
+            _ => "the client does not speak HTTP/2, which gRPC needs",
+        }
+    }
+
     /// The client's hello, once all of it has arrived.
     ///
     /// # Errors
@@ -273,7 +329,8 @@ impl Handshake {
             }
             if first[0] == MAGIC[0] {
                 self.stage = Stage::Plaintext;
-                return Err(Some("this port is encrypted; connect with tls://".into()));
+                let scheme = if self.speaks == Speaks::Grpc { "grpcs" } else { "tls" };
+                return Err(Some(format!("this port is encrypted; connect with {scheme}://")));
             }
             self.stage = Stage::Shaking;
         }
@@ -363,9 +420,16 @@ impl Handshake {
         sent.map_err(|error| error.to_string())
     }
 
-    /// The connection to a client that was welcomed; `None` if it was not.
+    /// The connection to a client whose handshake is complete; `None` if it is not.
     #[must_use]
     pub fn into_link(self, options: &Options) -> Option<Arc<dyn Link>> {
+        if self.speaks == Speaks::Grpc {
+            let is_greeted = self.received == grpc::PREFACE;
+            return is_greeted.then(|| match self.carrier {
+                Carrier::Plain(wire) => grpc::serve(wire, self.peer, &self.received, options),
+                Carrier::Tls(wire) => grpc::serve(*wire, self.peer, &self.received, options),
+            });
+        }
         let Welcomed { segment, limits, .. } = self.welcomed?;
         let limit = limits.message;
         Some(match (self.carrier, segment) {
@@ -379,8 +443,9 @@ impl Handshake {
 
     /// Sends the client away with a sentence, which is returned for the server's own log.
     pub fn reject(self, why: &str) -> String {
-        // In the middle of a welcome there is nothing else to say.
-        if !self.is_welcomed() {
+        // In the middle of a welcome there is nothing else to say, and others than nearcall's clients would not understand.
+        let is_ours = self.speaks == Speaks::Nearcall || self.received.first().is_none_or(|first| *first == MAGIC[0]);
+        if !self.is_welcomed() && is_ours {
             self.send_rejection(why);
         }
         // Closing a socket with something unread in it resets the connection, and the sentence may be lost by that.

@@ -4,6 +4,8 @@ use std::num::NonZeroU64;
 
 use nearcall_wire::{Kind, Metadata, flags};
 
+use crate::grpc::MethodPath;
+
 /// A payload in pieces: the codec's bytes and buffers beside them, or one buffer that is the payload.
 #[derive(Debug, Clone, Copy)]
 pub enum Body<'a> {
@@ -48,6 +50,8 @@ pub struct Outgoing<'a> {
     pub flags: u8,
     /// Index of the method, for calls.
     pub method: u16,
+    /// The same for gRPC's servers, if the method can be called there.
+    pub path: Option<&'a MethodPath>,
     /// The object that is called, if it is no service.
     pub target: Option<NonZeroU64>,
     /// Time left, microseconds.
@@ -67,7 +71,7 @@ impl<'a> Outgoing<'a> {
     /// A frame without options.
     #[must_use]
     pub fn new(kind: Kind, body: Body<'a>) -> Self {
-        Self { kind, flags: 0, method: 0, target: None, deadline_us: None, metadata: None, body }
+        Self { kind, flags: 0, method: 0, path: None, target: None, deadline_us: None, metadata: None, body }
     }
 
     /// Bytes of payload.

@@ -3,6 +3,7 @@
 //! Pure functions over bytes; no I/O, no clocks. `docs/protocol.md` describes the same for a second implementation.
 
 mod error;
+pub mod flow;
 mod frame;
 mod handshake;
 mod hashed;

@@ -1,4 +1,4 @@
-"""``nearcall.TLS``: certificates and keys for ``tls://``."""
+"""``nearcall.TLS``: certificates and keys for ``tls://`` and ``grpcs://``."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from ..errors import InvalidArgument
 from .checked import with_option
 
 __all__ = ["TLS"]
+
+_ENCRYPTED = ("tls://", "grpcs://")
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ def client_side(tls: TLS | None, url: str) -> _core.Tls | None:
     Raises:
         InvalidArgument: an option is a server's, a file cannot be read, or what is in it cannot be used.
         TypeError: it is no ``TLS``.
-        ValueError: the URL is not ``tls://``.
+        ValueError: the URL is of no scheme that encrypts.
     """
     if tls is None:
         return None
@@ -67,7 +69,7 @@ def server_side(tls: TLS | None, urls: Sequence[str]) -> _core.Tls | None:
     Raises:
         InvalidArgument: an option is a client's or is missing, a file cannot be read, or what is in it cannot be used.
         TypeError: it is no ``TLS``.
-        ValueError: none of the URLs is ``tls://``.
+        ValueError: none of the URLs is of a scheme that encrypts.
     """
     if tls is None:
         return None
@@ -99,10 +101,11 @@ def _check(tls: TLS, urls: Sequence[str], usual: str) -> None:
     if not isinstance(cast(object, tls), TLS):
         raise with_option(TypeError(f"tls takes nearcall.TLS({usual}), not a {type(tls).__name__}"), "tls")
     # Who gives certificates means to encrypt: what is sent must not be readable all the same.
-    if urls and not any(url.startswith("tls://") for url in urls):
+    if urls and not any(url.startswith(_ENCRYPTED) for url in urls):
         shown = " and ".join(urls)
+        usual = "grpcs://" if all(url.startswith("grpc") for url in urls) else "tls://"
         raise with_option(
-            ValueError(f"tls is for tls:// URLs, and {shown} would not be encrypted; write tls://, or leave tls out"),
+            ValueError(f"tls is for {usual} URLs, and {shown} would not be encrypted; write {usual}, or leave tls out"),
             "tls",
         )
 

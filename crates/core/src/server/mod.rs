@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 
 use nearcall_platform::descriptors;
 use nearcall_platform::lock::Mutex;
-use nearcall_transport::{Budget, Listener, Options};
+use nearcall_transport::{Budget, Listener, Options, Paths};
 use nearcall_wire::{Failure, Limits, Welcome};
 use rustix::event::epoll::{self, EventData, EventFlags};
 
@@ -95,6 +95,8 @@ pub struct ServedMethods {
     pub native_handlers: Vec<Box<dyn NativeHandler>>,
     /// The first methods of the description: calls of others are not measured.
     pub measured: Vec<MeasuredMethod>,
+    /// Those that gRPC's clients name by their paths.
+    pub paths: Paths,
 }
 
 /// What whoever runs the server should know.
@@ -218,10 +220,10 @@ impl Server {
         session_hooks: SessionHooks,
         notice: OnNotice,
     ) -> io::Result<Self> {
-        let ServedMethods { description, routings, native_handlers, measured } = methods;
+        let ServedMethods { description, routings, native_handlers, measured, paths } = methods;
         let limits = Limits { max_message: options.max_message };
         let budget = Budget::new(work_limits.max_memory);
-        let options = Options { budget: Some(Arc::clone(&budget)), ..options };
+        let options = Options { budget: Some(Arc::clone(&budget)), paths: Arc::new(paths), ..options };
         let wake = Arc::new(descriptors::new_event()?);
         let poller = Arc::new(descriptors::new_poller()?);
         Ok(Self {

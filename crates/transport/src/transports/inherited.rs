@@ -17,7 +17,7 @@ use rustix::io::{Errno, FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, shutdown, socketpair, sockopt};
 use rustix::stdio;
 
-use super::{Bound, Clients, Comeback, Dialled, Dialling, Memory, Place, Transport};
+use super::{Bound, Clients, Comeback, Dialled, Dialling, Memory, Place, Speaks, Transport};
 use crate::dial::Pace;
 use crate::handed::{ConnectionPermit, ENDED};
 use crate::link::{ConnectError, Options};
@@ -84,7 +84,7 @@ impl Place for Inherited {
                 trouble => ConnectError::Options(self.failed("connect to", &trouble)),
             })?;
             keep_from_children(socket.as_fd());
-            Ok(Dialled { memory: memory_over(&socket), socket, tls: None })
+            Ok(Dialled { memory: memory_over(&socket), socket, tls: None, speaks: Speaks::Nearcall })
         })
     }
 
@@ -102,6 +102,7 @@ impl Place for Inherited {
             memory,
             tls: None,
             admission: Admission::default(),
+            speaks: Speaks::Nearcall,
         })
     }
 

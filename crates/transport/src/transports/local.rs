@@ -5,7 +5,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::{Bound, Comeback, Dialled, Dialling, Memory, Place};
+use super::{Bound, Comeback, Dialled, Dialling, Memory, Place, Speaks};
 use crate::dial::Pace;
 use crate::link::Options;
 use crate::peer::Admission;
@@ -16,6 +16,7 @@ pub(super) struct Local {
     pub(super) url: String,
     pub(super) found: Found,
     pub(super) memory: Memory,
+    pub(super) speaks: Speaks,
 }
 
 /// How both sides find the place.
@@ -54,7 +55,7 @@ impl Place for Local {
     fn dial<'a>(&'a self, options: &'a Options, pace: &'a Pace) -> Dialling<'a> {
         Box::pin(async move {
             let socket = rendezvous::dial(self, self.meeting(), &self.admission(options), pace).await?;
-            Ok(Dialled { socket, memory: self.memory, tls: None })
+            Ok(Dialled { socket, memory: self.memory, tls: None, speaks: self.speaks })
         })
     }
 
@@ -67,6 +68,7 @@ impl Place for Local {
             memory: self.memory,
             tls: None,
             admission,
+            speaks: self.speaks,
         })
     }
 

@@ -1,5 +1,6 @@
 //! The ways to reach a server: one file each, and one line in the table.
 
+mod grpc;
 mod inherited;
 mod inproc;
 mod local;
@@ -26,8 +27,18 @@ use crate::link::{ConnectError, Options};
 use crate::peer::{Admission, Peer};
 
 /// All of them, in the order in which users are told of them.
-pub(crate) const TABLE: &[&dyn Transport] =
-    &[&shm::Shm, &unix::Unix, &tcp::Tcp, &tls::Tls, &inherited::Fd, &inherited::Stdio, &inproc::Inproc];
+pub(crate) const TABLE: &[&dyn Transport] = &[
+    &shm::Shm,
+    &unix::Unix,
+    &tcp::Tcp,
+    &tls::Tls,
+    &inherited::Fd,
+    &inherited::Stdio,
+    &inproc::Inproc,
+    &grpc::Grpc,
+    &grpc::Grpcs,
+    &grpc::GrpcUnix,
+];
 
 /// A way to reach a server.
 pub(crate) trait Transport: Sync {
@@ -83,6 +94,26 @@ pub(crate) struct Dialled {
     pub(crate) memory: Memory,
     /// How to encrypt it, and the name that the server's certificate has to show.
     pub(crate) tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
+    pub(crate) speaks: Speaks,
+}
+
+/// What is spoken on a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Speaks {
+    /// nearcall's own protocol.
+    Nearcall,
+    /// gRPC over HTTP/2, without a handshake of ours.
+    Grpc,
+}
+
+impl Speaks {
+    /// What TLS is to agree on, if that matters.
+    fn alpn(self) -> Vec<Vec<u8>> {
+        match self {
+            Self::Nearcall => Vec::new(),
+            Self::Grpc => vec![b"h2".to_vec()],
+        }
+    }
 }
 
 /// Whether the frames of a connection go through memory that both sides share.
@@ -111,6 +142,7 @@ pub(crate) struct Bound {
     pub(crate) memory: Memory,
     pub(crate) tls: Option<Arc<ServerConfig>>,
     pub(crate) admission: Admission,
+    pub(crate) speaks: Speaks,
 }
 
 /// Where clients come from.

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::event::PollFlags;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
 
-use super::{Bound, Clients, Comeback, Dialled, Dialling, Memory, Place, Transport, accept_from};
+use super::{Bound, Clients, Comeback, Dialled, Dialling, Memory, Place, Speaks, Transport, accept_from};
 use crate::dial::Pace;
 use crate::handed::ConnectionPermit;
 use crate::link::{ConnectError, Options};
@@ -35,36 +35,42 @@ impl Transport for Tcp {
     }
 
     fn parse(&self, rest: &str) -> Result<Arc<dyn Place>, String> {
-        Ok(Arc::new(Plain(Address::parse(self.scheme(), rest)?)))
+        let (scheme, speaks) = (self.scheme(), Speaks::Nearcall);
+        Ok(Arc::new(Plain { scheme, address: Address::parse(scheme, rest)?, speaks }))
     }
 }
 
 /// An address that is spoken to without encryption.
 #[derive(Debug, Clone)]
-struct Plain(Address);
+pub(super) struct Plain {
+    pub(super) scheme: &'static str,
+    pub(super) address: Address,
+    pub(super) speaks: Speaks,
+}
 
 impl Display for Plain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "tcp://{}", self.0)
+        write!(f, "{}://{}", self.scheme, self.address)
     }
 }
 
 impl Place for Plain {
     fn dial<'a>(&'a self, options: &'a Options, pace: &'a Pace) -> Dialling<'a> {
         Box::pin(async move {
-            let socket = self.0.dial(self, options.allow_plaintext, pace).await?;
-            Ok(Dialled { socket, memory: Memory::Never, tls: None })
+            let socket = self.address.dial(self, options.allow_plaintext, pace).await?;
+            Ok(Dialled { socket, memory: Memory::Never, tls: None, speaks: self.speaks })
         })
     }
 
     fn bind(&self, options: &Options) -> io::Result<Bound> {
-        let (clients, address) = self.0.listen(self, options.allow_plaintext)?;
+        let (clients, address) = self.address.listen(self, options.allow_plaintext)?;
         Ok(Bound {
             clients: Box::new(clients),
-            place: Arc::new(Self(address)),
+            place: Arc::new(Self { address, ..self.clone() }),
             memory: Memory::Never,
             tls: None,
             admission: Admission::default(),
+            speaks: self.speaks,
         })
     }
 
@@ -198,7 +204,7 @@ impl Address {
         };
         if let Some(far) = addresses.iter().find(|address| !anywhere && !is_here(address)) {
             return Err(ConnectError::Options(format!(
-                "cannot connect to {url}: {} is not this machine, and tcp:// is not encrypted; say allow_plaintext=True if that network can be trusted",
+                "cannot connect to {url}: {} is not this machine, and this is not encrypted; say allow_plaintext=True if that network can be trusted",
                 far.ip()
             )));
         }
@@ -227,7 +233,7 @@ impl Address {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
                 format!(
-                    "cannot serve {url}: other machines can reach {}, and tcp:// is not encrypted and asks nobody who they are; say allow_plaintext=True if that network can be trusted",
+                    "cannot serve {url}: other machines can reach {}, and this is not encrypted and asks nobody who they are; say allow_plaintext=True if that network can be trusted",
                     far.ip()
                 ),
             ));

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rustls::pki_types::ServerName;
 
 use super::tcp::Address;
-use super::{Bound, Comeback, Dialled, Dialling, Memory, Place, Transport};
+use super::{Bound, Comeback, Dialled, Dialling, Memory, Place, Speaks, Transport};
 use crate::credentials::{ClientSide, Credentials};
 use crate::dial::Pace;
 use crate::link::{ConnectError, Options};
@@ -22,23 +22,28 @@ impl Transport for Tls {
     }
 
     fn parse(&self, rest: &str) -> Result<Arc<dyn Place>, String> {
-        Ok(Arc::new(Encrypted(Address::parse(self.scheme(), rest)?)))
+        let (scheme, speaks) = (self.scheme(), Speaks::Nearcall);
+        Ok(Arc::new(Encrypted { scheme, address: Address::parse(scheme, rest)?, speaks }))
     }
 }
 
 #[derive(Debug, Clone)]
-struct Encrypted(Address);
+pub(super) struct Encrypted {
+    pub(super) scheme: &'static str,
+    pub(super) address: Address,
+    pub(super) speaks: Speaks,
+}
 
 impl fmt::Display for Encrypted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "tls://{}", self.0)
+        write!(f, "{}://{}", self.scheme, self.address)
     }
 }
 
 impl Place for Encrypted {
     fn dial<'a>(&'a self, options: &'a Options, pace: &'a Pace) -> Dialling<'a> {
         Box::pin(async move {
-            let host = &self.0.host;
+            let host = &self.address.host;
             let side = self.client_side(options)?;
             let name = match &side.server_name {
                 Some(name) => name.clone(),
@@ -46,26 +51,34 @@ impl Place for Encrypted {
                     ConnectError::Options(format!("cannot connect to {self}: {host:?} is no name of a server"))
                 })?,
             };
-            let socket = self.0.dial(self, true, pace).await?;
-            Ok(Dialled { socket, memory: Memory::Never, tls: Some((side.config, name)) })
+            let mut config = side.config;
+            if self.speaks != Speaks::Nearcall {
+                Arc::make_mut(&mut config).alpn_protocols = self.speaks.alpn();
+            }
+            let socket = self.address.dial(self, true, pace).await?;
+            Ok(Dialled { socket, memory: Memory::Never, tls: Some((config, name)), speaks: self.speaks })
         })
     }
 
     fn bind(&self, options: &Options) -> io::Result<Bound> {
         let certificate = options.tls.as_ref().and_then(|tls| tls.server.clone());
-        let tls = certificate.ok_or_else(|| {
+        let mut tls = certificate.ok_or_else(|| {
             let why = format!(
                 "cannot serve {self} without a certificate: give tls=TLS(cert=..., key=...); `nearcall dev-certs DIR` makes one to try it out"
             );
             io::Error::new(io::ErrorKind::InvalidInput, why)
         })?;
-        let (clients, address) = self.0.listen(self, true)?;
+        if self.speaks != Speaks::Nearcall {
+            Arc::make_mut(&mut tls).alpn_protocols = self.speaks.alpn();
+        }
+        let (clients, address) = self.address.listen(self, true)?;
         Ok(Bound {
             clients: Box::new(clients),
-            place: Arc::new(Self(address)),
+            place: Arc::new(Self { address, ..self.clone() }),
             memory: Memory::Never,
             tls: Some(tls),
             admission: Admission::default(),
+            speaks: self.speaks,
         })
     }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::local::{Found, Local};
-use super::{Memory, Place, Transport};
+use super::{Memory, Place, Speaks, Transport};
 
 #[derive(Debug)]
 pub(super) struct Unix;
@@ -15,14 +15,19 @@ impl Transport for Unix {
     }
 
     fn parse(&self, rest: &str) -> Result<Arc<dyn Place>, String> {
-        if !rest.starts_with('/') || rest.len() == 1 {
-            return Err("unix:// takes an absolute path: write unix:///path/to/socket".into());
-        }
-        // sun_path holds 108 bytes with its terminator.
-        if rest.len() > 107 || rest.contains('\0') {
-            return Err("a socket's path is at most 107 bytes long".into());
-        }
-        let found = Found::At(PathBuf::from(rest));
-        Ok(Arc::new(Local { url: format!("unix://{rest}"), found, memory: Memory::Never }))
+        Ok(Arc::new(socket_at(self.scheme(), rest, Speaks::Nearcall)?))
     }
+}
+
+/// The socket at a path.
+pub(super) fn socket_at(scheme: &str, path: &str, speaks: Speaks) -> Result<Local, String> {
+    if !path.starts_with('/') || path.len() == 1 {
+        return Err(format!("{scheme}:// takes an absolute path: write {scheme}:///path/to/socket"));
+    }
+    // sun_path holds 108 bytes with its terminator.
+    if path.len() > 107 || path.contains('\0') {
+        return Err("a socket's path is at most 107 bytes long".into());
+    }
+    let found = Found::At(PathBuf::from(path));
+    Ok(Local { url: format!("{scheme}://{path}"), found, memory: Memory::Never, speaks })
 }

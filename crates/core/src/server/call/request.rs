@@ -199,6 +199,7 @@ impl Request {
                 // Relaxed: as for `max_pending`, see `begin`.
                 self.connection.oneway_pending.fetch_sub(1, Ordering::Relaxed);
             }
+            self.connection.link.finished(self.head.call);
             self.connection.one_finished();
         }
     }

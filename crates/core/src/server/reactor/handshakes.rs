@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nearcall_transport::{ConnectionPermit, Handshake, Link, Listener, Options, is_end_of_clients};
-use nearcall_wire::Welcome;
 use rustix::event::epoll::{self, EventData, EventFlags};
 
 use crate::server::Server;
@@ -150,7 +149,7 @@ impl Handshakes {
 
     fn greet(&mut self, server: &Server, token: u64) -> Option<NewClient> {
         let Pending { handshake, polled, .. } = self.pending.get_mut(&token)?;
-        let greeted = greet(handshake, &server.welcome, &self.options);
+        let greeted = handshake.advance(&server.welcome, &self.options);
         if let Ok(false) = greeted {
             let events = match (handshake.is_welcomed(), handshake.wants_room()) {
                 // It has nothing to say now: what it says all the same must not keep us awake.
@@ -201,13 +200,4 @@ impl Handshakes {
             }
         }
     }
-}
-
-/// Goes on with a handshake. Whether it is complete.
-fn greet(handshake: &mut Handshake, welcome: &Welcome, options: &Options) -> Result<bool, Option<String>> {
-    if !handshake.is_welcomed() {
-        let Some(hello) = handshake.hello()? else { return Ok(false) };
-        handshake.welcome(&hello, welcome, options).map_err(Some)?;
-    }
-    handshake.send_welcome().map_err(Some)
 }

@@ -1,0 +1,142 @@
+//! Messages in a body: a flag, a length of four bytes, the message; over any division into DATA frames.
+
+/// Bytes before each message.
+pub(crate) const PREFIX: usize = 5;
+
+/// Memory that is reserved for a message before its bytes arrive: a length costs its sender nothing.
+const AT_FIRST: usize = 64 << 10;
+
+/// A message that has begun to arrive.
+#[derive(Debug, Default)]
+pub(crate) struct Assembler {
+    prefix: [u8; PREFIX],
+    /// Bytes of the prefix that are here.
+    got: usize,
+    bytes: Vec<u8>,
+}
+
+/// What a body has for its reader.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Piece {
+    /// All bytes are taken; the message is not complete.
+    Unfinished,
+    /// A message, which is the last so many of the bytes that were taken.
+    Here { is_compressed: bool, len: usize },
+    /// A message that came in several parts.
+    Whole { is_compressed: bool, message: Vec<u8> },
+    /// A message of so many bytes, which is more than the limit.
+    TooLong(usize),
+    /// The flag is none of gRPC's.
+    Malformed,
+}
+
+impl Assembler {
+    /// Takes the next message out of `bytes`, and says how many bytes it took.
+    pub(crate) fn take(&mut self, bytes: &[u8], limit: usize) -> (usize, Piece) {
+        if self.got == 0 {
+            // The usual case: all of a message at once.
+            if let Some((prefix, rest)) = bytes.split_first_chunk::<PREFIX>() {
+                let len = length(*prefix);
+                if prefix[0] <= 1 && len <= limit && len <= rest.len() {
+                    return (PREFIX + len, Piece::Here { is_compressed: prefix[0] == 1, len });
+                }
+            }
+        }
+        let head = bytes.len().min(PREFIX - self.got);
+        self.prefix[self.got..self.got + head].copy_from_slice(&bytes[..head]);
+        self.got += head;
+        if self.got < PREFIX {
+            return (head, Piece::Unfinished);
+        }
+        let len = length(self.prefix);
+        if self.prefix[0] > 1 {
+            return (head, Piece::Malformed);
+        }
+        if len > limit {
+            return (head, Piece::TooLong(len));
+        }
+        let part = (len - self.bytes.len()).min(bytes.len() - head);
+        if self.bytes.capacity() == 0 {
+            self.bytes.reserve_exact(len.min(AT_FIRST));
+        } else if self.bytes.capacity() - self.bytes.len() < part {
+            // Doubled, but never beyond what was announced.
+            let wanted = (self.bytes.capacity() * 2).clamp(self.bytes.len() + part, len);
+            self.bytes.reserve_exact(wanted - self.bytes.len());
+        }
+        self.bytes.extend_from_slice(&bytes[head..head + part]);
+        if self.bytes.len() < len {
+            return (head + part, Piece::Unfinished);
+        }
+        let message = std::mem::take(&mut self.bytes);
+        self.got = 0;
+        (head + part, Piece::Whole { is_compressed: self.prefix[0] == 1, message })
+    }
+
+    /// Whether a message has begun.
+    pub(crate) fn is_inside(&self) -> bool {
+        self.got > 0
+    }
+
+    /// Bytes of the message that are still to come, if its length is known.
+    pub(crate) fn missing(&self) -> usize {
+        if self.got < PREFIX { 0 } else { length(self.prefix) - self.bytes.len() }
+    }
+
+    /// Bytes of memory it keeps.
+    pub(crate) fn held(&self) -> usize {
+        self.bytes.capacity()
+    }
+}
+
+fn length(prefix: [u8; PREFIX]) -> usize {
+    let [_, length @ ..] = prefix;
+    u32::from_be_bytes(length) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_the_same_over_any_division() {
+        let messages: [&[u8]; 4] = [b"", b"one", &[9; 300], b"x"];
+        let mut body = Vec::new();
+        for (at, message) in messages.iter().enumerate() {
+            body.push((at % 2) as u8);
+            body.extend_from_slice(&(message.len() as u32).to_be_bytes());
+            body.extend_from_slice(message);
+        }
+        for size in 1..=body.len() {
+            let (mut assembler, mut got) = (Assembler::default(), Vec::new());
+            for mut part in body.chunks(size) {
+                while !part.is_empty() {
+                    let (taken, piece) = assembler.take(part, 300);
+                    match piece {
+                        Piece::Here { is_compressed, len } => {
+                            got.push((is_compressed, part[taken - len..taken].to_vec()));
+                        }
+                        Piece::Whole { is_compressed, message } => got.push((is_compressed, message)),
+                        Piece::Unfinished => assert_eq!(taken, part.len()),
+                        other => panic!("{other:?}"),
+                    }
+                    part = &part[taken..];
+                }
+            }
+            let all: Vec<_> =
+                messages.iter().enumerate().map(|(at, message)| (at % 2 == 1, message.to_vec())).collect();
+            assert_eq!(got, all, "parts of {size}");
+            assert!(!assembler.is_inside());
+        }
+    }
+
+    #[test]
+    fn a_length_alone_costs_little_and_one_over_the_limit_is_said() {
+        let mut assembler = Assembler::default();
+        let limit = 1 << 30;
+        assert_eq!(assembler.take(&[0, 0x3f, 0, 0, 0, 1], limit), (6, Piece::Unfinished));
+        assert!(assembler.held() <= AT_FIRST);
+        assert_eq!(assembler.missing(), 0x3f00_0000 - 1);
+        assert_eq!(Assembler::default().take(&[0, 0, 0, 1, 1], 256), (5, Piece::TooLong(257)));
+        assert_eq!(Assembler::default().take(&[2, 0, 0, 0, 0], 256), (5, Piece::Malformed));
+    }
+}

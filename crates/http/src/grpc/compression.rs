@@ -1,0 +1,165 @@
+//! Compression of single messages.
+
+use std::io::Read;
+
+use flate2::Compression;
+use flate2::read::{GzEncoder, MultiGzDecoder};
+
+/// How messages may be compressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Encoding {
+    /// RFC 1952. Every implementation of gRPC has it.
+    Gzip,
+    /// RFC 8878. Faster and smaller, where both sides have it.
+    Zstd,
+}
+
+impl Encoding {
+    /// All of them, the one that is known everywhere first.
+    pub const ALL: [Self; 2] = [Self::Gzip, Self::Zstd];
+
+    /// As headers name it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Gzip => "gzip",
+            Self::Zstd => "zstd",
+        }
+    }
+
+    /// The one of this name.
+    #[must_use]
+    pub fn named(name: &[u8]) -> Option<Self> {
+        Self::ALL.into_iter().find(|one| one.name().as_bytes() == name)
+    }
+}
+
+/// What a side accepts: the header `grpc-accept-encoding`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Encodings {
+    gzip: bool,
+    zstd: bool,
+}
+
+impl Encodings {
+    /// What this implementation accepts, as a header's value.
+    pub(crate) const ACCEPTED: &'static str = "identity,gzip,zstd";
+
+    /// Those of a header's value that are known here.
+    #[must_use]
+    pub fn read(value: &[u8]) -> Self {
+        let mut this = Self::default();
+        for name in value.split(|&octet| octet == b',') {
+            match Encoding::named(name.trim_ascii()) {
+                Some(Encoding::Gzip) => this.gzip = true,
+                Some(Encoding::Zstd) => this.zstd = true,
+                None => {}
+            }
+        }
+        this
+    }
+
+    /// Whether one is among them.
+    #[must_use]
+    pub fn has(self, encoding: Encoding) -> bool {
+        match encoding {
+            Encoding::Gzip => self.gzip,
+            Encoding::Zstd => self.zstd,
+        }
+    }
+
+    /// The one to answer with, if there is any.
+    #[must_use]
+    pub fn best(self) -> Option<Encoding> {
+        [Encoding::Zstd, Encoding::Gzip].into_iter().find(|&one| self.has(one))
+    }
+}
+
+/// A message that did not become one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TooLong {
+    /// It is longer than the limit.
+    Yes,
+    /// It is broken.
+    Broken,
+}
+
+/// The most memory that a zstd frame may ask for, as a power of two: RFC 8878 recommends that 8 MiB be accepted.
+const ZSTD_WINDOW: u32 = 23;
+
+/// Reads compressed messages.
+pub(crate) struct Decompressor;
+
+impl Decompressor {
+    /// The message, of at most `limit` bytes: no more than that is ever produced.
+    pub(crate) fn run(encoding: Encoding, bytes: &[u8], limit: usize) -> Result<Vec<u8>, TooLong> {
+        let mut out = Vec::with_capacity((bytes.len() * 4).min(limit).min(1 << 20));
+        let most = limit as u64 + 1;
+        let read = match encoding {
+            Encoding::Gzip => MultiGzDecoder::new(bytes).take(most).read_to_end(&mut out),
+            Encoding::Zstd => zstd::stream::read::Decoder::with_buffer(bytes).and_then(|mut decoder| {
+                decoder.window_log_max(ZSTD_WINDOW)?;
+                decoder.take(most).read_to_end(&mut out)
+            }),
+        };
+        match read {
+            Ok(_) if out.len() > limit => Err(TooLong::Yes),
+            Ok(_) => Ok(out),
+            Err(_) => Err(TooLong::Broken),
+        }
+    }
+}
+
+/// Writes compressed messages.
+pub(crate) struct Compressor;
+
+impl Compressor {
+    /// Appends the pieces, compressed as one message, to `out`.
+    pub(crate) fn run(encoding: Encoding, pieces: &[&[u8]], out: &mut Vec<u8>) {
+        let joined;
+        let bytes = if let [one] = pieces {
+            one
+        } else {
+            joined = pieces.concat();
+            &joined[..]
+        };
+        let done = match encoding {
+            Encoding::Gzip => GzEncoder::new(bytes, Compression::fast()).read_to_end(out),
+            Encoding::Zstd => {
+                zstd::stream::read::Encoder::with_buffer(bytes, 1).and_then(|mut encoder| encoder.read_to_end(out))
+            }
+        };
+        done.expect("memory to memory does not fail");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_go_there_and_back() {
+        for encoding in Encoding::ALL {
+            for message in [&b""[..], b"x", &vec![7; 100_000]] {
+                let mut out = Vec::new();
+                let (first, second) = message.split_at(message.len() / 2);
+                Compressor::run(encoding, &[first, second], &mut out);
+                assert_eq!(Decompressor::run(encoding, &out, message.len()).as_deref(), Ok(message));
+                if !message.is_empty() {
+                    assert_eq!(Decompressor::run(encoding, &out, message.len() - 1), Err(TooLong::Yes));
+                    assert_eq!(Decompressor::run(encoding, &out[..out.len() - 1], 1 << 20), Err(TooLong::Broken));
+                }
+            }
+            assert!(Decompressor::run(encoding, b"nonsense", 100).is_err());
+        }
+    }
+
+    #[test]
+    fn what_a_peer_accepts_is_read_from_its_header() {
+        let some = Encodings::read(b"identity, deflate , gzip,br");
+        assert!(some.has(Encoding::Gzip) && !some.has(Encoding::Zstd));
+        assert_eq!(some.best(), Some(Encoding::Gzip));
+        assert_eq!(Encodings::read(Encodings::ACCEPTED.as_bytes()).best(), Some(Encoding::Zstd));
+        assert_eq!(Encodings::read(b"").best(), None);
+    }
+}

@@ -1,0 +1,20 @@
+//! Compression of header fields (RFC 7541).
+
+mod decode;
+mod encode;
+mod fields;
+mod huffman;
+mod table;
+
+pub use decode::Decoder;
+pub use encode::{Encoder, Keep};
+pub use fields::Fields;
+pub(crate) use table::OVERHEAD;
+
+/// A header block that cannot be read: what was wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Malformed(
+    /// What was wrong.
+    pub &'static str,
+);

@@ -1,0 +1,442 @@
+//! One connection.
+
+mod body;
+mod headers;
+mod input;
+mod output;
+mod receive;
+mod send;
+mod stream;
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::io::{self, Read, Write};
+
+use foldhash::fast::RandomState;
+
+use crate::code::{Broken, Code};
+use crate::event::{Ending, Event, StreamId};
+use crate::fields::{Request, Response};
+use crate::frame::{self, HIGHEST, PREFACE, kind};
+use crate::hpack::{Decoder, Encoder, Fields};
+use crate::options::Options;
+use crate::patience::Patience;
+use crate::settings::{self, DEFAULT_WINDOW, PeerSettings};
+
+use body::Arriving;
+use headers::Block;
+use input::Input;
+use output::Output;
+use stream::Stream;
+
+/// What a read has brought.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Filled {
+    /// So many bytes.
+    Some(usize),
+    /// Nothing is there now.
+    Nothing,
+    /// The peer sends no more.
+    End,
+}
+
+/// The state of one HTTP/2 connection that carries gRPC, for either role. It does no input or output by itself and never
+/// waits: the owner brings what has arrived ([`fill`](Self::fill)), asks for [events](Self::next_event), sends, and takes
+/// away what is to be written ([`flush`](Self::flush)) whenever it likes.
+///
+/// Nothing is written before the owner flushes, so that replies to many requests go out together.
+#[derive(Debug)]
+pub struct Session {
+    is_server: bool,
+    options: Options,
+    input: Input,
+    output: Output,
+    streams: HashMap<StreamId, Stream, RandomState>,
+    /// Server: streams that the peer has reset and somebody may still work for.
+    held: HashSet<StreamId, RandomState>,
+    /// Streams whose last frames may still come, newest last: those that this side has reset, and those that both have ended.
+    reset: VecDeque<StreamId>,
+    ended: VecDeque<StreamId>,
+    /// The highest stream that was begun: by the client, whoever that is.
+    highest: StreamId,
+    decoder: Decoder,
+    encoder: Encoder,
+    fields: Fields,
+    /// A header block that is not complete.
+    block: Option<Block>,
+    /// A DATA frame that is being handed out.
+    arriving: Option<Arriving>,
+    peer: PeerSettings,
+    /// Whether the peer's preface, and its first settings, have come.
+    is_greeted: bool,
+    is_settled: bool,
+    /// Bytes that the peer may send on the connection, and those received that it has not been told of.
+    receive_window: i64,
+    receive_credit: usize,
+    holds_credit: bool,
+    /// Bytes that this side may send on the connection.
+    send_window: i64,
+    /// Streams that have something to send and a window for it, in the order of their turns.
+    scheduled: VecDeque<StreamId>,
+    /// Bytes that wait per stream, of all.
+    waiting: usize,
+    /// Bytes of messages that have not come completely, of all streams.
+    assembling: usize,
+    notices: VecDeque<Notice>,
+    patience: Patience,
+    /// The last stream that this side has said it will work on.
+    draining: Option<StreamId>,
+    /// The same for the peer.
+    going_away: Option<StreamId>,
+    wants_streams: bool,
+    over: Option<Broken>,
+}
+
+/// An event that stands by itself.
+#[derive(Debug)]
+enum Notice {
+    Ended(StreamId, Ending),
+    Refused(StreamId, u8, std::borrow::Cow<'static, str>),
+    Reset(StreamId, Code, bool),
+    Room(StreamId),
+    StreamsFree,
+    GoAway(StreamId, Code),
+    Pong([u8; 8]),
+}
+
+/// An event whose data lies in the session.
+enum Ready {
+    Notice(Notice),
+    Request {
+        stream: StreamId,
+        ended: bool,
+    },
+    Response {
+        stream: StreamId,
+        status: u16,
+    },
+    /// The message is the last `len` bytes that were looked at.
+    Here {
+        stream: StreamId,
+        len: usize,
+        cost: usize,
+        ended: bool,
+    },
+    Whole {
+        stream: StreamId,
+        message: Vec<u8>,
+        cost: usize,
+        ended: bool,
+    },
+    Raw {
+        stream: StreamId,
+        len: usize,
+        ended: bool,
+    },
+}
+
+/// Streams of either kind that are remembered after they are gone.
+const REMEMBERED: usize = 256;
+
+impl Session {
+    /// The server's side. Its settings wait to be written.
+    #[must_use]
+    pub fn server(options: Options) -> Self {
+        Self::new(true, options)
+    }
+
+    /// The client's side. Its preface and settings wait to be written.
+    #[must_use]
+    pub fn client(options: Options) -> Self {
+        Self::new(false, options)
+    }
+
+    fn new(is_server: bool, mut options: Options) -> Self {
+        // What is lent beyond a window must not pass the highest one.
+        options.stream_window = options.stream_window.clamp(DEFAULT_WINDOW, HIGHEST / 2);
+        options.connection_window = options.connection_window.clamp(DEFAULT_WINDOW, HIGHEST);
+        let mut this = Self {
+            is_server,
+            options,
+            input: Input::default(),
+            output: Output::default(),
+            streams: HashMap::default(),
+            held: HashSet::default(),
+            reset: VecDeque::new(),
+            ended: VecDeque::new(),
+            highest: 0,
+            decoder: Decoder::default(),
+            encoder: Encoder::default(),
+            fields: Fields::new(options.max_header_list),
+            block: None,
+            arriving: None,
+            peer: PeerSettings::default(),
+            is_greeted: !is_server,
+            is_settled: false,
+            receive_window: i64::from(options.connection_window),
+            receive_credit: 0,
+            holds_credit: false,
+            send_window: i64::from(DEFAULT_WINDOW),
+            scheduled: VecDeque::new(),
+            waiting: 0,
+            assembling: 0,
+            notices: VecDeque::new(),
+            patience: Patience::new(options.useless_burst, options.useless_per_second),
+            draining: None,
+            going_away: None,
+            wants_streams: false,
+            over: None,
+        };
+        this.greet();
+        this
+    }
+
+    /// Puts the preface of this side.
+    fn greet(&mut self) {
+        let list = u32::try_from(self.options.max_header_list).unwrap_or(u32::MAX);
+        let mut entries =
+            vec![(settings::INITIAL_WINDOW_SIZE, self.options.stream_window), (settings::MAX_HEADER_LIST_SIZE, list)];
+        if self.is_server {
+            entries.push((settings::MAX_CONCURRENT_STREAMS, self.options.max_concurrent_streams));
+        } else {
+            entries.push((settings::ENABLE_PUSH, 0));
+        }
+        let mut payload = Vec::new();
+        for (name, value) in entries {
+            payload.extend_from_slice(&name.to_be_bytes());
+            payload.extend_from_slice(&value.to_be_bytes());
+        }
+        let out = self.output.buffer();
+        if !self.is_server {
+            out.extend_from_slice(PREFACE);
+        }
+        frame::put(out, kind::SETTINGS, 0, 0, &payload);
+        let more = self.options.connection_window - DEFAULT_WINDOW;
+        if more > 0 {
+            frame::put(out, kind::WINDOW_UPDATE, 0, 0, &more.to_be_bytes());
+        }
+    }
+
+    /// Room to read into, never empty. What was read there is announced with [`arrived`](Self::arrived).
+    pub fn space(&mut self) -> &mut [u8] {
+        self.input.space()
+    }
+
+    /// So many bytes were read into [`space`](Self::space).
+    ///
+    /// # Panics
+    /// If there was no room for so many.
+    pub fn arrived(&mut self, len: usize) {
+        self.input.arrived(len);
+    }
+
+    /// Bytes that somebody else has read.
+    pub fn feed(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let space = self.input.space();
+            let len = space.len().min(bytes.len());
+            space[..len].copy_from_slice(&bytes[..len]);
+            self.input.arrived(len);
+            bytes = &bytes[len..];
+        }
+    }
+
+    /// Reads once what is there.
+    ///
+    /// # Errors
+    /// The reader's, other than that nothing is there or that a signal came.
+    pub fn fill(&mut self, from: &mut impl Read) -> io::Result<Filled> {
+        loop {
+            return match from.read(self.input.space()) {
+                Ok(0) => Ok(Filled::End),
+                Ok(len) => {
+                    self.input.arrived(len);
+                    Ok(Filled::Some(len))
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Filled::Nothing),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => Err(error),
+            };
+        }
+    }
+
+    /// The next event in what has arrived; `None` if more has to be read first.
+    ///
+    /// # Errors
+    /// The connection is over. A GOAWAY that says why waits to be written: flush it if that is possible, and close.
+    pub fn next_event(&mut self) -> Result<Option<Event<'_>>, Broken> {
+        match self.step() {
+            Ok(None) => Ok(None),
+            Ok(Some(ready)) => Ok(Some(self.event(ready))),
+            Err(broken) => {
+                if self.over.is_none() {
+                    self.shut(broken.code, broken.why);
+                    self.over = Some(broken);
+                }
+                Err(broken)
+            }
+        }
+    }
+
+    fn event(&self, ready: Ready) -> Event<'_> {
+        match ready {
+            Ready::Request { stream, ended } => Event::Request { stream, request: Request(&self.fields), ended },
+            Ready::Response { stream, status } => Event::Response { stream, response: Response(&self.fields, status) },
+            Ready::Here { stream, len, cost, ended } => {
+                Event::Message { stream, message: self.input.skipped(len).into(), cost, ended }
+            }
+            Ready::Whole { stream, message, cost, ended } => {
+                Event::Message { stream, message: message.into(), cost, ended }
+            }
+            Ready::Raw { stream, len, ended } => {
+                Event::Data { stream, data: self.input.skipped(len), cost: len, ended }
+            }
+            Ready::Notice(notice) => match notice {
+                Notice::Ended(stream, ending) => Event::Ended { stream, ending },
+                Notice::Refused(stream, code, why) => Event::Refused { stream, code, why },
+                Notice::Reset(stream, code, unprocessed) => Event::Reset { stream, code, unprocessed },
+                Notice::Room(stream) => Event::Room { stream },
+                Notice::StreamsFree => Event::StreamsFree,
+                Notice::GoAway(last, code) => Event::GoAway { last, code },
+                Notice::Pong(token) => Event::Pong(token),
+            },
+        }
+    }
+
+    /// Whether [`next_event`](Self::next_event) has something to look at, even if it may not make an event.
+    #[must_use]
+    pub fn has_arrived(&self) -> bool {
+        self.input.len() > 0 || !self.notices.is_empty()
+    }
+
+    /// What is to be written, in order.
+    #[must_use]
+    pub fn unsent(&self) -> &[u8] {
+        self.output.unsent()
+    }
+
+    /// So many bytes of [`unsent`](Self::unsent) are written. There may be more of it afterwards.
+    ///
+    /// # Panics
+    /// If there were not so many.
+    pub fn sent(&mut self, len: usize) {
+        self.output.sent(len);
+        self.pump();
+    }
+
+    /// Writes as much as is taken. Whether all is out.
+    ///
+    /// # Errors
+    /// The writer's, other than that it takes nothing now or that a signal came.
+    pub fn flush(&mut self, into: &mut impl Write) -> io::Result<bool> {
+        while self.output.len() > 0 {
+            match into.write(self.output.unsent()) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(len) => self.sent(len),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Bytes of [`unsent`](Self::unsent).
+    #[must_use]
+    pub fn queued(&self) -> usize {
+        self.output.len()
+    }
+
+    /// Bytes of messages and statuses that wait behind the peer's windows, or for their turn.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.waiting
+    }
+
+    /// Bytes that are kept of what the peer has sent: those read and not looked at, messages that are not complete, header
+    /// blocks and tables. Messages that were handed out are their owner's.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        let block = self.block.as_ref().map_or(0, |block| block.bytes.capacity());
+        self.input.held() + self.assembling + block + self.fields.held() + self.decoder.held() + self.encoder.held()
+    }
+
+    /// The stream of the longest message that has not come completely, and the bytes that are kept of it. Holding credit back
+    /// does not make room of those: an owner whose memory is full of them has to end one.
+    #[must_use]
+    pub fn longest_unfinished(&self) -> Option<(StreamId, usize)> {
+        let unfinished = self.streams.iter().map(|(&id, stream)| (id, stream.incoming.assembler.held()));
+        unfinished.filter(|&(_, held)| held > 0).max_by_key(|&(_, held)| held)
+    }
+
+    /// Streams that are open, those that the peer has reset and that were not [forgotten](Self::forget) included.
+    #[must_use]
+    pub fn streams(&self) -> usize {
+        self.streams.len() + self.held.len()
+    }
+
+    /// Whether either side has said that it ends the connection, no stream is left and all is written.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        (self.draining.is_some() || self.going_away.is_some()) && self.streams() == 0 && self.output.len() == 0
+    }
+
+    /// Notes that a stream is gone whose last frames may still come.
+    fn remember(list: &mut VecDeque<StreamId>, stream: StreamId) {
+        if list.len() == REMEMBERED {
+            list.pop_front();
+        }
+        list.push_back(stream);
+    }
+
+    /// Takes a stream out of all lists.
+    fn remove(&mut self, id: StreamId) -> Option<Stream> {
+        let stream = self.streams.remove(&id)?;
+        self.waiting -= stream.waiting();
+        self.assembling -= stream.incoming.assembler.held();
+        if stream.outgoing.is_scheduled {
+            self.scheduled.retain(|&other| other != id);
+        }
+        if self.wants_streams && self.has_free_streams() {
+            self.wants_streams = false;
+            self.notices.push_back(Notice::StreamsFree);
+        }
+        Some(stream)
+    }
+
+    /// Ends a stream because a rule was broken on it.
+    fn fail_stream(&mut self, id: StreamId, code: Code) -> Result<(), Broken> {
+        self.patience.spend("the peer breaks rules on too many streams")?;
+        if let Some(stream) = self.remove(id) {
+            self.tell_reset(id, &stream, code);
+        }
+        self.refuse(id, code)
+    }
+
+    /// Tells the owner that a stream was reset, unless a server has said its last word on it: then nobody works for it, and
+    /// nobody would [forget](Self::forget) it.
+    fn tell_reset(&mut self, id: StreamId, stream: &Stream, code: Code) {
+        if self.is_server && stream.outgoing.is_closed() {
+            return;
+        }
+        if self.is_server {
+            self.held.insert(id);
+        }
+        let unprocessed = !self.is_server && code == Code::REFUSED_STREAM;
+        self.notices.push_back(Notice::Reset(id, code, unprocessed));
+    }
+
+    /// Answers a stream with a reset.
+    fn refuse(&mut self, id: StreamId, code: Code) -> Result<(), Broken> {
+        Self::remember(&mut self.reset, id);
+        self.output.reply(kind::RST_STREAM, 0, id, &code.0.to_be_bytes())
+    }
+
+    /// Removes a stream that both sides have ended.
+    fn close_if_ended(&mut self, id: StreamId) {
+        if self.streams.get(&id).is_some_and(|stream| stream.incoming.is_ended && stream.outgoing.is_ended) {
+            self.remove(id);
+            Self::remember(&mut self.ended, id);
+            self.patience.earn(1);
+        }
+    }
+}

@@ -1,0 +1,524 @@
+//! What the owner sends.
+
+use std::collections::VecDeque;
+
+use nearcall_wire::Metadata;
+
+use crate::code::Code;
+use crate::event::{Call, Head, Outcome, SendError, Sent, StreamId};
+use crate::frame::{HIGHEST, LONGEST, flag, kind, put, put_head};
+use crate::grpc::{self, CONTENT_TYPE, Compressor, Encodings, PREFIX};
+use crate::hpack::{Encoder, Keep, OVERHEAD};
+
+use super::Session;
+use super::output::HIGH;
+use super::stream::{Body, End, Stream, Trailers};
+
+/// So many bytes sent are worth one change of a window.
+const BYTES_FOR_UPDATE: usize = 64;
+/// The longest debugging text of a goodbye.
+const LONGEST_WORDS: usize = 256;
+
+impl Session {
+    /// Server: the headers of a gRPC response. Need not be called: the first message sends headers without metadata, and a
+    /// status that is all there is goes without them.
+    ///
+    /// # Errors
+    /// [`SendError::Gone`], also if headers were sent already; [`SendError::Unfit`].
+    pub fn send_head(&mut self, id: StreamId, head: &Head<'_>) -> Result<(), SendError> {
+        let metadata = self.fit(head.metadata)?;
+        let stream = self.streams.get_mut(&id).ok_or(SendError::Gone)?;
+        if stream.outgoing.has_head || stream.outgoing.is_closed() {
+            return Err(SendError::Gone);
+        }
+        let encoding = if head.compress { stream.outgoing.accepts.best() } else { None };
+        (stream.outgoing.has_head, stream.outgoing.encoding) = (true, encoding);
+        self.put_block(id, false, |encoder, out| {
+            encoder.field(out, ":status", b"200", Keep::Yes);
+            encoder.field(out, "content-type", CONTENT_TYPE.as_bytes(), Keep::Yes);
+            encoder.field(out, "grpc-accept-encoding", Encodings::ACCEPTED.as_bytes(), Keep::Yes);
+            if let Some(encoding) = encoding {
+                encoder.field(out, "grpc-encoding", encoding.name().as_bytes(), Keep::Yes);
+            }
+            put_metadata(encoder, out, metadata.as_ref());
+        });
+        Ok(())
+    }
+
+    /// A message, of which `pieces` are the parts end to end. It is taken however much waits: the owner has to look at what is
+    /// returned. `compress`: if the stream's headers have named an encoding; a server's first message makes them do that.
+    ///
+    /// # Errors
+    /// Nothing was taken: [`SendError::Gone`], [`SendError::TooLong`].
+    pub fn send_message(&mut self, id: StreamId, pieces: &[&[u8]], compress: bool) -> Result<Sent, SendError> {
+        self.message(id, pieces, compress, false)
+    }
+
+    /// Client: the same for the last message of a call, in one frame with its end.
+    ///
+    /// # Errors
+    /// As [`send_message`](Self::send_message).
+    pub fn send_last_message(&mut self, id: StreamId, pieces: &[&[u8]], compress: bool) -> Result<Sent, SendError> {
+        self.message(id, pieces, compress, true)
+    }
+
+    fn message(&mut self, id: StreamId, pieces: &[&[u8]], compress: bool, last: bool) -> Result<Sent, SendError> {
+        let stream = self.sendable(id)?;
+        if !stream.outgoing.has_head {
+            self.send_head(id, &Head { metadata: None, compress })?;
+        }
+        let encoding = self.stream(id).outgoing.encoding.filter(|_| compress);
+        let mut compressed = Vec::new();
+        if let Some(encoding) = encoding {
+            Compressor::run(encoding, pieces, &mut compressed);
+        }
+        let whole = [&compressed[..]];
+        let pieces = if encoding.is_some() { &whole } else { pieces };
+        let len: usize = pieces.iter().map(|piece| piece.len()).sum();
+        let [a, b, c, d] = u32::try_from(len).map_err(|_| SendError::TooLong { len })?.to_be_bytes();
+        let prefix = [u8::from(encoding.is_some()), a, b, c, d];
+        Ok(self.body(id, &prefix, pieces, PREFIX + len, last))
+    }
+
+    /// A stream that takes bytes now.
+    fn sendable(&mut self, id: StreamId) -> Result<&mut Stream, SendError> {
+        let stream = self.streams.get_mut(&id).ok_or(SendError::Gone)?;
+        if stream.outgoing.is_closed() {
+            return Err(SendError::Gone);
+        }
+        Ok(stream)
+    }
+
+    /// Bytes of a body: straight into frames if nothing is in the way, otherwise to wait for a turn.
+    fn body(&mut self, id: StreamId, prefix: &[u8], pieces: &[&[u8]], len: usize, last: bool) -> Sent {
+        let (limit, connection) = (self.options.send_queue, self.send_window);
+        let stream = self.streams.get_mut(&id).expect("sendable has looked");
+        let outgoing = &mut stream.outgoing;
+        outgoing.has_sent = true;
+        let is_free = outgoing.left() == 0 && self.output.len() + len <= HIGH && len > 0;
+        if is_free && len as i64 <= outgoing.window.min(connection) {
+            outgoing.window -= len as i64;
+            self.send_window -= len as i64;
+            put_data(self.output.buffer(), id, prefix, pieces, len, last);
+            self.patience.earn(1 + (len / BYTES_FOR_UPDATE) as u32);
+            if last {
+                self.end_of_sending(id);
+            }
+            return Sent::Ready;
+        }
+        let tail = outgoing.tail();
+        tail.reserve(len);
+        tail.extend_from_slice(prefix);
+        for piece in pieces {
+            tail.extend_from_slice(piece);
+        }
+        self.waiting += len;
+        if last {
+            outgoing.end = Some(End::Plain);
+        }
+        Self::schedule(&mut self.scheduled, id, stream);
+        self.pump();
+        let Some(stream) = self.streams.get_mut(&id) else { return Sent::Ready };
+        if stream.outgoing.left() < limit {
+            return Sent::Ready;
+        }
+        stream.outgoing.wants_room = true;
+        Sent::Full
+    }
+
+    /// Server: the end of a gRPC call, after the messages that wait. The stream is gone for its owner, and
+    /// [forgotten](Self::forget) if the peer had reset it.
+    ///
+    /// # Errors
+    /// [`SendError::Gone`]; [`SendError::Unfit`], and the stream is still there.
+    pub fn send_status(&mut self, id: StreamId, outcome: &Outcome<'_>) -> Result<(), SendError> {
+        let metadata = self.fit(outcome.metadata)?;
+        let Some(stream) = self.streams.get_mut(&id).filter(|stream| !stream.outgoing.is_closed()) else {
+            self.forget(id);
+            return Err(SendError::Gone);
+        };
+        if stream.outgoing.left() > 0 {
+            let trailers = Box::new(Trailers {
+                code: outcome.code,
+                message: outcome.message.to_owned(),
+                details: outcome.details.to_vec(),
+                metadata,
+            });
+            self.waiting += trailers.cost();
+            stream.outgoing.end = Some(End::Trailers(trailers));
+            return Ok(());
+        }
+        self.put_status(id, outcome, metadata.as_ref());
+        Ok(())
+    }
+
+    fn put_status(&mut self, id: StreamId, outcome: &Outcome<'_>, metadata: Option<&Metadata>) {
+        let has_head = self.stream(id).outgoing.has_head;
+        self.put_block(id, true, |encoder, out| {
+            if !has_head {
+                encoder.field(out, ":status", b"200", Keep::Yes);
+                encoder.field(out, "content-type", CONTENT_TYPE.as_bytes(), Keep::Yes);
+                encoder.field(out, "grpc-accept-encoding", Encodings::ACCEPTED.as_bytes(), Keep::Yes);
+            }
+            let mut digits = [b'0'; 2];
+            let code = decimal(outcome.code, &mut digits);
+            encoder.field(out, "grpc-status", code, Keep::Yes);
+            if !outcome.message.is_empty() {
+                let message = grpc::encode_message(outcome.message);
+                encoder.field(out, "grpc-message", message.as_bytes(), Keep::No);
+            }
+            if !outcome.details.is_empty() {
+                let details = grpc::encode_value("details-bin", outcome.details).expect("any bytes are good");
+                encoder.field(out, "grpc-status-details-bin", &details, Keep::No);
+            }
+            put_metadata(encoder, out, metadata);
+        });
+        self.end_of_sending(id);
+    }
+
+    /// The last frame of this side is out.
+    fn end_of_sending(&mut self, id: StreamId) {
+        let is_server = self.is_server;
+        let stream = self.stream(id);
+        stream.outgoing.is_ended = true;
+        if is_server && !stream.incoming.is_ended {
+            // The rest of the request is wanted no longer.
+            self.remove(id);
+            self.put_reset(id, Code::NO_ERROR);
+        } else {
+            self.close_if_ended(id);
+        }
+    }
+
+    /// Server: a whole response that is not gRPC's. Names must be in lower case, values printable.
+    ///
+    /// # Errors
+    /// [`SendError::Gone`].
+    pub fn answer(
+        &mut self,
+        id: StreamId,
+        status: u16,
+        headers: &[(&str, &[u8])],
+        body: &[u8],
+    ) -> Result<(), SendError> {
+        let len = body.len().to_string();
+        let headers = [&[("content-length", len.as_bytes())], headers].concat();
+        self.respond(id, status, &headers, body.is_empty())?;
+        if !body.is_empty() {
+            self.send_data(id, &[body], true)?;
+        }
+        Ok(())
+    }
+
+    /// Server: the headers of a response that is not gRPC's; all of it if it `ends` with them.
+    ///
+    /// # Errors
+    /// [`SendError::Gone`], also if headers were sent already.
+    pub fn respond(
+        &mut self,
+        id: StreamId,
+        status: u16,
+        headers: &[(&str, &[u8])],
+        ends: bool,
+    ) -> Result<(), SendError> {
+        let Some(stream) = self.streams.get_mut(&id).filter(|one| !one.outgoing.is_closed() && !one.outgoing.has_head)
+        else {
+            self.forget(id);
+            return Err(SendError::Gone);
+        };
+        stream.outgoing.has_head = true;
+        let status = status.to_string();
+        self.put_block(id, ends, |encoder, out| {
+            encoder.field(out, ":status", status.as_bytes(), Keep::Yes);
+            for (name, value) in headers {
+                encoder.field(out, name, value, Keep::No);
+            }
+        });
+        if ends {
+            self.end_of_sending(id);
+        }
+        Ok(())
+    }
+
+    /// Server: a part of the body of a response that is not gRPC's, after [`respond`](Self::respond).
+    ///
+    /// # Errors
+    /// [`SendError::Gone`].
+    pub fn send_data(&mut self, id: StreamId, pieces: &[&[u8]], last: bool) -> Result<Sent, SendError> {
+        if !self.sendable(id)?.outgoing.has_head {
+            return Err(SendError::Gone);
+        }
+        let len: usize = pieces.iter().map(|piece| piece.len()).sum();
+        if len == 0 {
+            if last {
+                self.end(id)?;
+            }
+            return Ok(Sent::Ready);
+        }
+        Ok(self.body(id, &[], pieces, len, last))
+    }
+
+    /// Client: a gRPC call's headers. Its messages follow, and its end.
+    ///
+    /// # Errors
+    /// Nothing was begun: [`SendError::TooManyStreams`], [`SendError::NoMoreIds`], [`SendError::GoingAway`],
+    /// [`SendError::Unfit`].
+    pub fn begin(&mut self, call: &Call<'_>) -> Result<StreamId, SendError> {
+        let id = if self.highest == 0 { 1 } else { self.highest + 2 };
+        if self.going_away.is_some() || self.draining.is_some() || self.over.is_some() {
+            return Err(SendError::GoingAway);
+        }
+        if id > HIGHEST {
+            return Err(SendError::NoMoreIds);
+        }
+        for (what, text) in [("path", call.path), ("authority", call.authority), ("codec", call.codec)] {
+            if !text.bytes().all(|octet| octet.is_ascii_graphic()) {
+                return Err(SendError::Unfit(format!("the {what} {text:?} has characters that HTTP cannot carry")));
+            }
+        }
+        if call.path.is_empty() || !call.user_agent.bytes().all(|octet| (0x20..0x7f).contains(&octet)) {
+            return Err(SendError::Unfit("the path is empty, or the user agent is not printable ASCII".to_owned()));
+        }
+        let metadata = self.fit(call.metadata)?;
+        if !self.has_free_streams() {
+            self.wants_streams = true;
+            return Err(SendError::TooManyStreams);
+        }
+        self.highest = id;
+        let mut stream = Stream::new(self.options.stream_window, self.peer.initial_window_size, Body::Messages);
+        (stream.outgoing.has_head, stream.outgoing.encoding) = (true, call.encoding);
+        self.streams.insert(id, stream);
+        self.put_block(id, false, |encoder, out| {
+            encoder.field(out, ":method", b"POST", Keep::Yes);
+            encoder.field(out, ":scheme", if call.is_secure { b"https" } else { b"http" }, Keep::Yes);
+            encoder.field(out, ":path", call.path.as_bytes(), Keep::Yes);
+            encoder.field(out, ":authority", call.authority.as_bytes(), Keep::Yes);
+            encoder.field(out, "te", b"trailers", Keep::Yes);
+            if call.codec.is_empty() {
+                encoder.field(out, "content-type", CONTENT_TYPE.as_bytes(), Keep::Yes);
+            } else {
+                encoder.field(out, "content-type", format!("{CONTENT_TYPE}+{}", call.codec).as_bytes(), Keep::Yes);
+            }
+            if !call.user_agent.is_empty() {
+                encoder.field(out, "user-agent", call.user_agent.as_bytes(), Keep::Yes);
+            }
+            encoder.field(out, "grpc-accept-encoding", Encodings::ACCEPTED.as_bytes(), Keep::Yes);
+            if let Some(encoding) = call.encoding {
+                encoder.field(out, "grpc-encoding", encoding.name().as_bytes(), Keep::Yes);
+            }
+            if let Some(timeout) = call.timeout {
+                encoder.field(out, "grpc-timeout", grpc::write_timeout(timeout).as_bytes(), Keep::No);
+            }
+            put_metadata(encoder, out, metadata.as_ref());
+        });
+        Ok(id)
+    }
+
+    /// Whether the peer takes another stream.
+    pub(super) fn has_free_streams(&self) -> bool {
+        // Before it has said how many: as many as the specification wants every server to take.
+        let most = if self.is_settled { self.peer.max_concurrent_streams } else { 100 };
+        self.streams.len() < most as usize
+    }
+
+    /// Nothing follows, after what waits. Not for a server's gRPC calls: those end with a status.
+    ///
+    /// # Errors
+    /// [`SendError::Gone`].
+    pub fn end(&mut self, id: StreamId) -> Result<(), SendError> {
+        let stream = self.streams.get_mut(&id).filter(|stream| !stream.outgoing.is_closed()).ok_or(SendError::Gone)?;
+        if stream.outgoing.left() > 0 {
+            stream.outgoing.end = Some(End::Plain);
+            return Ok(());
+        }
+        put(self.output.buffer(), kind::DATA, flag::END_STREAM, id, &[]);
+        self.end_of_sending(id);
+        Ok(())
+    }
+
+    /// Ends a stream at once; what waits of it is dropped. A stream that is gone is left alone.
+    pub fn reset(&mut self, id: StreamId, code: Code) {
+        if self.remove(id).is_some() {
+            self.put_reset(id, code);
+        }
+        self.forget(id);
+    }
+
+    pub(super) fn put_reset(&mut self, id: StreamId, code: Code) {
+        Self::remember(&mut self.reset, id);
+        put(self.output.buffer(), kind::RST_STREAM, 0, id, &code.0.to_be_bytes());
+    }
+
+    /// Server: nobody works for a stream any more that the peer has reset. Until then it counts as one of those that the
+    /// peer may have open: who cancels quickly cannot have more work done than who waits.
+    pub fn forget(&mut self, id: StreamId) {
+        self.held.remove(&id);
+    }
+
+    /// The application has taken a message of this cost: the peer may send as much again. A stream that is gone is left alone.
+    pub fn release(&mut self, id: StreamId, cost: usize) {
+        let window = self.options.stream_window;
+        let Some(stream) = self.streams.get_mut(&id) else { return };
+        let more = stream.incoming.release(cost, window);
+        self.grant(id, more);
+        let more = self.stream(id).incoming.lend(window);
+        self.grant(id, more);
+    }
+
+    /// Whether the connection's window is kept from the peer, because as much is kept of it as may be. Frames that are not
+    /// DATA still have to be read.
+    pub fn hold_credit(&mut self, hold: bool) {
+        self.holds_credit = hold;
+        self.replenish();
+    }
+
+    /// Whether less of a stream waits than [`send_queue`](crate::Options::send_queue) says.
+    #[must_use]
+    pub fn has_room(&self, id: StreamId) -> bool {
+        let stream = self.streams.get(&id);
+        stream.is_some_and(|one| !one.outgoing.is_closed() && one.outgoing.left() < self.options.send_queue)
+    }
+
+    /// Asks whether the peer is there: [`Pong`](crate::Event::Pong) comes with the same token.
+    pub fn ping(&mut self, token: [u8; 8]) {
+        put(self.output.buffer(), kind::PING, 0, 0, &token);
+    }
+
+    /// Asks the peer to begin no more streams. Those that are under way to here are still taken.
+    pub fn drain(&mut self) {
+        if self.draining.is_none() {
+            self.goodbye(HIGHEST, Code::NO_ERROR, "");
+        }
+    }
+
+    /// From now on, streams that the peer begins are refused.
+    pub fn drain_now(&mut self) {
+        if self.draining.is_none_or(|last| last == HIGHEST) {
+            let last = if self.is_server { self.highest } else { 0 };
+            self.goodbye(last, Code::NO_ERROR, "");
+        }
+    }
+
+    /// Says why the connection ends. The owner flushes and closes it.
+    pub fn shut(&mut self, code: Code, why: &str) {
+        let last = if self.is_server { self.highest } else { 0 };
+        self.goodbye(last, code, why);
+    }
+
+    fn goodbye(&mut self, last: StreamId, code: Code, why: &str) {
+        // A GOAWAY never names a higher stream than the one before it.
+        let last = self.draining.map_or(last, |before| before.min(last));
+        self.draining = Some(last);
+        let words = &why.as_bytes()[..why.len().min(LONGEST_WORDS)];
+        put(
+            self.output.buffer(),
+            kind::GOAWAY,
+            0,
+            0,
+            &[&last.to_be_bytes()[..], &code.0.to_be_bytes(), words].concat(),
+        );
+    }
+
+    /// Metadata whose values are as headers carry them.
+    fn fit(&self, metadata: Option<&Metadata>) -> Result<Option<Metadata>, SendError> {
+        let Some(metadata) = metadata.filter(|metadata| !metadata.is_empty()) else { return Ok(None) };
+        let (mut fitted, mut size) = (Metadata::default(), 0);
+        for (key, value) in metadata.pairs() {
+            let value = grpc::encode_value(key, value).map_err(SendError::Unfit)?;
+            size += key.len() + value.len() + OVERHEAD;
+            fitted.push(key, &value);
+        }
+        let limit = self.peer.max_header_list_size as usize;
+        if size > limit {
+            return Err(SendError::Unfit(format!("the metadata has {size} bytes, the peer takes {limit}")));
+        }
+        Ok(Some(fitted))
+    }
+
+    /// Gives a stream a turn if it has something to send and a window for it.
+    pub(super) fn schedule(scheduled: &mut VecDeque<StreamId>, id: StreamId, stream: &mut Stream) {
+        let outgoing = &mut stream.outgoing;
+        if !outgoing.is_scheduled && outgoing.left() > 0 && outgoing.window > 0 {
+            outgoing.is_scheduled = true;
+            scheduled.push_back(id);
+        }
+    }
+
+    /// Makes frames of what waits, one of each stream in turn, as far as the windows and the output have room.
+    pub(super) fn pump(&mut self) {
+        while self.send_window > 0 && self.output.len() < HIGH {
+            let Some(id) = self.scheduled.pop_front() else { return };
+            let limit = self.options.send_queue;
+            let Some(stream) = self.streams.get_mut(&id) else { continue };
+            let outgoing = &mut stream.outgoing;
+            outgoing.is_scheduled = false;
+            let room = outgoing.window.min(self.send_window).max(0) as usize;
+            let len = outgoing.left().min(room).min(LONGEST);
+            if len == 0 {
+                continue;
+            }
+            let is_end = len == outgoing.left() && matches!(outgoing.end, Some(End::Plain));
+            put(self.output.buffer(), kind::DATA, if is_end { flag::END_STREAM } else { 0 }, id, outgoing.take(len));
+            outgoing.window -= len as i64;
+            self.send_window -= len as i64;
+            self.waiting -= len;
+            // Windows that are enlarged often are no game as long as much is sent for it.
+            self.patience.earn((len / BYTES_FOR_UPDATE) as u32);
+            if outgoing.wants_room && outgoing.left() <= limit / 2 && outgoing.end.is_none() {
+                outgoing.wants_room = false;
+                self.notices.push_back(super::Notice::Room(id));
+            }
+            if outgoing.left() > 0 {
+                Self::schedule(&mut self.scheduled, id, stream);
+                continue;
+            }
+            outgoing.tidy();
+            self.patience.earn(1);
+            match outgoing.end.take() {
+                None => {}
+                Some(End::Plain) => self.end_of_sending(id),
+                Some(End::Trailers(trailers)) => {
+                    self.waiting -= trailers.cost();
+                    let Trailers { code, message, details, metadata } = &*trailers;
+                    let outcome = Outcome { code: *code, message, details, metadata: None };
+                    self.put_status(id, &outcome, metadata.as_ref());
+                }
+            }
+        }
+    }
+}
+
+/// Appends metadata whose values are as headers carry them.
+fn put_metadata(encoder: &mut Encoder, out: &mut Vec<u8>, metadata: Option<&Metadata>) {
+    for (key, value) in metadata.map_or(&[][..], Metadata::pairs) {
+        let is_secret = matches!(key.as_str(), "authorization" | "cookie" | "proxy-authorization");
+        encoder.field(out, key, value, if is_secret { Keep::Never } else { Keep::No });
+    }
+}
+
+/// Appends the frames of a prefix and pieces, which have `len` bytes together.
+fn put_data(out: &mut Vec<u8>, id: StreamId, prefix: &[u8], pieces: &[&[u8]], len: usize, last: bool) {
+    let (mut left, mut room) = (len, 0);
+    for mut piece in std::iter::once(prefix).chain(pieces.iter().copied()) {
+        while !piece.is_empty() {
+            if room == 0 {
+                room = left.min(LONGEST);
+                left -= room;
+                put_head(out, room, kind::DATA, if last && left == 0 { flag::END_STREAM } else { 0 }, id);
+            }
+            let (now, later) = piece.split_at(piece.len().min(room));
+            out.extend_from_slice(now);
+            room -= now.len();
+            piece = later;
+        }
+    }
+}
+
+fn decimal(code: u8, digits: &mut [u8; 2]) -> &[u8] {
+    digits[1] += code % 10;
+    if code < 10 {
+        return &digits[1..];
+    }
+    digits[0] += code / 10;
+    digits
+}

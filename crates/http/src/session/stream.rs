@@ -1,0 +1,218 @@
+//! The state of one stream.
+
+use nearcall_wire::Metadata;
+
+use crate::grpc::{Assembler, Encoding, Encodings};
+
+/// How a body is handed out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Body {
+    /// Message by message.
+    Messages,
+    /// As it comes.
+    Raw,
+    /// Not at all: the call has been refused.
+    Discarded,
+}
+
+/// How the peer said that its messages may be compressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Declared {
+    Nothing,
+    Known(Encoding),
+    Unknown,
+}
+
+impl Declared {
+    pub(super) fn read(value: Option<&[u8]>) -> Self {
+        match value {
+            None | Some(b"identity" | b"") => Self::Nothing,
+            Some(name) => Encoding::named(name).map_or(Self::Unknown, Self::Known),
+        }
+    }
+}
+
+/// What comes from the peer.
+#[derive(Debug)]
+pub(super) struct Incoming {
+    /// Bytes that the peer may still send.
+    pub(super) window: i64,
+    /// Bytes that the window may grow by and that the peer has not been told of.
+    pub(super) credit: usize,
+    /// Bytes of what has been handed out and not been released.
+    pub(super) unreleased: usize,
+    /// Bytes that were given beyond the window, for a message that is longer.
+    pub(super) lent: usize,
+    pub(super) body: Body,
+    pub(super) assembler: Assembler,
+    pub(super) declared: Declared,
+    /// Bytes of the body that the peer has announced and not sent.
+    pub(super) content_left: Option<u64>,
+    /// Client: the response's headers are here.
+    pub(super) has_head: bool,
+    pub(super) is_ended: bool,
+}
+
+/// What goes to the peer.
+#[derive(Debug)]
+pub(super) struct Outgoing {
+    /// Bytes that this side may still send; less than none when the peer made its window smaller.
+    pub(super) window: i64,
+    waiting: Vec<u8>,
+    /// Bytes of `waiting` that are out.
+    taken: usize,
+    /// What comes after `waiting`.
+    pub(super) end: Option<End>,
+    pub(super) has_head: bool,
+    pub(super) is_ended: bool,
+    /// Whether it is in the queue of streams that can send.
+    pub(super) is_scheduled: bool,
+    pub(super) wants_room: bool,
+    /// Whether a message has gone out.
+    pub(super) has_sent: bool,
+    pub(super) accepts: Encodings,
+    /// The one that the headers have named.
+    pub(super) encoding: Option<Encoding>,
+}
+
+/// How a stream ends.
+#[derive(Debug)]
+pub(super) enum End {
+    Plain,
+    Trailers(Box<Trailers>),
+}
+
+/// A status that waits for messages before it.
+#[derive(Debug)]
+pub(super) struct Trailers {
+    pub(super) code: u8,
+    pub(super) message: String,
+    pub(super) details: Vec<u8>,
+    pub(super) metadata: Option<Metadata>,
+}
+
+impl Trailers {
+    pub(super) fn cost(&self) -> usize {
+        let pairs = self.metadata.as_ref().map_or(&[][..], Metadata::pairs);
+        let metadata: usize = pairs.iter().map(|(key, value)| key.len() + value.len() + 64).sum();
+        self.message.len() + self.details.len() + metadata
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Stream {
+    pub(super) incoming: Incoming,
+    pub(super) outgoing: Outgoing,
+}
+
+impl Stream {
+    pub(super) fn new(receive_window: u32, send_window: u32, body: Body) -> Self {
+        let incoming = Incoming {
+            window: i64::from(receive_window),
+            credit: 0,
+            unreleased: 0,
+            lent: 0,
+            body,
+            assembler: Assembler::default(),
+            declared: Declared::Nothing,
+            content_left: None,
+            has_head: false,
+            is_ended: false,
+        };
+        let outgoing = Outgoing {
+            window: i64::from(send_window),
+            waiting: Vec::new(),
+            taken: 0,
+            end: None,
+            has_head: false,
+            is_ended: false,
+            is_scheduled: false,
+            wants_room: false,
+            has_sent: false,
+            accepts: Encodings::default(),
+            encoding: None,
+        };
+        Self { incoming, outgoing }
+    }
+
+    /// Bytes that wait to be sent, what comes after them included.
+    pub(super) fn waiting(&self) -> usize {
+        let after = if let Some(End::Trailers(trailers)) = &self.outgoing.end { trailers.cost() } else { 0 };
+        self.outgoing.left() + after
+    }
+}
+
+impl Incoming {
+    /// Bytes that the peer must be told of so that it can send what is missing of a message longer than the window. Only if
+    /// little is kept of the messages before it: a stream of such messages is held back like any other.
+    pub(super) fn lend(&mut self, window: u32) -> Option<usize> {
+        let (whole, missing) = (window as usize, self.assembler.missing());
+        let is_needed = missing > 0 && self.window < missing.min(whole / 2) as i64;
+        if self.is_ended || !is_needed || self.unreleased > whole / 2 {
+            return None;
+        }
+        let more = missing.min(whole) - self.window.max(0) as usize;
+        // What may be given back anyway comes first.
+        let lent = more.saturating_sub(self.credit);
+        let more = lent + self.credit;
+        self.lent += lent;
+        self.credit = 0;
+        self.window += more as i64;
+        Some(more)
+    }
+
+    /// Takes back bytes that the application is done with. Those that the peer must be told of, if they are worth a frame.
+    pub(super) fn release(&mut self, bytes: usize, window: u32) -> Option<usize> {
+        let bytes = bytes.min(self.unreleased);
+        self.unreleased -= bytes;
+        let repaid = bytes.min(self.lent);
+        self.lent -= repaid;
+        self.give_back(bytes - repaid, window)
+    }
+
+    /// The same for bytes that nobody takes: padding.
+    pub(super) fn give_back(&mut self, bytes: usize, window: u32) -> Option<usize> {
+        self.credit += bytes;
+        if self.is_ended || self.credit < window as usize / 4 {
+            return None;
+        }
+        let more = std::mem::take(&mut self.credit);
+        self.window += more as i64;
+        Some(more)
+    }
+}
+
+impl Outgoing {
+    pub(super) fn left(&self) -> usize {
+        self.waiting.len() - self.taken
+    }
+
+    /// Where what waits is appended.
+    pub(super) fn tail(&mut self) -> &mut Vec<u8> {
+        if self.taken == self.waiting.len() {
+            self.waiting.clear();
+            self.taken = 0;
+        } else if self.taken > self.waiting.len() / 2 {
+            self.waiting.drain(..self.taken);
+            self.taken = 0;
+        }
+        &mut self.waiting
+    }
+
+    /// The next bytes that wait; they are out afterwards.
+    pub(super) fn take(&mut self, len: usize) -> &[u8] {
+        self.taken += len;
+        &self.waiting[self.taken - len..self.taken]
+    }
+
+    /// Lets go of memory when nothing waits.
+    pub(super) fn tidy(&mut self) {
+        if self.left() == 0 {
+            (self.waiting, self.taken) = (Vec::new(), 0);
+        }
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.is_ended || self.end.is_some()
+    }
+}

@@ -1,0 +1,297 @@
+//! The client's end of a gRPC connection.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use nearcall_http::{Call as Begin, Code, Ending, Event, SendError, Session, StreamId};
+use nearcall_wire::{Failure, FrameHead, Kind, Metadata};
+use smallvec::SmallVec;
+
+use super::inflow::{Inflow, Outflow};
+use super::{Frames, Role, bare, credit, message, unsent, with_message};
+use crate::budget::Account;
+use crate::incoming::Incoming;
+use crate::link::LinkError;
+use crate::outgoing::{CallKey, Outgoing};
+
+/// The calls that are made over one connection.
+#[derive(Debug)]
+pub(crate) struct Client {
+    /// What servers are told of who they are.
+    authority: String,
+    is_secure: bool,
+    account: Arc<Account>,
+    calls: HashMap<StreamId, Call>,
+    /// The streams of the core's calls.
+    streams: HashMap<u32, StreamId>,
+}
+
+/// A call under way.
+#[derive(Debug)]
+struct Call {
+    number: u32,
+    /// Of a call whose answer is one message: that message, when it has come.
+    reply: Option<Option<SmallVec<[u8; crate::INLINE]>>>,
+    /// Of a call whose answer is a stream.
+    inflow: Inflow,
+    outflow: Outflow,
+}
+
+impl Client {
+    pub(crate) fn new(authority: String, is_secure: bool, account: Arc<Account>) -> Self {
+        Self { authority, is_secure, account, calls: HashMap::new(), streams: HashMap::new() }
+    }
+
+    fn begin(
+        &mut self,
+        session: &mut Session,
+        frames: &mut Frames,
+        number: u32,
+        frame: &Outgoing<'_>,
+    ) -> Result<(), LinkError> {
+        let Some(path) = frame.path else {
+            return Err(LinkError::Unfit("gRPC cannot carry calls of this method: it has no path".into()));
+        };
+        if frame.flags != 0 || frame.target.is_some() {
+            return Err(LinkError::Unfit(
+                "gRPC has no one-way calls, no arguments by name and no calls of objects".into(),
+            ));
+        }
+        let arguments = message(frame)?;
+        let begun = session.begin(&Begin {
+            path: &path.path,
+            authority: &self.authority,
+            is_secure: self.is_secure,
+            codec: "",
+            timeout: frame.deadline_us.map(Duration::from_micros),
+            encoding: None,
+            metadata: frame.metadata.as_ref(),
+            user_agent: concat!("nearcall/", env!("CARGO_PKG_VERSION")),
+        });
+        let stream = match begun {
+            Ok(stream) => stream,
+            Err(SendError::NoMoreIds | SendError::GoingAway) => {
+                // The core makes another connection, and calls again.
+                frames.push_back(bare(Kind::GoAway, 0));
+                let why = "the server ends this connection; calls go to a new one";
+                frames.push_back(Incoming::local(number, &Failure::new(Failure::UNAVAILABLE, why)));
+                return Ok(());
+            }
+            Err(SendError::TooManyStreams) => return Err(LinkError::Full),
+            Err(error) => return unsent(error),
+        };
+        let reply = (!path.streams_out).then_some(None);
+        let call = Call { number, reply, inflow: Inflow::new(number), outflow: Outflow::default() };
+        self.calls.insert(stream, call);
+        self.streams.insert(number, stream);
+        let sent = if !path.streams_in {
+            session.send_last_message(stream, &[arguments], false).map(drop)
+        } else if !arguments.is_empty() {
+            session.send_message(stream, &[arguments], false).map(drop)
+        } else {
+            Ok(())
+        };
+        sent.or_else(|error| {
+            self.forget(stream);
+            session.reset(stream, Code::CANCEL);
+            unsent(error)
+        })
+    }
+
+    fn forget(&mut self, stream: StreamId) -> Option<Call> {
+        let call = self.calls.remove(&stream)?;
+        self.streams.remove(&call.number);
+        Some(call)
+    }
+
+    /// A call ends by something else than the server's status.
+    fn fail(&mut self, frames: &mut Frames, stream: StreamId, failure: &Failure) {
+        if let Some(mut call) = self.forget(stream) {
+            call.inflow.end(Incoming::local(call.number, failure), frames);
+            self.keep_ended(call, stream);
+        }
+    }
+
+    /// Keeps a call whose end waits behind items that the core has no credit for.
+    fn keep_ended(&mut self, call: Call, stream: StreamId) {
+        if call.inflow.has_end() {
+            self.streams.insert(call.number, stream);
+            self.calls.insert(stream, call);
+        }
+    }
+
+    fn ended(&mut self, frames: &mut Frames, stream: StreamId, ending: Ending) {
+        let Some(mut call) = self.forget(stream) else { return };
+        let end = match (ending, &mut call.reply) {
+            (Ending::Status { code: 0, metadata, .. }, Some(reply)) => match reply.take() {
+                Some(message) => {
+                    let head = with_metadata(FrameHead::new(Kind::Reply, call.number), metadata);
+                    with_message(head, message, &self.account)
+                }
+                None => {
+                    let why = "the server has sent no message, and no failure";
+                    Incoming::local(call.number, &Failure::new(Failure::INTERNAL, why))
+                }
+            },
+            (Ending::Status { code: 0, metadata, .. }, None) => {
+                Incoming::new(with_metadata(FrameHead::new(Kind::End, call.number), metadata), &[])
+            }
+            (Ending::Status { code, message, details: _, metadata }, _) => {
+                let mut end = Incoming::local(call.number, &Failure::new(code, message));
+                end.head = with_metadata(end.head, metadata);
+                end
+            }
+            (Ending::Plain, _) => {
+                let why = "the server's answer is not gRPC's";
+                Incoming::local(call.number, &Failure::new(Failure::UNKNOWN, why))
+            }
+        };
+        call.inflow.end(end, frames);
+        self.keep_ended(call, stream);
+    }
+}
+
+fn with_metadata(mut head: FrameHead, metadata: Option<Metadata>) -> FrameHead {
+    if metadata.is_some() {
+        head.extras_mut().metadata = metadata;
+    }
+    head
+}
+
+impl Role for Client {
+    fn take_in(&mut self, session: &mut Session, frames: &mut Frames) -> Result<bool, LinkError> {
+        let Some(event) = session.next_event().map_err(|broken| LinkError::Broken(broken.why.to_owned()))? else {
+            return Ok(false);
+        };
+        match event {
+            Event::Response { stream, response } => {
+                let metadata = response.metadata();
+                let Some(call) = self.calls.get(&stream) else { return Ok(true) };
+                match metadata {
+                    Ok(None) => {}
+                    Ok(metadata) => {
+                        let head = with_metadata(FrameHead::new(Kind::Head, call.number), metadata);
+                        frames.push_back(Incoming::new(head, &[]));
+                    }
+                    Err(_) => {
+                        session.reset(stream, Code::CANCEL);
+                        let why = "the server's metadata is malformed";
+                        self.fail(frames, stream, &Failure::new(Failure::INTERNAL, why));
+                    }
+                }
+            }
+            Event::Message { stream, message, cost, .. } => {
+                let message = match message {
+                    std::borrow::Cow::Borrowed(bytes) => SmallVec::from_slice(bytes),
+                    std::borrow::Cow::Owned(bytes) => SmallVec::from_vec(bytes),
+                };
+                let Some(call) = self.calls.get_mut(&stream) else {
+                    session.release(stream, cost);
+                    return Ok(true);
+                };
+                match &mut call.reply {
+                    None => call.inflow.item(message, cost, frames, &self.account),
+                    Some(reply) => {
+                        session.release(stream, cost);
+                        if reply.replace(message).is_some() {
+                            session.reset(stream, Code::CANCEL);
+                            let why = "the server has sent more than one message";
+                            self.fail(frames, stream, &Failure::new(Failure::INTERNAL, why));
+                        }
+                    }
+                }
+            }
+            Event::Ended { stream, ending } => self.ended(frames, stream, ending),
+            Event::Refused { stream, code, why } => self.fail(frames, stream, &Failure::new(code, why)),
+            Event::Reset { stream, code, unprocessed } => {
+                let failure = if unprocessed {
+                    Failure::new(Failure::UNAVAILABLE, "the server has not begun with the call: it may be sent again")
+                } else {
+                    Failure::new(code.status(), format!("the server has reset the call: {}", code.name()))
+                };
+                self.fail(frames, stream, &failure);
+            }
+            Event::Room { stream } => {
+                if let Some(call) = self.calls.get_mut(&stream) {
+                    let spent = call.outflow.room();
+                    frames.push_back(credit(call.number, spent));
+                }
+            }
+            Event::Data { stream, cost, .. } => session.release(stream, cost),
+            // The core makes another connection for new calls. Those above the last one are reset, one event each.
+            Event::GoAway { .. } => frames.push_back(bare(Kind::GoAway, 0)),
+            Event::Pong(token) => {
+                let [a, b, c, d, ..] = token;
+                frames.push_back(bare(Kind::Pong, u32::from_be_bytes([a, b, c, d])));
+            }
+            // Whoever waits for that tries again whenever something comes.
+            Event::StreamsFree => {}
+            Event::Request { .. } => {}
+        }
+        Ok(true)
+    }
+
+    fn put(
+        &mut self,
+        session: &mut Session,
+        frames: &mut Frames,
+        call: CallKey,
+        frame: &Outgoing<'_>,
+    ) -> Result<(), LinkError> {
+        let number = call.number;
+        match frame.kind {
+            Kind::Call => return self.begin(session, frames, number, frame),
+            Kind::Ping => {
+                if number == u32::MAX {
+                    // It is to wake whoever receives, which needs no server.
+                    frames.push_back(bare(Kind::Pong, number));
+                } else {
+                    let [a, b, c, d] = number.to_be_bytes();
+                    session.ping([a, b, c, d, 0, 0, 0, 0]);
+                }
+                return Ok(());
+            }
+            Kind::Item | Kind::End | Kind::Cancel | Kind::Credit => {}
+            Kind::Pong | Kind::GoAway | Kind::Reply | Kind::Error | Kind::Head | Kind::Release => {
+                return Err(LinkError::Unfit("a gRPC server cannot call".into()));
+            }
+        }
+        // A call that has ended has no stream any more.
+        let Some(&stream) = self.streams.get(&number) else { return Ok(()) };
+        match frame.kind {
+            Kind::Item => match session.send_message(stream, &[message(frame)?], false) {
+                Ok(sent) => {
+                    let call = self.calls.get_mut(&stream);
+                    let back = call.and_then(|call| call.outflow.item(frame.len(), sent));
+                    frames.extend(back.map(|back| credit(number, back)));
+                    Ok(())
+                }
+                Err(error) => unsent(error),
+            },
+            Kind::End => session.end(stream).or_else(unsent),
+            Kind::Credit => {
+                if let Some(mut call) = self.forget(stream) {
+                    let ended = call.inflow.has_end();
+                    call.inflow.grant(message(frame)?, stream, session, frames, &self.account);
+                    if !ended || call.inflow.has_end() {
+                        self.streams.insert(number, stream);
+                        self.calls.insert(stream, call);
+                    }
+                }
+                Ok(())
+            }
+            _ => {
+                self.forget(stream);
+                session.reset(stream, Code::CANCEL);
+                Ok(())
+            }
+        }
+    }
+
+    fn finished(&mut self, _session: &mut Session, _call: u32) {}
+
+    fn given_up(&self) -> usize {
+        0
+    }
+}

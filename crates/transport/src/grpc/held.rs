@@ -1,0 +1,75 @@
+//! Items of a stream that the core has no credit for yet.
+//!
+//! HTTP/2's window counts bytes, the core's credit counts 32 bytes more for each item. So a peer that sends short messages
+//! may send more of them than the core takes: they wait here, end to end, where each costs what it has.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use crate::INLINE;
+use crate::budget::{Account, Charge};
+
+/// Bytes of a message's length.
+const PREFIX: usize = 4;
+
+/// Messages that wait, in order.
+#[derive(Debug, Default)]
+pub(super) struct Held {
+    /// Each with its length in front of it.
+    bytes: Vec<u8>,
+    /// Where the first one begins.
+    at: usize,
+    charge: Option<Charge>,
+}
+
+impl Held {
+    pub(super) fn is_empty(&self) -> bool {
+        self.at == self.bytes.len()
+    }
+
+    pub(super) fn push(&mut self, message: &[u8], account: &Arc<Account>) {
+        let more = PREFIX + message.len();
+        match &mut self.charge {
+            Some(charge) => charge.grow(more),
+            None => self.charge = Some(account.charge_anyway(more)),
+        }
+        self.bytes.extend_from_slice(&(message.len() as u32).to_le_bytes());
+        self.bytes.extend_from_slice(message);
+    }
+
+    /// The first message. Memory goes when the last one does.
+    pub(super) fn pop(&mut self) -> Option<SmallVec<[u8; INLINE]>> {
+        let (len, rest) = self.bytes[self.at..].split_first_chunk::<PREFIX>()?;
+        let len = u32::from_le_bytes(*len) as usize;
+        let message = SmallVec::from_slice(&rest[..len]);
+        self.at += PREFIX + len;
+        if self.is_empty() {
+            *self = Self::default();
+        }
+        Some(message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::budget::Budget;
+
+    #[test]
+    fn messages_come_out_in_order_and_are_counted_meanwhile() {
+        let budget = Budget::new(1 << 20);
+        let account = Account::of(&budget, 1 << 10);
+        let mut held = Held::default();
+        for message in [&b"one"[..], b"", &[7; 100]] {
+            held.push(message, &account);
+        }
+        assert_eq!(budget.used(), 103 + 3 * PREFIX);
+        assert_eq!(held.pop().as_deref(), Some(&b"one"[..]));
+        assert_eq!(held.pop().as_deref(), Some(&b""[..]));
+        assert!(!held.is_empty());
+        assert_eq!(held.pop().as_deref(), Some(&[7; 100][..]));
+        assert!(held.is_empty() && held.pop().is_none());
+        assert_eq!(budget.used(), 0);
+    }
+}

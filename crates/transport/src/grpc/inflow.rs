@@ -1,0 +1,123 @@
+//! The stream of messages that comes from the peer, and what the core may be given of it.
+
+use std::sync::Arc;
+
+use nearcall_http::{Session, StreamId};
+use nearcall_wire::flow::{WINDOW, cost, granted};
+use nearcall_wire::{FrameHead, Kind};
+use smallvec::SmallVec;
+
+use super::held::Held;
+use super::{Frames, with_message};
+use crate::budget::Account;
+use crate::incoming::Incoming;
+
+/// One call's.
+#[derive(Debug)]
+pub(super) struct Inflow {
+    /// The call's number in the core.
+    call: u32,
+    /// What the core may still be given, bytes as the core counts them.
+    allowance: i64,
+    /// What it was given and has not taken, bytes as HTTP/2 counts them.
+    untaken: usize,
+    /// Messages that have come and are more than it may be given.
+    held: Held,
+    /// The frame that ends the stream, behind those.
+    end: Option<Box<Incoming>>,
+}
+
+impl Inflow {
+    pub(super) fn new(call: u32) -> Self {
+        Self { call, allowance: WINDOW, untaken: 0, held: Held::default(), end: None }
+    }
+
+    /// A message has come, which counts `size` bytes in HTTP/2's window.
+    pub(super) fn item(
+        &mut self,
+        message: SmallVec<[u8; crate::INLINE]>,
+        size: usize,
+        frames: &mut Frames,
+        account: &Arc<Account>,
+    ) {
+        self.untaken += size;
+        if self.held.is_empty() && self.allowance > 0 {
+            self.give(message, frames, account);
+        } else {
+            self.held.push(&message, account);
+        }
+    }
+
+    fn give(&mut self, message: SmallVec<[u8; crate::INLINE]>, frames: &mut Frames, account: &Arc<Account>) {
+        self.allowance -= cost(message.len());
+        frames.push_back(with_message(FrameHead::new(Kind::Item, self.call), message, account));
+    }
+
+    /// The stream has ended: the core is told by `end`, behind all items.
+    pub(super) fn end(&mut self, end: Incoming, frames: &mut Frames) {
+        if self.held.is_empty() {
+            frames.push_back(end);
+        } else {
+            self.end = Some(Box::new(end));
+        }
+    }
+
+    /// The core grants more, in the payload of its frame; the peer may send as much again.
+    pub(super) fn grant(
+        &mut self,
+        payload: &[u8],
+        stream: StreamId,
+        session: &mut Session,
+        frames: &mut Frames,
+        account: &Arc<Account>,
+    ) {
+        let more = granted(payload).unwrap_or(0);
+        self.allowance = self.allowance.saturating_add(more);
+        // The core counts more for each item than HTTP/2 does.
+        let taken = self.untaken.min(usize::try_from(more).unwrap_or(usize::MAX));
+        self.untaken -= taken;
+        session.release(stream, taken);
+        while self.allowance > 0
+            && let Some(message) = self.held.pop()
+        {
+            self.give(message, frames, account);
+        }
+        if self.held.is_empty() {
+            frames.extend(self.end.take().map(|end| *end));
+        }
+    }
+
+    /// Whether the stream has ended, and the core does not know yet.
+    pub(super) fn has_end(&self) -> bool {
+        self.end.is_some()
+    }
+
+    /// Nobody wants the rest.
+    pub(super) fn clear(&mut self) {
+        (self.held, self.end) = (Held::default(), None);
+    }
+}
+
+/// The stream of messages that the core sends: its credit is given back as long as little of it waits.
+#[derive(Debug, Default)]
+pub(super) struct Outflow {
+    /// Credit that the core has spent and not got back.
+    spent: i64,
+    /// Much waits.
+    is_full: bool,
+}
+
+impl Outflow {
+    /// An item was sent. The credit to give back now, if it is worth a frame.
+    pub(super) fn item(&mut self, len: usize, sent: nearcall_http::Sent) -> Option<i64> {
+        self.spent += cost(len);
+        self.is_full |= sent == nearcall_http::Sent::Full;
+        (!self.is_full && self.spent >= WINDOW / 2).then(|| std::mem::take(&mut self.spent))
+    }
+
+    /// There is room again. The credit to give back.
+    pub(super) fn room(&mut self) -> i64 {
+        self.is_full = false;
+        std::mem::take(&mut self.spent)
+    }
+}

@@ -1,0 +1,482 @@
+//! What both ends of a gRPC connection have in common: bytes between a session and a socket, and who looks at them.
+
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use nearcall_http::Session;
+use nearcall_platform::descriptors::{self, EventDescriptor, Poller};
+use nearcall_platform::lock::Mutex;
+use nearcall_platform::{clock, fork, sys};
+use nearcall_ring::SpinBudget;
+use rustix::event::PollFlags;
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::net::RecvFlags;
+
+use super::{Frames, Role};
+use crate::budget::{Account, Charge};
+use crate::incoming::Incoming;
+use crate::link::{LONGEST_SLEEP, Link, LinkError, Options, PART, Room, Sent};
+use crate::outgoing::{CallKey, Outgoing};
+use crate::peer::Peer;
+use crate::stream::Wire;
+use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+/// After so long a silence a goodbye may have come that nobody has read.
+const QUIET_NS: u64 = 10_000_000;
+/// What is kept back goes out when it has waited so long, nanoseconds: a few handlers' time.
+const OLD_NS: u64 = 100_000;
+/// What is kept back goes out when it has so many bytes.
+const MANY: usize = 32 << 10;
+/// Bytes of what a session keeps that are not counted: what each of them needs.
+const UNCOUNTED: usize = 128 << 10;
+/// How long a sender that does not receive sleeps before it looks for room by itself.
+const ROOM_LOOK: Duration = Duration::from_millis(2);
+/// Whoever may wait with a frame does so while more bytes than this wait in front of it.
+const MUCH: usize = 4 << 20;
+
+/// An HTTP/2 connection that carries gRPC.
+///
+/// All that is known of it is behind one lock, which is held for a frame at a time and never while somebody waits. What is to
+/// be written waits in the session, which is the connection's one outgoing queue.
+#[derive(Debug)]
+pub(crate) struct GrpcLink<W, R> {
+    wire: W,
+    peer: Peer,
+    state: Mutex<State<R>>,
+    /// How long the one who receives spins.
+    budget: Mutex<SpinBudget>,
+    account: Arc<Account>,
+    /// Bytes that wait for room in the socket.
+    queued: AtomicUsize,
+    /// Calls that the peer has given up and somebody still works for.
+    given_up: AtomicUsize,
+    /// When `is_stale` was last asked, nanoseconds on the monotonic clock.
+    asked: AtomicU64,
+    closed: AtomicBool,
+    generation: u32,
+    /// A client's: wakes whoever receives.
+    bell: Option<Bell>,
+}
+
+/// Wakes whoever sleeps until something arrives, when a thread that sends has made frames for the core.
+#[derive(Debug)]
+struct Bell {
+    /// Readable when the socket is, or the bell has rung.
+    poller: Poller,
+    event: EventDescriptor,
+    rung: AtomicBool,
+}
+
+impl Bell {
+    fn ring(&self) {
+        // AcqRel, here and below: what was done before it rang is seen by who clears it.
+        if !self.rung.swap(true, Ordering::AcqRel) {
+            descriptors::signal(&self.event);
+        }
+    }
+
+    fn clear(&self) {
+        // Relaxed: a look before the swap, which costs more.
+        if self.rung.load(Ordering::Relaxed) {
+            // In this order: who rings from here on is heard.
+            descriptors::clear(&self.event);
+            self.rung.swap(false, Ordering::AcqRel);
+        }
+    }
+}
+
+#[derive(Debug)]
+struct State<R> {
+    session: Session,
+    role: R,
+    frames: Frames,
+    /// Whoever receives has found something, and will look again.
+    looks_again: bool,
+    /// The peer reads no more.
+    is_deaf: bool,
+    /// Since when something is kept back to go out with more.
+    kept_since: Option<u64>,
+    /// What the session keeps, beyond what every one may.
+    kept: Charge,
+    /// The peer gets no more credit, because more is kept of what it has sent than may be.
+    holds_credit: bool,
+}
+
+impl<W: Wire, R: Role> GrpcLink<W, R> {
+    pub(crate) fn new(
+        wire: W,
+        peer: Peer,
+        session: Session,
+        role: R,
+        account: Arc<Account>,
+        options: &Options,
+    ) -> Self {
+        let state = State {
+            session,
+            role,
+            frames: Frames::new(),
+            looks_again: false,
+            is_deaf: false,
+            kept_since: None,
+            kept: account.charge_anyway(0),
+            holds_credit: false,
+        };
+        Self {
+            wire,
+            peer,
+            state: Mutex::new(state),
+            budget: Mutex::new(SpinBudget::new(options.spin)),
+            account,
+            queued: AtomicUsize::new(0),
+            given_up: AtomicUsize::new(0),
+            asked: AtomicU64::new(clock::monotonic_ns()),
+            closed: AtomicBool::new(false),
+            generation: fork::mark(),
+            bell: None,
+        }
+    }
+
+    /// The same for a client, whose threads receive by themselves.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub(crate) fn with_bell(mut self) -> io::Result<Self> {
+        let (poller, event) = (descriptors::new_poller()?, descriptors::new_event()?);
+        let events = EventFlags::IN | EventFlags::RDHUP;
+        epoll::add(&poller, self.wire.fd(), EventData::new_u64(0), events)?;
+        epoll::add(&poller, &event, EventData::new_u64(1), EventFlags::IN)?;
+        self.bell = Some(Bell { poller, event, rung: AtomicBool::new(false) });
+        Ok(self)
+    }
+
+    fn is_closed(&self) -> bool {
+        // Acquire: whoever sees the flag sees the shutdown that came before it.
+        self.closed.load(Ordering::Acquire)
+    }
+
+    /// The next frame in what has been read.
+    fn next(&self, state: &mut State<R>) -> Result<Option<Incoming>, LinkError> {
+        let State { session, role, frames, .. } = state;
+        loop {
+            if let Some(frame) = frames.pop_front() {
+                return Ok(Some(frame));
+            }
+            match role.take_in(session, frames) {
+                Ok(true) => {}
+                Ok(false) => return Ok(None),
+                Err(error) => {
+                    // The session has a goodbye to say, which tells the peer why. There may be no room for it.
+                    let _ = self.write(state);
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    /// Reads once, without waiting. How many bytes; none if none are there.
+    fn read(&self, state: &mut State<R>) -> Result<usize, LinkError> {
+        match self.wire.read(state.session.space(), false)? {
+            Some(0) => Err(LinkError::Closed),
+            Some(len) => {
+                state.session.arrived(len);
+                Ok(len)
+            }
+            None => Ok(0),
+        }
+    }
+
+    /// Writes what there is room for. Whether nothing is left.
+    fn write(&self, state: &mut State<R>) -> Result<bool, LinkError> {
+        state.kept_since = None;
+        let session = &mut state.session;
+        while session.queued() > 0 {
+            if state.is_deaf {
+                session.sent(session.queued());
+                continue;
+            }
+            match self.wire.write(&[IoSlice::new(session.unsent())])? {
+                Some(len) => session.sent(len),
+                None => return Ok(false),
+            }
+        }
+        self.wire.flush()
+    }
+
+    /// The same, and what waits afterwards is noted.
+    fn flush_from(&self, state: &mut State<R>) -> Result<Sent, LinkError> {
+        let all = self.write(state)?;
+        self.note(state);
+        Ok(if all { Sent::Out } else { Sent::Queued })
+    }
+
+    /// Notes what is kept now.
+    fn note(&self, state: &mut State<R>) {
+        let State { session, role, kept, holds_credit, .. } = state;
+        kept.set((session.held() + session.waiting() + session.queued()).saturating_sub(UNCOUNTED));
+        let over = !self.account.allows(0);
+        if over != *holds_credit {
+            *holds_credit = over;
+            session.hold_credit(over);
+        }
+        // Relaxed, both: hints; whoever acts on them takes the lock.
+        self.queued.store(session.queued(), Ordering::Relaxed);
+        self.given_up.store(role.given_up(), Ordering::Relaxed);
+    }
+
+    /// The next frame, of what is here or can be read without waiting. Reads no more than a part.
+    fn look(&self, state: &mut State<R>) -> Result<Option<Incoming>, LinkError> {
+        let mut read = 0;
+        if let Some(bell) = &self.bell {
+            bell.clear();
+        }
+        // A client looks until it has its reply, and then no more.
+        state.looks_again = self.bell.is_none();
+        loop {
+            if let Some(frame) = self.next(state)? {
+                return Ok(Some(frame));
+            }
+            if read >= PART {
+                return Err(LinkError::Unfinished);
+            }
+            match self.read(state)? {
+                0 => break,
+                len => read += len,
+            }
+        }
+        state.looks_again = false;
+        // Answers to what has come, and what was kept back.
+        self.flush_from(state)?;
+        if state.holds_credit { Err(LinkError::OverBudget) } else { Ok(None) }
+    }
+
+    /// Puts a frame into the session, and sends it, unless it is to go out with others.
+    fn put(&self, state: &mut State<R>, call: CallKey, frame: &Outgoing<'_>) -> Result<Sent, LinkError> {
+        let State { session, role, frames, .. } = &mut *state;
+        role.put(session, frames, call, frame)?;
+        if state.looks_again && state.session.has_arrived() && state.session.queued() < MANY {
+            let now = clock::monotonic_ns();
+            if now.saturating_sub(*state.kept_since.get_or_insert(now)) < OLD_NS {
+                self.note(state);
+                return Ok(Sent::Out);
+            }
+        }
+        let sent = self.flush_from(state)?;
+        Ok(if !state.looks_again && self.has_made_frames(state)? { Sent::Queued } else { sent })
+    }
+
+    /// What was sent may have made frames for the core, credit above all, and nobody is about to look. A client's thread that
+    /// sleeps is woken. At a server, whether somebody has to flush: he finds the socket ready at once, and looks.
+    fn has_made_frames(&self, state: &mut State<R>) -> Result<bool, LinkError> {
+        let State { session, role, frames, .. } = state;
+        while role.take_in(session, frames)? {}
+        match &self.bell {
+            Some(bell) if !frames.is_empty() => {
+                bell.ring();
+                Ok(false)
+            }
+            Some(_) => Ok(false),
+            None => Ok(!frames.is_empty()),
+        }
+    }
+}
+
+impl<W: Wire, R: Role> GrpcLink<W, R> {
+    /// Sleeps until something has arrived, if this thread receives, or there is room in the socket for what waits. Whether
+    /// something happened.
+    fn sleep(&self, receiving: bool, until: Instant) -> io::Result<bool> {
+        match (receiving, self.queued() > 0) {
+            (true, true) => sys::wait_for_any([(self.fd(), PollFlags::IN), (self.wire.fd(), PollFlags::OUT)], until),
+            (true, false) => sys::wait_for(self.fd(), PollFlags::IN, Some(until)),
+            (false, true) => sys::wait_for(self.wire.fd(), PollFlags::OUT, Some(until)),
+            // Room comes with what another thread receives.
+            (false, false) => {
+                sys::wait_for(self.wire.fd(), PollFlags::empty(), Some(until.min(Instant::now() + ROOM_LOOK)))
+            }
+        }
+    }
+}
+
+impl<W: Wire, R: Role> Link for GrpcLink<W, R> {
+    fn send(&self, call: CallKey, frame: &Outgoing<'_>, room: Room<'_>) -> Result<Sent, LinkError> {
+        let mut blocked = match room {
+            Room::Later => None,
+            Room::Now if self.queued() > 0 && !self.flush()? => return Err(LinkError::Full),
+            Room::Now => None,
+            Room::Wait(blocked) => Some(blocked),
+        };
+        loop {
+            let mut state = self.state.lock();
+            if self.is_closed() {
+                return Err(LinkError::Closed);
+            }
+            if blocked.is_none() || state.session.queued() + state.session.waiting() < MUCH {
+                match self.put(&mut state, call, frame) {
+                    Err(LinkError::Full) if blocked.is_some() => {}
+                    Err(LinkError::Full) => {
+                        let why = "the server takes no more calls at a time on one connection";
+                        return Err(LinkError::Exhausted(why.into()));
+                    }
+                    sent => return sent,
+                }
+            }
+            drop(state);
+            if let Some(blocked) = &mut blocked {
+                blocked()?;
+            }
+        }
+    }
+
+    fn flush(&self) -> Result<bool, LinkError> {
+        let mut state = self.state.lock();
+        let sent = self.flush_from(&mut state)?;
+        if self.bell.is_some() {
+            self.has_made_frames(&mut state)?;
+        }
+        Ok(sent == Sent::Out)
+    }
+
+    fn release(&self) -> Result<Sent, LinkError> {
+        let mut state = self.state.lock();
+        state.looks_again = false;
+        self.flush_from(&mut state)
+    }
+
+    fn finished(&self, call: u32) {
+        // Relaxed: a call that is given up later is looked at by whoever takes that in.
+        if self.given_up.load(Ordering::Relaxed) > 0 {
+            let mut state = self.state.lock();
+            let State { session, role, .. } = &mut *state;
+            role.finished(session, call);
+            self.note(&mut state);
+        }
+    }
+
+    fn queued(&self) -> usize {
+        // Relaxed: a hint; whoever flushes takes the lock.
+        self.queued.load(Ordering::Relaxed)
+    }
+
+    fn stop_sending(&self) {
+        let mut state = self.state.lock();
+        state.is_deaf = true;
+        // Nothing is written any more, so nothing can fail.
+        let _ = self.flush_from(&mut state);
+    }
+
+    fn try_receive_part(&self) -> Result<Option<Incoming>, LinkError> {
+        self.look(&mut self.state.lock())
+    }
+
+    fn receive(&self, deadline: Option<Instant>) -> Result<Option<Incoming>, LinkError> {
+        if let Some(frame) = self.try_receive()? {
+            return Ok(Some(frame));
+        }
+        let mut budget = self.budget.lock();
+        let begun = clock::monotonic_ns();
+        let mut limit = budget.next();
+        if let Some(deadline) = deadline {
+            let left = deadline.saturating_duration_since(Instant::now()).as_nanos();
+            limit = limit.min(u64::try_from(left).unwrap_or(u64::MAX));
+        }
+        while clock::monotonic_ns() - begun < limit && budget.share_cpu() {
+            if let Some(frame) = self.try_receive()? {
+                budget.uncrowded();
+                budget.learn(clock::monotonic_ns() - begun);
+                return Ok(Some(frame));
+            }
+        }
+        let until = deadline.unwrap_or_else(|| Instant::now() + LONGEST_SLEEP);
+        if self.sleep(true, until)? {
+            budget.learn(clock::monotonic_ns() - begun);
+        }
+        self.try_receive()
+    }
+
+    fn spin(&self) -> bool {
+        let mut budget = self.budget.lock();
+        let begun = clock::monotonic_ns();
+        let limit = budget.next();
+        loop {
+            let mut state = self.state.lock();
+            // A broken connection is something to look at, too.
+            let ready = !state.frames.is_empty() || self.read(&mut state).map_or(true, |len| len > 0);
+            drop(state);
+            if ready {
+                budget.uncrowded();
+                budget.learn(clock::monotonic_ns() - begun);
+                return true;
+            }
+            if clock::monotonic_ns() - begun >= limit || !budget.share_cpu() {
+                return false;
+            }
+        }
+    }
+
+    fn is_stale(&self) -> bool {
+        let now = clock::monotonic_ns();
+        // Relaxed: whichever of two threads asks first looks.
+        if now.saturating_sub(self.asked.swap(now, Ordering::Relaxed)) < QUIET_NS {
+            return false;
+        }
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        self.wire.holds() || rustix::net::recv(self.wire.fd(), &mut [0; 1], flags).is_ok()
+    }
+
+    fn wait_room(&self, receiving: bool, timeout: Duration) -> Result<(), LinkError> {
+        if receiving && self.wire.holds() {
+            return Ok(());
+        }
+        match self.sleep(receiving, Instant::now() + timeout) {
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error.into()),
+            _ => {}
+        }
+        if self.is_closed() { Err(LinkError::Closed) } else { Ok(()) }
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.bell.as_ref().map_or_else(|| self.wire.fd(), |bell| bell.poller.as_fd())
+    }
+
+    fn arm(&self) -> bool {
+        self.state.lock().frames.is_empty() && !self.wire.holds()
+    }
+
+    fn disarm(&self) {}
+
+    fn readable(&self) -> Result<Option<u64>, LinkError> {
+        Ok(None)
+    }
+
+    fn is_memory(&self) -> bool {
+        false
+    }
+
+    fn spinning_pays(&self) -> bool {
+        true
+    }
+
+    fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
+    fn has_delivered(&self) -> bool {
+        let state = self.state.lock();
+        state.session.queued() + state.session.waiting() == 0 && sys::is_delivered(self.wire.fd())
+    }
+
+    fn close(&self) {
+        if self.generation != fork::generation() {
+            // It is our parent's, who goes on using it.
+            return;
+        }
+        // Release: pairs with the acquire in `is_closed`.
+        if !self.closed.swap(true, Ordering::Release) {
+            // What there is room for, a goodbye for instance.
+            let _ = self.write(&mut self.state.lock());
+        }
+        self.wire.say_goodbye();
+        let _ = rustix::net::shutdown(self.wire.fd(), rustix::net::Shutdown::Both);
+    }
+}

@@ -1,0 +1,139 @@
+//! gRPC over HTTP/2 as one more [`Link`](crate::Link): calls, items and ends of `nearcall_wire` on one side, the messages,
+//! headers and statuses of `nearcall_http` on the other.
+//!
+//! A call's number at the server is the stream's. Credit becomes HTTP/2's windows. What gRPC cannot say is refused in words:
+//! one-way calls, named arguments, buffers beside a message, calls of objects.
+
+mod client;
+mod held;
+mod inflow;
+mod link;
+mod paths;
+mod server;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use nearcall_http::{Options as SessionOptions, SendError, Session};
+use nearcall_wire::flow::WINDOW;
+use nearcall_wire::{FrameHead, Kind};
+use smallvec::SmallVec;
+
+use crate::budget::Account;
+use crate::incoming::{Incoming, is_free};
+use crate::link::{LinkError, Options};
+use crate::outgoing::{Body, CallKey, Outgoing};
+use crate::peer::Peer;
+use crate::stream::Wire;
+
+use client::Client;
+use link::GrpcLink;
+pub use paths::{Messages, MethodPath, Path, Paths};
+use server::Server;
+
+/// What a client's first bytes must be.
+pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// Frames for the core that wait to be received.
+type Frames = VecDeque<Incoming>;
+
+/// What differs between the two ends of a connection.
+pub(crate) trait Role: Send + std::fmt::Debug {
+    /// Takes in the next thing that the peer did; what the core is to know goes to `frames`. Whether there was one.
+    ///
+    /// # Errors
+    /// The peer broke the protocol.
+    fn take_in(&mut self, session: &mut Session, frames: &mut Frames) -> Result<bool, LinkError>;
+
+    /// Encodes a frame into the session.
+    ///
+    /// # Errors
+    /// One that spares the connection: nothing was sent.
+    fn put(
+        &mut self,
+        session: &mut Session,
+        frames: &mut Frames,
+        call: CallKey,
+        frame: &Outgoing<'_>,
+    ) -> Result<(), LinkError>;
+
+    /// Nobody works for a call any more.
+    fn finished(&mut self, session: &mut Session, call: u32);
+
+    /// Calls that the peer has given up and somebody still works for.
+    fn given_up(&self) -> usize;
+}
+
+/// A connection to a gRPC client, of which `arrived` was read already.
+pub(crate) fn serve<W: Wire + 'static>(
+    wire: W,
+    peer: Peer,
+    arrived: &[u8],
+    options: &Options,
+) -> Arc<dyn crate::link::Link> {
+    let mut session = Session::server(session_options(options));
+    session.feed(arrived);
+    let account = options.account();
+    let server = Server::new(Arc::clone(&options.paths), Arc::clone(&account));
+    Arc::new(GrpcLink::new(wire, peer, session, server, account, options))
+}
+
+/// A connection to a gRPC server.
+pub(crate) fn call<W: Wire + 'static>(
+    wire: W,
+    peer: Peer,
+    authority: String,
+    is_secure: bool,
+    options: &Options,
+) -> std::io::Result<Arc<dyn crate::link::Link>> {
+    let session = Session::client(session_options(options));
+    let account = options.account();
+    let client = Client::new(authority, is_secure, Arc::clone(&account));
+    Ok(Arc::new(GrpcLink::new(wire, peer, session, client, account, options).with_bell()?))
+}
+
+fn session_options(options: &Options) -> SessionOptions {
+    SessionOptions {
+        max_message: usize::try_from(options.max_message).unwrap_or(usize::MAX),
+        stream_window: WINDOW as u32,
+        send_queue: WINDOW as usize,
+        ..SessionOptions::default()
+    }
+}
+
+/// A frame for the core with a message in it, charged to the peer's account whatever that says: a peer that is over its
+/// budget gets no more credit.
+fn with_message(head: FrameHead, message: SmallVec<[u8; crate::INLINE]>, account: &Arc<Account>) -> Incoming {
+    let charge = (!is_free(message.len())).then(|| account.charge_anyway(message.len()));
+    Incoming::charged(head, message, charge)
+}
+
+/// A frame for the core without a payload.
+fn bare(kind: Kind, call: u32) -> Incoming {
+    Incoming::new(FrameHead::new(kind, call), &[])
+}
+
+/// A frame that gives the core credit.
+fn credit(call: u32, bytes: i64) -> Incoming {
+    Incoming::new(FrameHead::new(Kind::Credit, call), &bytes.to_le_bytes())
+}
+
+/// The one message that a frame's payload is.
+fn message<'a>(frame: &Outgoing<'a>) -> Result<&'a [u8], LinkError> {
+    match frame.body {
+        Body::Whole(bytes) => Ok(bytes),
+        Body::Parts(..) => Err(LinkError::Unfit("gRPC has no messages with buffers beside them".into())),
+    }
+}
+
+/// What a failure to send means to the core; `Ok` if nobody is there any more to be sent to.
+fn unsent(error: SendError) -> Result<(), LinkError> {
+    match error {
+        SendError::Gone => Ok(()),
+        SendError::Unfit(why) => Err(LinkError::Unfit(why)),
+        SendError::TooLong { len } => Err(LinkError::TooLong { len, limit: u64::from(u32::MAX) }),
+        other @ (SendError::TooManyStreams | SendError::NoMoreIds | SendError::GoingAway) => {
+            Err(LinkError::Unfit(other.to_string()))
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! The server's end of a gRPC connection.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use nearcall_http::{Event, Head, Outcome, Request, SendError, Session, StreamId};
+use nearcall_wire::{Failure, FrameHead, Kind};
+use smallvec::SmallVec;
+
+use super::inflow::{Inflow, Outflow};
+use super::{Frames, Messages, Paths, Role, bare, credit, message, unsent, with_message};
+use crate::budget::Account;
+use crate::incoming::Incoming;
+use crate::link::LinkError;
+use crate::outgoing::{CallKey, Outgoing};
+
+/// The calls of one client.
+#[derive(Debug)]
+pub(crate) struct Server {
+    paths: Arc<Paths>,
+    account: Arc<Account>,
+    calls: HashMap<StreamId, Call>,
+    /// Of those, the ones that the client has given up.
+    given_up: usize,
+}
+
+/// A call under way.
+#[derive(Debug)]
+struct Call {
+    /// What the client sends.
+    messages: Messages,
+    /// Of a call that the core does not know yet: the message with its arguments is still to come.
+    head: Option<FrameHead>,
+    /// The client has given it up, and a handler may be at work.
+    given_up: bool,
+    inflow: Inflow,
+    outflow: Outflow,
+}
+
+/// How a request begins.
+enum Begun {
+    Call(Call),
+    /// It ends at once, with gRPC's status.
+    Refused(u8, String),
+    /// It is not gRPC's, and gets HTTP's status.
+    Foreign(u16, &'static str),
+}
+
+impl Server {
+    pub(crate) fn new(paths: Arc<Paths>, account: Arc<Account>) -> Self {
+        Self { paths, account, calls: HashMap::new(), given_up: 0 }
+    }
+
+    fn begin(&self, stream: StreamId, request: &Request<'_>) -> Begun {
+        match (request.method(), request.codec()) {
+            ("POST", Some("proto")) => {}
+            ("POST", Some(_)) => {
+                return Begun::Foreign(415, "the codec of messages here is Protobuf: application/grpc+proto");
+            }
+            ("POST", None) => {
+                return Begun::Foreign(415, "this is a gRPC server: the content type is application/grpc");
+            }
+            _ => return Begun::Foreign(405, "this is a gRPC server: the method is POST"),
+        }
+        let Some(path) = self.paths.get(request.path()) else {
+            return Begun::Refused(Failure::UNIMPLEMENTED, format!("the server has no method {}", request.path()));
+        };
+        let mut head = FrameHead::new(Kind::Call, stream);
+        head.method = path.entry;
+        match (request.timeout(), request.metadata()) {
+            (Ok(timeout), Ok(metadata)) => {
+                if let Some(timeout) = timeout {
+                    head.extras_mut().deadline_us = Some(u64::try_from(timeout.as_micros()).unwrap_or(u64::MAX));
+                }
+                if metadata.is_some() {
+                    head.extras_mut().metadata = metadata;
+                }
+            }
+            (Err(_), _) => return Begun::Refused(Failure::INVALID_ARGUMENT, "the grpc-timeout is malformed".into()),
+            (_, Err(_)) => return Begun::Refused(Failure::INVALID_ARGUMENT, "the metadata is malformed".into()),
+        }
+        Begun::Call(Call {
+            messages: path.messages,
+            head: Some(head),
+            given_up: false,
+            inflow: Inflow::new(stream),
+            outflow: Outflow::default(),
+        })
+    }
+
+    /// Ends a call that the core may know of.
+    fn refuse(&mut self, session: &mut Session, frames: &mut Frames, stream: StreamId, code: u8, why: &str) {
+        // If the client is gone there is nobody to tell.
+        let _ = session.send_status(stream, &Outcome { code, message: why, ..Outcome::default() });
+        let call = self.calls.remove(&stream);
+        self.given_up -= usize::from(call.as_ref().is_some_and(|call| call.given_up));
+        if call.is_some_and(|call| call.head.is_none() && !call.given_up) {
+            frames.push_back(bare(Kind::Cancel, stream));
+        }
+    }
+
+    /// A call that takes one message has got none, or a second one.
+    fn refuse_count(&mut self, session: &mut Session, frames: &mut Frames, stream: StreamId) {
+        self.refuse(session, frames, stream, Failure::UNIMPLEMENTED, "the method takes exactly one message");
+    }
+
+    fn message(&mut self, session: &mut Session, frames: &mut Frames, stream: StreamId, arrived: Arrived) {
+        let Arrived { message, size, ended } = arrived;
+        let Some(call) = self.calls.get_mut(&stream).filter(|call| !call.given_up) else {
+            session.release(stream, size);
+            return;
+        };
+        if let Some(head) = call.head.take() {
+            frames.push_back(with_message(head, message, &self.account));
+            session.release(stream, size);
+            if ended {
+                self.ended(session, frames, stream);
+            }
+        } else if call.messages == Messages::One {
+            self.refuse_count(session, frames, stream);
+        } else {
+            call.inflow.item(message, size, frames, &self.account);
+            if ended {
+                call.inflow.end(bare(Kind::End, stream), frames);
+            }
+        }
+    }
+
+    /// The client sends no more messages of a call.
+    fn ended(&mut self, session: &mut Session, frames: &mut Frames, stream: StreamId) {
+        let Some(call) = self.calls.get_mut(&stream).filter(|call| !call.given_up) else { return };
+        match call.messages {
+            Messages::One if call.head.is_some() => self.refuse_count(session, frames, stream),
+            Messages::One => {}
+            Messages::ArgumentsFirst if call.head.is_some() => {
+                let why = "the first message of the stream holds the arguments, and none came";
+                self.refuse(session, frames, stream, Failure::INVALID_ARGUMENT, why);
+            }
+            Messages::Stream | Messages::ArgumentsFirst => {
+                call.inflow.end(bare(Kind::End, stream), frames);
+            }
+        }
+    }
+
+    /// Frees what a call that the client has given up still held of its connection.
+    fn forget(&mut self, session: &mut Session, stream: StreamId) {
+        if self.calls.remove(&stream).is_some_and(|call| call.given_up) {
+            self.given_up -= 1;
+        }
+        session.forget(stream);
+    }
+}
+
+/// A message of a client.
+struct Arrived {
+    message: SmallVec<[u8; crate::INLINE]>,
+    /// As HTTP/2 counts it.
+    size: usize,
+    ended: bool,
+}
+
+impl Role for Server {
+    fn take_in(&mut self, session: &mut Session, frames: &mut Frames) -> Result<bool, LinkError> {
+        let Some(event) = session.next_event().map_err(|broken| LinkError::Broken(broken.why.to_owned()))? else {
+            return Ok(false);
+        };
+        match event {
+            Event::Request { stream, request, ended } => match self.begin(stream, &request) {
+                Begun::Call(mut call) => {
+                    if call.messages == Messages::Stream {
+                        let head = call.head.take();
+                        frames.extend(head.map(|head| Incoming::new(head, &[])));
+                    }
+                    self.calls.insert(stream, call);
+                    if ended {
+                        self.ended(session, frames, stream);
+                    }
+                }
+                Begun::Refused(code, why) => self.refuse(session, frames, stream, code, &why),
+                Begun::Foreign(status, why) => {
+                    let plain = [("content-type", &b"text/plain"[..])];
+                    // If the client is gone there is nobody to tell.
+                    let _ = session.answer(stream, status, &plain, why.as_bytes());
+                }
+            },
+            Event::Message { stream, message, cost, ended } => {
+                let message = match message {
+                    std::borrow::Cow::Borrowed(bytes) => SmallVec::from_slice(bytes),
+                    std::borrow::Cow::Owned(bytes) => SmallVec::from_vec(bytes),
+                };
+                self.message(session, frames, stream, Arrived { message, size: cost, ended });
+            }
+            Event::Ended { stream, .. } => self.ended(session, frames, stream),
+            Event::Refused { stream, code, why } => self.refuse(session, frames, stream, code, &why),
+            Event::Reset { stream, .. } => match self.calls.get_mut(&stream) {
+                Some(call) if call.head.is_none() && !call.given_up => {
+                    call.given_up = true;
+                    call.inflow.clear();
+                    self.given_up += 1;
+                    frames.push_back(bare(Kind::Cancel, stream));
+                }
+                _ => self.forget(session, stream),
+            },
+            Event::Room { stream } => {
+                if let Some(call) = self.calls.get_mut(&stream) {
+                    frames.push_back(credit(stream, call.outflow.room()));
+                }
+            }
+            Event::Data { stream, cost, .. } => session.release(stream, cost),
+            // A client that says goodbye ends its calls, and then the connection.
+            Event::GoAway { .. } | Event::Pong(_) | Event::Response { .. } | Event::StreamsFree => {}
+        }
+        Ok(true)
+    }
+
+    fn put(
+        &mut self,
+        session: &mut Session,
+        frames: &mut Frames,
+        call: CallKey,
+        frame: &Outgoing<'_>,
+    ) -> Result<(), LinkError> {
+        let (stream, metadata) = (call.number, frame.metadata.as_ref());
+        let ok = |metadata| Outcome { metadata, ..Outcome::default() };
+        match frame.kind {
+            Kind::Head => session.send_head(stream, &Head { metadata, compress: false }).or_else(unsent),
+            Kind::Item => match session.send_message(stream, &[message(frame)?], false) {
+                Ok(sent) => {
+                    let call = self.calls.get_mut(&stream);
+                    let back = call.and_then(|call| call.outflow.item(frame.len(), sent));
+                    frames.extend(back.map(|back| credit(stream, back)));
+                    Ok(())
+                }
+                Err(error) => unsent(error),
+            },
+            Kind::Reply => {
+                let sent = session.send_message(stream, &[message(frame)?], false).map(drop);
+                let sent = sent.and_then(|()| session.send_status(stream, &ok(metadata)));
+                self.end(session, stream, sent)
+            }
+            Kind::End => {
+                let sent = session.send_status(stream, &ok(metadata));
+                self.end(session, stream, sent)
+            }
+            Kind::Error => {
+                let failure = Failure::decode(message(frame)?).unwrap_or_else(Failure::from);
+                let outcome = Outcome { code: failure.code, message: &failure.message, metadata, ..Outcome::default() };
+                let sent = session.send_status(stream, &outcome);
+                self.end(session, stream, sent)
+            }
+            Kind::Credit => {
+                if let Some(call) = self.calls.get_mut(&stream) {
+                    call.inflow.grant(message(frame)?, stream, session, frames, &self.account);
+                }
+                Ok(())
+            }
+            Kind::GoAway => {
+                session.drain_now();
+                Ok(())
+            }
+            // The session answers pings by itself.
+            Kind::Pong => Ok(()),
+            Kind::Call | Kind::Cancel | Kind::Ping | Kind::Release => {
+                Err(LinkError::Unfit("a gRPC client cannot be called".into()))
+            }
+        }
+    }
+
+    fn finished(&mut self, session: &mut Session, call: u32) {
+        if self.calls.get(&call).is_some_and(|call| call.given_up) {
+            self.forget(session, call);
+        }
+    }
+
+    fn given_up(&self) -> usize {
+        self.given_up
+    }
+}
+
+impl Server {
+    /// The core has sent the last frame of a call.
+    fn end(&mut self, session: &mut Session, stream: StreamId, sent: Result<(), SendError>) -> Result<(), LinkError> {
+        match sent {
+            Err(error @ (SendError::Unfit(_) | SendError::TooLong { .. })) => unsent(error),
+            _ => {
+                self.forget(session, stream);
+                Ok(())
+            }
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! `grpc://host:port`, `grpcs://host:port` with encryption, and `grpc+unix:///path`: gRPC over HTTP/2.
+
+use std::sync::Arc;
+
+use super::tcp::{Address, Plain};
+use super::tls::Encrypted;
+use super::unix::socket_at;
+use super::{Place, Speaks, Transport};
+
+#[derive(Debug)]
+pub(super) struct Grpc;
+
+impl Transport for Grpc {
+    fn form(&self) -> &'static str {
+        "grpc://host:port"
+    }
+
+    fn parse(&self, rest: &str) -> Result<Arc<dyn Place>, String> {
+        let (scheme, speaks) = (self.scheme(), Speaks::Grpc);
+        Ok(Arc::new(Plain { scheme, address: Address::parse(scheme, rest)?, speaks }))
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Grpcs;
+
+impl Transport for Grpcs {
+    fn form(&self) -> &'static str {
+        "grpcs://host:port"
+    }
+
+    fn parse(&self, rest: &str) -> Result<Arc<dyn Place>, String> {
+        let (scheme, speaks) = (self.scheme(), Speaks::Grpc);
+        Ok(Arc::new(Encrypted { scheme, address: Address::parse(scheme, rest)?, speaks }))
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct GrpcUnix;
+
+impl Transport for GrpcUnix {
+    fn form(&self) -> &'static str {
+        "grpc+unix:///path"
+    }
+
+    fn parse(&self, rest: &str) -> Result<Arc<dyn Place>, String> {
+        Ok(Arc::new(socket_at(self.scheme(), rest, Speaks::Grpc)?))
+    }
+}

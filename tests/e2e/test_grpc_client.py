@@ -1,0 +1,231 @@
+"""Our client against gRPC's own server, and against ours: processes of their own, and bytes without Protobuf."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import nearcall
+from nearcall import _core
+from nearcall.client.callables import make_callable
+from nearcall.client.options import check_options
+from nearcall.service.service import plan_of
+
+from .grpc_services import Raw
+from .process import ServerProcess, start_program
+
+PATIENCE = 20.0
+"""Seconds after which a test that waits has failed."""
+PEER = "from tests.e2e.grpc_peer import main; main()"
+
+
+class WithPath:
+    """A method's plan, with the path that gRPC's servers know it by."""
+
+    def __init__(self, plan: Any) -> None:
+        self._plan = plan
+        self.path = f"/test.Raw/{plan.full_name.rpartition('.')[2]}"
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._plan, name)
+
+
+class Client:
+    """The methods of :class:`Raw`, and one that no server has, over one connection."""
+
+    nothing: Any
+
+    def __init__(self, url: str, **options: Any) -> None:
+        settings = check_options(url, None, **options)
+        self.connection = _core.Connection(
+            url, on_change=lambda _: None, make_passage=lambda _: None, **settings.of_connection
+        )
+        self.connection.connect()
+        for plan in plan_of(Raw).methods:
+            known: Any = WithPath(plan)
+            method = _core.Method(known, max_values=1000)
+            setattr(self, plan.full_name.rpartition(".")[2], make_callable(self.connection, plan, method))
+        other: Any = WithPath(plan_of(Raw).methods[0])
+        other.path = "/test.Raw/nothing"
+        self.nothing = self.connection.unary(_core.Method(other, max_values=1000))
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(name)
+
+
+@pytest.fixture(scope="module")
+def peer() -> Iterator[str]:
+    with start_program(PEER) as process:
+        assert process.stdout is not None
+        assert process.stdin is not None
+        yield f"grpc://127.0.0.1:{process.stdout.readline().strip()}"
+        process.stdin.close()
+        process.wait(10)
+
+
+@pytest.fixture(scope="module")
+def server(runtime_dir: Path) -> Iterator[ServerProcess]:
+    urls = ("grpc://127.0.0.1:0", f"grpc+unix://{runtime_dir}/raw2.grpc", "grpcs://127.0.0.1:0")
+    with ServerProcess(*urls, services="tests.e2e.grpc_services:raw") as server:
+        yield server
+
+
+@pytest.fixture(params=["grpcio", "tcp", "unix", "tls"])
+def client(request: pytest.FixtureRequest, certificates: Path) -> Iterator[Client]:
+    if request.param == "grpcio":
+        url = request.getfixturevalue("peer")
+    else:
+        url = request.getfixturevalue("server").urls[["tcp", "unix", "tls"].index(request.param)]
+    client = Client(url)
+    client.shut(b"")
+    yield client
+    client.connection.close()
+
+
+def until(check: Callable[[], bool]) -> None:
+    end = time.monotonic() + PATIENCE
+    while not check():
+        assert time.monotonic() < end, "it does not happen"
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("length", [0, 1, 60, 5000, 16_380, 70_000, 3_000_000])
+def test_messages_of_any_length(client: Client, length: int) -> None:
+    message = (bytes(range(256)) * (length // 256 + 1))[:length]
+    assert client.echo(message) == message
+
+
+def test_failures_are_raised(client: Client) -> None:
+    with pytest.raises(nearcall.NotFound, match="Käse is out"):
+        client.fail("Käse is out".encode())
+    with pytest.raises(nearcall.Unimplemented):
+        client.nothing(b"")
+    assert client.echo(b"still here") == b"still here"
+
+
+def test_streams_of_the_server(client: Client) -> None:
+    for length in (0, 1, 1000):
+        assert list(client.count(str(length).encode())) == [str(number).encode() for number in range(length)]
+    assert sum(map(len, client.blocks(b"100"))) == 100 * (64 << 10)
+
+
+def test_a_stream_that_fails_keeps_what_came_before(client: Client) -> None:
+    items = client.fail_after(b"first")
+    assert next(items) == b"first"
+    with pytest.raises(nearcall.Aborted, match="enough"):
+        next(items)
+
+
+def test_streams_of_the_client(client: Client) -> None:
+    for blocks in ([], [b"one"], [b"x" * 10_000] * 500, [b""] * 40_000):
+        assert client.total(iter(blocks)) == str(sum(map(len, blocks))).encode()
+
+
+def test_streams_both_ways(client: Client) -> None:
+    blocks = [str(number).encode() * 100 for number in range(500)]
+    assert list(client.both(iter(blocks))) == [block[::-1] for block in blocks]
+
+
+def test_a_stream_that_is_left_early(client: Client) -> None:
+    blocks = client.blocks(b"100000")
+    assert len(next(blocks)) == 64 << 10
+    assert client.echo(b"meanwhile") == b"meanwhile"
+    blocks.close()
+    assert client.echo(b"afterwards") == b"afterwards"
+
+
+def test_metadata_goes_both_ways(client: Client) -> None:
+    with nearcall.metadata({"x-word": "hello", "x-bytes-bin": b"\x00\xff"}) as metadata:
+        client.metadata(b"")
+    assert metadata.initial["x-word"] == "hello"
+    assert metadata.initial["x-bytes-bin"] == b"\x00\xff"
+    assert set(metadata.trailing) & {"x-word", "x-word-back"}
+
+
+def test_metadata_that_http_cannot_carry_is_refused(client: Client) -> None:
+    with nearcall.metadata({"x-lines": "one\ntwo"}), pytest.raises(nearcall.RpcError, match="x-lines"):
+        client.echo(b"")
+    assert client.echo(b"x") == b"x"
+
+
+def test_deadlines_travel_and_end_the_call(client: Client) -> None:
+    assert client.left(b"") == b"None"
+    with nearcall.timeout(PATIENCE):
+        assert 0 < float(client.left(b"")) <= PATIENCE
+    with nearcall.timeout(0.1), pytest.raises(nearcall.DeadlineExceeded):
+        client.hold(b"")
+    until(lambda: b"cancelled" in client.log(b""))
+
+
+def test_many_calls_at_once(client: Client) -> None:
+    sent = [str(number).encode() for number in range(300)]
+    with ThreadPoolExecutor(16) as pool:
+        assert list(pool.map(client.echo, sent)) == sent
+
+
+def test_a_thread_sends_a_stream_while_another_waits(client: Client) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        held = pool.submit(client.hold, b"held")
+        until(lambda: b"held" in client.log(b""))
+        # The thread that waits receives for this one, too.
+        blocks = itertools.repeat(b"x" * 10_000, 1000)
+        assert client.total(blocks) == b"10000000"
+        assert not held.done()
+        client.open(b"")
+        assert held.result(PATIENCE) == b"held"
+
+
+def test_a_server_that_comes_back_is_found(runtime_dir: Path) -> None:
+    url = f"grpc+unix://{runtime_dir}/again.grpc"
+    with ServerProcess(url, services="tests.e2e.grpc_services:raw") as server:
+        client = Client(url, wait_for_ready=True)
+        assert client.echo(b"x") == b"x"
+        server.close()
+    with pytest.raises(nearcall.Unavailable):
+        Client(url).echo(b"x")
+    with ServerProcess(url, services="tests.e2e.grpc_services:raw"):
+        assert client.echo(b"again") == b"again"
+    client.connection.close()
+
+
+def test_a_killed_server_is_noticed() -> None:
+    with ServerProcess("grpc://127.0.0.1:0", services="tests.e2e.grpc_services:raw") as server:
+        client = Client(server.url)
+        with ThreadPoolExecutor(1) as pool:
+            held = pool.submit(client.hold, b"")
+            until(lambda: b"held" in client.log(b""))
+            server.kill()
+            with pytest.raises(nearcall.Unavailable):
+                held.result(PATIENCE)
+        client.connection.close()
+
+
+def test_a_ping_is_answered(client: Client) -> None:
+    assert client.connection.ping(PATIENCE) >= 0
+
+
+def test_more_calls_than_the_server_takes_wait(certificates: Path) -> None:
+    with start_program(PEER, "grpc.max_concurrent_streams=3") as process:
+        assert process.stdout is not None
+        assert process.stdin is not None
+        client = Client(f"grpc://127.0.0.1:{process.stdout.readline().strip()}")
+        with ThreadPoolExecutor(8) as pool:
+            held = [pool.submit(client.hold, b"held") for _ in range(3)]
+            until(lambda: client.connection.in_flight == 3)
+            more = [pool.submit(client.echo, b"more") for _ in range(5)]
+            assert not any(call.done() for call in more)
+            for call in held[:1]:
+                call.cancel()
+            other = Client(client.connection.url)
+            other.open(b"")
+            assert [call.result(PATIENCE) for call in (*held, *more)] == [b"held"] * 3 + [b"more"] * 5
+            other.connection.close()
+        client.connection.close()
+        process.stdin.close()
+        process.wait(10)
