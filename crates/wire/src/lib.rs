@@ -12,6 +12,7 @@ mod metadata;
 mod msgpack;
 mod payload;
 mod probing;
+pub mod protobuf;
 mod reference;
 mod shown;
 mod values;
