@@ -22,7 +22,9 @@ pub use nearcall_transport::{
     Admission, BadUrl, Buffer, ConnectError, Credentials, DevCerts, Incoming, Lease, LinkError, Listener, Options,
     Peer, Pem, Shelf, Url, dev_certs,
 };
-pub use nearcall_wire::{Effort, Failure, Hashed, KeyHash, KeyType, Kind, Metadata, TooMuch, Watch, holds_more_than};
+pub use nearcall_wire::{
+    Effort, Failure, Hashed, KeyHash, KeyType, Kind, Malformed, Metadata, TableKind, TooMuch, Watch, holds_more_than, protobuf,
+};
 pub use outgoing::{Body, Outgoing};
 
 /// Whether `bytes` can be the size of a ring (see [`Options::ring_size`]).

@@ -20,14 +20,9 @@ impl Writer {
         &self.bytes
     }
 
-    /// Forgets what was written, and keeps the room.
-    pub fn clear(&mut self) {
-        self.bytes.clear();
-    }
-
-    /// Bytes that it has room for.
-    pub fn capacity(&self) -> usize {
-        self.bytes.capacity()
+    /// Forgets all but the first bytes.
+    pub fn truncate(&mut self, len: usize) {
+        self.bytes.truncate(len);
     }
 
     /// Appends a field's number and wire type.
