@@ -568,7 +568,7 @@ class Server:
         methods: Sequence[tuple[Method, Callable[..., Any] | IntrospectionMethod | None]],
         description: str,
         *,
-        measured: Sequence[tuple[str, str]],
+        measured: Sequence[tuple[str, str] | None],
         spin: float | Literal["auto"],
         ring_size: int,
         max_message_size: int,

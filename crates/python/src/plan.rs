@@ -10,7 +10,7 @@ use pyo3::types::{PyString, PyTuple, PyType};
 use pyo3::{PyTraverseError, PyVisit};
 
 use crate::callback::Callback;
-use crate::encoder::Encoder;
+use crate::encoder::{Decoder, Encoder};
 use crate::hashed::HashedKeys;
 
 /// How a value crosses.
@@ -76,7 +76,7 @@ impl Limit {
 pub(crate) struct Value {
     pub(crate) form: Form,
     pub(crate) encode: Encoder,
-    pub(crate) decode: Py<PyAny>,
+    pub(crate) decode: Decoder,
     pub(crate) accepts: Accepts,
     pub(crate) check: Option<Py<PyAny>>,
     pub(crate) encode_error: Py<PyAny>,
@@ -93,7 +93,7 @@ impl Value {
             references: plan.getattr("references")?.extract()?,
             form: Form::parse(plan.getattr("form")?.cast::<PyString>()?.to_str()?)?,
             encode: Encoder::of(plan.getattr("encode")?),
-            decode: plan.getattr("decode")?.unbind(),
+            decode: Decoder::of(plan.getattr("decode")?),
             accepts: Accepts(plan.getattr("accepts")?.extract()?),
             check: plan.getattr("check")?.extract()?,
             encode_error: plan.getattr("encode_error")?.unbind(),
@@ -111,7 +111,7 @@ pub(crate) struct Arguments {
     pub(crate) all_coded: bool,
     pub(crate) parts: bool,
     pub(crate) encode: Encoder,
-    pub(crate) decode: Py<PyAny>,
+    pub(crate) decode: Decoder,
     pub(crate) encode_named: Py<PyAny>,
     pub(crate) decode_named: Py<PyAny>,
     pub(crate) accepts: Vec<Accepts>,
@@ -137,7 +137,7 @@ impl Arguments {
             references: plan.getattr("references")?.extract()?,
             parts: plan.getattr("parts")?.extract()?,
             encode: Encoder::of(plan.getattr("encode")?),
-            decode: plan.getattr("decode")?.unbind(),
+            decode: Decoder::of(plan.getattr("decode")?),
             encode_named: plan.getattr("encode_named")?.unbind(),
             decode_named: plan.getattr("decode_named")?.unbind(),
             accepts: accepts.into_iter().map(Accepts).collect(),

@@ -9,11 +9,15 @@ not know of codecs.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from ..errors import RpcError
 
-__all__ = ["Codec", "Coding", "MethodCoding", "MethodTypes", "ParameterType"]
+__all__ = ["Codec", "Coding", "Explainer", "MethodCoding", "MethodTypes", "ParameterType"]
+
+
+Explainer: TypeAlias = "Callable[[BaseException, type[RpcError], str], RpcError]"
+"""Takes what was raised, the class of the error to report, and what it is of: ``"Calculator.add(): the result"``."""
 
 
 class ParameterType(NamedTuple):
@@ -50,10 +54,10 @@ class Coding(NamedTuple):
     """From the value, or from the tuple or dict of arguments, to bytes. A function, or an object of the compiled core."""
     decode: Any
     """And back."""
-    encode_error: Callable[[BaseException, type[RpcError]], RpcError]
-    """Turns what ``encode`` raised into an error of the given class."""
-    decode_error: Callable[[BaseException, type[RpcError]], RpcError]
-    """Turns what ``decode`` raised into an error of the given class."""
+    encode_error: Explainer
+    """Turns what ``encode`` raised into the error to report."""
+    decode_error: Explainer
+    """Turns what ``decode`` raised into the error to report."""
 
 
 class MethodCoding(NamedTuple):

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 from ...errors import ResourceExhausted, RpcError
 from ..explain import reason
+from ..protocol import Explainer
 
-__all__ = ["ArgumentErrors", "CodingError", "value_error"]
+__all__ = ["MISSING", "ArgumentErrors", "CodingError", "value_error"]
 
+MISSING: Final = "is missing"
+"""What the compiled codec says of a field that must be there."""
 _FIRST = re.compile(r"^([^.\[]*)(.*)$", re.DOTALL)
 
 
@@ -32,49 +34,48 @@ class ArgumentErrors:
     """Says which argument was at fault.
 
     Args:
-        method: The method's full name.
         parameter: The only parameter, if its message is the whole.
     """
 
-    def __init__(self, method: str, parameter: str | None) -> None:
-        self.method = method
+    def __init__(self, parameter: str | None) -> None:
         self.parameter = parameter
 
-    def encoding(self, error: BaseException, cls: type[RpcError]) -> RpcError:
+    def encoding(self, error: BaseException, cls: type[RpcError], method: str) -> RpcError:
         """What the encoder raised."""
-        return self._error(error, cls, "cannot be sent")
+        return self._error(error, cls, method, "cannot be sent")
 
-    def decoding(self, error: BaseException, cls: type[RpcError]) -> RpcError:
+    def decoding(self, error: BaseException, cls: type[RpcError], method: str) -> RpcError:
         """What the decoder raised."""
-        return self._error(error, cls, "cannot be decoded")
+        return self._error(error, cls, method, "cannot be decoded")
 
-    def _error(self, error: BaseException, cls: type[RpcError], what: str) -> RpcError:
-        if isinstance(error, RpcError):
-            return error
-        if isinstance(error, MemoryError):
-            return ResourceExhausted(f"{self.method}(): there is no memory for the arguments")
+    def _error(self, error: BaseException, cls: type[RpcError], method: str, what: str) -> RpcError:
         if not isinstance(error, CodingError):
-            return cls(f"{self.method}(): the arguments {what}: {reason(error)}")
+            return _other(error, cls, method, f"the arguments {what}", "the arguments")
         message, path = ValueError.__str__(error), error.path
         name, rest = self.parameter, f".{path}" if path else ""
         if name is None:
             found = _FIRST.match(path)
             name, rest = (found[1], found[2]) if found else ("", "")
         if not name:
-            return cls(f"{self.method}(): the arguments {what}: {message}")
-        if message == "is missing" and not rest:
-            return cls(f"{self.method}(): argument '{name}' is missing")
-        return cls(f"{self.method}(): argument '{name}'{f' at {rest}' if rest else ''}: {message}")
+            return cls(f"{method}: the arguments {what}: {message}")
+        if message == MISSING and not rest:
+            return cls(f"{method}: argument '{name}' is missing")
+        return cls(f"{method}: argument '{name}'{f' at {rest}' if rest else ''}: {message}")
 
 
-def value_error(what: str) -> Callable[[BaseException, type[RpcError]], RpcError]:
-    """Says where in a result or an item the fault was; who calls it knows which."""
+def value_error(what: str) -> Explainer:
+    """Says where in a result or an item the fault was."""
 
-    def explain(error: BaseException, cls: type[RpcError]) -> RpcError:
-        if isinstance(error, RpcError):
-            return error
-        if isinstance(error, MemoryError):
-            return ResourceExhausted("there is no memory for it")
-        return cls(f"{what}: {reason(error)}")
+    def explain(error: BaseException, cls: type[RpcError], noun: str) -> RpcError:
+        return _other(error, cls, noun, what, "it")
 
     return explain
+
+
+def _other(error: BaseException, cls: type[RpcError], noun: str, what: str, subject: str) -> RpcError:
+    if isinstance(error, RpcError):
+        return error
+    colon = ":" if what.startswith("the ") else ""
+    if isinstance(error, MemoryError):
+        return ResourceExhausted(f"{noun}{colon} there is no memory for {subject}")
+    return cls(f"{noun}{colon} {what}: {reason(error)}")

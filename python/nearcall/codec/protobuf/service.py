@@ -137,9 +137,7 @@ class ServiceMessages:
         for rpc in self.rpcs:
             method = rpc.method
             reply = compiled.codec(rpc.response)
-            errors = ArgumentErrors(
-                f"{self.full_name}.{method.name}", method.parameters[0].name if rpc.direct and not rpc.streams_in else None
-            )
+            errors = ArgumentErrors(method.parameters[0].name if rpc.direct and not rpc.streams_in else None)
             item = None
             if rpc.streams_in:
                 item = _value_coding(compiled.codec(rpc.request))
