@@ -359,7 +359,7 @@ impl Method {
             return arguments.encode(values);
         }
         let py = bound.py();
-        if arguments.encode.takes_some() {
+        if !self.always_named && arguments.encode.takes_some() {
             let encoded = arguments.encode.run(bound).map_err(|error| arguments.explain(py, bound, error))?;
             return Ok(Encoded::whole(LentBuffer::Bytes(encoded.cast_into()?)));
         }

@@ -195,6 +195,8 @@ pub(crate) struct Method {
     pub(crate) in_loop: bool,
     pub(crate) always_named: bool,
     pub(crate) idempotent: bool,
+    /// Where gRPC's peers call it, if it is a method for them.
+    path: Option<String>,
     /// A client's own `make_error`, if the service declares exceptions.
     pub(crate) make_error: Option<Py<PyAny>>,
     /// A server's own `describe_error`, if the service declares exceptions or the server sends tracebacks.
@@ -244,6 +246,7 @@ impl Method {
             in_loop: plan.getattr("handler_is_async")?.extract()?,
             always_named: plan.getattr("always_named")?.extract()?,
             idempotent: plan.getattr("idempotent")?.extract()?,
+            path: plan.getattr("path")?.extract()?,
             make_error,
             describe_error,
             keeps,
@@ -264,6 +267,12 @@ impl Method {
     #[getter]
     fn name(&self) -> &str {
         &self.name
+    }
+
+    /// `"/package.Service/Method"`, if it is called over gRPC.
+    #[getter]
+    fn path(&self) -> Option<&str> {
+        self.path.as_deref()
     }
 
     fn __repr__(&self) -> String {

@@ -12,9 +12,7 @@ from typing import Any, NamedTuple
 from ..service.plan import MethodPlan
 from .instances import Served
 
-__all__ = ["Entry", "protobuf_entries", "speak_protobuf"]
-
-_SCHEMES = ("grpc", "grpcs", "grpc+unix")
+__all__ = ["Entry", "protobuf_entries"]
 
 
 class Entry(NamedTuple):
@@ -30,10 +28,10 @@ class Entry(NamedTuple):
     errors: tuple[type[Exception], ...]
     """The service's own exceptions."""
 
-
-def speak_protobuf(urls: Sequence[str]) -> bool:
-    """Whether Protobuf is spoken at one of the URLs."""
-    return any(url.partition("://")[0].lower() in _SCHEMES for url in urls)
+    @property
+    def streams_in(self) -> bool:
+        """Whether the client sends a stream of messages."""
+        return self.plan.request_item is not None
 
 
 def protobuf_entries(served: Sequence[Served], handlers: Sequence[tuple[MethodPlan, Any]]) -> list[Entry]:

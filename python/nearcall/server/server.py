@@ -24,10 +24,11 @@ from ..errors import InvalidArgument
 from ..log import log
 from ..options.checked import check_seconds, check_whole, with_option
 from ..options.common import DEFAULT_MAX_MESSAGE_SIZE, DEFAULT_MAX_REFERENCES, DEFAULT_MAX_VALUES, check_spin
+from ..options.schemes import speaks_protobuf
 from ..options.tls import TLS
 from ..service.describing import describe
 from ..service.references import services_passed
-from .entries import protobuf_entries, speak_protobuf
+from .entries import protobuf_entries
 from .instances import Served, handler_of, look_at
 from .listening import make_listeners
 from .references import ServerCatalogue
@@ -179,10 +180,10 @@ class Server:
         ]
         measured += [None] * (len(methods) - len(measured))
         paths: dict[str, Any] = {}
-        if speak_protobuf(self._asked):
+        if any(map(speaks_protobuf, self._asked)):
             entries = protobuf_entries(served, self._handlers)
             paths["paths"] = {
-                entry.path: (len(methods) + number, entry.plan.request_item is not None)
+                entry.path: (len(methods) + number, entry.streams_in, entry.streams_in and bool(entry.plan.arguments.names))
                 for number, entry in enumerate(entries)
             }
             for entry in entries:

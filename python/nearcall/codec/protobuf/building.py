@@ -19,7 +19,7 @@ from . import hooks
 from .messages import REQUIRED, ZERO, Element, EnumType, Field, Message
 from .names import check_name, json_name, title, upper_snake
 
-__all__ = ["ARRAY", "Builder", "Declared", "numbered"]
+__all__ = ["Builder", "Declared", "numbered"]
 
 ARRAY: Final = "NdArray"
 """The message of a numpy array."""
@@ -148,12 +148,12 @@ class Builder:
         name, args = declared.proto_name or declared.name, get_args(hint)
         if isinstance(shape, shapes.DictType):
             key = self._key(shape.key_type, args[0] if len(args) == 2 else None)
-            value = self._inner(shape.value_type, args[1] if len(args) == 2 else None)
+            value = self.alone(shape.value_type, args[1] if len(args) == 2 else None)
             found = Field(number, declared.name, name, "map", value, key, absent, accepts=(dict,))
         else:
             kind, accepts = _CONTAINERS[type(shape)]
             accepts = _EXACT.get(get_origin(hint) or hint, accepts)
-            element = self._inner(shape.item_type, args[0] if args else None)
+            element = self.alone(shape.item_type, args[0] if args else None)
             found = Field(number, declared.name, name, kind, element, None, absent, accepts=accepts)
         if shape.min_length is not None or shape.max_length is not None:
             found.check = hooks.within(shape.min_length, shape.max_length)
@@ -165,8 +165,10 @@ class Builder:
             return self.element(bare, hint, field_options(hint))
         raise UnsupportedTypeError("the keys of a dict are str, int or bool in Protobuf: send a list of pairs")
 
-    def _inner(self, shape: Any, hint: Any) -> Element:
-        """What may stand in a list or a dict: containers and what may be None need a message around them."""
+    def alone(self, shape: Any, hint: Any) -> Element:
+        """A value where it can only be there or not, as in a list: containers, and what may be ``None``, need a message
+        around them.
+        """
         bare, bare_hint, optional, _ = _bare(shape, hint)
         if optional or type(bare) in _CONTAINERS or isinstance(bare, shapes.DictType):
             return self.wrapper(shape, hint)
@@ -307,17 +309,12 @@ class Builder:
         args = [arg for arg in get_args(hint) if arg is not type(None)] if get_origin(hint) in UNION_ORIGINS else []
         members = [member for member in shape.types if not isinstance(member, shapes.NoneType)]
         hints: list[Any] = args if len(args) == len(members) else [None] * len(members)
-        # As they are written, if both sides of msgspec's description agree on the order: it keeps it.
+        # In the order in which they are written, which msgspec keeps.
         key = _key(("union", hint, shape))
         if key not in self._wrappers:
             place = self._wrappers[key] = self.add(Message("", type_name(hint), "oneof"))
             message = self.messages[place]
-            elements = [
-                self.wrapper(member, each)
-                if type(_bare(member, each)[0]) in _CONTAINERS or isinstance(_bare(member, each)[0], shapes.DictType)
-                else self.element(_bare(member, each)[0], each, field_options(each))
-                for member, each in zip(members, hints, strict=True)
-            ]
+            elements = [self.alone(member, each) for member, each in zip(members, hints, strict=True)]
             declared = [Declared(_title(each), hint, None) for each, hint in zip(elements, hints, strict=True)]
             message.proto_name = "Or".join(_title(each) for each in elements)
             for number, element in zip(numbered(declared, message.name), elements, strict=True):

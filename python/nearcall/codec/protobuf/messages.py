@@ -87,6 +87,7 @@ class Message(msgspec.Struct, eq=False):
     """A message."""
 
     proto_name: str
+    """Empty for one that only reads or writes some of the fields of another message."""
     name: str
     """The Python type, for people."""
     form: str
@@ -96,6 +97,12 @@ class Message(msgspec.Struct, eq=False):
     finish: str | None = None
     """A method to call when all attributes of an object are set."""
     doc: str | None = None
+
+    @property
+    def oneof(self) -> str:
+        """The name of the ``oneof`` that its fields are in, which no field has."""
+        taken = {field.proto_name for field in self.fields}
+        return next(name for name in ("value", "choice", "one_of") if name not in taken)
 
     def same_as(self, other: Message) -> bool:
         """Whether both are declared alike in a ``.proto``."""

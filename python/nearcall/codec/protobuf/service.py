@@ -10,12 +10,13 @@ from msgspec import inspect as shapes
 
 from ..._core import ProtobufMessages
 from ...types.hints import type_name
+from ...types.numbers import field_options
 from ..inspection import UnsupportedTypeError, inspect_type, services_in
 from ..protocol import Coding, MethodCoding, MethodTypes, ParameterType
-from .building import Builder, Declared
-from .errors import ArgumentErrors, CodingError, value_error
-from .messages import Message
-from .names import camel_case
+from .building import Builder, Declared, numbered
+from .errors import ARGUMENTS, ArgumentErrors, CodingError, value_error
+from .messages import REQUIRED, Element, Field, Message
+from .names import camel_case, check_name
 
 __all__ = ["Protobuf", "Rpc", "ServiceMessages"]
 
@@ -27,10 +28,14 @@ class Rpc(NamedTuple):
     """``"ScaleAll"``"""
     method: MethodTypes
     request: int
-    """The place of its message."""
+    """The place of its message; with a stream, of the message of an item."""
     direct: bool
     """The only parameter is that message itself."""
     response: int
+    arguments: int | None
+    """The place of the message that begins a stream, if there are parameters beside it."""
+    declared: int
+    """The place of the request as the ``.proto`` declares it."""
 
     @property
     def streams_in(self) -> bool:
@@ -63,8 +68,13 @@ class ServiceMessages:
             if (other := taken.setdefault(rpc, method.name)) != method.name:
                 raise TypeError(f"{where} and {other}() are both called {rpc} in Protobuf: rename one")
             try:
-                request, direct = self._request(rpc, method)
-                self.rpcs.append(Rpc(rpc, method, request, direct, self._response(rpc, method)))
+                if method.stream is not None and method.parameters:
+                    declared, arguments, request = self._mixed_stream(rpc, method, method.stream)
+                    direct = False
+                else:
+                    request, direct = self._request(rpc, method)
+                    declared, arguments = request, None
+                self.rpcs.append(Rpc(rpc, method, request, direct, self._response(rpc, method), arguments, declared))
             except UnsupportedTypeError as problem:
                 raise TypeError(f"{where} cannot be served over gRPC: {problem}") from None
         self._check_names()
@@ -72,29 +82,50 @@ class ServiceMessages:
     @property
     def messages(self) -> list[Message]:
         """All messages, each once, those of methods at the places where their methods met them."""
-        return list({message.proto_name: message for message in reversed(self.builder.messages)}.values())[::-1]
+        named = list(filter(_is_named, self.builder.messages))
+        return list({message.proto_name: message for message in reversed(named)}.values())[::-1]
 
     def _request(self, rpc: str, method: MethodTypes) -> tuple[int, bool]:
         builder, name = self.builder, f"{self.name}{rpc}Request"
         if method.stream is not None:
-            if method.parameters:
-                raise UnsupportedTypeError(
-                    f"parameter '{method.parameters[0].name}' stands beside the stream '{method.stream.name}', and "
-                    "gRPC sends nothing but the stream: put it into the items"
-                )
             return self._value(name, method.stream.name, method.stream.annotation, "parameter")
         shown = [_declared(parameter) for parameter in method.parameters]
         if len(shown) == 1 and shown[0].required and _is_class(shown[0].shape):
-            found = builder.element(shown[0].shape, shown[0].annotation, _no_options(shown[0]))
+            found = builder.element(shown[0].shape, shown[0].annotation, field_options(shown[0].annotation))
             return int(found.kind), True  # type: ignore[arg-type]
+        return self._arguments(name, method, shown), False
+
+    def _arguments(self, name: str, method: MethodTypes, shown: list[Declared]) -> int:
         message = Message(name, f"the arguments of {method.name}()", "arguments")
-        place = builder.add(message)
-        for number, each in zip(_numbers(shown, method.name), shown, strict=True):
+        place = self.builder.add(message)
+        for number, each in zip(numbered(shown, f"{method.name}()"), shown, strict=True):
             try:
-                message.fields.append(builder.field(number, each))
+                message.fields.append(self.builder.field(number, each))
             except UnsupportedTypeError as problem:
                 raise UnsupportedTypeError(f"parameter '{each.name}': {problem}") from None
-        return place, False
+        return place
+
+    def _mixed_stream(self, rpc: str, method: MethodTypes, stream: ParameterType) -> tuple[int, int, int]:
+        """A stream with parameters beside it: the request as declared, and what reads its first message, and others."""
+        name = f"{self.name}{rpc}"
+        doc = "The first message of the stream holds the arguments, each other one an item."
+        declared = Message(f"{name}Request", "the stream", "oneof", doc=doc)
+        place = self.builder.add(declared)
+        arguments = self._arguments(f"{name}Arguments", method, [_declared(each) for each in method.parameters])
+        element = Element(arguments, "the arguments", f"{name}Arguments", (tuple, dict))
+        begin = Field(1, ARGUMENTS, ARGUMENTS, "presence", element, absent=REQUIRED)
+        try:
+            shape = inspect_type(stream.annotation)
+            inner = self.builder.alone(shape, stream.annotation)
+        except UnsupportedTypeError as problem:
+            raise UnsupportedTypeError(f"parameter '{stream.name}': {problem}") from None
+        item_name = stream.name if stream.name != ARGUMENTS else "item"
+        item = Field(2, item_name, check_name(item_name, "a parameter"), "presence", inner, absent=REQUIRED)
+        item.accepts = inner.accepts
+        declared.fields = [begin, item]
+        first = self.builder.add(Message("", "the arguments", "only", [begin]))
+        others = self.builder.add(Message("", type_name(stream.annotation), "only", [item]))
+        return place, first, others
 
     def _response(self, rpc: str, method: MethodTypes) -> int:
         name = f"{self.name}{rpc}Response"
@@ -108,7 +139,7 @@ class ServiceMessages:
         try:
             if _is_class(shape):
                 declared = Declared(field, annotation, shape)
-                return int(self.builder.element(shape, annotation, _no_options(declared)).kind), True  # type: ignore[arg-type]
+                return int(self.builder.element(shape, annotation, field_options(annotation)).kind), True  # type: ignore[arg-type]
             message = Message(name, type_name(annotation), "only")
             place = self.builder.add(message)
             message.fields.append(self.builder.field(1, Declared(field, annotation, shape)))
@@ -118,7 +149,7 @@ class ServiceMessages:
 
     def _check_names(self) -> None:
         known: dict[str, Message] = {}
-        for message in self.builder.messages:
+        for message in filter(_is_named, self.builder.messages):
             other = known.setdefault(message.proto_name, message)
             if not other.same_as(message):
                 raise TypeError(
@@ -138,12 +169,13 @@ class ServiceMessages:
             method = rpc.method
             reply = compiled.codec(rpc.response)
             errors = ArgumentErrors(method.parameters[0].name if rpc.direct and not rpc.streams_in else None)
-            item = None
-            if rpc.streams_in:
-                item = _value_coding(compiled.codec(rpc.request))
-                codec = None
-            else:
+            item = codec = None
+            if not rpc.streams_in:
                 codec = compiled.codec(rpc.request, single=rpc.direct)
+            else:
+                item = _value_coding(compiled.codec(rpc.request))
+                if rpc.arguments is not None:
+                    codec = compiled.codec(rpc.arguments)
             form = "coded" if method.result is not None else "nothing"
             found[method.name] = MethodCoding(
                 path=f"/{self.full_name}/{rpc.name}",
@@ -192,16 +224,8 @@ class _Same:
         return self.value
 
 
-def _numbers(declared: Sequence[Declared], method: str) -> list[int]:
-    from .building import numbered
-
-    return numbered(declared, f"{method}()")
-
-
-def _no_options(declared: Declared) -> Any:
-    from ...types.numbers import field_options
-
-    return field_options(declared.annotation)
+def _is_named(message: Message) -> bool:
+    return bool(message.proto_name)
 
 
 def _is_class(shape: Any) -> bool:

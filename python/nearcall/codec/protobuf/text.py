@@ -37,7 +37,7 @@ def _rpc(service: ServiceMessages, rpc: Rpc) -> str:
         # Within a service the name of a method hides that of a message.
         return f".{service.package}.{name}".replace("..", ".") if name in methods else name
 
-    request = ("stream " if rpc.streams_in else "") + named(rpc.request)
+    request = ("stream " if rpc.streams_in else "") + named(rpc.declared)
     response = ("stream " if rpc.method.streams_out else "") + named(rpc.response)
     return f"rpc {rpc.name}({request}) returns ({response});"
 
@@ -49,7 +49,7 @@ def _message(message: Message) -> Iterator[str]:
         return
     yield f"message {message.proto_name} {{"
     if message.form == "oneof":
-        yield "  oneof value {"
+        yield f"  oneof {message.oneof} {{"
         for field in message.fields:
             yield f"    {field.element.proto} {field.proto_name} = {field.number};{_note(field)}"
         yield "  }"
