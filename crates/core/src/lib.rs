@@ -23,7 +23,8 @@ pub use nearcall_transport::{
     Peer, Pem, Shelf, Url, dev_certs,
 };
 pub use nearcall_wire::{
-    Effort, Failure, Hashed, KeyHash, KeyType, Kind, Malformed, Metadata, TableKind, TooMuch, Watch, holds_more_than, protobuf,
+    Effort, Failure, Hashed, KeyHash, KeyType, Kind, Malformed, Metadata, TableKind, TooMuch, Watch, holds_more_than,
+    protobuf,
 };
 pub use outgoing::{Body, Outgoing};
 

@@ -85,8 +85,11 @@ pub(crate) trait Callback<'py> {
     fn run_with<A: IntoPyObject<'py, Target = PyTuple>>(&self, arguments: A) -> PyResult<Bound<'py, PyAny>>;
 
     /// Calls the object with any number of arguments, the last of which have these names.
-    fn run_many(&self, arguments: &[Bound<'py, PyAny>], names: Option<&Bound<'py, PyTuple>>)
-    -> PyResult<Bound<'py, PyAny>>;
+    fn run_many(
+        &self,
+        arguments: &[Bound<'py, PyAny>],
+        names: Option<&Bound<'py, PyTuple>>,
+    ) -> PyResult<Bound<'py, PyAny>>;
 
     /// Sets an attribute as `object` does, whatever the object's class makes of it: it is made as pickle makes objects.
     fn set_plainly(&self, name: &Bound<'py, PyString>, value: &Bound<'py, PyAny>) -> PyResult<()>;

@@ -78,12 +78,7 @@ pub(super) fn double(value: &Bound<'_, PyAny>) -> Result<f64> {
 }
 
 /// The value of an encoded `Value`. Whole numbers arrive as `int`, as Protobuf's JSON mapping has it.
-pub(super) fn read<'py>(
-    py: Python<'py>,
-    bytes: &[u8],
-    budget: &mut Budget,
-    depth: usize,
-) -> Result<Bound<'py, PyAny>> {
+pub(super) fn read<'py>(py: Python<'py>, bytes: &[u8], budget: &mut Budget, depth: usize) -> Result<Bound<'py, PyAny>> {
     deeper(depth)?;
     let mut found = py.None().into_bound(py);
     // The last one counts; two lists or structs in one value are put together, as all messages are.

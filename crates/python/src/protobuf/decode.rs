@@ -48,6 +48,8 @@ pub(super) struct Decoding<'a, 'py> {
     pub(super) py: Python<'py>,
     pub(super) plan: &'a Plan,
     pub(super) budget: Budget,
+    /// What its dicts and sets cost so far.
+    pub(super) effort: Effort,
 }
 
 impl<'py> Decoding<'_, 'py> {
@@ -64,8 +66,11 @@ impl<'py> Decoding<'_, 'py> {
         while let Some((number, wire)) = fields.next()? {
             let Some(place) = message.place(number) else { continue };
             let field = &message.fields[place];
-            let was_read = self.read(field, &mut slots[place], wire, depth).map_err(|trouble| self.within(field, trouble))?;
-            if was_read && chosen.replace(place).is_some_and(|last| last != place) && matches!(message.form, Form::OneOf)
+            let was_read =
+                self.read(field, &mut slots[place], wire, depth).map_err(|trouble| trouble.in_field(&field.shown))?;
+            if was_read
+                && chosen.replace(place).is_some_and(|last| last != place)
+                && matches!(message.form, Form::OneOf)
             {
                 // The last member counts, and the one before it is as if it had not been there.
                 for (other, slot) in slots.iter_mut().enumerate() {
@@ -80,12 +85,16 @@ impl<'py> Decoding<'_, 'py> {
                 let place = chosen.ok_or_else(|| Trouble::misfit(format!("no member of {} is there", message.name)))?;
                 let slot = std::mem::replace(&mut slots[place], Slot::Empty);
                 let field = &message.fields[place];
-                self.finish(field, slot, depth).map_err(|trouble| self.within(field, trouble))?.ok_or_else(|| missing(field, self.py))
+                self.finish(field, slot, depth)
+                    .map_err(|trouble| trouble.in_field(&field.shown))?
+                    .ok_or_else(|| missing(field))
             }
             Form::Dict => {
                 let dict = PyDict::new(self.py);
                 for (field, slot) in message.fields.iter().zip(slots) {
-                    if let Some(value) = self.finish(field, slot, depth).map_err(|trouble| self.within(field, trouble))? {
+                    if let Some(value) =
+                        self.finish(field, slot, depth).map_err(|trouble| trouble.in_field(&field.shown))?
+                    {
                         dict.set_item(field.name.bind(self.py), value).map_err(raised)?;
                     }
                 }
@@ -94,17 +103,12 @@ impl<'py> Decoding<'_, 'py> {
             _ => {
                 let mut values = Values::new();
                 for (field, slot) in message.fields.iter().zip(slots) {
-                    let value = self.finish(field, slot, depth).map_err(|trouble| self.within(field, trouble))?;
-                    values.push(value.ok_or_else(|| missing(field, self.py))?);
+                    let value = self.finish(field, slot, depth).map_err(|trouble| trouble.in_field(&field.shown))?;
+                    values.push(value.ok_or_else(|| missing(field))?);
                 }
                 self.make(message, values)
             }
         }
-    }
-
-    #[cold]
-    fn within(&self, field: &Field, trouble: Box<Trouble>) -> Box<Trouble> {
-        trouble.in_field(field.name(self.py))
     }
 
     /// Reads one occurrence of a field. Whether it was one: with another wire type it is a field that is not known here.
@@ -162,7 +166,8 @@ impl<'py> Decoding<'_, 'py> {
             while !bytes.is_empty() {
                 self.budget.take()?;
                 let index = items.len();
-                let number = packed(scalar, &mut bytes).map_err(|malformed| Box::<Trouble>::from(malformed).in_item(index))?;
+                let number =
+                    packed(scalar, &mut bytes).map_err(|malformed| Box::<Trouble>::from(malformed).in_item(index))?;
                 items.push(self.number(element, number).map_err(|trouble| trouble.in_item(index))?);
             }
             return Ok(true);
@@ -205,11 +210,62 @@ impl<'py> Decoding<'_, 'py> {
         let value = self.whole(element, value, depth + 1).map_err(|trouble| trouble.in_key(&name))?;
         let value = match value {
             Some(value) => value,
-            None if is_message(&element.kind) => self.decoded(element, &[], depth + 1).map_err(|trouble| trouble.in_key(&name))?,
+            None if is_message(&element.kind) => {
+                self.decoded(element, &[], depth + 1).map_err(|trouble| trouble.in_key(&name))?
+            }
             None => self.zero(element)?,
         };
         entries.push((name, value));
         Ok(true)
+    }
+
+    /// Refuses a set whose members a peer has chosen so that they collide.
+    fn check_keys(&mut self, shape: &Shape, element: &Element, items: &[Bound<'py, PyAny>]) -> Result<()> {
+        if !matches!(shape, Shape::Set | Shape::Frozenset) {
+            return Ok(());
+        }
+        match element.kind {
+            // Their hashes hang on a secret of the process, or there are few of them.
+            Kind::Enum(_) => Ok(()),
+            Kind::Scalar(Scalar::String | Scalar::Bytes | Scalar::Bool) if element.from.is_none() => Ok(()),
+            _ => self.check_hashes(TableKind::Set, items.len(), items.iter()),
+        }
+    }
+
+    /// Refuses a dict or a set of such keys, if all of the message's together would take too long.
+    fn check_hashes<'a>(
+        &mut self,
+        kind: TableKind,
+        count: usize,
+        keys: impl Iterator<Item = &'a Bound<'py, PyAny>>,
+    ) -> Result<()>
+    where
+        'py: 'a,
+    {
+        let py = self.py;
+        if count <= FEW {
+            return Ok(());
+        }
+        let hash = pyo3::intern!(py, "__hash__");
+        let (mut hashes, mut names) = (Vec::with_capacity(count), Vec::with_capacity(count));
+        for (index, key) in keys.enumerate() {
+            if let (true, Ok(number)) = (key.is_exact_instance_of::<PyInt>(), key.extract::<i64>()) {
+                names.push(number);
+                hashes.push(key.hash().map_err(raised)? as i64);
+            } else {
+                // Not known to be equal to another one.
+                names.push(index as i64);
+                let found = key.run_method(hash, []).map_err(|error| refused(py, error))?;
+                hashes.push(found.extract().map_err(|error| refused(py, error))?);
+            }
+        }
+        let names: Vec<[u8; 8]> = names.into_iter().map(i64::to_le_bytes).collect();
+        self.effort.add(kind, &hashes, |number| &names[number][..], |_, _| false).map_err(|why| match why {
+            TooMuch::Memory => raised(PyMemoryError::new_err("no memory to look at the keys of dicts and sets")),
+            _ => Trouble::misfit(
+                "keys of a dict or a set collide, and building it would take too long; send a list, or keys of type str",
+            ),
+        })
     }
 
     /// The value of a field of which everything has been read; `None` if it is absent and that means nothing.
@@ -218,18 +274,22 @@ impl<'py> Decoding<'_, 'py> {
         let value = match (slot, &field.shape) {
             (Slot::Empty, Shape::Implicit | Shape::Presence) => return self.absent(field),
             (Slot::Empty, shape) => match field.absent {
-                Absent::Zero => collect(self.py, shape, Vec::new())?,
+                Absent::Zero => {
+                    // It is a value like any other, and one that costs its sender nothing.
+                    self.budget.take()?;
+                    collect(self.py, shape, Vec::new())?
+                }
                 _ => return self.absent(field),
             },
             (Slot::Items(items), shape) => {
-                check_keys(self.py, shape, &field.element, &items)?;
+                self.check_keys(shape, &field.element, &items)?;
                 collect(self.py, shape, items)?
             }
             (Slot::Entries(entries), _) => {
                 if let Shape::Map(key) = &field.shape
                     && matches!(key.kind, Kind::Scalar(scalar) if scalar != Scalar::String)
                 {
-                    check_hashes(self.py, TableKind::Dict, entries.len(), entries.iter().map(|(key, _)| key))?;
+                    self.check_hashes(TableKind::Dict, entries.len(), entries.iter().map(|(key, _)| key))?;
                 }
                 let dict = PyDict::new(self.py);
                 for (key, value) in entries {
@@ -252,7 +312,10 @@ impl<'py> Decoding<'_, 'py> {
         Ok(Some(match &field.absent {
             Absent::Zero => self.zero(&field.element)?,
             Absent::Value(value) => value.bind(self.py).clone(),
-            Absent::Factory(make) => make.bind(self.py).run([]).map_err(raised)?,
+            Absent::Factory(make) => {
+                self.budget.take()?;
+                make.bind(self.py).run([]).map_err(raised)?
+            }
             Absent::Omit => return Ok(None),
             Absent::Required => return Err(Trouble::misfit("is missing")),
         }))
@@ -390,8 +453,8 @@ fn is_message(kind: &Kind) -> bool {
 }
 
 #[cold]
-fn missing(field: &Field, py: Python<'_>) -> Box<Trouble> {
-    Trouble::misfit("is missing").in_field(field.name(py))
+fn missing(field: &Field) -> Box<Trouble> {
+    Trouble::misfit("is missing").in_field(&field.shown)
 }
 
 #[inline]
@@ -410,6 +473,7 @@ fn collect<'py>(py: Python<'py>, shape: &Shape, items: Vec<Bound<'py, PyAny>>) -
     let made = match shape {
         Shape::Tuple => PyTuple::new(py, items).map(Bound::into_any),
         Shape::Map(_) => Ok(PyDict::new(py).into_any()),
+        Shape::Set if items.is_empty() => PySet::empty(py).map(Bound::into_any),
         _ => PyList::new(py, items).map(Bound::into_any),
     };
     let made = made.map_err(raised)?;
@@ -421,49 +485,5 @@ fn collect<'py>(py: Python<'py>, shape: &Shape, items: Vec<Bound<'py, PyAny>>) -
     class.as_any().run([&made]).map_err(|error| refused(py, error))
 }
 
-/// So few keys cannot take long, however they collide.
-const FEW: usize = 256;
-
-/// Refuses a set whose members a peer has chosen so that they collide.
-fn check_keys<'py>(py: Python<'py>, shape: &Shape, element: &Element, items: &[Bound<'py, PyAny>]) -> Result<()> {
-    if !matches!(shape, Shape::Set | Shape::Frozenset) {
-        return Ok(());
-    }
-    match element.kind {
-        // Their hashes hang on a secret of the process, or there are few of them.
-        Kind::Enum(_) => Ok(()),
-        Kind::Scalar(Scalar::String | Scalar::Bytes | Scalar::Bool) if element.from.is_none() => Ok(()),
-        _ => check_hashes(py, TableKind::Set, items.len(), items.iter()),
-    }
-}
-
-fn check_hashes<'a, 'py: 'a>(
-    py: Python<'py>,
-    kind: TableKind,
-    count: usize,
-    keys: impl Iterator<Item = &'a Bound<'py, PyAny>>,
-) -> Result<()> {
-    if count <= FEW {
-        return Ok(());
-    }
-    let hash = pyo3::intern!(py, "__hash__");
-    let (mut hashes, mut names) = (Vec::with_capacity(count), Vec::with_capacity(count));
-    for (index, key) in keys.enumerate() {
-        if let (true, Ok(number)) = (key.is_exact_instance_of::<PyInt>(), key.extract::<i64>()) {
-            names.push(number);
-            hashes.push(key.hash().map_err(raised)? as i64);
-        } else {
-            // Not known to be equal to another one.
-            names.push(index as i64);
-            let found = key.run_method(hash, []).map_err(|error| refused(py, error))?;
-            hashes.push(found.extract().map_err(|error| refused(py, error))?);
-        }
-    }
-    let names: Vec<[u8; 8]> = names.into_iter().map(i64::to_le_bytes).collect();
-    Effort::default().add(kind, &hashes, |number| &names[number][..], |_, _| false).map_err(|why| match why {
-        TooMuch::Memory => raised(PyMemoryError::new_err("no memory to look at the keys of dicts and sets")),
-        _ => Trouble::misfit(
-            "keys of a dict or a set collide, and building it would take too long; send a list, or keys of type str",
-        ),
-    })
-}
+/// So few keys cannot take long, however they collide: three steps for each of their bytes.
+const FEW: usize = 16;

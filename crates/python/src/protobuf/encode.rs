@@ -4,9 +4,7 @@ use nearcall_core::protobuf::{MAX_DEPTH, Scalar, Writer};
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{
-    PyBool, PyByteArray, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple, PyType,
-};
+use pyo3::types::{PyBool, PyByteArray, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple, PyType};
 
 use super::plan::{Absent, Element, Field, Form, Kind, Message, Plan, Shape};
 use super::trouble::{Result, Trouble, raised, refused};
@@ -34,9 +32,7 @@ impl<'py> Encoding<'_, 'py> {
                 }
                 for field in &message.fields {
                     let name = field.name.bind(self.py);
-                    let item = value.attribute(name).map_err(|error| {
-                        refused(self.py, error).in_field(field.name(self.py))
-                    })?;
+                    let item = value.attribute(name).map_err(|error| refused(self.py, error).in_field(&field.shown))?;
                     self.field(field, &item, depth)?;
                 }
                 Ok(())
@@ -87,7 +83,7 @@ impl<'py> Encoding<'_, 'py> {
                 }
                 // An argument that is not given takes the handler's default, at the server.
                 None if matches!(message.form, Form::Arguments) || matches!(field.absent, Absent::Omit) => {}
-                None => return Err(Trouble::misfit("is missing").in_field(field.name(self.py))),
+                None => return Err(Trouble::misfit("is missing").in_field(&field.shown)),
             }
         }
         if found < dict.len() {
@@ -105,9 +101,10 @@ impl<'py> Encoding<'_, 'py> {
     /// The member of a union that a value is of: by its very class, else by what that derives from.
     fn one_of(&mut self, message: &Message, value: &Bound<'py, PyAny>, depth: usize) -> Result<()> {
         let kind = value.get_type();
-        let exact = message.fields.iter().find(|field| {
-            field.accepts.bind(self.py).iter_borrowed().any(|class| class.is(&kind))
-        });
+        let exact = message
+            .fields
+            .iter()
+            .find(|field| field.accepts.bind(self.py).iter_borrowed().any(|class| class.is(&kind)));
         let mut chosen = exact;
         if chosen.is_none() && !value.is_instance_of::<PyBool>() {
             chosen = message
@@ -153,7 +150,7 @@ impl<'py> Encoding<'_, 'py> {
 
     #[cold]
     fn in_field(&self, field: &Field, trouble: Box<Trouble>) -> Box<Trouble> {
-        trouble.in_field(field.name(self.py))
+        trouble.in_field(&field.shown)
     }
 
     /// Appends a field that is there once.

@@ -12,6 +12,7 @@ mod trouble;
 
 use std::sync::Arc;
 
+use nearcall_core::Effort;
 use nearcall_core::protobuf::Writer;
 use pyo3::exceptions::PyIndexError;
 use pyo3::ffi;
@@ -75,7 +76,12 @@ impl ProtobufCodec {
     }
 
     /// The value of some bytes that hold at most `max_values` values.
-    fn decode<'py>(&self, py: Python<'py>, body: &Bound<'py, PyBytes>, max_values: usize) -> PyResult<Bound<'py, PyAny>> {
+    fn decode<'py>(
+        &self,
+        py: Python<'py>,
+        body: &Bound<'py, PyBytes>,
+        max_values: usize,
+    ) -> PyResult<Bound<'py, PyAny>> {
         let decoded = self.decode_within(py, body.as_bytes(), max_values)?;
         decoded.ok_or_else(|| Trouble::new(Why::TooMany).into_exception(py, &self.plan.error))
     }
@@ -89,7 +95,8 @@ impl ProtobufCodec {
         body: &[u8],
         max_values: usize,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let mut decoding = Decoding { py, plan: &self.plan, budget: Budget::new(max_values) };
+        let mut decoding =
+            Decoding { py, plan: &self.plan, budget: Budget::new(max_values), effort: Effort::default() };
         match decoding.message(self.index, body, 1) {
             Ok(value) if self.single => Ok(Some(PyTuple::new(py, [value])?.into_any())),
             Ok(value) => Ok(Some(value)),
@@ -103,9 +110,7 @@ impl ProtobufCodec {
 #[inline]
 fn text<'py>(py: Python<'py>, bytes: &[u8]) -> Result<Bound<'py, PyAny>> {
     // SAFETY: attached; the pointer and the length are those of a slice, which Python copies.
-    let made = unsafe {
-        ffi::PyUnicode_DecodeUTF8(bytes.as_ptr().cast(), bytes.len() as isize, std::ptr::null())
-    };
+    let made = unsafe { ffi::PyUnicode_DecodeUTF8(bytes.as_ptr().cast(), bytes.len() as isize, std::ptr::null()) };
     // SAFETY: an owned reference, or null with an exception set.
     unsafe { Bound::from_owned_ptr_or_err(py, made) }.map_err(|_| Trouble::misfit("a str is not valid UTF-8"))
 }
@@ -113,7 +118,9 @@ fn text<'py>(py: Python<'py>, bytes: &[u8]) -> Result<Bound<'py, PyAny>> {
 /// The UTF-8 of a text.
 #[inline]
 fn utf8<'a>(text: &'a Bound<'_, PyString>) -> Result<&'a [u8]> {
-    text.to_str().map(str::as_bytes).map_err(|_| Trouble::misfit("a str holds a lone surrogate, which UTF-8 cannot carry"))
+    text.to_str()
+        .map(str::as_bytes)
+        .map_err(|_| Trouble::misfit("a str holds a lone surrogate, which UTF-8 cannot carry"))
 }
 
 /// The type of a value, for people.

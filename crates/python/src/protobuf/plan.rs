@@ -46,6 +46,8 @@ pub(super) enum Form {
 pub(super) struct Field {
     pub(super) number: u32,
     pub(super) name: Py<PyString>,
+    /// The name in a path; empty if the message is only there to hold this value.
+    pub(super) shown: String,
     pub(super) shape: Shape,
     pub(super) element: Element,
     /// What it means that the field is not there.
@@ -131,7 +133,7 @@ impl Message {
     fn read(described: &Bound<'_, PyAny>) -> PyResult<Self> {
         let class: Option<Py<PyAny>> = described.getattr("cls")?.extract()?;
         let form: String = described.getattr("form")?.extract()?;
-        let fields =
+        let mut fields =
             described.getattr("fields")?.try_iter()?.map(|field| Field::read(&field?)).collect::<PyResult<Vec<_>>>()?;
         let needed = || class.as_ref().map(|class| class.clone_ref(described.py())).ok_or_else(|| no(&form));
         let form = match form.as_str() {
@@ -147,6 +149,9 @@ impl Message {
             "oneof" => Form::OneOf,
             other => return Err(no(other)),
         };
+        if matches!(form, Form::Only | Form::OneOf) {
+            fields.iter_mut().for_each(|field| field.shown.clear());
+        }
         let mut small = Vec::new();
         for (place, field) in fields.iter().enumerate() {
             if field.number == 0 || field.number > MAX_FIELD {
@@ -197,6 +202,7 @@ impl Field {
         Ok(Self {
             number: described.getattr("number")?.extract()?,
             name: PyString::intern(described.py(), name.to_str()?).unbind(),
+            shown: name.to_str()?.to_owned(),
             shape,
             element: Element::read(&described.getattr("element")?)?,
             absent,
@@ -204,10 +210,6 @@ impl Field {
             check: described.getattr("check")?.extract()?,
             accepts: described.getattr("accepts")?.cast_into::<PyTuple>()?.unbind(),
         })
-    }
-
-    pub(super) fn name<'a>(&'a self, py: Python<'a>) -> &'a str {
-        self.name.to_str(py).unwrap_or("?")
     }
 }
 

@@ -3,9 +3,7 @@
 use nearcall_core::protobuf::{Fields, Number, Scalar, Writer};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{
-    PyDateAccess, PyDateTime, PyDelta, PyDeltaAccess, PyTimeAccess, PyTzInfo, PyTzInfoAccess,
-};
+use pyo3::types::{PyDateAccess, PyDateTime, PyDelta, PyDeltaAccess, PyTimeAccess, PyTzInfo, PyTzInfoAccess};
 
 use super::trouble::{Result, Trouble, raised};
 use crate::callback::Callback;
@@ -27,16 +25,17 @@ pub(super) fn put_timestamp(value: &Bound<'_, PyAny>, out: &mut Writer) -> Resul
         return Err(Trouble::misfit(format!("expected datetime, got {}", super::type_name(value))));
     };
     let days = days_before(moment.get_year()) + days_in_year(moment);
-    let of_day = i64::from(moment.get_hour()) * 3600
-        + i64::from(moment.get_minute()) * 60
-        + i64::from(moment.get_second());
+    let of_day =
+        i64::from(moment.get_hour()) * 3600 + i64::from(moment.get_minute()) * 60 + i64::from(moment.get_second());
     let offset = match moment.get_tzinfo() {
         None => None,
         Some(zone) if PyTzInfo::utc(py).is_ok_and(|utc| zone.is(&*utc)) => Some((0, 0)),
         Some(_) => {
             let offset = moment.as_any().run_method(intern!(py, "utcoffset"), []).map_err(raised)?;
             let offset = offset.cast::<PyDelta>().ok();
-            offset.map(|offset| (i64::from(offset.get_days()) * DAY + i64::from(offset.get_seconds()), offset.get_microseconds()))
+            offset.map(|offset| {
+                (i64::from(offset.get_days()) * DAY + i64::from(offset.get_seconds()), offset.get_microseconds())
+            })
         }
     };
     let Some((offset, micros)) = offset else {

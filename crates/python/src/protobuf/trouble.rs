@@ -25,6 +25,9 @@ enum Step {
     Key(String),
 }
 
+/// Steps of a long path that are shown at each end.
+const SHOWN: usize = 8;
+
 /// In a box, because it is rare and large.
 pub(super) type Result<T> = std::result::Result<T, Box<Trouble>>;
 
@@ -41,7 +44,9 @@ impl Trouble {
 
     #[cold]
     pub(super) fn in_field(mut self: Box<Self>, name: &str) -> Box<Self> {
-        self.path.push(Step::Field(name.to_owned()));
+        if !name.is_empty() {
+            self.path.push(Step::Field(name.to_owned()));
+        }
         self
     }
 
@@ -71,7 +76,13 @@ impl Trouble {
             Why::Misfit(message) => message,
         };
         let mut path = String::new();
-        for step in self.path.iter().rev() {
+        for (index, step) in self.path.iter().rev().enumerate() {
+            if (SHOWN..self.path.len().saturating_sub(SHOWN)).contains(&index) {
+                if index == SHOWN {
+                    path.push_str("...");
+                }
+                continue;
+            }
             match step {
                 Step::Field(name) => {
                     if !path.is_empty() {

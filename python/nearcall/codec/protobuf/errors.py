@@ -8,10 +8,8 @@ from ...errors import ResourceExhausted, RpcError
 from ..explain import reason
 from ..protocol import Explainer
 
-__all__ = ["ARGUMENTS", "ArgumentErrors", "CodingError", "value_error"]
+__all__ = ["ArgumentErrors", "CodingError", "value_error"]
 
-ARGUMENTS: Final = "arguments"
-"""The field of a stream's first message that holds the arguments beside the stream."""
 MISSING: Final = "is missing"
 """What the compiled codec says of a field that must be there."""
 _FIRST = re.compile(r"^([^.\[]*)(.*)$", re.DOTALL)
@@ -53,8 +51,8 @@ class ArgumentErrors:
     def _error(self, error: BaseException, cls: type[RpcError], method: str, what: str) -> RpcError:
         if not isinstance(error, CodingError):
             return _other(error, cls, method, f"the arguments {what}", "the arguments")
-        message, path = ValueError.__str__(error), error.path.removeprefix(f"{ARGUMENTS}.")
-        if path == ARGUMENTS and message == MISSING:
+        message, path = ValueError.__str__(error), error.path
+        if not path and message == MISSING:
             return cls(f"{method}: the first message of the stream holds the arguments, and this one has none")
         name, rest = self.parameter, f".{path}" if path else ""
         if name is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from msgspec import inspect as shapes
@@ -14,11 +14,15 @@ from ...types.numbers import field_options
 from ..inspection import UnsupportedTypeError, inspect_type, services_in
 from ..protocol import Coding, MethodCoding, MethodTypes, ParameterType
 from .building import Builder, Declared, numbered
-from .errors import ARGUMENTS, ArgumentErrors, CodingError, value_error
+from .errors import ArgumentErrors, CodingError, value_error
 from .messages import REQUIRED, Element, Field, Message
 from .names import camel_case, check_name
 
 __all__ = ["Protobuf", "Rpc", "ServiceMessages"]
+
+
+ARGUMENTS: Final = "arguments"
+"""The field of a stream's first message that holds the arguments beside the stream."""
 
 
 class Rpc(NamedTuple):
