@@ -14,6 +14,7 @@ mod payload;
 mod probing;
 pub mod protobuf;
 mod reference;
+pub mod rpc_status;
 mod shown;
 mod values;
 

@@ -27,7 +27,9 @@ class ParameterType(NamedTuple):
     annotation: Any
     required: bool
     default: Any
-    """What an absent argument stands for; ``...`` if only the handler knows."""
+    """What an absent argument stands for; ``...`` if the interface leaves that to the handler."""
+    fallback: Any = ...
+    """What the handler says then; ``...`` if it is not known here."""
 
 
 class MethodTypes(NamedTuple):

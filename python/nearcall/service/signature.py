@@ -184,13 +184,11 @@ def method_types(method: ReadMethod, handler: ReadMethod | None = None) -> Metho
     parameters: list[ParameterType] = []
     stream: ParameterType | None = None
     for parameter in method.parameters:
-        default = parameter.default
-        if default is ... and parameter.name in handlers:
-            default = handlers[parameter.name].default
+        fallback = handlers[parameter.name].default if parameter.name in handlers else ...
         required = parameter.default is inspect.Parameter.empty
         streamed = stream_of(parameter.annotation)
         annotation = parameter.annotation if streamed is None else streamed.item
-        found = ParameterType(parameter.name, annotation, required, default)
+        found = ParameterType(parameter.name, annotation, required, parameter.default, fallback)
         if streamed is None:
             parameters.append(found)
         else:

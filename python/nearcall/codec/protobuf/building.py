@@ -48,8 +48,10 @@ class Declared(NamedTuple):
     """msgspec's description of the annotation."""
     required: bool = True
     default: Any = msgspec.NODEFAULT
-    """``NODEFAULT``, too, if a factory makes it, or if only the other side knows it."""
+    """``NODEFAULT``, too, if a factory makes it, or if it is left to who implements it."""
     factory: Any = msgspec.NODEFAULT
+    fallback: Any = msgspec.NODEFAULT
+    """What absence means if no default is known, but must not change what is declared in the ``.proto``."""
     may_lack: bool = False
     """A dict may do without it."""
     proto_name: str | None = None
@@ -136,6 +138,8 @@ class Builder:
             found.absent = ("factory", declared.factory)
         elif declared.default is not msgspec.NODEFAULT:
             found.absent = ("value", declared.default)
+        elif declared.fallback is not msgspec.NODEFAULT:
+            found.absent = ("value", declared.fallback)
         elif element.kind == "any":
             found.absent = ("value", None)
         elif element.is_message or element.from_ is not None:
@@ -431,9 +435,9 @@ def _enum_type(cls: type[enum.Enum]) -> EnumType:
         raise UnsupportedTypeError(f"{name} is a Flag, and Protobuf's enums cannot be combined: send its value as int")
     members = list(cls)
     numbers = [member.value for member in members]
-    if not all(type(number) is int and number in _INT32 for number in numbers):
-        if any(type(number) is int for number in numbers):
-            raise UnsupportedTypeError(f"the values of {name} are not all ints of 32 bits, or all of them texts")
+    if not all(number in _INT32 for number in numbers):
+        if any(isinstance(number, int) for number in numbers):
+            raise UnsupportedTypeError(f"the values of {name} are not all ints of 32 bits: make them texts, or smaller")
         # Texts have no numbers: their places are counted, and 0 is left to what nobody has set.
         numbers = list(range(1, len(members) + 1))
     prefix = upper_snake(name)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 import msgspec
 from msgspec import inspect as shapes
@@ -210,22 +211,17 @@ def _declared(parameter: ParameterType) -> Declared:
         raise UnsupportedTypeError(
             f"parameter '{parameter.name}' is a reference to a {type_name(services[0])}, and gRPC has none: send data"
         )
-    default = msgspec.NODEFAULT if parameter.default is ... else parameter.default
+    default, fallback = parameter.default, parameter.fallback
     factory: Any = msgspec.NODEFAULT
     if isinstance(default, (list, dict, set)):
-        # Every call gets the very object that the signature holds, as in Python; what counts is whether it is empty.
-        default, factory = msgspec.NODEFAULT, _Same(default) if default else type(default)
-    return Declared(parameter.name, parameter.annotation, shape, parameter.required, default, factory)
-
-
-class _Same:
-    """A factory of one object."""
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-    def __call__(self) -> Any:
-        return self.value
+        # Every call gets the very object that the signature holds, as in Python. An empty one need not be told from none.
+        factory = msgspec.NODEFAULT if default else type(cast(object, default))
+        default, fallback = msgspec.NODEFAULT, default
+    elif default is ... or parameter.required:
+        default = msgspec.NODEFAULT
+    if fallback is ... or fallback is inspect.Parameter.empty:
+        fallback = msgspec.NODEFAULT
+    return Declared(parameter.name, parameter.annotation, shape, parameter.required, default, factory, fallback)
 
 
 def _is_named(message: Message) -> bool:
