@@ -435,7 +435,7 @@ def _enum_type(cls: type[enum.Enum]) -> EnumType:
         raise UnsupportedTypeError(f"{name} is a Flag, and Protobuf's enums cannot be combined: send its value as int")
     members = list(cls)
     numbers = [member.value for member in members]
-    if not all(number in _INT32 for number in numbers):
+    if not all(isinstance(number, int) and number in _INT32 for number in numbers):
         if any(isinstance(number, int) for number in numbers):
             raise UnsupportedTypeError(f"the values of {name} are not all ints of 32 bits: make them texts, or smaller")
         # Texts have no numbers: their places are counted, and 0 is left to what nobody has set.
