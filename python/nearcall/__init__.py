@@ -53,6 +53,7 @@ from .server.serve import serve
 from .server.server import Server
 from .service.service import idempotent, oneway, service
 from .status import StatusCode
+from .types.numbers import field
 
 __version__ = _core.VERSION
 
@@ -126,6 +127,7 @@ __all__ = [
     "connect",
     "context",
     "empty",
+    "field",
     "idempotent",
     "introspection",
     "metadata",

@@ -8,6 +8,7 @@ from typing_extensions import Self, disjoint_base
 
 from .call.metadata import metadata
 from .codec.hashed import HashedKeys
+from .codec.protobuf.messages import Message
 from .service.plan import MethodPlan
 
 __all__ = [
@@ -23,6 +24,8 @@ __all__ = [
     "Method",
     "Oneway",
     "PendingCall",
+    "ProtobufCodec",
+    "ProtobufMessages",
     "References",
     "RequestStream",
     "ServedObject",
@@ -229,6 +232,40 @@ class Method:
     @property
     def name(self) -> str:
         """``"Service.method"``."""
+
+    @property
+    def path(self) -> str | None:
+        """``"/package.Service/Method"``, if it is called over gRPC."""
+
+@final
+class ProtobufMessages:
+    """The messages of a service, which refer to each other by their places.
+
+    Args:
+        messages: How each is encoded.
+        error: Makes the exception for a value or a message that does not fit, of a text and a path.
+
+    Raises:
+        ValueError: what describes a message is not known here.
+    """
+
+    def __new__(cls, messages: Sequence[Message], error: Callable[[str, str], Exception]) -> ProtobufMessages: ...
+    def codec(self, index: int, *, single: bool = False) -> ProtobufCodec:
+        """The codec of the message at a place. ``single``: of a tuple that holds the message's value alone.
+
+        Raises:
+            IndexError: there is no such message.
+        """
+
+@final
+class ProtobufCodec:
+    """Encodes and decodes the values of one message. Both raise what ``error`` makes."""
+
+    def encode(self, value: Any) -> bytes:
+        """The bytes of a value."""
+
+    def decode(self, body: bytes, max_values: int) -> Any:
+        """The value of some bytes that hold at most ``max_values`` values."""
 
 @final
 class Watched:
@@ -580,7 +617,7 @@ class Server:
         methods: Sequence[tuple[Method, Callable[..., Any] | IntrospectionMethod | None]],
         description: str,
         *,
-        measured: Sequence[tuple[str, str]],
+        measured: Sequence[tuple[str, str] | None],
         spin: float | Literal["auto"],
         ring_size: int,
         max_message_size: int,
@@ -601,8 +638,8 @@ class Server:
         """Methods with their handlers, in the order of the description; a handler takes every parameter by position.
         ``None`` stands for one that is called on objects only.
 
-        The first of them are measured: ``measured`` has their names and kinds. ``make_client`` makes what belongs to a
-        client of its identity. ``on_arrival`` is called with that before the client's first call, ``on_departure``
+        Those are measured for which ``measured`` has a name and a kind; calls of one name are counted together.
+        ``make_client`` makes what belongs to a client of its identity. ``on_arrival`` is called with that before the client's first call, ``on_departure``
         after its last, if something belongs to the client or ``departures`` says so. ``on_release`` is called with an
         object that was given to a client when the client has let go of it, or is gone, after the last call of the
         object.

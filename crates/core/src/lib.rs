@@ -19,7 +19,10 @@ pub use nearcall_transport::{
     Admission, BadUrl, Body, Buffer, ConnectError, Credentials, DevCerts, Incoming, Lease, LinkError, Listener,
     Messages, MethodPath, Options, Outgoing, Path, Paths, Payload, Peer, Pem, Shelf, Url, dev_certs,
 };
-pub use nearcall_wire::{Effort, Failure, Hashed, KeyHash, KeyType, Kind, Metadata, TooMuch, Watch, holds_more_than};
+pub use nearcall_wire::{
+    Effort, Failure, Hashed, KeyHash, KeyType, Kind, Malformed, Metadata, TableKind, TooMuch, Watch, holds_more_than,
+    protobuf,
+};
 
 /// Whether `bytes` can be the size of a ring (see [`Options::ring_size`]).
 #[must_use]

@@ -6,10 +6,13 @@
 //! that is ended waits in their caller for the end of the process, as every thread does from Python 3.14 on. All Python code
 //! that is not a matter of a few instructions is called through this module: handlers, codecs, iterators, event loops.
 
+use std::ffi::c_int;
+
 use pyo3::BoundObject;
 use pyo3::ffi::{self, PyObject};
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple};
+use smallvec::SmallVec;
 
 use crate::interpreter::may_switch;
 
@@ -28,6 +31,13 @@ unsafe extern "C-unwind" {
         keywords: *mut PyObject,
     ) -> *mut PyObject;
     fn PyObject_Call(callable: *mut PyObject, arguments: *mut PyObject, keywords: *mut PyObject) -> *mut PyObject;
+    fn PyObject_Vectorcall(
+        callable: *mut PyObject,
+        arguments: *const *mut PyObject,
+        count: usize,
+        names: *mut PyObject,
+    ) -> *mut PyObject;
+    fn PyObject_GenericSetAttr(object: *mut PyObject, name: *mut PyObject, value: *mut PyObject) -> c_int;
     fn PyObject_GetAttr(object: *mut PyObject, name: *mut PyObject) -> *mut PyObject;
     fn PyObject_GetIter(object: *mut PyObject) -> *mut PyObject;
     fn PyIter_Next(iterator: *mut PyObject) -> *mut PyObject;
@@ -74,6 +84,16 @@ pub(crate) trait Callback<'py> {
     /// Calls the object with any number of arguments, or with values that become Python's first.
     fn run_with<A: IntoPyObject<'py, Target = PyTuple>>(&self, arguments: A) -> PyResult<Bound<'py, PyAny>>;
 
+    /// Calls the object with any number of arguments, the last of which have these names.
+    fn run_many(
+        &self,
+        arguments: &[Bound<'py, PyAny>],
+        names: Option<&Bound<'py, PyTuple>>,
+    ) -> PyResult<Bound<'py, PyAny>>;
+
+    /// Sets an attribute as `object` does, whatever the object's class makes of it: it is made as pickle makes objects.
+    fn set_plainly(&self, name: &Bound<'py, PyString>, value: &Bound<'py, PyAny>) -> PyResult<()>;
+
     /// Calls a method of the object with some arguments.
     fn run_method<const N: usize>(
         &self,
@@ -108,6 +128,28 @@ impl<'py> Callback<'py> for Bound<'py, PyAny> {
         let result = kept(|| unsafe { PyObject_Call(self.as_ptr(), arguments.as_ptr(), std::ptr::null_mut()) });
         // SAFETY: an owned reference, or null with an exception set.
         unsafe { Bound::from_owned_ptr_or_err(self.py(), result) }
+    }
+
+    fn run_many(
+        &self,
+        arguments: &[Bound<'py, PyAny>],
+        names: Option<&Bound<'py, PyTuple>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let (named, names) = names.map_or((0, std::ptr::null_mut()), |names| (names.len(), names.as_ptr()));
+        assert!(named <= arguments.len(), "more names than arguments");
+        let places: SmallVec<[*mut PyObject; 16]> = arguments.iter().map(Bound::as_ptr).collect();
+        // SAFETY: attached; so many live objects, the last of which the names are for.
+        let result =
+            kept(|| unsafe { PyObject_Vectorcall(self.as_ptr(), places.as_ptr(), places.len() - named, names) });
+        // SAFETY: an owned reference, or null with an exception set.
+        unsafe { Bound::from_owned_ptr_or_err(self.py(), result) }
+    }
+
+    #[inline]
+    fn set_plainly(&self, name: &Bound<'py, PyString>, value: &Bound<'py, PyAny>) -> PyResult<()> {
+        // SAFETY: attached; all three are live objects.
+        let result = kept(|| unsafe { PyObject_GenericSetAttr(self.as_ptr(), name.as_ptr(), value.as_ptr()) });
+        if result == 0 { Ok(()) } else { Err(PyErr::fetch(self.py())) }
     }
 
     fn run_method<const N: usize>(

@@ -1,9 +1,11 @@
-//! Encoders of values that have to be looked at before they are sent.
+//! How values become bytes and back: functions of Python, or what is done here.
 
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple, PyType};
 
 use crate::callback::Callback;
+use crate::protobuf::ProtobufCodec;
 
 /// An attribute, and the exact types of which nothing is lost there.
 type Field = (Py<PyString>, Vec<Py<PyType>>);
@@ -51,19 +53,28 @@ fn fit(value: &Bound<'_, PyAny>, fields: &[Field]) -> bool {
     })
 }
 
-/// A function of the codec that encodes.
+/// What encodes.
 #[derive(Debug)]
 pub(crate) enum Encoder {
     Function(Py<PyAny>),
     Fitting(Py<FittingEncoder>),
+    Protobuf(Py<ProtobufCodec>),
 }
 
 impl Encoder {
     pub(crate) fn of(function: Bound<'_, PyAny>) -> Self {
         match function.cast_into::<FittingEncoder>() {
             Ok(fitting) => Self::Fitting(fitting.unbind()),
-            Err(other) => Self::Function(other.into_inner().unbind()),
+            Err(other) => match other.into_inner().cast_into::<ProtobufCodec>() {
+                Ok(codec) => Self::Protobuf(codec.unbind()),
+                Err(other) => Self::Function(other.into_inner().unbind()),
+            },
         }
+    }
+
+    /// Whether it takes a dict of some arguments as well as a tuple of all.
+    pub(crate) fn takes_some(&self) -> bool {
+        matches!(self, Self::Protobuf(_))
     }
 
     #[inline]
@@ -71,6 +82,33 @@ impl Encoder {
         match self {
             Self::Function(function) => function.bind(value.py()).run([value]),
             Self::Fitting(fitting) => fitting.get().__call__(value),
+            Self::Protobuf(codec) => codec.get().encode(value).map(Bound::into_any),
+        }
+    }
+}
+
+/// What decodes.
+#[derive(Debug)]
+pub(crate) enum Decoder {
+    /// A function of Python, of msgpack that was looked at before.
+    Function(Py<PyAny>),
+    /// Counts values itself, and looks at keys itself.
+    Protobuf(Py<ProtobufCodec>),
+}
+
+impl Decoder {
+    pub(crate) fn of(function: Bound<'_, PyAny>) -> Self {
+        match function.cast_into::<ProtobufCodec>() {
+            Ok(codec) => Self::Protobuf(codec.unbind()),
+            Err(other) => Self::Function(other.into_inner().unbind()),
+        }
+    }
+
+    /// The function of msgpack, which alone has buffers beside it and arguments by name.
+    pub(crate) fn function<'a, 'py>(&'a self, py: Python<'py>) -> PyResult<&'a Bound<'py, PyAny>> {
+        match self {
+            Self::Function(function) => Ok(function.bind(py)),
+            Self::Protobuf(_) => Err(PyTypeError::new_err("a Protobuf message has no buffers beside it")),
         }
     }
 }

@@ -24,6 +24,7 @@ mod options;
 mod outcome;
 mod payload;
 mod plan;
+mod protobuf;
 mod references;
 mod sandbox;
 mod served;
@@ -70,6 +71,8 @@ mod _core {
     use super::oneway::Oneway;
     #[pymodule_export]
     use super::plan::Method;
+    #[pymodule_export]
+    use super::protobuf::{ProtobufCodec, ProtobufMessages};
     #[pymodule_export]
     use super::references::{References, ServedObject, current_references};
     #[pymodule_export]

@@ -14,6 +14,7 @@ use pyo3::types::{PyByteArray, PyBytes, PyDict, PyList, PyTuple};
 use smallvec::SmallVec;
 
 use crate::callback::Callback;
+use crate::encoder::Decoder;
 use crate::errors::raise;
 use crate::interpreter::detach;
 use crate::plan::{Arguments, Form, Limit, Method, Value};
@@ -145,15 +146,10 @@ impl Value {
         match self.form {
             Form::Nothing => Ok(py.None()),
             Form::Coded => {
-                let body = self.limit.body(py, &event.payload, event.payload.len(), &self.decode_error)?;
-                let value = self.decode.bind(py).run([body.as_any()]);
-                value.map(Bound::unbind).map_err(|error| explain(py, &self.decode_error, error))
+                let len = event.payload.len();
+                self.limit.decode(py, &self.decode, &event.payload, len, &self.decode_error).map(Bound::unbind)
             }
-            Form::Parts => {
-                let (body, buffers) = self.limit.divide(py, event, &self.decode_error)?;
-                let value = self.decode.bind(py).run([body.as_any(), buffers.as_any()]);
-                value.map(Bound::unbind).map_err(|error| explain(py, &self.decode_error, error))
-            }
+            Form::Parts => self.limit.decode_parts(py, &self.decode, event, &self.decode_error).map(Bound::unbind),
             form => buffer(py, form, &mut event.payload),
         }
     }
@@ -253,6 +249,46 @@ impl Limit {
         Ok(body)
     }
 
+    /// The value of the first bytes of a payload.
+    #[inline]
+    fn decode<'py>(
+        &self,
+        py: Python<'py>,
+        decoder: &Decoder,
+        payload: &Payload,
+        len: usize,
+        explainer: &Py<PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let decoded = match decoder {
+            Decoder::Function(decode) => {
+                let body = self.body(py, payload, len, explainer)?;
+                decode.bind(py).run([body.as_any()])
+            }
+            Decoder::Protobuf(codec) => {
+                let decode = |body: &[u8]| codec.get().decode_within(py, body, self.max_values);
+                let decoded = match payload.inline() {
+                    Some(inline) => decode(&inline[..len]),
+                    None => decode(bytes(py, payload, 0, len)?.as_bytes()),
+                };
+                decoded.and_then(|value| value.ok_or_else(|| self.exceeded(py)))
+            }
+        };
+        decoded.map_err(|error| explain(py, explainer, error))
+    }
+
+    /// The value of a payload with buffers beside it.
+    fn decode_parts<'py>(
+        &self,
+        py: Python<'py>,
+        decoder: &Decoder,
+        event: &mut Incoming,
+        explainer: &Py<PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let (body, buffers) = self.divide(py, event, explainer)?;
+        let decoded = decoder.function(py)?.run([body.as_any(), buffers.as_any()]);
+        decoded.map_err(|error| explain(py, explainer, error))
+    }
+
     #[cold]
     fn exceeded(&self, py: Python<'_>) -> PyErr {
         let message = format!(
@@ -323,6 +359,10 @@ impl Method {
             return arguments.encode(values);
         }
         let py = bound.py();
+        if !self.always_named && arguments.encode.takes_some() {
+            let encoded = arguments.encode.run(bound).map_err(|error| arguments.explain(py, bound, error))?;
+            return Ok(Encoded::whole(LentBuffer::Bytes(encoded.cast_into()?)));
+        }
         let encoded =
             arguments.encode_named.bind(py).run([bound]).map_err(|error| arguments.explain(py, bound, error))?;
         let mut encoded = Encoded::parts(&encoded, SmallVec::new())?;
@@ -408,13 +448,12 @@ impl Arguments {
             return Ok(PyTuple::empty(py));
         }
         if self.all_coded {
-            return if self.parts {
-                let (body, buffers) = self.limit.divide(py, &mut event, &self.decode_error)?;
-                self.decoded(py, self.decode.bind(py).run([body.as_any(), buffers.as_any()]))
+            let decoded = if self.parts {
+                self.limit.decode_parts(py, &self.decode, &mut event, &self.decode_error)?
             } else {
-                let body = self.limit.body(py, &event.payload, event.payload.len(), &self.decode_error)?;
-                self.decoded(py, self.decode.bind(py).run([body.as_any()]))
+                self.limit.decode(py, &self.decode, &event.payload, event.payload.len(), &self.decode_error)?
             };
+            return Ok(decoded.cast_into::<PyTuple>()?);
         }
         if let [form] = self.forms[..] {
             return PyTuple::new(py, [buffer(py, form, &mut event.payload)?]);
@@ -439,9 +478,9 @@ impl Arguments {
                 for &(offset, len) in &ranges[direct..] {
                     views.append(View::of(py, &payload, offset, len)?)?;
                 }
-                self.decode.bind(py).run([body.as_any(), views.as_any()])
+                self.decode.function(py)?.run([body.as_any(), views.as_any()])
             } else {
-                self.decode.bind(py).run([body.as_any()])
+                self.decode.function(py)?.run([body.as_any()])
             };
             Some(self.decoded(py, decoded)?.into_iter())
         };

@@ -11,7 +11,7 @@ use pyo3::types::{PyString, PyTuple, PyType};
 use pyo3::{PyTraverseError, PyVisit};
 
 use crate::callback::Callback;
-use crate::encoder::Encoder;
+use crate::encoder::{Decoder, Encoder};
 use crate::hashed::HashedKeys;
 
 /// How a value crosses.
@@ -77,7 +77,7 @@ impl Limit {
 pub(crate) struct Value {
     pub(crate) form: Form,
     pub(crate) encode: Encoder,
-    pub(crate) decode: Py<PyAny>,
+    pub(crate) decode: Decoder,
     pub(crate) accepts: Accepts,
     pub(crate) check: Option<Py<PyAny>>,
     pub(crate) encode_error: Py<PyAny>,
@@ -94,7 +94,7 @@ impl Value {
             references: plan.getattr("references")?.extract()?,
             form: Form::parse(plan.getattr("form")?.cast::<PyString>()?.to_str()?)?,
             encode: Encoder::of(plan.getattr("encode")?),
-            decode: plan.getattr("decode")?.unbind(),
+            decode: Decoder::of(plan.getattr("decode")?),
             accepts: Accepts(plan.getattr("accepts")?.extract()?),
             check: plan.getattr("check")?.extract()?,
             encode_error: plan.getattr("encode_error")?.unbind(),
@@ -112,7 +112,7 @@ pub(crate) struct Arguments {
     pub(crate) all_coded: bool,
     pub(crate) parts: bool,
     pub(crate) encode: Encoder,
-    pub(crate) decode: Py<PyAny>,
+    pub(crate) decode: Decoder,
     pub(crate) encode_named: Py<PyAny>,
     pub(crate) decode_named: Py<PyAny>,
     pub(crate) accepts: Vec<Accepts>,
@@ -138,7 +138,7 @@ impl Arguments {
             references: plan.getattr("references")?.extract()?,
             parts: plan.getattr("parts")?.extract()?,
             encode: Encoder::of(plan.getattr("encode")?),
-            decode: plan.getattr("decode")?.unbind(),
+            decode: Decoder::of(plan.getattr("decode")?),
             encode_named: plan.getattr("encode_named")?.unbind(),
             decode_named: plan.getattr("decode_named")?.unbind(),
             accepts: accepts.into_iter().map(Accepts).collect(),
@@ -232,10 +232,7 @@ impl Method {
         let request_item = plan.getattr("request_item")?;
         let position: isize = plan.getattr("stream_position")?.extract()?;
         let name: String = plan.getattr("full_name")?.extract()?;
-        let path: Option<String> = match plan.getattr_opt("path")? {
-            Some(path) => path.extract()?,
-            None => None,
-        };
+        let path: Option<String> = plan.getattr("path")?.extract()?;
         let (streams_in, streams_out) = (kind.client_streams(), kind.server_streams());
         Ok(Self {
             number,
@@ -273,6 +270,12 @@ impl Method {
     #[getter]
     fn name(&self) -> &str {
         &self.name
+    }
+
+    /// `"/package.Service/Method"`, if it is called over gRPC.
+    #[getter]
+    fn path(&self) -> Option<&str> {
+        self.path.as_ref().map(|path| path.path.as_str())
     }
 
     fn __repr__(&self) -> String {

@@ -117,8 +117,8 @@ pub(crate) struct Server {
 #[pymethods]
 impl Server {
     /// `methods` are pairs of a method and its handler, in the order of `description`; a handler takes every parameter by
-    /// position. One without a handler is called on objects only. The first of them are measured, under the names and kinds
-    /// of `measured`. `make_client` makes what belongs to a client of its identity; `on_arrival` is called with that before the client's first call, `on_departure` after its last, if
+    /// position. One without a handler is called on objects only. Those for which `measured` has a name and a kind are
+    /// measured. `make_client` makes what belongs to a client of its identity; `on_arrival` is called with that before the client's first call, `on_departure` after its last, if
     /// something belongs to the client or `departures` says so. `make_passage` makes what is kept with a connection, of its
     /// references. `paths` are those by which gRPC's clients name methods: the number of each, whether the client sends a
     /// stream, and whether that begins with the arguments.
@@ -129,7 +129,7 @@ impl Server {
         py: Python<'_>,
         methods: Vec<(Py<Method>, Option<Py<PyAny>>)>,
         description: String,
-        measured: Vec<(String, String)>,
+        measured: Vec<Option<(String, String)>>,
         spin: &Bound<'_, PyAny>,
         ring_size: usize,
         max_message_size: u64,
@@ -150,7 +150,8 @@ impl Server {
         let options = options(py, spin, ring_size, max_message_size, handshake_timeout)?;
         let methods: Vec<Served> = methods.into_iter().map(|(method, handler)| Served { method, handler }).collect();
         let (routings, native_handlers) = routings(py, &methods)?;
-        let measured = measured.into_iter().map(|(name, kind)| MeasuredMethod { name, kind }).collect();
+        let measure = |measured: Option<_>| measured.map(|(name, kind)| MeasuredMethod { name, kind });
+        let measured = measured.into_iter().map(measure).collect();
         let path = |(entry, streams_in, first_is_arguments)| {
             let messages = match (streams_in, first_is_arguments) {
                 (false, _) => Messages::One,

@@ -5,6 +5,8 @@
 mod frame_decode;
 #[path = "../../../fuzz/src/handshake.rs"]
 mod handshake;
+#[path = "../../../fuzz/src/protobuf.rs"]
+mod protobuf;
 #[path = "../../../fuzz/src/ring_hostile.rs"]
 mod ring_hostile;
 #[path = "../../../fuzz/src/stream_link.rs"]
@@ -32,6 +34,11 @@ fn frames() {
 #[test]
 fn handshakes() {
     replay("handshake", handshake::run);
+}
+
+#[test]
+fn messages() {
+    replay("protobuf", protobuf::run);
 }
 
 #[test]

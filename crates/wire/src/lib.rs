@@ -13,7 +13,9 @@ mod metadata;
 mod msgpack;
 mod payload;
 mod probing;
+pub mod protobuf;
 mod reference;
+pub mod rpc_status;
 mod shown;
 mod values;
 

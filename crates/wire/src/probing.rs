@@ -57,7 +57,7 @@ impl Effort {
     /// # Errors
     ///
     /// [`TooMuch`], as soon as it is known.
-    pub(crate) fn add<'a>(
+    pub fn add<'a>(
         &mut self,
         kind: Kind,
         hashes: &[i64],

@@ -1,5 +1,5 @@
 """The ``nearcall`` command: serve a class, look at a server, call its methods, measure its distance, watch it,
-compare two versions of a class, and deal with plugins.
+compare two versions of a class, print its .proto, and deal with plugins.
 
 argparse does the parsing: it is part of Python, so the library gains no dependency from its command.
 """
@@ -68,7 +68,7 @@ def _message(error: Exception) -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
-    from . import call, check, dev_certs, listing, ping, plugin, serve, top
+    from . import call, check, dev_certs, listing, ping, plugin, proto, serve, top
 
     parser = argparse.ArgumentParser(
         prog="nearcall",
@@ -77,7 +77,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"nearcall {_version()}")
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=_Intermixed)
-    for module in (serve, listing, call, ping, top, check, dev_certs, plugin):
+    for module in (serve, listing, call, ping, top, check, proto, dev_certs, plugin):
         module.add_to(commands)
     for command in commands.choices.values():
         # It may stand behind the command as well; without a default, which would hide the one before it.

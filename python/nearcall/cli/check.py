@@ -24,7 +24,7 @@ from . import FAILED, UsageError
 from .flags import add_client_options, client_options
 from .serve import find
 
-__all__ = ["add_to", "run"]
+__all__ = ["add_to", "load_class", "run"]
 
 
 class _Version(NamedTuple):
@@ -157,7 +157,7 @@ def _version(target: str, options: argparse.Namespace) -> _Version:
         elif target.endswith(".json"):
             description = _read(target)
         else:
-            plan = plan_of(_load(target))
+            plan = plan_of(load_class(target))
             description = describe([plan], None, services_passed([plan]))
         read = read_description(description)
     except (RpcError, OSError, TypeError, ValueError) as error:
@@ -174,7 +174,12 @@ def _read(path: str) -> bytes:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from None
 
 
-def _load(target: str) -> type:
+def load_class(target: str) -> type:
+    """The service's class that ``module:name`` or ``file.py:name`` stands for.
+
+    Raises:
+        UsageError: it stands for none.
+    """
     path, _, name = target.partition(":")
     found = _in_file(path, name) if path.endswith(".py") else find(target)
     if not (inspect.isclass(found) and is_service(found)):

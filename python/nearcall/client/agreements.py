@@ -6,8 +6,11 @@ import weakref
 from collections.abc import Callable
 from typing import TypeVar
 
+import msgspec
+
 from .. import _core
 from ..errors import Cancelled, FailedPrecondition, RpcError
+from ..options.schemes import speaks_protobuf
 from ..references.catalogue import error_maker, for_caller
 from ..service.agreement import MALFORMED, Agreed, agree, refused
 from ..service.description import Description
@@ -76,6 +79,9 @@ class Agreement:
         return [(method, self._methods[plan.name][method.name]) for method in plan.methods]
 
     def _begin(self, description: bytes) -> None:
+        if speaks_protobuf(self._url):
+            self._take(self.cls)
+            return
         plans = plans_from(description) if self.cls is None else [plan_of(self.cls)]
         self.plans = [for_caller(plan, self._for_loop) for plan in plans]
         self._passed = [passed_with(plan) for plan in plans]
@@ -88,6 +94,21 @@ class Agreement:
         for passed in self._passed:
             check_passed(passed, read)
         self._methods = self._make(agreed)
+
+    def _take(self, cls: type | None) -> None:
+        """Takes for granted that the server serves a class: over gRPC nobody says, and what it lacks it refuses when it
+        is called.
+        """
+        if cls is None:
+            raise FailedPrecondition(f"{self._url} does not say here what it serves: give the service's class")
+        from ..codec.protobuf.service import Protobuf  # only where it is needed
+        from ..service.coded import coded_plans
+
+        plan = plan_of(cls)
+        plan = msgspec.structs.replace(plan, methods=tuple(coded_plans(plan, Protobuf())))
+        self.plans = [plan]
+        agreed = {method.name: Agreed(number, method) for number, method in enumerate(plan.methods)}
+        self._methods = self._make({plan.name: agreed})
 
     def renew(self, description: Description) -> None:
         """For a later server, before the first call reaches it. What no longer fits is refused call by call: the rest
@@ -182,6 +203,8 @@ class Agreements:
         Raises:
             FailedPrecondition: the description is malformed; all stays as it was.
         """
+        if speaks_protobuf(self._url):
+            return  # it has none
         read = _checked(self._url, lambda: read_description(description.encode()))
         self._description = description
         for ref in list(self._agreements):

@@ -24,9 +24,11 @@ from ..errors import InvalidArgument
 from ..log import log
 from ..options.checked import check_seconds, check_whole, with_option
 from ..options.common import DEFAULT_MAX_MESSAGE_SIZE, DEFAULT_MAX_REFERENCES, DEFAULT_MAX_VALUES, check_spin
+from ..options.schemes import speaks_protobuf
 from ..options.tls import TLS
 from ..service.describing import describe
 from ..service.references import services_passed
+from .entries import protobuf_entries
 from .instances import Served, handler_of, look_at
 from .listening import make_listeners
 from .references import ServerCatalogue
@@ -173,6 +175,23 @@ class Server:
                 self._handlers.append((method, None))
         for each in own:
             add(each)
+        measured: list[tuple[str, str] | None] = [
+            (method.full_name, method.kind) for plan in (*plans, *passed) for method in plan.methods
+        ]
+        measured += [None] * (len(methods) - len(measured))
+        paths: dict[str, Any] = {}
+        if any(map(speaks_protobuf, self._asked)):
+            entries = protobuf_entries(served, self._handlers)
+            paths["paths"] = {
+                entry.path: (len(methods) + number, entry.streams_in, entry.streams_in and bool(entry.plan.arguments.names))
+                for number, entry in enumerate(entries)
+            }
+            for entry in entries:
+                describer = self._failures.describer(entry.plan, entry.errors, tracebacks)
+                method = _core.Method(entry.plan, max_values=values, describe_error=describer)
+                methods.append((method, entry.handler))
+                self._handlers.append((entry.plan, entry.handler))
+                measured.append((entry.plan.full_name, entry.kind))
         self._catalogue = catalogue = ServerCatalogue(
             numbers,
             values,
@@ -189,7 +208,7 @@ class Server:
             _core.Server,
             methods,
             msgspec.json.encode(describe(plans, own[0].plan if own else None, passed)).decode(),
-            measured=[(method.full_name, method.kind) for plan in (*plans, *passed) for method in plan.methods],
+            measured=measured,
             spin=check_spin(spin),
             ring_size=1 << 18,
             max_message_size=check_whole("max_message_size", max_message_size, "bytes"),
@@ -202,6 +221,7 @@ class Server:
             make_passage=catalogue.passage,
             on_release=self._sessions.released,
             **self._sessions.for_core(),
+            **paths,
         )
         self._core: _core.Server | None = None
         self._process = os.getpid()

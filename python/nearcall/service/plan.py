@@ -15,6 +15,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 import msgspec
 
 from ..codec.hashed import HashedKeys
+from ..codec.protocol import MethodTypes
 from ..errors import RpcError
 
 __all__ = [
@@ -193,6 +194,10 @@ class MethodPlan(msgspec.Struct, frozen=True, eq=False):
     """The service classes whose objects travel to the handler as references: in arguments and in the stream to it."""
     gives: tuple[type, ...] = ()
     """The service classes whose objects come back as references: in the result or in the stream from the handler."""
+    types: MethodTypes | None = None
+    """What other codecs are made from; ``None`` if only a server's description is known."""
+    path: str | None = None
+    """Where gRPC's peers call it, ``/package.Service/Method``, if this is the plan for them."""
 
     @property
     def full_name(self) -> str:

@@ -10,12 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, cast, overload
 from weakref import WeakKeyDictionary
 
+import msgspec
+
 from ..types.declared import DESCRIBED_PLAN, Declared, Instance, declared, is_service, name_of, root_of
 from ..types.schema import SchemaBuilder
 from .agreement import Sides, method_findings
 from .describing import method_info
 from .plan import MethodPlan, ServicePlan
-from .signature import IDEMPOTENT_MARK, ONEWAY_MARK, ReadMethod, method_plan, read_method
+from .signature import IDEMPOTENT_MARK, ONEWAY_MARK, ReadMethod, method_plan, method_types, read_method
 
 __all__ = ["idempotent", "is_service", "oneway", "plan_of", "plan_of_all", "service"]
 
@@ -239,7 +241,8 @@ def _implementation(interface: MethodPlan, written: ReadMethod, owner: type, bui
     ours, theirs = method_info(interface), method_info(plan)
     for finding in method_findings(interface.service, ours, builder.types, theirs, builder.types, sides):
         raise TypeError(f"{owner.__name__}.{interface.name}() differs from its interface: {finding.text}")
-    return plan
+    # Other codecs must come to the same on both sides, and clients know the interface alone.
+    return msgspec.structs.replace(plan, types=method_types(written, read))
 
 
 def _mentioned(cls: type, scope: Mapping[str, Any]) -> dict[str, Any]:

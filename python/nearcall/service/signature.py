@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar, get_args, get_origin
 
 from ..codec.inspection import UnsupportedTypeError
+from ..codec.protocol import MethodTypes, ParameterType
 from ..errors import Internal, InvalidArgument
 from ..types.hints import awaited, resolve, stream_of, type_name
 from ..types.schema import SchemaBuilder
@@ -15,7 +16,15 @@ from .binding import POSITIONAL_KINDS, Binder, make_adapter
 from .plan import BIDI_STREAM, CLIENT_STREAM, NOTHING, ONEWAY, SERVER_STREAM, UNARY, MethodPlan, Slot
 from .values import Crossing, Roles, cross, value_plan
 
-__all__ = ["IDEMPOTENT_MARK", "ONEWAY_MARK", "ReadMethod", "method_plan", "read_method", "value_roles"]
+__all__ = [
+    "IDEMPOTENT_MARK",
+    "ONEWAY_MARK",
+    "ReadMethod",
+    "method_plan",
+    "method_types",
+    "read_method",
+    "value_roles",
+]
 
 ONEWAY_MARK = "__nearcall_oneway__"
 """The attribute that ``@nearcall.oneway`` sets on a function."""
@@ -165,6 +174,29 @@ def method_plan(method: ReadMethod, builder: SchemaBuilder) -> MethodPlan:
         doc=method.doc,
         takes=tuple(taken),
         gives=reply.services,
+        types=method_types(method),
+    )
+
+
+def method_types(method: ReadMethod, handler: ReadMethod | None = None) -> MethodTypes:
+    """The types of a method. ``handler``, which implements it, says what the interface leaves open: its defaults."""
+    handlers = {parameter.name: parameter for parameter in (handler or method).parameters}
+    parameters: list[ParameterType] = []
+    stream: ParameterType | None = None
+    for parameter in method.parameters:
+        fallback = handlers[parameter.name].default if parameter.name in handlers else ...
+        required = parameter.default is inspect.Parameter.empty
+        streamed = stream_of(parameter.annotation)
+        annotation = parameter.annotation if streamed is None else streamed.item
+        found = ParameterType(parameter.name, annotation, required, parameter.default, fallback)
+        if streamed is None:
+            parameters.append(found)
+        else:
+            stream = found
+    returned = stream_of(method.returns)
+    result = method.returns if returned is None else returned.item
+    return MethodTypes(
+        method.name, tuple(parameters), stream, result, returned is not None, method.oneway, method.doc
     )
 
 

@@ -93,8 +93,8 @@ pub struct ServedMethods {
     pub routings: Vec<Option<MethodRouting>>,
     /// See [`HandlerKind::Native`].
     pub native_handlers: Vec<Box<dyn NativeHandler>>,
-    /// The first methods of the description: calls of others are not measured.
-    pub measured: Vec<MeasuredMethod>,
+    /// For each method, in the same order: what it is called where it is measured. Those of one name are counted as one.
+    pub measured: Vec<Option<MeasuredMethod>>,
     /// Those that gRPC's clients name by their paths.
     pub paths: Paths,
 }

@@ -19,9 +19,9 @@ const NOT_ENDED: u8 = u8::MAX;
 #[derive(Debug, Default)]
 pub(super) struct Statistics {
     measuring: AtomicBool,
-    /// For each method of the server that is measured, in their order: where its counts are. A service may be served and
-    /// its objects passed: its methods have two numbers each then, and one name.
-    places: Vec<usize>,
+    /// For each method of the server, in their order: where its counts are, if it is measured. A service may be served and
+    /// its objects passed, or served in several codecs: its methods have several numbers each then, and one name.
+    places: Vec<Option<usize>>,
     methods: Arc<[MeasuredMethod]>,
     watch: Mutex<Watch>,
 }
@@ -120,8 +120,8 @@ pub struct Snapshot {
 }
 
 impl Statistics {
-    /// Of the first methods of a server, which are these.
-    pub(super) fn new(methods: Vec<MeasuredMethod>) -> Self {
+    /// Of a server's methods, in their order; those that are `None` are not measured.
+    pub(super) fn new(methods: Vec<Option<MeasuredMethod>>) -> Self {
         let (mut places, mut known) = (HashMap::new(), Vec::new());
         let mut place_of = |method: MeasuredMethod| {
             *places.entry(method.clone()).or_insert_with(|| {
@@ -129,7 +129,7 @@ impl Statistics {
                 known.len() - 1
             })
         };
-        let places = methods.into_iter().map(&mut place_of).collect();
+        let places = methods.into_iter().map(|method| method.map(&mut place_of)).collect();
         Self { places, methods: known.into(), ..Self::default() }
     }
 
@@ -164,7 +164,7 @@ impl Statistics {
 
     #[cold]
     fn begin_measured(&self, method: usize, bytes: usize) -> Option<Arc<Measured>> {
-        let method = *self.places.get(method)?;
+        let method = (*self.places.get(method)?)?;
         let measurement = self.watch.lock().measurement.clone()?;
         let mut counts = measurement.methods[method].lock();
         counts.started += 1;
@@ -326,7 +326,7 @@ mod tests {
 
     #[test]
     fn nothing_is_measured_while_nobody_watches() {
-        let statistics = Statistics::new(vec![method("a")]);
+        let statistics = Statistics::new(vec![Some(method("a"))]);
         assert!(statistics.begin(0, 10).is_none());
         statistics.add_watcher();
         statistics.add_watcher();
@@ -346,7 +346,7 @@ mod tests {
 
     #[test]
     fn a_call_counts_in_the_measurement_in_which_it_began() {
-        let statistics = Statistics::new(vec![method("a")]);
+        let statistics = Statistics::new(vec![Some(method("a"))]);
         statistics.add_watcher();
         let measured = statistics.begin(0, 10).expect("one watches");
         statistics.remove_watcher();
@@ -362,7 +362,7 @@ mod tests {
 
     #[test]
     fn a_call_that_nobody_ended_was_cancelled() {
-        let statistics = Statistics::new(vec![method("a")]);
+        let statistics = Statistics::new(vec![Some(method("a"))]);
         statistics.add_watcher();
         let measured = statistics.begin(0, 0).expect("one watches");
         measured.finish();
@@ -375,9 +375,10 @@ mod tests {
 
     #[test]
     fn a_method_with_two_numbers_is_counted_once() {
-        let statistics = Statistics::new(vec![method("a"), method("b"), method("a")]);
+        let statistics = Statistics::new(vec![Some(method("a")), Some(method("b")), None, Some(method("a"))]);
         statistics.add_watcher();
-        let calls = [0, 2, 1].map(|number| statistics.begin(number, 1).expect("one watches"));
+        assert!(statistics.begin(2, 1).is_none(), "it is not measured");
+        let calls = [0, 3, 1].map(|number| statistics.begin(number, 1).expect("one watches"));
         for call in calls {
             call.finish();
         }

@@ -1,0 +1,166 @@
+//! `google.protobuf.Value`: what JSON can say, where the type says `Any`.
+
+use nearcall_core::protobuf::{Fields, MAX_DEPTH, Number, Scalar, Wire, Writer};
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString};
+
+use super::decode::Budget;
+use super::trouble::{Result, Trouble, raised};
+
+const NULL: u32 = 1;
+const NUMBER: u32 = 2;
+const TEXT: u32 = 3;
+const BOOL: u32 = 4;
+const STRUCT: u32 = 5;
+const LIST: u32 = 6;
+
+/// Appends a value's `Value`.
+pub(super) fn put(value: &Bound<'_, PyAny>, out: &mut Writer, depth: usize) -> Result<()> {
+    deeper(depth)?;
+    if value.is_none() {
+        out.varint_tag(NULL);
+        out.varint(0);
+    } else if let Ok(value) = value.cast_exact::<PyBool>() {
+        out.varint_tag(BOOL);
+        out.varint(value.is_true().into());
+    } else if let Ok(text) = value.cast_exact::<PyString>() {
+        out.bytes_tag(TEXT);
+        out.bytes(super::utf8(text)?);
+    } else if value.is_exact_instance_of::<PyFloat>() || value.is_exact_instance_of::<PyInt>() {
+        out.tag(NUMBER, Scalar::Double.wire_type());
+        Scalar::Double.put_float(double(value)?, out);
+    } else if let Ok(list) = value.cast_exact::<PyList>() {
+        out.bytes_tag(LIST);
+        let whole = out.open();
+        for (index, item) in list.iter().enumerate() {
+            out.bytes_tag(1);
+            let begin = out.open();
+            put(&item, out, depth + 2).map_err(|trouble| trouble.in_item(index))?;
+            out.close(begin);
+        }
+        out.close(whole);
+    } else if let Ok(dict) = value.cast_exact::<PyDict>() {
+        out.bytes_tag(STRUCT);
+        let whole = out.open();
+        for (key, item) in dict.iter() {
+            let Ok(name) = key.cast_exact::<PyString>() else {
+                let kind = super::type_name(&key);
+                return Err(Trouble::misfit(format!("a dict where Any is declared has keys of type str, not {kind}")));
+            };
+            out.bytes_tag(1);
+            let entry = out.open();
+            out.bytes_tag(1);
+            out.bytes(super::utf8(name)?);
+            out.bytes_tag(2);
+            let begin = out.open();
+            put(&item, out, depth + 3).map_err(|trouble| trouble.in_key(&key))?;
+            out.close(begin);
+            out.close(entry);
+        }
+        out.close(whole);
+    } else {
+        let kind = super::type_name(value);
+        return Err(Trouble::misfit(format!(
+            "{kind} has no counterpart in JSON where Any is declared: declare its type, or send None, bool, int, float, \
+             str, list or dict"
+        )));
+    }
+    Ok(())
+}
+
+/// The number that a `double` holds, if it is the same.
+pub(super) fn double(value: &Bound<'_, PyAny>) -> Result<f64> {
+    if let Ok(float) = value.cast::<PyFloat>() {
+        return Ok(float.value());
+    }
+    let exact = value.extract::<i64>().ok().filter(|int| (*int as f64) as i128 == i128::from(*int));
+    exact.map(|int| int as f64).ok_or_else(|| Trouble::misfit("an int that no double equals: send it as str"))
+}
+
+/// The value of an encoded `Value`. Whole numbers arrive as `int`, as Protobuf's JSON mapping has it.
+pub(super) fn read<'py>(py: Python<'py>, bytes: &[u8], budget: &mut Budget, depth: usize) -> Result<Bound<'py, PyAny>> {
+    deeper(depth)?;
+    let mut found = py.None().into_bound(py);
+    // The last one counts; two lists or structs in one value are put together, as all messages are.
+    let (mut last, mut joined): (u32, Vec<u8>) = (0, Vec::new());
+    let mut inner: &[u8] = &[];
+    let mut fields = Fields::of(bytes);
+    while let Some((number, wire)) = fields.next()? {
+        match (number, wire) {
+            (NULL, Wire::Varint(_)) => found = py.None().into_bound(py),
+            (NUMBER, wire) => match Scalar::Double.number(wire)? {
+                Some(Number::Float(value)) => found = number_of(py, value)?,
+                _ => continue,
+            },
+            (TEXT, Wire::Bytes(text)) => found = super::text(py, text)?,
+            (BOOL, Wire::Varint(value)) => found = PyBool::new(py, value != 0).to_owned().into_any(),
+            (STRUCT | LIST, Wire::Bytes(more)) if last == number => {
+                if joined.is_empty() {
+                    joined.extend_from_slice(inner);
+                }
+                joined.extend_from_slice(more);
+            }
+            (STRUCT | LIST, Wire::Bytes(more)) => {
+                joined.clear();
+                inner = more;
+            }
+            _ => continue,
+        }
+        last = number;
+    }
+    let inner = if joined.is_empty() { inner } else { &joined };
+    match last {
+        LIST => list(py, inner, budget, depth + 1),
+        STRUCT => dict(py, inner, budget, depth + 1),
+        _ => Ok(found),
+    }
+}
+
+fn list<'py>(py: Python<'py>, bytes: &[u8], budget: &mut Budget, depth: usize) -> Result<Bound<'py, PyAny>> {
+    let list = PyList::empty(py);
+    let mut fields = Fields::of(bytes);
+    while let Some((number, wire)) = fields.next()? {
+        if let (1, Wire::Bytes(item)) = (number, wire) {
+            budget.take()?;
+            let index = list.len();
+            let item = read(py, item, budget, depth + 1).map_err(|trouble| trouble.in_item(index))?;
+            list.append(item).map_err(raised)?;
+        }
+    }
+    Ok(list.into_any())
+}
+
+fn dict<'py>(py: Python<'py>, bytes: &[u8], budget: &mut Budget, depth: usize) -> Result<Bound<'py, PyAny>> {
+    let dict = PyDict::new(py);
+    let mut fields = Fields::of(bytes);
+    while let Some((number, wire)) = fields.next()? {
+        let (1, Wire::Bytes(entry)) = (number, wire) else { continue };
+        budget.take()?;
+        let (mut key, mut value): (&[u8], Vec<u8>) = (&[], Vec::new());
+        let mut parts = Fields::of(entry);
+        while let Some((number, wire)) = parts.next()? {
+            match (number, wire) {
+                (1, Wire::Bytes(text)) => key = text,
+                (2, Wire::Bytes(more)) => value.extend_from_slice(more),
+                _ => {}
+            }
+        }
+        let key = super::text(py, key)?;
+        let value = read(py, &value, budget, depth + 2).map_err(|trouble| trouble.in_key(&key))?;
+        dict.set_item(key, value).map_err(raised)?;
+    }
+    Ok(dict.into_any())
+}
+
+fn number_of(py: Python<'_>, value: f64) -> Result<Bound<'_, PyAny>> {
+    // Up to here every integer has its own double.
+    let whole = value.trunc() == value && value.abs() <= 9_007_199_254_740_992.0;
+    if whole {
+        return Ok(PyInt::new(py, value as i64).into_any());
+    }
+    Ok(PyFloat::new(py, value).into_any())
+}
+
+fn deeper(depth: usize) -> Result<()> {
+    if depth > MAX_DEPTH { Err(Trouble::misfit(super::TOO_DEEP)) } else { Ok(()) }
+}

@@ -1,0 +1,427 @@
+//! Python values become messages.
+
+use nearcall_core::protobuf::{MAX_DEPTH, Scalar, Writer};
+use pyo3::buffer::PyUntypedBuffer;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyByteArray, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple, PyType};
+
+use super::plan::{Absent, Element, Field, Form, Kind, Message, Plan, Shape};
+use super::trouble::{Result, Trouble, raised, refused};
+use super::{anything, times, type_name, utf8};
+use crate::callback::Callback;
+
+/// One message that is being encoded, with all those in it.
+pub(super) struct Encoding<'a, 'py> {
+    pub(super) py: Python<'py>,
+    pub(super) plan: &'a Plan,
+    pub(super) out: &'a mut Writer,
+}
+
+impl<'py> Encoding<'_, 'py> {
+    /// Appends the fields of a message.
+    pub(super) fn message(&mut self, index: usize, value: &Bound<'py, PyAny>, depth: usize) -> Result<()> {
+        if depth > MAX_DEPTH {
+            return Err(Trouble::misfit(super::TOO_DEEP));
+        }
+        let message = &self.plan.messages[index];
+        match &message.form {
+            Form::Object { class, .. } | Form::Call { class, .. } => {
+                if !value.get_type().as_any().is(class) {
+                    return Err(self.not_of(message, value));
+                }
+                for field in &message.fields {
+                    let name = field.name.bind(self.py);
+                    let item = value.attribute(name).map_err(|error| refused(self.py, error).in_field(&field.shown))?;
+                    self.field(field, &item, depth)?;
+                }
+                Ok(())
+            }
+            Form::Tuple { class } => {
+                let class = class.as_ref().map(|class| class.bind(self.py));
+                let fits = |tuple: &Bound<'_, PyTuple>| match class {
+                    Some(class) => tuple.get_type().as_any().is(class),
+                    None => tuple.len() == message.fields.len(),
+                };
+                let tuple = value.cast::<PyTuple>().ok().filter(|tuple| fits(tuple));
+                let Some(tuple) = tuple else { return Err(self.not_of(message, value)) };
+                self.items(message, tuple, depth)
+            }
+            Form::Dict => match value.cast::<PyDict>() {
+                Ok(dict) => self.dict(message, dict, depth),
+                Err(_) => Err(self.not_of(message, value)),
+            },
+            Form::Arguments => match value.cast::<PyTuple>() {
+                Ok(tuple) => self.items(message, tuple, depth),
+                Err(_) => match value.cast::<PyDict>() {
+                    Ok(dict) => self.dict(message, dict, depth),
+                    Err(_) => Err(self.not_of(message, value)),
+                },
+            },
+            Form::Only => self.field(&message.fields[0], value, depth),
+            Form::OneOf => self.one_of(message, value, depth),
+        }
+    }
+
+    fn items(&mut self, message: &Message, tuple: &Bound<'py, PyTuple>, depth: usize) -> Result<()> {
+        if tuple.len() != message.fields.len() {
+            return Err(self.not_of(message, tuple.as_any()));
+        }
+        for (field, item) in message.fields.iter().zip(tuple.iter_borrowed()) {
+            self.field(field, &item, depth)?;
+        }
+        Ok(())
+    }
+
+    fn dict(&mut self, message: &Message, dict: &Bound<'py, PyDict>, depth: usize) -> Result<()> {
+        let mut found = 0;
+        for field in &message.fields {
+            match dict.get_item(field.name.bind(self.py)).map_err(raised)? {
+                Some(item) => {
+                    found += 1;
+                    self.field(field, &item, depth)?;
+                }
+                // An argument that is not given takes the handler's default, at the server.
+                None if matches!(message.form, Form::Arguments) || matches!(field.absent, Absent::Omit) => {}
+                None => return Err(Trouble::misfit("is missing").in_field(&field.shown)),
+            }
+        }
+        if found < dict.len() {
+            let known = |key: &Bound<'_, PyAny>| {
+                message.fields.iter().any(|field| key.eq(field.name.bind(self.py)).unwrap_or(false))
+            };
+            let other = dict.keys().iter().find(|key| !known(key));
+            let other = other.map_or_else(String::new, |key| key.to_string());
+            let text = format!("{} has no field '{other}', which would be lost: leave it out", message.name);
+            return Err(Trouble::misfit(text));
+        }
+        Ok(())
+    }
+
+    /// The member of a union that a value is of: by its very class, else by what that derives from.
+    fn one_of(&mut self, message: &Message, value: &Bound<'py, PyAny>, depth: usize) -> Result<()> {
+        let kind = value.get_type();
+        let exact = message
+            .fields
+            .iter()
+            .find(|field| field.accepts.bind(self.py).iter_borrowed().any(|class| class.is(&kind)));
+        let mut chosen = exact;
+        if chosen.is_none() && !value.is_instance_of::<PyBool>() {
+            chosen = message
+                .fields
+                .iter()
+                .find(|field| value.is_instance(field.accepts.bind(self.py).as_any()).unwrap_or(false));
+        }
+        // An int may be sent as a float, if that equals it.
+        let of_floats = |field: &&Field| matches!(field.element.kind, Kind::Scalar(Scalar::Double | Scalar::Float));
+        if chosen.is_none() && value.is_exact_instance_of::<PyInt>() {
+            chosen = message.fields.iter().find(of_floats);
+        }
+        match chosen {
+            Some(field) => self.single(field, value, depth),
+            None => Err(self.not_of(message, value)),
+        }
+    }
+
+    #[cold]
+    fn not_of(&self, message: &Message, value: &Bound<'py, PyAny>) -> Box<Trouble> {
+        Trouble::misfit(format!("expected {}, got {}", message.name, type_name(value)))
+    }
+
+    /// Appends one field, unless its absence says the same.
+    #[inline]
+    fn field(&mut self, field: &Field, value: &Bound<'py, PyAny>, depth: usize) -> Result<()> {
+        if field.left_out.iter().any(|skipped| skipped.is(value)) {
+            return Ok(());
+        }
+        let put = match &field.shape {
+            Shape::Implicit => self.implicit(field, value, depth),
+            Shape::Presence => return self.presence(field, value, depth),
+            Shape::Map(key) => self.map(field, key, value, depth),
+            Shape::List | Shape::Tuple | Shape::Set | Shape::Frozenset => self.repeated(field, value, depth),
+        };
+        put.and_then(|()| self.check(field.check.as_ref(), value)).map_err(|trouble| self.in_field(field, trouble))
+    }
+
+    fn presence(&mut self, field: &Field, value: &Bound<'py, PyAny>, depth: usize) -> Result<()> {
+        self.single(field, value, depth)?;
+        self.check(field.check.as_ref(), value).map_err(|trouble| self.in_field(field, trouble))
+    }
+
+    #[cold]
+    fn in_field(&self, field: &Field, trouble: Box<Trouble>) -> Box<Trouble> {
+        trouble.in_field(&field.shown)
+    }
+
+    /// Appends a field that is there once.
+    fn single(&mut self, field: &Field, value: &Bound<'py, PyAny>, depth: usize) -> Result<()> {
+        self.tagged(field.number, &field.element, value, depth).map_err(|trouble| self.in_field(field, trouble))
+    }
+
+    fn implicit(&mut self, field: &Field, value: &Bound<'py, PyAny>, depth: usize) -> Result<()> {
+        let before = self.out.as_bytes().len();
+        self.tagged(field.number, &field.element, value, depth)?;
+        // A zero is one byte, or several of zeros: then nothing was to be said.
+        let written = &self.out.as_bytes()[before..];
+        let width = match field.element.kind {
+            Kind::Scalar(scalar) => match scalar.wire_type() {
+                1 => 8,
+                5 => 4,
+                _ => 1,
+            },
+            _ => 1,
+        };
+        if let Some((tag, zeros)) = written.split_at_checked(written.len().saturating_sub(width))
+            && zeros.iter().all(|&byte| byte == 0)
+            && tag.len() == tag_len(field.number)
+        {
+            self.out.truncate(before);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn tagged(&mut self, number: u32, element: &Element, value: &Bound<'py, PyAny>, depth: usize) -> Result<()> {
+        self.out.tag(number, wire_type(&element.kind));
+        self.element(element, value, depth)
+    }
+
+    fn repeated(&mut self, field: &Field, value: &Bound<'py, PyAny>, depth: usize) -> Result<()> {
+        let element = &field.element;
+        let packed = is_packed(&element.kind);
+        let mut begin = None;
+        let mut put = |this: &mut Self, index: usize, item: &Bound<'py, PyAny>| {
+            if !packed {
+                this.out.tag(field.number, wire_type(&element.kind));
+            } else if begin.is_none() {
+                this.out.bytes_tag(field.number);
+                begin = Some(this.out.open());
+            }
+            this.element(element, item, depth).map_err(|trouble| trouble.in_item(index))
+        };
+        match (&field.shape, value.cast_exact::<PyList>()) {
+            (Shape::List, Ok(list)) => {
+                for (index, item) in list.iter().enumerate() {
+                    put(self, index, &item)?;
+                }
+            }
+            _ => {
+                if !value.is_instance(field.accepts.bind(self.py).as_any()).map_err(raised)? || is_text(value) {
+                    return Err(self.not_a(field, value));
+                }
+                for (index, item) in value.items().map_err(raised)?.enumerate() {
+                    put(self, index, &item.map_err(raised)?)?;
+                }
+            }
+        }
+        if let Some(begin) = begin {
+            self.out.close(begin);
+        }
+        Ok(())
+    }
+
+    fn map(&mut self, field: &Field, key: &Element, value: &Bound<'py, PyAny>, depth: usize) -> Result<()> {
+        let Ok(dict) = value.cast::<PyDict>() else { return Err(self.not_a(field, value)) };
+        // All at once: to encode a value may run code that changes the dict.
+        for pair in dict.items().iter() {
+            let (name, item): (Bound<'py, PyAny>, Bound<'py, PyAny>) = pair.extract().map_err(raised)?;
+            self.out.bytes_tag(field.number);
+            let entry = self.out.open();
+            self.tagged(1, key, &name, depth).map_err(|trouble| trouble.in_key(&name))?;
+            self.tagged(2, &field.element, &item, depth + 1).map_err(|trouble| trouble.in_key(&name))?;
+            self.out.close(entry);
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn not_a(&self, field: &Field, value: &Bound<'py, PyAny>) -> Box<Trouble> {
+        let expected = field.accepts.bind(self.py).iter().next();
+        let expected = expected.and_then(|class| class.cast_into::<PyType>().ok()).and_then(|class| class.name().ok());
+        let expected = expected.map_or_else(|| "a container".to_owned(), |name| name.to_string());
+        Trouble::misfit(format!("expected {expected}, got {}", type_name(value)))
+    }
+
+    fn check(&self, check: Option<&Py<PyAny>>, value: &Bound<'py, PyAny>) -> Result<()> {
+        match check {
+            None => Ok(()),
+            Some(check) => check.bind(self.py).run([value]).map(drop).map_err(|error| refused(self.py, error)),
+        }
+    }
+
+    /// Appends one value, without a tag.
+    #[inline]
+    fn element(&mut self, element: &Element, value: &Bound<'py, PyAny>, depth: usize) -> Result<()> {
+        self.check(element.check.as_ref(), value)?;
+        match &element.to {
+            None => self.plain(element, value, depth),
+            Some(to) => {
+                let value = to.bind(self.py).run([value]).map_err(|error| refused(self.py, error))?;
+                self.plain(element, &value, depth)
+            }
+        }
+    }
+
+    #[inline]
+    fn plain(&mut self, element: &Element, value: &Bound<'py, PyAny>, depth: usize) -> Result<()> {
+        match &element.kind {
+            Kind::Scalar(scalar) => match scalar {
+                Scalar::String => match value.cast::<PyString>() {
+                    Ok(text) => {
+                        self.out.bytes(utf8(text)?);
+                        Ok(())
+                    }
+                    Err(_) => Err(misfit(element, value)),
+                },
+                Scalar::Bytes => self.bytes(element, value),
+                Scalar::Bool => self.bool(element, value),
+                Scalar::Float | Scalar::Double => self.float(element, *scalar, value),
+                _ => self.int(element, *scalar, value),
+            },
+            Kind::Enum(members) => {
+                let number = members.by_member.get(&value.as_ptr().addr()).ok_or_else(|| misfit(element, value))?;
+                self.out.varint(i64::from(*number) as u64);
+                Ok(())
+            }
+            Kind::Message(index) => self.within(|this| this.message(*index, value, depth + 1)),
+            Kind::Timestamp => self.within(|this| times::put_timestamp(value, this.out)),
+            Kind::Duration => self.within(|this| times::put_duration(value, this.out)),
+            Kind::Any => self.within(|this| anything::put(value, this.out, depth + 1)),
+        }
+    }
+
+    #[inline]
+    fn within(&mut self, put: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+        let begin = self.out.open();
+        put(self)?;
+        self.out.close(begin);
+        Ok(())
+    }
+
+    fn bytes(&mut self, element: &Element, value: &Bound<'py, PyAny>) -> Result<()> {
+        if let Ok(bytes) = value.cast::<PyBytes>() {
+            self.out.bytes(bytes.as_bytes());
+            return Ok(());
+        }
+        let Ok(buffer) = PyUntypedBuffer::get(value) else { return Err(misfit(element, value)) };
+        if !buffer.is_c_contiguous() {
+            return Err(Trouble::misfit("the buffer is not C-contiguous: copy it first"));
+        }
+        if buffer.len_bytes() == 0 {
+            self.out.varint(0);
+            return Ok(());
+        }
+        // SAFETY: contiguous, so that many bytes are there, and Python keeps them in place while the buffer is held, and
+        // the interpreter with it.
+        let bytes = unsafe { std::slice::from_raw_parts(buffer.buf_ptr().cast(), buffer.len_bytes()) };
+        self.out.bytes(bytes);
+        Ok(())
+    }
+
+    #[inline]
+    fn bool(&mut self, element: &Element, value: &Bound<'py, PyAny>) -> Result<()> {
+        let is_true = match value.cast::<PyBool>() {
+            Ok(value) => value.is_true(),
+            Err(_) if is_of_numpy(value, &["bool", "bool_"]) => value.is_truthy().map_err(raised)?,
+            Err(_) => return Err(misfit(element, value)),
+        };
+        self.out.varint(is_true.into());
+        Ok(())
+    }
+
+    #[inline]
+    fn int(&mut self, element: &Element, scalar: Scalar, value: &Bound<'py, PyAny>) -> Result<()> {
+        let number = if value.is_exact_instance_of::<PyInt>() {
+            wide(value)
+        } else if value.is_exact_instance_of::<PyBool>() || value.is_instance_of::<PyFloat>() {
+            None
+        } else {
+            // numpy's integers, and subclasses of int.
+            match value.run_method(intern!(self.py, "__index__"), []) {
+                Ok(index) if index.is_instance_of::<PyInt>() => wide(&index),
+                _ => None,
+            }
+        };
+        match number {
+            Some(number) if scalar.put_int(number, self.out) => Ok(()),
+            Some(_) => Err(out_of_range(scalar)),
+            None if value.is_instance_of::<PyInt>() && !value.is_exact_instance_of::<PyBool>() => {
+                Err(out_of_range(scalar))
+            }
+            None => Err(misfit(element, value)),
+        }
+    }
+
+    #[inline]
+    fn float(&mut self, element: &Element, scalar: Scalar, value: &Bound<'py, PyAny>) -> Result<()> {
+        let number = if value.is_instance_of::<PyFloat>() || value.is_exact_instance_of::<PyInt>() {
+            anything::double(value)?
+        } else if value.is_exact_instance_of::<PyBool>() || is_text(value) {
+            return Err(misfit(element, value));
+        } else {
+            let float = value.run_method(intern!(self.py, "__float__"), []).map_err(|_| misfit(element, value))?;
+            let number = float.cast::<PyFloat>().map_err(|_| misfit(element, value))?.value();
+            if !number.is_nan() && !value.eq(float).map_err(raised)? {
+                return Err(Trouble::misfit(format!("a {} that no double equals", type_name(value))));
+            }
+            number
+        };
+        if scalar == Scalar::Float && !number.is_nan() && f64::from(number as f32) != number {
+            return Err(Trouble::misfit(format!("{number} is no number of a 32-bit float")));
+        }
+        scalar.put_float(number, self.out);
+        Ok(())
+    }
+}
+
+#[inline]
+fn wide(value: &Bound<'_, PyAny>) -> Option<i128> {
+    match value.extract::<i64>() {
+        Ok(number) => Some(number.into()),
+        Err(_) => value.extract::<u64>().ok().map(Into::into),
+    }
+}
+
+fn wire_type(kind: &Kind) -> u8 {
+    match kind {
+        Kind::Scalar(scalar) => scalar.wire_type(),
+        Kind::Enum(_) => Scalar::Enum.wire_type(),
+        _ => Scalar::Bytes.wire_type(),
+    }
+}
+
+pub(super) fn is_packed(kind: &Kind) -> bool {
+    match kind {
+        Kind::Scalar(scalar) => scalar.is_packed(),
+        Kind::Enum(_) => true,
+        _ => false,
+    }
+}
+
+/// Bytes of a field's tag.
+fn tag_len(number: u32) -> usize {
+    (32 - (number << 3).leading_zeros() as usize).div_ceil(7)
+}
+
+/// A text is a sequence to Python, and never a list to anybody.
+fn is_text(value: &Bound<'_, PyAny>) -> bool {
+    value.is_instance_of::<PyString>() || value.is_instance_of::<PyBytes>() || value.is_instance_of::<PyByteArray>()
+}
+
+#[cold]
+fn is_of_numpy(value: &Bound<'_, PyAny>, names: &[&str]) -> bool {
+    let kind = value.get_type();
+    let named = kind.name().is_ok_and(|name| name.to_str().is_ok_and(|name| names.contains(&name)));
+    named && kind.module().is_ok_and(|module| module.to_str().is_ok_and(|module| module == "numpy"))
+}
+
+#[cold]
+fn misfit(element: &Element, value: &Bound<'_, PyAny>) -> Box<Trouble> {
+    Trouble::misfit(format!("expected {}, got {}", element.name, type_name(value)))
+}
+
+#[cold]
+fn out_of_range(scalar: Scalar) -> Box<Trouble> {
+    let (least, greatest) = scalar.range().unwrap_or((0, 0));
+    Trouble::misfit(format!("an int that is not within {least} to {greatest}: send it as str or Decimal"))
+}

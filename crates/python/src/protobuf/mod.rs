@@ -1,0 +1,141 @@
+//! Protobuf, straight between the wire and Python objects, without generated classes.
+//!
+//! `nearcall.codec.protobuf` decides which message a type becomes; the rules are in `docs/adr/0033-protobuf.md`. Here they
+//! are carried out: [`plan`] reads what was decided, once; [`encode`] and [`decode`] walk values and bytes along it.
+
+mod anything;
+mod decode;
+mod encode;
+mod plan;
+mod times;
+mod trouble;
+
+use std::sync::Arc;
+
+use nearcall_core::Effort;
+use nearcall_core::protobuf::Writer;
+use pyo3::exceptions::PyIndexError;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyString, PyTuple};
+
+use decode::{Budget, Decoding};
+use encode::Encoding;
+use plan::Plan;
+use trouble::{Result, Trouble, Why};
+
+const TOO_DEEP: &str = "more than 100 messages are within each other, or a value holds itself";
+/// Bytes that most messages fit in.
+const ROOM: usize = 128;
+
+/// The messages of a service.
+#[pyclass(frozen, module = "nearcall._core")]
+pub(crate) struct ProtobufMessages {
+    plan: Arc<Plan>,
+}
+
+#[pymethods]
+impl ProtobufMessages {
+    /// `messages` are `nearcall.codec.protobuf.messages.Message`s, which refer to each other by their place. `error` makes
+    /// an exception of a message and a path.
+    #[new]
+    fn new(messages: &Bound<'_, PyAny>, error: Py<PyAny>) -> PyResult<Self> {
+        Ok(Self { plan: Arc::new(Plan::read(messages, error)?) })
+    }
+
+    /// The codec of one of them. `single`: of a tuple that holds its value alone.
+    #[pyo3(signature = (index, *, single=false))]
+    fn codec(&self, index: usize, single: bool) -> PyResult<ProtobufCodec> {
+        if index >= self.plan.messages.len() {
+            return Err(PyIndexError::new_err("there is no such message"));
+        }
+        Ok(ProtobufCodec { plan: Arc::clone(&self.plan), index, single })
+    }
+}
+
+/// Encodes and decodes the values of one message.
+#[pyclass(frozen, module = "nearcall._core")]
+pub(crate) struct ProtobufCodec {
+    plan: Arc<Plan>,
+    index: usize,
+    single: bool,
+}
+
+#[pymethods]
+impl ProtobufCodec {
+    /// The bytes of a value.
+    pub(crate) fn encode<'py>(&self, value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
+        let py = value.py();
+        let mut out = Writer::with_capacity(ROOM);
+        let only = if self.single { Some(value.cast::<PyTuple>()?.get_item(0)?) } else { None };
+        let mut encoding = Encoding { py, plan: &self.plan, out: &mut out };
+        match encoding.message(self.index, only.as_ref().unwrap_or(value), 1) {
+            Ok(()) => Ok(PyBytes::new(py, out.as_bytes())),
+            Err(trouble) => Err(trouble.into_exception(py, &self.plan.error)),
+        }
+    }
+
+    /// The value of some bytes that hold at most `max_values` values.
+    fn decode<'py>(
+        &self,
+        py: Python<'py>,
+        body: &Bound<'py, PyBytes>,
+        max_values: usize,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let decoded = self.decode_within(py, body.as_bytes(), max_values)?;
+        decoded.ok_or_else(|| Trouble::new(Why::TooMany).into_exception(py, &self.plan.error))
+    }
+}
+
+impl ProtobufCodec {
+    /// The value of some bytes; `None` if they hold more than `max_values` values.
+    pub(crate) fn decode_within<'py>(
+        &self,
+        py: Python<'py>,
+        body: &[u8],
+        max_values: usize,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let mut decoding =
+            Decoding { py, plan: &self.plan, budget: Budget::new(max_values), effort: Effort::default() };
+        match decoding.message(self.index, body, 1) {
+            Ok(value) if self.single => Ok(Some(PyTuple::new(py, [value])?.into_any())),
+            Ok(value) => Ok(Some(value)),
+            Err(trouble) if matches!(trouble.why, Why::TooMany) => Ok(None),
+            Err(trouble) => Err(trouble.into_exception(py, &self.plan.error)),
+        }
+    }
+}
+
+/// The text of some bytes, which must be UTF-8. Python makes and checks it in one.
+#[inline]
+fn text<'py>(py: Python<'py>, bytes: &[u8]) -> Result<Bound<'py, PyAny>> {
+    // SAFETY: attached; the pointer and the length are those of a slice, which Python copies.
+    let made = unsafe { ffi::PyUnicode_DecodeUTF8(bytes.as_ptr().cast(), bytes.len() as isize, std::ptr::null()) };
+    // SAFETY: an owned reference, or null with an exception set.
+    unsafe { Bound::from_owned_ptr_or_err(py, made) }.map_err(|_| Trouble::misfit("a str is not valid UTF-8"))
+}
+
+/// The UTF-8 of a text.
+#[inline]
+fn utf8<'a>(text: &'a Bound<'_, PyString>) -> Result<&'a [u8]> {
+    text.to_str()
+        .map(str::as_bytes)
+        .map_err(|_| Trouble::misfit("a str holds a lone surrogate, which UTF-8 cannot carry"))
+}
+
+/// The type of a value, for people.
+#[cold]
+fn type_name(value: &Bound<'_, PyAny>) -> String {
+    if value.is_none() {
+        return "None".to_owned();
+    }
+    let kind = value.get_type();
+    let (name, module) = (kind.qualname(), kind.module());
+    match (name, module) {
+        (Ok(name), Ok(module)) => match module.to_str() {
+            Ok("builtins" | "__main__") | Err(_) => name.to_string(),
+            Ok(module) => format!("{}.{name}", module.split('.').next().unwrap_or(module)),
+        },
+        _ => "an object".to_owned(),
+    }
+}

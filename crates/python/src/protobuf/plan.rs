@@ -1,0 +1,255 @@
+//! What is known of a service's messages, read once from what `nearcall.codec.protobuf` made of its types.
+
+use std::collections::HashMap;
+
+use nearcall_core::protobuf::{MAX_FIELD, Scalar};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyString, PyTuple};
+
+/// The messages of a service. They refer to each other by number, because a type may be within itself.
+pub(super) struct Plan {
+    pub(super) messages: Vec<Message>,
+    /// Makes the exception for a value that does not fit, of a message and a path.
+    pub(super) error: Py<PyAny>,
+}
+
+/// One message, and the Python type whose values travel in it.
+pub(super) struct Message {
+    /// The Python type, for people.
+    pub(super) name: String,
+    pub(super) form: Form,
+    pub(super) fields: Vec<Field>,
+    /// For each small number the place of its field, counted from 1; 0 if there is none.
+    small: Vec<u16>,
+}
+
+/// What a message becomes in Python.
+pub(super) enum Form {
+    /// An object whose attributes are set: a dataclass. The name is that of the method that is called at last.
+    Object { class: Py<PyAny>, finish: Option<Py<PyString>> },
+    /// An object that its class makes of keyword arguments: a Struct. The tuple holds their names.
+    Call { class: Py<PyAny>, names: Py<PyTuple> },
+    /// A tuple, and the class that makes it if it is a named one.
+    Tuple { class: Option<Py<PyAny>> },
+    /// A dict with these keys.
+    Dict,
+    /// The arguments of a call: a tuple, or a dict of those that are given.
+    Arguments,
+    /// The value of the only field.
+    Only,
+    /// The value of the one field that is there.
+    OneOf,
+}
+
+/// A field, which carries an attribute, an item or an argument.
+pub(super) struct Field {
+    pub(super) number: u32,
+    pub(super) name: Py<PyString>,
+    /// The name in a path; empty if the message is only there to hold this value.
+    pub(super) shown: String,
+    pub(super) shape: Shape,
+    pub(super) element: Element,
+    /// What it means that the field is not there.
+    pub(super) absent: Absent,
+    /// What is sent by leaving the field out.
+    pub(super) left_out: Vec<Py<PyAny>>,
+    /// Called with the whole value; raises if it must not be.
+    pub(super) check: Option<Py<PyAny>>,
+    /// The classes whose values may be sent in it.
+    pub(super) accepts: Py<PyTuple>,
+}
+
+/// How often a field is there, and what its values become together.
+pub(super) enum Shape {
+    /// At most once; a zero is not sent.
+    Implicit,
+    /// At most once, and it can be told whether it is there.
+    Presence,
+    List,
+    Tuple,
+    Set,
+    Frozenset,
+    Map(Box<Element>),
+}
+
+/// What an absent field stands for.
+pub(super) enum Absent {
+    Zero,
+    Value(Py<PyAny>),
+    Factory(Py<PyAny>),
+    /// Nothing: a dict does without the key.
+    Omit,
+    /// It must be there.
+    Required,
+}
+
+/// One value of a field.
+pub(super) struct Element {
+    pub(super) kind: Kind,
+    /// Makes of a value what is sent.
+    pub(super) to: Option<Py<PyAny>>,
+    /// Makes the value of what was sent.
+    pub(super) from: Option<Py<PyAny>>,
+    /// Called with the value; raises if it must not be.
+    pub(super) check: Option<Py<PyAny>>,
+    /// The Python type, for people.
+    pub(super) name: String,
+}
+
+/// What an element is on the wire.
+pub(super) enum Kind {
+    Scalar(Scalar),
+    Enum(Members),
+    Message(usize),
+    Timestamp,
+    Duration,
+    /// `google.protobuf.Value`.
+    Any,
+}
+
+/// The members of an enum. They live as long as their class, which is kept with them.
+pub(super) struct Members {
+    pub(super) by_number: HashMap<i32, Py<PyAny>>,
+    pub(super) by_member: HashMap<usize, i32>,
+}
+
+impl Plan {
+    pub(super) fn read(messages: &Bound<'_, PyAny>, error: Py<PyAny>) -> PyResult<Self> {
+        let messages = messages.try_iter()?.map(|message| Message::read(&message?)).collect::<PyResult<Vec<_>>>()?;
+        let plan = Self { messages, error };
+        for field in plan.messages.iter().flat_map(|message| &message.fields) {
+            if let Kind::Message(index) = field.element.kind
+                && index >= plan.messages.len()
+            {
+                return Err(PyValueError::new_err("a field refers to a message that is not there"));
+            }
+        }
+        Ok(plan)
+    }
+}
+
+impl Message {
+    fn read(described: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let class: Option<Py<PyAny>> = described.getattr("cls")?.extract()?;
+        let form: String = described.getattr("form")?.extract()?;
+        let mut fields =
+            described.getattr("fields")?.try_iter()?.map(|field| Field::read(&field?)).collect::<PyResult<Vec<_>>>()?;
+        let needed = || class.as_ref().map(|class| class.clone_ref(described.py())).ok_or_else(|| no(&form));
+        let form = match form.as_str() {
+            "object" => Form::Object { class: needed()?, finish: described.getattr("finish")?.extract()? },
+            "call" => {
+                let names = fields.iter().map(|field| field.name.bind(described.py()));
+                Form::Call { class: needed()?, names: PyTuple::new(described.py(), names)?.unbind() }
+            }
+            "tuple" => Form::Tuple { class },
+            "dict" => Form::Dict,
+            "arguments" => Form::Arguments,
+            "only" if fields.len() == 1 => Form::Only,
+            "oneof" => Form::OneOf,
+            other => return Err(no(other)),
+        };
+        if matches!(form, Form::Only | Form::OneOf) {
+            fields.iter_mut().for_each(|field| field.shown.clear());
+        }
+        let mut small = Vec::new();
+        for (place, field) in fields.iter().enumerate() {
+            if field.number == 0 || field.number > MAX_FIELD {
+                return Err(PyValueError::new_err(format!("{} is no number of a field", field.number)));
+            }
+            let number = field.number as usize;
+            if number < 256 {
+                small.resize(small.len().max(number + 1), 0);
+                small[number] = u16::try_from(place + 1).map_err(|_| PyValueError::new_err("too many fields"))?;
+            }
+        }
+        Ok(Self { name: described.getattr("name")?.extract()?, form, fields, small })
+    }
+
+    /// The place of a field.
+    #[inline]
+    pub(super) fn place(&self, number: u32) -> Option<usize> {
+        if number < 256 {
+            return usize::from(*self.small.get(number as usize)?).checked_sub(1);
+        }
+        self.fields.iter().position(|field| field.number == number)
+    }
+}
+
+impl Field {
+    fn read(described: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let shape: String = described.getattr("shape")?.extract()?;
+        let shape = match shape.as_str() {
+            "implicit" => Shape::Implicit,
+            "presence" => Shape::Presence,
+            "list" => Shape::List,
+            "tuple" => Shape::Tuple,
+            "set" => Shape::Set,
+            "frozenset" => Shape::Frozenset,
+            "map" => Shape::Map(Box::new(Element::read(&described.getattr("key")?)?)),
+            other => return Err(no(other)),
+        };
+        let (absent, value): (String, Py<PyAny>) = described.getattr("absent")?.extract()?;
+        let absent = match absent.as_str() {
+            "zero" => Absent::Zero,
+            "value" => Absent::Value(value),
+            "factory" => Absent::Factory(value),
+            "omit" => Absent::Omit,
+            "required" => Absent::Required,
+            other => return Err(no(other)),
+        };
+        let name: Bound<'_, PyString> = described.getattr("name")?.cast_into()?;
+        Ok(Self {
+            number: described.getattr("number")?.extract()?,
+            name: PyString::intern(described.py(), name.to_str()?).unbind(),
+            shown: name.to_str()?.to_owned(),
+            shape,
+            element: Element::read(&described.getattr("element")?)?,
+            absent,
+            left_out: described.getattr("left_out")?.extract()?,
+            check: described.getattr("check")?.extract()?,
+            accepts: described.getattr("accepts")?.cast_into::<PyTuple>()?.unbind(),
+        })
+    }
+}
+
+impl Element {
+    fn read(described: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let kind = described.getattr("kind")?;
+        let kind = if let Ok(index) = kind.extract::<usize>() {
+            Kind::Message(index)
+        } else if let Ok(members) = kind.cast::<PyDict>() {
+            Kind::Enum(Members::read(members)?)
+        } else {
+            match kind.cast::<PyString>()?.to_str()? {
+                "timestamp" => Kind::Timestamp,
+                "duration" => Kind::Duration,
+                "any" => Kind::Any,
+                name => Kind::Scalar(Scalar::named(name).ok_or_else(|| no(name))?),
+            }
+        };
+        Ok(Self {
+            kind,
+            to: described.getattr("to")?.extract()?,
+            from: described.getattr("from_")?.extract()?,
+            check: described.getattr("check")?.extract()?,
+            name: described.getattr("name")?.extract()?,
+        })
+    }
+}
+
+impl Members {
+    fn read(members: &Bound<'_, PyDict>) -> PyResult<Self> {
+        let mut found = Self { by_number: HashMap::new(), by_member: HashMap::new() };
+        for (number, member) in members.iter() {
+            let number: i32 = number.extract()?;
+            found.by_member.insert(member.as_ptr().addr(), number);
+            found.by_number.insert(number, member.unbind());
+        }
+        Ok(found)
+    }
+}
+
+fn no(name: &str) -> PyErr {
+    PyValueError::new_err(format!("{name:?} is not known to the compiled codec"))
+}

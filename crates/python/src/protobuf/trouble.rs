@@ -1,0 +1,123 @@
+//! Why a value cannot be encoded or decoded, and where in the whole it is.
+
+use nearcall_core::Malformed;
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+
+/// On the way out it collects the path.
+pub(super) struct Trouble {
+    pub(super) why: Why,
+    path: Vec<Step>,
+}
+
+pub(super) enum Why {
+    /// In one line.
+    Misfit(String),
+    /// The message holds more values than it may.
+    TooMany,
+    /// Python's own error.
+    Raised(PyErr),
+}
+
+enum Step {
+    Field(String),
+    Index(usize),
+    Key(String),
+}
+
+/// Steps of a long path that are shown at each end.
+const SHOWN: usize = 8;
+
+/// In a box, because it is rare and large.
+pub(super) type Result<T> = std::result::Result<T, Box<Trouble>>;
+
+impl Trouble {
+    #[cold]
+    pub(super) fn misfit(message: impl Into<String>) -> Box<Self> {
+        Self::new(Why::Misfit(message.into()))
+    }
+
+    #[cold]
+    pub(super) fn new(why: Why) -> Box<Self> {
+        Box::new(Self { why, path: Vec::new() })
+    }
+
+    #[cold]
+    pub(super) fn in_field(mut self: Box<Self>, name: &str) -> Box<Self> {
+        if !name.is_empty() {
+            self.path.push(Step::Field(name.to_owned()));
+        }
+        self
+    }
+
+    #[cold]
+    pub(super) fn in_item(mut self: Box<Self>, index: usize) -> Box<Self> {
+        self.path.push(Step::Index(index));
+        self
+    }
+
+    #[cold]
+    pub(super) fn in_key(mut self: Box<Self>, key: &Bound<'_, PyAny>) -> Box<Self> {
+        let mut shown = key.repr().map_or_else(|_| "?".to_owned(), |text| text.to_string());
+        if let Some((end, _)) = shown.char_indices().nth(40) {
+            shown.truncate(end);
+            shown.push_str("...");
+        }
+        self.path.push(Step::Key(shown));
+        self
+    }
+
+    /// The exception, which `error` makes of the message and the path: `shapes[3].name`.
+    #[cold]
+    pub(super) fn into_exception(self, py: Python<'_>, error: &Py<PyAny>) -> PyErr {
+        let message = match self.why {
+            Why::Raised(raised) => return raised,
+            Why::TooMany => "holds more values than it may".to_owned(),
+            Why::Misfit(message) => message,
+        };
+        let mut path = String::new();
+        for (index, step) in self.path.iter().rev().enumerate() {
+            if (SHOWN..self.path.len().saturating_sub(SHOWN)).contains(&index) {
+                if index == SHOWN {
+                    path.push_str("...");
+                }
+                continue;
+            }
+            match step {
+                Step::Field(name) => {
+                    if !path.is_empty() {
+                        path.push('.');
+                    }
+                    path.push_str(name);
+                }
+                Step::Index(index) => path.push_str(&format!("[{index}]")),
+                Step::Key(key) => path.push_str(&format!("[{key}]")),
+            }
+        }
+        match error.call1(py, (message, path)) {
+            Ok(exception) => PyErr::from_value(exception.into_bound(py)),
+            Err(failed) => failed,
+        }
+    }
+}
+
+impl From<Malformed> for Box<Trouble> {
+    #[cold]
+    fn from(malformed: Malformed) -> Self {
+        Trouble::misfit(malformed.0)
+    }
+}
+
+/// A value is refused by its own type with these two; anything else is an accident, and goes on as it is.
+#[cold]
+pub(super) fn refused(py: Python<'_>, error: PyErr) -> Box<Trouble> {
+    if error.is_instance_of::<PyValueError>(py) || error.is_instance_of::<PyTypeError>(py) {
+        let text = error.value(py).to_string();
+        return Trouble::misfit(text.split_whitespace().collect::<Vec<_>>().join(" "));
+    }
+    Trouble::new(Why::Raised(error))
+}
+
+pub(super) fn raised(error: PyErr) -> Box<Trouble> {
+    Trouble::new(Why::Raised(error))
+}

@@ -1,0 +1,518 @@
+"""From type hints to messages."""
+
+from __future__ import annotations
+
+import enum
+import typing
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple, cast, get_args, get_origin
+
+import msgspec
+from msgspec import inspect as shapes
+
+from ...types.declared import service_class
+from ...types.hints import UNION_ORIGINS, type_name, unwrap
+from ...types.numbers import FLOATS, INTEGERS, FieldOptions, field_options
+from ..arrays import dtype_of_annotation
+from ..inspection import UnsupportedTypeError, inspect_type
+from . import hooks
+from .messages import REQUIRED, ZERO, Element, EnumType, Field, Message
+from .names import check_name, json_name, title, upper_snake
+
+__all__ = ["Builder", "Declared", "numbered"]
+
+ARRAY: Final = "NdArray"
+"""The message of a numpy array."""
+_CONTAINERS: dict[type, tuple[str, tuple[type, ...]]] = {
+    shapes.ListType: ("list", (list, tuple)),
+    shapes.VarTupleType: ("tuple", (tuple, list)),
+    shapes.SetType: ("set", (set, frozenset)),
+    shapes.FrozenSetType: ("frozenset", (frozenset, set)),
+}
+_EXACT: dict[type, tuple[type, ...]] = {list: (list,), tuple: (tuple,), set: (set,), frozenset: (frozenset,)}
+_TEXTS: dict[type, str] = {
+    shapes.DateType: "date",
+    shapes.TimeType: "time",
+    shapes.UUIDType: "UUID",
+    shapes.DecimalType: "Decimal",
+}
+_INT32: Final = range(-(1 << 31), 1 << 31)
+
+
+class Declared(NamedTuple):
+    """A field or a parameter as it is declared."""
+
+    name: str
+    annotation: Any
+    shape: Any
+    """msgspec's description of the annotation."""
+    required: bool = True
+    default: Any = msgspec.NODEFAULT
+    """``NODEFAULT``, too, if a factory makes it, or if it is left to who implements it."""
+    factory: Any = msgspec.NODEFAULT
+    fallback: Any = msgspec.NODEFAULT
+    """What absence means if no default is known, but must not change what is declared in the ``.proto``."""
+    may_lack: bool = False
+    """A dict may do without it."""
+    proto_name: str | None = None
+
+
+def numbered(declared: Sequence[Declared], owner: str) -> list[int]:
+    """The number of each field: what is pinned, else its place, from 1.
+
+    Raises:
+        UnsupportedTypeError: two have one number.
+    """
+    numbers: dict[int, str] = {}
+    for place, each in enumerate(declared, 1):
+        number = field_options(each.annotation).number or place
+        if number in numbers:
+            raise UnsupportedTypeError(
+                f"'{numbers[number]}' and '{each.name}' of {owner} both have the number {number}: pin one with "
+                "Annotated[..., nearcall.field(...)]"
+            )
+        numbers[number] = each.name
+    return list(numbers)
+
+
+class Builder:
+    """Makes the messages and enums of one service; a type that is met again is not made again."""
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self.enums: dict[Any, EnumType] = {}
+        self._classes: dict[Any, int] = {}
+        self._wrappers: dict[Any, int] = {}
+        self.imports: set[str] = set()
+
+    def add(self, message: Message) -> int:
+        """Adds a message; its place."""
+        self.messages.append(message)
+        return len(self.messages) - 1
+
+    def fill(self, message: Message, declared: Sequence[Declared]) -> Message:
+        """Gives a message its fields.
+
+        Raises:
+            UnsupportedTypeError: a type has no counterpart in Protobuf.
+        """
+        names: dict[str, str] = {}
+        for number, each in zip(numbered(declared, message.name), declared, strict=True):
+            name = check_name(each.proto_name or each.name, f"a field of {message.name}")
+            if (other := names.setdefault(json_name(name).lower(), name)) != name:
+                raise UnsupportedTypeError(f"fields '{other}' and '{name}' of {message.name} have one name in JSON")
+            try:
+                message.fields.append(self.field(number, each._replace(proto_name=name)))
+            except UnsupportedTypeError as problem:
+                raise UnsupportedTypeError(f"{message.name}.{each.name}: {problem}") from None
+        return message
+
+    def field(self, number: int, declared: Declared) -> Field:
+        """The field for something declared."""
+        shape, hint, optional, unset = _bare(declared.shape, declared.annotation)
+        options = field_options(declared.annotation)
+        defaults = not declared.required or declared.may_lack or unset
+        # None and absence may be different things.
+        apart = optional and (unset or declared.may_lack or (not declared.required and declared.default is not None))
+        contained = _CONTAINERS.get(type(shape))
+        if not apart and not optional and (contained or isinstance(shape, shapes.DictType)):
+            empty = declared.default in ((), frozenset()) if _is_plain(declared.default) else False
+            empty = empty or declared.factory in (list, dict, set, frozenset, tuple)
+            if not declared.may_lack and not unset and (declared.required or empty):
+                return self._container(number, declared, shape, hint, ZERO)
+        if apart:
+            element = self.wrapper(declared.shape, declared.annotation)
+        elif contained or isinstance(shape, shapes.DictType):
+            element = self.wrapper(shape, hint)
+        else:
+            element = self.element(shape, hint, options)
+        found = Field(number, declared.name, declared.proto_name or declared.name, "presence", element)
+        found.accepts = element.accepts
+        if unset:
+            found.left_out, found.absent = [msgspec.UNSET], ("value", msgspec.UNSET)
+        elif declared.may_lack:
+            found.absent = ("omit", None)
+        elif optional and not apart:
+            found.left_out, found.absent = [None], ("value", None)
+        elif declared.factory is not msgspec.NODEFAULT:
+            found.absent = ("factory", declared.factory)
+        elif declared.default is not msgspec.NODEFAULT:
+            found.absent = ("value", declared.default)
+        elif declared.fallback is not msgspec.NODEFAULT:
+            found.absent = ("value", declared.fallback)
+        elif element.kind == "any":
+            found.absent = ("value", None)
+        elif element.is_message or element.from_ is not None:
+            found.absent = REQUIRED
+        if not defaults and not optional and not element.is_message:
+            found.shape = "implicit"
+        return found
+
+    def _container(self, number: int, declared: Declared, shape: Any, hint: Any, absent: Any) -> Field:
+        name, args = declared.proto_name or declared.name, get_args(hint)
+        if isinstance(shape, shapes.DictType):
+            key = self._key(shape.key_type, args[0] if len(args) == 2 else None)
+            value = self.alone(shape.value_type, args[1] if len(args) == 2 else None)
+            found = Field(number, declared.name, name, "map", value, key, absent, accepts=(dict,))
+        else:
+            kind, accepts = _CONTAINERS[type(shape)]
+            accepts = _EXACT.get(get_origin(hint) or hint, accepts)
+            element = self.alone(shape.item_type, args[0] if args else None)
+            found = Field(number, declared.name, name, kind, element, None, absent, accepts=accepts)
+        if shape.min_length is not None or shape.max_length is not None:
+            found.check = hooks.within(shape.min_length, shape.max_length)
+        return found
+
+    def _key(self, shape: Any, hint: Any) -> Element:
+        bare = _bare(shape, hint)[0]
+        if isinstance(bare, (shapes.StrType, shapes.IntType, shapes.BoolType)):
+            return self.element(bare, hint, field_options(hint))
+        raise UnsupportedTypeError("the keys of a dict are str, int or bool in Protobuf: send a list of pairs")
+
+    def alone(self, shape: Any, hint: Any) -> Element:
+        """A value where it can only be there or not, as in a list: containers, and what may be ``None``, need a message
+        around them.
+        """
+        bare, bare_hint, optional, _ = _bare(shape, hint)
+        if optional or type(bare) in _CONTAINERS or isinstance(bare, shapes.DictType):
+            return self.wrapper(shape, hint)
+        return self.element(bare, bare_hint, field_options(hint))
+
+    def element(self, shape: Any, hint: Any, options: FieldOptions) -> Element:
+        """A single value of a type."""
+        kind = type(shape)
+        if isinstance(shape, shapes.IntType):
+            number = options.type or "int64"
+            if number not in INTEGERS:
+                raise UnsupportedTypeError(f"an int cannot be a {number}: write one of {', '.join(sorted(INTEGERS))}")
+            return _limited(Element(number, "int", number, (int,)), shape, int)
+        if isinstance(shape, shapes.FloatType):
+            number = options.type or "double"
+            if number not in FLOATS:
+                raise UnsupportedTypeError(f"a float cannot be a {number}: write float or double")
+            return _limited(Element(number, "float", number, (float,)), shape, float)
+        if options.type is not None:
+            raise UnsupportedTypeError(f"type={options.type!r} is for an int or a float, not for {type_name(hint)}")
+        if isinstance(shape, shapes.BoolType):
+            return Element("bool", "bool", "bool", (bool,))
+        if isinstance(shape, shapes.StrType):
+            return _limited(Element("string", "str", "string", (str,)), shape, str)
+        if isinstance(shape, (shapes.BytesType, shapes.ByteArrayType, shapes.MemoryViewType)):
+            return _buffer(shape)
+        if isinstance(shape, shapes.DateTimeType):
+            if shape.tz is False:
+                raise UnsupportedTypeError("a datetime without a time zone is no point in time: send it as str")
+            import datetime
+
+            return self._google("timestamp", "datetime", "google.protobuf.Timestamp", (datetime.datetime,))
+        if isinstance(shape, shapes.TimeDeltaType):
+            import datetime
+
+            return self._google("duration", "timedelta", "google.protobuf.Duration", (datetime.timedelta,))
+        if isinstance(shape, shapes.AnyType):
+            return self._google("any", "Any", "google.protobuf.Value", (object,))
+        if kind in _TEXTS:
+            name = _TEXTS[kind]
+            cls = next(cls for cls in hooks.TEXTS if cls.__name__ == name)
+            to, back = hooks.TEXTS[cls]
+            return Element("string", name, "string", (cls,), to=to, from_=back, note=f"a {name} as text")
+        if isinstance(shape, shapes.LiteralType):
+            return _literal(shape)
+        if isinstance(shape, shapes.EnumType):
+            return self._enum(shape.cls)
+        if isinstance(shape, shapes.CustomType):
+            return self._custom(shape, hint)
+        if isinstance(shape, (shapes.UnionType, shapes.TupleType, shapes.NoneType)):
+            return self.wrapper(shape, hint)
+        if hasattr(shape, "fields"):
+            return self._object(shape)
+        raise UnsupportedTypeError(f"{type_name(hint)} has no counterpart in Protobuf")
+
+    def _google(self, kind: str, name: str, proto: str, accepts: tuple[type, ...]) -> Element:
+        file = {"any": "struct"}.get(kind, kind)
+        self.imports.add(f"google/protobuf/{file}.proto")
+        return Element(kind, name, proto, accepts)
+
+    def _custom(self, shape: Any, hint: Any) -> Element:
+        if (service := service_class(shape.cls)) is not None:
+            raise UnsupportedTypeError(
+                f"{type_name(service)} is a service, and gRPC has no references to objects: serve it by itself"
+            )
+        import numpy as np
+
+        scalar = dtype_of_annotation(unwrap(hint if hint is not None else shape.cls))
+        place = self._wrappers.get(ARRAY)
+        if place is None:
+            parts = [
+                Declared(name, annotation, inspect_type(annotation))
+                for name, annotation in (("dtype", str), ("shape", tuple[int, ...]), ("data", bytes))
+            ]
+            doc = "An array of numpy: its dtype such as <f8, the length of each dimension, the elements in C order."
+            place = self._wrappers[ARRAY] = self.add(Message(ARRAY, "ndarray", "tuple", doc=doc))
+            self.fill(self.messages[place], parts)
+        to, back = hooks.array_to(scalar), hooks.array_from(scalar)
+        return Element(place, "ndarray", ARRAY, (np.ndarray,), to=to, from_=back)
+
+    def _enum(self, cls: Any) -> Element:
+        if cls not in self.enums:
+            self.enums[cls] = _enum_type(cls)
+        found = self.enums[cls]
+        return Element(found.members, type_name(cls), found.name, (cls,))
+
+    def _object(self, shape: Any) -> Element:
+        cls = get_origin(shape.cls) or shape.cls
+        place = self._classes.get(shape.cls)
+        if place is None:
+            name = check_name(title(type_name(shape.cls)), "a class")
+            message = Message(name, type_name(shape.cls), "object", cls=cls, doc=_doc(cls))
+            place = self._classes[shape.cls] = self.add(message)
+            _form(message, shape, cls)
+            self.fill(message, _declared(shape, cls))
+        message = self.messages[place]
+        accepts = (dict,) if message.form == "dict" else (cls,)
+        return Element(place, message.name, message.proto_name, accepts)
+
+    def wrapper(self, shape: Any, hint: Any) -> Element:
+        """A message around what cannot be a field by itself: in a list, in a dict, or where None is something else."""
+        bare, bare_hint, optional, _ = _bare(shape, hint)
+        name = "None" if isinstance(shape, shapes.NoneType) else type_name(hint if hint is not None else bare)
+        if optional:
+            inner = Declared("value", hint, shape)
+            return self._only(("optional", hint, shape), name, inner, lambda made: f"Optional{_title(made.element)}")
+        if isinstance(bare, shapes.UnionType):
+            return self._union(bare, bare_hint)
+        if isinstance(bare, shapes.TupleType):
+            return self._tuple(bare, bare_hint)
+        if isinstance(bare, shapes.NoneType):
+            place = self._wrappers.setdefault("none", len(self.messages))
+            if place == len(self.messages):
+                self.add(Message("Nothing", "None", "tuple"))
+            return Element(place, "None", "Nothing", (type(None),), to=lambda _: (), from_=lambda _: None)
+        declared = Declared("value", bare_hint, bare)
+        names = {"set": "Set", "frozenset": "Set"}
+
+        def named(made: Field) -> str:
+            if made.key is not None:
+                return f"{_title(made.key)}{_title(made.element)}Map"
+            return f"{_title(made.element)}{names.get(made.shape, 'List')}"
+
+        return self._only(("container", bare_hint, bare), name, declared, named)
+
+    def _only(self, key: Any, name: str, declared: Declared, named: Any) -> Element:
+        known = self._wrappers.get(_key(key))
+        if known is None:
+            known = self._wrappers[_key(key)] = self.add(Message("", name, "only"))
+            message = self.messages[known]
+            message.fields = [self.field(1, declared)]
+            message.proto_name = named(message.fields[0])
+        message = self.messages[known]
+        accepts = message.fields[0].accepts
+        return Element(known, name, message.proto_name, (*accepts, type(None)) if message.fields[0].left_out else accepts)
+
+    def _union(self, shape: Any, hint: Any) -> Element:
+        args = [arg for arg in get_args(hint) if arg is not type(None)] if get_origin(hint) in UNION_ORIGINS else []
+        members = [member for member in shape.types if not isinstance(member, shapes.NoneType)]
+        hints: list[Any] = args if len(args) == len(members) else [None] * len(members)
+        # In the order in which they are written, which msgspec keeps.
+        key = _key(("union", hint, shape))
+        if key not in self._wrappers:
+            place = self._wrappers[key] = self.add(Message("", type_name(hint), "oneof"))
+            message = self.messages[place]
+            elements = [self.alone(member, each) for member, each in zip(members, hints, strict=True)]
+            declared = [Declared(_title(each), hint, None) for each, hint in zip(elements, hints, strict=True)]
+            message.proto_name = "Or".join(_title(each) for each in elements)
+            for number, element in zip(numbered(declared, message.name), elements, strict=True):
+                name = upper_snake(_title(element)).lower()
+                found = Field(number, name, name, "presence", element, absent=REQUIRED, accepts=element.accepts)
+                message.fields.append(found)
+            names = [field.name for field in message.fields]
+            if len(set(names)) < len(names):
+                raise UnsupportedTypeError(f"two members of {message.name} are alike in Protobuf: make each a class")
+        place = self._wrappers[key]
+        message = self.messages[place]
+        accepts = tuple(dict.fromkeys(cls for field in message.fields for cls in field.accepts))
+        return Element(place, message.name, message.proto_name, accepts)
+
+    def _tuple(self, shape: Any, hint: Any) -> Element:
+        key = _key(("tuple", hint, shape))
+        if key not in self._wrappers:
+            args = get_args(hint) if len(get_args(hint)) == len(shape.item_types) else [None] * len(shape.item_types)
+            place = self._wrappers[key] = self.add(Message("", type_name(hint), "tuple"))
+            message = self.messages[place]
+            items = [
+                Declared(f"item_{number}", arg, item)
+                for number, (item, arg) in enumerate(zip(shape.item_types, args, strict=True), 1)
+            ]
+            self.fill(message, items)
+            message.proto_name = "".join(_field_title(field) for field in message.fields) + "Tuple"
+        place = self._wrappers[key]
+        return Element(place, self.messages[place].name, self.messages[place].proto_name, (tuple,))
+
+
+def _key(parts: tuple[str, Any, Any]) -> Any:
+    """A key for a type: annotations are compared as they are shown where they cannot be hashed."""
+    kind, hint, shape = parts
+    return kind, repr(hint), repr(getattr(shape, "cls", "")) if hint is not None else repr(shape)
+
+
+def _bare(shape: Any, hint: Any) -> tuple[Any, Any, bool, bool]:
+    """A type without ``None``, ``UNSET`` and limits around it: its shape, its annotation, and whether each was there."""
+    while isinstance(shape, shapes.Metadata):
+        shape = shape.type
+    hint = None if hint is None else unwrap(hint)
+    args = get_args(hint) if get_origin(hint) in UNION_ORIGINS else ()
+    unset = msgspec.UnsetType in args
+    optional = False
+    if isinstance(shape, shapes.UnionType):
+        left = [each for each in shape.types if not isinstance(each, shapes.NoneType)]
+        optional = len(left) < len(shape.types)
+        if len(left) == 1:
+            shape = left[0]
+        elif optional:
+            shape = shapes.UnionType(tuple(left))
+    if isinstance(shape, shapes.LiteralType) and None in shape.values:
+        optional = True
+        shape = shapes.LiteralType(tuple(value for value in shape.values if value is not None))
+    rest = [arg for arg in args if arg not in (type(None), msgspec.UnsetType)]
+    if args and len(rest) < len(args):
+        hint = rest[0] if len(rest) == 1 else cast(Any, typing.Union)[tuple(rest)]
+    while isinstance(shape, shapes.Metadata):
+        shape = shape.type
+    return shape, hint, optional, unset
+
+
+def _is_plain(default: Any) -> bool:
+    return isinstance(default, (tuple, frozenset))
+
+
+def _title(element: Element) -> str:
+    return title(element.proto.rpartition(".")[2])
+
+
+def _field_title(field: Field) -> str:
+    if field.key is not None:
+        return f"{_title(field.key)}{_title(field.element)}Map"
+    if field.shape in ("list", "tuple", "set", "frozenset"):
+        return f"{_title(field.element)}List"
+    return f"Optional{_title(field.element)}" if field.left_out else _title(field.element)
+
+
+def _limited(element: Element, shape: Any, cls: type) -> Element:
+    names = ("gt", "ge", "lt", "le", "multiple_of", "min_length", "max_length", "pattern")
+    limits = {name: limit for name in names if (limit := getattr(shape, name, None)) is not None}
+    if limits:
+        element.check = hooks.bounded(cls, limits)
+    return element
+
+
+def _buffer(shape: Any) -> Element:
+    accepts = (bytes, bytearray, memoryview)
+    if isinstance(shape, shapes.BytesType):
+        return _limited(Element("bytes", "bytes", "bytes", accepts), shape, bytes)
+    made: Any = bytearray if isinstance(shape, shapes.ByteArrayType) else memoryview
+    found = Element("bytes", made.__name__, "bytes", (made, *accepts), from_=made)
+    if shape.min_length is not None or shape.max_length is not None:
+        found.check = hooks.within(shape.min_length, shape.max_length)
+    return found
+
+
+def _literal(shape: Any) -> Element:
+    kinds = {type(value) for value in shape.values}
+    if kinds == {str}:
+        kind, cls = "string", cast(type, str)
+    elif kinds == {int}:
+        kind, cls = "int64", cast(type, int)
+    else:
+        raise UnsupportedTypeError("a Literal of texts and of numbers is two types in Protobuf: take one of them")
+    values = tuple(sorted(shape.values))
+    shown = ", ".join(map(repr, values))
+    return Element(kind, f"Literal[{shown}]", kind, (cls,), check=hooks.allowed(values), note=f"one of {shown}")
+
+
+def _enum_type(cls: type[enum.Enum]) -> EnumType:
+    name = check_name(title(cls.__name__), "an enum")
+    if issubclass(cls, enum.Flag):
+        raise UnsupportedTypeError(f"{name} is a Flag, and Protobuf's enums cannot be combined: send its value as int")
+    members = list(cls)
+    numbers = [member.value for member in members]
+    if not all(isinstance(number, int) and number in _INT32 for number in numbers):
+        if any(isinstance(number, int) for number in numbers):
+            raise UnsupportedTypeError(f"the values of {name} are not all ints of 32 bits: make them texts, or smaller")
+        # Texts have no numbers: their places are counted, and 0 is left to what nobody has set.
+        numbers = list(range(1, len(members) + 1))
+    prefix = upper_snake(name)
+    values = [
+        (check_name(f"{prefix}_{member.name.upper()}", f"a member of {name}"), number)
+        for member, number in zip(members, numbers, strict=True)
+    ]
+    names = [each for each, _ in values]
+    if len(set(names)) < len(names):
+        raise UnsupportedTypeError(f"two members of {name} differ in upper and lower case only")
+    if 0 in numbers:
+        values.sort(key=lambda value: value[1] != 0)  # Protobuf wants the zero first
+    else:
+        values.insert(0, (f"{prefix}_UNSPECIFIED", 0))
+        if f"{prefix}_UNSPECIFIED" in names:
+            raise UnsupportedTypeError(f"{name}.UNSPECIFIED must be 0, which stands for it in Protobuf")
+    return EnumType(name, values, dict(zip(numbers, members, strict=True)), _doc(cls))
+
+
+def _form(message: Message, shape: Any, cls: Any) -> None:
+    if isinstance(shape, shapes.StructType):
+        message.form = "call"
+    elif isinstance(shape, shapes.TypedDictType):
+        message.form = "dict"
+    elif isinstance(shape, shapes.NamedTupleType):
+        message.form = "tuple"
+    elif hasattr(cls, "__attrs_attrs__"):
+        raise UnsupportedTypeError(f"{message.name} is a class of attrs: make it a dataclass to send it over gRPC")
+    else:
+        message.finish = "__post_init__" if hasattr(cls, "__post_init__") else None
+
+
+def _declared(shape: Any, cls: Any) -> list[Declared]:
+    try:
+        hints = typing.get_type_hints(cls, include_extras=True)
+    except Exception:  # of whatever class: evaluating annotations runs code; msgspec has found them well
+        hints = {}
+    fields: list[Any] = list(shape.fields)
+    is_dict = isinstance(shape, shapes.TypedDictType)
+    if is_dict:  # msgspec sorts them
+        order = list(hints)
+        fields.sort(key=lambda field: order.index(field.name) if field.name in order else len(order))
+    found: list[Declared] = []
+    for field in fields:
+        hint = hints.get(field.name)
+        while get_origin(hint) in (typing.Required, typing.NotRequired) if hasattr(typing, "Required") else False:
+            hint = get_args(hint)[0]
+        name, factory = field.name, field.default_factory
+        found.append(
+            Declared(
+                name,
+                hint if not _is_generic(hint) else None,
+                field.type,
+                required=field.required or is_dict,
+                default=field.default,
+                factory=factory,
+                may_lack=is_dict and not field.required,
+                proto_name=field.encode_name,
+            )
+        )
+    return found
+
+
+def _is_generic(hint: Any) -> bool:
+    """Whether a class's own hint leaves to a type argument what it is: then msgspec's description says it."""
+    return isinstance(hint, typing.TypeVar) or bool(getattr(hint, "__parameters__", ()))
+
+
+def _doc(cls: Any) -> str | None:
+    doc = cls.__dict__.get("__doc__")
+    # A dataclass without a docstring gets its signature as one, and an enum something general.
+    if not doc or doc.startswith(f"{cls.__name__}(") or doc == "An enumeration.":
+        return None
+    import inspect
+
+    return inspect.cleandoc(doc)
+
+

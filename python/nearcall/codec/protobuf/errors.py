@@ -1,0 +1,83 @@
+"""One-line errors for what the Protobuf codec refuses."""
+
+from __future__ import annotations
+
+import re
+
+from ...errors import ResourceExhausted, RpcError
+from ..explain import reason
+from ..protocol import Explainer
+
+__all__ = ["ArgumentErrors", "CodingError", "value_error"]
+
+MISSING: Final = "is missing"
+"""What the compiled codec says of a field that must be there."""
+_FIRST = re.compile(r"^([^.\[]*)(.*)$", re.DOTALL)
+
+
+class CodingError(ValueError):
+    """A value or a message that does not fit: why, and where in the whole it is.
+
+    The compiled codec makes it of a text and a path such as ``shapes[3].name``, which may be empty.
+    """
+
+    def __init__(self, message: str, path: str) -> None:
+        super().__init__(message)
+        self.path = path
+
+    def __str__(self) -> str:
+        message = super().__str__()
+        return f"at {self.path}: {message}" if self.path else message
+
+
+class ArgumentErrors:
+    """Says which argument was at fault.
+
+    Args:
+        parameter: The only parameter, if its message is the whole.
+    """
+
+    def __init__(self, parameter: str | None) -> None:
+        self.parameter = parameter
+
+    def encoding(self, error: BaseException, cls: type[RpcError], method: str) -> RpcError:
+        """What the encoder raised."""
+        return self._error(error, cls, method, "cannot be sent")
+
+    def decoding(self, error: BaseException, cls: type[RpcError], method: str) -> RpcError:
+        """What the decoder raised."""
+        return self._error(error, cls, method, "cannot be decoded")
+
+    def _error(self, error: BaseException, cls: type[RpcError], method: str, what: str) -> RpcError:
+        if not isinstance(error, CodingError):
+            return _other(error, cls, method, f"the arguments {what}", "the arguments")
+        message, path = ValueError.__str__(error), error.path
+        if not path and message == MISSING:
+            return cls(f"{method}: the first message of the stream holds the arguments, and this one has none")
+        name, rest = self.parameter, f".{path}" if path else ""
+        if name is None:
+            found = _FIRST.match(path)
+            name, rest = (found[1], found[2]) if found else ("", "")
+        if not name:
+            return cls(f"{method}: the arguments {what}: {message}")
+        if message == MISSING and not rest:
+            return cls(f"{method}: argument '{name}' is missing")
+        return cls(f"{method}: argument '{name}'{f' at {rest}' if rest else ''}: {message}")
+
+
+def value_error(what: str) -> Explainer:
+    """Says where in a result or an item the fault was."""
+
+    def explain(error: BaseException, cls: type[RpcError], noun: str) -> RpcError:
+        return _other(error, cls, noun, what, "it")
+
+    return explain
+
+
+def _other(error: BaseException, cls: type[RpcError], noun: str, what: str, subject: str) -> RpcError:
+    if isinstance(error, RpcError):
+        return error
+    colon = ":" if what.startswith("the ") else ""
+    if isinstance(error, MemoryError):
+        return ResourceExhausted(f"{noun}{colon} there is no memory for {subject}")
+    return cls(f"{noun}{colon} {what}: {reason(error)}")

@@ -1,0 +1,114 @@
+"""Functions between Python's values and those that Protobuf has, for types that it does not have itself.
+
+What they raise for a value that does not fit is a ``ValueError`` or a ``TypeError``.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import uuid
+from collections.abc import Callable, Sized
+from typing import Annotated, Any
+
+import msgspec
+
+from ...types.hints import describe_value, short_repr
+from ..arrays import array_header, read_array, wrong_dtype
+
+__all__ = ["TEXTS", "allowed", "array_from", "array_to", "bounded", "within"]
+
+
+def _of(cls: type, show: Callable[[Any], str]) -> Callable[[Any], str]:
+    def text(value: Any) -> str:
+        if not isinstance(value, cls) or (cls is datetime.date and isinstance(value, datetime.datetime)):
+            raise TypeError(f"expected {cls.__name__}, got {describe_value(value)}")
+        return show(value)
+
+    return text
+
+
+def _decimal(text: str) -> decimal.Decimal:
+    try:
+        return decimal.Decimal(text)
+    except decimal.InvalidOperation:
+        raise ValueError(f"'{short_repr(text)}' is no decimal number") from None
+
+
+TEXTS: dict[type, tuple[Callable[[Any], str], Callable[[str], Any]]] = {
+    datetime.date: (_of(datetime.date, datetime.date.isoformat), datetime.date.fromisoformat),
+    datetime.time: (_of(datetime.time, datetime.time.isoformat), datetime.time.fromisoformat),
+    uuid.UUID: (_of(uuid.UUID, str), uuid.UUID),
+    decimal.Decimal: (_of(decimal.Decimal, str), _decimal),
+}
+"""Types that travel as text: from the value to it, and back."""
+
+
+def bounded(cls: type, limits: dict[str, Any]) -> Callable[[Any], None]:
+    """A check of the limits that ``msgspec.Meta`` sets for a number or a text."""
+    annotation = Annotated[cls, msgspec.Meta(**limits)]  # type: ignore[valid-type]
+
+    def check(value: Any) -> None:
+        try:
+            msgspec.convert(value, annotation)
+        except msgspec.ValidationError as problem:
+            text = str(problem).replace("`", "")
+            raise ValueError(text[:1].lower() + text[1:]) from None
+
+    return check
+
+
+def within(least: int | None, most: int | None) -> Callable[[Sized], None]:
+    """A check of a container's length."""
+
+    def check(value: Sized) -> None:
+        if least is not None and len(value) < least:
+            raise ValueError(f"expected at least {least} items, got {len(value)}")
+        if most is not None and len(value) > most:
+            raise ValueError(f"expected at most {most} items, got {len(value)}")
+
+    return check
+
+
+def allowed(values: tuple[Any, ...]) -> Callable[[Any], None]:
+    """A check that a value is among those of a ``Literal``."""
+    names = ", ".join(map(repr, values))
+
+    def check(value: Any) -> None:
+        if not any(type(value) is type(each) and value == each for each in values):
+            raise ValueError(f"expected one of {names}, got {short_repr(value)}")
+
+    return check
+
+
+def array_to(scalar: Any) -> Callable[[Any], tuple[str, tuple[int, ...], bytes]]:
+    """From an array to its dtype, shape and elements."""
+
+    def to(value: Any) -> tuple[str, tuple[int, ...], bytes]:
+        import numpy as np
+
+        if not isinstance(value, np.ndarray):
+            raise TypeError(f"expected ndarray, got {describe_value(value)}")
+        if wrong_dtype(value, scalar):
+            raise TypeError(f"expected an array of {scalar.__name__}, got one of {value.dtype}")
+        array: Any = np.asarray(value, order="C") if type(value) is np.ndarray else value  # a masked one is refused
+        header, data = array_header(array, 0)
+        code, shape, order, _ = msgspec.msgpack.decode(header)
+        if not isinstance(code, str) or order != "C":
+            raise TypeError(f"an array of {value.dtype} cannot be sent over gRPC: send plain arrays")
+        return code, tuple(shape), data.tobytes()
+
+    return to
+
+
+def array_from(scalar: Any) -> Callable[[tuple[str, tuple[int, ...], bytes]], Any]:
+    """From dtype, shape and elements to the array, which is read-only."""
+
+    def make(parts: tuple[str, tuple[int, ...], bytes]) -> Any:
+        code, shape, data = parts
+        array = read_array(msgspec.msgpack.encode((code, shape, "C", 0)), [memoryview(data)])
+        if wrong_dtype(array, scalar):
+            raise ValueError(f"expected an array of {scalar.__name__}, got one of {array.dtype}")
+        return array
+
+    return make

@@ -1,0 +1,110 @@
+"""What is known of a message: how it is declared in a ``.proto``, and what it becomes in Python.
+
+The compiled codec reads these objects once, by the names of their attributes (``crates/python/src/protobuf/plan.rs``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+__all__ = ["REQUIRED", "ZERO", "Element", "EnumType", "Field", "Message"]
+
+Absent = tuple[str, Any]
+"""What it means that a field is not there: ``("zero", None)``, ``("value", v)``, ``("factory", f)``, ``("omit", None)``
+or ``("required", None)``."""
+
+ZERO: Final[Absent] = ("zero", None)
+REQUIRED: Final[Absent] = ("required", None)
+
+
+class EnumType(msgspec.Struct, eq=False):
+    """An enum: its values' names and numbers, in order."""
+
+    name: str
+    values: list[tuple[str, int]]
+    members: dict[int, Any]
+    """Python's members by number."""
+    doc: str | None = None
+
+
+class Element(msgspec.Struct, eq=False):
+    """One value of a field."""
+
+    kind: str | int | dict[int, Any]
+    """A scalar type's name, ``"timestamp"``, ``"duration"``, ``"any"``, the place of a message, or an enum's members."""
+    name: str
+    """The Python type, for people."""
+    proto: str
+    """The type as a ``.proto`` names it."""
+    accepts: tuple[type, ...] = ()
+    """The classes of its values."""
+    to: Callable[[Any], Any] | None = None
+    from_: Callable[[Any], Any] | None = None
+    check: Callable[[Any], Any] | None = None
+    note: str | None = None
+    """What a reader of the ``.proto`` should know."""
+
+    @property
+    def is_message(self) -> bool:
+        """Whether it can be told from a zero whether it is there."""
+        return isinstance(self.kind, int) or self.kind in ("timestamp", "duration", "any")
+
+
+class Field(msgspec.Struct, eq=False):
+    """A field of a message."""
+
+    number: int
+    name: str
+    """The attribute, item or parameter."""
+    proto_name: str
+    shape: str
+    """``"implicit"``, ``"presence"``, ``"list"``, ``"tuple"``, ``"set"``, ``"frozenset"`` or ``"map"``."""
+    element: Element
+    key: Element | None = None
+    absent: Absent = ZERO
+    left_out: list[Any] = []
+    """What is sent by leaving the field out."""
+    check: Callable[[Any], Any] | None = None
+    accepts: tuple[type, ...] = ()
+
+    @property
+    def declared(self) -> str:
+        """``repeated int64 values = 3;``"""
+        kind = self.element.proto
+        if self.key is not None:
+            kind = f"map<{self.key.proto}, {kind}>"
+        elif self.shape in ("list", "tuple", "set", "frozenset"):
+            kind = f"repeated {kind}"
+        elif self.shape == "presence" and not self.element.is_message:
+            kind = f"optional {kind}"
+        return f"{kind} {self.proto_name} = {self.number};"
+
+
+class Message(msgspec.Struct, eq=False):
+    """A message."""
+
+    proto_name: str
+    """Empty for one that only reads or writes some of the fields of another message."""
+    name: str
+    """The Python type, for people."""
+    form: str
+    """``"object"``, ``"call"``, ``"tuple"``, ``"dict"``, ``"arguments"``, ``"only"`` or ``"oneof"``."""
+    fields: list[Field] = []
+    cls: Any = None
+    finish: str | None = None
+    """A method to call when all attributes of an object are set."""
+    doc: str | None = None
+
+    @property
+    def oneof(self) -> str:
+        """The name of the ``oneof`` that its fields are in, which no field has."""
+        taken = {field.proto_name for field in self.fields}
+        return next(name for name in ("value", "choice", "one_of") if name not in taken)
+
+    def same_as(self, other: Message) -> bool:
+        """Whether both are declared alike in a ``.proto``."""
+        oneof = (self.form == "oneof") == (other.form == "oneof")
+        return oneof and [field.declared for field in self.fields] == [field.declared for field in other.fields]

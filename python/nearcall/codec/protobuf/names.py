@@ -1,0 +1,45 @@
+"""Names as Protobuf's style guide has them."""
+
+from __future__ import annotations
+
+import re
+
+from ..inspection import UnsupportedTypeError
+
+__all__ = ["camel_case", "check_name", "json_name", "title", "upper_snake"]
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_BOUNDARY = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_OTHER = re.compile(r"[^A-Za-z0-9_]+")
+
+
+def camel_case(name: str) -> str:
+    """``"scale_all"`` becomes ``"ScaleAll"``: a method's name."""
+    return "".join(part[:1].upper() + part[1:] for part in name.split("_")) or name
+
+
+def upper_snake(name: str) -> str:
+    """``"HttpMethod"`` becomes ``"HTTP_METHOD"``: the prefix of an enum's values."""
+    return _BOUNDARY.sub("_", name).upper()
+
+
+def title(name: str) -> str:
+    """A message's name of a type's: ``"Box[int]"`` becomes ``"BoxInt"``, and ``"int64"`` ``"Int64"``."""
+    return "".join(part[:1].upper() + part[1:] for part in _OTHER.split(name))
+
+
+def json_name(name: str) -> str:
+    """The name that a field has in JSON, where two of a message must not be alike."""
+    first, *others = name.split("_")
+    return first + "".join(part[:1].upper() + part[1:] for part in others)
+
+
+def check_name(name: str, what: str) -> str:
+    """The name itself.
+
+    Raises:
+        UnsupportedTypeError: Protobuf does not allow it.
+    """
+    if not _NAME.fullmatch(name):
+        raise UnsupportedTypeError(f"{what} is called '{name}', and Protobuf allows ASCII letters, digits and _ only")
+    return name

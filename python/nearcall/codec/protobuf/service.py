@@ -1,0 +1,234 @@
+"""The messages of a service: one for the arguments of each method, one for its result."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple, cast
+
+import msgspec
+from msgspec import inspect as shapes
+
+from ..._core import ProtobufMessages
+from ...types.hints import type_name
+from ...types.numbers import field_options
+from ..inspection import UnsupportedTypeError, inspect_type, services_in
+from ..protocol import Coding, MethodCoding, MethodTypes, ParameterType
+from .building import Builder, Declared, numbered
+from .errors import ArgumentErrors, CodingError, value_error
+from .messages import REQUIRED, Element, Field, Message
+from .names import camel_case, check_name
+
+__all__ = ["Protobuf", "Rpc", "ServiceMessages"]
+
+
+ARGUMENTS: Final = "arguments"
+"""The field of a stream's first message that holds the arguments beside the stream."""
+
+
+class Rpc(NamedTuple):
+    """A method, as a ``.proto`` declares it."""
+
+    name: str
+    """``"ScaleAll"``"""
+    method: MethodTypes
+    request: int
+    """The place of its message; with a stream, of the message of an item."""
+    direct: bool
+    """The only parameter is that message itself."""
+    response: int
+    arguments: int | None
+    """The place of the message that begins a stream, if there are parameters beside it."""
+    declared: int
+    """The place of the request as the ``.proto`` declares it."""
+
+    @property
+    def streams_in(self) -> bool:
+        """Whether the client sends a stream of requests."""
+        return self.method.stream is not None
+
+
+class ServiceMessages:
+    """A service in Protobuf.
+
+    Args:
+        name: The service's name; dots divide it from its package.
+        methods: The types of its methods, in order.
+        doc: Its docstring.
+
+    Raises:
+        TypeError: something has no counterpart in gRPC; one line that names the method and the parameter.
+    """
+
+    def __init__(self, name: str, methods: Sequence[MethodTypes], doc: str | None = None) -> None:
+        self.full_name = name
+        self.package, _, self.name = name.rpartition(".")
+        self.doc = doc
+        self.builder = Builder()
+        self.rpcs: list[Rpc] = []
+        taken: dict[str, str] = {}
+        for method in methods:
+            where = f"{name}.{method.name}()"
+            rpc = camel_case(method.name)
+            if (other := taken.setdefault(rpc, method.name)) != method.name:
+                raise TypeError(f"{where} and {other}() are both called {rpc} in Protobuf: rename one")
+            try:
+                if method.stream is not None and method.parameters:
+                    declared, arguments, request = self._mixed_stream(rpc, method, method.stream)
+                    direct = False
+                else:
+                    request, direct = self._request(rpc, method)
+                    declared, arguments = request, None
+                self.rpcs.append(Rpc(rpc, method, request, direct, self._response(rpc, method), arguments, declared))
+            except UnsupportedTypeError as problem:
+                raise TypeError(f"{where} cannot be served over gRPC: {problem}") from None
+        self._check_names()
+
+    @property
+    def messages(self) -> list[Message]:
+        """All messages, each once, those of methods at the places where their methods met them."""
+        named = list(filter(_is_named, self.builder.messages))
+        return list({message.proto_name: message for message in reversed(named)}.values())[::-1]
+
+    def _request(self, rpc: str, method: MethodTypes) -> tuple[int, bool]:
+        builder, name = self.builder, f"{self.name}{rpc}Request"
+        if method.stream is not None:
+            return self._value(name, method.stream.name, method.stream.annotation, "parameter")
+        shown = [_declared(parameter) for parameter in method.parameters]
+        if len(shown) == 1 and shown[0].required and _is_class(shown[0].shape):
+            found = builder.element(shown[0].shape, shown[0].annotation, field_options(shown[0].annotation))
+            return int(found.kind), True  # type: ignore[arg-type]
+        return self._arguments(name, method, shown), False
+
+    def _arguments(self, name: str, method: MethodTypes, shown: list[Declared]) -> int:
+        message = Message(name, f"the arguments of {method.name}()", "arguments")
+        place = self.builder.add(message)
+        for number, each in zip(numbered(shown, f"{method.name}()"), shown, strict=True):
+            try:
+                message.fields.append(self.builder.field(number, each))
+            except UnsupportedTypeError as problem:
+                raise UnsupportedTypeError(f"parameter '{each.name}': {problem}") from None
+        return place
+
+    def _mixed_stream(self, rpc: str, method: MethodTypes, stream: ParameterType) -> tuple[int, int, int]:
+        """A stream with parameters beside it: the request as declared, and what reads its first message, and others."""
+        name = f"{self.name}{rpc}"
+        doc = "The first message of the stream holds the arguments, each other one an item."
+        declared = Message(f"{name}Request", "the stream", "oneof", doc=doc)
+        place = self.builder.add(declared)
+        arguments = self._arguments(f"{name}Arguments", method, [_declared(each) for each in method.parameters])
+        element = Element(arguments, "the arguments", f"{name}Arguments", (tuple, dict))
+        begin = Field(1, ARGUMENTS, ARGUMENTS, "presence", element, absent=REQUIRED)
+        try:
+            shape = inspect_type(stream.annotation)
+            inner = self.builder.alone(shape, stream.annotation)
+        except UnsupportedTypeError as problem:
+            raise UnsupportedTypeError(f"parameter '{stream.name}': {problem}") from None
+        item_name = stream.name if stream.name != ARGUMENTS else "item"
+        item = Field(2, item_name, check_name(item_name, "a parameter"), "presence", inner, absent=REQUIRED)
+        item.accepts = inner.accepts
+        declared.fields = [begin, item]
+        first = self.builder.add(Message("", "the arguments", "only", [begin]))
+        others = self.builder.add(Message("", type_name(stream.annotation), "only", [item]))
+        return place, first, others
+
+    def _response(self, rpc: str, method: MethodTypes) -> int:
+        name = f"{self.name}{rpc}Response"
+        if method.result is None:
+            return self.builder.add(Message(name, "None", "tuple"))
+        return self._value(name, "value", method.result, "result")[0]
+
+    def _value(self, name: str, field: str, annotation: Any, what: str) -> tuple[int, bool]:
+        shape = inspect_type(annotation)
+        label = f"parameter '{field}'" if what == "parameter" else f"the {what} '{type_name(annotation)}'"
+        try:
+            if _is_class(shape):
+                declared = Declared(field, annotation, shape)
+                return int(self.builder.element(shape, annotation, field_options(annotation)).kind), True  # type: ignore[arg-type]
+            message = Message(name, type_name(annotation), "only")
+            place = self.builder.add(message)
+            message.fields.append(self.builder.field(1, Declared(field, annotation, shape)))
+        except UnsupportedTypeError as problem:
+            raise UnsupportedTypeError(f"{label}: {problem}") from None
+        return place, False
+
+    def _check_names(self) -> None:
+        known: dict[str, Message] = {}
+        for message in filter(_is_named, self.builder.messages):
+            other = known.setdefault(message.proto_name, message)
+            if not other.same_as(message):
+                raise TypeError(
+                    f"{self.full_name} has two types that are called {message.proto_name} in Protobuf: rename one"
+                )
+        enums = {each.name for each in self.builder.enums.values()}
+        clash = (enums & known.keys()) | ({self.name} & (enums | known.keys()))
+        if clash or len(enums) < len(self.builder.enums):
+            name = min(clash) if clash else "one name"
+            raise TypeError(f"{self.full_name}: two things are called {name} in Protobuf: rename one")
+
+    def codings(self) -> dict[str, MethodCoding]:
+        """The coding of each method, by its name."""
+        compiled = ProtobufMessages(self.builder.messages, CodingError)
+        found: dict[str, MethodCoding] = {}
+        for rpc in self.rpcs:
+            method = rpc.method
+            reply = compiled.codec(rpc.response)
+            errors = ArgumentErrors(method.parameters[0].name if rpc.direct and not rpc.streams_in else None)
+            item = codec = None
+            if not rpc.streams_in:
+                codec = compiled.codec(rpc.request, single=rpc.direct)
+            else:
+                item = _value_coding(compiled.codec(rpc.request))
+                if rpc.arguments is not None:
+                    codec = compiled.codec(rpc.arguments)
+            form = "coded" if method.result is not None else "nothing"
+            found[method.name] = MethodCoding(
+                path=f"/{self.full_name}/{rpc.name}",
+                arguments=Coding("coded", codec, codec, errors.encoding, errors.decoding),
+                item=item,
+                reply=_value_coding(reply)._replace(form=form),
+            )
+        return found
+
+
+class Protobuf:
+    """The codec of gRPC: see :class:`nearcall.codec.protocol.Codec`."""
+
+    name = "protobuf"
+
+    def service(self, name: str, methods: Sequence[MethodTypes]) -> Mapping[str, MethodCoding]:
+        """See :meth:`nearcall.codec.protocol.Codec.service`."""
+        return ServiceMessages(name, methods).codings()
+
+
+def _value_coding(codec: Any) -> Coding:
+    return Coding("coded", codec, codec, value_error("cannot be sent"), value_error("cannot be decoded"))
+
+
+def _declared(parameter: ParameterType) -> Declared:
+    shape = inspect_type(parameter.annotation)
+    if services := services_in(shape):
+        raise UnsupportedTypeError(
+            f"parameter '{parameter.name}' is a reference to a {type_name(services[0])}, and gRPC has none: send data"
+        )
+    default, fallback = parameter.default, parameter.fallback
+    factory: Any = msgspec.NODEFAULT
+    if isinstance(default, (list, dict, set)):
+        # Every call gets the very object that the signature holds, as in Python. An empty one need not be told from none.
+        factory = msgspec.NODEFAULT if default else type(cast(object, default))
+        default, fallback = msgspec.NODEFAULT, default
+    elif default is ... or parameter.required:
+        default = msgspec.NODEFAULT
+    if fallback is ... or fallback is inspect.Parameter.empty:
+        fallback = msgspec.NODEFAULT
+    return Declared(parameter.name, parameter.annotation, shape, parameter.required, default, factory, fallback)
+
+
+def _is_named(message: Message) -> bool:
+    return bool(message.proto_name)
+
+
+def _is_class(shape: Any) -> bool:
+    while isinstance(shape, shapes.Metadata):
+        shape = shape.type
+    return hasattr(shape, "fields")

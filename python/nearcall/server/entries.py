@@ -1,0 +1,56 @@
+"""The methods of a server in further codecs than msgpack, for the URLs that need them.
+
+An entry of a server's methods is a method in one codec. Those in msgpack come first, because their places are the numbers
+that nearcall's own transports call them by; the others are found by their paths.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ..service.plan import MethodPlan
+from .instances import Served
+
+__all__ = ["Entry", "protobuf_entries"]
+
+
+class Entry(NamedTuple):
+    """A method in Protobuf."""
+
+    path: str
+    """``/package.Service/Method``"""
+    plan: MethodPlan
+    handler: Any
+    """That of the same method in msgpack."""
+    kind: str
+    """The method's own kind: one that goes one way answers over gRPC, and counts as the same method."""
+    errors: tuple[type[Exception], ...]
+    """The service's own exceptions."""
+
+    @property
+    def streams_in(self) -> bool:
+        """Whether the client sends a stream of messages."""
+        return self.plan.request_item is not None
+
+
+def protobuf_entries(served: Sequence[Served], handlers: Sequence[tuple[MethodPlan, Any]]) -> list[Entry]:
+    """The entries of everything that is served, in the order of its methods.
+
+    Args:
+        served: The services.
+        handlers: The plans of their methods in msgpack, each with its handler; others may follow.
+
+    Raises:
+        TypeError: a method has no counterpart in gRPC; one line that names it and the parameter.
+    """
+    from ..codec.protobuf.service import Protobuf  # only where it is needed
+    from ..service.coded import coded_plans
+
+    codec, found = Protobuf(), list[Entry]()
+    rest = iter(handlers)
+    for each in served:
+        for plan in coded_plans(each.plan, codec):
+            own, handler = next(rest)
+            found.append(Entry(plan.path or "", plan, handler, own.kind, each.plan.errors))
+    return found

@@ -1,0 +1,70 @@
+"""``nearcall.field``: what a type hint alone cannot say of a Protobuf field."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, get_args, get_origin
+
+__all__ = ["FieldOptions", "field", "field_options"]
+
+INTEGERS: Final = frozenset(
+    {"int32", "int64", "uint32", "uint64", "sint32", "sint64", "fixed32", "fixed64", "sfixed32", "sfixed64"}
+)
+FLOATS: Final = frozenset({"float", "double"})
+_GREATEST: Final = (1 << 29) - 1
+_RESERVED: Final = range(19_000, 20_000)
+
+
+class FieldOptions:
+    """What :func:`field` was told."""
+
+    __slots__ = ("number", "type")
+
+    def __init__(self, number: int | None = None, type: str | None = None) -> None:  # noqa: A002 - as users write it
+        self.number = number
+        self.type = type
+
+    def __repr__(self) -> str:
+        return f"nearcall.field({self.number!r}, type={self.type!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, FieldOptions) and (self.number, self.type) == (other.number, other.type)
+
+    def __hash__(self) -> int:
+        return hash((self.number, self.type))
+
+
+def field(number: int | None = None, *, type: str | None = None) -> FieldOptions:  # noqa: A002 - as users write it
+    """Pins the number of a Protobuf field, or says how its number is encoded. Write it into the annotation::
+
+        @dataclass
+        class Reading:
+            sensor: Annotated[int, nearcall.field(1, type="uint32")]
+            celsius: Annotated[float, nearcall.field(4)]
+
+    It has a meaning over ``grpc://`` only, and for parameters as for fields of classes.
+
+    Args:
+        number: The field's number, from 1 to 536,870,911 and not from 19,000 to 19,999; its place if not given.
+        type: The Protobuf type of an ``int`` or a ``float``, such as ``"uint32"`` or ``"float"``.
+
+    Raises:
+        TypeError: the number is no int.
+        ValueError: there is no such number or type.
+    """
+    if number is not None:
+        if isinstance(number, bool) or not isinstance(number, int):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"the number of a field is an int, not {number!r}")
+        if not 1 <= number <= _GREATEST or number in _RESERVED:
+            raise ValueError(f"{number} cannot be the number of a field: take one from 1 to 18,999")
+    if type is not None and type not in INTEGERS | FLOATS:
+        raise ValueError(f"{type!r} is no number type of Protobuf: write one of {', '.join(sorted(INTEGERS | FLOATS))}")
+    return FieldOptions(number, type)
+
+
+def field_options(annotation: Any) -> FieldOptions:
+    """What an annotation says by :func:`field`."""
+    if get_origin(annotation) is Annotated:
+        for extra in get_args(annotation)[1:]:
+            if isinstance(extra, FieldOptions):
+                return extra
+    return FieldOptions()

@@ -1,0 +1,202 @@
+"""Which .proto a service becomes, and what has none."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import decimal
+import enum
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, Optional
+
+import msgspec
+import pytest
+
+import nearcall
+from nearcall.codec.protobuf.service import Protobuf, ServiceMessages
+from nearcall.codec.protobuf.text import proto_text
+from nearcall.service.coded import coded_plans
+from nearcall.service.service import plan_of
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+class Color(enum.Enum):
+    """What a shop can paint."""
+
+    RED = "red"
+    DARK_BLUE = "blue"
+
+
+class Level(enum.IntEnum):
+    LOW = -1
+    NONE = 0
+
+
+@dataclasses.dataclass
+class Point:
+    """A point in the plane."""
+
+    x: float
+    y: float = 0.0
+    label: Annotated[Optional[str], nearcall.field(7)] = None
+
+
+class Order(msgspec.Struct, rename="camel"):
+    placed_at: datetime.datetime
+    took: datetime.timedelta
+    price: decimal.Decimal
+    color: Color
+    level: Level
+    points: list[Point]
+    matrix: list[list[float]]
+    holes: list[int | None]
+    stock: dict[str, list[int]]
+    either: int | str | Point
+    rest: Any
+    amount: Annotated[int, nearcall.field(20, type="uint32")]
+
+
+@nearcall.service(name="shop.v1.Shop")
+class Shop:
+    """Sells things."""
+
+    def place(self, order: Order) -> Point:
+        """Places an order.
+
+        It takes a while.
+        """
+        ...
+
+    def find_all(self, near: Point, limit: int = 10, colors: list[Color] = []) -> Iterator[Order]: ...  # noqa: B006
+    def add_all(self, orders: Iterator[Order]) -> int: ...
+    def priced(self, orders: Iterator[Order], rate: float) -> Iterator[decimal.Decimal]: ...
+    def names(self) -> list[str]: ...
+    @nearcall.oneway
+    def log(self, line: str) -> None: ...
+
+
+def messages(cls: type) -> ServiceMessages:
+    plan = plan_of(cls)
+    return ServiceMessages(plan.name, [method.types for method in plan.methods if method.types], plan.doc)
+
+
+def test_a_service_becomes_the_proto_that_it_always_became() -> None:
+    from .protoc import compiled
+
+    text = proto_text(messages(Shop))
+    golden = GOLDEN / "shop.proto"
+    assert text == golden.read_text(encoding="utf-8"), "a change of this file breaks peers that were compiled before"
+    compiled(text)
+
+
+def test_paths_are_those_that_protoc_makes() -> None:
+    plans = coded_plans(plan_of(Shop), Protobuf())
+    assert [plan.path for plan in plans][:2] == ["/shop.v1.Shop/Place", "/shop.v1.Shop/FindAll"]
+    assert [plan.kind for plan in plans][-1] == "unary", "a one-way call is answered with nothing"
+
+
+def test_a_method_of_the_name_of_a_message_hides_nothing() -> None:
+    from .protoc import compiled
+
+    @nearcall.service(name="a.b.Points")
+    class Points:
+        def point(self, p: Point) -> Point: ...
+
+    compiled(proto_text(messages(Points)))
+
+
+@dataclasses.dataclass
+class Clash:
+    a: int
+    b: Annotated[int, nearcall.field(1)]
+
+
+@dataclasses.dataclass
+class Umlaut:
+    größe: int
+
+
+class Flags(enum.Flag):
+    A = 1
+    B = 2
+
+
+class Large(enum.IntEnum):
+    A = 1
+    B = 2**31
+
+
+@nearcall.service
+class Listener:
+    def said(self, text: str) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("annotation", "says"),
+    [
+        (Clash, "'a' and 'b' of Clash both have the number 1: pin one"),
+        (Umlaut, "ASCII letters"),
+        (dict[float, int], "the keys of a dict are str, int or bool"),
+        (Annotated[int, nearcall.field(type="float")], "an int cannot be a float"),
+        (Annotated[str, nearcall.field(type="int32")], "is for an int or a float"),
+        (Flags, "cannot be combined"),
+        (Large, "not all ints of 32 bits"),
+        (Listener, "parameter 'value' is a reference to a Listener, and gRPC has none"),
+        (list[Listener], "parameter 'value' is a reference to a Listener"),
+        (Annotated[datetime.datetime, msgspec.Meta(tz=False)], "no point in time"),
+    ],
+)
+def test_what_has_no_counterpart_is_refused_in_one_line_that_names_it(annotation: Any, says: str) -> None:
+    class Service:
+        def take(self, value: annotation, more: int) -> None: ...
+
+    Service.take.__annotations__["value"] = annotation
+    with pytest.raises(TypeError, match=r"Service\.take\(\) cannot be served over gRPC") as caught:
+        messages(nearcall.service(Service))
+    text = str(caught.value)
+    assert says in text and "parameter 'value'" in text and "\n" not in text
+
+
+def test_two_types_of_one_name_are_refused() -> None:
+    other = dataclasses.make_dataclass("Point", [("z", int)])
+
+    class Service:
+        def take(self, one: Point, two: int) -> None: ...
+        def give(self) -> list[Point]: ...
+
+    Service.give.__annotations__["return"] = list[other]  # type: ignore[valid-type]
+    with pytest.raises(TypeError, match="two types that are called Point"):
+        messages(nearcall.service(Service))
+
+
+def test_two_methods_of_one_name_are_refused() -> None:
+    @nearcall.service
+    class Twice:
+        def get_it(self) -> int: ...
+        def getIt(self) -> int: ...  # noqa: N802
+
+    with pytest.raises(TypeError, match=r"Twice\.getIt\(\) and get_it\(\) are both called GetIt"):
+        messages(Twice)
+
+
+@pytest.mark.parametrize("number", [0, -1, 19_500, 1 << 29, True, "1"])
+def test_numbers_that_no_field_can_have(number: Any) -> None:
+    with pytest.raises((TypeError, ValueError), match="number of a field"):
+        nearcall.field(number)
+
+
+def test_an_interface_decides_what_its_implementations_are_sent() -> None:
+    @nearcall.service
+    class Interface:
+        def list_all(self, limit: int = ..., tags: list[str] = ..., near: int | None = None) -> int: ...  # type: ignore[assignment]
+
+    class Implementation(Interface):
+        def list_all(self, limit: int = 3, tags: list[str] = [], near: int | None = 4) -> int:  # noqa: B006
+            return limit
+
+    assert proto_text(messages(Implementation)) == proto_text(messages(Interface))
+    (plan,) = coded_plans(plan_of(Implementation), Protobuf())
+    # What the interface leaves open the handler says; what it promises holds.
+    assert plan.arguments.decode.decode(b"", 100) == (3, [], None)
