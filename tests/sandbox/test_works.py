@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import nearcall
+from nearcall.sandbox import violation
 
 from .confined import ROOT, run
 from .conftest import Place
@@ -112,6 +114,7 @@ def test_files_of_its_own(place: Place) -> None:
         with open(own + "/module.py", "w") as file:
             file.write("VALUE = 5")
         import sys
+from pathlib import Path
         sys.path.append(own)
         import module
         result = base.execute("select x from t").fetchone()[0] == module.VALUE"""
@@ -132,10 +135,12 @@ class Ears(Listener):
         return len(self.heard_texts)
 
 
-def test_calls_through_shared_memory() -> None:
+def test_calls_through_shared_memory(tmp_path: Path) -> None:
     """A service in a confined process: short and long messages, arrays, streams, coroutines, callbacks."""
+    said = tmp_path / "stderr"
     program = [sys.executable, "-c", "from tests.sandbox.serving import main; main()"]
-    child = nearcall.spawn(program, Work, cwd=ROOT)
+    with open(said, "wb") as stderr:
+        child = nearcall.spawn(program, Work, cwd=ROOT, stderr=stderr)
     with child as work:
         assert work.add(1, 2) == 3
         long = bytes(range(256)) * 40_000
@@ -152,3 +157,5 @@ def test_calls_through_shared_memory() -> None:
             work.read("/etc/passwd")
         assert work.add(1, 2) == 3
     assert child.process.returncode == 0
+    # nearcall itself is refused nothing. What it says of the failed handler is the only thing said.
+    assert violation(0, said.read_text()) is None

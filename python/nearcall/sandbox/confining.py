@@ -48,12 +48,14 @@ _NETWORK: Final = (
     "/etc/host.conf",
     "/etc/gai.conf",
     "/etc/services",
-    "/etc/ssl",
-    "/etc/pki",
-    "/etc/ca-certificates",
+    "/etc/ssl/certs",
+    "/etc/ssl/openssl.cnf",
+    "/etc/pki/tls/certs",
+    "/etc/pki/tls/openssl.cnf",
+    "/etc/pki/ca-trust",
     "/usr/share/ca-certificates",
 )
-"""What is read to find hosts by name, and to trust them. The keys that are there belong to the superuser only."""
+"""What is read to find hosts by name, and to trust them. Private keys lie beside it, in ``/etc/ssl/private``."""
 
 _TRY: Final = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); import nearcall.sandbox.confining as it; it.try_out()"

@@ -35,7 +35,7 @@ class Policy:
     """Programs, or directories of them, that may be started. None: no program at all."""
     python: bool = True
     """Whether what this interpreter needs may be read as well: its library, the directories of ``sys.path``, shared
-    libraries, time zones, random numbers from ``/dev``; with a network, what is needed to find hosts and to trust them."""
+    libraries, time zones, random numbers from ``/dev``; with a network, how hosts are found and trusted."""
     subprocesses: bool = False
     """Whether it may make processes. Without ``execute`` these are forks."""
     network: Literal["none", "all"] | tuple[int, ...] = "none"

@@ -54,7 +54,7 @@ const FCNTLS: [i32; 15] = [
 ];
 
 /// Not among them: anything that makes it easier to look into this process, or that lets it outlive its parent.
-const PRCTLS: [i32; 12] = [
+const PRCTLS: [i32; 13] = [
     libc::PR_SET_NAME,
     libc::PR_GET_NAME,
     libc::PR_GET_PDEATHSIG,
@@ -67,6 +67,7 @@ const PRCTLS: [i32; 12] = [
     libc::PR_GET_NO_NEW_PRIVS,
     libc::PR_GET_THP_DISABLE,
     libc::PR_SET_VMA,
+    0x4155_5856, // PR_GET_AUXV: what the processor can do, which Rust asks for
 ];
 
 /// Options of a socket that bring a program into the kernel.
