@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import os
 import sys
 import threading
@@ -354,18 +353,46 @@ def test_a_stopped_host_stays_stopped(two: Path, speech: SpokenWords, events: Ev
     assert host.extension(spoken_text)("hi") == "hi"
 
 
-def test_a_sandbox_that_is_missing_is_told_or_refused(tmp_path: Path, speech: SpokenWords, events: Events) -> None:
+def test_layers_of_its_sandbox_that_are_missing_are_told(tmp_path: Path, speech: SpokenWords, events: Events) -> None:
     write_plugin(tmp_path, "one", FIRST)
-    there = importlib.util.find_spec("nearcall.sandbox") is not None
     with make_host(tmp_path, speech, events, sandbox="best") as host:
         layers = host.plugins["one"].layers
         assert layers
         missing = [layer for layer in layers if layer["state"] in ("not_available", "refused")]
-        assert there or missing
         assert host.extension(spoken_text)("hi") == "HI"
     assert len(events.of("one", "downgraded")) == bool(missing)
-    with make_host(tmp_path, speech, events, sandbox="required") as host:
-        if not there:
-            failed = events.wait_for("one", "failed")
-            assert "it is not started without its sandbox" in failed.text
-            assert events.of("one", "died") == []
+
+
+CURIOUS = """
+@menu.handler
+def look(limit):
+    found = []
+    for path in ("/etc/passwd", __file__):
+        try: found.append(open(path).read()[:6])
+        except OSError as error: found.append(type(error).__name__)
+    return found
+"""
+
+
+def test_a_confined_plugin_reads_its_own_files_and_no_others(
+    tmp_path: Path, speech: SpokenWords, events: Events
+) -> None:
+    write_plugin(tmp_path, "one", CURIOUS)
+    with make_host(tmp_path, speech, events, sandbox="best") as host:
+        files = next(layer for layer in host.plugins["one"].layers if layer["name"] == "files")
+        if files["state"] != "provided":
+            pytest.skip(files["detail"])
+        assert host.extension(menu)(1) == ["PermissionError", "import"]
+
+
+def test_one_that_cannot_be_confined_is_not_tried_again(tmp_path: Path, speech: SpokenWords, events: Events) -> None:
+    permission = '[permissions.files]\nwhy = "w"\nread = ["/no/such/path"]\n'
+    folder = write_plugin(tmp_path, "one", FIRST, permissions={})
+    manifest = folder / "plugin.toml"
+    manifest.write_text(manifest.read_text() + permission)
+    with make_host(tmp_path, speech, events, sandbox="required", policy={"files": "grant"}) as host:
+        failed = events.wait_for("one", "failed")
+        assert "it is not started without its sandbox" in failed.text
+        assert "/no/such/path" in failed.text
+        assert host.plugins["one"].state == "failed"
+    assert events.of("one", "died") == []
