@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import os
 import sys
 import threading
@@ -249,9 +248,9 @@ def test_one_that_does_not_fit_is_not_started(tmp_path: Path, speech: SpokenWord
     (tmp_path / "broken" / "plugin.toml").write_text("id = 1")
     with make_host(tmp_path, speech, events) as host:
         assert {each.state for each in host} == {"failed"}
-        assert "is for " in events.of("later", "failed")[0].text
-        assert "runtime.python = '>=4'" in events.of("python", "failed")[0].text
-        assert "text" in events.of("different", "failed")[0].text
+        assert "is for " in events.wait_for("later", "failed").text
+        assert "runtime.python = '>=4'" in events.wait_for("python", "failed").text
+        assert "text" in events.wait_for("different", "failed").text
         assert list(host.mistakes) == ["broken"]
         assert host.extension(spoken_text)("hi") == "hi"
 
@@ -261,7 +260,7 @@ def test_an_interpreter_of_its_own_takes_a_permission(tmp_path: Path, speech: Sp
     write_plugin(tmp_path, "own", FIRST, more=more, permissions={"interpreter": "It is of another time."})
     with make_host(tmp_path, speech, events) as host:
         assert host.plugins["own"].state == "failed"
-        assert "brings an interpreter" in events.of("own", "failed")[0].text
+        assert "brings an interpreter" in events.wait_for("own", "failed").text
         host.plugins["own"].grant("interpreter")
         host.plugins["own"].start()
         assert host.extension(spoken_text)("hi") == "HI"
@@ -340,7 +339,7 @@ def test_a_timeout_inside_a_handler_is_an_error_of_it(tmp_path: Path, speech: Sp
     write_plugin(tmp_path, "one", code)
     with make_host(tmp_path, speech, events) as host:
         host.extension(key_pressed)("x")
-        assert "DeadlineExceeded: elsewhere" in events.of("one", "error")[0].text
+        assert "DeadlineExceeded: elsewhere" in events.wait_for("one", "error").text
         assert events.of("one", "late") == []
 
 
@@ -354,18 +353,46 @@ def test_a_stopped_host_stays_stopped(two: Path, speech: SpokenWords, events: Ev
     assert host.extension(spoken_text)("hi") == "hi"
 
 
-def test_a_sandbox_that_is_missing_is_told_or_refused(tmp_path: Path, speech: SpokenWords, events: Events) -> None:
+def test_layers_of_its_sandbox_that_are_missing_are_told(tmp_path: Path, speech: SpokenWords, events: Events) -> None:
     write_plugin(tmp_path, "one", FIRST)
-    there = importlib.util.find_spec("nearcall.sandbox") is not None
     with make_host(tmp_path, speech, events, sandbox="best") as host:
         layers = host.plugins["one"].layers
         assert layers
         missing = [layer for layer in layers if layer["state"] in ("not_available", "refused")]
-        assert there or missing
-        assert len(events.of("one", "downgraded")) == bool(missing)
         assert host.extension(spoken_text)("hi") == "HI"
-    with make_host(tmp_path, speech, events, sandbox="required") as host:
-        if not there:
-            failed = events.wait_for("one", "failed")
-            assert "it is not started without its sandbox" in failed.text
-            assert events.of("one", "died") == []
+    assert len(events.of("one", "downgraded")) == bool(missing)
+
+
+CURIOUS = """
+@menu.handler
+def look(limit):
+    found = []
+    for path in ("/etc/passwd", __file__):
+        try: found.append(open(path).read()[:6])
+        except OSError as error: found.append(type(error).__name__)
+    return found
+"""
+
+
+def test_a_confined_plugin_reads_its_own_files_and_no_others(
+    tmp_path: Path, speech: SpokenWords, events: Events
+) -> None:
+    write_plugin(tmp_path, "one", CURIOUS)
+    with make_host(tmp_path, speech, events, sandbox="best") as host:
+        files = next(layer for layer in host.plugins["one"].layers if layer["name"] == "files")
+        if files["state"] != "provided":
+            pytest.skip(files["detail"])
+        assert host.extension(menu)(1) == ["PermissionError", "import"]
+
+
+def test_one_that_cannot_be_confined_is_not_tried_again(tmp_path: Path, speech: SpokenWords, events: Events) -> None:
+    permission = '[permissions.files]\nwhy = "w"\nread = ["/no/such/path"]\n'
+    folder = write_plugin(tmp_path, "one", FIRST, permissions={})
+    manifest = folder / "plugin.toml"
+    manifest.write_text(manifest.read_text() + permission)
+    with make_host(tmp_path, speech, events, sandbox="required", policy={"files": "grant"}) as host:
+        failed = events.wait_for("one", "failed")
+        assert "it is not started without its sandbox" in failed.text
+        assert "/no/such/path" in failed.text
+        assert host.plugins["one"].state == "failed"
+    assert events.of("one", "died") == []

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import nearcall
-from nearcall.plugin import AsyncPluginHost, PluginHost
+from nearcall.plugin import AsyncPluginHost, PluginEvent, PluginHost
 
 from ..survival.observing import eventually, resident
 from .plugin_hosts import Events, SpokenWords, gone, make_host, options, write_plugin
@@ -147,6 +147,7 @@ def test_one_that_never_answers_costs_its_budget_once(plugins: Path, speech: Spo
         for number in range(20):
             assert host.extension(spoken_text)(f"hi {number}") == f"hi {number}."
         assert (folder / "asked").read_text() == "hi 0\n"
+        events.wait_for("bad", "late")
         assert len(events.of("bad", "late")) == 1
         # What hung comes to its end: it is asked again.
         (folder / "go").touch()
@@ -473,7 +474,7 @@ def test_an_event_loop_goes_on_beside_bad_plugins(plugins: Path, speech: SpokenW
             assert await asyncio.gather(*(spoken(f"hi {number}") for number in range(5))) == [
                 f"hi {number}." for number in range(5)
             ]
-            assert len(events.of("hung", "late")) == 1
+            await until(lambda: len(events.of("hung", "late")) == 1)
             await until(lambda: host.plugins["dead"].state == "running")
             await pressed("x")
             await until(lambda: len(events.of("dead", "started")) == 2)
@@ -508,3 +509,31 @@ def test_restarts_leave_no_descriptors_and_threads(plugins: Path, speech: Spoken
         for count in range(4, 12):
             die(count)
         eventually(lambda: held() <= before, lambda: f"{held()} after {before}")
+
+
+@pytest.mark.parametrize("what", ["starts", "stops", "raises"])
+def test_who_is_told_may_use_the_host(what: str, plugins: Path, speech: SpokenWords, events: Events) -> None:
+    write_plugin(plugins, "bad", "os._exit(3)")
+    hosts: list[PluginHost] = []
+
+    def tell(event: PluginEvent) -> None:
+        events(event)
+        if event.plugin == "bad" and event.kind == "failed" and len(events.of("bad", "failed")) == 1:
+            if what == "starts":
+                hosts[0].plugins["bad"].start()
+            elif what == "stops":
+                hosts[0].stop()
+            else:
+                raise ValueError("not mine")
+
+    host = make_host(plugins, speech, events, on_event=tell, restarts=0)
+    hosts.append(host)
+    host.start()
+    if what == "starts":
+        events.wait_for("bad", "failed", count=2)
+    elif what == "stops":
+        eventually(lambda: host.plugins["honest"].state == "stopped", "it is not stopped")
+    else:
+        events.wait_for("bad", "failed")
+        still_serves(host)
+    host.stop()

@@ -199,6 +199,6 @@ def test_the_command_makes_checks_and_moves_plugins(
     manifest.write_text(GOOD)
     explained = said("explain", "Shout-1")
     assert "TCP connections to ports 443" in explained
-    assert "On this machine:" in explained
+    assert "This system gives these layers:" in explained
     assert "cannot be read" in said("check", "nowhere", status=1)
     assert "there is no plugin in nowhere" in said("list", "nowhere", status=2)

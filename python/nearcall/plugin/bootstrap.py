@@ -74,7 +74,7 @@ def main(argument: str) -> NoReturn:
 
         try:
             layers = sandboxing.confine(configuration.sandbox, configuration.missing)
-        except sandboxing.Missing as error:
+        except sandboxing.NotConfinedError as error:
             print(f"it is not started without its sandbox: {error}", file=sys.stderr, flush=True)  # noqa: T201
             os._exit(NOT_CONFINED)
     module_name, _, name = configuration.entry.partition(":")

@@ -16,6 +16,9 @@ def explain(manifest: Manifest) -> str:
 
     Args:
         manifest: The plugin's.
+
+    Raises:
+        SandboxError: it cannot be found out what this machine does.
     """
     return "\n".join(shown(line) for line in _lines(manifest))
 
@@ -31,10 +34,6 @@ def _lines(manifest: Manifest) -> Iterator[str]:
     yield ""
     policy = sandboxing.policy_for(str(manifest.directory.resolve()), (), manifest.permissions, 1 << 30)
     yield from sandboxing.explain(policy).splitlines()
-    yield ""
-    yield "On this machine:"
-    for layer in sandboxing.available():
-        yield f"  {layer['name']}: {layer['state'].replace('_', ' ')}: {layer['detail']}"
 
 
 def _what(permission: Permission) -> str:

@@ -20,6 +20,7 @@ from .points import ExtensionPoint
 from .reloading import Reloader
 from .settings import PluginEvent, Settings, State, check_settings
 from .supervised import Supervised
+from .telling import Teller
 from .watch import Watch
 
 if TYPE_CHECKING:
@@ -236,8 +237,7 @@ class PluginHostBase(ABC):
 
     def _tell(self, event: PluginEvent) -> None:
         log(_LEVELS.get(event.kind, WARNING), "plugin %s %s", event.plugin, event.text)
-        if self._settings.on_event is not None:
-            self._deliver(self._settings.on_event, event)
+        self._deliver(event)
 
     @abstractmethod
     def open(self, url: str, explain: Callable[[str], str], **options: Any) -> Any:
@@ -252,8 +252,8 @@ class PluginHostBase(ABC):
         """See :class:`~nearcall.plugin.starting.Connecting`."""
 
     @abstractmethod
-    def _deliver(self, on_event: Callable[[PluginEvent], object], event: PluginEvent) -> None:
-        """Calls the host program's function."""
+    def _deliver(self, event: PluginEvent) -> None:
+        """Has the host program's function called, if there is one."""
 
     def __repr__(self) -> str:
         return f"<{'closed ' if self._closed else ''}host of {len(self._by_id)} plugins>"
@@ -289,7 +289,7 @@ class PluginHost(PluginHostBase):
             it says otherwise.
         ask: Called with the manifest and the permission when the policy says ``"ask"``; ``True`` grants. Without it
             that is denied.
-        on_event: Called with each :class:`PluginEvent`, in a thread of the host: it should not take long.
+        on_event: Called with each :class:`PluginEvent`, one after the other, in a thread of its own.
         paths: Directories that plugins may import from besides their own, such as that of the host's interface.
         sandbox: ``"best"``: what the system gives, and an event for what is missing; ``"required"``: nothing runs
             without; ``"off"``.
@@ -314,7 +314,9 @@ class PluginHost(PluginHostBase):
     """
 
     def __init__(self, directory: Directory, **options: Unpack[HostOptions]) -> None:
-        super().__init__(directory, check_settings(**options))
+        settings = check_settings(**options)
+        self._teller = None if settings.on_event is None else Teller(settings.on_event)
+        super().__init__(directory, settings)
         self._plugins = {name: Plugin(each) for name, each in self._by_id.items()}
 
     @property
@@ -330,6 +332,8 @@ class PluginHost(PluginHostBase):
     def stop(self) -> None:
         """Stops all plugins and waits for their ends. Harmless when repeated. A stopped host stays stopped."""
         self._stop_all()
+        if self._teller is not None:
+            self._teller.end(self._settings.grace)
 
     def extension(self, point: ExtensionPoint[P, R]) -> Extension[P, R]:
         """Calls of an extension point: ``host.extension(spoken_text)("hello")``.
@@ -365,11 +369,9 @@ class PluginHost(PluginHostBase):
         """See :class:`~nearcall.plugin.starting.Connecting`."""
         channel.close()
 
-    def _deliver(self, on_event: Callable[[PluginEvent], object], event: PluginEvent) -> None:
-        try:
-            on_event(event)
-        except Exception as error:
-            log(WARNING, "on_event of the plugin host raised", error=error)
+    def _deliver(self, event: PluginEvent) -> None:
+        if self._teller is not None:
+            self._teller.tell(event)
 
     def __iter__(self) -> Iterator[Plugin]:
         return iter(self._plugins.values())

@@ -6,18 +6,17 @@ import asyncio
 import contextlib
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
-from logging import WARNING
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from ..aio.channel import Channel
 from ..call.deadline import timeout
 from ..errors import Unavailable
-from ..log import log
 from .asking import begin, run_in_loop
 from .host import Directory, Extension, PluginBase, PluginHostBase
 from .points import ExtensionPoint
 from .settings import PluginEvent, check_settings
+from .telling import call_safely
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
@@ -134,16 +133,12 @@ class AsyncPluginHost(PluginHostBase):
         with contextlib.suppress(Unavailable, RuntimeError):
             self._home().call_soon_threadsafe(channel.close)
 
-    def _deliver(self, on_event: Callable[[PluginEvent], object], event: PluginEvent) -> None:
-        def call() -> None:
-            try:
-                on_event(event)
-            except Exception as error:
-                log(WARNING, "on_event of the plugin host raised", error=error)
-
-        # Otherwise nobody is left to be told.
-        with contextlib.suppress(Unavailable, RuntimeError):
-            self._home().call_soon_threadsafe(call)
+    def _deliver(self, event: PluginEvent) -> None:
+        on_event = self._settings.on_event
+        if on_event is not None:
+            # Otherwise nobody is left to be told.
+            with contextlib.suppress(Unavailable, RuntimeError):
+                self._home().call_soon_threadsafe(call_safely, on_event, event)
 
     async def __aenter__(self) -> Self:
         return await self.start()

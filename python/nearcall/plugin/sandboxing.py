@@ -1,30 +1,23 @@
 """The seam to :mod:`nearcall.sandbox`: from what a plugin was granted to a policy, and what becomes of a missing layer.
 
-Nothing else of the plugin host knows the sandbox. A build without it says so in the place of its layers.
+Nothing else of the plugin host knows the sandbox.
 """
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterable
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from .manifest import Permission
+from .. import sandbox
 
-__all__ = ["Missing", "available", "confine", "explain", "policy_for", "violation"]
+if TYPE_CHECKING:
+    from .manifest import Permission
 
-_WHY = "this build of nearcall has no nearcall.sandbox"
-
-
-class Missing(RuntimeError):
-    """The sandbox, or a layer that is required, is not there."""
+__all__ = ["NotConfinedError", "confine", "explain", "policy_for", "violation"]
 
 
-def _sandbox() -> Any:
-    try:
-        return importlib.import_module("nearcall.sandbox")
-    except ModuleNotFoundError:
-        return None
+class NotConfinedError(RuntimeError):
+    """A process could not be confined as it has to be; the message says why."""
 
 
 def policy_for(
@@ -53,54 +46,39 @@ def policy_for(
 
 
 def confine(policy: dict[str, Any], missing: str) -> list[dict[str, str]]:
-    """Confines this process for ever; its layers as data.
+    """Confines this process for ever.
 
     Args:
         policy: From :func:`policy_for`.
-        missing: ``"refuse"``: a required layer that is missing is an error; ``"tell"``: it is told.
+        missing: ``"refuse"``: a layer that is missing and has to be there is an error; ``"tell"``: it is told.
+
+    Returns:
+        The layers as data: ``name``, ``state`` and ``detail`` of each.
 
     Raises:
-        Missing: the sandbox is not there, or a layer of it, and that is to be refused.
+        NotConfinedError: it cannot be confined as the policy says.
     """
-    sandbox = _sandbox()
-    if sandbox is None:
-        if missing == "refuse":
-            raise Missing(_WHY)
-        return [{"name": "sandbox", "state": "not_available", "detail": _WHY}]
-    given = {
+    given: dict[str, Any] = {
         name: tuple(cast("list[object]", value)) if isinstance(value, list) else value for name, value in policy.items()
     }
     if missing == "tell":
         given["required"] = ()
     try:
         report = sandbox.confine(sandbox.Policy(**given))
-    except sandbox.SandboxError as error:
-        raise Missing(str(error)) from error
-    return _as_data(report)
-
-
-def available() -> list[dict[str, str]]:
-    """The layers that this machine has, as data."""
-    sandbox = _sandbox()
-    if sandbox is None:
-        return [{"name": "sandbox", "state": "not_available", "detail": _WHY}]
-    return _as_data(sandbox.available())
+    except (sandbox.SandboxError, OSError) as error:
+        raise NotConfinedError(str(error)) from error
+    return [{"name": each.name, "state": each.state, "detail": each.detail} for each in report.layers]
 
 
 def explain(policy: dict[str, Any]) -> str:
-    """What a plugin with that policy may do, and which layers see to it."""
-    sandbox = _sandbox()
-    if sandbox is None:
-        return f"It may do whatever its user may: {_WHY}."
-    return str(sandbox.explain(sandbox.Policy(**policy)))
+    """What a plugin with that policy may do, and which layers see to it.
+
+    Raises:
+        SandboxError: it cannot be found out which layers there are.
+    """
+    return sandbox.explain(sandbox.Policy(**policy))
 
 
-def violation(status: int | None, output: str) -> str | None:
+def violation(status: int, output: str) -> str | None:
     """What the sandbox has refused or ended a process for, from its exit status and its last lines."""
-    sandbox = _sandbox()
-    found = None if sandbox is None else sandbox.violation(status, output)
-    return None if found is None else str(found)
-
-
-def _as_data(report: Any) -> list[dict[str, str]]:
-    return [{"name": each.name, "state": each.state, "detail": each.detail} for each in report.layers]
+    return sandbox.violation(status, output)

@@ -118,6 +118,7 @@ class Supervised:
             return
         try:
             make_ready(run, self.manifest, self._settings, decided, self._connecting, self._report)
+            self._tell_of_downgrades(run)
             self._ready(run)
         except HopelessError as error:
             run.give_up(f"cannot be started: {error}", hopeless=True)
@@ -125,16 +126,18 @@ class Supervised:
             # One that is ending has hung up first, and how it ends says more.
             if not (isinstance(error, Unavailable) and run.over.wait(_LAST_WORDS)):
                 run.give_up(self._why_not_ready(error))
+        finally:
             if run.over.is_set() and run.channel is not None:
                 self._connecting.close(run.channel)  # its end came between
-        else:
-            missing = [layer for layer in run.layers if layer["state"] in ("not_available", "refused")]
-            if missing:
-                told = "; ".join(f"{layer['name']}: {layer['detail']}" for layer in missing)
-                self._say("downgraded", f"runs without a part of its sandbox: {shown(told)}")
-            if not self.manifest.tested_with(self._settings.api):
-                told = f"was tested with {self.manifest.tested}, and this is {self._settings.api}"
-                self._say("downgraded", told)
+
+    def _tell_of_downgrades(self, run: Run) -> None:
+        missing = [layer for layer in run.layers if layer["state"] in ("not_available", "refused")]
+        if missing:
+            told = "; ".join(f"{layer['name']}: {layer['detail']}" for layer in missing)
+            self._say("downgraded", f"runs without a part of its sandbox: {shown(told)}")
+        if not self.manifest.tested_with(self._settings.api):
+            told = f"was tested with {self.manifest.tested}, and this is {self._settings.api}"
+            self._say("downgraded", told)
 
     def _why_not_ready(self, error: Exception) -> str:
         seconds = f"{self._settings.handshake_timeout:g} s"

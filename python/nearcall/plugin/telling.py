@@ -1,0 +1,57 @@
+"""Telling a host program what happens to its plugins, in a thread where it may take its time."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from logging import WARNING
+
+from ..log import log
+from .settings import PluginEvent
+
+__all__ = ["Teller", "call_safely"]
+
+OnEvent = Callable[[PluginEvent], object]
+
+
+class Teller:
+    """Calls a function with each event, one after the other, in a thread that begins with the first.
+
+    Args:
+        on_event: The function. It may call the host: start and stop plugins, or stop the host itself.
+    """
+
+    def __init__(self, on_event: OnEvent) -> None:
+        self._on_event = on_event
+        self._events: queue.SimpleQueue[PluginEvent | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._beginning = threading.Lock()
+
+    def tell(self, event: PluginEvent) -> None:
+        """Has it called with an event. Does not wait."""
+        with self._beginning:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="nearcall-plugin-events", daemon=True)
+                self._thread.start()
+        self._events.put(event)
+
+    def end(self, patience: float) -> None:
+        """Waits until it was called with all events, so many seconds at most; in the function itself it does not."""
+        with self._beginning:
+            thread = self._thread
+        self._events.put(None)
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(patience)
+
+    def _run(self) -> None:
+        while (event := self._events.get()) is not None:
+            call_safely(self._on_event, event)
+
+
+def call_safely(on_event: OnEvent, event: PluginEvent) -> None:
+    """Calls a host program's function; what it raises is logged."""
+    try:
+        on_event(event)
+    except Exception as error:
+        log(WARNING, "on_event of the plugin host raised", error=error)
