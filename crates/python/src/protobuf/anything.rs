@@ -96,9 +96,9 @@ pub(super) fn read<'py>(py: Python<'py>, bytes: &[u8], budget: &mut Budget, dept
             (BOOL, Wire::Varint(value)) => found = PyBool::new(py, value != 0).to_owned().into_any(),
             (STRUCT | LIST, Wire::Bytes(more)) if last == number => {
                 if joined.is_empty() {
-                    joined.extend_from_slice(inner);
+                    Fields::merge(&mut joined, inner)?;
                 }
-                joined.extend_from_slice(more);
+                Fields::merge(&mut joined, more)?;
             }
             (STRUCT | LIST, Wire::Bytes(more)) => {
                 joined.clear();
@@ -141,7 +141,7 @@ fn dict<'py>(py: Python<'py>, bytes: &[u8], budget: &mut Budget, depth: usize) -
         while let Some((number, wire)) = parts.next()? {
             match (number, wire) {
                 (1, Wire::Bytes(text)) => key = text,
-                (2, Wire::Bytes(more)) => value.extend_from_slice(more),
+                (2, Wire::Bytes(more)) => Fields::merge(&mut value, more)?,
                 _ => {}
             }
         }
