@@ -52,7 +52,11 @@ def color(*names: str) -> Any:
         (color("RED", "BLUE"), color("BLUE", "RED"), "the number 1 was that of RED and is that of BLUE"),
         (color("RED", "BLUE"), color("RED"), "BLUE, number 2, is gone"),
         (int, Annotated[int, nearcall.field(type="int32")], None),
-        (point(("x", int), ("y", str)), point(("y", Annotated[str, nearcall.field(2)]), ("x", Annotated[int, nearcall.field(1)])), None),
+        (
+            point(("x", int), ("y", str)),
+            point(("y", Annotated[str, nearcall.field(2)]), ("x", Annotated[int, nearcall.field(1)])),
+            None,
+        ),
     ],
 )
 def test_what_breaks(old: Any, new: Any, says: str | None) -> None:
@@ -80,6 +84,7 @@ def test_methods_that_go_or_stream_otherwise() -> None:
 
 
 def test_a_new_field_that_must_be_there() -> None:
-    assert "'p' is new and must be there" in found(
-        point(("x", int)), point(("x", int), ("p", dataclasses.make_dataclass("Inner", [("a", int)])))
-    )[0]
+    assert (
+        "'p' is new and must be there"
+        in found(point(("x", int)), point(("x", int), ("p", dataclasses.make_dataclass("Inner", [("a", int)]))))[0]
+    )

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Optional, Union
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from typing_extensions import NotRequired, TypedDict
 
@@ -52,7 +52,7 @@ class Circle(msgspec.Struct, tag=True, frozen=True):
 
 class Square(msgspec.Struct, tag=True, kw_only=True, rename="camel"):
     side_length: float
-    label_text: Optional[str] = None
+    label_text: str | None = None
 
 
 @dataclasses.dataclass
@@ -118,7 +118,11 @@ json = st.recursive(
 )
 options = st.fixed_dictionaries({"name": texts}, optional={"size": ints, "tags": st.lists(texts, max_size=2)})
 either = st.one_of(
-    st.none(), ints, texts, st.builds(Circle, floats), st.lists(ints, max_size=3),
+    st.none(),
+    ints,
+    texts,
+    st.builds(Circle, floats),
+    st.lists(ints, max_size=3),
     st.builds(Square, side_length=floats, label_text=st.none() | texts),
 )
 everything = st.builds(
@@ -161,7 +165,7 @@ everything = st.builds(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None, phases=[Phase.explicit, Phase.generate])
 @given(everything)
 def test_values_come_back_from_google_as_they_left(value: Everything) -> None:
     back = PEER.through(value)
@@ -169,7 +173,10 @@ def test_values_come_back_from_google_as_they_left(value: Everything) -> None:
     assert type(back.fixed) is tuple and type(back.pair) is Pair and type(back.names) is set
     # What they read is what they would have written: the same again, whatever the order of maps.
     theirs = PEER.message.FromString(PEER.encode(value))
-    assert PEER.message.FromString(PEER.encode(PEER.decode(theirs.SerializeToString()))) == theirs
+    again = PEER.message.FromString(PEER.encode(PEER.decode(theirs.SerializeToString())))
+    for message in (theirs, again):
+        message.ClearField("names")  # two equal sets may have two orders
+    assert again == theirs
 
 
 class Plain(msgspec.Struct):
@@ -193,9 +200,16 @@ PLAIN = Peer(Plain)
 
 def _plain(message: Any) -> Plain:
     return Plain(
-        message.i, message.s, message.f, message.d, message.b, message.flag,
+        message.i,
+        message.s,
+        message.f,
+        message.d,
+        message.b,
+        message.flag,
         message.opt if message.HasField("opt") else None,
-        list(message.ints), list(message.blobs), dict(message.table),
+        list(message.ints),
+        list(message.blobs),
+        dict(message.table),
         _plain(message.inner) if message.HasField("inner") else None,
     )
 
@@ -251,7 +265,7 @@ def _same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(st.one_of(fields, st.binary(max_size=40)))
 def test_any_bytes_are_read_as_google_reads_them(body: bytes) -> None:
     try:

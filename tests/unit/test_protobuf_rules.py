@@ -8,7 +8,7 @@ import decimal
 import enum
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import Annotated, Any
 
 import msgspec
 import pytest
@@ -40,7 +40,7 @@ class Point:
 
     x: float
     y: float = 0.0
-    label: Annotated[Optional[str], nearcall.field(7)] = None
+    label: Annotated[str | None, nearcall.field(7)] = None
 
 
 class Order(msgspec.Struct, rename="camel"):
@@ -67,7 +67,6 @@ class Shop:
 
         It takes a while.
         """
-        ...
 
     def find_all(self, near: Point, limit: int = 10, colors: list[Color] = []) -> Iterator[Order]: ...  # noqa: B006
     def add_all(self, orders: Iterator[Order]) -> int: ...
@@ -175,7 +174,7 @@ def test_two_methods_of_one_name_are_refused() -> None:
     @nearcall.service
     class Twice:
         def get_it(self) -> int: ...
-        def getIt(self) -> int: ...  # noqa: N802
+        def getIt(self) -> int: ...
 
     with pytest.raises(TypeError, match=r"Twice\.getIt\(\) and get_it\(\) are both called GetIt"):
         messages(Twice)

@@ -183,7 +183,11 @@ class Server:
         if any(map(speaks_protobuf, self._asked)):
             entries = protobuf_entries(served, self._handlers)
             paths["paths"] = {
-                entry.path: (len(methods) + number, entry.streams_in, entry.streams_in and bool(entry.plan.arguments.names))
+                entry.path: (
+                    len(methods) + number,
+                    entry.streams_in,
+                    entry.streams_in and bool(entry.plan.arguments.names),
+                )
                 for number, entry in enumerate(entries)
             }
             for entry in entries:

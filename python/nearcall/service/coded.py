@@ -22,7 +22,9 @@ def coded_plans(plan: ServicePlan, codec: Codec) -> list[MethodPlan]:
     """
     types = [method.types for method in plan.methods if method.types is not None]
     if len(types) < len(plan.methods):
-        raise TypeError(f"{plan.name} is known from a description, which says too little for {codec.name}: give a class")
+        raise TypeError(
+            f"{plan.name} is known from a description, which says too little for {codec.name}: give a class"
+        )
     codings = codec.service(plan.name, types)
     found: list[MethodPlan] = []
     for method in plan.methods:

@@ -199,6 +199,7 @@ impl<'py> Decoding<'_, 'py> {
             *slot = Slot::Entries(Vec::new());
         }
         let Slot::Entries(entries) = slot else { return Ok(false) };
+        self.budget.take()?;
         let (mut name, mut value) = (Slot::Empty, Slot::Empty);
         let mut fields = Fields::of(bytes);
         while let Some((number, wire)) = fields.next()? {

@@ -307,7 +307,9 @@ class Builder:
             message.proto_name = named(message.fields[0])
         message = self.messages[known]
         accepts = message.fields[0].accepts
-        return Element(known, name, message.proto_name, (*accepts, type(None)) if message.fields[0].left_out else accepts)
+        return Element(
+            known, name, message.proto_name, (*accepts, type(None)) if message.fields[0].left_out else accepts
+        )
 
     def _union(self, shape: Any, hint: Any) -> Element:
         args = [arg for arg in get_args(hint) if arg is not type(None)] if get_origin(hint) in UNION_ORIGINS else []
@@ -514,5 +516,3 @@ def _doc(cls: Any) -> str | None:
     import inspect
 
     return inspect.cleandoc(doc)
-
-

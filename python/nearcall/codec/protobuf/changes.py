@@ -10,7 +10,12 @@ from .service import Rpc, ServiceMessages
 
 __all__ = ["Change", "changes"]
 
-_ALIKE = ({"int32", "uint32", "int64", "uint64", "bool"}, {"sint32", "sint64"}, {"fixed32", "sfixed32"}, {"fixed64", "sfixed64"})
+_ALIKE = (
+    {"int32", "uint32", "int64", "uint64", "bool"},
+    {"sint32", "sint64"},
+    {"fixed32", "sfixed32"},
+    {"fixed64", "sfixed64"},
+)
 """Types that are read as each other. Where a number does not fit, the receiver refuses it or cuts it off."""
 
 
