@@ -170,7 +170,9 @@ everything = st.builds(
 def test_values_come_back_from_google_as_they_left(value: Everything) -> None:
     back = PEER.through(value)
     assert back == value
-    assert type(back.fixed) is tuple and type(back.pair) is Pair and type(back.names) is set
+    assert type(back.fixed) is tuple
+    assert type(back.pair) is Pair
+    assert type(back.names) is set
     # What they read is what they would have written: the same again, whatever the order of maps.
     theirs = PEER.message.FromString(PEER.encode(value))
     again = PEER.message.FromString(PEER.encode(PEER.decode(theirs.SerializeToString())))
@@ -281,7 +283,9 @@ def test_arrays_go_through_google() -> None:
     peer = Peer(np.ndarray)
     for array in (np.arange(6.0).reshape(2, 3), np.array(3), np.zeros((0, 4), "<i2"), np.asfortranarray(np.eye(3))):
         back = peer.through(array)
-        assert back.dtype == array.dtype and back.shape == array.shape and (back == array).all()
+        assert back.dtype == array.dtype
+        assert back.shape == array.shape
+        assert (back == array).all()
 
 
 @pytest.mark.parametrize(
@@ -305,4 +309,5 @@ def test_arrays_go_through_google() -> None:
 )
 def test_single_results_go_through_google(annotation: Any, value: Any) -> None:
     back = Peer(annotation).through(value)
-    assert back == value and type(back) is type(value)
+    assert back == value
+    assert type(back) is type(value)

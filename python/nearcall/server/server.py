@@ -192,8 +192,7 @@ class Server:
             }
             for entry in entries:
                 describer = self._failures.describer(entry.plan, entry.errors, tracebacks)
-                method = _core.Method(entry.plan, max_values=values, describe_error=describer)
-                methods.append((method, entry.handler))
+                methods.append((_core.Method(entry.plan, max_values=values, describe_error=describer), entry.handler))
                 self._handlers.append((entry.plan, entry.handler))
                 measured.append((entry.plan.full_name, entry.kind))
         self._catalogue = catalogue = ServerCatalogue(
