@@ -1,4 +1,4 @@
-"""Calls whose values are Protobuf, over the transports that are there already: the codec is a matter of the method alone."""
+"""Calls whose values are Protobuf, over transports that know nothing of it: a codec is the method's own matter."""
 
 from __future__ import annotations
 

@@ -101,7 +101,8 @@ def test_keys_that_collide_are_refused_or_do_not_take_long(body: bytes) -> None:
     try:
         NODE.decode(body, 10_000_000)
     except CodingError as error:
-        assert "collide" in str(error)
+        if "collide" not in str(error):
+            raise
 
 
 def test_a_message_that_is_sent_in_pieces_costs_what_its_bytes_do() -> None:

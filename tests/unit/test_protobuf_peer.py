@@ -8,7 +8,7 @@ import decimal
 import enum
 import math
 import uuid
-from typing import Annotated, Any, Literal, NamedTuple, Optional, Union
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from typing_extensions import NotRequired, TypedDict
 
 from nearcall import field
+from nearcall.codec.protobuf.errors import CodingError
 
 from .protoc import Peer
 
@@ -220,9 +221,6 @@ def _tag(number: int, wire: int) -> bytes:
     return bytes([number << 3 | wire])
 
 
-varints = st.integers(0, 2**64 - 1).map(lambda value: _varint(value))
-
-
 def _varint(value: int) -> bytes:
     out = bytearray()
     while value >= 0x80:
@@ -236,6 +234,7 @@ def _len(number: int, body: bytes) -> bytes:
     return _tag(number, 2) + _varint(len(body)) + body
 
 
+varints = st.integers(0, 2**64 - 1).map(_varint)
 entries = st.one_of(varints.map(lambda key: _tag(1, 0) + key), st.binary(max_size=6).map(lambda value: _len(2, value)))
 fields = st.recursive(
     st.one_of(
@@ -273,7 +272,7 @@ def test_any_bytes_are_read_as_google_reads_them(body: bytes) -> None:
     try:
         theirs = PLAIN.message.FromString(body)
     except Exception:
-        with pytest.raises(ValueError):
+        with pytest.raises(CodingError):
             PLAIN.decode(body)
         return
     assert _same(PLAIN.decode(body), _plain(theirs))
@@ -294,9 +293,9 @@ def test_arrays_go_through_google() -> None:
         (int, 0),
         (list[int], []),
         (Any, {"a": [1, None]}),
-        (Optional[int], None),
-        (Optional[int], 0),
-        (Union[int, str], ""),
+        (int | None, None),
+        (int | None, 0),
+        (int | str, ""),
         (list[Any], [None, 1, "x"]),
         (dict[str, dict[str, int]], {"": {"x": 0}}),
         (bytearray, bytearray(b"x")),

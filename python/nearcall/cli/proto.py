@@ -15,8 +15,8 @@ def add_to(commands: Any) -> None:
     parser = commands.add_parser(
         "proto",
         help="print the .proto of a service, for gRPC's other languages",
-        description="Print the .proto of a service, as it is spoken over grpc://. protoc makes clients and servers of it "
-        "in other languages.",
+        description="Print the .proto of a service, as it is spoken over grpc://. protoc makes clients and servers "
+        "of it in other languages.",
         epilog="example: nearcall proto calculator:Calculator > calculator.proto",
     )
     parser.add_argument("target", metavar="MODULE:CLASS", help="the service's class, also FILE.py:CLASS")

@@ -1,4 +1,4 @@
-"""The methods of a service in another codec than msgpack: plans that differ in how values cross, and in nothing else."""
+"""The methods of a service in another codec than msgpack: plans that differ only in how values cross."""
 
 from __future__ import annotations
 

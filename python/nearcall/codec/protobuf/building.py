@@ -178,7 +178,7 @@ class Builder:
             return self.wrapper(shape, hint)
         return self.element(bare, bare_hint, field_options(hint))
 
-    def element(self, shape: Any, hint: Any, options: FieldOptions) -> Element:
+    def element(self, shape: Any, hint: Any, options: FieldOptions) -> Element:  # noqa: PLR0911 - one for each type
         """A single value of a type."""
         kind = type(shape)
         if isinstance(shape, shapes.IntType):
@@ -358,7 +358,7 @@ def _key(parts: tuple[str, Any, Any]) -> Any:
 
 
 def _bare(shape: Any, hint: Any) -> tuple[Any, Any, bool, bool]:
-    """A type without ``None``, ``UNSET`` and limits around it: its shape, its annotation, and whether each was there."""
+    """A type without ``None``, ``UNSET`` and limits around it: shape, annotation, and whether each was there."""
     while isinstance(shape, shapes.Metadata):
         shape = shape.type
     hint = None if hint is None else unwrap(hint)

@@ -104,7 +104,8 @@ class _Comparison:
             if number not in now:
                 yield f"{where}: {name}, number {number}, is gone"
             elif getattr(now[number], "name", "?") != name:
-                yield f"{where}: the number {number} was that of {name} and is that of {getattr(now[number], 'name', '?')}"
+                later = getattr(now[number], "name", "?")
+                yield f"{where}: the number {number} was that of {name} and is that of {later}"
 
 
 def _repeats(field: Field) -> bool:
