@@ -639,10 +639,10 @@ class Server:
         ``None`` stands for one that is called on objects only.
 
         Those are measured for which ``measured`` has a name and a kind; calls of one name are counted together.
-        ``make_client`` makes what belongs to a client of its identity. ``on_arrival`` is called with that before the client's first call, ``on_departure``
-        after its last, if something belongs to the client or ``departures`` says so. ``on_release`` is called with an
-        object that was given to a client when the client has let go of it, or is gone, after the last call of the
-        object.
+        ``make_client`` makes what belongs to a client of its identity. ``on_arrival`` is called with that before the
+        client's first call, ``on_departure`` after its last, if something belongs to the client or ``departures`` says
+        so. ``on_release`` is called with an object that was given to a client when the client has let go of it, or is
+        gone, after the last call of the object.
 
         ``paths`` are those by which gRPC's clients name methods: the number of each, whether the client sends a
         stream, and whether that begins with the arguments.

@@ -1,4 +1,4 @@
-"""Calls whose values are Protobuf, over the transports that are there already: the codec is a matter of the method alone."""
+"""Calls whose values are Protobuf, over transports that know nothing of it: a codec is the method's own matter."""
 
 from __future__ import annotations
 
@@ -65,9 +65,7 @@ class Shapes:
 
 
 @pytest.mark.parametrize("scheme", ["shm", "unix", "tcp"])
-def test_every_kind_of_call_works_in_protobuf(
-    scheme: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_kind_of_call_works_in_protobuf(scheme: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     urls = {"shm": f"shm://proto-{os.getpid()}", "unix": f"unix://{tmp_path}/s", "tcp": "tcp://127.0.0.1:0"}
     paths: dict[str, tuple[int, bool, bool]] = {}
     real = _core.Server
@@ -109,7 +107,9 @@ def _calls(service: Shapes) -> None:
 
 
 def _mistakes(service: Any) -> None:
-    with pytest.raises(nearcall.InvalidArgument, match=r"moved\(\): argument 'point' at \.names\[1\]: expected str, got int"):
+    with pytest.raises(
+        nearcall.InvalidArgument, match=r"moved\(\): argument 'point' at \.names\[1\]: expected str, got int"
+    ):
         service.moved(Point(1.0, 2.0, ["a", 3]), 1.0)
     with pytest.raises(nearcall.InvalidArgument, match=r"same\(\): argument 'point' at \.x: expected float, got str"):
         service.same(Point("x"))  # type: ignore[arg-type]

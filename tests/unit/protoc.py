@@ -37,7 +37,9 @@ class Peer:
     """One type in our Protobuf and in Google's."""
 
     def __init__(self, annotation: Any) -> None:
-        types = MethodTypes("echo", (ParameterType("value", annotation, True, None),), None, annotation, False, False, None)
+        types = MethodTypes(
+            "echo", (ParameterType("value", annotation, True, None),), None, annotation, False, False, None
+        )
         self.service = ServiceMessages("test.Echo", [types])
         self.proto = proto_text(self.service)
         self.codec = self.service.codings()["echo"].reply.encode

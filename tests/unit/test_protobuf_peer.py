@@ -8,16 +8,17 @@ import decimal
 import enum
 import math
 import uuid
-from typing import Annotated, Any, Literal, NamedTuple, Optional, Union
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from typing_extensions import NotRequired, TypedDict
 
 from nearcall import field
+from nearcall.codec.protobuf.errors import CodingError
 
 from .protoc import Peer
 
@@ -52,7 +53,7 @@ class Circle(msgspec.Struct, tag=True, frozen=True):
 
 class Square(msgspec.Struct, tag=True, kw_only=True, rename="camel"):
     side_length: float
-    label_text: Optional[str] = None
+    label_text: str | None = None
 
 
 @dataclasses.dataclass
@@ -118,7 +119,11 @@ json = st.recursive(
 )
 options = st.fixed_dictionaries({"name": texts}, optional={"size": ints, "tags": st.lists(texts, max_size=2)})
 either = st.one_of(
-    st.none(), ints, texts, st.builds(Circle, floats), st.lists(ints, max_size=3),
+    st.none(),
+    ints,
+    texts,
+    st.builds(Circle, floats),
+    st.lists(ints, max_size=3),
     st.builds(Square, side_length=floats, label_text=st.none() | texts),
 )
 everything = st.builds(
@@ -161,15 +166,20 @@ everything = st.builds(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None, phases=[Phase.explicit, Phase.generate])
 @given(everything)
 def test_values_come_back_from_google_as_they_left(value: Everything) -> None:
     back = PEER.through(value)
     assert back == value
-    assert type(back.fixed) is tuple and type(back.pair) is Pair and type(back.names) is set
+    assert type(back.fixed) is tuple
+    assert type(back.pair) is Pair
+    assert type(back.names) is set
     # What they read is what they would have written: the same again, whatever the order of maps.
     theirs = PEER.message.FromString(PEER.encode(value))
-    assert PEER.message.FromString(PEER.encode(PEER.decode(theirs.SerializeToString()))) == theirs
+    again = PEER.message.FromString(PEER.encode(PEER.decode(theirs.SerializeToString())))
+    for message in (theirs, again):
+        message.ClearField("names")  # two equal sets may have two orders
+    assert again == theirs
 
 
 class Plain(msgspec.Struct):
@@ -193,18 +203,22 @@ PLAIN = Peer(Plain)
 
 def _plain(message: Any) -> Plain:
     return Plain(
-        message.i, message.s, message.f, message.d, message.b, message.flag,
+        message.i,
+        message.s,
+        message.f,
+        message.d,
+        message.b,
+        message.flag,
         message.opt if message.HasField("opt") else None,
-        list(message.ints), list(message.blobs), dict(message.table),
+        list(message.ints),
+        list(message.blobs),
+        dict(message.table),
         _plain(message.inner) if message.HasField("inner") else None,
     )
 
 
 def _tag(number: int, wire: int) -> bytes:
     return bytes([number << 3 | wire])
-
-
-varints = st.integers(0, 2**64 - 1).map(lambda value: _varint(value))
 
 
 def _varint(value: int) -> bytes:
@@ -220,6 +234,7 @@ def _len(number: int, body: bytes) -> bytes:
     return _tag(number, 2) + _varint(len(body)) + body
 
 
+varints = st.integers(0, 2**64 - 1).map(_varint)
 entries = st.one_of(varints.map(lambda key: _tag(1, 0) + key), st.binary(max_size=6).map(lambda value: _len(2, value)))
 fields = st.recursive(
     st.one_of(
@@ -251,13 +266,13 @@ def _same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(st.one_of(fields, st.binary(max_size=40)))
 def test_any_bytes_are_read_as_google_reads_them(body: bytes) -> None:
     try:
         theirs = PLAIN.message.FromString(body)
     except Exception:
-        with pytest.raises(ValueError):
+        with pytest.raises(CodingError):
             PLAIN.decode(body)
         return
     assert _same(PLAIN.decode(body), _plain(theirs))
@@ -267,7 +282,9 @@ def test_arrays_go_through_google() -> None:
     peer = Peer(np.ndarray)
     for array in (np.arange(6.0).reshape(2, 3), np.array(3), np.zeros((0, 4), "<i2"), np.asfortranarray(np.eye(3))):
         back = peer.through(array)
-        assert back.dtype == array.dtype and back.shape == array.shape and (back == array).all()
+        assert back.dtype == array.dtype
+        assert back.shape == array.shape
+        assert (back == array).all()
 
 
 @pytest.mark.parametrize(
@@ -276,9 +293,9 @@ def test_arrays_go_through_google() -> None:
         (int, 0),
         (list[int], []),
         (Any, {"a": [1, None]}),
-        (Optional[int], None),
-        (Optional[int], 0),
-        (Union[int, str], ""),
+        (int | None, None),
+        (int | None, 0),
+        (int | str, ""),
         (list[Any], [None, 1, "x"]),
         (dict[str, dict[str, int]], {"": {"x": 0}}),
         (bytearray, bytearray(b"x")),
@@ -291,4 +308,5 @@ def test_arrays_go_through_google() -> None:
 )
 def test_single_results_go_through_google(annotation: Any, value: Any) -> None:
     back = Peer(annotation).through(value)
-    assert back == value and type(back) is type(value)
+    assert back == value
+    assert type(back) is type(value)

@@ -8,7 +8,7 @@ import decimal
 import enum
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import Annotated, Any
 
 import msgspec
 import pytest
@@ -40,7 +40,7 @@ class Point:
 
     x: float
     y: float = 0.0
-    label: Annotated[Optional[str], nearcall.field(7)] = None
+    label: Annotated[str | None, nearcall.field(7)] = None
 
 
 class Order(msgspec.Struct, rename="camel"):
@@ -67,7 +67,6 @@ class Shop:
 
         It takes a while.
         """
-        ...
 
     def find_all(self, near: Point, limit: int = 10, colors: list[Color] = []) -> Iterator[Order]: ...  # noqa: B006
     def add_all(self, orders: Iterator[Order]) -> int: ...
@@ -113,9 +112,7 @@ class Clash:
     b: Annotated[int, nearcall.field(1)]
 
 
-@dataclasses.dataclass
-class Umlaut:
-    größe: int
+Umlaut = dataclasses.make_dataclass("Umlaut", [("größe", int)])
 
 
 class Flags(enum.Flag):
@@ -156,7 +153,9 @@ def test_what_has_no_counterpart_is_refused_in_one_line_that_names_it(annotation
     with pytest.raises(TypeError, match=r"Service\.take\(\) cannot be served over gRPC") as caught:
         messages(nearcall.service(Service))
     text = str(caught.value)
-    assert says in text and "parameter 'value'" in text and "\n" not in text
+    assert says in text
+    assert "parameter 'value'" in text
+    assert "\n" not in text
 
 
 def test_two_types_of_one_name_are_refused() -> None:
@@ -175,7 +174,7 @@ def test_two_methods_of_one_name_are_refused() -> None:
     @nearcall.service
     class Twice:
         def get_it(self) -> int: ...
-        def getIt(self) -> int: ...  # noqa: N802
+        def getIt(self) -> int: ...
 
     with pytest.raises(TypeError, match=r"Twice\.getIt\(\) and get_it\(\) are both called GetIt"):
         messages(Twice)

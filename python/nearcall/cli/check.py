@@ -7,7 +7,7 @@ import importlib.util
 import inspect
 import sys
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import msgspec
 
@@ -24,7 +24,10 @@ from . import FAILED, UsageError
 from .flags import add_client_options, client_options
 from .serve import find
 
-__all__ = ["add_to", "load_class", "run"]
+if TYPE_CHECKING:
+    from ..codec.protobuf.service import ServiceMessages
+
+__all__ = ["add_to", "run", "service_messages"]
 
 
 class _Version(NamedTuple):
@@ -66,12 +69,19 @@ def add_to(commands: Any) -> None:
     parser.add_argument("old", metavar="OLD", help=f"the version in use: {what}")
     parser.add_argument("new", metavar="NEW", help="the next version, given in one of the same ways")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    parser.add_argument(
+        "--proto",
+        action="store_true",
+        help="say what breaks over gRPC, for peers with the old version's .proto; both versions are given as classes",
+    )
     add_client_options(parser)
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
     """Compares, and prints what was found; the exit status."""
+    if options.proto:
+        return _run_proto(options)
     old, new = (_version(target, options) for target in (options.old, options.new))
     common = old.services.keys() & new.services.keys()
     if not common:
@@ -90,6 +100,33 @@ def run(options: argparse.Namespace) -> int:
     ]
     print(_as_json(meetings) if options.json else "\n".join(_lines(meetings)))
     return FAILED if any(each.breaks(finding) for each in meetings for finding in each.findings) else 0
+
+
+def _run_proto(options: argparse.Namespace) -> int:
+    from ..codec.protobuf.changes import changes
+
+    found = changes(*(service_messages(target) for target in (options.old, options.new)))
+    if options.json:
+        print(msgspec.json.format(msgspec.json.encode([change._asdict() for change in found])).decode())
+    else:
+        print("\n".join(f"breaks: {change.text}" for change in found) or "nothing breaks")
+    return FAILED if found else 0
+
+
+def service_messages(target: str) -> ServiceMessages:
+    """The messages of a service's class over gRPC.
+
+    Raises:
+        UsageError: there is no such class, or it cannot be served over gRPC.
+    """
+    from ..codec.protobuf.service import ServiceMessages
+
+    plan = plan_of(_load(target))
+    try:
+        types = [method.types for method in plan.methods if method.types is not None]
+        return ServiceMessages(plan.name, types, plan.doc)
+    except TypeError as error:
+        raise UsageError(str(error)) from None
 
 
 def _findings(client: _Version, server: _Version, sides: Sides) -> list[Finding]:
@@ -157,7 +194,7 @@ def _version(target: str, options: argparse.Namespace) -> _Version:
         elif target.endswith(".json"):
             description = _read(target)
         else:
-            plan = plan_of(load_class(target))
+            plan = plan_of(_load(target))
             description = describe([plan], None, services_passed([plan]))
         read = read_description(description)
     except (RpcError, OSError, TypeError, ValueError) as error:
@@ -174,7 +211,7 @@ def _read(path: str) -> bytes:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from None
 
 
-def load_class(target: str) -> type:
+def _load(target: str) -> type:
     """The service's class that ``module:name`` or ``file.py:name`` stands for.
 
     Raises:

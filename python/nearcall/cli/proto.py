@@ -5,9 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from ..service.service import plan_of
-from . import UsageError
-from .check import load_class
+from .check import service_messages
 
 __all__ = ["add_to", "run"]
 
@@ -17,8 +15,8 @@ def add_to(commands: Any) -> None:
     parser = commands.add_parser(
         "proto",
         help="print the .proto of a service, for gRPC's other languages",
-        description="Print the .proto of a service, as it is spoken over grpc://. protoc makes clients and servers of it "
-        "in other languages.",
+        description="Print the .proto of a service, as it is spoken over grpc://. protoc makes clients and servers "
+        "of it in other languages.",
         epilog="example: nearcall proto calculator:Calculator > calculator.proto",
     )
     parser.add_argument("target", metavar="MODULE:CLASS", help="the service's class, also FILE.py:CLASS")
@@ -27,12 +25,6 @@ def add_to(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Prints it."""
-    from ..codec.protobuf.service import ServiceMessages
     from ..codec.protobuf.text import proto_text
 
-    plan = plan_of(load_class(options.target))
-    try:
-        types = [method.types for method in plan.methods if method.types is not None]
-        print(proto_text(ServiceMessages(plan.name, types, plan.doc)), end="")
-    except TypeError as error:
-        raise UsageError(str(error)) from None
+    print(proto_text(service_messages(options.target)), end="")

@@ -53,7 +53,7 @@ class Coding(NamedTuple):
     form: str
     """One of the forms of :mod:`nearcall.service.plan`."""
     encode: Any
-    """From the value, or from the tuple or dict of arguments, to bytes. A function, or an object of the compiled core."""
+    """From the value, or from the tuple or dict of arguments, to bytes. A function, or a codec of the core."""
     decode: Any
     """And back."""
     encode_error: Explainer

@@ -1,7 +1,7 @@
 """The methods of a server in further codecs than msgpack, for the URLs that need them.
 
-An entry of a server's methods is a method in one codec. Those in msgpack come first, because their places are the numbers
-that nearcall's own transports call them by; the others are found by their paths.
+An entry of a server's methods is a method in one codec. Those in msgpack come first, because their places are the
+numbers that nearcall's own transports call them by; the others are found by their paths.
 """
 
 from __future__ import annotations

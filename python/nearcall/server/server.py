@@ -183,13 +183,16 @@ class Server:
         if any(map(speaks_protobuf, self._asked)):
             entries = protobuf_entries(served, self._handlers)
             paths["paths"] = {
-                entry.path: (len(methods) + number, entry.streams_in, entry.streams_in and bool(entry.plan.arguments.names))
+                entry.path: (
+                    len(methods) + number,
+                    entry.streams_in,
+                    entry.streams_in and bool(entry.plan.arguments.names),
+                )
                 for number, entry in enumerate(entries)
             }
             for entry in entries:
                 describer = self._failures.describer(entry.plan, entry.errors, tracebacks)
-                method = _core.Method(entry.plan, max_values=values, describe_error=describer)
-                methods.append((method, entry.handler))
+                methods.append((_core.Method(entry.plan, max_values=values, describe_error=describer), entry.handler))
                 self._handlers.append((entry.plan, entry.handler))
                 measured.append((entry.plan.full_name, entry.kind))
         self._catalogue = catalogue = ServerCatalogue(

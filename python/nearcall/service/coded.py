@@ -1,4 +1,4 @@
-"""The methods of a service in another codec than msgpack: plans that differ in how values cross, and in nothing else."""
+"""The methods of a service in another codec than msgpack: plans that differ only in how values cross."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ def coded_plans(plan: ServicePlan, codec: Codec) -> list[MethodPlan]:
     """
     types = [method.types for method in plan.methods if method.types is not None]
     if len(types) < len(plan.methods):
-        raise TypeError(f"{plan.name} is known from a description, which says too little for {codec.name}: give a class")
+        raise TypeError(
+            f"{plan.name} is known from a description, which says too little for {codec.name}: give a class"
+        )
     codings = codec.service(plan.name, types)
     found: list[MethodPlan] = []
     for method in plan.methods:

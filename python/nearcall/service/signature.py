@@ -195,9 +195,7 @@ def method_types(method: ReadMethod, handler: ReadMethod | None = None) -> Metho
             stream = found
     returned = stream_of(method.returns)
     result = method.returns if returned is None else returned.item
-    return MethodTypes(
-        method.name, tuple(parameters), stream, result, returned is not None, method.oneway, method.doc
-    )
+    return MethodTypes(method.name, tuple(parameters), stream, result, returned is not None, method.oneway, method.doc)
 
 
 def value_roles(full_name: str, *, stream: str | None = None, items: bool = False) -> Roles:

@@ -19,7 +19,7 @@ class FieldOptions:
 
     __slots__ = ("number", "type")
 
-    def __init__(self, number: int | None = None, type: str | None = None) -> None:  # noqa: A002 - as users write it
+    def __init__(self, number: int | None = None, type: str | None = None) -> None:
         self.number = number
         self.type = type
 
@@ -33,7 +33,7 @@ class FieldOptions:
         return hash((self.number, self.type))
 
 
-def field(number: int | None = None, *, type: str | None = None) -> FieldOptions:  # noqa: A002 - as users write it
+def field(number: int | None = None, *, type: str | None = None) -> FieldOptions:
     """Pins the number of a Protobuf field, or says how its number is encoded. Write it into the annotation::
 
         @dataclass

@@ -89,16 +89,16 @@ pub(super) fn read<'py>(py: Python<'py>, bytes: &[u8], budget: &mut Budget, dept
         match (number, wire) {
             (NULL, Wire::Varint(_)) => found = py.None().into_bound(py),
             (NUMBER, wire) => match Scalar::Double.number(wire)? {
-                Some(Number::Float(value)) => found = number_of(py, value)?,
+                Some(Number::Float(value)) => found = number_of(py, value),
                 _ => continue,
             },
             (TEXT, Wire::Bytes(text)) => found = super::text(py, text)?,
             (BOOL, Wire::Varint(value)) => found = PyBool::new(py, value != 0).to_owned().into_any(),
             (STRUCT | LIST, Wire::Bytes(more)) if last == number => {
                 if joined.is_empty() {
-                    joined.extend_from_slice(inner);
+                    Fields::merge(&mut joined, inner)?;
                 }
-                joined.extend_from_slice(more);
+                Fields::merge(&mut joined, more)?;
             }
             (STRUCT | LIST, Wire::Bytes(more)) => {
                 joined.clear();
@@ -141,7 +141,7 @@ fn dict<'py>(py: Python<'py>, bytes: &[u8], budget: &mut Budget, depth: usize) -
         while let Some((number, wire)) = parts.next()? {
             match (number, wire) {
                 (1, Wire::Bytes(text)) => key = text,
-                (2, Wire::Bytes(more)) => value.extend_from_slice(more),
+                (2, Wire::Bytes(more)) => Fields::merge(&mut value, more)?,
                 _ => {}
             }
         }
@@ -152,13 +152,13 @@ fn dict<'py>(py: Python<'py>, bytes: &[u8], budget: &mut Budget, depth: usize) -
     Ok(dict.into_any())
 }
 
-fn number_of(py: Python<'_>, value: f64) -> Result<Bound<'_, PyAny>> {
+fn number_of(py: Python<'_>, value: f64) -> Bound<'_, PyAny> {
     // Up to here every integer has its own double.
     let whole = value.trunc() == value && value.abs() <= 9_007_199_254_740_992.0;
     if whole {
-        return Ok(PyInt::new(py, value as i64).into_any());
+        return PyInt::new(py, value as i64).into_any();
     }
-    Ok(PyFloat::new(py, value).into_any())
+    PyFloat::new(py, value).into_any()
 }
 
 fn deeper(depth: usize) -> Result<()> {

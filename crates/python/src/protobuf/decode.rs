@@ -132,8 +132,13 @@ impl<'py> Decoding<'_, 'py> {
         if is_message(&element.kind) {
             let Wire::Bytes(bytes) = wire else { return Ok(false) };
             match slot {
-                Slot::Message(first) => *slot = Slot::Merged([first, bytes].concat()),
-                Slot::Merged(whole) => whole.extend_from_slice(bytes),
+                Slot::Message(first) => {
+                    let mut whole = Vec::new();
+                    Fields::merge(&mut whole, first)?;
+                    Fields::merge(&mut whole, bytes)?;
+                    *slot = Slot::Merged(whole);
+                }
+                Slot::Merged(whole) => Fields::merge(whole, bytes)?,
                 _ => {
                     self.budget.take()?;
                     *slot = Slot::Message(bytes);
@@ -194,6 +199,7 @@ impl<'py> Decoding<'_, 'py> {
             *slot = Slot::Entries(Vec::new());
         }
         let Slot::Entries(entries) = slot else { return Ok(false) };
+        self.budget.take()?;
         let (mut name, mut value) = (Slot::Empty, Slot::Empty);
         let mut fields = Fields::of(bytes);
         while let Some((number, wire)) = fields.next()? {

@@ -28,7 +28,7 @@ impl<'py> Encoding<'_, 'py> {
         match &message.form {
             Form::Object { class, .. } | Form::Call { class, .. } => {
                 if !value.get_type().as_any().is(class) {
-                    return Err(self.not_of(message, value));
+                    return Err(Self::not_of(message, value));
                 }
                 for field in &message.fields {
                     let name = field.name.bind(self.py);
@@ -44,18 +44,18 @@ impl<'py> Encoding<'_, 'py> {
                     None => tuple.len() == message.fields.len(),
                 };
                 let tuple = value.cast::<PyTuple>().ok().filter(|tuple| fits(tuple));
-                let Some(tuple) = tuple else { return Err(self.not_of(message, value)) };
+                let Some(tuple) = tuple else { return Err(Self::not_of(message, value)) };
                 self.items(message, tuple, depth)
             }
             Form::Dict => match value.cast::<PyDict>() {
                 Ok(dict) => self.dict(message, dict, depth),
-                Err(_) => Err(self.not_of(message, value)),
+                Err(_) => Err(Self::not_of(message, value)),
             },
             Form::Arguments => match value.cast::<PyTuple>() {
                 Ok(tuple) => self.items(message, tuple, depth),
                 Err(_) => match value.cast::<PyDict>() {
                     Ok(dict) => self.dict(message, dict, depth),
-                    Err(_) => Err(self.not_of(message, value)),
+                    Err(_) => Err(Self::not_of(message, value)),
                 },
             },
             Form::Only => self.field(&message.fields[0], value, depth),
@@ -65,7 +65,7 @@ impl<'py> Encoding<'_, 'py> {
 
     fn items(&mut self, message: &Message, tuple: &Bound<'py, PyTuple>, depth: usize) -> Result<()> {
         if tuple.len() != message.fields.len() {
-            return Err(self.not_of(message, tuple.as_any()));
+            return Err(Self::not_of(message, tuple.as_any()));
         }
         for (field, item) in message.fields.iter().zip(tuple.iter_borrowed()) {
             self.field(field, &item, depth)?;
@@ -119,12 +119,12 @@ impl<'py> Encoding<'_, 'py> {
         }
         match chosen {
             Some(field) => self.single(field, value, depth),
-            None => Err(self.not_of(message, value)),
+            None => Err(Self::not_of(message, value)),
         }
     }
 
     #[cold]
-    fn not_of(&self, message: &Message, value: &Bound<'py, PyAny>) -> Box<Trouble> {
+    fn not_of(message: &Message, value: &Bound<'py, PyAny>) -> Box<Trouble> {
         Trouble::misfit(format!("expected {}, got {}", message.name, type_name(value)))
     }
 
@@ -140,22 +140,17 @@ impl<'py> Encoding<'_, 'py> {
             Shape::Map(key) => self.map(field, key, value, depth),
             Shape::List | Shape::Tuple | Shape::Set | Shape::Frozenset => self.repeated(field, value, depth),
         };
-        put.and_then(|()| self.check(field.check.as_ref(), value)).map_err(|trouble| self.in_field(field, trouble))
+        put.and_then(|()| self.check(field.check.as_ref(), value)).map_err(|trouble| trouble.in_field(&field.shown))
     }
 
     fn presence(&mut self, field: &Field, value: &Bound<'py, PyAny>, depth: usize) -> Result<()> {
         self.single(field, value, depth)?;
-        self.check(field.check.as_ref(), value).map_err(|trouble| self.in_field(field, trouble))
-    }
-
-    #[cold]
-    fn in_field(&self, field: &Field, trouble: Box<Trouble>) -> Box<Trouble> {
-        trouble.in_field(&field.shown)
+        self.check(field.check.as_ref(), value).map_err(|trouble| trouble.in_field(&field.shown))
     }
 
     /// Appends a field that is there once.
     fn single(&mut self, field: &Field, value: &Bound<'py, PyAny>, depth: usize) -> Result<()> {
-        self.tagged(field.number, &field.element, value, depth).map_err(|trouble| self.in_field(field, trouble))
+        self.tagged(field.number, &field.element, value, depth).map_err(|trouble| trouble.in_field(&field.shown))
     }
 
     fn implicit(&mut self, field: &Field, value: &Bound<'py, PyAny>, depth: usize) -> Result<()> {
@@ -199,19 +194,16 @@ impl<'py> Encoding<'_, 'py> {
             }
             this.element(element, item, depth).map_err(|trouble| trouble.in_item(index))
         };
-        match (&field.shape, value.cast_exact::<PyList>()) {
-            (Shape::List, Ok(list)) => {
-                for (index, item) in list.iter().enumerate() {
-                    put(self, index, &item)?;
-                }
+        if let (Shape::List, Ok(list)) = (&field.shape, value.cast_exact::<PyList>()) {
+            for (index, item) in list.iter().enumerate() {
+                put(self, index, &item)?;
             }
-            _ => {
-                if !value.is_instance(field.accepts.bind(self.py).as_any()).map_err(raised)? || is_text(value) {
-                    return Err(self.not_a(field, value));
-                }
-                for (index, item) in value.items().map_err(raised)?.enumerate() {
-                    put(self, index, &item.map_err(raised)?)?;
-                }
+        } else {
+            if !value.is_instance(field.accepts.bind(self.py).as_any()).map_err(raised)? || is_text(value) {
+                return Err(self.not_a(field, value));
+            }
+            for (index, item) in value.items().map_err(raised)?.enumerate() {
+                put(self, index, &item.map_err(raised)?)?;
             }
         }
         if let Some(begin) = begin {

@@ -7,6 +7,8 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 
+use crate::callback::Callback;
+
 /// The messages of a service. They refer to each other by number, because a type may be within itself.
 pub(super) struct Plan {
     pub(super) messages: Vec<Message>,
@@ -116,7 +118,7 @@ pub(super) struct Members {
 
 impl Plan {
     pub(super) fn read(messages: &Bound<'_, PyAny>, error: Py<PyAny>) -> PyResult<Self> {
-        let messages = messages.try_iter()?.map(|message| Message::read(&message?)).collect::<PyResult<Vec<_>>>()?;
+        let messages = messages.items()?.map(|message| Message::read(&message?)).collect::<PyResult<Vec<_>>>()?;
         let plan = Self { messages, error };
         for field in plan.messages.iter().flat_map(|message| &message.fields) {
             if let Kind::Message(index) = field.element.kind
@@ -134,7 +136,7 @@ impl Message {
         let class: Option<Py<PyAny>> = described.getattr("cls")?.extract()?;
         let form: String = described.getattr("form")?.extract()?;
         let mut fields =
-            described.getattr("fields")?.try_iter()?.map(|field| Field::read(&field?)).collect::<PyResult<Vec<_>>>()?;
+            described.getattr("fields")?.items()?.map(|field| Field::read(&field?)).collect::<PyResult<Vec<_>>>()?;
         let needed = || class.as_ref().map(|class| class.clone_ref(described.py())).ok_or_else(|| no(&form));
         let form = match form.as_str() {
             "object" => Form::Object { class: needed()?, finish: described.getattr("finish")?.extract()? },
@@ -150,7 +152,9 @@ impl Message {
             other => return Err(no(other)),
         };
         if matches!(form, Form::Only | Form::OneOf) {
-            fields.iter_mut().for_each(|field| field.shown.clear());
+            for field in &mut fields {
+                field.shown.clear();
+            }
         }
         let mut small = Vec::new();
         for (place, field) in fields.iter().enumerate() {

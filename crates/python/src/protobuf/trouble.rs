@@ -90,8 +90,8 @@ impl Trouble {
                     }
                     path.push_str(name);
                 }
-                Step::Index(index) => path.push_str(&format!("[{index}]")),
-                Step::Key(key) => path.push_str(&format!("[{key}]")),
+                Step::Index(index) => path.extend(["[", &index.to_string(), "]"]),
+                Step::Key(key) => path.extend(["[", key, "]"]),
             }
         }
         match error.call1(py, (message, path)) {

@@ -50,6 +50,19 @@ impl<'a> Fields<'a> {
         Ok(None)
     }
 
+    /// Appends a message to one of the same type: together they are what merging them gives. One that is cut off must not
+    /// be made whole by the next.
+    ///
+    /// # Errors
+    ///
+    /// One of the two is malformed.
+    pub fn merge(whole: &mut Vec<u8>, more: &[u8]) -> Result<(), Malformed> {
+        let mut fields = Fields::of(more);
+        while fields.next()?.is_some() {}
+        whole.extend_from_slice(more);
+        Ok(())
+    }
+
     #[inline]
     fn tag(&mut self) -> Result<(u32, u8), Malformed> {
         let tag = varint(&mut self.rest)?;
@@ -176,6 +189,14 @@ mod tests {
         assert!(all(&[0x0b; 100]).is_err());
         assert_eq!(all(&[[0x0b; MAX_DEPTH], [0x0c; MAX_DEPTH]].concat()), Ok(vec![]));
         assert!(all(&[[0x0b; MAX_DEPTH + 1], [0x0c; MAX_DEPTH + 1]].concat()).is_err());
+    }
+
+    #[test]
+    fn what_is_cut_off_is_not_made_whole_by_what_it_is_merged_with() {
+        let mut whole = Vec::new();
+        assert!(Fields::merge(&mut whole, b"\x08\x01").is_ok());
+        assert!(Fields::merge(&mut whole, b"\x12\x02h").is_err());
+        assert_eq!(whole, b"\x08\x01");
     }
 
     #[test]

@@ -178,7 +178,7 @@ class Builder:
             return self.wrapper(shape, hint)
         return self.element(bare, bare_hint, field_options(hint))
 
-    def element(self, shape: Any, hint: Any, options: FieldOptions) -> Element:
+    def element(self, shape: Any, hint: Any, options: FieldOptions) -> Element:  # noqa: PLR0911 - one for each type
         """A single value of a type."""
         kind = type(shape)
         if isinstance(shape, shapes.IntType):
@@ -307,7 +307,9 @@ class Builder:
             message.proto_name = named(message.fields[0])
         message = self.messages[known]
         accepts = message.fields[0].accepts
-        return Element(known, name, message.proto_name, (*accepts, type(None)) if message.fields[0].left_out else accepts)
+        return Element(
+            known, name, message.proto_name, (*accepts, type(None)) if message.fields[0].left_out else accepts
+        )
 
     def _union(self, shape: Any, hint: Any) -> Element:
         args = [arg for arg in get_args(hint) if arg is not type(None)] if get_origin(hint) in UNION_ORIGINS else []
@@ -356,7 +358,7 @@ def _key(parts: tuple[str, Any, Any]) -> Any:
 
 
 def _bare(shape: Any, hint: Any) -> tuple[Any, Any, bool, bool]:
-    """A type without ``None``, ``UNSET`` and limits around it: its shape, its annotation, and whether each was there."""
+    """A type without ``None``, ``UNSET`` and limits around it: shape, annotation, and whether each was there."""
     while isinstance(shape, shapes.Metadata):
         shape = shape.type
     hint = None if hint is None else unwrap(hint)
@@ -514,5 +516,3 @@ def _doc(cls: Any) -> str | None:
     import inspect
 
     return inspect.cleandoc(doc)
-
-

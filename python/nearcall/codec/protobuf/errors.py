@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Final
 
 from ...errors import ResourceExhausted, RpcError
 from ..explain import reason

@@ -34,7 +34,7 @@ class Element(msgspec.Struct, eq=False):
     """One value of a field."""
 
     kind: str | int | dict[int, Any]
-    """A scalar type's name, ``"timestamp"``, ``"duration"``, ``"any"``, the place of a message, or an enum's members."""
+    """A scalar's name, ``"timestamp"``, ``"duration"``, ``"any"``, the place of a message, or an enum's members."""
     name: str
     """The Python type, for people."""
     proto: str

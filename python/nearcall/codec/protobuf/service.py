@@ -143,8 +143,8 @@ class ServiceMessages:
         label = f"parameter '{field}'" if what == "parameter" else f"the {what} '{type_name(annotation)}'"
         try:
             if _is_class(shape):
-                declared = Declared(field, annotation, shape)
-                return int(self.builder.element(shape, annotation, field_options(annotation)).kind), True  # type: ignore[arg-type]
+                element = self.builder.element(shape, annotation, field_options(annotation))
+                return cast(int, element.kind), True
             message = Message(name, type_name(annotation), "only")
             place = self.builder.add(message)
             message.fields.append(self.builder.field(1, Declared(field, annotation, shape)))
@@ -214,7 +214,7 @@ def _declared(parameter: ParameterType) -> Declared:
     default, fallback = parameter.default, parameter.fallback
     factory: Any = msgspec.NODEFAULT
     if isinstance(default, (list, dict, set)):
-        # Every call gets the very object that the signature holds, as in Python. An empty one need not be told from none.
+        # Every call gets the very object that the signature holds, as in Python. Empty need not be told from none.
         factory = msgspec.NODEFAULT if default else type(cast(object, default))
         default, fallback = msgspec.NODEFAULT, default
     elif default is ... or parameter.required:
