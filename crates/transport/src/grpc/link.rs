@@ -328,9 +328,8 @@ impl<W: Wire, R: Role> GrpcLink<W, R> {
 impl<W: Wire, R: Role> Link for GrpcLink<W, R> {
     fn send(&self, call: CallKey, frame: &Outgoing<'_>, room: Room<'_>) -> Result<Sent, LinkError> {
         let mut blocked = match room {
-            Room::Later => None,
             Room::Now if self.queued() > 0 && !self.flush()? => return Err(LinkError::Full),
-            Room::Now => None,
+            Room::Later | Room::Now => None,
             Room::Wait(blocked) => Some(blocked),
         };
         loop {
