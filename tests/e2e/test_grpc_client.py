@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
+import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ from typing import Any
 import pytest
 
 import nearcall
+import nearcall.aio
 from nearcall import _core
 from nearcall.client.callables import make_callable
 from nearcall.client.options import check_options
@@ -206,6 +209,15 @@ def test_a_killed_server_is_noticed() -> None:
         client.connection.close()
 
 
+def test_servers_that_do_not_speak_grpc_are_told_apart(runtime_dir: Path) -> None:
+    with ServerProcess("tcp://127.0.0.1:0") as server, pytest.raises(nearcall.RpcError, match="grpc://"):
+        Client(server.url.replace("tcp", "grpc"))
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"grpc://127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(nearcall.DeadlineExceeded, match="handshake"):
+            Client(url, handshake_timeout=0.2)
+
+
 def test_a_ping_is_answered(client: Client) -> None:
     assert client.connection.ping(PATIENCE) >= 0
 
@@ -229,3 +241,46 @@ def test_more_calls_than_the_server_takes_wait(certificates: Path) -> None:
         client.connection.close()
         process.stdin.close()
         process.wait(10)
+
+
+class AsyncClient:
+    """The same for an event loop."""
+
+    def __init__(self, channel: nearcall.aio.Channel) -> None:
+        for plan in plan_of(Raw).methods:
+            known: Any = WithPath(plan)
+            method = _core.Method(known, max_values=1000)
+            setattr(self, plan.full_name.rpartition(".")[2], channel._callable(known, method))
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(name)
+
+
+def url_of(request: pytest.FixtureRequest, kind: str) -> str:
+    url: str = request.getfixturevalue("peer") if kind == "grpcio" else request.getfixturevalue("server").urls[0]
+    return url
+
+
+@pytest.mark.parametrize("kind", ["grpcio", "nearcall"])
+def test_an_event_loop_calls(request: pytest.FixtureRequest, kind: str) -> None:
+    async def blocks(block: bytes, count: int) -> AsyncIterator[bytes]:
+        for _ in range(count):
+            yield block
+
+    async def main() -> None:
+        async with nearcall.aio.Channel(url_of(request, kind)) as channel:
+            client = AsyncClient(channel)
+            sent = [str(number).encode() for number in range(300)]
+            assert await asyncio.gather(*map(client.echo, sent)) == sent
+            assert [item async for item in client.count(b"500")] == [str(number).encode() for number in range(500)]
+            assert await client.total(blocks(b"x" * 10_000, 1000)) == b"10000000"
+            assert await client.total(blocks(b"", 40_000)) == b"0"
+            assert [item async for item in client.both(blocks(b"ab", 300))] == [b"ba"] * 300
+            with pytest.raises(nearcall.NotFound):
+                await client.fail(b"nothing")
+            await client.shut(b"")
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(client.hold(b""), 0.1)
+            assert await client.echo(b"x" * 3_000_000) == b"x" * 3_000_000
+
+    asyncio.run(main())

@@ -168,6 +168,20 @@ def test_a_stream_longer_than_any_window(client: Client) -> None:
     assert received == 200 * (64 << 10)
 
 
+@pytest.mark.parametrize("options", [{}, {"max_memory": 4 << 20, "max_message_size": 1 << 20}])
+def test_streams_that_nobody_reads_for_long_go_on_when_they_are_read(options: dict[str, Any]) -> None:
+    """More than may wait does: then room comes by frames, which are read although nothing else of the client is."""
+    with ServerProcess("grpc://127.0.0.1:0", services="tests.e2e.grpc_services:raw", **options) as server:
+        client = Client(target(server.url))
+        calls = [client.streamed("blocks")(b"100", timeout=3 * PATIENCE) for _ in range(24)]
+        firsts = [len(next(call)) for call in calls]
+        more = [client.unary("many").future(b"500000", timeout=3 * PATIENCE) for _ in range(40)]
+        lengths = [first + sum(map(len, call)) for first, call in zip(firsts, calls, strict=True)]
+        assert lengths == [100 * (64 << 10)] * len(calls)
+        assert [len(call.result()) for call in more] == [500_000] * len(more)
+        client.channel.close()
+
+
 def test_a_client_that_sends_more_than_is_taken_waits(client: Client, server: ServerProcess) -> None:
     """Short messages cost the core more than HTTP/2 counts; long ones fill the window."""
     with nearcall.connect(server.urls[2], Raw) as other:

@@ -62,13 +62,13 @@ pub(crate) async fn establish(
         if speaks == Speaks::Grpc {
             encrypt(url, &wire, pace).await.map_err(|error| untrusted(url, &wire, error))?;
             let peer = identify(peer_of(wire.fd()), &wire);
-            return speak_grpc(url, wire, peer, true, version, options);
+            return speak_grpc(url, wire, peer, true, version, options, pace).await;
         }
         return connect_encrypted(url, wire, &hello, options, pace).await;
     }
     if speaks == Speaks::Grpc {
         let peer = peer_of(socket.as_fd());
-        return speak_grpc(url, Plain(socket), peer, false, version, options);
+        return speak_grpc(url, Plain(socket), peer, false, version, options, pace).await;
     }
     let segment = if memory == Memory::Never {
         None
@@ -129,20 +129,48 @@ fn untrusted(url: &Url, wire: &TlsWire, error: ConnectError) -> ConnectError {
     }
 }
 
-/// A connection to a gRPC server, which has nothing to say of itself.
-fn speak_grpc(
+/// A connection to a gRPC server, which has nothing to say of itself but HTTP/2's settings.
+async fn speak_grpc(
     url: &Url,
     wire: impl Wire + 'static,
     peer: Peer,
     is_secure: bool,
     version: &str,
     options: &Options,
+    pace: &Pace,
 ) -> Result<Connected, ConnectError> {
+    let failed = |error: Option<LinkError>| match error {
+        None => out_of_time(url),
+        Some(error) => handshake_failure(url, &error),
+    };
+    let mut session = grpc::client_session(options);
+    while !session.is_settled() {
+        let unsent = session.unsent().to_vec();
+        send_all(&wire, &unsent, &[], pace).await.map_err(failed)?;
+        session.sent(unsent.len());
+        match wire.read(session.space(), false).map_err(|error| handshake_failure(url, &error))? {
+            Some(0) => return Err(handshake_failure(url, &LinkError::Closed)),
+            Some(len) => session.arrived(len),
+            None if pace
+                .ready(wire.fd(), PollFlags::IN)
+                .await
+                .map_err(|error| handshake_failure(url, &error.into()))? =>
+            {
+                continue;
+            }
+            None => return Err(out_of_time(url)),
+        }
+        // No call is under way that anything else could be for.
+        while let Some(_event) = session
+            .next_event()
+            .map_err(|broken| ConnectError::Mismatch(format!("cannot use {url}: {}", broken.why)))?
+        {}
+    }
     let shown = url.to_string();
     // A Unix socket's path is no name of a server.
     let authority = shown.split_once("://").map_or("", |(_, place)| place);
     let authority = if authority.starts_with('/') { "localhost" } else { authority };
-    let link = grpc::call(wire, peer, authority.to_owned(), is_secure, options)
+    let link = grpc::call(wire, peer, session, authority.to_owned(), is_secure, options)
         .map_err(|error| ConnectError::Unavailable(format!("cannot connect to {url}: {error}")))?;
     let limits = Limits { max_message: u64::MAX };
     let welcome =

@@ -308,6 +308,12 @@ impl Session {
         self.input.len() > 0 || !self.notices.is_empty()
     }
 
+    /// Whether the peer's settings have come, without which its limits are not known.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.is_settled
+    }
+
     /// What is to be written, in order.
     #[must_use]
     pub fn unsent(&self) -> &[u8] {

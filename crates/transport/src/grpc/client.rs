@@ -31,9 +31,10 @@ pub(crate) struct Client {
 #[derive(Debug)]
 struct Call {
     number: u32,
-    /// Of a call whose answer is one message: that message, when it has come.
-    reply: Option<Option<SmallVec<[u8; crate::INLINE]>>>,
-    /// Of a call whose answer is a stream.
+    /// The answer is a stream.
+    streams_out: bool,
+    /// If it is one message: that message, when it has come.
+    reply: Option<SmallVec<[u8; crate::INLINE]>>,
     inflow: Inflow,
     outflow: Outflow,
 }
@@ -81,8 +82,8 @@ impl Client {
             Err(SendError::TooManyStreams) => return Err(LinkError::Full),
             Err(error) => return unsent(error),
         };
-        let reply = (!path.streams_out).then_some(None);
-        let call = Call { number, reply, inflow: Inflow::new(number), outflow: Outflow::default() };
+        let streams_out = path.streams_out;
+        let call = Call { number, streams_out, reply: None, inflow: Inflow::new(number), outflow: Outflow::default() };
         self.calls.insert(stream, call);
         self.streams.insert(number, stream);
         let sent = if !path.streams_in {
@@ -123,26 +124,22 @@ impl Client {
 
     fn ended(&mut self, frames: &mut Frames, stream: StreamId, ending: Ending) {
         let Some(mut call) = self.forget(stream) else { return };
-        let end = match (ending, &mut call.reply) {
-            (Ending::Status { code: 0, metadata, .. }, Some(reply)) => match reply.take() {
-                Some(message) => {
-                    let head = with_metadata(FrameHead::new(Kind::Reply, call.number), metadata);
-                    with_message(head, message, &self.account)
-                }
-                None => {
-                    let why = "the server has sent no message, and no failure";
-                    Incoming::local(call.number, &Failure::new(Failure::INTERNAL, why))
-                }
-            },
-            (Ending::Status { code: 0, metadata, .. }, None) => {
+        let end = match ending {
+            Ending::Status { code: 0, metadata, .. } if call.streams_out => {
                 Incoming::new(with_metadata(FrameHead::new(Kind::End, call.number), metadata), &[])
             }
-            (Ending::Status { code, message, details: _, metadata }, _) => {
+            Ending::Status { code: 0, metadata, .. } => {
+                let head = with_metadata(FrameHead::new(Kind::Reply, call.number), metadata);
+                let failed = |why| Incoming::local(call.number, &Failure::new(Failure::INTERNAL, why));
+                let reply = call.reply.take().map(|message| with_message(head, message, &self.account));
+                reply.unwrap_or_else(|| failed("the server has sent no message, and no failure"))
+            }
+            Ending::Status { code, message, details: _, metadata } => {
                 let mut end = Incoming::local(call.number, &Failure::new(code, message));
                 end.head = with_metadata(end.head, metadata);
                 end
             }
-            (Ending::Plain, _) => {
+            Ending::Plain => {
                 let why = "the server's answer is not gRPC's";
                 Incoming::local(call.number, &Failure::new(Failure::UNKNOWN, why))
             }
@@ -190,16 +187,15 @@ impl Role for Client {
                     session.release(stream, cost);
                     return Ok(true);
                 };
-                match &mut call.reply {
-                    None => call.inflow.item(message, cost, frames, &self.account),
-                    Some(reply) => {
-                        session.release(stream, cost);
-                        if reply.replace(message).is_some() {
-                            session.reset(stream, Code::CANCEL);
-                            let why = "the server has sent more than one message";
-                            self.fail(frames, stream, &Failure::new(Failure::INTERNAL, why));
-                        }
-                    }
+                if call.streams_out {
+                    call.inflow.item(message, cost, frames, &self.account);
+                    return Ok(true);
+                }
+                session.release(stream, cost);
+                if call.reply.replace(message).is_some() {
+                    session.reset(stream, Code::CANCEL);
+                    let why = "the server has sent more than one message";
+                    self.fail(frames, stream, &Failure::new(Failure::INTERNAL, why));
                 }
             }
             Event::Ended { stream, ending } => self.ended(frames, stream, ending),
@@ -225,9 +221,8 @@ impl Role for Client {
                 let [a, b, c, d, ..] = token;
                 frames.push_back(bare(Kind::Pong, u32::from_be_bytes([a, b, c, d])));
             }
-            // Whoever waits for that tries again whenever something comes.
-            Event::StreamsFree => {}
-            Event::Request { .. } => {}
+            // Whoever waits for free streams tries again whenever something comes.
+            Event::StreamsFree | Event::Request { .. } => {}
         }
         Ok(true)
     }

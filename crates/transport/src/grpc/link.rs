@@ -29,10 +29,16 @@ const QUIET_NS: u64 = 10_000_000;
 const OLD_NS: u64 = 100_000;
 /// What is kept back goes out when it has so many bytes.
 const MANY: usize = 32 << 10;
+/// Bytes that are read at most of a peer that does not read: more than its windows allow.
+const MOST_READ: usize = 8 << 20;
 /// Bytes of what a session keeps that are not counted: what each of them needs.
 const UNCOUNTED: usize = 128 << 10;
 /// How long a sender that does not receive sleeps before it looks for room by itself.
 const ROOM_LOOK: Duration = Duration::from_millis(2);
+/// What may wait behind the peer's windows, bytes, before the peer counts as one that does not read; and when more is kept
+/// than may be.
+const PATIENCE: usize = 8 << 20;
+const IMPATIENCE: usize = 64 << 10;
 /// Whoever may wait with a frame does so while more bytes than this wait in front of it.
 const MUCH: usize = 4 << 20;
 
@@ -48,7 +54,7 @@ pub(crate) struct GrpcLink<W, R> {
     /// How long the one who receives spins.
     budget: Mutex<SpinBudget>,
     account: Arc<Account>,
-    /// Bytes that wait for room in the socket.
+    /// Bytes that wait for room in the socket, and those behind the peer's windows that are too many.
     queued: AtomicUsize,
     /// Calls that the peer has given up and somebody still works for.
     given_up: AtomicUsize,
@@ -207,22 +213,43 @@ impl<W: Wire, R: Role> GrpcLink<W, R> {
     /// The same, and what waits afterwards is noted.
     fn flush_from(&self, state: &mut State<R>) -> Result<Sent, LinkError> {
         let all = self.write(state)?;
-        self.note(state);
-        Ok(if all { Sent::Out } else { Sent::Queued })
+        Ok(if self.note(state) == 0 && all { Sent::Out } else { Sent::Queued })
     }
 
-    /// Notes what is kept now.
-    fn note(&self, state: &mut State<R>) {
-        let State { session, role, kept, holds_credit, .. } = state;
+    /// Takes in what is here, for later: a peer that is not read from because it does not read must be able to say that it
+    /// does again. Its windows and the streams that it may open bound what that can be.
+    fn take_in(&self, state: &mut State<R>) -> Result<(), LinkError> {
+        let mut read = 0;
+        loop {
+            let State { session, role, frames, .. } = &mut *state;
+            while role.take_in(session, frames)? {}
+            match self.read(state)? {
+                len if len == 0 || read >= MOST_READ => return Ok(()),
+                len => read += len,
+            }
+        }
+    }
+
+    /// Notes what is kept now. How much of it is more than should wait for the peer.
+    fn note(&self, state: &mut State<R>) -> usize {
+        let State { session, role, kept, holds_credit, is_deaf, .. } = state;
         kept.set((session.held() + session.waiting() + session.queued()).saturating_sub(UNCOUNTED));
         let over = !self.account.allows(0);
         if over != *holds_credit {
             *holds_credit = over;
             session.hold_credit(over);
         }
+        // A client waits by itself, and a peer that has hung up is not waited for.
+        let patience = match over {
+            _ if self.bell.is_some() || *is_deaf => usize::MAX,
+            false => PATIENCE,
+            true => IMPATIENCE,
+        };
+        let queued = session.queued() + session.waiting().saturating_sub(patience);
         // Relaxed, both: hints; whoever acts on them takes the lock.
-        self.queued.store(session.queued(), Ordering::Relaxed);
+        self.queued.store(queued, Ordering::Relaxed);
         self.given_up.store(role.given_up(), Ordering::Relaxed);
+        queued
     }
 
     /// The next frame, of what is here or can be read without waiting. Reads no more than a part.
@@ -301,9 +328,8 @@ impl<W: Wire, R: Role> GrpcLink<W, R> {
 impl<W: Wire, R: Role> Link for GrpcLink<W, R> {
     fn send(&self, call: CallKey, frame: &Outgoing<'_>, room: Room<'_>) -> Result<Sent, LinkError> {
         let mut blocked = match room {
-            Room::Later => None,
             Room::Now if self.queued() > 0 && !self.flush()? => return Err(LinkError::Full),
-            Room::Now => None,
+            Room::Later | Room::Now => None,
             Room::Wait(blocked) => Some(blocked),
         };
         loop {
@@ -330,9 +356,12 @@ impl<W: Wire, R: Role> Link for GrpcLink<W, R> {
 
     fn flush(&self) -> Result<bool, LinkError> {
         let mut state = self.state.lock();
-        let sent = self.flush_from(&mut state)?;
+        let mut sent = self.flush_from(&mut state)?;
         if self.bell.is_some() {
             self.has_made_frames(&mut state)?;
+        } else if sent == Sent::Queued {
+            self.take_in(&mut state)?;
+            sent = self.flush_from(&mut state)?;
         }
         Ok(sent == Sent::Out)
     }

@@ -78,15 +78,20 @@ pub(crate) fn serve<W: Wire + 'static>(
     Arc::new(GrpcLink::new(wire, peer, session, server, account, options))
 }
 
-/// A connection to a gRPC server.
+/// The state of a fresh connection to a gRPC server.
+pub(crate) fn client_session(options: &Options) -> Session {
+    Session::client(session_options(options))
+}
+
+/// A connection to a gRPC server, whose settings the session has.
 pub(crate) fn call<W: Wire + 'static>(
     wire: W,
     peer: Peer,
+    session: Session,
     authority: String,
     is_secure: bool,
     options: &Options,
 ) -> std::io::Result<Arc<dyn crate::link::Link>> {
-    let session = Session::client(session_options(options));
     let account = options.account();
     let client = Client::new(authority, is_secure, Arc::clone(&account));
     Ok(Arc::new(GrpcLink::new(wire, peer, session, client, account, options).with_bell()?))
@@ -96,7 +101,7 @@ fn session_options(options: &Options) -> SessionOptions {
     SessionOptions {
         max_message: usize::try_from(options.max_message).unwrap_or(usize::MAX),
         stream_window: WINDOW as u32,
-        send_queue: WINDOW as usize,
+        send_queue: WINDOW as usize / 4,
         ..SessionOptions::default()
     }
 }

@@ -51,7 +51,7 @@ impl Server {
         Self { paths, account, calls: HashMap::new(), given_up: 0 }
     }
 
-    fn begin(&self, stream: StreamId, request: &Request<'_>) -> Begun {
+    fn begin(&self, stream: StreamId, request: Request<'_>) -> Begun {
         match (request.method(), request.codec()) {
             ("POST", Some("proto")) => {}
             ("POST", Some(_)) => {
@@ -165,7 +165,7 @@ impl Role for Server {
             return Ok(false);
         };
         match event {
-            Event::Request { stream, request, ended } => match self.begin(stream, &request) {
+            Event::Request { stream, request, ended } => match self.begin(stream, request) {
                 Begun::Call(mut call) => {
                     if call.messages == Messages::Stream {
                         let head = call.head.take();
@@ -280,12 +280,10 @@ impl Role for Server {
 impl Server {
     /// The core has sent the last frame of a call.
     fn end(&mut self, session: &mut Session, stream: StreamId, sent: Result<(), SendError>) -> Result<(), LinkError> {
-        match sent {
-            Err(error @ (SendError::Unfit(_) | SendError::TooLong { .. })) => unsent(error),
-            _ => {
-                self.forget(session, stream);
-                Ok(())
-            }
+        if let Err(error @ (SendError::Unfit(_) | SendError::TooLong { .. })) = sent {
+            return unsent(error);
         }
+        self.forget(session, stream);
+        Ok(())
     }
 }
