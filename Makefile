@@ -37,7 +37,7 @@ SHORT_TESTS := tests/unit tests/e2e tests/test_docs.py tests/test_protocol.py
 # Tests in which threads wait for each other, for `make locks`.
 LOCKS_TESTS := $(addprefix tests/e2e/test_,$(addsuffix .py,concurrency backpressure streams lifecycle)) tests/survival/test_stop.py
 
-.PHONY: help setup demo test test-rust test-python test-versions test-short lint fmt bench readme docs browser audit loom locks miri fuzz h2spec survival hostile soak clean tools-present
+.PHONY: help setup demo test test-rust test-python test-versions test-short lint fmt bench readme docs browser audit loom locks miri fuzz h2spec survival sandbox hostile soak clean tools-present
 
 help:  ## list the commands
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -134,6 +134,9 @@ h2spec: tools-present  ## ask h2spec whether crates/http speaks HTTP/2 (go insta
 
 survival: setup  ## kill either side at every system call, over every transport; says how soon it was noticed
 	@NEARCALL_SURVIVAL=all $(PY) -m pytest tests/survival --timeout 1800 -o faulthandler_timeout=0 $(ARGS)
+
+sandbox: setup  ## try to escape from the sandbox, each attempt as every user
+	@NEARCALL_SANDBOX=all $(PY) -m pytest tests/sandbox $(ARGS)
 
 hostile: setup  ## attack servers and clients, HOSTILE_SECONDS (5) and much data each; says what an honest client saw
 	@NEARCALL_HOSTILE_SECONDS=$(HOSTILE_SECONDS) $(PY) -m pytest tests/hostile --timeout 900 -o faulthandler_timeout=0 $(ARGS)
