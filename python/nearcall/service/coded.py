@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from ..codec.protocol import Codec, Coding
-from ..errors import InvalidArgument
+from ..errors import InvalidArgument, RpcError
 from .plan import CODED, ONEWAY, UNARY, ArgumentsPlan, MethodPlan, ServicePlan, ValuePlan
 from .signature import value_roles
 from .values import Roles
@@ -49,13 +49,19 @@ def coded_plans(plan: ServicePlan, codec: Codec) -> list[MethodPlan]:
 
 
 def _value(plan: ValuePlan, coding: Coding, roles: Roles) -> ValuePlan:
+    def encode_error(error: BaseException) -> RpcError:
+        return coding.encode_error(error, roles.sender_error, roles.noun)
+
+    def decode_error(error: BaseException) -> RpcError:
+        return coding.decode_error(error, roles.receiver_error, roles.noun)
+
     return msgspec.structs.replace(
         plan,
         form=coding.form,
         encode=coding.encode,
         decode=coding.decode,
-        encode_error=lambda error: coding.encode_error(error, roles.sender_error, roles.noun),
-        decode_error=lambda error: coding.decode_error(error, roles.receiver_error, roles.noun),
+        encode_error=encode_error,
+        decode_error=decode_error,
         hashed=None,
         references=False,
         decoder=None,
@@ -66,6 +72,12 @@ def _arguments(method: str, plan: ArgumentsPlan, coding: Coding) -> ArgumentsPla
     def refuse(*_: object) -> tuple[object, ...]:
         raise InvalidArgument(f"{method}(): arguments by name are a matter of nearcall's own transports")
 
+    def encode_error(error: BaseException, _values: object) -> RpcError:
+        return coding.encode_error(error, InvalidArgument, f"{method}()")
+
+    def decode_error(error: BaseException) -> RpcError:
+        return coding.decode_error(error, InvalidArgument, f"{method}()")
+
     return msgspec.structs.replace(
         plan,
         forms=(CODED,) * len(plan.forms),
@@ -74,8 +86,8 @@ def _arguments(method: str, plan: ArgumentsPlan, coding: Coding) -> ArgumentsPla
         decode=coding.decode,
         encode_named=refuse,
         decode_named=refuse,
-        encode_error=lambda error, _: coding.encode_error(error, InvalidArgument, f"{method}()"),
-        decode_error=lambda error: coding.decode_error(error, InvalidArgument, f"{method}()"),
+        encode_error=encode_error,
+        decode_error=decode_error,
         hashed=None,
         references=False,
         remake=None,

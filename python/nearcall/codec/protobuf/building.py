@@ -114,7 +114,7 @@ class Builder:
         defaults = not declared.required or declared.may_lack or unset
         # None and absence may be different things.
         apart = optional and (unset or declared.may_lack or (not declared.required and declared.default is not None))
-        contained = _CONTAINERS.get(type(shape))
+        contained = _CONTAINERS.get(cast(Any, type(shape)))
         if not apart and not optional and (contained or isinstance(shape, shapes.DictType)):
             empty = declared.default in ((), frozenset()) if _is_plain(declared.default) else False
             empty = empty or declared.factory in (list, dict, set, frozenset, tuple)
@@ -180,7 +180,7 @@ class Builder:
 
     def element(self, shape: Any, hint: Any, options: FieldOptions) -> Element:  # noqa: PLR0911 - one for each type
         """A single value of a type."""
-        kind = type(shape)
+        kind = cast(Any, type(shape))
         if isinstance(shape, shapes.IntType):
             number = options.type or "int64"
             if number not in INTEGERS:
@@ -278,7 +278,7 @@ class Builder:
         name = "None" if isinstance(shape, shapes.NoneType) else type_name(hint if hint is not None else bare)
         if optional:
             inner = Declared("value", hint, shape)
-            return self._only(("optional", hint, shape), name, inner, lambda made: f"Optional{_title(made.element)}")
+            return self._only(("optional", hint, shape), name, inner, _optional_title)
         if isinstance(bare, shapes.UnionType):
             return self._union(bare, bare_hint)
         if isinstance(bare, shapes.TupleType):
@@ -391,6 +391,10 @@ def _title(element: Element) -> str:
     return title(element.proto.rpartition(".")[2])
 
 
+def _optional_title(field: Field) -> str:
+    return f"Optional{_title(field.element)}"
+
+
 def _field_title(field: Field) -> str:
     if field.key is not None:
         return f"{_title(field.key)}{_title(field.element)}Map"
@@ -419,7 +423,7 @@ def _buffer(shape: Any) -> Element:
 
 
 def _literal(shape: Any) -> Element:
-    kinds = {type(value) for value in shape.values}
+    kinds: Any = cast(Any, {type(value) for value in shape.values})
     if kinds == {str}:
         kind, cls = "string", cast(type, str)
     elif kinds == {int}:
@@ -485,7 +489,8 @@ def _declared(shape: Any, cls: Any) -> list[Declared]:
     found: list[Declared] = []
     for field in fields:
         hint = hints.get(field.name)
-        while get_origin(hint) in (typing.Required, typing.NotRequired) if hasattr(typing, "Required") else False:
+        # By name: older versions of Python have them from typing_extensions.
+        while getattr(get_origin(hint), "_name", None) in ("Required", "NotRequired"):
             hint = get_args(hint)[0]
         name, factory = field.name, field.default_factory
         found.append(

@@ -85,8 +85,9 @@ def array_to(scalar: Any) -> Callable[[Any], tuple[str, tuple[int, ...], bytes]]
     """From an array to its dtype, shape and elements."""
 
     def to(value: Any) -> tuple[str, tuple[int, ...], bytes]:
-        import numpy as np
+        import numpy
 
+        np: Any = numpy
         if not isinstance(value, np.ndarray):
             raise TypeError(f"expected ndarray, got {describe_value(value)}")
         if wrong_dtype(value, scalar):

@@ -211,12 +211,14 @@ def _declared(parameter: ParameterType) -> Declared:
         raise UnsupportedTypeError(
             f"parameter '{parameter.name}' is a reference to a {type_name(services[0])}, and gRPC has none: send data"
         )
-    default, fallback = parameter.default, parameter.fallback
+    default: Any = parameter.default
+    fallback: Any = parameter.fallback
     factory: Any = msgspec.NODEFAULT
     if isinstance(default, (list, dict, set)):
         # Every call gets the very object that the signature holds, as in Python. Empty need not be told from none.
         factory = msgspec.NODEFAULT if default else type(cast(object, default))
-        default, fallback = msgspec.NODEFAULT, default
+        fallback = cast(Any, default)
+        default = msgspec.NODEFAULT
     elif default is ... or parameter.required:
         default = msgspec.NODEFAULT
     if fallback is ... or fallback is inspect.Parameter.empty:
