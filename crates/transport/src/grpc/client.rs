@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nearcall_http::{Call as Begin, Code, Ending, Event, SendError, Session, StreamId};
-use nearcall_wire::{Failure, FrameHead, Kind, Metadata};
+use nearcall_wire::{Failure, FrameHead, Kind, Metadata, rpc_status};
 use smallvec::SmallVec;
 
 use super::inflow::{Inflow, Outflow};
@@ -134,8 +134,11 @@ impl Client {
                 let reply = call.reply.take().map(|message| with_message(head, message, &self.account));
                 reply.unwrap_or_else(|| failed("the server has sent no message, and no failure"))
             }
-            Ending::Status { code, message, details: _, metadata } => {
-                let mut end = Incoming::local(call.number, &Failure::new(code, message));
+            Ending::Status { code, message, details, metadata } => {
+                // What cannot be read of it is not more than code and message say.
+                let known = rpc_status::decode(&details).map(|status| status.details).unwrap_or_default();
+                let failure = Failure { code, message, details: known };
+                let mut end = Incoming::local(call.number, &failure);
                 end.head = with_metadata(end.head, metadata);
                 end
             }

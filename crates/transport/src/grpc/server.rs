@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use nearcall_http::{Event, Head, Outcome, Request, SendError, Session, StreamId};
-use nearcall_wire::{Failure, FrameHead, Kind};
+use nearcall_wire::{Failure, FrameHead, Kind, rpc_status};
 use smallvec::SmallVec;
 
 use super::inflow::{Inflow, Outflow};
@@ -244,7 +244,8 @@ impl Role for Server {
             }
             Kind::Error => {
                 let failure = Failure::decode(message(frame)?).unwrap_or_else(Failure::from);
-                let outcome = Outcome { code: failure.code, message: &failure.message, metadata, ..Outcome::default() };
+                let details = rpc_status::encode(&failure).unwrap_or_default();
+                let outcome = Outcome { code: failure.code, message: &failure.message, details: &details, metadata };
                 let sent = session.send_status(stream, &outcome);
                 self.end(session, stream, sent)
             }

@@ -1,0 +1,81 @@
+"""A service over gRPC from end to end: our client, our server, Protobuf between them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+import nearcall
+import nearcall.aio
+
+from .process import ServerProcess
+
+SCHEMES = ("grpc", "grpc+unix", "grpcs")
+
+
+@nearcall.service
+class Shop:
+    def price(self, name: str, count: int = 1) -> float:
+        if name == "nothing":
+            raise nearcall.NotFound("there is no nothing", details={"asked": name})
+        return 2.5 * count
+
+    async def price_in_loop(self, name: str) -> float:
+        return 2.5
+
+    def countdown(self, n: int) -> Iterator[int]:
+        yield from range(n, 0, -1)
+
+    def total(self, xs: Iterator[int]) -> int:
+        return sum(xs)
+
+    def scale(self, xs: Iterator[float], by: float) -> Iterator[float]:
+        for x in xs:
+            yield x * by
+
+    @nearcall.oneway
+    def note(self, line: str) -> None: ...
+
+
+def shop() -> list[object]:
+    return [Shop()]
+
+
+@pytest.fixture(scope="module")
+def server(runtime_dir: Path) -> Iterator[ServerProcess]:
+    urls = ("grpc://127.0.0.1:0", f"grpc+unix://{runtime_dir}/shop.grpc", "grpcs://127.0.0.1:0")
+    with ServerProcess(*urls, services="tests.e2e.test_grpc:shop") as server:
+        yield server
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_a_service_over_grpc(server: ServerProcess, scheme: str, certificates: Path) -> None:
+    with nearcall.connect(server.urls[SCHEMES.index(scheme)], Shop) as shop:
+        assert shop.price("pen", 2) == 5.0
+        assert shop.price("pen", count=4) == 10.0
+        assert list(shop.countdown(1000)) == list(range(1000, 0, -1))
+        assert shop.total(iter(range(1000))) == sum(range(1000))
+        assert list(shop.scale(iter([1.0, 2.0]), 3.0)) == [3.0, 6.0]
+        shop.note("one way is answered, too")
+        with pytest.raises(nearcall.NotFound, match="no nothing") as caught:
+            shop.price("nothing")
+        assert caught.value.details == {"asked": "nothing"}
+
+
+def test_a_service_over_grpc_in_an_event_loop(server: ServerProcess) -> None:
+    async def numbers() -> AsyncIterator[int]:
+        for number in range(1000):
+            yield number
+
+    async def main() -> None:
+        async with nearcall.aio.connect(server.urls[0], Shop) as shop:
+            assert await shop.price_in_loop("pen") == 2.5
+            assert [number async for number in shop.countdown(100)] == list(range(100, 0, -1))
+            assert await shop.total(numbers()) == sum(range(1000))
+            prices = await asyncio.gather(*(shop.price("pen", count) for count in range(1, 100)))
+            assert prices == [2.5 * count for count in range(1, 100)]
+
+    asyncio.run(main())
