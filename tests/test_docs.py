@@ -301,8 +301,8 @@ def test_what_a_page_names_exists(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     for path in re.findall(r"`((?:crates|docs|fuzz|lab|python|src|tests|tools)/[\w./-]*)`", text):
         assert (ROOT / path).exists() or (page in LAB_PAGES and (ROOT / "lab" / path).exists()), path
-    commands = set(re.findall(r"^([a-z-]+):.*## ", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
-    for command in re.findall(r"(?:`|^\$ |&& )make\s([a-z-]+)", text, re.MULTILINE):
+    commands = set(re.findall(r"^([a-z0-9-]+):.*## ", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    for command in re.findall(r"(?:`|^\$ |&& )make\s([a-z0-9-]+)", text, re.MULTILINE):
         assert command in commands, command
 
 
