@@ -114,7 +114,6 @@ def test_files_of_its_own(place: Place) -> None:
         with open(own + "/module.py", "w") as file:
             file.write("VALUE = 5")
         import sys
-from pathlib import Path
         sys.path.append(own)
         import module
         result = base.execute("select x from t").fetchone()[0] == module.VALUE"""
