@@ -1,4 +1,4 @@
-"""nearcall through its public API: the same service over four transports, for threads and for asyncio."""
+"""nearcall through its public API: the same service over its transports, for threads and for asyncio."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _WHY = (
     "Its page on waiting recommends spin=0 where CPU time matters more than latency, or busy processes are many more "
     "than CPUs; it shows how much of the default's time is the transport, and how much is not having slept."
 )
-_TRANSPORTS: dict[str, Transport] = {"shm": "shared memory", "unix": "UDS", "tcp": "TCP", "inproc": "none"}
+_TRANSPORTS: dict[str, Transport] = {"shm": "shared memory", "unix": "UDS", "tcp": "TCP", "inproc": "none", "grpc": "TCP"}
 
 
 def _row(name: str, label: str, variant: str, settings: str = "", **more: Any) -> Mechanism:
@@ -36,6 +36,7 @@ def _row(name: str, label: str, variant: str, settings: str = "", **more: Any) -
 
 
 _VIEW = "handler takes and returns a memoryview"
+_PROTOBUF: dict[str, Any] = {"typed": "dataclass by nearcall's Protobuf, from its type hints"}
 _COROUTINES = "coroutine handlers on the server's event loop, nearcall.aio client"
 MECHANISMS = (
     _row("nearcall-shm", "nearcall shm", "shm"),
@@ -44,10 +45,12 @@ MECHANISMS = (
     _row("nearcall-unix", "nearcall unix", "unix"),
     _row("nearcall-unix-sleeping", "nearcall unix, spin=0", "unix-sleeping", tuned=True, why=_WHY),
     _row("nearcall-tcp", "nearcall tcp", "tcp"),
+    _row("nearcall-grpc", "nearcall grpc", "grpc", "gRPC over HTTP/2", **_PROTOBUF),
     _row("nearcall-inproc", "nearcall inproc", "inproc", "client and server in one process", same_process=True),
     _row("nearcall-aio-shm", "nearcall.aio shm", "shm", _COROUTINES, style="asyncio"),
     _row("nearcall-aio-unix", "nearcall.aio unix", "unix", _COROUTINES, style="asyncio"),
     _row("nearcall-aio-tcp", "nearcall.aio tcp", "tcp", _COROUTINES, style="asyncio"),
+    _row("nearcall-aio-grpc", "nearcall.aio grpc", "grpc", _COROUTINES, style="asyncio", **_PROTOBUF),
 )
 
 
@@ -122,8 +125,8 @@ def _url(spec: Spec) -> str:
     transport = spec.mechanism.variant.partition("-")[0]
     if transport == "unix":
         return f"unix://{os.path.join(spec.directory, 'nearcall.sock')}"
-    if transport == "tcp":
-        return f"tcp://127.0.0.1:{free_port()}"
+    if transport in ("tcp", "grpc"):
+        return f"{transport}://127.0.0.1:{free_port()}"
     return f"{transport}://{spec.token}"
 
 
