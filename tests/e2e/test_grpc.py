@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -40,6 +42,11 @@ class Shop:
     def note(self, line: str) -> None: ...
 
 
+@nearcall.service(name="Shop")
+class Watched:
+    def watch(self, shop: Shop) -> None: ...
+
+
 def shop() -> list[object]:
     return [Shop()]
 
@@ -63,6 +70,35 @@ def test_a_service_over_grpc(server: ServerProcess, scheme: str, certificates: P
         with pytest.raises(nearcall.NotFound, match="no nothing") as caught:
             shop.price("nothing")
         assert caught.value.details == {"asked": "nothing"}
+
+
+def test_a_client_without_a_class_is_refused(server: ServerProcess) -> None:
+    url = server.urls[0]
+    with pytest.raises(nearcall.FailedPrecondition) as caught:
+        nearcall.connect(url)
+    assert caught.value.message == f"{url}: gRPC's servers do not describe themselves: give the service's class"
+
+
+def test_a_class_that_cannot_cross_is_refused_in_words(server: ServerProcess) -> None:
+    with pytest.raises(TypeError, match=r"Shop.watch\(\) cannot be served over gRPC: parameter 'shop' is a reference"):
+        nearcall.connect(server.urls[0], Watched)
+
+    async def main() -> None:
+        with pytest.raises(TypeError, match="is a reference"):
+            await nearcall.aio.connect(server.urls[0], Watched)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("command", [["list"], ["call"], ["ping"], ["top", "--once"]], ids=lambda command: command[0])
+def test_commands_that_need_a_description_say_so(server: ServerProcess, command: list[str]) -> None:
+    name, *flags = command
+    arguments = [name, server.urls[0], *(["price"] if name == "call" else []), *flags]
+    done = subprocess.run([sys.executable, "-m", "nearcall", *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr == (
+        f"nearcall: {server.urls[0]}: a server does not describe itself over gRPC: give another of its URLs\n"
+    )
 
 
 def test_a_service_over_grpc_in_an_event_loop(server: ServerProcess) -> None:

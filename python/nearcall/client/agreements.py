@@ -71,17 +71,18 @@ class Agreement:
 
         Raises:
             FailedPrecondition: the server does not serve it, or no call of one of the methods could go right.
+            TypeError: one of the methods cannot be called over gRPC, which is spoken here.
         """
-        _checked(self._url, lambda: self._begin(description.encode()))
+        if speaks_protobuf(self._url):
+            self._take(self.cls)
+        else:
+            _checked(self._url, lambda: self._begin(description.encode()))
 
     def methods_of(self, plan: ServicePlan) -> list[tuple[MethodPlan, _core.Method]]:
         """The methods of one of the services, in order."""
         return [(method, self._methods[plan.name][method.name]) for method in plan.methods]
 
     def _begin(self, description: bytes) -> None:
-        if speaks_protobuf(self._url):
-            self._take(self.cls)
-            return
         plans = plans_from(description) if self.cls is None else [plan_of(self.cls)]
         self.plans = [for_caller(plan, self._for_loop) for plan in plans]
         self._passed = [passed_with(plan) for plan in plans]
@@ -100,7 +101,9 @@ class Agreement:
         is called.
         """
         if cls is None:
-            raise FailedPrecondition(f"{self._url} does not say here what it serves: give the service's class")
+            raise FailedPrecondition(
+                f"{self._url}: gRPC's servers do not describe themselves: give the service's class"
+            )
         from ..codec.protobuf.service import Protobuf  # only where it is needed
         from ..service.coded import coded_plans
 
