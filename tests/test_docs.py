@@ -9,11 +9,14 @@ The word after ``python`` on the fence changes that:
 - ``name.py serve``: so is this one, and it runs in the background until the section's other blocks are done;
 - ``no-run``: the block is only type-checked;
 - ``fault``: a handler of the block fails, so that the program's log, on stderr, has a traceback;
-- ``wrong``: the block shows a mistake, and is neither run nor checked.
+- ``wrong``: the block shows a mistake, and is neither run nor checked;
+- ``examples/NAME``: the block is a part of that file, which has a test of its own.
 
 A TOML block whose fence has the name of a file is that file. A name may have folders.
 
 A ``print(...)  # text`` promises that the program prints that text; the promises of a program are kept in order.
+
+Where a page or an example names a port of this machine, a free one takes its place.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -38,12 +42,13 @@ import nearcall
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = ROOT / "examples"
+COMMAND_PAGES = [EXAMPLES / "command_line.md", EXAMPLES / "grpc/README.md"]
 LAB_PAGES = [ROOT / "lab/README.md", *sorted((ROOT / "lab/docs").glob("*.md"))]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *LAB_PAGES]
 ALL_PAGES = [
     ROOT / "CONTRIBUTING.md",
     ROOT / "CHANGELOG.md",
-    *EXAMPLES.glob("*.md"),
+    *COMMAND_PAGES,
     *PAGES,
     *sorted((ROOT / "docs/adr").glob("*.md")),
 ]
@@ -51,7 +56,8 @@ BIN = Path(sys.executable).parent
 
 FENCE = re.compile(r"^```(\w*) ?(.*)$")
 PROMISE = re.compile(r"^\s*print\(.*\)  # (.+)$", re.MULTILINE)
-URL = re.compile(r"(?:shm|unix|tcp)://[\w./:-]+")
+URL = re.compile(r"(?<!\+)\b(?:shm|unix|tcp)://[\w./:-]+")
+PORT = re.compile(r"(?<=127\.0\.0\.1:)[1-9]\d+")
 
 
 class Program(NamedTuple):
@@ -86,7 +92,8 @@ def programs(path: Path) -> Iterator[Program]:
         end = lines.index("```", number)
         words = fence[2].split()
         is_file = fence[1] == "toml" and bool(words)
-        if is_file or (fence[1] == "python" and words != ["wrong"]):
+        is_elsewhere = words == ["wrong"] or "".join(words).startswith("examples/")
+        if is_file or (fence[1] == "python" and not is_elsewhere):
             if found is None:
                 page = re.sub(r"\W", "_", str(path.relative_to(ROOT).with_suffix("")).lower())
                 found = Program(page, number, {}, [], run=words != ["no-run"], fault=words == ["fault"])
@@ -112,6 +119,18 @@ def write(program: Program, folder: Path) -> None:
     for name, text in program.files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")
+
+
+def use_free_ports(folder: Path) -> None:
+    """Puts free ports into the files of a folder, so that tests do not meet."""
+    texts = {path: path.read_text(encoding="utf-8") for path in folder.rglob("*") if path.suffix in {".py", ".md"}}
+    with contextlib.ExitStack() as held:
+        free: dict[str, str] = {}
+        for port in sorted(set(PORT.findall("".join(texts.values())))):
+            listener = held.enter_context(socket.create_server(("127.0.0.1", 0)))
+            free[port] = str(listener.getsockname()[1])
+    for path, text in texts.items():
+        path.write_text(PORT.sub(lambda found: free[found[0]], text), encoding="utf-8")
 
 
 @pytest.fixture(autouse=True)
@@ -169,9 +188,10 @@ def test_the_python_of_a_page_runs(program: Program, tmp_path: Path) -> None:
         pytest.importorskip("nearcall_lab")
     folder = tmp_path / "page"
     write(program, folder)
+    use_free_ports(folder)
     with contextlib.ExitStack() as servers:
         for name in program.served:
-            urls = set(URL.findall(program.files[name]))
+            urls = set(URL.findall((folder / name).read_text(encoding="utf-8")))
             servers.enter_context(background([sys.executable, name], urls, folder))
         for name in program.files:
             imported = any(f"from {name[:-3]} import" in text for text in program.files.values())
@@ -213,18 +233,24 @@ def test_a_host_of_plugins_prints_what_it_says(host: Path) -> None:
     assert output_of([sys.executable, host.name], host.parent) == printed(host)
 
 
-def test_the_command_line_prints_what_the_page_says() -> None:
-    text = (EXAMPLES / "command_line.md").read_text(encoding="utf-8")
+@pytest.mark.parametrize("page", COMMAND_PAGES, ids=lambda page: str(page.relative_to(EXAMPLES)))
+def test_commands_print_what_the_page_says(page: Path, tmp_path: Path) -> None:
+    if "grpc_tools" in page.read_text(encoding="utf-8"):
+        pytest.importorskip("grpc_tools")
+    folder = tmp_path / "commands"
+    shutil.copytree(page.parent, folder, ignore=shutil.ignore_patterns("__pycache__", "*_pb2*"))
+    use_free_ports(folder)
+    text = (folder / page.name).read_text(encoding="utf-8")
     same = doctest.OutputChecker().check_output
     with contextlib.ExitStack() as servers:
         for block in re.findall(r"^```console\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
             for command, expected in re.findall(r"^\$ (.*)\n((?:[^$].*\n)*)", block, re.MULTILINE):
                 if command.endswith(" &"):
                     server = ["bash", "-c", f"exec {command[:-2]} 2>/dev/null"]
-                    servers.enter_context(background(server, set(URL.findall(command)), EXAMPLES))
+                    servers.enter_context(background(server, set(URL.findall(command)), folder))
                     continue
                 done = subprocess.run(
-                    ["bash", "-c", f"{command} 2>&1"], cwd=EXAMPLES, capture_output=True, text=True, check=False
+                    ["bash", "-c", f"{command} 2>&1"], cwd=folder, capture_output=True, text=True, check=False
                 )
                 assert same(expected, done.stdout, doctest.ELLIPSIS), f"{command}\n{done.stdout}"
 
@@ -233,7 +259,8 @@ def test_the_command_line_prints_what_the_page_says() -> None:
 def all_code(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Every program of every page, each in a folder of its own, and the examples."""
     folder = tmp_path_factory.mktemp("pages")
-    shutil.copytree(EXAMPLES, folder / "examples", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(EXAMPLES, folder / "examples", ignore=shutil.ignore_patterns("__pycache__", "*_pb2*"))
+    (folder / "examples/grpc/client.py").unlink()  # it needs what protoc makes
     for program in TYPED:
         write(program, folder / program.name)
     return folder
@@ -245,6 +272,19 @@ def places(all_code: Path) -> list[str]:
     examples = [all_code / "examples" / name for name in ("shared_interface", "plugins")]
     shims = sorted(all_code.glob("*/shims"))  # modules that plugins find beside the host's
     return [str(folder) for folder in (ROOT / "python", all_code, *examples, *programs, *shims)]
+
+
+def test_what_a_page_shows_of_an_example_is_in_it() -> None:
+    shown = [
+        (page, *found)
+        for page in ALL_PAGES
+        for found in re.findall(
+            r"^```\w+ (examples/\S+)\n(.*?)^```$", page.read_text("utf-8"), re.MULTILINE | re.DOTALL
+        )
+    ]
+    assert shown
+    for page, example, part in shown:
+        assert part in (ROOT / example).read_text(encoding="utf-8"), f"{page}: {example}"
 
 
 def check_types(command: list[str]) -> None:
