@@ -27,16 +27,26 @@ needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can become s
 CODE = """
 import os, sys
 import nearcall
+from tests.e2e.test_admission import Adder
 uid, gid, extra = map(int, sys.argv[2:])
 os.setgroups([extra])
 os.setgid(gid)
 os.setuid(uid)
 try:
-    with nearcall.connect(sys.argv[1]) as basics:
-        print(basics.add(1))
+    with nearcall.connect(sys.argv[1], Adder) as adder:
+        print(adder.add(1))
 except nearcall.RpcError as error:
     print(type(error).__name__, error.message)
 """
+
+
+@nearcall.service
+class Adder:
+    def add(self, a: int, b: int = 5) -> int:
+        return a + b
+
+
+over_sockets = pytest.mark.parametrize("scheme", ["unix", "grpc+unix"])
 
 
 @pytest.fixture
@@ -71,21 +81,22 @@ def mode(path: Path) -> int:
     ],
     ids=str,
 )
-def test_a_user_that_is_named_may_call(place: Path, options: dict[str, Any]) -> None:
-    with nearcall.Server(Basics(), f"unix://{place}/s", **options) as server:
+@over_sockets
+def test_a_user_that_is_named_may_call(place: Path, scheme: str, options: dict[str, Any]) -> None:
+    with nearcall.Server(Adder(), f"{scheme}://{place}/s", **options) as server:
         assert mode(place / "s") == 0o666
         assert as_other(server.urls[0], extra=GROUP) == "6\n"
-        with nearcall.connect(server.urls[0], Basics) as basics:  # the own user always may
-            assert basics.add(1) == 6
+        with nearcall.connect(server.urls[0], Adder) as adder:  # the own user always may
+            assert adder.add(1) == 6
 
 
 @needs_root
 def test_a_user_that_is_not_named_may_not(place: Path) -> None:
-    with nearcall.Server(Basics(), f"unix://{place}/s", allow_users=[1], allow_groups=[1]) as server:
+    with nearcall.Server(Adder(), f"unix://{place}/s", allow_users=[1], allow_groups=[1]) as server:
         said = as_other(server.urls[0])
         assert said.startswith("PermissionDenied")
         assert f"you are user {OTHER}, whom neither allow_users nor allow_groups of this server name" in said
-    with nearcall.Server(Basics(), f"unix://{place}/s") as server:
+    with nearcall.Server(Adder(), f"unix://{place}/s") as server:
         assert mode(place / "s") == 0o600
         assert as_other(server.urls[0]).startswith("PermissionDenied")
         # The kernel's word counts, not the file's mode.
@@ -94,8 +105,20 @@ def test_a_user_that_is_not_named_may_not(place: Path) -> None:
 
 
 @needs_root
+def test_a_user_that_is_not_named_may_not_over_grpc(place: Path) -> None:
+    with nearcall.Server(Adder(), f"grpc+unix://{place}/s", allow_users=[1], allow_groups=[1]) as server:
+        # gRPC's clients would not understand why, so they are not told.
+        assert as_other(server.urls[0]).startswith(("Unavailable", "FailedPrecondition"))
+    with nearcall.Server(Adder(), f"grpc+unix://{place}/s") as server:
+        assert mode(place / "s") == 0o600
+        assert as_other(server.urls[0]).startswith("PermissionDenied")
+        (place / "s").chmod(0o666)
+        assert as_other(server.urls[0]).startswith(("Unavailable", "FailedPrecondition"))
+
+
+@needs_root
 def test_a_server_of_another_name_space_stays_closed(place: Path, key: str) -> None:
-    with nearcall.Server(Basics(), f"unix://{place}/s", f"shm://{key}", allow_users=[OTHER]) as server:
+    with nearcall.Server(Adder(), f"unix://{place}/s", f"shm://{key}", allow_users=[OTHER]) as server:
         assert as_other(server.urls[0]) == "6\n"
         runtime = Path(os.environ["XDG_RUNTIME_DIR"]) / "nearcall"
         assert mode(runtime) == 0o700

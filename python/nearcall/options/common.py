@@ -31,17 +31,17 @@ def check_spin(spin: float | Literal["auto"]) -> float | Literal["auto"]:
 def check_users(
     urls: Sequence[str], allow_users: Sequence[str | int], allow_groups: Sequence[str | int]
 ) -> tuple[list[int], list[int]]:
-    """The ids of users and groups that were named for the ``unix://`` URLs among these.
+    """The ids of users and groups that were named for the Unix sockets among these URLs.
 
     Raises:
         InvalidArgument: there is no such user or group.
         TypeError: a single name was given in place of a list.
-        ValueError: none of the URLs is ``unix://``.
+        ValueError: none of the URLs is ``unix://`` or ``grpc+unix://``.
     """
     for option, given in (("allow_users", allow_users), ("allow_groups", allow_groups)):
         if isinstance(given, (str, int)):
             raise with_option(TypeError(f"{option} takes a list: write {option}=[{given!r}]"), option)
-        if given and not any(url.startswith("unix://") for url in urls):
+        if given and not any(url.startswith(("unix://", "grpc+unix://")) for url in urls):
             raise with_option(
                 ValueError(f"{option} is for unix:// URLs, and there is none; shm:// is for the own user only"), option
             )
