@@ -20,6 +20,8 @@ const ALWAYS_MAPPED: usize = 64;
 pub struct Budget {
     limit: usize,
     used: AtomicUsize,
+    /// Of those, the ones of messages that have begun to arrive and may never end.
+    unfinished: AtomicUsize,
     /// Mappings that messages keep, and how many may be.
     mapped: AtomicUsize,
     most_mapped: usize,
@@ -32,8 +34,8 @@ impl Budget {
     #[must_use]
     pub fn new(limit: usize) -> Arc<Self> {
         let most_mapped = if limit == usize::MAX { limit } else { MOST_MAPPED };
-        let (used, mapped, kept) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
-        Arc::new(Self { limit, used, mapped, most_mapped, kept })
+        let [used, unfinished, mapped, kept] = [const { 0 }; 4].map(AtomicUsize::new);
+        Arc::new(Self { limit, used, unfinished, mapped, most_mapped, kept })
     }
 
     /// Bytes kept now.
@@ -56,6 +58,7 @@ pub struct Account {
     total: Arc<Budget>,
     limit: usize,
     used: AtomicUsize,
+    unfinished: AtomicUsize,
     mapped: AtomicUsize,
 }
 
@@ -66,7 +69,8 @@ impl Account {
     pub fn of(total: &Arc<Budget>, longest: u64) -> Arc<Self> {
         let one = usize::try_from(longest).unwrap_or(usize::MAX).saturating_add(ALWAYS);
         let limit = one.max(total.limit / 4);
-        Arc::new(Self { total: Arc::clone(total), limit, used: AtomicUsize::new(0), mapped: AtomicUsize::new(0) })
+        let [used, unfinished, mapped] = [const { 0 }; 3].map(AtomicUsize::new);
+        Arc::new(Self { total: Arc::clone(total), limit, used, unfinished, mapped })
     }
 
     /// Whether so many bytes more may be kept now.
@@ -76,6 +80,26 @@ impl Account {
         let used = self.used.load(Ordering::Relaxed).saturating_add(bytes);
         let total = self.total.used.load(Ordering::Relaxed).saturating_add(bytes);
         used <= ALWAYS || (used <= self.limit && total <= self.total.limit)
+    }
+
+    /// How many bytes more may be kept now.
+    #[must_use]
+    pub(crate) fn room(&self) -> usize {
+        // Relaxed: as in `allows`.
+        let used = self.used.load(Ordering::Relaxed);
+        let total = self.total.used.load(Ordering::Relaxed);
+        let here = self.limit.saturating_sub(used).min(self.total.limit.saturating_sub(total));
+        here.max(ALWAYS.saturating_sub(used))
+    }
+
+    /// Whether it is for messages that have not come completely that nothing more may be kept: they are half of it, and
+    /// nothing of them goes by itself.
+    #[must_use]
+    pub(crate) fn is_full_of_unfinished(&self) -> bool {
+        // Relaxed: as in `allows`.
+        let here = self.unfinished.load(Ordering::Relaxed);
+        let total = self.total.unfinished.load(Ordering::Relaxed);
+        !self.allows(0) && here > 0 && (here >= self.limit / 2 || total >= self.total.limit / 2)
     }
 
     /// Counts bytes that are kept as long as the charge lives; `None` if they are too many.
@@ -123,7 +147,7 @@ impl Account {
         // Relaxed: as above.
         self.used.fetch_add(bytes, Ordering::Relaxed);
         self.total.used.fetch_add(bytes, Ordering::Relaxed);
-        Charge { account: Arc::clone(self), bytes, mappings: 0 }
+        Charge { account: Arc::clone(self), bytes, unfinished: 0, mappings: 0 }
     }
 }
 
@@ -132,6 +156,7 @@ impl Account {
 pub struct Charge {
     account: Arc<Account>,
     bytes: usize,
+    unfinished: usize,
     mappings: usize,
 }
 
@@ -152,6 +177,17 @@ impl Charge {
         }
     }
 
+    /// Counts so many of them as parts of messages that have not come completely.
+    pub(crate) fn set_unfinished(&mut self, bytes: usize) {
+        let more = bytes.wrapping_sub(self.unfinished);
+        if more != 0 {
+            // Relaxed: as in `set`.
+            self.account.unfinished.fetch_add(more, Ordering::Relaxed);
+            self.account.total.unfinished.fetch_add(more, Ordering::Relaxed);
+            self.unfinished = bytes;
+        }
+    }
+
     /// How many.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
@@ -165,6 +201,7 @@ impl Charge {
 
 impl Drop for Charge {
     fn drop(&mut self) {
+        self.set_unfinished(0);
         // Relaxed: as in `Account::allows`.
         self.account.used.fetch_sub(self.bytes, Ordering::Relaxed);
         self.account.total.used.fetch_sub(self.bytes, Ordering::Relaxed);
@@ -207,6 +244,7 @@ mod tests {
         let quarter = greedy.charge(16 << 20).expect("a quarter");
         assert!(greedy.charge(1).is_none(), "more than its share");
         let rest = other.charge_anyway(100 << 20);
+        assert_eq!((greedy.room(), Account::of(&budget, 1).room()), (0, ALWAYS));
         let third = Account::of(&budget, 1 << 20);
         assert!(third.charge(2 << 20).is_none(), "nothing is left");
         let little = third.charge(ALWAYS).expect("there is always a little");
@@ -228,6 +266,25 @@ mod tests {
         assert!(accounts[0].charge_mapped(1, 0).is_some(), "a message without mappings");
         drop((of_one, others, little));
         assert_eq!((budget.mapped.load(Ordering::Relaxed), budget.used()), (0, 0));
+    }
+
+    #[test]
+    fn unfinished_messages_are_told_from_those_that_somebody_works_on() {
+        let budget = Budget::new(64 << 20);
+        let (one, other) = (Account::of(&budget, 20 << 20), Account::of(&budget, 20 << 20));
+        let mut charge = one.charge_anyway(22 << 20);
+        assert!(!one.allows(0) && !one.is_full_of_unfinished(), "those go when their handlers are over");
+        charge.set_unfinished(12 << 20);
+        assert!(one.is_full_of_unfinished());
+        let mut others = other.charge_anyway(15 << 20);
+        others.set_unfinished(15 << 20);
+        assert!(!other.is_full_of_unfinished(), "there is room for more");
+        let rest = one.charge_anyway(30 << 20);
+        assert!(!other.is_full_of_unfinished(), "others' handlers are at work");
+        charge.set_unfinished(18 << 20);
+        assert!(other.is_full_of_unfinished());
+        drop((charge, others, rest));
+        assert_eq!((budget.used(), budget.unfinished.load(Ordering::Relaxed)), (0, 0));
     }
 
     #[test]

@@ -148,7 +148,7 @@ impl Session {
         let cost = PREFIX + message.as_ref().map_or(len, Vec::len);
         let message = if is_compressed {
             let compressed = message.as_deref().unwrap_or_else(|| self.input.skipped(len));
-            match decompressed(incoming.declared, compressed, limit) {
+            match decompressed(incoming.declared, compressed, limit.min(self.most_decompressed)) {
                 Ok(message) => Some(message),
                 Err((code, why)) => {
                     self.refuse_call(frame, code, why);
@@ -180,7 +180,7 @@ impl Session {
     }
 
     /// Throws away what is there, and what comes, of a stream's body.
-    fn discard(&mut self, id: StreamId) {
+    pub fn discard(&mut self, id: StreamId) {
         if let Some(stream) = self.streams.get_mut(&id) {
             let assembler = std::mem::take(&mut stream.incoming.assembler);
             stream.incoming.body = Body::Discarded;
@@ -236,9 +236,10 @@ fn decompressed(declared: Declared, bytes: &[u8], limit: usize) -> Result<Vec<u8
         }
     };
     Decompressor::run(encoding, bytes, limit).map_err(|error| match error {
-        TooLong::Yes => {
-            (RESOURCE_EXHAUSTED, format!("the message has more than {limit} bytes when it is decompressed").into())
-        }
+        TooLong::Yes => (
+            RESOURCE_EXHAUSTED,
+            format!("the message has more than {limit} bytes when it is decompressed, and no more are kept now").into(),
+        ),
         TooLong::Broken => (INTERNAL, format!("a message is not what {} makes", encoding.name()).into()),
     })
 }

@@ -81,6 +81,8 @@ pub struct Session {
     waiting: usize,
     /// Bytes of messages that have not come completely, of all streams.
     assembling: usize,
+    /// Bytes that a compressed message may become.
+    most_decompressed: usize,
     notices: VecDeque<Notice>,
     patience: Patience,
     /// The last stream that this side has said it will work on.
@@ -179,6 +181,7 @@ impl Session {
             scheduled: VecDeque::new(),
             waiting: 0,
             assembling: 0,
+            most_decompressed: options.max_message,
             notices: VecDeque::new(),
             patience: Patience::new(options.useless_burst, options.useless_per_second),
             draining: None,
@@ -364,6 +367,12 @@ impl Session {
     pub fn held(&self) -> usize {
         let block = self.block.as_ref().map_or(0, |block| block.bytes.capacity());
         self.input.held() + self.assembling + block + self.fields.held() + self.decoder.held() + self.encoder.held()
+    }
+
+    /// Bytes of messages that have not come completely, of all streams.
+    #[must_use]
+    pub fn unfinished(&self) -> usize {
+        self.assembling
     }
 
     /// The stream of the longest message that has not come completely, and the bytes that are kept of it. Holding credit back

@@ -372,6 +372,12 @@ impl Session {
         self.replenish();
     }
 
+    /// The bytes that compressed messages may become from here on, if that is less than
+    /// [`max_message`](crate::Options::max_message): the windows do not bound them. Whoever sends more is refused.
+    pub fn limit_decompression(&mut self, most: usize) {
+        self.most_decompressed = most;
+    }
+
     /// Whether less of a stream waits than [`send_queue`](crate::Options::send_queue) says.
     #[must_use]
     pub fn has_room(&self, id: StreamId) -> bool {

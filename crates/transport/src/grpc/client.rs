@@ -287,6 +287,11 @@ impl Role for Client {
         }
     }
 
+    fn make_room(&mut self, _session: &mut Session, _frames: &mut Frames) -> bool {
+        // A client keeps whatever it has asked for.
+        false
+    }
+
     fn finished(&mut self, _session: &mut Session, _call: u32) {}
 
     fn given_up(&self) -> usize {

@@ -212,8 +212,14 @@ impl<W: Wire, R: Role> GrpcLink<W, R> {
 
     /// The same, and what waits afterwards is noted.
     fn flush_from(&self, state: &mut State<R>) -> Result<Sent, LinkError> {
-        let all = self.write(state)?;
-        Ok(if self.note(state) == 0 && all { Sent::Out } else { Sent::Queued })
+        let mut all = self.write(state)?;
+        let mut waits = self.note(state);
+        if all && state.session.queued() > 0 {
+            // There is room again, and the peer gets the credit that was kept from it. Nobody else would send it.
+            all = self.write(state)?;
+            waits = self.note(state);
+        }
+        Ok(if waits == 0 && all { Sent::Out } else { Sent::Queued })
     }
 
     /// Takes in what is here, for later: a peer that is not read from because it does not read must be able to say that it
@@ -233,6 +239,7 @@ impl<W: Wire, R: Role> GrpcLink<W, R> {
     /// Notes what is kept now. How much of it is more than should wait for the peer.
     fn note(&self, state: &mut State<R>) -> usize {
         let State { session, role, kept, holds_credit, is_deaf, .. } = state;
+        kept.set_unfinished(session.unfinished());
         kept.set((session.held() + session.waiting() + session.queued()).saturating_sub(UNCOUNTED));
         let over = !self.account.allows(0);
         if over != *holds_credit {
@@ -275,7 +282,19 @@ impl<W: Wire, R: Role> GrpcLink<W, R> {
         state.looks_again = false;
         // Answers to what has come, and what was kept back.
         self.flush_from(state)?;
-        if state.holds_credit { Err(LinkError::OverBudget) } else { Ok(None) }
+        while state.holds_credit && self.account.is_full_of_unfinished() {
+            // None of them could end, as none gets more credit.
+            let State { session, role, frames, .. } = &mut *state;
+            if !role.make_room(session, frames) {
+                break;
+            }
+            self.flush_from(state)?;
+        }
+        match state.frames.pop_front() {
+            Some(frame) => Ok(Some(frame)),
+            None if state.holds_credit => Err(LinkError::OverBudget),
+            None => Ok(None),
+        }
     }
 
     /// Puts a frame into the session, and sends it, unless it is to go out with others.

@@ -57,6 +57,9 @@ pub(crate) trait Role: Send + std::fmt::Debug {
         frame: &Outgoing<'_>,
     ) -> Result<(), LinkError>;
 
+    /// Refuses the call whose message keeps most and has not come completely. Whether there was one.
+    fn make_room(&mut self, session: &mut Session, frames: &mut Frames) -> bool;
+
     /// Nobody works for a call any more.
     fn finished(&mut self, session: &mut Session, call: u32);
 

@@ -90,6 +90,8 @@ impl Server {
 
     /// Ends a call that the core may know of.
     fn refuse(&mut self, session: &mut Session, frames: &mut Frames, stream: StreamId, code: u8, why: &str) {
+        // The status may wait behind replies, and nothing more is kept meanwhile.
+        session.discard(stream);
         // If the client is gone there is nobody to tell.
         let _ = session.send_status(stream, &Outcome { code, message: why, ..Outcome::default() });
         let call = self.calls.remove(&stream);
@@ -161,6 +163,7 @@ struct Arrived {
 
 impl Role for Server {
     fn take_in(&mut self, session: &mut Session, frames: &mut Frames) -> Result<bool, LinkError> {
+        session.limit_decompression(self.account.room());
         let Some(event) = session.next_event().map_err(|broken| LinkError::Broken(broken.why.to_owned()))? else {
             return Ok(false);
         };
@@ -265,6 +268,13 @@ impl Role for Server {
                 Err(LinkError::Unfit("a gRPC client cannot be called".into()))
             }
         }
+    }
+
+    fn make_room(&mut self, session: &mut Session, frames: &mut Frames) -> bool {
+        let Some((stream, _)) = session.longest_unfinished() else { return false };
+        let why = "the server keeps as much as it may, and the message has not come completely";
+        self.refuse(session, frames, stream, Failure::RESOURCE_EXHAUSTED, why);
+        true
     }
 
     fn finished(&mut self, session: &mut Session, call: u32) {
