@@ -276,12 +276,12 @@ mod tests {
         assert!(!one.allows(0) && !one.is_full_of_unfinished(), "those go when their handlers are over");
         charge.set_unfinished(12 << 20);
         assert!(one.is_full_of_unfinished());
-        let mut others = other.charge_anyway(15 << 20);
-        others.set_unfinished(15 << 20);
+        let mut others = other.charge_anyway(10 << 20);
+        others.set_unfinished(10 << 20);
         assert!(!other.is_full_of_unfinished(), "there is room for more");
-        let rest = one.charge_anyway(30 << 20);
+        let rest = one.charge_anyway(40 << 20);
         assert!(!other.is_full_of_unfinished(), "others' handlers are at work");
-        charge.set_unfinished(18 << 20);
+        charge.set_unfinished(22 << 20);
         assert!(other.is_full_of_unfinished());
         drop((charge, others, rest));
         assert_eq!((budget.used(), budget.unfinished.load(Ordering::Relaxed)), (0, 0));
