@@ -46,8 +46,9 @@ impl Session {
         let window = self.options.stream_window;
         let Some(stream) = self.streams.get_mut(&id) else {
             self.input.skip(head.len);
-            // What was under way when this side reset the stream: the windows bound it, and its bytes pay for it.
-            if left >= BYTES_OF_USE && self.reset.contains(&id) {
+            // What was under way when this side reset the stream: the windows bound it, however short its frames are. They
+            // may have been wider for a long message, whose bytes pay for its frames.
+            if left > 0 && self.is_reset(id) && (self.was_under_way(id, left) || left >= BYTES_OF_USE) {
                 return Ok(());
             }
             return self.on_closed(id);

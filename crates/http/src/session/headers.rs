@@ -84,7 +84,7 @@ impl Session {
 
     /// Headers for a stream that is gone, at a server.
     fn late(&mut self, id: StreamId) -> Result<(), Broken> {
-        if self.reset.contains(&id) {
+        if self.is_reset(id) {
             return self.patience.spend("the peer sends too much for streams that are closed");
         }
         Err(if self.ended.contains(&id) {

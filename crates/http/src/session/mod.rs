@@ -53,8 +53,9 @@ pub struct Session {
     streams: HashMap<StreamId, Stream, RandomState>,
     /// Server: streams that the peer has reset and somebody may still work for.
     held: HashSet<StreamId, RandomState>,
-    /// Streams whose last frames may still come, newest last: those that this side has reset, and those that both have ended.
-    reset: VecDeque<StreamId>,
+    /// Streams whose last frames may still come, newest last: those that this side has reset, each with the bytes of DATA that
+    /// may have been under way, and those that both have ended.
+    reset: VecDeque<(StreamId, usize)>,
     ended: VecDeque<StreamId>,
     /// The highest stream that was begun: by the client, whoever that is.
     highest: StreamId,
@@ -396,11 +397,30 @@ impl Session {
     }
 
     /// Notes that a stream is gone whose last frames may still come.
-    fn remember(list: &mut VecDeque<StreamId>, stream: StreamId) {
+    fn remember<T>(list: &mut VecDeque<T>, stream: T) {
         if list.len() == REMEMBERED {
             list.pop_front();
         }
         list.push_back(stream);
+    }
+
+    /// The same for one that this side resets. It gives the peer no more credit for it.
+    fn remember_reset(&mut self, id: StreamId) {
+        if !self.is_reset(id) {
+            let under_way = self.options.stream_window as usize;
+            Self::remember(&mut self.reset, (id, under_way));
+        }
+    }
+
+    /// Whether this side has reset the stream, lately.
+    fn is_reset(&self, id: StreamId) -> bool {
+        self.reset.iter().any(|&(reset, _)| reset == id)
+    }
+
+    /// Whether DATA of so many bytes may have been under way when this side reset the stream.
+    fn was_under_way(&mut self, id: StreamId, len: usize) -> bool {
+        let Some((_, left)) = self.reset.iter_mut().rev().find(|(reset, _)| *reset == id) else { return false };
+        left.checked_sub(len).map(|rest| *left = rest).is_some()
     }
 
     /// Takes a stream out of all lists.
@@ -442,7 +462,7 @@ impl Session {
 
     /// Answers a stream with a reset.
     fn refuse(&mut self, id: StreamId, code: Code) -> Result<(), Broken> {
-        Self::remember(&mut self.reset, id);
+        self.remember_reset(id);
         self.output.reply(kind::RST_STREAM, 0, id, &code.0.to_be_bytes())
     }
 

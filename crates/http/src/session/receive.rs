@@ -238,7 +238,7 @@ impl Session {
         }
         self.patience.spend("the peer sends too much for streams that are closed")?;
         // What was under way when this side reset the stream is expected. A client has begun all its streams by itself.
-        if !self.is_server || self.reset.contains(&id) {
+        if !self.is_server || self.is_reset(id) {
             return Ok(());
         }
         self.refuse(id, Code::STREAM_CLOSED)

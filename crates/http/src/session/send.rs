@@ -345,7 +345,7 @@ impl Session {
     }
 
     pub(super) fn put_reset(&mut self, id: StreamId, code: Code) {
-        Self::remember(&mut self.reset, id);
+        self.remember_reset(id);
         put(self.output.buffer(), kind::RST_STREAM, 0, id, &code.0.to_be_bytes());
     }
 
