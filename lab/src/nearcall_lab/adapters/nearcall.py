@@ -24,7 +24,13 @@ _WHY = (
     "Its page on waiting recommends spin=0 where CPU time matters more than latency, or busy processes are many more "
     "than CPUs; it shows how much of the default's time is the transport, and how much is not having slept."
 )
-_TRANSPORTS: dict[str, Transport] = {"shm": "shared memory", "unix": "UDS", "tcp": "TCP", "inproc": "none", "grpc": "TCP"}
+_TRANSPORTS: dict[str, Transport] = {
+    "shm": "shared memory",
+    "unix": "UDS",
+    "tcp": "TCP",
+    "inproc": "none",
+    "grpc": "TCP",
+}
 
 
 def _row(name: str, label: str, variant: str, settings: str = "", **more: Any) -> Mechanism:
