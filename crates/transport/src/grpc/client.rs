@@ -25,7 +25,15 @@ pub(crate) struct Client {
     calls: HashMap<StreamId, Call>,
     /// The streams of the core's calls.
     streams: HashMap<u32, StreamId>,
+    /// Bytes of the longest message that is taken.
+    max_message: usize,
+    /// Bytes of messages that the core has no credit for.
+    waiting: usize,
 }
+
+/// Bytes of messages that may wait for the core on each call, compressed ones counted as what they become. HTTP/2's windows
+/// count those as they come, and a megabyte of them can become gigabytes.
+const WAITING_PER_CALL: usize = 16 << 20;
 
 /// A call under way.
 #[derive(Debug)]
@@ -40,8 +48,9 @@ struct Call {
 }
 
 impl Client {
-    pub(crate) fn new(authority: String, is_secure: bool, account: Arc<Account>) -> Self {
-        Self { authority, is_secure, account, calls: HashMap::new(), streams: HashMap::new() }
+    pub(crate) fn new(authority: String, is_secure: bool, account: Arc<Account>, max_message: usize) -> Self {
+        let (calls, streams) = (HashMap::new(), HashMap::new());
+        Self { authority, is_secure, account, calls, streams, max_message, waiting: 0 }
     }
 
     fn begin(
@@ -84,8 +93,7 @@ impl Client {
         };
         let streams_out = path.streams_out;
         let call = Call { number, streams_out, reply: None, inflow: Inflow::new(number), outflow: Outflow::default() };
-        self.calls.insert(stream, call);
-        self.streams.insert(number, stream);
+        self.keep(stream, call);
         let sent = if !path.streams_in {
             session.send_last_message(stream, &[arguments], false).map(drop)
         } else if !arguments.is_empty() {
@@ -100,9 +108,16 @@ impl Client {
         })
     }
 
+    fn keep(&mut self, stream: StreamId, call: Call) {
+        self.waiting += call.inflow.waiting();
+        self.streams.insert(call.number, stream);
+        self.calls.insert(stream, call);
+    }
+
     fn forget(&mut self, stream: StreamId) -> Option<Call> {
         let call = self.calls.remove(&stream)?;
         self.streams.remove(&call.number);
+        self.waiting -= call.inflow.waiting();
         Some(call)
     }
 
@@ -117,8 +132,7 @@ impl Client {
     /// Keeps a call whose end waits behind items that the core has no credit for.
     fn keep_ended(&mut self, call: Call, stream: StreamId) {
         if call.inflow.has_end() {
-            self.streams.insert(call.number, stream);
-            self.calls.insert(stream, call);
+            self.keep(stream, call);
         }
     }
 
@@ -161,6 +175,8 @@ fn with_metadata(mut head: FrameHead, metadata: Option<Metadata>) -> FrameHead {
 
 impl Role for Client {
     fn take_in(&mut self, session: &mut Session, frames: &mut Frames) -> Result<bool, LinkError> {
+        let most = self.max_message.saturating_add(WAITING_PER_CALL.saturating_mul(self.calls.len()));
+        session.limit_decompression(most.saturating_sub(self.waiting));
         let Some(event) = session.next_event().map_err(|broken| LinkError::Broken(broken.why.to_owned()))? else {
             return Ok(false);
         };
@@ -191,7 +207,9 @@ impl Role for Client {
                     return Ok(true);
                 };
                 if call.streams_out {
+                    let before = call.inflow.waiting();
                     call.inflow.item(message, cost, frames, &self.account);
+                    self.waiting += call.inflow.waiting() - before;
                     return Ok(true);
                 }
                 session.release(stream, cost);
@@ -273,8 +291,7 @@ impl Role for Client {
                     let ended = call.inflow.has_end();
                     call.inflow.grant(message(frame)?, stream, session, frames, &self.account);
                     if !ended || call.inflow.has_end() {
-                        self.streams.insert(number, stream);
-                        self.calls.insert(stream, call);
+                        self.keep(stream, call);
                     }
                 }
                 Ok(())
@@ -296,5 +313,57 @@ impl Role for Client {
 
     fn given_up(&self) -> usize {
         0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nearcall_http::{Head, Options};
+
+    use super::*;
+    use crate::budget::Budget;
+    use crate::grpc::MethodPath;
+    use crate::outgoing::Body;
+
+    const MEGABYTE: usize = 1 << 20;
+
+    fn carry(from: &mut Session, to: &mut Session) {
+        to.feed(from.unsent());
+        from.sent(from.queued());
+    }
+
+    /// A megabyte of zeros has a thousand bytes when it comes.
+    #[test]
+    fn what_compressed_messages_become_is_bounded_though_the_window_is_not_used_up() {
+        let options = || Options { max_message: MEGABYTE, ..Options::default() };
+        let (mut own, mut server) = (Session::client(options()), Session::server(options()));
+        let budget = Budget::new(1 << 30);
+        let mut client = Client::new("there".into(), false, Account::of(&budget, 1 << 30), MEGABYTE);
+        let path = MethodPath { path: "/a.B/C".into(), streams_in: false, streams_out: true };
+        let mut frames = Frames::new();
+        let call = Outgoing { path: Some(&path), ..Outgoing::new(Kind::Call, Body::Whole(b"")) };
+        carry(&mut server, &mut own);
+        while client.take_in(&mut own, &mut frames).unwrap() {}
+        client.put(&mut own, &mut frames, CallKey { number: 7, side: 0 }, &call).unwrap();
+        carry(&mut own, &mut server);
+        let stream = loop {
+            if let Some(Event::Request { stream, .. }) = server.next_event().unwrap() {
+                break stream;
+            }
+        };
+        server.send_head(stream, &Head { metadata: None, compress: true }).unwrap();
+        for sent in 0..64 {
+            server.send_message(stream, &[&[0; MEGABYTE]], true).unwrap();
+            carry(&mut server, &mut own);
+            while client.take_in(&mut own, &mut frames).unwrap() {}
+            // The failure waits behind what was kept.
+            let refused = client.calls.values().any(|call| call.inflow.has_end());
+            assert!(client.waiting <= WAITING_PER_CALL + MEGABYTE, "{} bytes", client.waiting);
+            if refused {
+                assert!(sent > 16, "the call may keep some");
+                return;
+            }
+        }
+        panic!("64 MiB were kept");
     }
 }

@@ -28,6 +28,11 @@ impl Held {
         self.at == self.bytes.len()
     }
 
+    /// Bytes that wait.
+    pub(super) fn len(&self) -> usize {
+        self.bytes.len() - self.at
+    }
+
     pub(super) fn push(&mut self, message: &[u8], account: &Arc<Account>) {
         let more = PREFIX + message.len();
         match &mut self.charge {

@@ -92,6 +92,11 @@ impl Inflow {
         self.end.is_some()
     }
 
+    /// Bytes of messages that the core has no credit for.
+    pub(super) fn waiting(&self) -> usize {
+        self.held.len()
+    }
+
     /// Nobody wants the rest.
     pub(super) fn clear(&mut self) {
         (self.held, self.end) = (Held::default(), None);

@@ -96,7 +96,8 @@ pub(crate) fn call<W: Wire + 'static>(
     options: &Options,
 ) -> std::io::Result<Arc<dyn crate::link::Link>> {
     let account = options.account();
-    let client = Client::new(authority, is_secure, Arc::clone(&account));
+    let max_message = usize::try_from(options.max_message).unwrap_or(usize::MAX);
+    let client = Client::new(authority, is_secure, Arc::clone(&account), max_message);
     Ok(Arc::new(GrpcLink::new(wire, peer, session, client, account, options).with_bell()?))
 }
 
