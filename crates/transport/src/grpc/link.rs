@@ -35,9 +35,9 @@ const MOST_READ: usize = 8 << 20;
 const UNCOUNTED: usize = 128 << 10;
 /// How long a sender that does not receive sleeps before it looks for room by itself.
 const ROOM_LOOK: Duration = Duration::from_millis(2);
-/// What may wait behind the peer's windows, bytes, before the peer counts as one that does not read; and when more is kept
-/// than may be.
-const PATIENCE: usize = 8 << 20;
+/// What may wait behind the peer's windows, bytes, before the peer counts as one that does not read, when more is kept than
+/// may be. As long as less is kept nothing of that counts: it waits for streams that the peer does not read now, and must
+/// not hold up those that it does.
 const IMPATIENCE: usize = 64 << 10;
 /// Whoever may wait with a frame does so while more bytes than this wait in front of it.
 const MUCH: usize = 4 << 20;
@@ -247,11 +247,8 @@ impl<W: Wire, R: Role> GrpcLink<W, R> {
             session.hold_credit(over);
         }
         // A client waits by itself, and a peer that has hung up is not waited for.
-        let patience = match over {
-            _ if self.bell.is_some() || *is_deaf => usize::MAX,
-            false => PATIENCE,
-            true => IMPATIENCE,
-        };
+        let counts = over && self.bell.is_none() && !*is_deaf;
+        let patience = if counts { IMPATIENCE } else { usize::MAX };
         let queued = session.queued() + session.waiting().saturating_sub(patience);
         // Relaxed, both: hints; whoever acts on them takes the lock.
         self.queued.store(queued, Ordering::Relaxed);
