@@ -171,9 +171,7 @@ impl Connection {
     }
 
     /// The same for what was given in events that nobody has read, nor ever will.
-    #[cold]
-    fn release_unread(&self) {
-        let unread = self.table.lock().take_unread();
+    fn release_unread(&self, unread: &[NonZeroU64]) {
         for some in unread.chunks(RELEASED_AT_ONCE) {
             self.release_all(some.iter().map(|&id| (id, 1)).collect());
         }
@@ -369,13 +367,13 @@ impl Connection {
 
     /// Gives a call up: the server is told, late replies are dropped, a thread that waits for it stops waiting.
     pub fn cancel(&self, id: CallId) {
-        let known = {
+        let (known, unread) = {
             let mut table = self.table.lock();
             let known = table.get(id).is_some();
             table.end(id);
-            known
+            (known, table.take_unread())
         };
-        self.release_unread();
+        self.release_unread(&unread);
         if known {
             // If it cannot be sent the connection is lost, which cancels as well. A server that takes nothing is not waited
             // for: it learns of it when it does.

@@ -214,7 +214,8 @@ impl Connection {
                 let is_mine = self.table.leading(|table| table.deliver(arrived, mine))?;
                 if !is_mine && arrived.is_some() {
                     // It came too late.
-                    self.release_unread();
+                    let unread = self.table.lock().take_unread();
+                    self.release_unread(&unread);
                 }
                 return Ok(is_mine);
             }
