@@ -5,6 +5,10 @@
 mod frame_decode;
 #[path = "../../../fuzz/src/handshake.rs"]
 mod handshake;
+#[path = "../../../fuzz/src/hpack_decode.rs"]
+mod hpack_decode;
+#[path = "../../../fuzz/src/http_session.rs"]
+mod http_session;
 #[path = "../../../fuzz/src/protobuf.rs"]
 mod protobuf;
 #[path = "../../../fuzz/src/ring_hostile.rs"]
@@ -34,6 +38,16 @@ fn frames() {
 #[test]
 fn handshakes() {
     replay("handshake", handshake::run);
+}
+
+#[test]
+fn header_blocks() {
+    replay("hpack_decode", hpack_decode::run);
+}
+
+#[test]
+fn http_connections() {
+    replay("http_session", http_session::run);
 }
 
 #[test]

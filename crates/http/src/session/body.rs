@@ -21,8 +21,6 @@ pub(super) struct Arriving {
     ended: bool,
 }
 
-/// A frame of so many bytes is no flood.
-const BYTES_OF_USE: usize = 64;
 const INTERNAL: u8 = 13;
 const RESOURCE_EXHAUSTED: u8 = 8;
 const UNIMPLEMENTED: u8 = 12;
@@ -46,9 +44,7 @@ impl Session {
         let window = self.options.stream_window;
         let Some(stream) = self.streams.get_mut(&id) else {
             self.input.skip(head.len);
-            // What was under way when this side reset the stream: the windows bound it, however short its frames are. They
-            // may have been wider for a long message, whose bytes pay for its frames.
-            if left > 0 && self.is_reset(id) && (self.was_under_way(id, left) || left >= BYTES_OF_USE) {
+            if left > 0 && self.was_under_way(id, left) {
                 return Ok(());
             }
             return self.on_closed(id);

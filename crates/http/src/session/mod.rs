@@ -139,6 +139,8 @@ enum Ready {
 
 /// Streams of either kind that are remembered after they are gone.
 const REMEMBERED: usize = 256;
+/// A frame of so many bytes is no flood.
+const BYTES_OF_USE: usize = 64;
 
 impl Session {
     /// The server's side. Its settings wait to be written.
@@ -417,10 +419,17 @@ impl Session {
         self.reset.iter().any(|&(reset, _)| reset == id)
     }
 
-    /// Whether DATA of so many bytes may have been under way when this side reset the stream.
+    /// Whether DATA of so many bytes may have been under way when this side reset the stream: its window bounds that, however
+    /// short the frames are. The window may have been wider for a long message, whose bytes pay for its frames.
     fn was_under_way(&mut self, id: StreamId, len: usize) -> bool {
         let Some((_, left)) = self.reset.iter_mut().rev().find(|(reset, _)| *reset == id) else { return false };
-        left.checked_sub(len).map(|rest| *left = rest).is_some()
+        match left.checked_sub(len) {
+            Some(rest) => {
+                *left = rest;
+                true
+            }
+            None => len >= BYTES_OF_USE,
+        }
     }
 
     /// Takes a stream out of all lists.
