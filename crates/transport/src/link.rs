@@ -103,18 +103,22 @@ pub trait Link: Send + Sync + Debug {
     /// Says that this side is about to sleep in a poller of its own. `false` if something may have arrived already.
     fn arm(&self) -> bool;
 
-    /// Says that this side is awake: the peer need not ring the bell.
-    fn disarm(&self);
+    /// Says that this side is awake: the peer need not ring the bell. A socket has none.
+    fn disarm(&self) {}
 
     /// To be called when [`Link::fd`] became readable, before [`Link::try_receive`]. What the wake-up cost, nanoseconds, if
     /// that is known.
     ///
     /// # Errors
     /// [`LinkError::Closed`] if the peer hung up.
-    fn readable(&self) -> Result<Option<u64>, LinkError>;
+    fn readable(&self) -> Result<Option<u64>, LinkError> {
+        Ok(None)
+    }
 
     /// Whether looking for arrivals touches only memory, so that a poller may look at it in a loop.
-    fn is_memory(&self) -> bool;
+    fn is_memory(&self) -> bool {
+        false
+    }
 
     /// Where memory comes from for what will be sent to this peer: nobody else has seen it, unless both are servers.
     fn shelf(&self) -> Arc<Shelf> {
@@ -122,7 +126,9 @@ pub trait Link: Send + Sync + Debug {
     }
 
     /// Whether spinning for this peer can pay right now: not while it sleeps, not while it runs on this thread's CPU.
-    fn spinning_pays(&self) -> bool;
+    fn spinning_pays(&self) -> bool {
+        true
+    }
 
     /// Who is at the other end.
     fn peer(&self) -> &Peer;

@@ -448,20 +448,6 @@ impl<W: Wire> Link for StreamLink<W> {
         !self.receiver.lock().has_frame() && !self.wire.holds()
     }
 
-    fn disarm(&self) {}
-
-    fn readable(&self) -> Result<Option<u64>, LinkError> {
-        Ok(None)
-    }
-
-    fn is_memory(&self) -> bool {
-        false
-    }
-
-    fn spinning_pays(&self) -> bool {
-        true
-    }
-
     fn peer(&self) -> &Peer {
         &self.peer
     }

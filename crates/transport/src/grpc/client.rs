@@ -276,15 +276,10 @@ impl Role for Client {
         // A call that has ended has no stream any more.
         let Some(&stream) = self.streams.get(&number) else { return Ok(()) };
         match frame.kind {
-            Kind::Item => match session.send_message(stream, &[message(frame)?], false) {
-                Ok(sent) => {
-                    let call = self.calls.get_mut(&stream);
-                    let back = call.and_then(|call| call.outflow.item(frame.len(), sent));
-                    frames.extend(back.map(|back| credit(number, back)));
-                    Ok(())
-                }
-                Err(error) => unsent(error),
-            },
+            Kind::Item => {
+                let outflow = self.calls.get_mut(&stream).map(|call| &mut call.outflow);
+                Outflow::send(outflow, session, stream, frame, number, frames)
+            }
             Kind::End => session.end(stream).or_else(unsent),
             Kind::Credit => {
                 if let Some(mut call) = self.forget(stream) {

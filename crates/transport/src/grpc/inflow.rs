@@ -8,9 +8,11 @@ use nearcall_wire::{FrameHead, Kind};
 use smallvec::SmallVec;
 
 use super::held::Held;
-use super::{Frames, with_message};
+use super::{Frames, credit, message, unsent, with_message};
 use crate::budget::Account;
 use crate::incoming::Incoming;
+use crate::link::LinkError;
+use crate::outgoing::Outgoing;
 
 /// One call's.
 #[derive(Debug)]
@@ -114,10 +116,29 @@ pub(super) struct Outflow {
 
 impl Outflow {
     /// An item was sent. The credit to give back now, if it is worth a frame.
-    pub(super) fn item(&mut self, len: usize, sent: nearcall_http::Sent) -> Option<i64> {
+    fn item(&mut self, len: usize, sent: nearcall_http::Sent) -> Option<i64> {
         self.spent += cost(len);
         self.is_full |= sent == nearcall_http::Sent::Full;
         (!self.is_full && self.spent >= WINDOW / 2).then(|| std::mem::take(&mut self.spent))
+    }
+
+    /// Sends an item of the call that the core knows by `number`, and gives its credit back if it is time.
+    pub(super) fn send(
+        outflow: Option<&mut Self>,
+        session: &mut Session,
+        stream: StreamId,
+        frame: &Outgoing<'_>,
+        number: u32,
+        frames: &mut Frames,
+    ) -> Result<(), LinkError> {
+        match session.send_message(stream, &[message(frame)?], false) {
+            Ok(sent) => {
+                let back = outflow.and_then(|outflow| outflow.item(frame.len(), sent));
+                frames.extend(back.map(|back| credit(number, back)));
+                Ok(())
+            }
+            Err(error) => unsent(error),
+        }
     }
 
     /// There is room again. The credit to give back.

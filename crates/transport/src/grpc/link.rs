@@ -488,20 +488,6 @@ impl<W: Wire, R: Role> Link for GrpcLink<W, R> {
         self.state.lock().frames.is_empty() && !self.wire.holds()
     }
 
-    fn disarm(&self) {}
-
-    fn readable(&self) -> Result<Option<u64>, LinkError> {
-        Ok(None)
-    }
-
-    fn is_memory(&self) -> bool {
-        false
-    }
-
-    fn spinning_pays(&self) -> bool {
-        true
-    }
-
     fn peer(&self) -> &Peer {
         &self.peer
     }

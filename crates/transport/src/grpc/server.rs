@@ -227,15 +227,10 @@ impl Role for Server {
         let ok = |metadata| Outcome { metadata, ..Outcome::default() };
         match frame.kind {
             Kind::Head => session.send_head(stream, &Head { metadata, compress: false }).or_else(unsent),
-            Kind::Item => match session.send_message(stream, &[message(frame)?], false) {
-                Ok(sent) => {
-                    let call = self.calls.get_mut(&stream);
-                    let back = call.and_then(|call| call.outflow.item(frame.len(), sent));
-                    frames.extend(back.map(|back| credit(stream, back)));
-                    Ok(())
-                }
-                Err(error) => unsent(error),
-            },
+            Kind::Item => {
+                let outflow = self.calls.get_mut(&stream).map(|call| &mut call.outflow);
+                Outflow::send(outflow, session, stream, frame, stream, frames)
+            }
             Kind::Reply => {
                 let sent = session.send_message(stream, &[message(frame)?], false).map(drop);
                 let sent = sent.and_then(|()| session.send_status(stream, &ok(metadata)));
