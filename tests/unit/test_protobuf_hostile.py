@@ -14,6 +14,8 @@ from nearcall.codec.protobuf.errors import CodingError
 from nearcall.codec.protobuf.service import ServiceMessages
 from nearcall.codec.protocol import MethodTypes, ParameterType
 
+from .protobuf_bytes import varint
+
 
 class Node(msgspec.Struct):
     a: Annotated[int, field(type="int32")] = 0
@@ -31,15 +33,6 @@ def codec_of(annotation: Any) -> Any:
 
 
 NODE = codec_of(Node)
-
-
-def varint(value: int) -> bytes:
-    out = bytearray()
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
 
 
 def nested(number: int, body: bytes, times: int = 1) -> bytes:

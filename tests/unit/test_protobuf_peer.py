@@ -20,6 +20,7 @@ from typing_extensions import NotRequired, TypedDict
 from nearcall import field
 from nearcall.codec.protobuf.errors import CodingError
 
+from .protobuf_bytes import varint
 from .protoc import Peer
 
 UTC = datetime.timezone.utc
@@ -221,20 +222,11 @@ def _tag(number: int, wire: int) -> bytes:
     return bytes([number << 3 | wire])
 
 
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
 def _len(number: int, body: bytes) -> bytes:
-    return _tag(number, 2) + _varint(len(body)) + body
+    return _tag(number, 2) + varint(len(body)) + body
 
 
-varints = st.integers(0, 2**64 - 1).map(_varint)
+varints = st.integers(0, 2**64 - 1).map(varint)
 entries = st.one_of(varints.map(lambda key: _tag(1, 0) + key), st.binary(max_size=6).map(lambda value: _len(2, value)))
 fields = st.recursive(
     st.one_of(

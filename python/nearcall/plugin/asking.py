@@ -196,47 +196,57 @@ def _until(handler: Handler, now: float) -> float | None:
     return outer if now < outer else None
 
 
+class _Attempt:
+    """What is around a plugin's answer, called or awaited: its deadline, and what becomes of a failure."""
+
+    __slots__ = ("_began", "_question", "_token", "_until")
+
+    def __init__(self, question: Question, began: float, until: float) -> None:
+        self._question = question
+        self._began = began
+        self._until = until
+
+    @staticmethod
+    def begin(question: Question) -> _Attempt | None:
+        """``None`` if the plugin is not to be asked."""
+        began = time.monotonic()
+        until = _until(question.handler, began)
+        if until is None or not question.handler.circuit.allows():
+            return None
+        return _Attempt(question, began, until)
+
+    def __enter__(self) -> None:
+        self._token = enter_deadline(self._until)
+
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> bool:
+        handler = self._question.handler
+        try:
+            if isinstance(error, Exception):
+                handler.failed(error, self._question, self._began, self._until)
+            elif error is not None:
+                handler.circuit.given_up()
+        finally:
+            leave_deadline(self._token)
+        if error is None:
+            handler.answered(self._began)
+        return isinstance(error, Exception)
+
+
 def _ask(question: Question) -> Any:
     """Asks one plugin from a thread."""
-    handler = question.handler
-    began = time.monotonic()
-    until = _until(handler, began)
-    if until is None or not handler.circuit.allows():
-        return SKIPPED
-    token = enter_deadline(until)
-    try:
-        answer = handler.call(*question.args, **question.kwargs)
-    except Exception as error:
-        handler.failed(error, question, began, until)
-        return SKIPPED
-    except BaseException:
-        handler.circuit.given_up()
-        raise
-    finally:
-        leave_deadline(token)
-    handler.answered(began)
+    answer = SKIPPED
+    if attempt := _Attempt.begin(question):
+        with attempt:
+            answer = question.handler.call(*question.args, **question.kwargs)
     return answer
 
 
 async def _ask_in_loop(question: Question) -> Any:
-    """The same from an event loop; the two differ in nothing but what is awaited."""
-    handler = question.handler
-    began = time.monotonic()
-    until = _until(handler, began)
-    if until is None or not handler.circuit.allows():
-        return SKIPPED
-    token = enter_deadline(until)
-    try:
-        answer = await cast("Awaitable[Any]", handler.call(*question.args, **question.kwargs))
-    except Exception as error:
-        handler.failed(error, question, began, until)
-        return SKIPPED
-    except BaseException:
-        handler.circuit.given_up()
-        raise
-    finally:
-        leave_deadline(token)
-    handler.answered(began)
+    """The same from an event loop."""
+    answer = SKIPPED
+    if attempt := _Attempt.begin(question):
+        with attempt:
+            answer = await cast("Awaitable[Any]", question.handler.call(*question.args, **question.kwargs))
     return answer
 
 
