@@ -28,6 +28,9 @@ class Shop:
     async def price_in_loop(self, name: str) -> float:
         return 2.5
 
+    def film(self, frames: list[bytes], name: str) -> tuple[str, list[bytes]]:
+        return name, frames[::-1]
+
     def countdown(self, n: int) -> Iterator[int]:
         yield from range(n, 0, -1)
 
@@ -66,6 +69,8 @@ def test_a_service_over_grpc(server: ServerProcess, scheme: str, certificates: P
         assert list(shop.countdown(1000)) == list(range(1000, 0, -1))
         assert shop.total(iter(range(1000))) == sum(range(1000))
         assert list(shop.scale(iter([1.0, 2.0]), 3.0)) == [3.0, 6.0]
+        frames = [bytes([at]) * (300_000 * at) for at in range(8)]  # above the windows, in one message
+        assert shop.film(frames, "the end") == ("the end", frames[::-1])
         shop.note("one way is answered, too")
         with pytest.raises(nearcall.NotFound, match="no nothing") as caught:
             shop.price("nothing")

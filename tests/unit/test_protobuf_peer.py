@@ -302,3 +302,22 @@ def test_single_results_go_through_google(annotation: Any, value: Any) -> None:
     back = Peer(annotation).through(value)
     assert back == value
     assert type(back) is type(value)
+
+
+@dataclasses.dataclass
+class Film:
+    frames: list[bytes]
+    poster: bytes
+    next: Film | None = None
+    note: str = ""
+    raw: bytearray = dataclasses.field(default_factory=bytearray)
+
+
+def test_long_bytes_go_between_what_is_written() -> None:
+    """They are lent, not copied, where they lie in the message itself; within another one they are copied."""
+    long = bytes(range(256)) * 100
+    inner = Film([long, b"", long[:4095], long[:4096]], long, note="inner", raw=bytearray(long))
+    film = Film([long, b"short", long, b"", long[1:]], b"", inner, "x" * 5000, bytearray(long[2:]))
+    peer = Peer(Film)
+    for value in (inner, film, Film([], long), Film([long] * 50, b"x")):
+        assert peer.through(value) == value

@@ -452,3 +452,43 @@ fn who_cancels_responses_is_not_flooded_by_what_is_under_way() {
         server.forget(id);
     }
 }
+
+#[test]
+fn a_long_message_is_written_on_the_way_whatever_the_writer_takes() {
+    let message: Vec<u8> = (0..3_000_000u32).map(|at| (at % 251) as u8).collect();
+    // Bytes that the writer takes at a time, before it takes nothing for once.
+    for taken in [0, 1, 100_000, usize::MAX] {
+        for waits in [false, true] {
+            let large = Options { stream_window: 8 << 20, connection_window: 8 << 20, ..Options::default() };
+            let (mut client, mut server) = pair(Options::default(), large);
+            let (other, long) = (client.begin(&CALL).unwrap(), client.begin(&CALL).unwrap());
+            if waits {
+                client.send_message(other, &[&vec![7; 600_000]], false).unwrap();
+            }
+            let (mut turns, mut written, mut longest) = (0, Vec::new(), 0);
+            let mut out = |bytes: &[u8]| {
+                turns += 1;
+                longest = longest.max(bytes.len());
+                let len = if turns % 5 == 0 { 0 } else { bytes.len().min(taken) };
+                written.extend_from_slice(&bytes[..len]);
+                len
+            };
+            let pieces = [&message[..5], &[], &message[5..1_000_000], &message[1_000_000..]];
+            client.send_message_through(long, &pieces, false, true, &mut out).unwrap();
+            assert!(longest < 300_000, "{longest} bytes were to be written at once");
+            assert_eq!(written.is_empty(), taken == 0 || waits, "what waits comes first");
+            server.feed(&written);
+            let mut seen = events(&mut server);
+            for _ in 0..20 {
+                seen.extend(carry(&mut client, &mut server));
+                carry(&mut server, &mut client);
+            }
+            let got = seen.iter().find_map(|one| match one {
+                Seen::Message(id, got, _, ended) if *id == long => Some((got, *ended)),
+                _ => None,
+            });
+            let (got, ended) = got.expect("it arrived");
+            assert!(*got == message && ended, "taken {taken}, waits {waits}");
+        }
+    }
+}

@@ -5,6 +5,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple, PyType};
 
 use crate::callback::Callback;
+use crate::encoded::{LentBuffer, Main};
 use crate::protobuf::ProtobufCodec;
 
 /// An attribute, and the exact types of which nothing is lost there.
@@ -75,6 +76,15 @@ impl Encoder {
     /// Whether it takes a dict of some arguments as well as a tuple of all.
     pub(crate) fn takes_some(&self) -> bool {
         matches!(self, Self::Protobuf(_))
+    }
+
+    /// The payload of a value that has no buffers beside it.
+    #[inline]
+    pub(crate) fn main<'py>(&self, value: &Bound<'py, PyAny>) -> PyResult<Main<'py>> {
+        match self {
+            Self::Protobuf(codec) => codec.get().weave(value).map(|woven| Main::Woven(Box::new(woven))),
+            _ => Ok(Main::Lent(LentBuffer::Bytes(self.run(value)?.cast_into()?))),
+        }
     }
 
     #[inline]

@@ -11,6 +11,7 @@ mod calling;
 mod connection;
 mod context;
 mod deadline;
+mod encoded;
 mod encoder;
 mod errors;
 mod hashed;

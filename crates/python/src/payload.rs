@@ -5,117 +5,20 @@ use std::mem::MaybeUninit;
 use std::ptr::null;
 use std::sync::Arc;
 
-use nearcall_core::{Body, Failure, Incoming, Outgoing, Payload, holds_more_than};
-use pyo3::buffer::PyUntypedBuffer;
-use pyo3::exceptions::{PyMemoryError, PyTypeError};
+use nearcall_core::{Failure, Incoming, Payload, holds_more_than};
+use pyo3::exceptions::PyMemoryError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyDict, PyList, PyTuple};
 use smallvec::SmallVec;
 
 use crate::callback::Callback;
+use crate::encoded::{Buffers, Encoded, LentBuffer, Main};
 use crate::encoder::Decoder;
 use crate::errors::raise;
 use crate::interpreter::detach;
 use crate::plan::{Arguments, Form, Limit, Method, Value};
-use crate::references::Unsent;
 use crate::view::View;
-
-/// A buffer that Python lends for as long as it is sent.
-enum LentBuffer<'py> {
-    Bytes(Bound<'py, PyBytes>),
-    Buffer(PyUntypedBuffer),
-}
-
-impl<'py> LentBuffer<'py> {
-    #[inline]
-    fn take(value: Bound<'py, PyAny>) -> PyResult<Self> {
-        match value.cast_into_exact::<PyBytes>() {
-            Ok(bytes) => Ok(Self::Bytes(bytes)),
-            Err(error) => {
-                let value = error.into_inner();
-                let buffer = PyUntypedBuffer::get(&value)?;
-                if !buffer.is_c_contiguous() {
-                    return Err(PyTypeError::new_err("the buffer is not C-contiguous: copy it first"));
-                }
-                Ok(Self::Buffer(buffer))
-            }
-        }
-    }
-
-    #[inline]
-    fn as_slice(&self) -> &[u8] {
-        match self {
-            Self::Bytes(bytes) => bytes.as_bytes(),
-            Self::Buffer(buffer) if buffer.len_bytes() == 0 => &[],
-            // SAFETY: contiguous, so that many bytes are there, and Python keeps them in place while the buffer is held.
-            // Another thread may change them meanwhile; then that is what is sent.
-            Self::Buffer(buffer) => unsafe { std::slice::from_raw_parts(buffer.buf_ptr().cast(), buffer.len_bytes()) },
-        }
-    }
-}
-
-/// A payload about to be sent, and the Python objects its bytes lie in.
-pub(crate) struct Encoded<'py> {
-    body: Option<LentBuffer<'py>>,
-    buffers: Option<SmallVec<[LentBuffer<'py>; 4]>>,
-    pub(crate) named: bool,
-    /// Objects that are given with it.
-    pub(crate) unsent: Option<Box<Unsent>>,
-    /// The value itself, if references in it may go home: they are not to be let go of before they are sent.
-    pub(crate) kept: Option<Bound<'py, PyAny>>,
-}
-
-impl<'py> Encoded<'py> {
-    fn whole(lent: LentBuffer<'py>) -> Self {
-        Self { body: Some(lent), buffers: None, named: false, unsent: None, kept: None }
-    }
-
-    pub(crate) fn empty() -> Self {
-        Self { body: None, buffers: None, named: false, unsent: None, kept: None }
-    }
-
-    /// Shows the payload's pieces.
-    #[inline]
-    pub(crate) fn with<R>(&self, use_it: impl FnOnce(Body<'_>) -> R) -> R {
-        let body = self.body.as_ref().map_or(&[][..], LentBuffer::as_slice);
-        match &self.buffers {
-            None => use_it(Body::Whole(body)),
-            Some(buffers) => {
-                let slices: SmallVec<[&[u8]; 4]> = buffers.iter().map(LentBuffer::as_slice).collect();
-                use_it(Body::Parts(body, &slices))
-            }
-        }
-    }
-
-    /// Shows the payload's pieces to who sends them: a long one without the interpreter, while other calls go on.
-    #[inline]
-    pub(crate) fn send<R: Send>(&self, py: Python<'_>, send: impl FnOnce(Body<'_>) -> R + Send) -> R {
-        self.with(|body| if body.len() < LONG { send(body) } else { detach(py, || send(body)) })
-    }
-
-    /// It was sent: what was given with it is given.
-    #[inline]
-    pub(crate) fn sent(&mut self) {
-        if let Some(unsent) = self.unsent.take() {
-            unsent.sent();
-        }
-    }
-
-    /// The flags of the frame that carries it.
-    pub(crate) fn flags(&self) -> u8 {
-        if self.named { Outgoing::NAMED } else { 0 }
-    }
-
-    fn parts(encoded: &Bound<'py, PyAny>, first: SmallVec<[LentBuffer<'py>; 4]>) -> PyResult<Self> {
-        let (body, buffers) = encoded.extract::<(Bound<'py, PyBytes>, Bound<'py, PyList>)>()?;
-        let mut lent = first;
-        for buffer in buffers {
-            lent.push(LentBuffer::take(buffer)?);
-        }
-        Ok(Self { body: Some(LentBuffer::Bytes(body)), buffers: Some(lent), named: false, unsent: None, kept: None })
-    }
-}
 
 impl Value {
     /// Encodes a result or an item, after checking that it fits.
@@ -128,17 +31,14 @@ impl Value {
         }
         if self.form.is_buffer() {
             let taken = LentBuffer::take(value).map_err(|error| explain(py, &self.encode_error, error));
-            return taken.map(Encoded::whole);
+            return taken.map(Main::Lent).map(Encoded::whole);
         }
         let encoded = match self.form {
             Form::Nothing => return Ok(Encoded::empty()),
-            _ => self.encode.run(&value),
+            Form::Parts => self.encode.run(&value).and_then(|encoded| Encoded::parts(&encoded, SmallVec::new())),
+            _ => self.encode.main(&value).map(Encoded::whole),
         };
-        let encoded = encoded.map_err(|error| explain(py, &self.encode_error, error))?;
-        match self.form {
-            Form::Parts => Encoded::parts(&encoded, SmallVec::new()),
-            _ => Ok(Encoded::whole(LentBuffer::Bytes(encoded.cast_into()?))),
-        }
+        encoded.map_err(|error| explain(py, &self.encode_error, error))
     }
 
     /// Decodes a result or an item.
@@ -174,7 +74,7 @@ pub(crate) fn buffer(py: Python<'_>, form: Form, payload: &mut Payload) -> PyRes
 }
 
 /// Bytes from which on a payload is copied without the interpreter: other calls go on meanwhile.
-const LONG: usize = 1 << 20;
+pub(crate) const LONG: usize = 1 << 20;
 
 #[inline]
 fn bytes<'py>(py: Python<'py>, payload: &Payload, offset: usize, len: usize) -> PyResult<Bound<'py, PyBytes>> {
@@ -360,8 +260,8 @@ impl Method {
         }
         let py = bound.py();
         if !self.always_named && arguments.encode.takes_some() {
-            let encoded = arguments.encode.run(bound).map_err(|error| arguments.explain(py, bound, error))?;
-            return Ok(Encoded::whole(LentBuffer::Bytes(encoded.cast_into()?)));
+            let encoded = arguments.encode.main(bound).map_err(|error| arguments.explain(py, bound, error))?;
+            return Ok(Encoded::whole(encoded));
         }
         let encoded =
             arguments.encode_named.bind(py).run([bound]).map_err(|error| arguments.explain(py, bound, error))?;
@@ -386,18 +286,13 @@ impl Arguments {
             return Ok(Encoded::empty());
         }
         if self.all_coded {
-            let encoded = self.encode.run(values.as_any()).map_err(|error| self.explain(py, values, error))?;
-            return if self.parts {
-                Encoded::parts(&encoded, SmallVec::new())
-            } else {
-                Ok(Encoded::whole(LentBuffer::Bytes(encoded.cast_into()?)))
-            };
+            return self.coded(values, None);
         }
         if self.forms.len() == 1 {
             let taken = LentBuffer::take(values.get_item(0)?).map_err(|error| self.explain(py, values, error));
-            return taken.map(Encoded::whole);
+            return taken.map(Main::Lent).map(Encoded::whole);
         }
-        let mut buffers = SmallVec::new();
+        let mut buffers = Buffers::new();
         let mut coded: SmallVec<[Bound<'py, PyAny>; 8]> = SmallVec::new();
         for (form, value) in self.forms.iter().zip(values) {
             if form.is_buffer() {
@@ -407,21 +302,22 @@ impl Arguments {
             }
         }
         if coded.is_empty() {
-            return Ok(Encoded { body: None, buffers: Some(buffers), named: false, unsent: None, kept: None });
+            return Ok(Encoded { buffers: Some(buffers), ..Encoded::empty() });
         }
         let coded = PyTuple::new(py, coded)?;
-        let encoded = self.encode.run(coded.as_any()).map_err(|error| self.explain(py, &coded, error))?;
-        if self.parts {
-            Encoded::parts(&encoded, buffers)
+        self.coded(&coded, Some(buffers))
+    }
+
+    /// The payload of the arguments that the codec encodes, behind those that are buffers.
+    #[inline]
+    fn coded<'py>(&self, values: &Bound<'py, PyTuple>, buffers: Option<Buffers<'py>>) -> PyResult<Encoded<'py>> {
+        let encoded = if self.parts {
+            let parts = self.encode.run(values.as_any());
+            parts.and_then(|parts| Encoded::parts(&parts, buffers.unwrap_or_default()))
         } else {
-            Ok(Encoded {
-                body: Some(LentBuffer::Bytes(encoded.cast_into()?)),
-                buffers: Some(buffers),
-                named: false,
-                unsent: None,
-                kept: None,
-            })
-        }
+            self.encode.main(values.as_any()).map(|main| Encoded { buffers, ..Encoded::whole(main) })
+        };
+        encoded.map_err(|error| self.explain(values.py(), values, error))
     }
 
     /// The only argument, if it is a buffer: the payload itself.

@@ -11,8 +11,8 @@ use pyo3::types::PyTuple;
 
 use crate::calling::Calling;
 use crate::context::{OK, standing};
+use crate::encoded::Encoded;
 use crate::errors::raise;
-use crate::payload::Encoded;
 use crate::plan::Method;
 use crate::references::{Given, decoding, encoding};
 

@@ -81,6 +81,7 @@ fn head<'a>(call: CallKey, frame: &Outgoing<'a>, pieces: &mut Vec<&'a [u8]>) -> 
     }
     match frame.body {
         Body::Whole(bytes) => pieces.push(bytes),
+        Body::Pieces(all) => pieces.extend_from_slice(all),
         Body::Parts(body, buffers) => {
             let lengths: Vec<usize> = buffers.iter().map(|buffer| buffer.len()).collect();
             head.extras_mut().parts = Some(PartsTable::of(&lengths));

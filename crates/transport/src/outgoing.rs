@@ -11,6 +11,8 @@ use crate::grpc::MethodPath;
 pub enum Body<'a> {
     /// The payload as it is.
     Whole(&'a [u8]),
+    /// The payload, end to end.
+    Pieces(&'a [&'a [u8]]),
     /// A body, and buffers beside it.
     Parts(&'a [u8], &'a [&'a [u8]]),
 }
@@ -21,6 +23,7 @@ impl Body<'_> {
     pub fn len(&self) -> usize {
         match self {
             Self::Whole(bytes) => bytes.len(),
+            Self::Pieces(pieces) => pieces.iter().map(|piece| piece.len()).sum(),
             Self::Parts(body, buffers) => body.len() + buffers.iter().map(|buffer| buffer.len()).sum::<usize>(),
         }
     }

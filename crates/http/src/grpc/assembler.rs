@@ -59,8 +59,8 @@ impl Assembler {
         if self.bytes.capacity() == 0 {
             self.bytes.reserve_exact(len.min(AT_FIRST));
         } else if self.bytes.capacity() - self.bytes.len() < part {
-            // Doubled, but never beyond what was announced.
-            let wanted = (self.bytes.capacity() * 2).clamp(self.bytes.len() + part, len);
+            // Many times what has come, so that little is copied; never beyond what was announced.
+            let wanted = (self.bytes.capacity() * 4).clamp(self.bytes.len() + part, len);
             self.bytes.reserve_exact(wanted - self.bytes.len());
         }
         self.bytes.extend_from_slice(&bytes[head..head + part]);

@@ -8,6 +8,8 @@ mod receive;
 mod send;
 mod stream;
 
+pub use send::Out;
+
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::{self, Read, Write};
 
@@ -331,7 +333,7 @@ impl Session {
     /// # Panics
     /// If there were not so many.
     pub fn sent(&mut self, len: usize) {
-        self.output.sent(len);
+        self.output.sent(len, self.waiting > 0);
         self.pump();
     }
 

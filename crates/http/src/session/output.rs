@@ -33,13 +33,14 @@ impl Output {
         self.buffer.len() - self.written
     }
 
-    pub(super) fn sent(&mut self, len: usize) {
+    /// So many bytes are written. `more`: others follow at once, so the memory is kept for them.
+    pub(super) fn sent(&mut self, len: usize, more: bool) {
         assert!(len <= self.len(), "more was sent than there is");
         self.written += len;
         if self.written == self.buffer.len() {
             self.buffer.clear();
             (self.written, self.replies) = (0, 0);
-            if self.buffer.capacity() > KEPT {
+            if self.buffer.capacity() > KEPT && !more {
                 self.buffer = Vec::new();
             }
         } else if self.written > KEPT && self.written > self.buffer.len() / 2 {

@@ -6,7 +6,7 @@ use nearcall_wire::Metadata;
 
 use crate::code::Code;
 use crate::event::{Call, Head, Outcome, SendError, Sent, StreamId};
-use crate::frame::{HIGHEST, LONGEST, flag, kind, put, put_head};
+use crate::frame::{HEAD, HIGHEST, LONGEST, flag, kind, put, put_head};
 use crate::grpc::{self, CONTENT_TYPE, Compressor, Encodings, PREFIX};
 use crate::hpack::{Encoder, Keep, OVERHEAD};
 
@@ -51,7 +51,24 @@ impl Session {
     /// # Errors
     /// Nothing was taken: [`SendError::Gone`], [`SendError::TooLong`].
     pub fn send_message(&mut self, id: StreamId, pieces: &[&[u8]], compress: bool) -> Result<Sent, SendError> {
-        self.message(id, pieces, compress, false)
+        self.message(id, pieces, compress, false, &mut |_| 0)
+    }
+
+    /// The same, and what is long is written on the way: `out` says how many of the bytes it was shown it has taken. So a
+    /// message of megabytes need not be copied whole to wait for its turn, where nothing else waits. `last`: a client's
+    /// last message of a call, in one frame with its end.
+    ///
+    /// # Errors
+    /// As [`send_message`](Self::send_message).
+    pub fn send_message_through(
+        &mut self,
+        id: StreamId,
+        pieces: &[&[u8]],
+        compress: bool,
+        last: bool,
+        out: Out<'_>,
+    ) -> Result<Sent, SendError> {
+        self.message(id, pieces, compress, last, out)
     }
 
     /// Client: the same for the last message of a call, in one frame with its end.
@@ -59,10 +76,17 @@ impl Session {
     /// # Errors
     /// As [`send_message`](Self::send_message).
     pub fn send_last_message(&mut self, id: StreamId, pieces: &[&[u8]], compress: bool) -> Result<Sent, SendError> {
-        self.message(id, pieces, compress, true)
+        self.message(id, pieces, compress, true, &mut |_| 0)
     }
 
-    fn message(&mut self, id: StreamId, pieces: &[&[u8]], compress: bool, last: bool) -> Result<Sent, SendError> {
+    fn message(
+        &mut self,
+        id: StreamId,
+        pieces: &[&[u8]],
+        compress: bool,
+        last: bool,
+        out: Out<'_>,
+    ) -> Result<Sent, SendError> {
         let stream = self.sendable(id)?;
         if !stream.outgoing.has_head {
             self.send_head(id, &Head { metadata: None, compress })?;
@@ -77,7 +101,7 @@ impl Session {
         let len: usize = pieces.iter().map(|piece| piece.len()).sum();
         let [a, b, c, d] = u32::try_from(len).map_err(|_| SendError::TooLong { len })?.to_be_bytes();
         let prefix = [u8::from(encoding.is_some()), a, b, c, d];
-        Ok(self.body(id, &prefix, pieces, PREFIX + len, last))
+        Ok(self.body(id, Pieces::new(&prefix, pieces), PREFIX + len, last, out))
     }
 
     /// A stream that takes bytes now.
@@ -89,30 +113,45 @@ impl Session {
         Ok(stream)
     }
 
-    /// Bytes of a body: straight into frames if nothing is in the way, otherwise to wait for a turn.
-    fn body(&mut self, id: StreamId, prefix: &[u8], pieces: &[&[u8]], len: usize, last: bool) -> Sent {
-        let (limit, connection) = (self.options.send_queue, self.send_window);
+    /// Bytes of a body: straight into frames as far as nothing is in the way, the rest to wait for a turn.
+    fn body(&mut self, id: StreamId, mut bytes: Pieces<'_>, len: usize, last: bool, out: Out<'_>) -> Sent {
+        let limit = self.options.send_queue;
         let stream = self.streams.get_mut(&id).expect("sendable has looked");
         let outgoing = &mut stream.outgoing;
         outgoing.has_sent = true;
-        let is_free = outgoing.left() == 0 && self.output.len() + len <= HIGH && len > 0;
-        if is_free && len as i64 <= outgoing.window.min(connection) {
-            outgoing.window -= len as i64;
-            self.send_window -= len as i64;
-            put_data(self.output.buffer(), id, prefix, pieces, len, last);
-            self.patience.earn(1 + (len / BYTES_FOR_UPDATE) as u32);
+        let mut left = len;
+        // A short one goes before what waits of other streams, a long one does not.
+        while left > 0 && outgoing.left() == 0 && (left + self.output.len() <= HIGH || self.waiting == 0) {
+            let room = outgoing.window.min(self.send_window).max(0) as usize;
+            let now = left.min(room).min(HIGH.saturating_sub(self.output.len()));
+            // What goes out in parts does so in whole frames.
+            let now = if now < left { now - now % LONGEST } else { now };
+            if now == 0 {
+                break;
+            }
+            left -= now;
+            outgoing.window -= now as i64;
+            self.send_window -= now as i64;
+            put_data(self.output.buffer(), id, &mut bytes, now, last && left == 0);
+            self.patience.earn((now / BYTES_FOR_UPDATE) as u32);
+            if left > 0 {
+                let taken = out(self.output.unsent());
+                self.output.sent(taken, true);
+            }
+        }
+        if left == 0 && len > 0 {
+            self.patience.earn(1);
             if last {
                 self.end_of_sending(id);
             }
             return Sent::Ready;
         }
         let tail = outgoing.tail();
-        tail.reserve(len);
-        tail.extend_from_slice(prefix);
-        for piece in pieces {
+        tail.reserve(left);
+        while let Some(piece) = bytes.next(left) {
             tail.extend_from_slice(piece);
         }
-        self.waiting += len;
+        self.waiting += left;
         if last {
             outgoing.end = Some(End::Plain);
         }
@@ -255,7 +294,7 @@ impl Session {
             }
             return Ok(Sent::Ready);
         }
-        Ok(self.body(id, &[], pieces, len, last))
+        Ok(self.body(id, Pieces::new(&[], pieces), len, last, &mut |_| 0))
     }
 
     /// Client: a gRPC call's headers. Its messages follow, and its end.
@@ -502,20 +541,43 @@ fn put_metadata(encoder: &mut Encoder, out: &mut Vec<u8>, metadata: Option<&Meta
     }
 }
 
-/// Appends the frames of a prefix and pieces, which have `len` bytes together.
-fn put_data(out: &mut Vec<u8>, id: StreamId, prefix: &[u8], pieces: &[&[u8]], len: usize, last: bool) {
-    let (mut left, mut room) = (len, 0);
-    for mut piece in std::iter::once(prefix).chain(pieces.iter().copied()) {
-        while !piece.is_empty() {
-            if room == 0 {
-                room = left.min(LONGEST);
-                left -= room;
-                put_head(out, room, kind::DATA, if last && left == 0 { flag::END_STREAM } else { 0 }, id);
-            }
-            let (now, later) = piece.split_at(piece.len().min(room));
-            out.extend_from_slice(now);
-            room -= now.len();
-            piece = later;
+/// Takes what is to be written, and says how many bytes of it were taken.
+pub type Out<'a> = &'a mut dyn FnMut(&[u8]) -> usize;
+
+/// Bytes that lie in several places, read from the front.
+struct Pieces<'a> {
+    first: &'a [u8],
+    others: std::slice::Iter<'a, &'a [u8]>,
+}
+
+impl<'a> Pieces<'a> {
+    fn new(first: &'a [u8], others: &'a [&'a [u8]]) -> Self {
+        Self { first, others: others.iter() }
+    }
+
+    /// The next bytes that lie in one place, at most so many. `None`: there are no more.
+    fn next(&mut self, most: usize) -> Option<&'a [u8]> {
+        while self.first.is_empty() {
+            self.first = self.others.next()?;
+        }
+        let (now, later) = self.first.split_at(self.first.len().min(most));
+        self.first = later;
+        (!now.is_empty()).then_some(now)
+    }
+}
+
+/// Appends the frames of the next `len` bytes.
+fn put_data(out: &mut Vec<u8>, id: StreamId, bytes: &mut Pieces<'_>, len: usize, last: bool) {
+    out.reserve(len + len.div_ceil(LONGEST) * HEAD);
+    let mut left = len;
+    while left > 0 {
+        let mut room = left.min(LONGEST);
+        left -= room;
+        put_head(out, room, kind::DATA, if last && left == 0 { flag::END_STREAM } else { 0 }, id);
+        while room > 0 {
+            let piece = bytes.next(room).expect("there are so many bytes");
+            out.extend_from_slice(piece);
+            room -= piece.len();
         }
     }
 }

@@ -5,18 +5,25 @@ use pyo3::buffer::PyUntypedBuffer;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyByteArray, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple, PyType};
+use smallvec::SmallVec;
 
 use super::plan::{Absent, Element, Field, Form, Kind, Message, Plan, Shape};
 use super::trouble::{Result, Trouble, raised, refused};
 use super::{anything, times, type_name, utf8};
 use crate::callback::Callback;
+use crate::encoded::LentBuffer;
 
 /// One message that is being encoded, with all those in it.
 pub(super) struct Encoding<'a, 'py> {
     pub(super) py: Python<'py>,
     pub(super) plan: &'a Plan,
     pub(super) out: &'a mut Writer,
+    /// Long buffers, each with the number of written bytes that come before it.
+    pub(super) lent: &'a mut SmallVec<[(usize, LentBuffer<'py>); 1]>,
 }
+
+/// Bytes from which on a buffer is lent: less is copied in less time than it takes to keep account of it.
+const LEND: usize = 4 << 10;
 
 impl<'py> Encoding<'_, 'py> {
     /// Appends the fields of a message.
@@ -265,7 +272,7 @@ impl<'py> Encoding<'_, 'py> {
                     }
                     Err(_) => Err(misfit(element, value)),
                 },
-                Scalar::Bytes => self.bytes(element, value),
+                Scalar::Bytes => self.bytes(element, value, depth),
                 Scalar::Bool => self.bool(element, value),
                 Scalar::Float | Scalar::Double => self.float(element, *scalar, value),
                 _ => self.int(element, *scalar, value),
@@ -290,23 +297,20 @@ impl<'py> Encoding<'_, 'py> {
         Ok(())
     }
 
-    fn bytes(&mut self, element: &Element, value: &Bound<'py, PyAny>) -> Result<()> {
-        if let Ok(bytes) = value.cast::<PyBytes>() {
-            self.out.bytes(bytes.as_bytes());
-            return Ok(());
+    fn bytes(&mut self, element: &Element, value: &Bound<'py, PyAny>, depth: usize) -> Result<()> {
+        if !value.is_instance_of::<PyBytes>() && PyUntypedBuffer::get(value).is_err() {
+            return Err(misfit(element, value));
         }
-        let Ok(buffer) = PyUntypedBuffer::get(value) else { return Err(misfit(element, value)) };
-        if !buffer.is_c_contiguous() {
-            return Err(Trouble::misfit("the buffer is not C-contiguous: copy it first"));
+        let lent = LentBuffer::take(value.clone())
+            .map_err(|_| Trouble::misfit("the buffer is not C-contiguous: copy it first"))?;
+        let bytes = lent.as_slice();
+        // Within another message its length is not known yet, and may move what follows it.
+        if depth > 1 || bytes.len() < LEND {
+            self.out.bytes(bytes);
+        } else {
+            self.out.varint(bytes.len() as u64);
+            self.lent.push((self.out.as_bytes().len(), lent));
         }
-        if buffer.len_bytes() == 0 {
-            self.out.varint(0);
-            return Ok(());
-        }
-        // SAFETY: contiguous, so that many bytes are there, and Python keeps them in place while the buffer is held, and
-        // the interpreter with it.
-        let bytes = unsafe { std::slice::from_raw_parts(buffer.buf_ptr().cast(), buffer.len_bytes()) };
-        self.out.bytes(bytes);
         Ok(())
     }
 

@@ -21,11 +21,14 @@ use pyo3::exceptions::PyIndexError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString, PyTuple};
+use smallvec::SmallVec;
 
 use decode::{Budget, Decoding};
 use encode::Encoding;
 use plan::Plan;
 use trouble::{Result, Trouble, Why};
+
+use crate::encoded::Woven;
 
 const TOO_DEEP: &str = "more than 100 messages are within each other, or a value holds itself";
 /// Bytes that most messages fit in.
@@ -68,14 +71,7 @@ pub(crate) struct ProtobufCodec {
 impl ProtobufCodec {
     /// The bytes of a value.
     pub(crate) fn encode<'py>(&self, value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
-        let py = value.py();
-        let mut out = Writer::with_capacity(ROOM);
-        let only = if self.single { Some(value.cast::<PyTuple>()?.get_item(0)?) } else { None };
-        let mut encoding = Encoding { py, plan: &self.plan, out: &mut out };
-        match encoding.message(self.index, only.as_ref().unwrap_or(value), 1) {
-            Ok(()) => Ok(PyBytes::new(py, out.as_bytes())),
-            Err(trouble) => Err(trouble.into_exception(py, &self.plan.error)),
-        }
+        Ok(PyBytes::new(value.py(), &self.weave(value)?.pieces().concat()))
     }
 
     /// The value of some bytes that hold at most `max_values` values.
@@ -91,6 +87,18 @@ impl ProtobufCodec {
 }
 
 impl ProtobufCodec {
+    /// The bytes of a value, without a copy of the long ones in it.
+    pub(crate) fn weave<'py>(&self, value: &Bound<'py, PyAny>) -> PyResult<Woven<'py>> {
+        let py = value.py();
+        let (mut out, mut lent) = (Writer::with_capacity(ROOM), SmallVec::new());
+        let only = if self.single { Some(value.cast::<PyTuple>()?.get_item(0)?) } else { None };
+        let mut encoding = Encoding { py, plan: &self.plan, out: &mut out, lent: &mut lent };
+        match encoding.message(self.index, only.as_ref().unwrap_or(value), 1) {
+            Ok(()) => Ok(Woven { written: out.into_bytes(), lent }),
+            Err(trouble) => Err(trouble.into_exception(py, &self.plan.error)),
+        }
+    }
+
     /// The value of some bytes; `None` if they hold more than `max_values` values.
     pub(crate) fn decode_within<'py>(
         &self,

@@ -4,12 +4,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use nearcall_http::{Call as Begin, Code, Ending, Event, SendError, Session, StreamId};
+use nearcall_http::{Call as Begin, Code, Ending, Event, Out, SendError, Session, StreamId};
 use nearcall_wire::{Failure, FrameHead, Kind, Metadata, rpc_status};
 use smallvec::SmallVec;
 
 use super::inflow::{Inflow, Outflow};
-use super::{Frames, Role, bare, credit, message, unsent, with_message};
+use super::{Frames, Role, bare, credit, message, short, unsent, with_message};
 use crate::budget::Account;
 use crate::incoming::Incoming;
 use crate::link::LinkError;
@@ -59,6 +59,7 @@ impl Client {
         frames: &mut Frames,
         number: u32,
         frame: &Outgoing<'_>,
+        out: Out<'_>,
     ) -> Result<(), LinkError> {
         let Some(path) = frame.path else {
             return Err(LinkError::Unfit("gRPC cannot carry calls of this method: it has no path".into()));
@@ -95,9 +96,9 @@ impl Client {
         let call = Call { number, streams_out, reply: None, inflow: Inflow::new(number), outflow: Outflow::default() };
         self.keep(stream, call);
         let sent = if !path.streams_in {
-            session.send_last_message(stream, &[arguments], false).map(drop)
-        } else if !arguments.is_empty() {
-            session.send_message(stream, &[arguments], false).map(drop)
+            session.send_message_through(stream, arguments, false, true, out).map(drop)
+        } else if !frame.is_empty() {
+            session.send_message_through(stream, arguments, false, false, out).map(drop)
         } else {
             Ok(())
         };
@@ -254,10 +255,11 @@ impl Role for Client {
         frames: &mut Frames,
         call: CallKey,
         frame: &Outgoing<'_>,
+        out: Out<'_>,
     ) -> Result<(), LinkError> {
         let number = call.number;
         match frame.kind {
-            Kind::Call => return self.begin(session, frames, number, frame),
+            Kind::Call => return self.begin(session, frames, number, frame, out),
             Kind::Ping => {
                 if number == u32::MAX {
                     // It is to wake whoever receives, which needs no server.
@@ -278,13 +280,13 @@ impl Role for Client {
         match frame.kind {
             Kind::Item => {
                 let outflow = self.calls.get_mut(&stream).map(|call| &mut call.outflow);
-                Outflow::send(outflow, session, stream, frame, number, frames)
+                Outflow::send(outflow, session, stream, frame, number, frames, out)
             }
             Kind::End => session.end(stream).or_else(unsent),
             Kind::Credit => {
                 if let Some(mut call) = self.forget(stream) {
                     let ended = call.inflow.has_end();
-                    call.inflow.grant(message(frame)?, stream, session, frames, &self.account);
+                    call.inflow.grant(short(frame), stream, session, frames, &self.account);
                     if !ended || call.inflow.has_end() {
                         self.keep(stream, call);
                     }
@@ -339,7 +341,7 @@ mod tests {
         let call = Outgoing { path: Some(&path), ..Outgoing::new(Kind::Call, Body::Whole(b"")) };
         carry(&mut server, &mut own);
         while client.take_in(&mut own, &mut frames).unwrap() {}
-        client.put(&mut own, &mut frames, CallKey { number: 7, side: 0 }, &call).unwrap();
+        client.put(&mut own, &mut frames, CallKey { number: 7, side: 0 }, &call, &mut |_| 0).unwrap();
         carry(&mut own, &mut server);
         let stream = loop {
             if let Some(Event::Request { stream, .. }) = server.next_event().unwrap() {

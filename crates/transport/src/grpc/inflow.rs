@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use nearcall_http::{Session, StreamId};
+use nearcall_http::{Out, Session, StreamId};
 use nearcall_wire::flow::{WINDOW, cost, granted};
 use nearcall_wire::{FrameHead, Kind};
 use smallvec::SmallVec;
@@ -130,8 +130,9 @@ impl Outflow {
         frame: &Outgoing<'_>,
         number: u32,
         frames: &mut Frames,
+        out: Out<'_>,
     ) -> Result<(), LinkError> {
-        match session.send_message(stream, &[message(frame)?], false) {
+        match session.send_message_through(stream, message(frame)?, false, false, out) {
             Ok(sent) => {
                 let back = outflow.and_then(|outflow| outflow.item(frame.len(), sent));
                 frames.extend(back.map(|back| credit(number, back)));

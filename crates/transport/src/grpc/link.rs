@@ -296,8 +296,13 @@ impl<W: Wire, R: Role> GrpcLink<W, R> {
 
     /// Puts a frame into the session, and sends it, unless it is to go out with others.
     fn put(&self, state: &mut State<R>, call: CallKey, frame: &Outgoing<'_>) -> Result<Sent, LinkError> {
-        let State { session, role, frames, .. } = &mut *state;
-        role.put(session, frames, call, frame)?;
+        let State { session, role, frames, is_deaf, .. } = &mut *state;
+        // A failure shows again in the next write.
+        let mut out = |bytes: &[u8]| {
+            let taken = if *is_deaf { Ok(Some(bytes.len())) } else { self.wire.write(&[IoSlice::new(bytes)]) };
+            taken.ok().flatten().unwrap_or(0)
+        };
+        role.put(session, frames, call, frame, &mut out)?;
         if state.looks_again && state.session.has_arrived() && state.session.queued() < MANY {
             let now = clock::monotonic_ns();
             if now.saturating_sub(*state.kept_since.get_or_insert(now)) < OLD_NS {

@@ -14,7 +14,7 @@ mod server;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use nearcall_http::{Options as SessionOptions, SendError, Session};
+use nearcall_http::{Options as SessionOptions, Out, SendError, Session};
 use nearcall_wire::flow::WINDOW;
 use nearcall_wire::{FrameHead, Kind};
 use smallvec::SmallVec;
@@ -55,6 +55,7 @@ pub(crate) trait Role: Send + std::fmt::Debug {
         frames: &mut Frames,
         call: CallKey,
         frame: &Outgoing<'_>,
+        out: Out<'_>,
     ) -> Result<(), LinkError>;
 
     /// Refuses the call whose message keeps most and has not come completely. Whether there was one.
@@ -127,12 +128,18 @@ fn credit(call: u32, bytes: i64) -> Incoming {
     Incoming::new(FrameHead::new(Kind::Credit, call), &bytes.to_le_bytes())
 }
 
-/// The one message that a frame's payload is.
-fn message<'a>(frame: &Outgoing<'a>) -> Result<&'a [u8], LinkError> {
-    match frame.body {
-        Body::Whole(bytes) => Ok(bytes),
+/// The one message that a frame's payload is, end to end.
+fn message<'f, 'a>(frame: &'f Outgoing<'a>) -> Result<&'f [&'a [u8]], LinkError> {
+    match &frame.body {
+        Body::Whole(bytes) => Ok(std::slice::from_ref(bytes)),
+        Body::Pieces(pieces) => Ok(pieces),
         Body::Parts(..) => Err(LinkError::Unfit("gRPC has no messages with buffers beside them".into())),
     }
+}
+
+/// The payload of a frame of the core's own, which is short.
+fn short<'a>(frame: &Outgoing<'a>) -> &'a [u8] {
+    if let Body::Whole(bytes) = frame.body { bytes } else { &[] }
 }
 
 /// What a failure to send means to the core; `Ok` if nobody is there any more to be sent to.

@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use nearcall_http::{Event, Head, Outcome, Request, SendError, Session, StreamId};
+use nearcall_http::{Event, Head, Out, Outcome, Request, SendError, Session, StreamId};
 use nearcall_wire::{Failure, FrameHead, Kind, rpc_status};
 use smallvec::SmallVec;
 
 use super::inflow::{Inflow, Outflow};
-use super::{Frames, Messages, Paths, Role, bare, credit, message, unsent, with_message};
+use super::{Frames, Messages, Paths, Role, bare, credit, message, short, unsent, with_message};
 use crate::budget::Account;
 use crate::incoming::Incoming;
 use crate::link::LinkError;
@@ -222,6 +222,7 @@ impl Role for Server {
         frames: &mut Frames,
         call: CallKey,
         frame: &Outgoing<'_>,
+        out: Out<'_>,
     ) -> Result<(), LinkError> {
         let (stream, metadata) = (call.number, frame.metadata.as_ref());
         let ok = |metadata| Outcome { metadata, ..Outcome::default() };
@@ -229,10 +230,10 @@ impl Role for Server {
             Kind::Head => session.send_head(stream, &Head { metadata, compress: false }).or_else(unsent),
             Kind::Item => {
                 let outflow = self.calls.get_mut(&stream).map(|call| &mut call.outflow);
-                Outflow::send(outflow, session, stream, frame, stream, frames)
+                Outflow::send(outflow, session, stream, frame, stream, frames, out)
             }
             Kind::Reply => {
-                let sent = session.send_message(stream, &[message(frame)?], false).map(drop);
+                let sent = session.send_message_through(stream, message(frame)?, false, false, out).map(drop);
                 let sent = sent.and_then(|()| session.send_status(stream, &ok(metadata)));
                 self.end(session, stream, sent)
             }
@@ -241,7 +242,7 @@ impl Role for Server {
                 self.end(session, stream, sent)
             }
             Kind::Error => {
-                let failure = Failure::decode(message(frame)?).unwrap_or_else(Failure::from);
+                let failure = Failure::decode(short(frame)).unwrap_or_else(Failure::from);
                 let details = rpc_status::encode(&failure).unwrap_or_default();
                 let outcome = Outcome { code: failure.code, message: &failure.message, details: &details, metadata };
                 let sent = session.send_status(stream, &outcome);
@@ -249,7 +250,7 @@ impl Role for Server {
             }
             Kind::Credit => {
                 if let Some(call) = self.calls.get_mut(&stream) {
-                    call.inflow.grant(message(frame)?, stream, session, frames, &self.account);
+                    call.inflow.grant(short(frame), stream, session, frames, &self.account);
                 }
                 Ok(())
             }

@@ -20,6 +20,11 @@ impl Writer {
         &self.bytes
     }
 
+    /// The same, to keep.
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+
     /// Forgets all but the first bytes.
     pub fn truncate(&mut self, len: usize) {
         self.bytes.truncate(len);

@@ -1,0 +1,149 @@
+//! A payload about to be sent, and the Python objects that its bytes lie in.
+
+use nearcall_core::{Body, Outgoing};
+use pyo3::buffer::PyUntypedBuffer;
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList};
+use smallvec::SmallVec;
+
+use crate::interpreter::detach;
+use crate::payload::LONG;
+use crate::references::Unsent;
+
+/// A buffer that Python lends for as long as it is sent.
+pub(crate) enum LentBuffer<'py> {
+    Bytes(Bound<'py, PyBytes>),
+    Buffer(PyUntypedBuffer),
+}
+
+impl<'py> LentBuffer<'py> {
+    #[inline]
+    pub(crate) fn take(value: Bound<'py, PyAny>) -> PyResult<Self> {
+        match value.cast_into_exact::<PyBytes>() {
+            Ok(bytes) => Ok(Self::Bytes(bytes)),
+            Err(error) => {
+                let value = error.into_inner();
+                let buffer = PyUntypedBuffer::get(&value)?;
+                if !buffer.is_c_contiguous() {
+                    return Err(PyTypeError::new_err("the buffer is not C-contiguous: copy it first"));
+                }
+                Ok(Self::Buffer(buffer))
+            }
+        }
+    }
+
+    #[inline]
+    pub(crate) fn as_slice(&self) -> &[u8] {
+        match self {
+            Self::Bytes(bytes) => bytes.as_bytes(),
+            Self::Buffer(buffer) if buffer.len_bytes() == 0 => &[],
+            // SAFETY: contiguous, so that many bytes are there, and Python keeps them in place while the buffer is held.
+            // Another thread may change them meanwhile; then that is what is sent.
+            Self::Buffer(buffer) => unsafe { std::slice::from_raw_parts(buffer.buf_ptr().cast(), buffer.len_bytes()) },
+        }
+    }
+}
+
+/// Bytes that a codec wrote, and long buffers that belong between them.
+pub(crate) struct Woven<'py> {
+    pub(crate) written: Vec<u8>,
+    /// Each with the number of written bytes before it, in order.
+    pub(crate) lent: SmallVec<[(usize, LentBuffer<'py>); 1]>,
+}
+
+impl Woven<'_> {
+    /// All of it, end to end.
+    pub(crate) fn pieces(&self) -> SmallVec<[&[u8]; 3]> {
+        let (mut pieces, mut from) = (SmallVec::new(), 0);
+        for (at, lent) in &self.lent {
+            pieces.push(&self.written[from..*at]);
+            pieces.push(lent.as_slice());
+            from = *at;
+        }
+        pieces.push(&self.written[from..]);
+        pieces
+    }
+}
+
+/// Buffers beside a payload.
+pub(crate) type Buffers<'py> = SmallVec<[LentBuffer<'py>; 4]>;
+
+/// What a payload is, but for the buffers beside it.
+pub(crate) enum Main<'py> {
+    Nothing,
+    Lent(LentBuffer<'py>),
+    Woven(Box<Woven<'py>>),
+}
+
+/// A payload about to be sent, and the Python objects its bytes lie in.
+pub(crate) struct Encoded<'py> {
+    pub(crate) body: Main<'py>,
+    pub(crate) buffers: Option<Buffers<'py>>,
+    pub(crate) named: bool,
+    /// Objects that are given with it.
+    pub(crate) unsent: Option<Box<Unsent>>,
+    /// The value itself, if references in it may go home: they are not to be let go of before they are sent.
+    pub(crate) kept: Option<Bound<'py, PyAny>>,
+}
+
+impl<'py> Encoded<'py> {
+    pub(crate) fn whole(body: Main<'py>) -> Self {
+        Self { body, buffers: None, named: false, unsent: None, kept: None }
+    }
+
+    pub(crate) fn empty() -> Self {
+        Self { body: Main::Nothing, buffers: None, named: false, unsent: None, kept: None }
+    }
+
+    /// Shows the payload's pieces.
+    #[inline]
+    pub(crate) fn with<R>(&self, use_it: impl FnOnce(Body<'_>) -> R) -> R {
+        let body = match &self.body {
+            Main::Nothing => &[],
+            Main::Lent(lent) => lent.as_slice(),
+            Main::Woven(woven) => return use_it(Body::Pieces(&woven.pieces())),
+        };
+        match &self.buffers {
+            None => use_it(Body::Whole(body)),
+            Some(buffers) => {
+                let slices: SmallVec<[&[u8]; 4]> = buffers.iter().map(LentBuffer::as_slice).collect();
+                use_it(Body::Parts(body, &slices))
+            }
+        }
+    }
+
+    /// Shows the payload's pieces to who sends them: a long one without the interpreter, while other calls go on.
+    #[inline]
+    pub(crate) fn send<R: Send>(&self, py: Python<'_>, send: impl FnOnce(Body<'_>) -> R + Send) -> R {
+        self.with(|body| if body.len() < LONG { send(body) } else { detach(py, || send(body)) })
+    }
+
+    /// It was sent: what was given with it is given.
+    #[inline]
+    pub(crate) fn sent(&mut self) {
+        if let Some(unsent) = self.unsent.take() {
+            unsent.sent();
+        }
+    }
+
+    /// The flags of the frame that carries it.
+    pub(crate) fn flags(&self) -> u8 {
+        if self.named { Outgoing::NAMED } else { 0 }
+    }
+
+    pub(crate) fn parts(encoded: &Bound<'py, PyAny>, first: Buffers<'py>) -> PyResult<Self> {
+        let (body, buffers) = encoded.extract::<(Bound<'py, PyBytes>, Bound<'py, PyList>)>()?;
+        let mut lent = first;
+        for buffer in buffers {
+            lent.push(LentBuffer::take(buffer)?);
+        }
+        Ok(Self {
+            body: Main::Lent(LentBuffer::Bytes(body)),
+            buffers: Some(lent),
+            named: false,
+            unsent: None,
+            kept: None,
+        })
+    }
+}
