@@ -1,4 +1,4 @@
-"""``nearcall plugin new|check|run|list|pack|install|explain``."""
+"""``nearcall plugin new|check|run|list|pack|install|explain|shim``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import UsageError
+from . import UsageError, plugin_shim
 
 if TYPE_CHECKING:
     from ..plugin.manifest import Manifest, Permission
@@ -92,6 +92,7 @@ def add_to(commands: Any) -> None:
     install.add_argument("directory", type=Path, metavar="DIRECTORY", help="where the host has its plugins")
     install.add_argument("--replace", action="store_true", help="replace the plugin if it is there already")
     action("explain", _explain, "say what a plugin may do if it is granted all it asks for", "DIRECTORY", own)
+    plugin_shim.add_to(actions)
 
 
 def _read(directory: Path) -> Manifest:

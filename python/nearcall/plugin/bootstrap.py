@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 import msgspec
 
 from ..server.server import Server
+from ..service.service import plan_of
 from . import registry as registered
 from .runtime import ABOUT_VERSION, NOT_CONFINED, About, Configuration, Greeting, Runtime
 
@@ -37,7 +38,8 @@ class _Runtime(Runtime):
     def about(self) -> About:
         registry = registered.registry
         handlers = {name: each.priority for name, each in registry.handlers.items()}
-        return About(ABOUT_VERSION, sys.version.split()[0], handlers, list(registry.used), self._layers)
+        offers = [plan_of(type(service)).name for service in registry.offered]
+        return About(ABOUT_VERSION, sys.version.split()[0], handlers, offers, list(registry.used), self._layers)
 
     def start(self, greeting: Greeting) -> None:
         for permission, (_, granted) in registered.registry.used.items():

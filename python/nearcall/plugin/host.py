@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeAlias, TypeVar, c
 from ..call.deadline import timeout
 from ..client.channel import Channel
 from ..log import log
+from ..service.service import plan_of
 from .asking import Handler, begin, run
 from .manifest import MANIFEST, Manifest, ManifestError, read_manifest
 from .points import ExtensionPoint
@@ -73,6 +74,16 @@ class PluginBase:
         """The layers of its sandbox as it found them: ``name``, ``state`` and ``detail`` of each."""
         found = self._supervised.run
         return [] if found is None else found.layers
+
+    def offers(self, service: type) -> bool:
+        """Whether it runs and says that it offers a service, by its class.
+
+        Raises:
+            TypeError: the class is no service.
+        """
+        name = plan_of(service).name
+        found = self._supervised.run
+        return found is not None and self.state == "running" and name in found.offers
 
     def revoke(self, permission: str) -> None:
         """Revokes a permission. Every call of the plugin that needs it raises :class:`~nearcall.PermissionDenied` from

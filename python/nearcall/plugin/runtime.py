@@ -40,6 +40,8 @@ class About(msgspec.Struct, frozen=True):
     python: str
     handlers: dict[str, int]
     """The extension points that it has handlers of, with their priorities."""
+    offers: list[str]
+    """The services that it lets the host call, by name."""
     uses: list[str]
     """The permissions whose services it would like to be handed."""
     layers: list[dict[str, str]]

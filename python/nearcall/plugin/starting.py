@@ -34,8 +34,10 @@ __all__ = ["Connecting", "Decided", "HopelessError", "Run", "command", "decide",
 
 _MOST_LAYERS = 50
 """Layers of a sandbox that are kept of what a plugin tells of it."""
+_MOST_OFFERS = 100
+"""Services of a plugin that are known."""
 _LONGEST = 500
-"""Characters of each text about them."""
+"""Characters of each text that is kept."""
 
 
 class HopelessError(Exception):
@@ -95,6 +97,8 @@ class Run:
         self.channel: Any = None
         self.runtime: Any = None
         self.handlers: list[Handler] = []
+        self.offers: frozenset[str] = frozenset()
+        """The names of services that the host may call."""
         self.gates: dict[str, Gate] = {}
         self.circuit = Circuit()
         self.layers: list[dict[str, str]] = []
@@ -191,7 +195,7 @@ def make_ready(
     """Connects to a process that was started, hands over what it was granted, and lets it begin.
 
     Args:
-        run: The process; its channel, runtime, handlers and gates are set.
+        run: The process; its channel, runtime, handlers, offers and gates are set.
         manifest: What the plugin says of itself.
         settings: Of the host.
         decided: What it is granted.
@@ -229,6 +233,7 @@ def make_ready(
             {key: shown(layer.get(key, ""), _LONGEST) for key in ("name", "state", "detail")}
             for layer in about.layers[:_MOST_LAYERS]
         ]
+        run.offers = frozenset(name for name in about.offers[:_MOST_OFFERS] if len(name) <= _LONGEST)
         for point in settings.points.values():
             if point.name in about.handlers:
                 budget = settings.budget if point.budget is None else point.budget

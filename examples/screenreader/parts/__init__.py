@@ -1,0 +1,1 @@
+"""What the screen reader is made of."""

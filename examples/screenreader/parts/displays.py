@@ -1,0 +1,78 @@
+"""The braille displays that plugins offer: each shows a part of a line, and the next when its reader presses a key."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable
+
+from parts.braille import shown
+from reader_api import Display
+
+import nearcall
+from nearcall.plugin import PluginHost
+
+PATIENCE = 0.2
+"""Seconds that a display may take. One that takes longer gets no more lines until its plugin is started again."""
+
+
+class Displays:
+    """All displays.
+
+    Args:
+        host: Whose plugins may have displays.
+        on_line: Told what each display shows.
+    """
+
+    def __init__(self, host: PluginHost, on_line: Callable[[str], object]) -> None:
+        self._host = host
+        self._on_line = on_line
+        self._open: dict[int, _Opened | None] = {}
+        """By the plugin's process; ``None`` if it is of no use."""
+
+    def show(self, cells: bytes) -> None:
+        """Shows a line from its beginning on."""
+        for plugin in self._host:
+            pid = plugin.pid
+            if pid is None or not plugin.offers(Display):
+                continue
+            try:
+                if pid not in self._open:
+                    self._open[pid] = _Opened(plugin.service(Display), self._on_line)
+                if (display := self._open[pid]) is not None:
+                    display.begin(cells)
+            except nearcall.RpcError:
+                self._open[pid] = None
+
+
+class _Opened:
+    """One display, and the thread that waits for its keys."""
+
+    def __init__(self, display: Display, on_line: Callable[[str], object]) -> None:
+        self._display = display
+        self._on_line = on_line
+        self._change = threading.Lock()
+        self._cells = b""
+        self._at = 0
+        with nearcall.timeout(PATIENCE):
+            self._width = max(1, display.width())
+        threading.Thread(target=self._listen, name="braille-keys", daemon=True).start()
+
+    def begin(self, cells: bytes) -> None:
+        with self._change:
+            self._cells, self._at = cells, 0
+            self._show()
+
+    def _listen(self) -> None:
+        with contextlib.suppress(nearcall.RpcError):  # its plugin has ended
+            for key in self._display.keys():
+                with self._change:
+                    if key == "more" and self._at + self._width < len(self._cells):
+                        self._at += self._width
+                        self._show()
+
+    def _show(self) -> None:
+        part = self._cells[self._at : self._at + self._width]
+        with nearcall.timeout(PATIENCE):
+            self._display.show(part)
+        self._on_line(shown(part))

@@ -1,0 +1,123 @@
+"""Extension points with ``register``, as programs have them for code in their own process."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Any, Generic, ParamSpec, TypeVar
+
+from ..points import ExtensionPoint
+from .turns import turn
+
+__all__ = ["Registered"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Call = Callable[[dict[str, Any]], Any]
+
+
+class Registered(Generic[P, R]):
+    """An extension point of the host, with which a plugin registers any number of functions at any time.
+
+    For the host they are one handler, which is declared here, so make it while the plugin is imported. Within the
+    plugin they mean what they would mean in one process: they are called in the order of registration; one that raises
+    is left out, and its traceback printed.
+
+    Args:
+        point: The extension point.
+        priority: Of the plugin among the others; the higher, the earlier.
+
+    Raises:
+        ValueError: the plugin has a handler of it already.
+    """
+
+    def __init__(self, point: ExtensionPoint[P, R], priority: int = 0) -> None:
+        self._point = point
+        self._calls: dict[Callable[..., Any], Call] = {}
+        self._means = getattr(self, "_" + point.kind.replace(" ", "_"))
+
+        def handle(*args: Any, **kwargs: Any) -> Any:
+            given = dict(zip(point.parameters, args, strict=False)) | kwargs
+            if not self._calls:  # whoever registers nothing keeps nobody waiting
+                return self._means([], given)
+            with turn:
+                return self._means(list(self._calls.values()), given)
+
+        point.handler(priority=priority)(handle)
+
+    def register(self, function: Callable[..., Any]) -> None:
+        """Has a function called from now on. It gets those arguments that it names; a filter's gets the value first,
+        whatever it calls it. Registering it again changes nothing.
+
+        Raises:
+            TypeError: it cannot be called with what there is.
+        """
+        self._calls.setdefault(function, _adapted(self._point, function))
+
+    def unregister(self, function: Callable[..., Any]) -> bool:
+        """Ends that. ``False`` if it was not registered."""
+        return self._calls.pop(function, None) is not None
+
+    def __repr__(self) -> str:
+        return f"<{len(self._calls)} functions for the {self._point.kind} {self._point.name}>"
+
+    # What becomes of several functions, by the extension point's kind.
+
+    @staticmethod
+    def _action(calls: list[Call], given: dict[str, Any]) -> None:
+        for call in calls:
+            _attempt(call, given, None)
+
+    def _filter(self, calls: list[Call], given: dict[str, Any]) -> Any:
+        name = self._point.parameters[0]
+        for call in calls:
+            given = {**given, name: _attempt(call, given, given[name])}
+        return given[name]
+
+    @staticmethod
+    def _decider(calls: list[Call], given: dict[str, Any]) -> bool:
+        return all(_attempt(call, given, True) is not False for call in calls)
+
+    def _accumulating_decider(self, calls: list[Call], given: dict[str, Any]) -> bool:
+        default = self._point.default
+        answers = [_attempt(call, given, default) for call in calls]
+        return default if all(answer is default for answer in answers) else not default
+
+    @staticmethod
+    def _chain(calls: list[Call], given: dict[str, Any]) -> list[Any]:
+        return [item for call in calls for item in _attempt(lambda one, call=call: list(call(one)), given, [])]
+
+
+def _attempt(call: Call, given: dict[str, Any], otherwise: Any) -> Any:
+    try:
+        return call(given)
+    except Exception:
+        traceback.print_exc(file=sys.stderr)
+        return otherwise
+
+
+def _adapted(point: ExtensionPoint[..., Any], function: Callable[..., Any]) -> Call:
+    """Calls a function with those of the arguments that it takes."""
+    parameters = list(inspect.signature(function).parameters.values())
+    every = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+    taken = [parameter for parameter in parameters if parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)]
+    value = None
+    if point.kind == "filter":
+        if not taken:
+            raise TypeError(f"a filter of {point.name} needs a parameter: the value")
+        value = point.parameters[0]
+        taken = taken[1:]
+    there = [name for name in point.parameters if name != value]
+    for parameter in taken:
+        missing = parameter.name not in there and parameter.default is parameter.empty
+        if missing or parameter.kind is parameter.POSITIONAL_ONLY:
+            raise TypeError(f"{point.name} has no '{parameter.name}' for a function; there is {', '.join(there) or 'none'}")
+    names = there if every else [parameter.name for parameter in taken if parameter.name in there]
+
+    def call(given: dict[str, Any]) -> Any:
+        by_name = {name: given[name] for name in names if name in given}
+        return function(given[value], **by_name) if value is not None else function(**by_name)
+
+    return call

@@ -1,0 +1,395 @@
+"""Reads a module's stub, or its source, without running it: what of it can be called from another process."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import re
+import sys
+import textwrap
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+__all__ = ["Copied", "Function", "LeftOut", "Module", "Parameter", "Point", "Shared", "Variable", "locate", "read_module"]
+
+_KINDS = ("action", "filter", "decider", "accumulating_decider", "chain")
+_VALUES = {"NamedTuple", "TypedDict", "Struct", "Enum", "IntEnum", "StrEnum", "Flag", "IntFlag"}
+_MAPPINGS = {"MutableMapping", "Mapping", "dict", "Dict"}
+_NOT_SENT = {"Callable", "Generator", "IO", "ModuleType", "TextIO", "BinaryIO", "Type", "object", "type"}
+_WORD = re.compile(r"[A-Za-z_]\w*")
+
+
+class Parameter(NamedTuple):
+    """One parameter of a function, as it is written."""
+
+    name: str
+    type: str
+    default: str
+    """Empty: none."""
+    kind: str
+    """``"positional"``, ``"any"`` or ``"named"``."""
+
+
+class Function(NamedTuple):
+    """A function."""
+
+    name: str
+    parameters: tuple[Parameter, ...]
+    returns: str
+    doc: str
+
+
+class Point(NamedTuple):
+    """An extension point: a function with a decorator that says the kind."""
+
+    kind: str
+    options: str
+    """The decorator's arguments, as they are written."""
+    function: Function
+
+
+class Variable(NamedTuple):
+    """A variable of the module."""
+
+    name: str
+    type: str
+
+
+class Shared(NamedTuple):
+    """A variable that is a mapping."""
+
+    name: str
+    value: str
+    """The type of its values."""
+    depth: int
+    """How many mappings are inside each other."""
+
+
+class Copied(NamedTuple):
+    """What has no behaviour of its own, and is the same on both sides: a class of values, a constant, an alias."""
+
+    name: str
+    text: str
+
+
+class LeftOut(NamedTuple):
+    """What cannot be had from another process, and why."""
+
+    line: int
+    name: str
+    why: str
+
+
+class Module(NamedTuple):
+    """What a stub says."""
+
+    name: str
+    file: str
+    package: bool
+    doc: str
+    imports: tuple[str, ...]
+    """Those that the annotations need."""
+    copied: tuple[Copied, ...]
+    functions: tuple[Function, ...]
+    points: tuple[Point, ...]
+    variables: tuple[Variable, ...]
+    shared: tuple[Shared, ...]
+    left_out: tuple[LeftOut, ...]
+
+
+def locate(given: str) -> tuple[str, Path]:
+    """A module's name and the file that describes it: a stub if there is one.
+
+    Args:
+        given: The file, or the name of a module that could be imported from here.
+
+    Raises:
+        FileNotFoundError: there is none.
+    """
+    path = Path(given)
+    if path.suffix in (".py", ".pyi"):
+        if not path.is_file():
+            raise FileNotFoundError(f"there is no file {given}")
+        return (path.resolve().parent.name if path.stem == "__init__" else path.stem), path
+    inside = Path(*given.split("."))
+    for folder in (Path.cwd(), *map(Path, sys.path)):
+        for end in (".pyi", "/__init__.pyi", ".py", "/__init__.py"):
+            found = folder / f"{inside}{end}"
+            if found.is_file():
+                return given, found
+    raise FileNotFoundError(f"there is no source or stub of a module '{given}': name its file, such as {inside}.pyi")
+
+
+def read_module(name: str, path: Path) -> Module:
+    """Reads a stub or a source.
+
+    Raises:
+        OSError: it cannot be read.
+        SyntaxError: it is no Python.
+    """
+    return _Reader(name, path).module()
+
+
+class _Reader:
+    def __init__(self, name: str, path: Path) -> None:
+        self._name = name
+        self._path = path
+        self._text = path.read_text(encoding="utf-8")
+        self._tree = ast.parse(self._text, str(path))
+        self._imports: dict[str, str] = {}
+        self._copied: dict[str, Copied] = {}
+        self._functions: dict[str, Function] = {}
+        self._points: dict[str, Point] = {}
+        self._variables: dict[str, Variable] = {}
+        self._shared: dict[str, Shared] = {}
+        self._left_out: list[LeftOut] = []
+        self._all = self._declared()
+
+    def module(self) -> Module:
+        body = list(_flat(self._tree.body))
+        for node in body:
+            if isinstance(node, (ast.Import, ast.ImportFrom)):
+                self._take_import(node)
+        for node in body:  # first what the annotations of the others may name
+            if isinstance(node, ast.ClassDef):
+                self._take_class(node)
+            elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+                self._take_alias(node)
+        for node in body:
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                self._take_function(node)
+            elif isinstance(node, ast.AnnAssign):
+                self._take_variable(node)
+            elif isinstance(node, ast.Assign):
+                self._take_assigned(node)
+        return Module(
+            name=self._name,
+            file=self._path.name,
+            package=self._path.stem == "__init__",
+            doc=(ast.get_docstring(self._tree) or "").partition("\n")[0],
+            imports=tuple(self._needed()),
+            copied=tuple(self._copied.values()),
+            functions=tuple(self._functions.values()),
+            points=tuple(self._points.values()),
+            variables=tuple(self._variables.values()),
+            shared=tuple(self._shared.values()),
+            left_out=tuple(sorted(self._left_out)),
+        )
+
+    def _declared(self) -> set[str] | None:
+        """What ``__all__`` names; ``None`` if there is none that can be read."""
+        for node in self._tree.body:
+            if isinstance(node, ast.Assign) and any(_named(target, "__all__") for target in node.targets):
+                try:
+                    return set(ast.literal_eval(node.value))
+                except (ValueError, TypeError):
+                    return None
+        return None
+
+    def _public(self, name: str) -> bool:
+        return name in self._all if self._all is not None else not name.startswith("_")
+
+    def _leave_out(self, node: ast.stmt, name: str, why: str) -> None:
+        self._left_out.append(LeftOut(node.lineno, name, why))
+
+    def _source(self, node: ast.AST) -> str:
+        return ast.get_source_segment(self._text, node) or ast.unparse(node)
+
+    # Imports.
+
+    def _take_import(self, node: ast.Import | ast.ImportFrom) -> None:
+        for alias in node.names:
+            known = alias.asname or alias.name.partition(".")[0]
+            renamed = f" as {alias.asname}" if alias.asname else ""
+            if isinstance(node, ast.Import):
+                self._imports[known] = f"import {alias.name}{renamed}"
+            elif node.level == 0 and node.module != "__future__":
+                self._imports[known] = f"from {node.module} import {alias.name}{renamed}"
+
+    def _needed(self) -> Iterator[str]:
+        texts = [each.text for each in self._copied.values()]
+        texts += [each.type for each in self._variables.values()] + [each.value for each in self._shared.values()]
+        for function in (*self._functions.values(), *(point.function for point in self._points.values())):
+            texts += [function.returns, *(f"{each.type} {each.default}" for each in function.parameters)]
+        words = set(_WORD.findall(" ".join(texts)))
+        return (text for name, text in self._imports.items() if name in words)
+
+    def _unfit(self, *types: ast.expr | None) -> str | None:
+        """Why values of these annotations cannot be sent; ``None`` if nothing is known against it."""
+        for word in _names(types):
+            if word in _NOT_SENT:
+                return f"'{word}' cannot be sent"
+            if word not in self._imports and word not in self._copied and not hasattr(builtins, word):
+                return f"'{word}' is not known here, or was left out"
+        return None
+
+    # Classes, constants and aliases.
+
+    def _take_class(self, node: ast.ClassDef) -> None:
+        if not self._public(node.name):
+            return
+        bases = {_last(base) for base in node.bases}
+        decorators = {_last(decorator) for decorator in node.decorator_list}
+        if not (bases & _VALUES or "dataclass" in decorators):
+            why = "is a class with behaviour: write what plugins derive from, or create, by hand"
+            self._leave_out(node, node.name, why)
+            return
+        first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
+        text = textwrap.dedent("\n".join(self._text.splitlines()[first - 1 : node.end_lineno]))
+        self._copied[node.name] = Copied(node.name, text)
+
+    def _take_alias(self, node: ast.Assign | ast.AnnAssign) -> None:
+        target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+        if not isinstance(target, ast.Name) or node.value is None or not self._public(target.id):
+            return
+        final = isinstance(node, ast.Assign) or _last(node.annotation) in ("Final", "TypeAlias")
+        constant = final and target.id.isupper() and _literal(node.value)
+        alias = isinstance(node, ast.AnnAssign) and _last(node.annotation) == "TypeAlias"
+        if constant or alias:
+            self._copied[target.id] = Copied(target.id, self._source(node))
+
+    # Functions and extension points.
+
+    def _take_function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        name = node.name
+        if not self._public(name):
+            return
+        kinds = [each for each in node.decorator_list if _last(each) in _KINDS]
+        why = self._why_not(node, kinds)
+        if why is not None:
+            self._leave_out(node, name, why)
+            return
+        function = self._function(node)
+        if not kinds:
+            self._functions[name] = function
+            return
+        options = ""
+        if isinstance(kinds[0], ast.Call):
+            options = ", ".join(f"{each.arg}={self._source(each.value)}" for each in kinds[0].keywords)
+        self._points[name] = Point(_last(kinds[0]), options, function)
+
+    def _why_not(self, node: ast.FunctionDef | ast.AsyncFunctionDef, kinds: list[ast.expr]) -> str | None:
+        arguments = node.args
+        every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+        if isinstance(node, ast.AsyncFunctionDef):
+            return "is a coroutine: plugins call the host from threads"
+        if len(node.decorator_list) > len(kinds):
+            return f"has the decorator {self._source(node.decorator_list[0])}, whose meaning is not known here"
+        if len(kinds) > 1 or node.name in self._functions or node.name in self._points:
+            return "is declared more than once"
+        if arguments.vararg or arguments.kwarg:
+            return "takes any number of arguments: name them in a stub"
+        if node.returns is None or any(each.annotation is None for each in every):
+            return "does not say the types of its parameters and its result: say them in a stub"
+        for default in (*arguments.defaults, *arguments.kw_defaults):
+            if default is not None and not _literal(default):
+                return f"has the default {self._source(default)}: write the value in a stub"
+        return self._unfit(node.returns, *(each.annotation for each in every))
+
+    def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> Function:
+        arguments = node.args
+        plain = [*arguments.posonlyargs, *arguments.args]
+        defaults = [None] * (len(plain) - len(arguments.defaults)) + [*arguments.defaults]
+        found = [
+            (each, default, "positional" if at < len(arguments.posonlyargs) else "any")
+            for at, (each, default) in enumerate(zip(plain, defaults, strict=True))
+        ]
+        named = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+        found += [(each, default, "named") for each, default in named]
+        parameters = tuple(
+            Parameter(
+                each.arg,
+                self._source(each.annotation) if each.annotation else "",
+                self._source(default) if default is not None else "",
+                kind,
+            )
+            for each, default, kind in found
+        )
+        returns = self._source(node.returns) if node.returns is not None else "None"
+        return Function(node.name, parameters, returns, ast.get_docstring(node) or "")
+
+    # Variables.
+
+    def _take_variable(self, node: ast.AnnAssign) -> None:
+        name = node.target.id if isinstance(node.target, ast.Name) else ""
+        if not name or not self._public(name) or name in self._copied:
+            return
+        kind, depth = node.annotation, 0
+        while isinstance(kind, ast.Subscript) and _last(kind.value) in _MAPPINGS:
+            key, inner = kind.slice.elts if isinstance(kind.slice, ast.Tuple) else (kind.slice, kind.slice)
+            if not _named(key, "str"):
+                self._leave_out(node, name, "is a mapping whose keys are no texts")
+                return
+            kind, depth = inner, depth + 1
+        if _last(kind) == "Final":
+            why: str | None = "is a constant without a value that could be written down: write it in a stub"
+        else:
+            why = self._unfit(kind)
+        if why is not None:
+            self._leave_out(node, name, why)
+        elif depth:
+            self._shared[name] = Shared(name, self._source(kind), depth)
+        else:
+            self._variables[name] = Variable(name, self._source(kind))
+
+    def _take_assigned(self, node: ast.Assign) -> None:
+        for target in node.targets:
+            if isinstance(target, ast.Name) and self._public(target.id) and target.id not in self._copied:
+                why = "has no annotation: say its type; for an extension point write '@filter def ...' in a stub"
+                self._leave_out(node, target.id, why)
+
+
+def _flat(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+    """The statements of a module, those under ``if TYPE_CHECKING`` and the like included."""
+    for node in body:
+        if isinstance(node, ast.If):
+            yield from _flat(node.body)
+        elif isinstance(node, ast.Try):
+            yield from _flat([*node.body, *node.orelse])
+        else:
+            yield node
+
+
+def _last(node: ast.expr) -> str:
+    """The last part of a dotted name, subscripted or called; empty for anything else."""
+    if isinstance(node, ast.Call):
+        return _last(node.func)
+    if isinstance(node, ast.Subscript):
+        return _last(node.value)
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _named(node: ast.expr, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name
+
+
+def _literal(node: ast.expr) -> bool:
+    try:
+        return ast.literal_eval(node) is not ...
+    except (ValueError, TypeError):
+        return False
+
+
+def _names(types: Iterable[ast.expr | None]) -> Iterator[str]:
+    """The names in annotations, of dotted ones the first, and those in annotations that are texts."""
+    for kind in types:
+        if kind is None:
+            continue
+        literal: set[int] = set()
+        for node in ast.walk(kind):
+            if isinstance(node, ast.Subscript) and _last(node) == "Literal":
+                literal.update(id(each) for each in ast.walk(node.slice))
+            if isinstance(node, ast.Name):
+                yield node.id
+            elif isinstance(node, ast.Attribute) and node.attr in _NOT_SENT:
+                yield node.attr
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in literal:
+                try:
+                    yield from _names([ast.parse(node.value, mode="eval").body])
+                except SyntaxError:
+                    yield node.value
+
+

@@ -1,0 +1,65 @@
+"""One thread at a time: old plugins were written for a host with one thread for all of them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from ...call.deadline import current_deadline
+from ...errors import DeadlineExceeded
+
+__all__ = ["Turn", "turn"]
+
+
+class Turn:
+    """The right to run the plugin's code, which one thread has at a time: a context manager.
+
+    A thread gives it away for as long as it waits for the host (:meth:`away`). So a handler may call the host, and the
+    host may ask another handler of the plugin before it answers, as it could in one process.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._owner: int | None = None
+        self._depth = 0
+
+    def __enter__(self) -> None:
+        me = threading.get_ident()
+        if self._owner != me:
+            self._wait()
+            self._owner = me
+        self._depth += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._depth -= 1
+        if self._depth == 0:
+            self._owner = None
+            self._lock.release()
+
+    @contextmanager
+    def away(self) -> Generator[None]:
+        """Gives the turn away until the block ends, if this thread has it. What the block raises is raised."""
+        if self._owner != threading.get_ident():
+            yield
+            return
+        depth, self._depth, self._owner = self._depth, 0, None
+        self._lock.release()
+        try:
+            yield
+        finally:
+            # Without a deadline: this thread has been running the plugin's code, and has to come to an end with it.
+            self._lock.acquire()
+            self._owner, self._depth = threading.get_ident(), depth
+
+    def _wait(self) -> None:
+        until = current_deadline.get()
+        if until is None:
+            self._lock.acquire()
+        elif not self._lock.acquire(timeout=max(0.0, until - time.monotonic())):
+            raise DeadlineExceeded("other code of this plugin had not come to an end in time")
+
+
+turn = Turn()
+"""That of this process."""
