@@ -143,6 +143,16 @@ def test_a_plugin_offers_services_and_streams(two: Path, speech: SpokenWords, ev
             synth.pid()
 
 
+def test_a_host_asks_who_offers_a_service(two: Path, speech: SpokenWords, events: Events) -> None:
+    host = make_host(two, speech, events)
+    assert not any(each.offers(Synth) for each in host)
+    with host:
+        assert [each.id for each in host if each.offers(Synth)] == ["second"]
+        with pytest.raises(TypeError):
+            host.plugins["second"].offers(int)
+    assert not any(each.offers(Synth) for each in host)
+
+
 def test_what_it_prints_is_in_the_hosts_log(
     two: Path, speech: SpokenWords, events: Events, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -166,6 +176,36 @@ def test_a_permission_is_revoked_and_granted_while_it_runs(two: Path, speech: Sp
         assert speech.heard[-1] == "key y"
         with pytest.raises(ValueError, match="does not ask for 'network'"):
             second.grant("network")
+
+
+LATE = """
+said = []
+def attempt(declare):
+    try: declare()
+    except RuntimeError as error: said.append(str(error))
+class Voice(Synth):
+    def render(self, text): return iter(())
+    def pid(self): return 0
+    def buffer(self, size): return memoryview(b"")
+@spoken_text.handler
+def tell(text): return "; ".join(said)
+def start():
+    attempt(lambda: plugin.use("speech", Speech))
+    attempt(lambda: plugin.offer(Voice()))
+    attempt(lambda: key_pressed.handler(lambda key: None))
+"""
+
+
+def test_what_is_declared_too_late_is_an_error(tmp_path: Path, speech: SpokenWords, events: Events) -> None:
+    write_plugin(tmp_path, "late", LATE, entry=":start")
+    with make_host(tmp_path, speech, events) as host:
+        said = host.extension(spoken_text)("x")
+        assert [each.partition(":")[0] for each in said.split("; ")] == [
+            "plugin.use('speech', Speech) comes too late",
+            "plugin.offer(Voice) comes too late",
+            "a handler of key_pressed comes too late",
+        ]
+        assert said.count("while the plugin is imported") == 3
 
 
 REPORTS = """

@@ -71,6 +71,7 @@ def use(permission: str, service: Callable[..., T]) -> T:
     Raises:
         TypeError: the class is no service.
         ValueError: another class is used with this permission already.
+        RuntimeError: the plugin is imported already, and this permission is new.
     """
     cls = cast("type", service)
     plan_of(cls)
@@ -79,6 +80,7 @@ def use(permission: str, service: Callable[..., T]) -> T:
         if known is not cls:
             raise ValueError(f"the permission '{permission}' is used with {known.__name__} already")
     else:
+        registry.check_open(f"plugin.use('{permission}', {cls.__name__})")
         found = Granted(permission, cls)
         registry.used[permission] = cls, found
     return cast("T", found)
@@ -100,8 +102,10 @@ def offer(service: object) -> None:
 
     Raises:
         TypeError: its class is no service.
+        RuntimeError: the plugin is imported already.
     """
     plan_of(type(service))
+    registry.check_open(f"plugin.offer({type(service).__name__})")
     registry.offered.append(service)
 
 

@@ -83,6 +83,7 @@ def main(argument: str) -> NoReturn:
     module = importlib.import_module(module_name)
     entry = getattr(module, name) if name else None
     registry = registered.registry
+    registry.complete = True
     runtime = _Runtime(entry, layers)
     taking = [granted._nearcall_taking for _, granted in registry.used.values()]
     answering = [each.served for each in registry.handlers.values()]

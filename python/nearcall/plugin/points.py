@@ -90,12 +90,14 @@ class ExtensionPoint(Generic[P, R]):
 
         Raises:
             TypeError: the function takes a parameter that there is not.
+            RuntimeError: the plugin is imported already.
             ValueError: there is a handler already: a plugin has one for each extension point.
         """
 
         def declare(handler: F) -> F:
             if self.name in registry.handlers:
                 raise ValueError(f"there is a handler of {self.name} already: call this function from that one")
+            registry.check_open(f"a handler of {self.name}")
             served = _handler_class(self, handler)()
             registry.handlers[self.name] = Registered(served, priority)
             return handler

@@ -30,6 +30,17 @@ class Registry:
         """Functions to call when it is stopped."""
         self.running: set[object] = set()
         """A mark for each handler that runs now; adding and discarding are one step each."""
+        self.complete = False
+        """The plugin is imported, and the host is told what it has."""
+
+    def check_open(self, what: str) -> None:
+        """Refuses a declaration that the host would never learn of.
+
+        Raises:
+            RuntimeError: the plugin is imported already.
+        """
+        if self.complete:
+            raise RuntimeError(f"{what} comes too late: write it where it runs while the plugin is imported")
 
 
 registry = Registry()
