@@ -8,7 +8,7 @@ import types
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -248,6 +248,33 @@ def test_an_error_longer_than_the_client_takes_still_ends_the_call(new_url: str)
         with pytest.raises(nearcall.Aborted, match="too much") as caught:
             fats.details()
         assert caught.value.details is None
+
+
+def test_a_declared_class_of_pythons_takes_no_status_away(new_url: str) -> None:
+    class Both(nearcall.NotFound, OutOfStock):
+        pass
+
+    @nearcall.service(errors=[OSError, ValueError, OutOfStock])
+    class Files:
+        def denied(self) -> None:
+            raise nearcall.PermissionDenied("not yours", details={"file": "x"})
+
+        def missing(self) -> None:
+            raise FileNotFoundError("x")
+
+        def both(self) -> None:
+            raise Both("pens")
+
+    with nearcall.Server(Files(), new_url) as server, nearcall.connect(server.urls[0], Files) as files:
+        with pytest.raises(nearcall.PermissionDenied, match="not yours") as caught:
+            files.denied()
+        assert caught.value.details == {"file": "x"}
+        with pytest.raises(nearcall.InvalidArgument, match="takes 0"):
+            cast("Any", files).denied(1)
+        with pytest.raises(OSError, match="x"):
+            files.missing()
+        with pytest.raises(OutOfStock):
+            files.both()
 
 
 def test_two_errors_of_one_name_cannot_be_told_apart() -> None:

@@ -116,7 +116,12 @@ def describe_error(
             if not declared and not tracebacks:
                 return code, message, encoded
             envelope["details"] = msgspec.Raw(encoded)
-    cls = next((cls for cls in type(error).__mro__ if cls in declared), None)
+    # What a status's own class derives from, such as OSError, says less than the status.
+    status: type = error_class(code) if isinstance(error, RpcError) else BaseException
+    nearest = (
+        cls for cls in type(error).__mro__ if cls in declared and not (cls is not status and issubclass(status, cls))
+    )
+    cls = next(nearest, None)
     if cls is not None:
         envelope["error"] = _described(error, cls.__name__)
     if tracebacks and (text := _traceback(error)):
