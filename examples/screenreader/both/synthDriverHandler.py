@@ -6,7 +6,7 @@ from typing import Any
 
 from extensionPoints import Action
 
-synthDoneSpeaking = Action()  # noqa: N816 - NVDA's name
+synthDoneSpeaking = Action()
 
 
 class SynthDriver:
@@ -26,7 +26,7 @@ class SynthDriver:
         """Whether it works here."""
         return True
 
-    def speak(self, speechSequence: list[str]) -> None:  # noqa: N803 - NVDA's name
+    def speak(self, speechSequence: list[str]) -> None:
         """Begins to speak; :data:`synthDoneSpeaking` says when it has ended."""
         raise NotImplementedError
 

@@ -13,7 +13,7 @@ played: SimpleQueue[bytes | None] = SimpleQueue()
 class WavePlayer:
     """Takes the place of the host's."""
 
-    def __init__(self, channels: int, samplesPerSec: int, bitsPerSample: int) -> None:  # noqa: N803 - NVDA's names
+    def __init__(self, channels: int, samplesPerSec: int, bitsPerSample: int) -> None:
         if (channels, samplesPerSec, bitsPerSample) != (1, SAMPLE_RATE, 16):
             raise ValueError(f"this screen reader plays one channel with {SAMPLE_RATE} samples of 16 bits in a second")
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Protocol
 
 import nearcall
+from nearcall.plugin import shims
 
 
-@nearcall.service
+@nearcall.service(errors=[*shims.ERRORS])
 class Config(Protocol):
     """The user's settings."""
 

@@ -10,7 +10,7 @@ _played: Callable[[bytes], None] = len  # type: ignore[assignment]
 class WavePlayer:
     """Plays samples on the sound card."""
 
-    def __init__(self, channels: int, samplesPerSec: int, bitsPerSample: int) -> None:  # noqa: N803 - NVDA's names
+    def __init__(self, channels: int, samplesPerSec: int, bitsPerSample: int) -> None:
         self.format = channels, samplesPerSec, bitsPerSample
 
     def feed(self, data: bytes) -> None:

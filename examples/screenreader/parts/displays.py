@@ -6,11 +6,11 @@ import contextlib
 import threading
 from collections.abc import Callable
 
-from parts.braille import shown
 from reader_api import Display
 
 import nearcall
 from nearcall.plugin import PluginHost
+from parts.braille import shown
 
 PATIENCE = 0.2
 """Seconds that a display may take. One that takes longer gets no more lines until its plugin is started again."""
@@ -65,7 +65,7 @@ class _Opened:
 
     def _listen(self) -> None:
         with contextlib.suppress(nearcall.RpcError):  # its plugin has ended
-            for key in self._display.keys():
+            for key in self._display:
                 with self._change:
                     if key == "more" and self._at + self._width < len(self._cells):
                         self._at += self._width

@@ -11,17 +11,17 @@ from pathlib import Path
 import config
 import ui
 from config_host import ConfigOfHost
-from parts.braille import Translator
-from parts.displays import Displays
-from parts.sound import SoundCard
-from parts.speaking import Speaker
-from parts.timeline import Timeline
 from reader_api import gesture
 from speech import extensions
 from speech_extensions_api import POINTS, filter_speechSequence
 from ui_host import UiOfHost
 
 from nearcall.plugin import Manifest, Permission, PluginEvent, PluginHost
+from parts.braille import Translator
+from parts.displays import Displays
+from parts.sound import SoundCard
+from parts.speaking import Speaker
+from parts.timeline import Timeline
 
 HERE = Path(__file__).parent.parent
 FOR_PLUGINS = [HERE / name for name in ("interface", "generated", "generated/shims", "by_hand", "both")]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parts import tones
-from parts.sound import SoundCard
-from parts.timeline import Timeline
 from reader_api import SAMPLE_RATE, Synth
 
 import nearcall
 from nearcall.plugin import PluginHost
+from parts import tones
+from parts.sound import SoundCard
+from parts.timeline import Timeline
 
 PATIENCE = 1.0
 """Seconds that a synthesiser may take for a text. What it makes is played meanwhile."""
@@ -38,7 +38,8 @@ class Speaker:
 
     def say(self, text: str, rate: int) -> None:
         """Speaks a text, and comes back when nearly all of it was heard. If a synthesiser fails, the next best one
-        speaks it, from the beginning."""
+        speaks it, from the beginning.
+        """
         before = self._card.seconds
         name = "tones"
         for pid, voice, synth in self._synths():
@@ -84,4 +85,3 @@ class Speaker:
             heard += len(data)
             if heard > LONGEST:
                 raise nearcall.ResourceExhausted("a synthesiser makes more audio than any text has")
-

@@ -94,14 +94,14 @@ def _svg(title: str, marks: list[Mark], bars: list[Bar], end: float) -> str:
     for number in range(int(end / step) + 1):
         x = _LEFT + number * step * scale
         parts.append(f'<line x1="{x:.1f}" y1="{_TOP - 8}" x2="{x:.1f}" y2="{bottom}" stroke="#e4e7eb"/>')
-        parts.append(f'<text x="{x:.1f}" y="{_TOP - 14}" fill="{_PALE}" text-anchor="middle">{number * step:g} s</text>')
+        parts.append(
+            f'<text x="{x:.1f}" y="{_TOP - 14}" fill="{_PALE}" text-anchor="middle">{number * step:g} s</text>'
+        )
     for row, lane in enumerate(lanes):
         y = _TOP + row * _LANE
         parts.append(f'<text x="{_LEFT - 10}" y="{y + 20}" fill="{_INK}" text-anchor="end">{escape(lane)}</text>')
-        for bar in (each for each in bars if each.lane == lane):
-            parts.append(_bar(bar, y, scale))
-        for mark in (each for each in marks if each.lane == lane):
-            parts.append(_mark(mark, y, scale))
+        parts += [_bar(bar, y, scale) for bar in bars if bar.lane == lane]
+        parts += [_mark(mark, y, scale) for mark in marks if mark.lane == lane]
     parts.append(_legend(sorted({mark.kind for mark in marks}), bottom + 32))
     return "\n".join([*parts, "</svg>\n"])
 

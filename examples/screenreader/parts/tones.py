@@ -26,7 +26,5 @@ def _tone(letter: str, length: int) -> bytes:
         return bytes(2 * length)
     step = 2 * math.pi * 180 * 2 ** (ord(letter) % 24 / 12) / SAMPLE_RATE
     fade = max(1, length // 8)
-    samples = (
-        int(_LOUD * math.sin(step * at) * min(1.0, at / fade, (length - at) / fade)) for at in range(length)
-    )
+    samples = (int(_LOUD * math.sin(step * at) * min(1.0, at / fade, (length - at) / fade)) for at in range(length))
     return array.array("h", samples).tobytes()

@@ -1,15 +1,16 @@
 """What lets code that was written for the host's own process run as a plugin, unchanged.
 
-``nearcall plugin shim`` makes modules with the names of the host's own from their stubs: for plugins they call the host by
-what is here. See docs/plugins.md.
+``nearcall plugin shim`` makes modules with the names of the host's own, which call the host by what is here. See
+docs/plugins.md.
 """
 
 from .points import Registered
-from .services import Run, at_once, load, use
+from .services import ERRORS, Run, at_once, load, use
 from .turns import Turn, turn
 from .values import Shared, find, keys_of, put, remove, variables
 
 __all__ = [
+    "ERRORS",
     "Registered",
     "Run",
     "Shared",

@@ -102,7 +102,9 @@ def _adapted(point: ExtensionPoint[..., Any], function: Callable[..., Any]) -> C
     """Calls a function with those of the arguments that it takes."""
     parameters = list(inspect.signature(function).parameters.values())
     every = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
-    taken = [parameter for parameter in parameters if parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)]
+    taken = [
+        parameter for parameter in parameters if parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
+    ]
     value = None
     if point.kind == "filter":
         if not taken:
@@ -113,7 +115,9 @@ def _adapted(point: ExtensionPoint[..., Any], function: Callable[..., Any]) -> C
     for parameter in taken:
         missing = parameter.name not in there and parameter.default is parameter.empty
         if missing or parameter.kind is parameter.POSITIONAL_ONLY:
-            raise TypeError(f"{point.name} has no '{parameter.name}' for a function; there is {', '.join(there) or 'none'}")
+            raise TypeError(
+                f"{point.name} has no '{parameter.name}' for a function; there is {', '.join(there) or 'none'}"
+            )
     names = there if every else [parameter.name for parameter in taken if parameter.name in there]
 
     def call(given: dict[str, Any]) -> Any:

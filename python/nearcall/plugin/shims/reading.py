@@ -11,7 +11,18 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["Copied", "Function", "LeftOut", "Module", "Parameter", "Point", "Shared", "Variable", "locate", "read_module"]
+__all__ = [
+    "Copied",
+    "Function",
+    "LeftOut",
+    "Module",
+    "Parameter",
+    "Point",
+    "Shared",
+    "Variable",
+    "locate",
+    "read_module",
+]
 
 _KINDS = ("action", "filter", "decider", "accumulating_decider", "chain")
 _VALUES = {"NamedTuple", "TypedDict", "Struct", "Enum", "IntEnum", "StrEnum", "Flag", "IntFlag"}
@@ -91,6 +102,8 @@ class Module(NamedTuple):
     imports: tuple[str, ...]
     """Those that the annotations need."""
     copied: tuple[Copied, ...]
+    errors: tuple[str, ...]
+    """The names of those of them that are exceptions."""
     functions: tuple[Function, ...]
     points: tuple[Point, ...]
     variables: tuple[Variable, ...]
@@ -139,6 +152,7 @@ class _Reader:
         self._tree = ast.parse(self._text, str(path))
         self._imports: dict[str, str] = {}
         self._copied: dict[str, Copied] = {}
+        self._errors: list[str] = []
         self._functions: dict[str, Function] = {}
         self._points: dict[str, Point] = {}
         self._variables: dict[str, Variable] = {}
@@ -170,6 +184,7 @@ class _Reader:
             doc=(ast.get_docstring(self._tree) or "").partition("\n")[0],
             imports=tuple(self._needed()),
             copied=tuple(self._copied.values()),
+            errors=tuple(self._errors),
             functions=tuple(self._functions.values()),
             points=tuple(self._points.values()),
             variables=tuple(self._variables.values()),
@@ -231,7 +246,9 @@ class _Reader:
             return
         bases = {_last(base) for base in node.bases}
         decorators = {_last(decorator) for decorator in node.decorator_list}
-        if not (bases & _VALUES or "dataclass" in decorators):
+        if any(base.endswith(("Error", "Exception")) for base in bases):
+            self._errors.append(node.name)
+        elif not (bases & _VALUES or "dataclass" in decorators):
             why = "is a class with behaviour: write what plugins derive from, or create, by hand"
             self._leave_out(node, node.name, why)
             return
@@ -277,6 +294,8 @@ class _Reader:
         if len(node.decorator_list) > len(kinds):
             return f"has the decorator {self._source(node.decorator_list[0])}, whose meaning is not known here"
         if len(kinds) > 1 or node.name in self._functions or node.name in self._points:
+            self._functions.pop(node.name, None)
+            self._points.pop(node.name, None)
             return "is declared more than once"
         if arguments.vararg or arguments.kwarg:
             return "takes any number of arguments: name them in a stub"
@@ -391,5 +410,3 @@ def _names(types: Iterable[ast.expr | None]) -> Iterator[str]:
                     yield from _names([ast.parse(node.value, mode="eval").body])
                 except SyntaxError:
                     yield node.value
-
-

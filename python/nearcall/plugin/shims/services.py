@@ -11,7 +11,24 @@ from typing import Any, Protocol, TypeVar, cast
 from ..addon import use as use_service
 from .turns import turn
 
-__all__ = ["Run", "at_once", "load", "use"]
+__all__ = ["ERRORS", "Run", "at_once", "load", "use"]
+
+ERRORS: tuple[type[Exception], ...] = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    EOFError,
+    IndexError,
+    KeyError,
+    LookupError,
+    NotImplementedError,
+    OSError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+"""Exceptions of Python that code of one process catches: what the host's module raises arrives as the same class, or as
+the nearest of these."""
 
 T = TypeVar("T")
 

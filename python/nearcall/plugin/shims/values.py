@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from types import ModuleType
 from typing import Any, TypeVar
 
@@ -25,7 +25,9 @@ def variables(module: str, service: object, names: list[str]) -> None:
 
 
 def _variable(service: Any, name: str) -> property:
-    return property(lambda _: getattr(service, f"get_{name}")(), lambda _, value: getattr(service, f"set_{name}")(value))
+    return property(
+        lambda _: getattr(service, f"get_{name}")(), lambda _, value: getattr(service, f"set_{name}")(value)
+    )
 
 
 class Shared(MutableMapping[str, Any]):

@@ -54,16 +54,19 @@ def _text(*parts: str) -> str:
 
 def _interface(module: Module) -> str:
     head = _docstring(
-        f"What plugins use of {module.name}: made from {module.file} by 'nearcall plugin shim'. Both sides import it.", ""
+        f"What plugins use of {module.name}: made from {module.file} by 'nearcall plugin shim'. Both sides import it.",
+        "",
     )
     protocol = ["from typing import Protocol"] if _has_service(module) else []
     imports = _imports([*protocol, *module.imports])
     ours = "\nimport nearcall\n" if _has_service(module) else "\n"
     ours += "from nearcall import plugin\n" if module.points else ""
+    ours += "from nearcall.plugin import shims\n" if _has_service(module) else ""
     parts = [head, "\n", _STANDARD, imports, ours if module.points or _has_service(module) else ""]
     parts += [f"\n\n{each.text}\n" for each in module.copied]
     if _has_service(module):
-        parts += ["\n\n@nearcall.service\n", f"class {class_name(module.name)}(Protocol):\n"]
+        errors = ", ".join(["*shims.ERRORS", *module.errors])
+        parts += [f"\n\n@nearcall.service(errors=[{errors}])\n", f"class {class_name(module.name)}(Protocol):\n"]
         parts += [_docstring(module.doc or f"The functions and variables of {module.name}.", "    ")]
         parts += [f"\n{_declared(each)}" for each in _methods(module)]
     for point in module.points:
@@ -122,10 +125,16 @@ def _shim(module: Module, interface: str) -> str:
     parts += ["\n", _names("__all__", public)]
     if _has_service(module):
         parts += [f'\n_host = _shims.use("{permission(module.name)}", _api.{class_name(module.name)})\n']
-    parts += [f"{each.name} = _shims.Shared(_host, \"{each.name}\", {each.depth})\n" for each in module.shared]
+    parts += [f'{each.name} = _shims.Shared(_host, "{each.name}", {each.depth})\n' for each in module.shared]
     parts += [f"{each.function.name} = _shims.Registered(_api.{each.function.name})\n" for each in module.points]
     for function in module.functions:
-        parts += ["\n\n", _def(function, ""), "\n", _docstring(function.doc, "    "), _calling(function, "_host", "    ")]
+        parts += [
+            "\n\n",
+            _def(function, ""),
+            "\n",
+            _docstring(function.doc, "    "),
+            _calling(function, "_host", "    "),
+        ]
     if module.variables:
         parts += ["\n\nif TYPE_CHECKING:\n", *(f"    {each.name}: {each.type}\n" for each in module.variables)]
         listed = ", ".join(f'"{each.name}"' for each in module.variables)
@@ -157,12 +166,22 @@ def _host(module: Module, interface: str) -> str:
     parts = [head, "\n", _STANDARD, _imports(list(module.imports)), f"\nimport {module.name}\n"]
     parts += [f"from {interface} import {copied}\n", "\nfrom nearcall.plugin import shims\n\n\n"]
     parts += [f"class {name}OfHost({name}):\n"]
-    parts += [_docstring(f'Calls the module {module.name}. Give it to plugins: services={{"{permission(module.name)}": '
-                         f"{name}OfHost()}}.\n\nArgs:\n    run: Calls a function where the module's code may run, such as in "
-                         "the main thread.", "    ")]
+    parts += [
+        _docstring(
+            f'Calls the module {module.name}. Give it to plugins: services={{"{permission(module.name)}": '
+            f"{name}OfHost()}}.\n\nArgs:\n    run: Calls a function where the module's code may run, such as in "
+            "the main thread.",
+            "    ",
+        )
+    ]
     parts += ["\n    def __init__(self, run: shims.Run = shims.at_once) -> None:\n        self._run = run\n"]
     for function in module.functions:
-        parts += ["\n", _def(function, "    ", itself=True), "\n", _running(f"{module.name}.{function.name}({_passed(function)})", function)]
+        parts += [
+            "\n",
+            _def(function, "    ", itself=True),
+            "\n",
+            _running(f"{module.name}.{function.name}({_passed(function)})", function),
+        ]
     for variable in module.variables:
         own = Function(f"get_{variable.name}", (), variable.type, "")
         value = Parameter("value", variable.type, "", "any")
