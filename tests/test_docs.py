@@ -12,7 +12,8 @@ The word after ``python`` on the fence changes that:
 - ``wrong``: the block shows a mistake, and is neither run nor checked;
 - ``examples/NAME``: the block is a part of that file, which has a test of its own.
 
-A TOML block whose fence has the name of a file is that file. A name may have folders.
+A TOML block whose fence has the name of a file is that file. A name may have folders. Of a stub, ``name.pyi``, the shim
+is made, as the page says by a command.
 
 A ``print(...)  # text`` promises that the program prints that text; the promises of a program are kept in order.
 
@@ -39,6 +40,8 @@ from typing import NamedTuple
 import pytest
 
 import nearcall
+from nearcall.plugin.shims.reading import read_module
+from nearcall.plugin.shims.writing import files as shim_files
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = ROOT / "examples"
@@ -49,6 +52,7 @@ ALL_PAGES = [
     ROOT / "CONTRIBUTING.md",
     ROOT / "CHANGELOG.md",
     *COMMAND_PAGES,
+    EXAMPLES / "screenreader/README.md",
     *PAGES,
     *sorted((ROOT / "docs/adr").glob("*.md")),
 ]
@@ -97,7 +101,7 @@ def programs(path: Path) -> Iterator[Program]:
             if found is None:
                 page = re.sub(r"\W", "_", str(path.relative_to(ROOT).with_suffix("")).lower())
                 found = Program(page, number, {}, [], run=words != ["no-run"], fault=words == ["fault"])
-            name = words[0] if is_file or (words and words[0].endswith(".py")) else f"{found.name}.py"
+            name = words[0] if is_file or (words and words[0].endswith((".py", ".pyi"))) else f"{found.name}.py"
             before = found.files.get(name, "")
             blank = "\n" * (number - before.count("\n"))
             found.files[name] = before + blank + "\n".join(lines[number:end]) + "\n"
@@ -119,6 +123,10 @@ def write(program: Program, folder: Path) -> None:
     for name, text in program.files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")
+        if name.endswith(".pyi"):
+            for made, content in shim_files(read_module(Path(name).stem, folder / name)).items():
+                (folder / made).parent.mkdir(parents=True, exist_ok=True)
+                (folder / made).write_text(content, encoding="utf-8")
 
 
 def use_free_ports(folder: Path) -> None:
@@ -261,6 +269,8 @@ def all_code(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("pages")
     shutil.copytree(EXAMPLES, folder / "examples", ignore=shutil.ignore_patterns("__pycache__", "*_pb2*"))
     (folder / "examples/grpc/client.py").unlink()  # it needs what protoc makes
+    for old in ("digits", "chimes"):  # add-ons of another time say no types
+        shutil.rmtree(folder / "examples/screenreader/addons" / old)
     for program in TYPED:
         write(program, folder / program.name)
     return folder
@@ -269,9 +279,9 @@ def all_code(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def places(all_code: Path) -> list[str]:
     """Where to import from: each folder, as when its programs run."""
     programs = [all_code / program.name for program in TYPED]
-    examples = [all_code / "examples" / name for name in ("shared_interface", "plugins")]
-    shims = sorted(all_code.glob("*/shims"))  # modules that plugins find beside the host's
-    return [str(folder) for folder in (ROOT / "python", all_code, *examples, *programs, *shims)]
+    examples = [all_code / "examples" / name for name in ("shared_interface", "plugins", "screenreader")]
+    examples += [examples[-1] / name for name in ("api", "generated", "in_process", "both", "by_hand")]
+    return [str(folder) for folder in (ROOT / "python", all_code, *examples, *programs)]
 
 
 def test_what_a_page_shows_of_an_example_is_in_it() -> None:

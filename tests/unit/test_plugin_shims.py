@@ -110,6 +110,19 @@ def test_one_registered_twice_is_called_once() -> None:
     assert heard == ["hi"]
 
 
+def test_a_point_may_be_declared_and_registered_in_one_step() -> None:
+    @shims.filter(name="test.in_one_step", budget=2)
+    def in_one_step(text: str) -> str: ...
+
+    @shims.action
+    def tell() -> None: ...
+
+    point = in_one_step.point
+    assert (point.kind, point.name, point.budget, tell.point.kind) == ("filter", "test.in_one_step", 2, "action")
+    in_one_step.register(lambda text: text * 2)
+    assert ask(point, "ab") == "abab"
+
+
 def test_one_thread_at_a_time_but_not_while_it_waits_for_the_host() -> None:
     turn = shims.Turn()
     inside, waits, over = threading.Event(), threading.Event(), threading.Event()

@@ -12,17 +12,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import config  # noqa: F401 - what an add-on may use or register has to be declared while the plugin is imported
 import nvwave
-import speech.extensions  # noqa: F401
 import synthDriverHandler
-import ui  # noqa: F401
 from logHandler import log
-from reader_api import Synth, Voice, gesture
+from screen_api import Synth, Voice, gesture
 
 from nearcall import plugin
 from nearcall.plugin import shims
 
+# What an add-on may use or register has to be declared while the plugin is imported.
+shims.load("config", "speech.extensions", "ui")
 gestures = shims.Registered(gesture)
 
 

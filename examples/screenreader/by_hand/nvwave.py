@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from queue import SimpleQueue
 
-from reader_api import SAMPLE_RATE
+from screen_api import SAMPLE_RATE
 
 played: SimpleQueue[bytes | None] = SimpleQueue()
 """What was played; ``None`` at the end of what was to be spoken."""

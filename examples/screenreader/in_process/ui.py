@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+__all__ = ["message"]
+
 _spoken: Callable[[str], None] = print
 
 
@@ -12,7 +14,7 @@ def message(text: str) -> None:
     _spoken(text)
 
 
-def _to(speak: Callable[[str], None]) -> None:
+def speak_with(speak: Callable[[str], None]) -> None:
     """The program's own: says how messages are spoken."""
     global _spoken  # noqa: PLW0603 - a module's state is what such interfaces are made of
     _spoken = speak

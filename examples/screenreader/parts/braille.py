@@ -54,7 +54,7 @@ class Translator:
         except OSError:
             return
         # Lengths go by reference; characters are 2 or 4 bytes, as the library was built.
-        self._kind: type[Any] = {2: ctypes.c_uint16, 4: ctypes.c_uint32}[self._louis.lou_charSize()]
+        self._kind: Any = {2: ctypes.c_uint16, 4: ctypes.c_uint32}[self._louis.lou_charSize()]
 
     @property
     def name(self) -> str:
@@ -67,7 +67,7 @@ class Translator:
             return by_table(text)
         points = [ord(char) if ord(char) < 0x10000 else 0xFFFD for char in text]
         given = (self._kind * len(points))(*points)
-        made = (self._kind * (4 * len(points) + 16))()
+        made: Any = (self._kind * (4 * len(points) + 16))()
         length, room = ctypes.c_int(len(given)), ctypes.c_int(len(made))
         done = self._louis.lou_translateString(
             _TABLES, given, ctypes.byref(length), made, ctypes.byref(room), None, None, 0

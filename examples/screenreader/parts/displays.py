@@ -6,7 +6,7 @@ import contextlib
 import threading
 from collections.abc import Callable
 
-from reader_api import Display
+from screen_api import Display
 
 import nearcall
 from nearcall.plugin import PluginHost
@@ -65,7 +65,7 @@ class _Opened:
 
     def _listen(self) -> None:
         with contextlib.suppress(nearcall.RpcError):  # its plugin has ended
-            for key in self._display:
+            for key in self._display.pressed():
                 with self._change:
                     if key == "more" and self._at + self._width < len(self._cells):
                         self._at += self._width

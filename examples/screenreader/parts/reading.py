@@ -11,7 +11,7 @@ from pathlib import Path
 import config
 import ui
 from config_host import ConfigOfHost
-from reader_api import gesture
+from screen_api import gesture
 from speech import extensions
 from speech_extensions_api import POINTS, filter_speechSequence
 from ui_host import UiOfHost
@@ -24,7 +24,7 @@ from parts.speaking import Speaker
 from parts.timeline import Timeline
 
 HERE = Path(__file__).parent.parent
-FOR_PLUGINS = [HERE / name for name in ("interface", "generated", "generated/shims", "by_hand", "both")]
+FOR_PLUGINS = [HERE / name for name in ("api", "generated", "generated/shims", "by_hand", "both")]
 """Where plugins find what they import: nothing of the reader's own."""
 BUDGET = 0.2
 """Seconds that one plugin may take for one question."""
@@ -46,7 +46,7 @@ class Reader:
         plugins: Path,
         card: SoundCard,
         timeline: Timeline,
-        say: Callable[[str], object] = print,
+        say: Callable[[str], object],
         budget: float = BUDGET,
     ) -> None:
         self._timeline = timeline
@@ -76,7 +76,7 @@ class Reader:
         self._gesture = self.host.extension(gesture)
         # Code in this process goes on as it did: plugins are one more who has registered.
         extensions.filter_speechSequence.register(self.host.extension(filter_speechSequence))
-        ui._to(self._messages.append)
+        ui.speak_with(self._messages.append)
         self._output = _Output(self._on_output)
         logging.getLogger("nearcall.plugin").addHandler(self._output)
         logging.getLogger("nearcall.plugin").setLevel(logging.INFO)

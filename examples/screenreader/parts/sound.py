@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
 
-from reader_api import SAMPLE_RATE
+from screen_api import SAMPLE_RATE
 
 AHEAD = 0.4
 """Seconds by which sound is made before it is heard: whoever takes no longer than that makes no pause."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from reader_api import SAMPLE_RATE, Synth
+from screen_api import SAMPLE_RATE, Synth
 
 import nearcall
 from nearcall.plugin import PluginHost

@@ -79,8 +79,8 @@ class Timeline:
 
 
 def _svg(title: str, marks: list[Mark], bars: list[Bar], end: float) -> str:
-    lanes = list(dict.fromkeys(each.lane for each in (*bars, *marks)))
-    lanes.sort(key=lambda lane: (lane != "speech", lane))  # what must not stop comes first
+    lanes = {bar.lane for bar in bars} | {mark.lane for mark in marks}
+    rows = sorted(lanes, key=lambda lane: (lane != "speech", lane))  # what must not stop comes first
     height = _TOP + _LANE * len(lanes) + 56
     scale = _WIDTH / end
     parts = [
@@ -97,7 +97,7 @@ def _svg(title: str, marks: list[Mark], bars: list[Bar], end: float) -> str:
         parts.append(
             f'<text x="{x:.1f}" y="{_TOP - 14}" fill="{_PALE}" text-anchor="middle">{number * step:g} s</text>'
         )
-    for row, lane in enumerate(lanes):
+    for row, lane in enumerate(rows):
         y = _TOP + row * _LANE
         parts.append(f'<text x="{_LEFT - 10}" y="{y + 20}" fill="{_INK}" text-anchor="end">{escape(lane)}</text>')
         parts += [_bar(bar, y, scale) for bar in bars if bar.lane == lane]

@@ -6,7 +6,7 @@ import array
 import math
 from collections.abc import Iterator
 
-from reader_api import SAMPLE_RATE
+from screen_api import SAMPLE_RATE
 
 _LETTER = 0.045
 """Seconds of a letter at a rate of 50."""

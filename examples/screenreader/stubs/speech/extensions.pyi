@@ -1,6 +1,6 @@
 """Where add-ons may change what is spoken."""
 
-from nearcall.plugin import filter
+from nearcall.plugin.shims import filter
 
 @filter
 def filter_speechSequence(value: list[str]) -> list[str]:

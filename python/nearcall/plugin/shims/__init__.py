@@ -4,7 +4,7 @@
 docs/plugins.md.
 """
 
-from .points import Registered
+from .points import Registered, accumulating_decider, action, chain, decider, filter
 from .services import ERRORS, Run, at_once, load, use
 from .turns import Turn, turn
 from .values import Shared, find, keys_of, put, remove, variables
@@ -15,7 +15,12 @@ __all__ = [
     "Run",
     "Shared",
     "Turn",
+    "accumulating_decider",
+    "action",
     "at_once",
+    "chain",
+    "decider",
+    "filter",
     "find",
     "keys_of",
     "load",

@@ -6,12 +6,13 @@ import inspect
 import sys
 import traceback
 from collections.abc import Callable
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast, overload
 
+from .. import points
 from ..points import ExtensionPoint
 from .turns import turn
 
-__all__ = ["Registered"]
+__all__ = ["Declare", "Registered", "accumulating_decider", "action", "chain", "decider", "filter"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -34,7 +35,8 @@ class Registered(Generic[P, R]):
     """
 
     def __init__(self, point: ExtensionPoint[P, R], priority: int = 0) -> None:
-        self._point = point
+        self.point = point
+        """What the host asks."""
         self._calls: dict[Callable[..., Any], Call] = {}
         self._means = getattr(self, "_" + point.kind.replace(" ", "_"))
 
@@ -54,14 +56,14 @@ class Registered(Generic[P, R]):
         Raises:
             TypeError: it cannot be called with what there is.
         """
-        self._calls.setdefault(function, _adapted(self._point, function))
+        self._calls.setdefault(function, _adapted(self.point, function))
 
     def unregister(self, function: Callable[..., Any]) -> bool:
         """Ends that. ``False`` if it was not registered."""
         return self._calls.pop(function, None) is not None
 
     def __repr__(self) -> str:
-        return f"<{len(self._calls)} functions for the {self._point.kind} {self._point.name}>"
+        return f"<{len(self._calls)} functions for the {self.point.kind} {self.point.name}>"
 
     # What becomes of several functions, by the extension point's kind.
 
@@ -71,7 +73,7 @@ class Registered(Generic[P, R]):
             _attempt(call, given, None)
 
     def _filter(self, calls: list[Call], given: dict[str, Any]) -> Any:
-        name = self._point.parameters[0]
+        name = self.point.parameters[0]
         for call in calls:
             given = {**given, name: _attempt(call, given, given[name])}
         return given[name]
@@ -81,13 +83,18 @@ class Registered(Generic[P, R]):
         return all(_attempt(call, given, True) is not False for call in calls)
 
     def _accumulating_decider(self, calls: list[Call], given: dict[str, Any]) -> bool:
-        default = self._point.default
+        default = self.point.default
         answers = [_attempt(call, given, default) for call in calls]
         return default if all(answer is default for answer in answers) else not default
 
     @staticmethod
     def _chain(calls: list[Call], given: dict[str, Any]) -> list[Any]:
-        return [item for call in calls for item in _attempt(lambda one, call=call: list(call(one)), given, [])]
+        return [item for call in calls for item in _attempt(_collected(call), given, [])]
+
+
+def _collected(call: Call) -> Call:
+    """The whole list of what a function gives, a generator's included: it may raise on the way."""
+    return lambda given: list(call(given))
 
 
 def _attempt(call: Call, given: dict[str, Any], otherwise: Any) -> Any:
@@ -125,3 +132,32 @@ def _adapted(point: ExtensionPoint[..., Any], function: Callable[..., Any]) -> C
         return function(given[value], **by_name) if value is not None else function(**by_name)
 
     return call
+
+
+class Declare(Protocol):
+    """Makes of a function that says the parameters an extension point with ``register``."""
+
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> Registered[P, R]: ...
+    @overload
+    def __call__(
+        self, *, name: str | None = None, budget: float | None = None, default: bool = True
+    ) -> Callable[[Callable[P, R]], Registered[P, R]]: ...
+
+
+def _with_register(declare: Callable[..., Any]) -> Declare:
+    def decorate(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+        if function is None:
+            return lambda written: Registered(declare(**options)(written))
+        return Registered(declare(function))
+
+    return cast("Declare", decorate)
+
+
+# For stubs, which say by them what old code sees; options are those of the functions of the same names in
+# :mod:`nearcall.plugin`.
+action = _with_register(points.action)
+filter = _with_register(points.filter)
+decider = _with_register(points.decider)
+accumulating_decider = _with_register(points.accumulating_decider)
+chain = _with_register(points.chain)

@@ -120,9 +120,10 @@ def _shim(module: Module, interface: str) -> str:
     if names:
         parts += [f"from {interface} import {names}\n"]
     parts += ["\nfrom nearcall.plugin import shims as _shims\n"]
-    functions = [*module.functions, *module.variables, *module.shared, *module.copied]
-    public = sorted([*(each.name for each in functions), *(point.function.name for point in module.points)])
-    parts += ["\n", _names("__all__", public)]
+    public = [each.name for each in module.functions] + [each.name for each in module.copied]
+    public += [each.name for each in module.variables] + [each.name for each in module.shared]
+    public += [point.function.name for point in module.points]
+    parts += ["\n", _names("__all__", sorted(public))]
     if _has_service(module):
         parts += [f'\n_host = _shims.use("{permission(module.name)}", _api.{class_name(module.name)})\n']
     parts += [f'{each.name} = _shims.Shared(_host, "{each.name}", {each.depth})\n' for each in module.shared]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from queue import SimpleQueue
 
-from reader_api import Display
+from screen_api import Display
 
 from nearcall import plugin
 
@@ -24,7 +24,7 @@ class Paper(Display):
         if len(cells) == WIDTH:
             self._keys.put("more")
 
-    def keys(self) -> Iterator[str]:
+    def pressed(self) -> Iterator[str]:
         while True:
             yield self._keys.get()
 

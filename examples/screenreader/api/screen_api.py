@@ -43,7 +43,7 @@ class Display(Protocol):
         """Raises dots: bit 0 of a cell is dot 1."""
         ...
 
-    def keys(self) -> Iterator[str]:
+    def pressed(self) -> Iterator[str]:
         """The keys that are pressed on it from now on, as long as the caller listens."""
         ...
 

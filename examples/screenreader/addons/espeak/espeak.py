@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-import ctypes.util
 import threading
 from collections.abc import Iterator
 from queue import SimpleQueue
 from typing import Any
 
-from reader_api import SAMPLE_RATE, Synth, Voice
+from screen_api import SAMPLE_RATE, Synth, Voice
 
 from nearcall import plugin
 
