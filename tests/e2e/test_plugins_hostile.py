@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import logging
 import os
@@ -11,17 +12,19 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 import nearcall
+from nearcall import ResourceExhausted
 from nearcall.plugin import AsyncPluginHost, PluginEvent, PluginHost
+from nearcall.plugin.calls import Calls, Pool, pool
 
 from ..survival.observing import eventually, resident
 from .plugin_hosts import Events, SpokenWords, gone, make_host, options, write_plugin
-from .plugin_interface.host_api import Synth, key_pressed, menu, spoken_text
+from .plugin_interface.host_api import More, Synth, key_pressed, menu, spoken_text
 from .process import ROOT
 
 HONEST = "@spoken_text.handler(priority=-100)\ndef honest(text): return text + '.'\n"
@@ -290,7 +293,7 @@ registry.used.update({str(n): (Speech, plugin.use("speech", Speech)) for n in ra
     other = """
 from nearcall.plugin import runtime
 main = sys.modules["__main__"]
-main._Runtime.about = lambda self: runtime.About(1, "3", {"menu": 2**62, "x" * 1000: 1}, ["speech"], [{}])
+main._Runtime.about = lambda self: runtime.About(1, "3", {"menu": 2**62, "x" * 1000: 1}, ["Synth", "x" * 1000] * 1000, ["speech"], [{}])
 """
     write_plugin(plugins, "liar", other, permissions={})
     with make_host(plugins, speech, events, restarts=0) as host:
@@ -343,6 +346,72 @@ def test_one_that_calls_itself_through_the_host_comes_to_an_end(
         assert "ResourceExhausted" in events.wait_for("bad", "error").text
         speech.call_back = str
         still_serves(host)
+
+
+HOARDS = """
+speech = plugin.use("speech", Speech)
+more = plugin.use("more", More)
+@spoken_text.handler
+def hoard(text):
+    kept = []
+    for take in (speech.words, more.numbers) * 10:
+        stream = take(10_000_000)
+        try:
+            next(stream)
+            kept.append(stream)
+        except Exception as error:
+            for each in kept: each.close()
+            return f"{len(kept)} {type(error).__name__}"
+"""
+DROPS = """
+speech = plugin.use("speech", Speech)
+@spoken_text.handler
+def drop(text):
+    for _ in range(100): speech.words(5).close()
+    for _ in range(100): next(speech.words(5))
+    return "".join(speech.words(1))
+"""
+
+
+class Numbers(More):
+    def numbers(self, count: int) -> Iterator[int]:
+        yield from range(count)
+
+
+def test_its_calls_of_all_services_are_counted_together(plugins: Path, speech: SpokenWords, events: Events) -> None:
+    write_plugin(plugins, "bad", HOARDS, permissions={"speech": "Why not.", "more": "Why not."})
+    services = {"speech": speech, "more": Numbers()}
+    with make_host(plugins, speech, events, max_calls=8, services=services) as host:
+        for _ in range(3):  # what has ended does not count
+            assert host.extension(spoken_text)("hi") == "8 ResourceExhausted."
+            eventually(lambda: pool.under_way == 0, "calls stay under way")
+
+
+def test_streams_that_it_drops_do_not_count(plugins: Path, speech: SpokenWords, events: Events) -> None:
+    write_plugin(plugins, "bad", DROPS)
+    with make_host(plugins, speech, events, max_calls=300) as host:
+        assert host.extension(spoken_text)("hi") == "word 0."
+        eventually(lambda: pool.under_way == 0, "calls stay under way")
+
+
+def test_those_who_call_much_leave_room_for_the_others() -> None:
+    shared = Pool(256)
+    greedy = [Calls(f"greedy {number}", 100, shared) for number in range(3)]
+    modest = Calls("modest", 100, shared)
+    numbers: dict[Calls, list[int]] = {each: [] for each in (*greedy, modest)}
+
+    def fill(calls: Calls) -> int:
+        with contextlib.suppress(ResourceExhausted):
+            while len(numbers[calls]) < 200:
+                numbers[calls].append(calls.enter())
+        return len(numbers[calls])
+
+    assert [fill(each) for each in greedy] == [100, 92, 16]  # the third has its share of the rest
+    assert fill(modest) == 16
+    for calls, entered in numbers.items():
+        for number in (*entered, *entered):  # leaving twice is harmless
+            calls.leave(number)
+    assert shared.under_way == 0
 
 
 SCRIBBLES = """

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import stat
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from nearcall.cli import main
 from nearcall.plugin import ManifestError, read_manifest
+from nearcall.plugin.explaining import explain
 from nearcall.plugin.packing import ArchiveError, install, pack
+from nearcall.sandbox import Layer, Report
 
 GOOD = """
 id = "org.example.shout"
@@ -202,3 +206,17 @@ def test_the_command_makes_checks_and_moves_plugins(
     assert "This system gives these layers:" in explained
     assert "cannot be read" in said("check", "nowhere", status=1)
     assert "there is no plugin in nowhere" in said("list", "nowhere", status=2)
+
+
+def test_explain_says_what_really_becomes_of_a_missing_layer(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    explaining: Any = importlib.import_module("nearcall.sandbox.explaining")
+    manifest = read_manifest(folder)
+    layers = [
+        Layer(each.name, "not_available", "this kernel has no seccomp") if each.name == "system_calls" else each
+        for each in explaining.available().layers
+    ]
+    monkeypatch.setattr(explaining, "available", lambda: Report(tuple(layers)))
+    text = explain(manifest)
+    assert "  - system_calls: this kernel has no seccomp; and it is started without" in text
+    assert "and so it is not started" not in text
+    assert "sandbox='required':\nthen it is not started without no_new_privs, files, system_calls" in text

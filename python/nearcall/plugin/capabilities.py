@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import functools
 import inspect
-import itertools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, Protocol, cast
 
-from ..errors import PermissionDenied, ResourceExhausted
+from ..errors import PermissionDenied
 from ..service.service import plan_of
 from ..types.declared import declared
+from .calls import Calls
 from .manifest import SYSTEM, Manifest, Permission
 
 __all__ = ["Answer", "Ask", "Gate", "GateMaker", "Policy", "check_policy", "interface_of"]
@@ -57,16 +57,13 @@ class Gate:
     Args:
         plugin: The plugin's id, for messages.
         permission: The permission's name.
-        most: Calls that may be under way at once: a plugin that calls itself through the host ends here.
+        calls: Those of the plugin that are under way.
     """
 
-    def __init__(self, plugin: str, permission: str, most: int) -> None:
+    def __init__(self, plugin: str, permission: str, calls: Calls) -> None:
         self._plugin = plugin
         self._permission = permission
-        self._most = most
-        # Its steps are atomic, and so are the set's: calls come in several threads.
-        self._numbers = itertools.count()
-        self._under_way: set[int] = set()
+        self._calls = calls
         self.closed: str | None = None
         """Why calls are refused, if they are."""
 
@@ -88,17 +85,11 @@ class Gate:
             ResourceExhausted: too many calls of the plugin are under way.
         """
         self.check()
-        if len(self._under_way) >= self._most:
-            raise ResourceExhausted(
-                f"{self._plugin} has {self._most} calls of '{self._permission}' under way: wait for one to end"
-            )
-        number = next(self._numbers)
-        self._under_way.add(number)
-        return number
+        return self._calls.enter()
 
     def leave(self, number: int) -> None:
         """Ends a call."""
-        self._under_way.discard(number)
+        self._calls.leave(number)
 
 
 class GateMaker:

@@ -34,6 +34,9 @@ def _lines(manifest: Manifest) -> Iterator[str]:
     yield ""
     policy = sandboxing.policy_for(str(manifest.directory.resolve()), (), manifest.permissions, 1 << 30)
     yield from sandboxing.explain(policy).splitlines()
+    yield ""
+    yield "A host starts it without what the system does not give, and tells of that, unless it has sandbox='required':"
+    yield f"then it is not started without {', '.join(sandboxing.required())}."
 
 
 def _what(permission: Permission) -> str:

@@ -315,7 +315,7 @@ class PluginHost(PluginHostBase):
             killed and started again; 30.
         restarts: How often in a row a plugin that dies is started again; 5. One that has run for a minute begins anew.
         first_pause: Seconds before the first restart; 0.5. It doubles with each one, up to 30.
-        max_calls: Calls of one service that a plugin may have under way at once; 32.
+        max_calls: Calls of the host's services that a plugin may have under way at once, streams included; 32.
         max_message_size: Longest message of a plugin, bytes; 16 MiB.
         output_rate: Bytes that a plugin may print in a second; 64 KiB. Who prints faster waits.
         longest_line: Characters of a printed line; the rest of it is dropped; 2000.

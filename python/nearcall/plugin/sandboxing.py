@@ -13,7 +13,7 @@ from .. import sandbox
 if TYPE_CHECKING:
     from .manifest import Permission
 
-__all__ = ["NotConfinedError", "confine", "explain", "policy_for", "violation"]
+__all__ = ["NotConfinedError", "confine", "explain", "policy_for", "required", "violation"]
 
 
 class NotConfinedError(RuntimeError):
@@ -71,12 +71,18 @@ def confine(policy: dict[str, Any], missing: str) -> list[dict[str, str]]:
 
 
 def explain(policy: dict[str, Any]) -> str:
-    """What a plugin with that policy may do, and which layers see to it.
+    """What a plugin with that policy may do, and which layers see to it. What is missing is said to be done without, as
+    hosts do unless they say otherwise.
 
     Raises:
         SandboxError: it cannot be found out which layers there are.
     """
-    return sandbox.explain(sandbox.Policy(**policy))
+    return sandbox.explain(sandbox.Policy(**policy, required=()))
+
+
+def required() -> tuple[str, ...]:
+    """The layers without which a plugin is not started, where the host says ``sandbox="required"``."""
+    return sandbox.Policy().required
 
 
 def violation(status: int, output: str) -> str | None:

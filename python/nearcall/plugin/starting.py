@@ -18,6 +18,7 @@ from ..errors import FailedPrecondition
 from ..types.shown import shown
 from . import sandboxing
 from .asking import Handler
+from .calls import Calls
 from .capabilities import Gate
 from .circuit import Circuit
 from .manifest import Manifest, Permission
@@ -99,6 +100,7 @@ class Run:
         self.handlers: list[Handler] = []
         self.offers: frozenset[str] = frozenset()
         """The names of services that the host may call."""
+        self.calls = Calls(plugin, settings.max_calls)
         self.gates: dict[str, Gate] = {}
         self.circuit = Circuit()
         self.layers: list[dict[str, str]] = []
@@ -255,7 +257,7 @@ def hand_over(run: Run, plugin: str, name: str, settings: Settings, do: Callable
         FailedPrecondition: the plugin takes no such service, or declares it differently.
     """
     maker = settings.makers[name]
-    gate = Gate(plugin, name, settings.max_calls)
+    gate = Gate(plugin, name, run.calls)
     taking = do(lambda: run.channel.client(taking_service(name, maker.interface)).service)
     do(lambda: taking.take(maker.make(gate)))
     run.gates[name] = gate

@@ -18,6 +18,11 @@ class Speech(Protocol):
 
 
 @nearcall.service
+class More(Protocol):
+    def numbers(self, count: int) -> Iterator[int]: ...
+
+
+@nearcall.service
 class Synth(Protocol):
     def render(self, text: str) -> Iterator[bytes]: ...
     def pid(self) -> int: ...
