@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import gc
 import logging
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -19,7 +21,7 @@ import pytest
 
 import nearcall
 from nearcall import ResourceExhausted
-from nearcall.plugin import AsyncPluginHost, PluginEvent, PluginHost
+from nearcall.plugin import AsyncPluginHost, PluginEvent, PluginHost, load, sandboxing
 from nearcall.plugin.calls import Calls, Pool, pool
 
 from ..survival.observing import eventually, resident
@@ -293,7 +295,8 @@ registry.used.update({str(n): (Speech, plugin.use("speech", Speech)) for n in ra
     other = """
 from nearcall.plugin import runtime
 main = sys.modules["__main__"]
-main._Runtime.about = lambda self: runtime.About(1, "3", {"menu": 2**62, "x" * 1000: 1}, ["Synth", "x" * 1000] * 1000, ["speech"], [{}])
+handlers, offers = {"menu": 2**62, "x" * 1000: 1}, ["Synth", "x" * 1000] * 1000
+main._Runtime.about = lambda self: runtime.About(1, "3", handlers, offers, ["speech"], [{}])
 """
     write_plugin(plugins, "liar", other, permissions={})
     with make_host(plugins, speech, events, restarts=0) as host:
@@ -346,6 +349,39 @@ def test_one_that_calls_itself_through_the_host_comes_to_an_end(
         assert "ResourceExhausted" in events.wait_for("bad", "error").text
         speech.call_back = str
         still_serves(host)
+
+
+BUSY = """
+def burn():
+    while True: pass
+threading.Thread(target=burn, daemon=True).start()
+"""
+
+
+@pytest.mark.parametrize("sandbox", ["off", "best"])
+def test_one_that_takes_the_processor_is_ended(
+    sandbox: str, plugins: Path, speech: SpokenWords, events: Events, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(load, "EVERY", 0.5)
+    write_plugin(plugins, "bad", BUSY)
+    # The sandbox does not slow it down to less than that, so that it is the host who ends it.
+    monkeypatch.setattr(sandboxing, "policy_for", functools.partial(unlimited, sandboxing.policy_for))
+    with make_host(plugins, speech, events, cpu_share=0.1, restarts=1, sandbox=sandbox) as host:
+        died = events.wait_for("bad", "died")
+        assert re.fullmatch(r"took \d+% of a processor for .* s, and may take 10%", died.text)
+        events.wait_for("bad", "failed")
+        still_serves(host)
+    assert not events.of("honest", "died")
+
+
+def unlimited(policy_for: Callable[..., dict[str, object]], *args: object) -> dict[str, object]:
+    return policy_for(*args[:4])
+
+
+@pytest.mark.parametrize("share", [0, "half", True, float("nan"), 2000])
+def test_a_share_that_is_none_is_refused(share: object, plugins: Path) -> None:
+    with pytest.raises(ValueError, match="cpu_share must be a number of processors"):
+        PluginHost(plugins, cpu_share=share)  # type: ignore[arg-type]
 
 
 HOARDS = """

@@ -305,6 +305,9 @@ class PluginHost(PluginHostBase):
         sandbox: ``"best"``: what the system gives, and an event for what is missing; ``"required"``: nothing runs
             without; ``"off"``.
         memory: Bytes that each plugin may take, enforced by the sandbox; 1 GiB.
+        cpu_share: Of one processor that each plugin may take: 0.5 is half of it. A control group slows it down to that,
+            where the system has one. One that takes more all the same, over ten seconds, is killed and started again.
+            No limit if not given.
         lazy: Start a plugin only when it is needed: for an extension point that its manifest names in ``extends``, or
             for a service that it offers. The call that wakes it goes without it.
         reload: For developers: restart a plugin when one of its files changes.

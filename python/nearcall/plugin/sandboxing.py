@@ -21,7 +21,11 @@ class NotConfinedError(RuntimeError):
 
 
 def policy_for(
-    directory: str, paths: Iterable[str], granted: Iterable[Permission], memory: int | None
+    directory: str,
+    paths: Iterable[str],
+    granted: Iterable[Permission],
+    memory: int | None,
+    cpu_share: float | None = None,
 ) -> dict[str, Any]:
     """The sandbox's policy for a plugin, as data. Whatever was not granted is left out.
 
@@ -30,9 +34,10 @@ def policy_for(
         paths: What else it imports from.
         granted: The permissions that it has.
         memory: Bytes that it may take; ``None``: no limit.
+        cpu_share: Of one processor that it may take; ``None``: no limit.
     """
     read, write, execute = [directory, *paths], list[str](), list[str]()
-    policy: dict[str, Any] = {"memory": memory}
+    policy: dict[str, Any] = {"memory": memory, "cpu_share": cpu_share}
     for permission in granted:
         read += permission.read
         write += permission.write

@@ -49,6 +49,7 @@ class HostOptions(TypedDict, total=False):
     paths: Sequence[str | Path]
     sandbox: Literal["best", "required", "off"]
     memory: int | None
+    cpu_share: float | None
     lazy: bool
     reload: bool
     budget: float
@@ -76,6 +77,7 @@ class Settings(NamedTuple):
     paths: tuple[str, ...]
     sandbox: Literal["best", "required", "off"]
     memory: int | None
+    cpu_share: float | None
     lazy: bool
     reload: bool
     budget: float
@@ -126,6 +128,7 @@ def check_settings(**options: Unpack[HostOptions]) -> Settings:
         paths=tuple(str(Path(path).resolve()) for path in options.get("paths", ())),
         sandbox=sandbox,
         memory=None if memory is None else check_whole("memory", memory, "bytes"),
+        cpu_share=_check_share(options.get("cpu_share")),
         lazy=check_flag("lazy", options.get("lazy", False)),
         reload=check_flag("reload", options.get("reload", False)),
         budget=check_seconds("budget", options.get("budget", 0.25)),
@@ -139,3 +142,11 @@ def check_settings(**options: Unpack[HostOptions]) -> Settings:
         output_rate=check_whole("output_rate", options.get("output_rate", 1 << 16), "bytes"),
         longest_line=check_whole("longest_line", options.get("longest_line", 2000)),
     )
+
+
+def _check_share(share: object) -> float | None:
+    if share is None:
+        return None
+    if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0.01 <= share <= 1024:
+        raise ValueError(f"cpu_share must be a number of processors from 0.01 to 1024, or None, not {share!r}")
+    return float(share)

@@ -172,7 +172,8 @@ def command(manifest: Manifest, settings: Settings, decided: Decided) -> list[st
     directory = str(manifest.directory.resolve())
     policy: dict[str, Any] | None = None
     if settings.sandbox != "off":
-        policy = sandboxing.policy_for(directory, settings.paths, decided.granted.values(), settings.memory)
+        granted, limits = decided.granted.values(), (settings.memory, settings.cpu_share)
+        policy = sandboxing.policy_for(directory, settings.paths, granted, *limits)
     configuration = Configuration(
         id=manifest.id,
         directory=directory,

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import RpcError, Unavailable
 from ..types.shown import shown
-from . import sandboxing
+from . import load, sandboxing
 from .asking import Handler, Late
+from .load import Load
 from .manifest import Manifest, ManifestError, read_manifest
 from .process import PluginProcess, environment
 from .runtime import NOT_CONFINED
@@ -177,9 +178,21 @@ class Supervised:
             self.state = "running"
         self._changed()
         self._say("started", f"is running as process {run.process.pid}")
+        if self._settings.cpu_share is not None:
+            found = Load(run.process.pid, self._settings.cpu_share)
+            self._watch.later(load.EVERY, lambda: self._look_at(run, found))
         self.settled.set()
 
     # Watching; all of it in the thread that watches.
+
+    def _look_at(self, run: Run, found: Load) -> None:
+        """Ends a plugin that takes more of the processor than it may."""
+        if run.over.is_set():
+            return
+        if (said := found.too_much()) is not None:
+            run.give_up(said)
+        else:
+            self._watch.later(load.EVERY, lambda: self._look_at(run, found))
 
     def _follow(self, run: Run) -> None:
         self._watch.follow(run.process.pidfd, lambda: self._ended(run))
