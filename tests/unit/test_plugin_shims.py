@@ -238,6 +238,21 @@ def test_a_plugin_reaches_no_deeper_than_the_values(keys: list[str]) -> None:
     assert real == {"a": {"b": {"c": 1}}}
 
 
+def test_what_a_plugin_can_have_the_host_keep_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nearcall.plugin.shims.values.MOST", 3)
+    real: dict[str, Any] = {"a": {"x": 1}}
+    shims.put(real, ["b", "y"], "z" * 4000, 2)
+    shims.put(real, ["b", "z"], 1, 2)
+    with pytest.raises(ValueError, match="there are 3 values already"):
+        shims.put(real, ["c", "x"], 1, 2)
+    shims.put(real, ["a", "x"], 2, 2)  # another value for a key that is there
+    for keys, value in ((["a", "x"], "z" * 4096), (["a", "k" * 4096], 1), (["a", "x"], [0] * 5000)):
+        with pytest.raises(ValueError, match="4096 at most"):
+            shims.put(real, keys, value, 2)
+    assert shims.remove(real, ["b"], 2)
+    assert real == {"a": {"x": 2}}
+
+
 def test_a_variable_of_a_module_is_the_hosts() -> None:
     module = types.ModuleType("shim_of_a_test")
     sys.modules[module.__name__] = module

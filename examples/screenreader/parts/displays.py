@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable
 
 from screen_api import Display
@@ -14,6 +15,9 @@ from parts.braille import shown
 
 PATIENCE = 0.2
 """Seconds that a display may take. One that takes longer gets no more lines until its plugin is started again."""
+
+KEY = 0.02
+"""Seconds that a key takes at least: a plugin that invents them without end is slowed down, and not this process."""
 
 
 class Displays:
@@ -66,6 +70,7 @@ class _Opened:
     def _listen(self) -> None:
         with contextlib.suppress(nearcall.RpcError):  # its plugin has ended
             for key in self._display.pressed():
+                time.sleep(KEY)
                 with self._change:
                     if key == "more" and self._at + self._width < len(self._cells):
                         self._at += self._width

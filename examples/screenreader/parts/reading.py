@@ -29,6 +29,9 @@ FOR_PLUGINS = [HERE / name for name in ("api", "generated", "generated/shims", "
 BUDGET = 0.2
 """Seconds that one plugin may take for one question."""
 
+MESSAGES = 3
+"""Messages of plugins between two texts: one that never ends must not keep the reader from going on."""
+
 
 class Reader:
     """Reads aloud.
@@ -52,7 +55,7 @@ class Reader:
         self._timeline = timeline
         self._card = card
         self._tell = say
-        self._messages: deque[str] = deque()
+        self._messages: deque[str] = deque(maxlen=MESSAGES)
         self._running: dict[str, float] = {}
         self.braille = Translator()
         self.lines: list[str] = []
@@ -92,7 +95,7 @@ class Reader:
             for number, text in enumerate(texts):
                 before(number)
                 self._say(text)
-                while self._messages:
+                for _ in range(min(MESSAGES, len(self._messages))):
                     self._say(self._messages.popleft())
         for name in list(self._running):
             self._ended(name)

@@ -7,10 +7,12 @@ docs/plugins.md.
 from .points import Registered, accumulating_decider, action, chain, decider, filter
 from .services import ERRORS, Run, at_once, load, use
 from .turns import Turn, turn
-from .values import Shared, find, keys_of, put, remove, variables
+from .values import LARGEST, MOST, Shared, find, keys_of, put, remove, variables
 
 __all__ = [
     "ERRORS",
+    "LARGEST",
+    "MOST",
     "Registered",
     "Run",
     "Shared",

@@ -147,9 +147,10 @@ class Declare(Protocol):
 
 def _with_register(declare: Callable[..., Any]) -> Declare:
     def decorate(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
-        if function is None:
-            return lambda written: Registered(declare(**options)(written))
-        return Registered(declare(function))
+        def with_options(written: Callable[..., Any]) -> Registered[..., Any]:
+            return Registered(declare(**options)(written))
+
+        return with_options if function is None else Registered(declare(function))
 
     return cast("Declare", decorate)
 

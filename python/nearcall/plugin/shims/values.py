@@ -5,11 +5,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping, MutableMapping
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any
 
-__all__ = ["Shared", "find", "keys_of", "put", "remove", "variables"]
+from ...codec.msgpack import encode_plainly
 
-T = TypeVar("T")
+__all__ = ["LARGEST", "MOST", "Shared", "find", "keys_of", "put", "remove", "variables"]
+
+LARGEST = 4096
+"""Bytes of a value that a plugin sets in a mapping of the host, encoded, and of its keys."""
+MOST = 10_000
+"""Values that such a mapping has at most after that."""
 
 
 def variables(module: str, service: object, names: list[str]) -> None:
@@ -101,12 +106,18 @@ def find(mapping: Mapping[str, Any], keys: list[str], depth: int = 1) -> list[An
 
 
 def put(mapping: MutableMapping[str, Any], keys: list[str], value: Any, depth: int = 1) -> None:
-    """Sets the value to which keys lead; mappings on the way that are missing become dicts.
+    """Sets the value to which keys lead; mappings on the way that are missing become dicts. What plugins can have the
+    host keep is limited, to :data:`MOST` values of :data:`LARGEST` bytes.
 
     Raises:
-        ValueError: as :func:`find`.
+        ValueError: as :func:`find`; or there are too many values, or it is too large.
     """
     _check(keys, depth)
+    size = len(encode_plainly(value)) + sum(map(len, keys))
+    if size > LARGEST:
+        raise ValueError(f"a value of {size} bytes: {LARGEST} at most, with its keys")
+    if not find(mapping, keys, depth) and _count(mapping, depth) >= MOST:
+        raise ValueError(f"there are {MOST} values already: remove some")
     for key in keys[:-1]:
         mapping = mapping.setdefault(key, {})
     mapping[keys[-1]] = value
@@ -135,6 +146,10 @@ def keys_of(mapping: Mapping[str, Any], keys: list[str], depth: int = 1) -> list
         return list(mapping)
     inside = _inside(mapping, [*keys, ""], min(len(keys) + 1, depth))
     return [] if inside is None else list(inside)
+
+
+def _count(mapping: Mapping[str, Any], depth: int) -> int:
+    return len(mapping) if depth == 1 else sum(_count(inner, depth - 1) for inner in mapping.values())
 
 
 def _check(keys: list[str], depth: int) -> None:
