@@ -56,6 +56,15 @@ def manager() -> Manager: ...
 def plain(text): ...
 def many(*texts: str) -> None: ...
 def stub(text: str = ...) -> None: ...
+def me(self: int) -> None: ...
+def get_clash() -> int: ...
+clash: str
+class Above(Manager, NamedTuple): ...
+@dataclass
+class Deep:
+    field: "list[Above]"
+def deep(value: Deep) -> None: ...
+def rename(speech: str, shims: str) -> str: ...
 async def wait() -> None: ...
 def twice() -> None: ...
 def twice(text: str) -> None: ...
@@ -99,7 +108,7 @@ def test_each_thing_is_carried_over_or_left_out_with_a_reason(tmp_path: Path) ->
     assert module.doc == "Speech, and what belongs to it."
     assert [each.name for each in module.copied] == ["SLOWEST", "Words", "Priority", "Word", "SpeechError"]
     assert module.errors == ("SpeechError",)
-    assert [each.name for each in module.functions] == ["say", "split"]
+    assert [each.name for each in module.functions] == ["say", "split", "get_clash", "rename"]
     assert [(each.name, each.type) for each in module.variables] == [("rate", "int")]
     assert module.shared == (("conf", "bool | str", 2), ("flat", "int", 1))
     assert [(each.kind, each.options) for each in module.points] == [
@@ -108,7 +117,8 @@ def test_each_thing_is_carried_over_or_left_out_with_a_reason(tmp_path: Path) ->
     ]
     left_out = {each.name: each.why for each in module.left_out}
     assert set(left_out) == {
-        *("Manager", "speak", "later", "manager", "plain", "many", "stub", "wait", "twice", "handlers", "by_number")
+        *("me", "clash", "Above", "Deep", "deep"),
+        *("Manager", "speak", "later", "manager", "plain", "many", "stub", "wait", "twice", "handlers", "by_number"),
     }
     assert "Priority.NOW" in left_out["speak"]
     assert "'Callable' cannot be sent" in left_out["later"]
@@ -126,7 +136,7 @@ def test_what_is_written_can_be_imported_and_says_the_same(tmp_path: Path, modul
     assert interface.SLOWEST == 10
     names = {name for name in vars(interface.Speech) if not name.startswith("_")}
     shared = {f"{what}_{name}" for what in ("find", "put", "remove", "keys_of") for name in ("conf", "flat")}
-    assert names == {"say", "split", "get_rate", "set_rate", *shared}
+    assert names == {"say", "split", "get_clash", "rename", "get_rate", "set_rate", *shared}
     assert interface.Speech.say.__doc__.strip() == 'Says "it".'
 
 
@@ -135,6 +145,7 @@ def test_the_hosts_class_calls_the_module(tmp_path: Path, modules: Any) -> None:
     (tmp_path / "speech.py").write_text(
         "from speech_api import Word\nrate = 1\nconf = {'a': {'b': True}}\nflat = {}\n"
         "def say(text, how='soft', *, twice=False): return Word(text * (1 + twice), len(how))\n"
+        "def rename(speech, shims): return speech + shims\n"
         "def split(text, /, at=' '): return [Word(each) for each in text.split(at)]\n"
     )
     ran: list[object] = []
@@ -146,13 +157,14 @@ def test_the_hosts_class_calls_the_module(tmp_path: Path, modules: Any) -> None:
     host = modules("speech_host").SpeechOfHost(run)
     word = modules("speech_api").Word
     assert host.say("a", "loud", twice=True) == word("aa", 4)
+    assert host.rename("a", "b") == "ab"
     assert host.split("a,b", ",") == [word("a"), word("b")]
     host.set_rate(7)
     assert (host.get_rate(), modules("speech").rate) == (7, 7)
     assert host.find_conf(["a", "b"]) == [True]
     host.put_conf(["x", "y"], "z")
     assert modules("speech").conf["x"] == {"y": "z"}
-    assert len(ran) == 6
+    assert len(ran) == 7
 
 
 def test_a_source_is_read_as_well_as_a_stub_and_all_of_all(tmp_path: Path) -> None:

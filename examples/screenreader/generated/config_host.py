@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import config
+import config as _module
 from config_api import Config
 
 from nearcall.plugin import shims
@@ -19,13 +19,13 @@ class ConfigOfHost(Config):
         self._run = run
 
     def find_conf(self, keys: list[str]) -> list[bool | int | str]:
-        return self._run(lambda: shims.find(config.conf, keys, 2))
+        return self._run(lambda: shims.find(_module.conf, keys, 2))
 
     def put_conf(self, keys: list[str], value: bool | int | str) -> None:
-        self._run(lambda: shims.put(config.conf, keys, value, 2))
+        self._run(lambda: shims.put(_module.conf, keys, value, 2))
 
     def remove_conf(self, keys: list[str]) -> bool:
-        return self._run(lambda: shims.remove(config.conf, keys, 2))
+        return self._run(lambda: shims.remove(_module.conf, keys, 2))
 
     def keys_of_conf(self, keys: list[str]) -> list[str]:
-        return self._run(lambda: shims.keys_of(config.conf, keys, 2))
+        return self._run(lambda: shims.keys_of(_module.conf, keys, 2))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import ui
+import ui as _module
 from ui_api import Ui
 
 from nearcall.plugin import shims
@@ -19,4 +19,4 @@ class UiOfHost(Ui):
         self._run = run
 
     def message(self, text: str) -> None:
-        self._run(lambda: ui.message(text))
+        self._run(lambda: _module.message(text))

@@ -28,6 +28,8 @@ _KINDS = ("action", "filter", "decider", "accumulating_decider", "chain")
 _VALUES = {"NamedTuple", "TypedDict", "Struct", "Enum", "IntEnum", "StrEnum", "Flag", "IntFlag"}
 _MAPPINGS = {"MutableMapping", "Mapping", "dict", "Dict"}
 _NOT_SENT = {"Callable", "Generator", "IO", "ModuleType", "TextIO", "BinaryIO", "Type", "object", "type"}
+_TAKEN = {"self", "_host", "_module"}
+"""Names in what is made."""
 _WORD = re.compile(r"[A-Za-z_]\w*")
 
 
@@ -152,6 +154,10 @@ class _Reader:
         self._tree = ast.parse(self._text, str(path))
         self._imports: dict[str, str] = {}
         self._copied: dict[str, Copied] = {}
+        self._methods: set[str] = set()
+        """Names of the service's methods."""
+        self._needing: dict[str, tuple[ast.stmt, list[ast.expr]]] = {}
+        """What is copied, and the expressions whose names it needs."""
         self._errors: list[str] = []
         self._functions: dict[str, Function] = {}
         self._points: dict[str, Point] = {}
@@ -170,10 +176,12 @@ class _Reader:
                 self._take_class(node)
             elif isinstance(node, (ast.Assign, ast.AnnAssign)):
                 self._take_alias(node)
+        self._drop_unknown()
         for node in body:
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 self._take_function(node)
-            elif isinstance(node, ast.AnnAssign):
+        for node in body:
+            if isinstance(node, ast.AnnAssign):
                 self._take_variable(node)
             elif isinstance(node, ast.Assign):
                 self._take_assigned(node)
@@ -219,7 +227,7 @@ class _Reader:
             renamed = f" as {alias.asname}" if alias.asname else ""
             if isinstance(node, ast.Import):
                 self._imports[known] = f"import {alias.name}{renamed}"
-            elif node.level == 0 and node.module != "__future__":
+            elif node.level == 0 and node.module not in ("__future__", "_typeshed"):  # neither is one to import from
                 self._imports[known] = f"from {node.module} import {alias.name}{renamed}"
 
     def _needed(self) -> Iterator[str]:
@@ -235,9 +243,12 @@ class _Reader:
         for word in _names(types):
             if word in _NOT_SENT:
                 return f"'{word}' cannot be sent"
-            if word not in self._imports and word not in self._copied and not hasattr(builtins, word):
+            if not self._known(word):
                 return f"'{word}' is not known here, or was left out"
         return None
+
+    def _known(self, word: str) -> bool:
+        return word in self._imports or word in self._copied or hasattr(builtins, word)
 
     # Classes, constants and aliases.
 
@@ -255,6 +266,8 @@ class _Reader:
         first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
         text = textwrap.dedent("\n".join(self._text.splitlines()[first - 1 : node.end_lineno]))
         self._copied[node.name] = Copied(node.name, text)
+        fields = [field.annotation for field in node.body if isinstance(field, ast.AnnAssign)]
+        self._needing[node.name] = node, [*node.bases, *fields]
 
     def _take_alias(self, node: ast.Assign | ast.AnnAssign) -> None:
         target = node.targets[0] if isinstance(node, ast.Assign) else node.target
@@ -265,6 +278,17 @@ class _Reader:
         alias = isinstance(node, ast.AnnAssign) and _last(node.annotation) == "TypeAlias"
         if constant or alias:
             self._copied[target.id] = Copied(target.id, self._source(node))
+            self._needing[target.id] = node, [node.value] if alias else []
+
+    def _drop_unknown(self) -> None:
+        """Leaves out what needs what is not there, and then what needs that."""
+        while unfit := [name for name, (_, types) in self._needing.items() if not all(map(self._known, _names(types)))]:
+            for name in unfit:
+                node, types = self._needing.pop(name)
+                missing = next(word for word in _names(types) if not self._known(word))
+                del self._copied[name]
+                self._leave_out(node, name, f"needs '{missing}', which is not known here, or was left out")
+        self._errors = [name for name in self._errors if name in self._copied]
 
     # Functions and extension points.
 
@@ -280,6 +304,7 @@ class _Reader:
         function = self._function(node)
         if not kinds:
             self._functions[name] = function
+            self._methods.add(name)
             return
         options = ""
         if isinstance(kinds[0], ast.Call):
@@ -301,6 +326,9 @@ class _Reader:
             return "takes any number of arguments: name them in a stub"
         if node.returns is None or any(each.annotation is None for each in every):
             return "does not say the types of its parameters and its result: say them in a stub"
+        for parameter in every:
+            if parameter.arg in _TAKEN:
+                return f"has a parameter '{parameter.arg}', a name that the shim needs"
         for default in (*arguments.defaults, *arguments.kw_defaults):
             if default is not None and not _literal(default):
                 return f"has the default {self._source(default)}: write the value in a stub"
@@ -345,9 +373,14 @@ class _Reader:
             why: str | None = "is a constant without a value that could be written down: write it in a stub"
         else:
             why = self._unfit(kind)
+        made = {f"{what}_{name}" for what in (("find", "put", "remove", "keys_of") if depth else ("get", "set"))}
+        if clash := made & self._methods:
+            why = f"needs a method '{clash.pop()}', as there is one already"
         if why is not None:
             self._leave_out(node, name, why)
-        elif depth:
+            return
+        self._methods |= made
+        if depth:
             self._shared[name] = Shared(name, self._source(kind), depth)
         else:
             self._variables[name] = Variable(name, self._source(kind))

@@ -164,7 +164,7 @@ def _host(module: Module, interface: str) -> str:
     name = class_name(module.name)
     head = _docstring(f"{module.name} as a service for plugins: made from {module.file} by 'nearcall plugin shim'.", "")
     copied = ", ".join(sorted([name, *(each.name for each in module.copied)]))
-    parts = [head, "\n", _STANDARD, _imports(list(module.imports)), f"\nimport {module.name}\n"]
+    parts = [head, "\n", _STANDARD, _imports(list(module.imports)), f"\nimport {module.name} as _module\n"]
     parts += [f"from {interface} import {copied}\n", "\nfrom nearcall.plugin import shims\n\n\n"]
     parts += [f"class {name}OfHost({name}):\n"]
     parts += [
@@ -181,20 +181,20 @@ def _host(module: Module, interface: str) -> str:
             "\n",
             _def(function, "    ", itself=True),
             "\n",
-            _running(f"{module.name}.{function.name}({_passed(function)})", function),
+            _running(f"_module.{function.name}({_passed(function)})", function),
         ]
     for variable in module.variables:
         own = Function(f"get_{variable.name}", (), variable.type, "")
         value = Parameter("value", variable.type, "", "any")
         setting = Function(f"set_{variable.name}", (value,), "None", "")
-        parts += ["\n", _def(own, "    ", itself=True), "\n", _running(f"{module.name}.{variable.name}", own)]
+        parts += ["\n", _def(own, "    ", itself=True), "\n", _running(f"_module.{variable.name}", own)]
         parts += ["\n", _def(setting, "    ", itself=True), "\n"]
-        parts += [_running(f'setattr({module.name}, "{variable.name}", value)', setting)]
+        parts += [_running(f'setattr(_module, "{variable.name}", value)', setting)]
     for shared in module.shared:
         for method in _methods_of(shared):
             what = method.name.removesuffix(f"_{shared.name}")
             value_too = "value, " if what == "put" else ""
-            call = f"shims.{what}({module.name}.{shared.name}, keys, {value_too}{shared.depth})"
+            call = f"shims.{what}(_module.{shared.name}, keys, {value_too}{shared.depth})"
             parts += ["\n", _def(method, "    ", itself=True), "\n", _running(call, method)]
     return _text(*parts)
 
