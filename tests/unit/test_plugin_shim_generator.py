@@ -177,6 +177,18 @@ def test_a_source_is_read_as_well_as_a_stub_and_all_of_all(tmp_path: Path) -> No
     assert [each.name for each in read_module("config", path).functions] == ["load", "_odd"]
 
 
+def test_a_source_that_returns_nothing_need_not_say_so(tmp_path: Path) -> None:
+    path = tmp_path / "config.py"
+    path.write_text(
+        "def beep(hz: float, length: int = 10):\n    def inside():\n        return 3\n    if hz: return\n    inside()\n"
+        "def gives(x: int):\n    while x:\n        return x\n"
+        "def yields(x: int):\n    yield x\n"
+    )
+    module = read_module("config", path)
+    assert [(each.name, each.returns) for each in module.functions] == [("beep", "None")]
+    assert [each.name for each in module.left_out] == ["gives", "yields"]
+
+
 def test_modules_are_found_by_name_stubs_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     package = tmp_path / "speech"

@@ -87,6 +87,14 @@ def test_deciders_and_chains_mean_what_they_say() -> None:
     assert ask(chained, "x") == ["a", "x", "b", "x", "c", "x"]
 
 
+def test_deciders_take_what_is_no_bool_as_old_ones_do() -> None:
+    one, many = shims.Registered(decided), shims.Registered(accumulated)
+    many.register(lambda: None)
+    assert ask(accumulated, "x") is False  # its default: nobody has said otherwise
+    one.register(lambda: None)
+    assert ask(decided, "x") is False
+
+
 def test_a_function_that_cannot_be_called_is_refused_at_once() -> None:
     action, chain = shims.Registered(told), shims.Registered(filtered)
     with pytest.raises(TypeError, match="told has no 'pitch' for a function; there is text, language"):

@@ -80,12 +80,12 @@ class Registered(Generic[P, R]):
 
     @staticmethod
     def _decider(calls: list[Call], given: dict[str, Any]) -> bool:
-        return all(_attempt(call, given, True) is not False for call in calls)
+        return all(_attempt(call, given, True) for call in calls)
 
     def _accumulating_decider(self, calls: list[Call], given: dict[str, Any]) -> bool:
         default = self.point.default
         answers = [_attempt(call, given, default) for call in calls]
-        return default if all(answer is default for answer in answers) else not default
+        return not default if (not default) in answers else default
 
     @staticmethod
     def _chain(calls: list[Call], given: dict[str, Any]) -> list[Any]:

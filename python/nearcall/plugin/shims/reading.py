@@ -324,7 +324,7 @@ class _Reader:
             return "is declared more than once"
         if arguments.vararg or arguments.kwarg:
             return "takes any number of arguments: name them in a stub"
-        if node.returns is None or any(each.annotation is None for each in every):
+        if self._returns(node) is None or any(each.annotation is None for each in every):
             return "does not say the types of its parameters and its result: say them in a stub"
         for parameter in every:
             if parameter.arg in _TAKEN:
@@ -353,8 +353,13 @@ class _Reader:
             )
             for each, default, kind in found
         )
-        returns = self._source(node.returns) if node.returns is not None else "None"
-        return Function(node.name, parameters, returns, ast.get_docstring(node) or "")
+        return Function(node.name, parameters, self._returns(node) or "None", ast.get_docstring(node) or "")
+
+    def _returns(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> str | None:
+        """The annotation of the result. In a source, a function that returns nothing need not say so."""
+        if node.returns is not None:
+            return self._source(node.returns)
+        return None if self._path.suffix == ".pyi" or any(map(_gives, _own(node.body))) else "None"
 
     # Variables.
 
@@ -390,6 +395,18 @@ class _Reader:
             if isinstance(target, ast.Name) and self._public(target.id) and target.id not in self._copied:
                 why = "has no annotation: say its type; for an extension point write '@filter def ...' in a stub"
                 self._leave_out(node, target.id, why)
+
+
+def _own(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    """All that a function does itself, without the functions and classes inside it."""
+    for node in body:
+        yield node
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
+            yield from _own(ast.iter_child_nodes(node))
+
+
+def _gives(node: ast.AST) -> bool:
+    return isinstance(node, (ast.Yield, ast.YieldFrom)) or (isinstance(node, ast.Return) and node.value is not None)
 
 
 def _flat(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
