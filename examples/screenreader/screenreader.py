@@ -14,12 +14,17 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE / name) for name in ("api", "in_process", "both", "generated")]
 
 
+def say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")  # one write: lines come from several threads
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Reads a text aloud, through plugins.")
     parser.add_argument("document", type=Path, nargs="?", default=HERE / "document.txt", help="the text")
     parser.add_argument("--plugins", type=Path, default=HERE / "addons", help="their directory")
     parser.add_argument("--output", type=Path, default=Path("out"), help="where to (default: out)")
     parser.add_argument("--speed", type=float, default=1.0, help="how many times faster than a clock")
+    parser.add_argument("--budget", type=float, default=0.2, help="seconds that a plugin may take for a question")
     options = parser.parse_args()
     logging.getLogger("nearcall").setLevel(logging.CRITICAL)  # what happens to plugins is told below
 
@@ -31,8 +36,7 @@ def main() -> None:
     texts = [line.strip() for line in options.document.read_text(encoding="utf-8").splitlines() if line.strip()]
     timeline = Timeline()
     with SoundCard(options.output / "speech.wav", options.speed) as card:
-        # One write for each line: events come from other threads.
-        reader = Reader(options.plugins, card, timeline, lambda line: sys.stdout.write(f"{line}\n"))
+        reader = Reader(options.plugins, card, timeline, say, options.budget)
         reader.read(texts, lambda number: reader.press("kb:NVDA+shift+d") if number == len(texts) - 1 else None)
     longest = max((gap.seconds for gap in card.gaps), default=0.0)
     summary = f"{len(texts)} texts, {card.seconds:.1f} s of sound, {len(card.gaps)} gaps, the longest {longest:.3f} s"

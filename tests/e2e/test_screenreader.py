@@ -59,6 +59,17 @@ def test_everything_is_read_while_plugins_hang_crash_and_spy(tmp_path: Path) -> 
     assert [text for text in titles if text in spoken] == spoken
 
 
+def test_a_reader_that_waits_for_its_plugins_falls_silent(tmp_path: Path) -> None:
+    """The gaps that are measured are there when they should be."""
+    shutil.copytree(EXAMPLE / "addons/hangs", tmp_path / "plugins/hangs")
+    options = ("--plugins", "plugins", "--output", ".", "--speed", SPEED, "--budget", "1.4")
+    out = run(EXAMPLE / "screenreader.py", *options, cwd=tmp_path)
+    found = re.search(r"([1-9]\d*) gaps, the longest ([\d.]+) s", out)
+    assert found, out
+    assert float(found[2]) > int(SPEED) * 0.9  # 0.4 s of the 1.4 are made ahead
+    assert ">silence<" in (tmp_path / "timeline.svg").read_text(encoding="utf-8")
+
+
 SCRIPT = """
 import json, logging, os, signal, sys
 logging.getLogger("nearcall").setLevel(logging.CRITICAL)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-_TABLES = b"unicode.dis,en-ueb-g1.ctb"
+_TABLES = b"unicode.dis,en-ueb-g2.ctb"
 _LETTERS = {
     **dict(zip("abcdefghij", (0x01, 0x03, 0x09, 0x19, 0x11, 0x0B, 0x1B, 0x13, 0x0A, 0x1A), strict=True)),
     "w": 0x3A,

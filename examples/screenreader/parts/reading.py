@@ -26,8 +26,6 @@ from parts.timeline import Timeline
 HERE = Path(__file__).parent.parent
 FOR_PLUGINS = [HERE / name for name in ("api", "generated", "generated/shims", "by_hand", "both")]
 """Where plugins find what they import: nothing of the reader's own."""
-BUDGET = 0.2
-"""Seconds that one plugin may take for one question."""
 
 MESSAGES = 3
 """Messages of plugins between two texts: one that never ends must not keep the reader from going on."""
@@ -50,7 +48,7 @@ class Reader:
         card: SoundCard,
         timeline: Timeline,
         say: Callable[[str], object],
-        budget: float = BUDGET,
+        budget: float,
     ) -> None:
         self._timeline = timeline
         self._card = card
