@@ -39,7 +39,7 @@ def main() -> None:
         reader = Reader(options.plugins, card, timeline, say, options.budget)
         reader.read(texts, lambda number: reader.press("kb:NVDA+shift+d") if number == len(texts) - 1 else None)
     longest = max((gap.seconds for gap in card.gaps), default=0.0)
-    summary = f"{len(texts)} texts, {card.seconds:.1f} s of sound, {len(card.gaps)} gaps, the longest {longest:.3f} s"
+    summary = f"{len(texts)} texts, {card.seconds:.1f} s of sound; gaps: {len(card.gaps)}, the longest {longest:.3f} s"
     timeline.draw(options.output / "timeline.svg", f"A screen reader and its plugins: {summary}")
     print(f"spoken by {', '.join(dict.fromkeys(reader.speaker.voices))}; braille by {reader.braille.name}")
     print(summary)

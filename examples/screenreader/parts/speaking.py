@@ -56,6 +56,7 @@ class Speaker:
             self._play(tones.render(text, rate))
         self.voices.append(name)
         self._card.wait()
+        before += sum(gap.seconds for gap in self._card.gaps if gap.at == before)  # it was silent until then
         begin, end = self._card.clock_at(before), self._card.clock_at(self._card.seconds)
         self._timeline.bar("speech", self._timeline.at(begin), self._timeline.at(end), name, text)
 
