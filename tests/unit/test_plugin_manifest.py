@@ -200,6 +200,10 @@ def test_the_command_makes_checks_and_moves_plugins(
     manifest = tmp_path / "Shout-1" / "plugin.toml"
     manifest.write_text(manifest.read_text().replace('entry = "', 'entry = "no_'))
     assert "there is no module 'no_shout_1'" in said("check", "Shout-1", status=1)
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared/no_shout_1.py").write_text("print('never run')\n")
+    assert "name the host's directory with --path" in said("check", "Shout-1", status=1)
+    assert "is well" in said("check", "Shout-1", "--path", "shared")
     manifest.write_text(GOOD)
     explained = said("explain", "Shout-1")
     assert "TCP connections to ports 443" in explained

@@ -77,11 +77,12 @@ def add_to(commands: Any) -> None:
     own = "the plugin's directory"
     new = action("new", _new, "begin a plugin", "DIRECTORY", "where to; its name becomes the id")
     new.add_argument("--id", help="the plugin's id, if it is not the directory's name")
-    action("check", _check, "say what is wrong with plugins, without running them", "DIRECTORY", own, many=True)
+    check = action("check", _check, "say what is wrong with plugins, without running them", "DIRECTORY", own, many=True)
     run = action("run", _run, "run one plugin and show what it does, until Ctrl-C", "DIRECTORY", own)
-    run.add_argument(
-        "--path", action="append", default=[], help="a directory that it may import from, such as the host's"
-    )
+    for each in (check, run):
+        each.add_argument(
+            "--path", action="append", default=[], help="a directory that it may import from, such as the host's"
+        )
     run.add_argument("--api", default="1.0", help="the version of the host's interface (default: 1.0)")
     run.add_argument("--allow", action="append", default=[], metavar="PERMISSION", help="grant files, network, ...")
     run.add_argument("--once", action="store_true", help="end when it is clear whether it starts")
@@ -130,18 +131,23 @@ def _check(options: argparse.Namespace) -> int:
             wrong += len(error.mistakes)
             continue
         module = manifest.entry.partition(":")[0]
-        top = directory / module.partition(".")[0]
-        if not (top.is_dir() or top.with_suffix(".py").is_file() or _importable(module)):
-            print(f"{manifest.path}: entry: there is no module '{module}' in {directory}: write {module}.py there")
+        if not _importable(module, [directory, *options.path]):
+            where = ", ".join(map(str, [directory, *options.path]))
+            todo = f"write {module}.py, or name the host's directory with --path"
+            print(f"{manifest.path}: entry: there is no module '{module}' in {where}: {todo}")
             wrong += 1
         else:
             print(f"{directory}: {manifest.id} {manifest.version} is well")
     return 1 if wrong else 0
 
 
-def _importable(module: str) -> bool:
+def _importable(module: str, folders: list[str | Path]) -> bool:
+    """Whether there is such a module, in one of the folders or where Python looks. Nothing of it is run."""
+    top = module.partition(".")[0]
+    if any(Path(each, top).is_dir() or Path(each, f"{top}.py").is_file() for each in folders):
+        return True
     try:
-        return importlib.util.find_spec(module.partition(".")[0]) is not None
+        return importlib.util.find_spec(top) is not None
     except (ImportError, ValueError):
         return False
 
