@@ -133,8 +133,15 @@ pub trait Link: Send + Sync + Debug {
     /// Who is at the other end.
     fn peer(&self) -> &Peer;
 
+    /// Whether the peer may begin calls until it knows of this side's goodbye, and is refused later ones by the link itself, so
+    /// that it may send them elsewhere: what comes here is to be served.
+    fn takes_last_calls(&self) -> bool {
+        false
+    }
+
     /// Whether all that went out is at the peer's system, which keeps it for the peer even when this end is closed. Only TCP
-    /// may still have some of it here, and drops it if it is closed and the peer then sends anything.
+    /// may still have some of it here, and drops it if it is closed and the peer then sends anything. With
+    /// [last calls](Link::takes_last_calls): also whether none of those can come any more.
     fn has_delivered(&self) -> bool {
         true
     }

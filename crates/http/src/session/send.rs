@@ -24,7 +24,7 @@ impl Session {
     /// status that is all there is goes without them.
     ///
     /// # Errors
-    /// [`SendError::Gone`], also if headers were sent already; [`SendError::Unfit`].
+    /// [`SendError::Gone`], also if headers were sent already; [`SendError::Unfit`], [`SendError::TooMuchMetadata`].
     pub fn send_head(&mut self, id: StreamId, head: &Head<'_>) -> Result<(), SendError> {
         let metadata = self.fit(head.metadata)?;
         let stream = self.streams.get_mut(&id).ok_or(SendError::Gone)?;
@@ -169,7 +169,7 @@ impl Session {
     /// [forgotten](Self::forget) if the peer had reset it.
     ///
     /// # Errors
-    /// [`SendError::Gone`]; [`SendError::Unfit`], and the stream is still there.
+    /// [`SendError::Gone`]; [`SendError::Unfit`] and [`SendError::TooMuchMetadata`], and the stream is still there.
     pub fn send_status(&mut self, id: StreamId, outcome: &Outcome<'_>) -> Result<(), SendError> {
         let metadata = self.fit(outcome.metadata)?;
         let Some(stream) = self.streams.get_mut(&id).filter(|stream| !stream.outgoing.is_closed()) else {
@@ -301,7 +301,7 @@ impl Session {
     ///
     /// # Errors
     /// Nothing was begun: [`SendError::TooManyStreams`], [`SendError::NoMoreIds`], [`SendError::GoingAway`],
-    /// [`SendError::Unfit`].
+    /// [`SendError::Unfit`], [`SendError::TooMuchMetadata`].
     pub fn begin(&mut self, call: &Call<'_>) -> Result<StreamId, SendError> {
         let id = if self.highest == 0 { 1 } else { self.highest + 2 };
         if self.going_away.is_some() || self.draining.is_some() || self.over.is_some() {
@@ -475,7 +475,7 @@ impl Session {
         }
         let limit = self.peer.max_header_list_size as usize;
         if size > limit {
-            return Err(SendError::Unfit(format!("the metadata has {size} bytes, the peer takes {limit}")));
+            return Err(SendError::TooMuchMetadata { len: size, limit });
         }
         Ok(Some(fitted))
     }

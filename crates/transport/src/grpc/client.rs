@@ -9,11 +9,12 @@ use nearcall_wire::{Failure, FrameHead, Kind, Metadata, rpc_status};
 use smallvec::SmallVec;
 
 use super::inflow::{Inflow, Outflow};
+use super::waiting::Waiting;
 use super::{Frames, Role, bare, credit, message, short, unsent, with_message};
 use crate::budget::Account;
 use crate::incoming::Incoming;
 use crate::link::LinkError;
-use crate::outgoing::{CallKey, Outgoing};
+use crate::outgoing::{Body, CallKey, Outgoing};
 
 /// The calls that are made over one connection.
 #[derive(Debug)]
@@ -25,6 +26,8 @@ pub(crate) struct Client {
     calls: HashMap<StreamId, Call>,
     /// The streams of the core's calls.
     streams: HashMap<u32, StreamId>,
+    /// Calls that the server does not take yet.
+    queue: Waiting,
     /// Bytes of the longest message that is taken.
     max_message: usize,
     /// Bytes of messages that the core has no credit for.
@@ -49,8 +52,8 @@ struct Call {
 
 impl Client {
     pub(crate) fn new(authority: String, is_secure: bool, account: Arc<Account>, max_message: usize) -> Self {
-        let (calls, streams) = (HashMap::new(), HashMap::new());
-        Self { authority, is_secure, account, calls, streams, max_message, waiting: 0 }
+        let (calls, streams, queue) = (HashMap::new(), HashMap::new(), Waiting::default());
+        Self { authority, is_secure, account, calls, streams, queue, max_message, waiting: 0 }
     }
 
     fn begin(
@@ -107,6 +110,25 @@ impl Client {
             session.reset(stream, Code::CANCEL);
             unsent(error)
         })
+    }
+
+    /// Begins calls that have waited, as many as the server takes now.
+    fn begin_waiting(&mut self, session: &mut Session, frames: &mut Frames) {
+        while let Some(mut waited) = self.queue.pop() {
+            match self.begin(session, frames, waited.number, &waited.frame(), &mut |_| 0) {
+                Ok(()) => {}
+                Err(LinkError::Full) => return self.queue.push_first(waited),
+                Err(error) => {
+                    frames
+                        .push_back(Incoming::local(waited.number, &Failure::new(Failure::INTERNAL, error.to_string())));
+                }
+            }
+            let key = CallKey { number: waited.number, side: 0 };
+            for (kind, payload) in std::mem::take(&mut waited.rest) {
+                // Whatever has fitted before it waited fits now; and if the call has failed, there is nobody to send to.
+                let _ = self.put(session, frames, key, &Outgoing::new(kind, Body::Whole(&payload)), &mut |_| 0);
+            }
+        }
     }
 
     fn keep(&mut self, stream: StreamId, call: Call) {
@@ -238,13 +260,18 @@ impl Role for Client {
             }
             Event::Data { stream, cost, .. } => session.release(stream, cost),
             // The core makes another connection for new calls. Those above the last one are reset, one event each.
-            Event::GoAway { .. } => frames.push_back(bare(Kind::GoAway, 0)),
+            Event::GoAway { .. } => {
+                frames.push_back(bare(Kind::GoAway, 0));
+                // Those that wait go there, too.
+                self.begin_waiting(session, frames);
+            }
             Event::Pong(token) => {
                 let [a, b, c, d, ..] = token;
                 frames.push_back(bare(Kind::Pong, u32::from_be_bytes([a, b, c, d])));
             }
-            // Whoever waits for free streams tries again whenever something comes.
-            Event::StreamsFree | Event::Request { .. } => {}
+            // A thread that waits for free streams tries again whenever something comes.
+            Event::StreamsFree => self.begin_waiting(session, frames),
+            Event::Request { .. } => {}
         }
         Ok(true)
     }
@@ -275,8 +302,8 @@ impl Role for Client {
                 return Err(LinkError::Unfit("a gRPC server cannot call".into()));
             }
         }
-        // A call that has ended has no stream any more.
-        let Some(&stream) = self.streams.get(&number) else { return Ok(()) };
+        // A call that has ended has no stream any more, and one that waits has none yet.
+        let Some(&stream) = self.streams.get(&number) else { return self.queue.follow(number, frame) };
         match frame.kind {
             Kind::Item => {
                 let outflow = self.calls.get_mut(&stream).map(|call| &mut call.outflow);
@@ -301,6 +328,10 @@ impl Role for Client {
         }
     }
 
+    fn wait(&mut self, call: CallKey, frame: &Outgoing<'_>) -> Result<(), LinkError> {
+        self.queue.push(call.number, frame)
+    }
+
     fn make_room(&mut self, _session: &mut Session, _frames: &mut Frames) -> bool {
         // A client keeps whatever it has asked for.
         false
@@ -320,7 +351,6 @@ mod tests {
     use super::*;
     use crate::budget::Budget;
     use crate::grpc::MethodPath;
-    use crate::outgoing::Body;
 
     const MEGABYTE: usize = 1 << 20;
 

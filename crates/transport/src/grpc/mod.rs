@@ -10,6 +10,7 @@ mod inflow;
 mod link;
 mod paths;
 mod server;
+mod waiting;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -57,6 +58,19 @@ pub(crate) trait Role: Send + std::fmt::Debug {
         frame: &Outgoing<'_>,
         out: Out<'_>,
     ) -> Result<(), LinkError>;
+
+    /// Keeps a call for which [`put`](Self::put) has found no room, until there is some.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    fn wait(&mut self, _call: CallKey, _frame: &Outgoing<'_>) -> Result<(), LinkError> {
+        Err(LinkError::Full)
+    }
+
+    /// Whether the peer knows that this side has said goodbye, if it has: what comes from it now was begun after that.
+    fn has_parted(&mut self, _session: &mut Session) -> bool {
+        true
+    }
 
     /// Refuses the call whose message keeps most and has not come completely. Whether there was one.
     fn make_room(&mut self, session: &mut Session, frames: &mut Frames) -> bool;
@@ -147,6 +161,7 @@ fn unsent(error: SendError) -> Result<(), LinkError> {
     match error {
         SendError::Gone => Ok(()),
         SendError::Unfit(why) => Err(LinkError::Unfit(why)),
+        SendError::TooMuchMetadata { len, limit } => Err(LinkError::HeadTooLong { len, limit: limit as u64 }),
         SendError::TooLong { len } => Err(LinkError::TooLong { len, limit: u64::from(u32::MAX) }),
         other @ (SendError::TooManyStreams | SendError::NoMoreIds | SendError::GoingAway) => {
             Err(LinkError::Unfit(other.to_string()))

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use nearcall_http::{Event, Head, Out, Outcome, Request, SendError, Session, StreamId};
 use nearcall_wire::{Failure, FrameHead, Kind, rpc_status};
@@ -22,7 +23,23 @@ pub(crate) struct Server {
     calls: HashMap<StreamId, Call>,
     /// Of those, the ones that the client has given up.
     given_up: usize,
+    parting: Parting,
 }
+
+/// How far the end of the connection is. Calls that come before the client knows of it are taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Parting {
+    No,
+    /// The client was asked to begin no more calls, and to answer a ping behind that; when.
+    Asked(Instant),
+    /// What it begins now is refused, in a way that lets it try elsewhere.
+    Done,
+}
+
+/// The ping that is answered after the goodbye was read.
+const GOODBYE: [u8; 8] = *b"goodbye\0";
+/// How long a client is waited for that does not answer it. Then it may find a call refused that it has just begun.
+const PATIENCE: Duration = Duration::from_millis(50);
 
 /// A call under way.
 #[derive(Debug)]
@@ -48,7 +65,7 @@ enum Begun {
 
 impl Server {
     pub(crate) fn new(paths: Arc<Paths>, account: Arc<Account>) -> Self {
-        Self { paths, account, calls: HashMap::new(), given_up: 0 }
+        Self { paths, account, calls: HashMap::new(), given_up: 0, parting: Parting::No }
     }
 
     fn begin(&self, stream: StreamId, request: Request<'_>) -> Begun {
@@ -170,6 +187,8 @@ impl Role for Server {
         match event {
             Event::Request { stream, request, ended } => match self.begin(stream, request) {
                 Begun::Call(mut call) => {
+                    // One that does not answer is not waited for with more and more calls.
+                    self.has_parted(session);
                     if call.messages == Messages::Stream {
                         let head = call.head.take();
                         frames.extend(head.map(|head| Incoming::new(head, &[])));
@@ -210,6 +229,7 @@ impl Role for Server {
                 }
             }
             Event::Data { stream, cost, .. } => session.release(stream, cost),
+            Event::Pong(GOODBYE) => self.part(session),
             // A client that says goodbye ends its calls, and then the connection.
             Event::GoAway { .. } | Event::Pong(_) | Event::Response { .. } | Event::StreamsFree => {}
         }
@@ -255,13 +275,28 @@ impl Role for Server {
                 Ok(())
             }
             Kind::GoAway => {
-                session.drain_now();
+                if self.parting == Parting::No {
+                    session.drain();
+                    session.ping(GOODBYE);
+                    self.parting = Parting::Asked(Instant::now());
+                }
                 Ok(())
             }
             // The session answers pings by itself.
             Kind::Pong => Ok(()),
             Kind::Call | Kind::Cancel | Kind::Ping | Kind::Release => {
                 Err(LinkError::Unfit("a gRPC client cannot be called".into()))
+            }
+        }
+    }
+
+    fn has_parted(&mut self, session: &mut Session) -> bool {
+        match self.parting {
+            Parting::No | Parting::Done => true,
+            Parting::Asked(since) if since.elapsed() < PATIENCE => false,
+            Parting::Asked(_) => {
+                self.part(session);
+                true
             }
         }
     }
@@ -285,9 +320,18 @@ impl Role for Server {
 }
 
 impl Server {
+    /// Refuses what the client begins from here on.
+    fn part(&mut self, session: &mut Session) {
+        if matches!(self.parting, Parting::Asked(_)) {
+            session.drain_now();
+            self.parting = Parting::Done;
+        }
+    }
+
     /// The core has sent the last frame of a call.
     fn end(&mut self, session: &mut Session, stream: StreamId, sent: Result<(), SendError>) -> Result<(), LinkError> {
-        if let Err(error @ (SendError::Unfit(_) | SendError::TooLong { .. })) = sent {
+        if let Err(error @ (SendError::Unfit(_) | SendError::TooMuchMetadata { .. } | SendError::TooLong { .. })) = sent
+        {
             return unsent(error);
         }
         self.forget(session, stream);

@@ -476,7 +476,9 @@ impl ServerConnection {
                 let what = format!("the server has no method number {}", request.head.method);
                 Some(Failure::new(Failure::UNIMPLEMENTED, what))
             }
-            Some(_) if server.is_stopping() => Some(Failure::new(Failure::UNAVAILABLE, "the server is stopping")),
+            Some(_) if server.is_stopping() && !self.link.takes_last_calls() => {
+                Some(Failure::new(Failure::UNAVAILABLE, "the server is stopping"))
+            }
             Some(_) if pending >= server.limits.max_pending && !oneway => Some(server.too_many_pending()),
             Some(method) if method.streams && oneway => {
                 return Err(LinkError::Broken("the client sent a one-way call of a method that has a stream".into()));
