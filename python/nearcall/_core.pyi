@@ -18,6 +18,8 @@ __all__ = [
     "Call",
     "Connection",
     "FittingEncoder",
+    "Health",
+    "HealthMethod",
     "IntrospectionMethod",
     "Listeners",
     "LoopRequest",
@@ -194,6 +196,23 @@ class Call:
 
     def add_trailing(self, pairs: Sequence[tuple[str, bytes]]) -> None:
         """Adds to what goes back with the end of the call."""
+
+@final
+class Health:
+    """What a server says of its health."""
+
+    def __new__(cls, services: Sequence[str]) -> Health:
+        """Of these services; of all it is said that they serve."""
+
+    def set(self, service: str, serving: bool) -> None:
+        """Says from now on whether a service serves, and tells those who watch it."""
+
+    def methods(self) -> list[HealthMethod]:
+        """The handlers of ``Check``, ``Watch`` and ``List``."""
+
+@final
+class HealthMethod:
+    """A method of the health service: a handler that needs no thread of Python, nor the interpreter."""
 
 @final
 class IntrospectionMethod:
@@ -614,7 +633,7 @@ class Server:
 
     def __new__(
         cls,
-        methods: Sequence[tuple[Method, Callable[..., Any] | IntrospectionMethod | None]],
+        methods: Sequence[tuple[Method, Callable[..., Any] | IntrospectionMethod | HealthMethod | None]],
         description: str,
         *,
         measured: Sequence[tuple[str, str] | None],
