@@ -125,7 +125,7 @@ impl Server {
     /// stream, and whether that begins with the arguments.
     #[new]
     #[expect(clippy::too_many_arguments, reason = "they are keyword arguments in Python")]
-    #[pyo3(signature = (methods, description, *, measured, spin, ring_size, max_message_size, handshake_timeout, max_concurrency, max_pending, max_streams, max_memory, max_references, make_client, on_arrival, on_departure, departures, make_passage, on_release=None, paths=HashMap::new()))]
+    #[pyo3(signature = (methods, description, *, measured, spin, ring_size, max_message_size, handshake_timeout, compression, max_concurrency, max_pending, max_streams, max_memory, max_references, make_client, on_arrival, on_departure, departures, make_passage, on_release=None, paths=HashMap::new()))]
     fn new(
         py: Python<'_>,
         methods: Vec<(Py<Method>, Option<Py<PyAny>>)>,
@@ -135,6 +135,7 @@ impl Server {
         ring_size: usize,
         max_message_size: u64,
         handshake_timeout: f64,
+        compression: Option<&str>,
         max_concurrency: usize,
         max_pending: usize,
         max_streams: usize,
@@ -148,7 +149,7 @@ impl Server {
         on_release: Option<Py<PyAny>>,
         paths: HashMap<String, (u16, bool, bool)>,
     ) -> PyResult<Self> {
-        let options = options(py, spin, ring_size, max_message_size, handshake_timeout)?;
+        let options = options(py, spin, ring_size, max_message_size, handshake_timeout, compression)?;
         let methods: Vec<Served> = methods.into_iter().map(|(method, handler)| Served { method, handler }).collect();
         let (routings, native_handlers) = routings(py, &methods)?;
         let measure = |measured: Option<_>| measured.map(|(name, kind)| MeasuredMethod { name, kind });

@@ -6,6 +6,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use nearcall_http::Encoding;
 use nearcall_ring::SpinPolicy;
 
 use crate::budget::{Account, Budget};
@@ -342,6 +343,8 @@ pub struct Options {
     pub admission: Admission,
     /// The methods that gRPC's clients may call.
     pub paths: Arc<Paths>,
+    /// How messages are compressed over gRPC, if they are.
+    pub compression: Option<Encoding>,
 }
 
 impl Options {
@@ -364,6 +367,7 @@ impl Default for Options {
             budget: None,
             admission: Admission::default(),
             paths: Arc::default(),
+            compression: None,
         }
     }
 }

@@ -23,7 +23,14 @@ from ..call.interceptors import ServerInterceptor, check_interceptors, intercept
 from ..errors import InvalidArgument
 from ..log import log
 from ..options.checked import check_seconds, check_whole, with_option
-from ..options.common import DEFAULT_MAX_MESSAGE_SIZE, DEFAULT_MAX_REFERENCES, DEFAULT_MAX_VALUES, check_spin
+from ..options.common import (
+    DEFAULT_MAX_MESSAGE_SIZE,
+    DEFAULT_MAX_REFERENCES,
+    DEFAULT_MAX_VALUES,
+    Compression,
+    check_compression,
+    check_spin,
+)
 from ..options.schemes import speaks_protobuf
 from ..options.tls import TLS
 from ..service.describing import describe
@@ -90,6 +97,8 @@ class Server:
         introspection: Whether whoever may call methods may also watch what calls there are, with ``nearcall top``.
         reflection: Whether whoever may call methods over gRPC may also ask what there is to call, with ``grpcurl`` and
             the like. At nearcall's own URLs every client is told.
+        compression: For ``grpc://``: compress what is sent to clients that can read it, from 1 KiB, with ``"gzip"`` or
+            ``"zstd"``.
         tls: For ``tls://``: the server's certificate and key, and whether clients must have one, too.
         allow_users: Users, by name or id, that may connect to ``unix://`` besides the server's own.
         allow_groups: Groups, by name or id, whose members may connect to ``unix://``.
@@ -124,6 +133,7 @@ class Server:
         allow_plaintext: bool = False,
         introspection: bool = True,
         reflection: bool = True,
+        compression: Compression | None = None,
         tls: TLS | None = None,
         allow_users: Sequence[str | int] = (),
         allow_groups: Sequence[str | int] = (),
@@ -232,6 +242,7 @@ class Server:
             ring_size=1 << 18,
             max_message_size=check_whole("max_message_size", max_message_size, "bytes"),
             handshake_timeout=check_seconds("handshake_timeout", handshake_timeout),
+            compression=check_compression(self._asked, compression),
             max_concurrency=check_whole("max_concurrency", max_concurrency),
             max_pending=check_whole("max_pending", max_pending),
             max_streams=check_whole("max_streams", max_streams),

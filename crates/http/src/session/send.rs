@@ -31,7 +31,10 @@ impl Session {
         if stream.outgoing.has_head || stream.outgoing.is_closed() {
             return Err(SendError::Gone);
         }
-        let encoding = if head.compress { stream.outgoing.accepts.best() } else { None };
+        let accepts = stream.outgoing.accepts;
+        let wanted =
+            self.options.encoding.map_or_else(|| accepts.best(), |one| Some(one).filter(|&one| accepts.has(one)));
+        let encoding = wanted.filter(|_| head.compress);
         (stream.outgoing.has_head, stream.outgoing.encoding) = (true, encoding);
         self.put_block(id, false, |encoder, out| {
             encoder.field(out, ":status", b"200", Keep::Yes);
@@ -89,7 +92,8 @@ impl Session {
     ) -> Result<Sent, SendError> {
         let stream = self.sendable(id)?;
         if !stream.outgoing.has_head {
-            self.send_head(id, &Head { metadata: None, compress })?;
+            // The next message may be compressed, even if this one is not.
+            self.send_head(id, &Head { metadata: None, compress: compress || self.options.encoding.is_some() })?;
         }
         let encoding = self.stream(id).outgoing.encoding.filter(|_| compress);
         let mut compressed = Vec::new();
@@ -97,8 +101,10 @@ impl Session {
             Compressor::run(encoding, pieces, &mut compressed);
         }
         let whole = [&compressed[..]];
-        let pieces = if encoding.is_some() { &whole } else { pieces };
         let len: usize = pieces.iter().map(|piece| piece.len()).sum();
+        // What becomes longer goes as it is.
+        let encoding = encoding.filter(|_| compressed.len() < len);
+        let (pieces, len) = if encoding.is_some() { (&whole[..], compressed.len()) } else { (pieces, len) };
         let [a, b, c, d] = u32::try_from(len).map_err(|_| SendError::TooLong { len })?.to_be_bytes();
         let prefix = [u8::from(encoding.is_some()), a, b, c, d];
         Ok(self.body(id, Pieces::new(&prefix, pieces), PREFIX + len, last, out))

@@ -4,13 +4,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use nearcall_http::{Call as Begin, Code, Ending, Event, Out, SendError, Session, StreamId};
+use nearcall_http::{Call as Begin, Code, Encoding, Ending, Event, Out, SendError, Session, StreamId};
 use nearcall_wire::{Failure, FrameHead, Kind, Metadata, rpc_status};
 use smallvec::SmallVec;
 
 use super::inflow::{Inflow, Outflow};
 use super::waiting::Waiting;
-use super::{Frames, Role, bare, credit, message, short, unsent, with_message};
+use super::{Frames, Role, bare, credit, message, pays_to_compress, short, unsent, with_message};
 use crate::budget::Account;
 use crate::incoming::Incoming;
 use crate::link::LinkError;
@@ -19,9 +19,7 @@ use crate::outgoing::{Body, CallKey, Outgoing};
 /// The calls that are made over one connection.
 #[derive(Debug)]
 pub(crate) struct Client {
-    /// What servers are told of who they are.
-    authority: String,
-    is_secure: bool,
+    origin: Origin,
     account: Arc<Account>,
     calls: HashMap<StreamId, Call>,
     /// The streams of the core's calls.
@@ -32,6 +30,16 @@ pub(crate) struct Client {
     max_message: usize,
     /// Bytes of messages that the core has no credit for.
     waiting: usize,
+}
+
+/// What all calls of a connection say.
+#[derive(Debug)]
+pub(crate) struct Origin {
+    /// Who the server is.
+    pub(super) authority: String,
+    pub(super) is_secure: bool,
+    /// How messages are compressed, if they are.
+    pub(super) encoding: Option<Encoding>,
 }
 
 /// Bytes of messages that may wait for the core on each call, compressed ones counted as what they become. HTTP/2's windows
@@ -51,9 +59,9 @@ struct Call {
 }
 
 impl Client {
-    pub(crate) fn new(authority: String, is_secure: bool, account: Arc<Account>, max_message: usize) -> Self {
+    pub(crate) fn new(origin: Origin, account: Arc<Account>, max_message: usize) -> Self {
         let (calls, streams, queue) = (HashMap::new(), HashMap::new(), Waiting::default());
-        Self { authority, is_secure, account, calls, streams, queue, max_message, waiting: 0 }
+        Self { origin, account, calls, streams, queue, max_message, waiting: 0 }
     }
 
     fn begin(
@@ -75,11 +83,11 @@ impl Client {
         let arguments = message(frame)?;
         let begun = session.begin(&Begin {
             path: &path.path,
-            authority: &self.authority,
-            is_secure: self.is_secure,
+            authority: &self.origin.authority,
+            is_secure: self.origin.is_secure,
             codec: "",
             timeout: frame.deadline_us.map(Duration::from_micros),
-            encoding: None,
+            encoding: self.origin.encoding,
             metadata: frame.metadata.as_ref(),
             user_agent: concat!("nearcall/", env!("CARGO_PKG_VERSION")),
         });
@@ -98,10 +106,11 @@ impl Client {
         let streams_out = path.streams_out;
         let call = Call { number, streams_out, reply: None, inflow: Inflow::new(number), outflow: Outflow::default() };
         self.keep(stream, call);
+        let compress = pays_to_compress(frame);
         let sent = if !path.streams_in {
-            session.send_message_through(stream, arguments, false, true, out).map(drop)
+            session.send_message_through(stream, arguments, compress, true, out).map(drop)
         } else if !frame.is_empty() {
-            session.send_message_through(stream, arguments, false, false, out).map(drop)
+            session.send_message_through(stream, arguments, compress, false, out).map(drop)
         } else {
             Ok(())
         };
@@ -307,7 +316,7 @@ impl Role for Client {
         match frame.kind {
             Kind::Item => {
                 let outflow = self.calls.get_mut(&stream).map(|call| &mut call.outflow);
-                Outflow::send(outflow, session, stream, frame, number, frames, out)
+                Outflow::send(outflow, session, stream, frame, (number, true), frames, out)
             }
             Kind::End => session.end(stream).or_else(unsent),
             Kind::Credit => {
@@ -354,6 +363,10 @@ mod tests {
 
     const MEGABYTE: usize = 1 << 20;
 
+    fn origin() -> Origin {
+        Origin { authority: "there".into(), is_secure: false, encoding: None }
+    }
+
     fn carry(from: &mut Session, to: &mut Session) {
         to.feed(from.unsent());
         from.sent(from.queued());
@@ -365,7 +378,7 @@ mod tests {
         let options = || Options { max_message: MEGABYTE, ..Options::default() };
         let (mut own, mut server) = (Session::client(options()), Session::server(options()));
         let budget = Budget::new(1 << 30);
-        let mut client = Client::new("there".into(), false, Account::of(&budget, 1 << 30), MEGABYTE);
+        let mut client = Client::new(origin(), Account::of(&budget, 1 << 30), MEGABYTE);
         let path = MethodPath { path: "/a.B/C".into(), streams_in: false, streams_out: true };
         let mut frames = Frames::new();
         let call = Outgoing { path: Some(&path), ..Outgoing::new(Kind::Call, Body::Whole(b"")) };

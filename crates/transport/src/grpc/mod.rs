@@ -27,7 +27,7 @@ use crate::outgoing::{Body, CallKey, Outgoing};
 use crate::peer::Peer;
 use crate::stream::Wire;
 
-use client::Client;
+use client::{Client, Origin};
 use link::GrpcLink;
 pub use paths::{Messages, MethodPath, Path, Paths};
 use server::Server;
@@ -92,7 +92,8 @@ pub(crate) fn serve<W: Wire + 'static>(
     let mut session = Session::server(session_options(options));
     session.feed(arrived);
     let account = options.account();
-    let server = Server::new(Arc::clone(&options.paths), Arc::clone(&account));
+    let compresses = options.compression.is_some();
+    let server = Server::new(Arc::clone(&options.paths), Arc::clone(&account), compresses);
     Arc::new(GrpcLink::new(wire, peer, session, server, account, options))
 }
 
@@ -112,7 +113,8 @@ pub(crate) fn call<W: Wire + 'static>(
 ) -> std::io::Result<Arc<dyn crate::link::Link>> {
     let account = options.account();
     let max_message = usize::try_from(options.max_message).unwrap_or(usize::MAX);
-    let client = Client::new(authority, is_secure, Arc::clone(&account), max_message);
+    let origin = Origin { authority, is_secure, encoding: options.compression };
+    let client = Client::new(origin, Arc::clone(&account), max_message);
     Ok(Arc::new(GrpcLink::new(wire, peer, session, client, account, options).with_bell()?))
 }
 
@@ -121,6 +123,7 @@ fn session_options(options: &Options) -> SessionOptions {
         max_message: usize::try_from(options.max_message).unwrap_or(usize::MAX),
         stream_window: WINDOW as u32,
         send_queue: WINDOW as usize / 4,
+        encoding: options.compression,
         ..SessionOptions::default()
     }
 }
@@ -140,6 +143,14 @@ fn bare(kind: Kind, call: u32) -> Incoming {
 /// A frame that gives the core credit.
 fn credit(call: u32, bytes: i64) -> Incoming {
     Incoming::new(FrameHead::new(Kind::Credit, call), &bytes.to_le_bytes())
+}
+
+/// Messages that are shorter than this are not compressed, bytes: that would save less than it costs.
+const WORTH_COMPRESSING: usize = 1024;
+
+/// Whether a frame's message is compressed, if it can be.
+fn pays_to_compress(frame: &Outgoing<'_>) -> bool {
+    frame.len() >= WORTH_COMPRESSING
 }
 
 /// The one message that a frame's payload is, end to end.

@@ -9,7 +9,7 @@ use nearcall_wire::{Failure, FrameHead, Kind, rpc_status};
 use smallvec::SmallVec;
 
 use super::inflow::{Inflow, Outflow};
-use super::{Frames, Messages, Paths, Role, bare, credit, message, short, unsent, with_message};
+use super::{Frames, Messages, Paths, Role, bare, credit, message, pays_to_compress, short, unsent, with_message};
 use crate::budget::Account;
 use crate::incoming::Incoming;
 use crate::link::LinkError;
@@ -20,6 +20,8 @@ use crate::outgoing::{CallKey, Outgoing};
 pub(crate) struct Server {
     paths: Arc<Paths>,
     account: Arc<Account>,
+    /// Messages are compressed for clients that read that.
+    compresses: bool,
     calls: HashMap<StreamId, Call>,
     /// Of those, the ones that the client has given up.
     given_up: usize,
@@ -64,8 +66,8 @@ enum Begun {
 }
 
 impl Server {
-    pub(crate) fn new(paths: Arc<Paths>, account: Arc<Account>) -> Self {
-        Self { paths, account, calls: HashMap::new(), given_up: 0, parting: Parting::No }
+    pub(crate) fn new(paths: Arc<Paths>, account: Arc<Account>, compresses: bool) -> Self {
+        Self { paths, account, compresses, calls: HashMap::new(), given_up: 0, parting: Parting::No }
     }
 
     fn begin(&self, stream: StreamId, request: Request<'_>) -> Begun {
@@ -247,13 +249,14 @@ impl Role for Server {
         let (stream, metadata) = (call.number, frame.metadata.as_ref());
         let ok = |metadata| Outcome { metadata, ..Outcome::default() };
         match frame.kind {
-            Kind::Head => session.send_head(stream, &Head { metadata, compress: false }).or_else(unsent),
+            Kind::Head => session.send_head(stream, &Head { metadata, compress: self.compresses }).or_else(unsent),
             Kind::Item => {
                 let outflow = self.calls.get_mut(&stream).map(|call| &mut call.outflow);
-                Outflow::send(outflow, session, stream, frame, stream, frames, out)
+                Outflow::send(outflow, session, stream, frame, (stream, self.compresses), frames, out)
             }
             Kind::Reply => {
-                let sent = session.send_message_through(stream, message(frame)?, false, false, out).map(drop);
+                let compress = self.compresses && pays_to_compress(frame);
+                let sent = session.send_message_through(stream, message(frame)?, compress, false, out).map(drop);
                 let sent = sent.and_then(|()| session.send_status(stream, &ok(metadata)));
                 self.end(session, stream, sent)
             }

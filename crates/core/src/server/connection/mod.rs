@@ -620,7 +620,9 @@ impl ServerConnection {
         // SeqCst: see `has_room_or_tells`.
         if self.room_wanted.swap(false, Ordering::SeqCst) {
             let calls = self.calls.lock().all();
-            calls.iter().for_each(|call| call.nudge(server));
+            for call in &calls {
+                call.nudge(server);
+            }
         }
         self.has_deferred()
     }
