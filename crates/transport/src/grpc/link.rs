@@ -504,7 +504,7 @@ impl<W: Wire, R: Role> Link for GrpcLink<W, R> {
     fn has_delivered(&self) -> bool {
         let mut state = self.state.lock();
         let State { session, role, .. } = &mut *state;
-        if !role.has_parted(session) || (session.queued() > 0 && self.flush_from(&mut state).is_err()) {
+        if !role.has_parted(session, true) || (session.queued() > 0 && self.flush_from(&mut state).is_err()) {
             return false;
         }
         state.session.queued() + state.session.waiting() == 0 && sys::is_delivered(self.wire.fd())
@@ -517,8 +517,11 @@ impl<W: Wire, R: Role> Link for GrpcLink<W, R> {
         }
         // Release: pairs with the acquire in `is_closed`.
         if !self.closed.swap(true, Ordering::Release) {
+            let mut state = self.state.lock();
+            let State { session, role, .. } = &mut *state;
+            role.has_parted(session, false);
             // What there is room for, a goodbye for instance.
-            let _ = self.write(&mut self.state.lock());
+            let _ = self.write(&mut state);
         }
         self.wire.say_goodbye();
         let _ = rustix::net::shutdown(self.wire.fd(), rustix::net::Shutdown::Both);

@@ -67,8 +67,9 @@ pub(crate) trait Role: Send + std::fmt::Debug {
         Err(LinkError::Full)
     }
 
-    /// Whether the peer knows that this side has said goodbye, if it has: what comes from it now was begun after that.
-    fn has_parted(&mut self, _session: &mut Session) -> bool {
+    /// Whether the peer knows that this side has said goodbye, if it has: what comes from it now was begun after that. It has
+    /// a moment to say so if this side `waits`.
+    fn has_parted(&mut self, _session: &mut Session, _waits: bool) -> bool {
         true
     }
 

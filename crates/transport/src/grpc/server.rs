@@ -190,7 +190,7 @@ impl Role for Server {
             Event::Request { stream, request, ended } => match self.begin(stream, request) {
                 Begun::Call(mut call) => {
                     // One that does not answer is not waited for with more and more calls.
-                    self.has_parted(session);
+                    self.has_parted(session, true);
                     if call.messages == Messages::Stream {
                         let head = call.head.take();
                         frames.extend(head.map(|head| Incoming::new(head, &[])));
@@ -293,10 +293,10 @@ impl Role for Server {
         }
     }
 
-    fn has_parted(&mut self, session: &mut Session) -> bool {
+    fn has_parted(&mut self, session: &mut Session, waits: bool) -> bool {
         match self.parting {
             Parting::No | Parting::Done => true,
-            Parting::Asked(since) if since.elapsed() < PATIENCE => false,
+            Parting::Asked(since) if waits && since.elapsed() < PATIENCE => false,
             Parting::Asked(_) => {
                 self.part(session);
                 true
@@ -339,5 +339,44 @@ impl Server {
         }
         self.forget(session, stream);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nearcall_http::Options;
+
+    use super::*;
+    use crate::budget::Budget;
+    use crate::outgoing::Body;
+
+    /// The last streams that a client was told of.
+    fn goodbyes(server: &mut Session, client: &mut Session) -> Vec<StreamId> {
+        client.feed(server.unsent());
+        server.sent(server.queued());
+        let mut found = Vec::new();
+        while let Some(event) = client.next_event().unwrap() {
+            found.extend(if let Event::GoAway { last, .. } = event { Some(last) } else { None });
+        }
+        found
+    }
+
+    #[test]
+    fn a_connection_that_is_closed_at_once_names_the_last_call_it_took() {
+        let (mut session, mut client) = (Session::server(Options::default()), Session::client(Options::default()));
+        let account = Account::of(&Budget::new(1 << 30), 1 << 30);
+        let mut server = Server::new(Arc::default(), account, false);
+        let mut frames = Frames::new();
+        assert!(server.has_parted(&mut session, true), "nobody has said goodbye");
+        let goodbye = Outgoing::new(Kind::GoAway, Body::Whole(&[]));
+        for _ in 0..2 {
+            server.put(&mut session, &mut frames, CallKey { number: 0, side: 0 }, &goodbye, &mut |_| 0).unwrap();
+        }
+        assert_eq!(goodbyes(&mut session, &mut client), [u32::MAX >> 1]);
+        assert!(!server.has_parted(&mut session, true));
+        assert!(server.has_parted(&mut session, false));
+        assert_eq!(goodbyes(&mut session, &mut client), [0]);
+        assert!(server.has_parted(&mut session, true));
+        assert!(goodbyes(&mut session, &mut client).is_empty());
     }
 }
