@@ -54,7 +54,7 @@ ROOMS: list[set[str]] = [
     {"log", "options", "codec", "sandbox"},
     {"service"},
     {"call"},
-    {"auth", "introspection", "observe"},
+    {"auth", "health", "introspection", "observe", "reflection"},
     {"references"},
     {"loops"},
     {"client"},

@@ -8,6 +8,7 @@ const OPTIONS: Options = Options {
     connection_window: 65_535,
     max_header_list: 2000,
     send_queue: 1000,
+    encoding: None,
     useless_burst: 200,
     useless_per_second: 0,
 };

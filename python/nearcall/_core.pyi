@@ -18,6 +18,8 @@ __all__ = [
     "Call",
     "Connection",
     "FittingEncoder",
+    "Health",
+    "HealthMethod",
     "IntrospectionMethod",
     "Listeners",
     "LoopRequest",
@@ -196,6 +198,23 @@ class Call:
         """Adds to what goes back with the end of the call."""
 
 @final
+class Health:
+    """What a server says of its health."""
+
+    def __new__(cls, services: Sequence[str]) -> Health:
+        """Of these services; of all it is said that they serve."""
+
+    def set(self, service: str, serving: bool) -> None:
+        """Says from now on whether a service serves, and tells those who watch it."""
+
+    def methods(self) -> list[HealthMethod]:
+        """The handlers of ``Check``, ``Watch`` and ``List``."""
+
+@final
+class HealthMethod:
+    """A method of the health service: a handler that needs no thread of Python, nor the interpreter."""
+
+@final
 class IntrospectionMethod:
     """A method of the server's own service: a handler that needs no thread of Python, nor the interpreter."""
 
@@ -296,6 +315,7 @@ class Connection:
         ring_size: int,
         max_message_size: int,
         handshake_timeout: float,
+        compression: Literal["gzip", "zstd"] | None,
         allow_plaintext: bool,
         tls: Tls | None,
         allow_users: Sequence[int],
@@ -614,7 +634,7 @@ class Server:
 
     def __new__(
         cls,
-        methods: Sequence[tuple[Method, Callable[..., Any] | IntrospectionMethod | None]],
+        methods: Sequence[tuple[Method, Callable[..., Any] | IntrospectionMethod | HealthMethod | None]],
         description: str,
         *,
         measured: Sequence[tuple[str, str] | None],
@@ -622,6 +642,7 @@ class Server:
         ring_size: int,
         max_message_size: int,
         handshake_timeout: float,
+        compression: Literal["gzip", "zstd"] | None,
         max_concurrency: int,
         max_pending: int,
         max_streams: int,

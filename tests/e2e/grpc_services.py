@@ -87,6 +87,9 @@ class Raw:
     def log(self, data: bytes) -> bytes:
         return ",".join(self._log).encode()
 
+    async def log_in_loop(self, data: bytes) -> bytes:
+        return self.log(data)
+
     def count(self, data: bytes) -> Iterator[bytes]:
         for number in range(int(data)):
             yield str(number).encode()

@@ -109,6 +109,10 @@ class RawClient:
         self.resets: dict[int, int] = {}
         self.bytes_of: dict[int, int] = {}
         self.goodbye: int | None = None
+        self.last: int | None = None
+        """The last stream that the server takes, once it has said goodbye."""
+        self.pings: list[bytes] = []
+        """The server's pings, which nothing here answers."""
         self._first_window = 65_535
         self.send(PREFACE + settings(table=0, window=window))
         while not self._first:
@@ -202,7 +206,9 @@ class RawClient:
         elif kind == RST_STREAM:
             self.resets[stream] = int.from_bytes(payload, "big")
         elif kind == GOAWAY:
-            self.goodbye = int.from_bytes(payload[4:8], "big")
+            self.last, self.goodbye = struct.unpack_from(">II", payload)
+        elif kind == PING and not flags & ACK:
+            self.pings.append(payload)
 
     def close(self) -> None:
         self._socket.close()

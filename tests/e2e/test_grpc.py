@@ -7,22 +7,37 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Annotated, Any
 
+import grpc
+import msgspec
 import pytest
 
 import nearcall
 import nearcall.aio
+from nearcall.codec.protobuf.descriptor import codec_of
 
 from .process import ServerProcess
 
 SCHEMES = ("grpc", "grpc+unix", "grpcs")
 
 
-@nearcall.service
+class Full(Exception):
+    pass
+
+
+RETRY = {"type": "type.googleapis.com/google.rpc.RetryInfo", "value": b"\x0a\x02\x08\x03"}
+
+
+@nearcall.service(errors=[Full])
 class Shop:
     def price(self, name: str, count: int = 1) -> float:
         if name == "nothing":
             raise nearcall.NotFound("there is no nothing", details={"asked": name})
+        if name == "later":
+            raise nearcall.ResourceExhausted("come back", details=[RETRY])
+        if name == "much":
+            raise Full("no room", 7)
         return 2.5 * count
 
     async def price_in_loop(self, name: str) -> float:
@@ -75,6 +90,47 @@ def test_a_service_over_grpc(server: ServerProcess, scheme: str, certificates: P
         with pytest.raises(nearcall.NotFound, match="no nothing") as caught:
             shop.price("nothing")
         assert caught.value.details == {"asked": "nothing"}
+
+
+class AnyMessage(msgspec.Struct):
+    type_url: str
+    value: bytes
+
+
+class Status(msgspec.Struct):
+    """`google.rpc.Status`."""
+
+    code: Annotated[int, nearcall.field(type="int32")]
+    message: str
+    details: list[AnyMessage]
+
+
+def test_details_are_readable_in_every_language(server: ServerProcess) -> None:
+    def details(name: str) -> list[AnyMessage]:
+        with grpc.insecure_channel(server.url.removeprefix("grpc://")) as channel:
+            with pytest.raises(grpc.RpcError) as caught:
+                channel.unary_unary("/Shop/Price")(bytes([0x0A, len(name)]) + name.encode())
+            error: Any = caught.value
+            trailers = dict(error.trailing_metadata())
+            status: Status = codec_of(Status).decode(trailers["grpc-status-details-bin"], 100)
+            assert (status.code, status.message) == (error.code().value[0], error.details())
+            return status.details
+
+    assert [(each.type_url, each.value) for each in details("later")] == [(RETRY["type"], RETRY["value"])]
+    own, info = details("much")
+    assert own.type_url == "type.googleapis.com/nearcall.Details"
+    assert (info.type_url, info.value) == ("type.googleapis.com/google.rpc.ErrorInfo", b"\x0a\x04Full")
+    assert [each.type_url for each in details("nothing")] == [own.type_url]
+
+
+def test_details_for_others_arrive_at_our_clients_as_they_were(server: ServerProcess) -> None:
+    with nearcall.connect(server.url, Shop) as shop:
+        with pytest.raises(nearcall.ResourceExhausted, match="come back") as caught:
+            shop.price("later")
+        assert caught.value.details == [RETRY]
+        with pytest.raises(Full) as full:
+            shop.price("much")
+        assert full.value.args == ("no room", 7)
 
 
 def test_a_client_without_a_class_is_refused(server: ServerProcess) -> None:

@@ -152,8 +152,11 @@ def test_metadata_goes_both_ways(client: Client) -> None:
 
 
 def test_metadata_that_http_cannot_carry_is_refused(client: Client) -> None:
-    with nearcall.metadata({"x-lines": "one\ntwo"}), pytest.raises(nearcall.RpcError, match="x-lines"):
-        client.echo(b"")
+    for name, value in (("x-lines", "one\ntwo"), ("x-name", "Käse"), ("grpc-own", "x" * 100_000), ("te", "x")):
+        code = nearcall.ResourceExhausted if name == "grpc-own" else nearcall.InvalidArgument
+        with nearcall.metadata({name: value}), pytest.raises(code, match=r"Raw.echo: the metadata") as caught:
+            client.echo(b"")
+        assert name in caught.value.message or code is nearcall.ResourceExhausted
     assert client.echo(b"x") == b"x"
 
 
@@ -284,3 +287,73 @@ def test_an_event_loop_calls(request: pytest.FixtureRequest, kind: str) -> None:
             assert await client.echo(b"x" * 3_000_000) == b"x" * 3_000_000
 
     asyncio.run(main())
+
+
+def test_more_calls_of_an_event_loop_than_the_server_takes_wait() -> None:
+    async def blocks() -> AsyncIterator[bytes]:
+        for _ in range(3):
+            yield b"four"
+
+    async def main(url: str) -> None:
+        other = Client(url)
+        async with nearcall.aio.Channel(url) as channel:
+            client = AsyncClient(channel)
+            held = [asyncio.create_task(client.hold(b"held")) for _ in range(3)]
+            await asyncio.to_thread(until, lambda: other.log(b"").count(b"held") == 3)
+            more = [asyncio.create_task(client.echo(str(number).encode())) for number in range(300)]
+            totals = [asyncio.create_task(client.total(blocks())) for _ in range(20)]
+            given_up = [asyncio.create_task(client.echo(b"never")) for _ in range(20)]
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(client.echo(b"late"), 0.05)
+            with nearcall.timeout(0.05), pytest.raises(nearcall.DeadlineExceeded):
+                await client.echo(b"late")
+            for call in given_up:
+                call.cancel()
+            assert not any(call.done() for call in (*more, *totals))
+            await asyncio.to_thread(other.open, b"")
+            assert await asyncio.gather(*held, *more) == [b"held"] * 3 + [str(number).encode() for number in range(300)]
+            assert await asyncio.gather(*totals) == [b"12"] * 20
+            counted = await asyncio.gather(*(collected(client.count(b"50")) for _ in range(20)))
+            assert counted == [[str(number).encode() for number in range(50)]] * 20
+        other.connection.close()
+
+    async def collected(items: AsyncIterator[bytes]) -> list[bytes]:
+        return [item async for item in items]
+
+    # Else it refuses some at random, although they are not too many.
+    limits = ("grpc.max_concurrent_streams=3", "grpc.http.overload_protection=0")
+    with start_program(PEER, *limits) as process:
+        assert process.stdout is not None
+        assert process.stdin is not None
+        asyncio.run(main(f"grpc://127.0.0.1:{process.stdout.readline().strip()}"))
+        process.stdin.close()
+        process.wait(10)
+
+
+def test_a_loop_may_have_any_number_of_calls_under_way(server: ServerProcess) -> None:
+    """A server of ours takes a thousand of a connection."""
+
+    async def main() -> None:
+        async with nearcall.aio.Channel(server.urls[0]) as channel:
+            client = AsyncClient(channel)
+            sent = [str(number).encode() for number in range(5000)]
+            assert await asyncio.gather(*map(client.echo_in_loop, sent)) == sent
+
+    asyncio.run(main())
+
+
+def test_calls_that_wait_fail_with_their_connection() -> None:
+    async def main(server: ServerProcess) -> None:
+        async with nearcall.aio.Channel(server.url) as channel:
+            client = AsyncClient(channel)
+            calls = [asyncio.create_task(client.hold(b"")) for _ in range(1200)]
+            other = Client(server.url)
+            # Those were sent before it that the server does not take yet, too.
+            await asyncio.to_thread(until, lambda: b"held" in other.log_in_loop(b""))
+            server.kill()
+            other.connection.close()
+            ended = await asyncio.gather(*calls, return_exceptions=True)
+            assert {type(error) for error in ended} == {nearcall.Unavailable}
+
+    with ServerProcess("grpc://127.0.0.1:0", services="tests.e2e.grpc_services:raw") as server:
+        asyncio.run(main(server))

@@ -18,17 +18,21 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from grpc_tools import protoc
 
 
-def compiled(proto: str) -> descriptor_pool.DescriptorPool:
-    """What protoc makes of a .proto; fails if it finds anything to complain of."""
+def compiled_files(proto: str) -> descriptor_pb2.FileDescriptorSet:
+    """What protoc makes of a .proto, which comes last; fails if it finds anything to complain of."""
     with tempfile.TemporaryDirectory() as folder:
         source, out = Path(folder, "service.proto"), Path(folder, "service.bin")
         source.write_text(proto, encoding="utf-8")
         includes = [f"-I{folder}", f"-I{Path(protoc.__file__).parent / '_proto'}"]
         status = protoc.main(["protoc", *includes, f"--descriptor_set_out={out}", "--include_imports", str(source)])
         assert status == 0, f"protoc refuses\n{proto}"
-        files = descriptor_pb2.FileDescriptorSet.FromString(out.read_bytes())
+        return descriptor_pb2.FileDescriptorSet.FromString(out.read_bytes())
+
+
+def compiled(proto: str) -> descriptor_pool.DescriptorPool:
+    """The same for use."""
     pool = descriptor_pool.DescriptorPool()
-    for file in files.file:
+    for file in compiled_files(proto).file:
         pool.Add(file)  # type: ignore[no-untyped-call]
     return pool
 

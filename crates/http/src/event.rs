@@ -186,6 +186,14 @@ pub enum SendError {
     /// Something that HTTP cannot carry, in words.
     #[error("{0}")]
     Unfit(String),
+    /// Metadata that is more than the peer takes.
+    #[error("the metadata has {len} bytes, the peer takes {limit}")]
+    TooMuchMetadata {
+        /// As HTTP/2 counts it, bytes.
+        len: usize,
+        /// The most that the peer takes, bytes.
+        limit: usize,
+    },
     /// A message longer than gRPC's framing can say.
     #[error("the message has {len} bytes, gRPC's framing allows 4 GiB")]
     TooLong {

@@ -1,5 +1,7 @@
 //! What an owner may choose about a session.
 
+use crate::grpc::Encoding;
+
 /// Limits of one connection. What a peer can make this side keep follows from them:
 /// [`connection_window`](Options::connection_window) + [`max_header_list`](Options::max_header_list) + for each stream
 /// [`stream_window`](Options::stream_window) or one message, whichever is longer.
@@ -19,6 +21,9 @@ pub struct Options {
     /// Bytes of one stream that wait for the peer's windows before its owner is told to send no more. A mark, no limit:
     /// messages are taken all the same.
     pub send_queue: usize,
+    /// How messages are compressed that are to be. A server does it if the client reads that; without a choice it takes the
+    /// best that the client reads.
+    pub encoding: Option<Encoding>,
     /// Frames without use (pings, settings, cancelled requests ...) that a peer may send in a burst, and in each second.
     pub useless_burst: u32,
     /// In each second; those that come with as much use do not count.
@@ -34,6 +39,7 @@ impl Default for Options {
             connection_window: 4 << 20,
             max_header_list: 64 << 10,
             send_queue: 1 << 20,
+            encoding: None,
             useless_burst: 10_000,
             useless_per_second: 1000,
         }

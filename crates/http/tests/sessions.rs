@@ -176,7 +176,10 @@ fn metadata_that_http_cannot_carry_spares_connection_and_call() {
     assert!(matches!(server.send_status(id, &Outcome { metadata: Some(&bad), ..OK }), Err(SendError::Unfit(_))));
     let mut long = Metadata::default();
     long.push("x", &vec![b'x'; 70_000]);
-    assert!(matches!(server.send_status(id, &Outcome { metadata: Some(&long), ..OK }), Err(SendError::Unfit(_))));
+    assert!(matches!(
+        server.send_status(id, &Outcome { metadata: Some(&long), ..OK }),
+        Err(SendError::TooMuchMetadata { .. })
+    ));
     server.send_status(id, &OK).unwrap();
     assert_eq!(carry(&mut server, &mut client), [Seen::Ended(id, status(0, ""))]);
 }

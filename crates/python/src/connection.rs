@@ -46,7 +46,7 @@ impl Connection {
     /// `explain` is called with the reason why there is no server, and returns what users are to read in its place.
     #[new]
     #[expect(clippy::too_many_arguments, reason = "they are keyword arguments in Python")]
-    #[pyo3(signature = (url, *, spin, ring_size, max_message_size, handshake_timeout, allow_plaintext, tls, allow_users, allow_groups, timeout, wait_for_ready, oneway, on_drop, on_change, make_passage, explain=None))]
+    #[pyo3(signature = (url, *, spin, ring_size, max_message_size, handshake_timeout, compression, allow_plaintext, tls, allow_users, allow_groups, timeout, wait_for_ready, oneway, on_drop, on_change, make_passage, explain=None))]
     fn new(
         py: Python<'_>,
         url: &str,
@@ -54,6 +54,7 @@ impl Connection {
         ring_size: usize,
         max_message_size: u64,
         handshake_timeout: f64,
+        compression: Option<&str>,
         allow_plaintext: bool,
         tls: Option<Py<Tls>>,
         allow_users: Vec<u32>,
@@ -67,7 +68,7 @@ impl Connection {
         explain: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
         let url: Url = url.parse().map_err(|bad: nearcall_core::BadUrl| invalid(py, bad.to_string()))?;
-        let mut options = options(py, spin, ring_size, max_message_size, handshake_timeout)?;
+        let mut options = options(py, spin, ring_size, max_message_size, handshake_timeout, compression)?;
         trust(&mut options, allow_plaintext, tls, allow_users, allow_groups);
         let timeout = timeout
             .map(|seconds| {

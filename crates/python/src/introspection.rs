@@ -32,16 +32,15 @@ impl IntrospectionMethod {
 }
 
 impl NativeHandler for IntrospectionMethod {
-    fn handle(&self, server: &Server, request: &Request) -> Result<Vec<u8>, Failure> {
+    fn handle(&self, server: &Server, request: Box<Request>) {
         // By position there is nothing to send, and nothing is looked at.
         let named = request.is_named().then(|| request.payload.inline().unwrap_or_default());
-        if named.is_some_and(|named| rmp_serde::from_slice::<NoArguments>(named).is_err()) {
-            return Err(Failure::new(
-                Failure::INVALID_ARGUMENT,
-                "the methods of nearcall.Introspection take no arguments",
-            ));
-        }
-        self.answer(server, &request.context())
+        let answer = if named.is_some_and(|named| rmp_serde::from_slice::<NoArguments>(named).is_err()) {
+            Err(Failure::new(Failure::INVALID_ARGUMENT, "the methods of nearcall.Introspection take no arguments"))
+        } else {
+            (*self).answer(server, &request.context())
+        };
+        request.answer(server, answer);
     }
 }
 

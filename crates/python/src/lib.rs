@@ -15,6 +15,7 @@ mod encoded;
 mod encoder;
 mod errors;
 mod hashed;
+mod health;
 mod interpreter;
 mod introspection;
 mod listeners;
@@ -60,6 +61,8 @@ mod _core {
     use super::errors::install;
     #[pymodule_export]
     use super::hashed::{check_keys, key_hash};
+    #[pymodule_export]
+    use super::health::{Health, HealthMethod};
     #[pymodule_export]
     use super::introspection::IntrospectionMethod;
     #[pymodule_export]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use nearcall_core::{Admission, Options, SpinPolicy};
+use nearcall_core::{Admission, Encoding, Options, SpinPolicy};
 use pyo3::prelude::*;
 
 use crate::errors::invalid;
@@ -15,6 +15,7 @@ pub(crate) fn options(
     ring_size: usize,
     max_message_size: u64,
     handshake_timeout: f64,
+    compression: Option<&str>,
 ) -> PyResult<Options> {
     let seconds = |name: &str, value: f64| {
         Duration::try_from_secs_f64(value)
@@ -38,6 +39,7 @@ pub(crate) fn options(
         ring_size,
         max_message: max_message_size,
         handshake: seconds("handshake_timeout", handshake_timeout)?,
+        compression: compression.and_then(|name| Encoding::named(name.as_bytes())),
         ..Options::default()
     })
 }

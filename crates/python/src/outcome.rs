@@ -67,7 +67,7 @@ pub(crate) fn outcome(py: Python<'_>, event: &Incoming, method: &Method) -> PyEr
 #[cold]
 pub(crate) fn name_failure(py: Python<'_>, failure: &Failure, name: &str) -> PyErr {
     let unnamed = failure.code == Failure::DEADLINE_EXCEEDED && !failure.message.starts_with(name);
-    if unnamed || failure.code == Failure::RESOURCE_EXHAUSTED {
+    if unnamed || matches!(failure.code, Failure::RESOURCE_EXHAUSTED | Failure::INVALID_ARGUMENT) {
         return raise(py, &Failure::new(failure.code, format!("{name}: {}", failure.message)));
     }
     raise(py, failure)

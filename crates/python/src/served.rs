@@ -132,7 +132,9 @@ pub(crate) fn too_long(py: Python<'_>, name: &str, error: &LinkError) -> PyErr {
         ),
         other => other.to_string(),
     };
-    raise(py, &Failure::new(Failure::RESOURCE_EXHAUSTED, format!("the reply of {name}: {what}")))
+    // What no wire of this kind carries is the handler's fault.
+    let code = if matches!(error, LinkError::Unfit(_)) { Failure::INTERNAL } else { Failure::RESOURCE_EXHAUSTED };
+    raise(py, &Failure::new(code, format!("the reply of {name}: {what}")))
 }
 
 /// An item for the handler, `None` at the end of the stream.

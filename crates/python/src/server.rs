@@ -22,6 +22,7 @@ use crate::calling::{Calling, Way};
 use crate::context::{Call, Current, OK, is_observed, tell_end};
 use crate::deadline::Inherited;
 use crate::errors::{describe_for, raise};
+use crate::health::HealthMethod;
 use crate::interpreter::{attach, detach};
 use crate::introspection::IntrospectionMethod;
 use crate::listeners::Listeners;
@@ -124,7 +125,7 @@ impl Server {
     /// stream, and whether that begins with the arguments.
     #[new]
     #[expect(clippy::too_many_arguments, reason = "they are keyword arguments in Python")]
-    #[pyo3(signature = (methods, description, *, measured, spin, ring_size, max_message_size, handshake_timeout, max_concurrency, max_pending, max_streams, max_memory, max_references, make_client, on_arrival, on_departure, departures, make_passage, on_release=None, paths=HashMap::new()))]
+    #[pyo3(signature = (methods, description, *, measured, spin, ring_size, max_message_size, handshake_timeout, compression, max_concurrency, max_pending, max_streams, max_memory, max_references, make_client, on_arrival, on_departure, departures, make_passage, on_release=None, paths=HashMap::new()))]
     fn new(
         py: Python<'_>,
         methods: Vec<(Py<Method>, Option<Py<PyAny>>)>,
@@ -134,6 +135,7 @@ impl Server {
         ring_size: usize,
         max_message_size: u64,
         handshake_timeout: f64,
+        compression: Option<&str>,
         max_concurrency: usize,
         max_pending: usize,
         max_streams: usize,
@@ -147,7 +149,7 @@ impl Server {
         on_release: Option<Py<PyAny>>,
         paths: HashMap<String, (u16, bool, bool)>,
     ) -> PyResult<Self> {
-        let options = options(py, spin, ring_size, max_message_size, handshake_timeout)?;
+        let options = options(py, spin, ring_size, max_message_size, handshake_timeout, compression)?;
         let methods: Vec<Served> = methods.into_iter().map(|(method, handler)| Served { method, handler }).collect();
         let (routings, native_handlers) = routings(py, &methods)?;
         let measure = |measured: Option<_>| measured.map(|(name, kind)| MeasuredMethod { name, kind });
@@ -168,7 +170,12 @@ impl Server {
         let on_notice = Box::new(move |notice| log.push(notice));
         let limits = WorkLimits { max_concurrency, max_pending, max_streams, max_memory, max_references };
         let sessions = Sessions::new(make_client, on_arrival, on_departure, departures);
-        let core = Core::new(known, options, limits, sessions.hooks(), on_notice)?;
+        let core = Arc::new(Core::new(known, options, limits, sessions.hooks(), on_notice)?);
+        for served in &methods {
+            if let Some(Ok(handler)) = served.handler.as_ref().map(|handler| handler.bind(py).cast::<HealthMethod>()) {
+                handler.get().attach(&core);
+            }
+        }
         let calling = Calling {
             way: Way::Nowhere,
             waiting: Arc::new(Waiting::of_server()),
@@ -180,7 +187,7 @@ impl Server {
             make_passage: Arc::new(make_passage),
             explain: None,
         };
-        Ok(Self { core: Arc::new(core), methods: Arc::new(methods), notices, sessions, calling, on_release })
+        Ok(Self { core, methods: Arc::new(methods), notices, sessions, calling, on_release })
     }
 
     /// Takes in the clients of these listeners, which belong to the server from now on.
@@ -501,9 +508,17 @@ fn routings(py: Python<'_>, methods: &[Served]) -> PyResult<(Vec<Option<MethodRo
     let mut routing = |served: &Served| {
         let Some(handler) = &served.handler else { return Ok(None) };
         let mut routing = served.method.get().routing();
-        if let Ok(handler) = handler.bind(py).cast::<IntrospectionMethod>() {
+        let handler = handler.bind(py);
+        let found: Option<Box<dyn NativeHandler>> = if let Ok(method) = handler.cast::<IntrospectionMethod>() {
+            Some(Box::new(*method.get()))
+        } else if let Ok(method) = handler.cast::<HealthMethod>() {
+            Some(Box::new(method.get().clone()))
+        } else {
+            None
+        };
+        if let Some(found) = found {
             routing.handler = HandlerKind::Native(u8::try_from(native.len())?);
-            native.push(Box::new(*handler.get()));
+            native.push(found);
         }
         Ok(Some(routing))
     };

@@ -44,6 +44,7 @@ pub use incoming::{INLINE, Incoming, Payload};
 pub use lease::Lease;
 pub use link::{ConnectError, LONGEST_SLEEP, Link, LinkError, Options, Room, Sent};
 pub use listen::{Handshake, Listener};
+pub use nearcall_http::Encoding;
 pub use outgoing::{Body, CallKey, Outgoing};
 pub use peer::{Admission, Peer};
 pub use transports::Comeback;

@@ -6,6 +6,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use nearcall_http::Encoding;
 use nearcall_ring::SpinPolicy;
 
 use crate::budget::{Account, Budget};
@@ -133,8 +134,15 @@ pub trait Link: Send + Sync + Debug {
     /// Who is at the other end.
     fn peer(&self) -> &Peer;
 
+    /// Whether the peer may begin calls until it knows of this side's goodbye, and is refused later ones by the link itself, so
+    /// that it may send them elsewhere: what comes here is to be served.
+    fn takes_last_calls(&self) -> bool {
+        false
+    }
+
     /// Whether all that went out is at the peer's system, which keeps it for the peer even when this end is closed. Only TCP
-    /// may still have some of it here, and drops it if it is closed and the peer then sends anything.
+    /// may still have some of it here, and drops it if it is closed and the peer then sends anything. With
+    /// [last calls](Link::takes_last_calls): also whether none of those can come any more.
     fn has_delivered(&self) -> bool {
         true
     }
@@ -335,6 +343,8 @@ pub struct Options {
     pub admission: Admission,
     /// The methods that gRPC's clients may call.
     pub paths: Arc<Paths>,
+    /// How messages are compressed over gRPC, if they are.
+    pub compression: Option<Encoding>,
 }
 
 impl Options {
@@ -357,6 +367,7 @@ impl Default for Options {
             budget: None,
             admission: Admission::default(),
             paths: Arc::default(),
+            compression: None,
         }
     }
 }

@@ -53,6 +53,65 @@ const FIXED: [u8; 256] = {
     lengths
 };
 
+/// Divides the bytes behind the first value from it, with all that is in it; `None` if it is malformed.
+pub(crate) fn split(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (mut rest, mut left) = (bytes, 1_u64);
+    while left > 0 {
+        let step = step(rest)?;
+        rest = &rest[step.skip..];
+        left = (left - 1).checked_add(step.inside)?;
+    }
+    Some(bytes.split_at(bytes.len() - rest.len()))
+}
+
+/// What a value holds that is a text.
+pub(crate) fn text(value: &[u8]) -> Option<&[u8]> {
+    match *value.first()? {
+        0xa0..=0xbf => value.get(1..),
+        0xd9 => value.get(2..),
+        0xda => value.get(3..),
+        0xdb => value.get(5..),
+        _ => None,
+    }
+}
+
+/// What a value holds that is bytes.
+pub(crate) fn binary(value: &[u8]) -> Option<&[u8]> {
+    match *value.first()? {
+        0xc4 => value.get(2..),
+        0xc5 => value.get(3..),
+        0xc6 => value.get(5..),
+        _ => None,
+    }
+}
+
+/// The type and the data of an extension.
+pub(crate) fn extension(value: &[u8]) -> Option<(u8, &[u8])> {
+    let header = match *value.first()? {
+        0xd4..=0xd8 => 2,
+        0xc7 => 3,
+        0xc8 => 4,
+        0xc9 => 6,
+        _ => return None,
+    };
+    Some((*value.get(header - 1)?, value.get(header..)?))
+}
+
+/// The value of a key of a map.
+pub(crate) fn entry<'a>(map: &'a [u8], wanted: &[u8]) -> Option<&'a [u8]> {
+    let begin = step(map).filter(|step| step.shape == Shape::Map)?;
+    let mut rest = map.get(begin.skip..)?;
+    for _ in 0..begin.inside / 2 {
+        let (key, behind) = split(rest)?;
+        let (value, behind) = split(behind)?;
+        if text(key) == Some(wanted) {
+            return Some(value);
+        }
+        rest = behind;
+    }
+    None
+}
+
 /// Looks at the first value; `None` if there is none, or a malformed one.
 #[inline]
 pub(crate) fn step(bytes: &[u8]) -> Option<Step> {

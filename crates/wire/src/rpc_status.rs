@@ -1,15 +1,23 @@
 //! `google.rpc.Status`: how a failure with details travels over gRPC, in the trailer `grpc-status-details-bin`.
 //!
-//! nearcall's details are msgpack, whatever the codec of the method. They travel as one `google.protobuf.Any` of a type of
-//! their own, [`DETAILS`], so that nothing of them is lost between two of us, and others see code and message. Details of
-//! others arrive as a list of maps with the keys `type` and `value`, one for each `Any`.
+//! Details are msgpack, whatever the codec of the method. A list of maps with the keys `type` and `value` travels as what it
+//! says: one `google.protobuf.Any` for each, as every client of gRPC's knows them, and arrives as that list. All else travels
+//! as one `Any` of a type of its own, [`DETAILS`], so that nothing of it is lost between two of us. Behind that comes what
+//! others can read: the name of an application's exception as the reason of a `google.rpc.ErrorInfo`.
 
 use crate::error::{CODE_NAMES, Failure};
 use crate::malformed::Malformed;
+use crate::msgpack::{Shape, binary, entry, extension, split, step, text};
 use crate::protobuf::{Fields, Number, Scalar, Wire, Writer};
 
 /// The type of nearcall's details: `message Details { bytes msgpack = 1; }`.
 pub const DETAILS: &str = "type.googleapis.com/nearcall.Details";
+
+/// A reason that programs can tell apart, by [Google's own types](https://github.com/googleapis/googleapis/blob/master/google/rpc/error_details.proto).
+const ERROR_INFO: &str = "type.googleapis.com/google.rpc.ErrorInfo";
+
+/// The extension of msgpack that details with more beside them are in: see `docs/protocol.md`.
+const ENVELOPE: u8 = 3;
 
 /// Details of others that are kept, at most.
 const MOST: usize = 1000;
@@ -25,17 +33,55 @@ pub fn encode(failure: &Failure) -> Option<Vec<u8>> {
     out.varint(failure.code.into());
     out.bytes_tag(2);
     out.bytes(failure.message.as_bytes());
+    if let Some(details) = anys(&failure.details) {
+        for (kind, value) in details {
+            put(&mut out, kind, |out| out.raw(value));
+        }
+        return Some(out.as_bytes().to_vec());
+    }
+    put(&mut out, DETAILS.as_bytes(), |out| {
+        out.bytes_tag(1);
+        out.bytes(&failure.details);
+    });
+    let envelope = extension(&failure.details).filter(|&(kind, _)| kind == ENVELOPE).map(|(_, envelope)| envelope);
+    if let Some(reason) = envelope.and_then(|envelope| text(entry(entry(envelope, b"error")?, b"name")?)) {
+        put(&mut out, ERROR_INFO.as_bytes(), |out| {
+            out.bytes_tag(1);
+            out.bytes(reason);
+        });
+    }
+    for (kind, value) in envelope.and_then(|envelope| anys(entry(envelope, b"details")?)).into_iter().flatten() {
+        put(&mut out, kind, |out| out.raw(value));
+    }
+    Some(out.as_bytes().to_vec())
+}
+
+/// Appends a detail.
+fn put(out: &mut Writer, kind: &[u8], value: impl FnOnce(&mut Writer)) {
     out.bytes_tag(3);
     let any = out.open();
     out.bytes_tag(1);
-    out.bytes(DETAILS.as_bytes());
+    out.bytes(kind);
     out.bytes_tag(2);
-    let value = out.open();
-    out.bytes_tag(1);
-    out.bytes(&failure.details);
-    out.close(value);
+    let begin = out.open();
+    value(out);
+    out.close(begin);
     out.close(any);
-    Some(out.as_bytes().to_vec())
+}
+
+/// The types and values of details that are such: a list of maps with these two keys and no others.
+fn anys(details: &[u8]) -> Option<Vec<(&[u8], &[u8])>> {
+    let list = step(details).filter(|list| list.shape == Shape::List && list.inside > 0)?;
+    let mut rest = &details[list.skip..];
+    let mut found = Vec::new();
+    while !rest.is_empty() {
+        let (any, behind) = split(rest)?;
+        step(any).filter(|map| map.shape == Shape::Map && map.inside == 4)?;
+        let kind = text(entry(any, b"type")?).filter(|kind| kind.contains(&b'/'))?;
+        found.push((kind, binary(entry(any, b"value")?)?));
+        rest = behind;
+    }
+    Some(found)
 }
 
 /// The failure of a status.
@@ -118,6 +164,37 @@ mod tests {
         let failure = decode(status).expect("well-formed");
         assert_eq!((failure.code, failure.message.as_str()), (3, "bad"));
         assert_eq!(failure.details, b"\xdd\0\0\0\x01\x82\xa4type\xdb\0\0\0\x03a/b\xa5value\xc6\0\0\0\x02\x08\x01");
+    }
+
+    #[test]
+    fn details_that_say_their_types_travel_as_those() {
+        let status = b"\x08\x03\x12\x03bad\x1a\x09\x0a\x03a/b\x12\x02\x08\x01";
+        let own = b"\x91\x82\xa5value\xc4\x02\x08\x01\xa4type\xa3a/b".to_vec();
+        let failure = Failure { code: 3, message: "bad".to_owned(), details: own };
+        assert_eq!(encode(&failure).as_deref(), Some(&status[..]));
+        for other in [
+            &b"\x90"[..],
+            b"\x91\x82\xa4type\xa3a/b\xa5value\xa2\x08\x01",
+            b"\x91\x82\xa4type\xa2ab\xa5value\xc4\x02\x08\x01",
+            b"\x91\x83\xa4type\xa3a/b\xa5value\xc4\x02\x08\x01\xa1x\x01",
+            b"\x92\x82\xa4type\xa3a/b\xa5value\xc4\x02\x08\x01\x01",
+            b"\x82\xa4type\xa3a/b\xa5value\xc4\x02\x08\x01",
+            b"\x91\x82\xa4type\xa3a/b\xa5value\xc4\x09\x08\x01",
+        ] {
+            let failure = Failure { details: other.to_vec(), ..failure.clone() };
+            assert_eq!(decode(&encode(&failure).expect("details")), Ok(failure));
+        }
+    }
+
+    #[test]
+    fn an_exception_of_the_application_has_a_reason_for_others() {
+        let envelope = b"\x82\xa7details\x91\x82\xa4type\xa3a/b\xa5value\xc4\x01x\xa5error\x81\xa4name\xa4Full";
+        let details = [&[0xc7, envelope.len() as u8, ENVELOPE][..], envelope].concat();
+        let failure = Failure { code: 2, message: "no room".to_owned(), details };
+        let status = encode(&failure).expect("details");
+        let tail = b"google.rpc.ErrorInfo\x12\x06\x0a\x04Full\x1a\x08\x0a\x03a/b\x12\x01x";
+        assert!(status.ends_with(tail), "{}", String::from_utf8_lossy(&status));
+        assert_eq!(decode(&status), Ok(failure));
     }
 
     #[test]

@@ -36,6 +36,9 @@ def add_server_options(parser: argparse.ArgumentParser) -> None:
         "--grace", type=float, metavar="S", help="seconds that calls have to finish at the end (default: 5)"
     )
     parser.add_argument("--no-introspection", action="store_true", help="do not let clients watch with `nearcall top`")
+    parser.add_argument(
+        "--no-reflection", action="store_true", help="do not let gRPC's clients ask what there is to call"
+    )
     parser.add_argument("--tls-cert", metavar="FILE", help="the server's certificate, for tls:// (PEM)")
     parser.add_argument("--tls-key", metavar="FILE", help="its private key, without a password")
     parser.add_argument(
@@ -83,6 +86,8 @@ def server_options(options: argparse.Namespace) -> dict[str, Any]:
         chosen["grace"] = options.grace
     if options.no_introspection:
         chosen["introspection"] = False
+    if options.no_reflection:
+        chosen["reflection"] = False
     return chosen
 
 

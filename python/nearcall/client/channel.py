@@ -158,6 +158,8 @@ class Channel(ChannelBase, ForThreads):
             counts it in :attr:`dropped`. The last two never wait.
         interceptors: Functions around every call, each ``f(call, proceed)`` with a :class:`~nearcall.ClientCall`; the
             first is the outermost.
+        compression: For ``grpc://``: compress what is sent, from 1 KiB, with ``"gzip"`` or ``"zstd"``. A server that
+            cannot read it refuses every call; gRPC's read gzip. What a server compresses is read whatever this says.
         allow_plaintext: Whether ``tcp://`` may lead to another machine: anybody on the way can read along, and
             pretend to be the server.
         tls: For ``tls://``: whom to trust if not the system's authorities, and the client's own certificate.

@@ -12,6 +12,8 @@ from ..options.common import (
     DEFAULT_MAX_MESSAGE_SIZE,
     DEFAULT_MAX_REFERENCES,
     DEFAULT_MAX_VALUES,
+    Compression,
+    check_compression,
     check_spin,
     check_users,
 )
@@ -48,6 +50,7 @@ class ChannelOptions(TypedDict, total=False):
     wait_for_ready: bool
     oneway: OnewayPolicy
     interceptors: Sequence[ClientInterceptor]
+    compression: Compression | None
     allow_plaintext: bool
     tls: TLS | None
     allow_users: Sequence[str | int]
@@ -106,6 +109,7 @@ def _checked(  # noqa: PLR0913 - options have names
     wait_for_ready: bool = False,
     oneway: OnewayPolicy = "block",
     interceptors: Sequence[ClientInterceptor] = (),
+    compression: Compression | None = None,
     allow_plaintext: bool = False,
     tls: TLS | None = None,
     allow_users: Sequence[str | int] = (),
@@ -120,6 +124,7 @@ def _checked(  # noqa: PLR0913 - options have names
         "max_message_size": check_whole("max_message_size", max_message_size, "bytes"),
         "ring_size": _check_ring_size(ring_size),
         "handshake_timeout": check_seconds("handshake_timeout", handshake_timeout),
+        "compression": check_compression([url], compression),
         "wait_for_ready": check_flag("wait_for_ready", wait_for_ready),
     }
     users, groups = check_users([url], allow_users, allow_groups)

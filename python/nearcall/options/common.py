@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, cast
+from typing import Literal, TypeAlias, cast, get_args
 
 from ..errors import InvalidArgument
 from .checked import check_seconds, with_option
+from .schemes import speaks_protobuf
 
-__all__ = ["DEFAULT_MAX_MESSAGE_SIZE", "DEFAULT_MAX_REFERENCES", "DEFAULT_MAX_VALUES", "check_spin", "check_users"]
+__all__ = [
+    "DEFAULT_MAX_MESSAGE_SIZE",
+    "DEFAULT_MAX_REFERENCES",
+    "DEFAULT_MAX_VALUES",
+    "Compression",
+    "check_compression",
+    "check_spin",
+    "check_users",
+]
+
+Compression: TypeAlias = Literal["gzip", "zstd"]
+"""How messages may be compressed."""
 
 DEFAULT_MAX_MESSAGE_SIZE = 64 * 1024 * 1024
 """Longest message received, bytes, unless the user says otherwise."""
@@ -26,6 +38,27 @@ def check_spin(spin: float | Literal["auto"]) -> float | Literal["auto"]:
         InvalidArgument: it is neither ``"auto"`` nor a number of seconds.
     """
     return spin if spin == "auto" else check_seconds("spin", spin, otherwise='"auto"')
+
+
+def check_compression(urls: Sequence[str], compression: Compression | None) -> Compression | None:
+    """The option ``compression``.
+
+    Raises:
+        InvalidArgument: there is no such compression.
+        ValueError: none of the URLs is one of gRPC's.
+    """
+    if compression is None:
+        return None
+    if compression not in get_args(Compression):
+        raise with_option(
+            InvalidArgument(f'compression must be None, "gzip" or "zstd", not {compression!r}'), "compression"
+        )
+    if not any(map(speaks_protobuf, urls)):
+        raise with_option(
+            ValueError("compression is for grpc:// URLs, and there is none: at others nothing is compressed"),
+            "compression",
+        )
+    return compression
 
 
 def check_users(

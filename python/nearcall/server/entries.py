@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from .._core import HealthMethod
+from ..call.interceptors import ServerInterceptor, intercept_handler
 from ..service.plan import MethodPlan
-from .instances import Served
+from .instances import Served, handler_of
 
-__all__ = ["Entry", "protobuf_entries"]
+__all__ = ["Entry", "own_entries", "protobuf_entries"]
 
 
 class Entry(NamedTuple):
@@ -27,6 +29,8 @@ class Entry(NamedTuple):
     """The method's own kind: one that goes one way answers over gRPC, and counts as the same method."""
     errors: tuple[type[Exception], ...]
     """The service's own exceptions."""
+    measured: bool = True
+    """Whether it is among what is measured; the server's own is not."""
 
     @property
     def streams_in(self) -> bool:
@@ -54,3 +58,19 @@ def protobuf_entries(served: Sequence[Served], handlers: Sequence[tuple[MethodPl
             own, handler = next(rest)
             found.append(Entry(plan.path or "", plan, handler, own.kind, each.plan.errors))
     return found
+
+
+def own_entries(own: Sequence[Served], chain: tuple[ServerInterceptor, ...]) -> list[Entry]:
+    """The same for the services that a server answers by itself at its gRPC URLs.
+
+    Args:
+        own: The services. What is answered in the core has no interceptors around it.
+        chain: The server's interceptors.
+    """
+
+    def handler(each: Served, method: MethodPlan) -> Any:
+        found: Any = handler_of(each, method.name)
+        return found if isinstance(found, HealthMethod) else intercept_handler(chain, method, found)
+
+    handlers = [(method, handler(each, method)) for each in own for method in each.plan.methods]
+    return [entry._replace(measured=False) for entry in protobuf_entries(own, handlers)]

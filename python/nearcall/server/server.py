@@ -23,12 +23,20 @@ from ..call.interceptors import ServerInterceptor, check_interceptors, intercept
 from ..errors import InvalidArgument
 from ..log import log
 from ..options.checked import check_seconds, check_whole, with_option
-from ..options.common import DEFAULT_MAX_MESSAGE_SIZE, DEFAULT_MAX_REFERENCES, DEFAULT_MAX_VALUES, check_spin
+from ..options.common import (
+    DEFAULT_MAX_MESSAGE_SIZE,
+    DEFAULT_MAX_REFERENCES,
+    DEFAULT_MAX_VALUES,
+    Compression,
+    check_compression,
+    check_spin,
+)
 from ..options.schemes import speaks_protobuf
 from ..options.tls import TLS
 from ..service.describing import describe
 from ..service.references import services_passed
-from .entries import protobuf_entries
+from .entries import own_entries, protobuf_entries
+from .health import HEALTH, ServerHealth
 from .instances import Served, handler_of, look_at
 from .listening import make_listeners
 from .references import ServerCatalogue
@@ -87,6 +95,10 @@ class Server:
         allow_plaintext: Whether ``tcp://`` may be served where other machines can reach it: whoever does can call every
             method, and anybody on the way can read along.
         introspection: Whether whoever may call methods may also watch what calls there are, with ``nearcall top``.
+        reflection: Whether whoever may call methods over gRPC may also ask what there is to call, with ``grpcurl`` and
+            the like. At nearcall's own URLs every client is told.
+        compression: For ``grpc://``: compress what is sent to clients that can read it, from 1 KiB, with ``"gzip"`` or
+            ``"zstd"``.
         tls: For ``tls://``: the server's certificate and key, and whether clients must have one, too.
         allow_users: Users, by name or id, that may connect to ``unix://`` besides the server's own.
         allow_groups: Groups, by name or id, whose members may connect to ``unix://``.
@@ -120,6 +132,8 @@ class Server:
         tracebacks: bool = False,
         allow_plaintext: bool = False,
         introspection: bool = True,
+        reflection: bool = True,
+        compression: Compression | None = None,
         tls: TLS | None = None,
         allow_users: Sequence[str | int] = (),
         allow_groups: Sequence[str | int] = (),
@@ -180,8 +194,20 @@ class Server:
         ]
         measured += [None] * (len(methods) - len(measured))
         paths: dict[str, Any] = {}
+        self._health = ServerHealth(names)
         if any(map(speaks_protobuf, self._asked)):
             entries = protobuf_entries(served, self._handlers)
+            besides = list[object]()
+            if HEALTH not in names:
+                from ..health import health_of
+
+                besides.append(health_of(self._health._states))
+            if reflection:
+                from ..reflection import reflection_of
+
+                in_loop = any(method.handler_is_async for plan in plans for method in plan.methods)
+                besides += reflection_of(plans, [HEALTH] * len(besides), in_loop=in_loop)
+            entries += own_entries(list(map(look_at, besides)), chain)
             paths["paths"] = {
                 entry.path: (
                     len(methods) + number,
@@ -194,7 +220,7 @@ class Server:
                 describer = self._failures.describer(entry.plan, entry.errors, tracebacks)
                 methods.append((_core.Method(entry.plan, max_values=values, describe_error=describer), entry.handler))
                 self._handlers.append((entry.plan, entry.handler))
-                measured.append((entry.plan.full_name, entry.kind))
+                measured.append((entry.plan.full_name, entry.kind) if entry.measured else None)
         self._catalogue = catalogue = ServerCatalogue(
             numbers,
             values,
@@ -216,6 +242,7 @@ class Server:
             ring_size=1 << 18,
             max_message_size=check_whole("max_message_size", max_message_size, "bytes"),
             handshake_timeout=check_seconds("handshake_timeout", handshake_timeout),
+            compression=check_compression(self._asked, compression),
             max_concurrency=check_whole("max_concurrency", max_concurrency),
             max_pending=check_whole("max_pending", max_pending),
             max_streams=check_whole("max_streams", max_streams),
@@ -245,6 +272,13 @@ class Server:
     def urls(self) -> list[str]:
         """Where it listens; a TCP port of 0 has become the one that the system chose."""
         return list(self._urls)
+
+    @property
+    def health(self) -> ServerHealth:
+        """What it tells gRPC's health checks: ``server.health.set("shop.v1.Shop", False)``. If a service of yours is
+        called ``grpc.health.v1.Health``, that one answers, and nobody sees this.
+        """
+        return self._health
 
     def bind(self) -> Server:
         """Listens at every URL without serving yet: clients wait. :meth:`start` does it, too.

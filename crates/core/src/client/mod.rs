@@ -483,6 +483,9 @@ impl Connection {
                 ),
             );
         }
+        if let LinkError::Unfit(why) = error {
+            return Failure::new(Failure::INVALID_ARGUMENT, why.as_str());
+        }
         if error.spares_connection() {
             return Failure::new(Failure::RESOURCE_EXHAUSTED, error.to_string());
         }

@@ -40,6 +40,7 @@ pub use releases::Release;
 pub use statistics::{Counts, Histogram, MeasuredMethod, MethodCounts, Snapshot};
 pub use worker::{Next, Worker};
 
+use call::Told;
 use connection::session::SessionEvents;
 use leadership::Leadership;
 use reactor::Reactor;
@@ -279,6 +280,9 @@ impl Server {
         self.in_hook.store(in_hook, Ordering::Relaxed);
         // Release: a worker that sees it also sees what was done before stopping.
         self.stopping.store(true, Ordering::Release);
+        for handler in &self.native_handlers {
+            handler.stopping(self);
+        }
         self.wake_reactor();
         let end = Instant::now() + grace;
         let mut finished = self.has_finished();
@@ -351,8 +355,13 @@ impl Server {
         Ok(Arc::clone(self.async_queue.get_or_init(|| queue)))
     }
 
-    fn async_queue(&self, handler: HandlerKind) -> Option<Arc<AsyncQueue>> {
-        if handler == HandlerKind::EventLoop { self.async_queue.get().cloned() } else { None }
+    /// Who is told of news of a call.
+    fn told(&self, handler: HandlerKind) -> Told {
+        match handler {
+            HandlerKind::Thread => Told::Nobody,
+            HandlerKind::EventLoop => self.async_queue.get().cloned().map_or(Told::Nobody, Told::Loop),
+            HandlerKind::Native(handler) => Told::Native(handler),
+        }
     }
 
     /// What is measured of the calls, and how busy the server is, for a call that asks.

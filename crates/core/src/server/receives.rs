@@ -8,8 +8,8 @@ use std::time::Duration;
 use nearcall_transport::LinkError;
 use nearcall_wire::Failure;
 
+use super::Server;
 use super::connection::ServerConnection;
-use super::{HandlerKind, Server};
 use crate::client::{Connection, received::Receiver};
 use crate::sync::{AtomicUsize, Ordering, fence};
 
@@ -113,7 +113,7 @@ impl Receiver for Receives {
 
     fn tell_loop(&self, connection: &Arc<Connection>) {
         if let Some(server) = self.server.upgrade()
-            && let Some(queue) = server.async_queue(HandlerKind::EventLoop)
+            && let Some(queue) = server.async_queue.get()
         {
             queue.push_caller(Arc::clone(connection));
         }

@@ -24,14 +24,17 @@ impl Session {
     /// status that is all there is goes without them.
     ///
     /// # Errors
-    /// [`SendError::Gone`], also if headers were sent already; [`SendError::Unfit`].
+    /// [`SendError::Gone`], also if headers were sent already; [`SendError::Unfit`], [`SendError::TooMuchMetadata`].
     pub fn send_head(&mut self, id: StreamId, head: &Head<'_>) -> Result<(), SendError> {
         let metadata = self.fit(head.metadata)?;
         let stream = self.streams.get_mut(&id).ok_or(SendError::Gone)?;
         if stream.outgoing.has_head || stream.outgoing.is_closed() {
             return Err(SendError::Gone);
         }
-        let encoding = if head.compress { stream.outgoing.accepts.best() } else { None };
+        let accepts = stream.outgoing.accepts;
+        let wanted =
+            self.options.encoding.map_or_else(|| accepts.best(), |one| Some(one).filter(|&one| accepts.has(one)));
+        let encoding = wanted.filter(|_| head.compress);
         (stream.outgoing.has_head, stream.outgoing.encoding) = (true, encoding);
         self.put_block(id, false, |encoder, out| {
             encoder.field(out, ":status", b"200", Keep::Yes);
@@ -89,7 +92,8 @@ impl Session {
     ) -> Result<Sent, SendError> {
         let stream = self.sendable(id)?;
         if !stream.outgoing.has_head {
-            self.send_head(id, &Head { metadata: None, compress })?;
+            // The next message may be compressed, even if this one is not.
+            self.send_head(id, &Head { metadata: None, compress: compress || self.options.encoding.is_some() })?;
         }
         let encoding = self.stream(id).outgoing.encoding.filter(|_| compress);
         let mut compressed = Vec::new();
@@ -97,8 +101,10 @@ impl Session {
             Compressor::run(encoding, pieces, &mut compressed);
         }
         let whole = [&compressed[..]];
-        let pieces = if encoding.is_some() { &whole } else { pieces };
         let len: usize = pieces.iter().map(|piece| piece.len()).sum();
+        // What becomes longer goes as it is.
+        let encoding = encoding.filter(|_| compressed.len() < len);
+        let (pieces, len) = if encoding.is_some() { (&whole[..], compressed.len()) } else { (pieces, len) };
         let [a, b, c, d] = u32::try_from(len).map_err(|_| SendError::TooLong { len })?.to_be_bytes();
         let prefix = [u8::from(encoding.is_some()), a, b, c, d];
         Ok(self.body(id, Pieces::new(&prefix, pieces), PREFIX + len, last, out))
@@ -169,7 +175,7 @@ impl Session {
     /// [forgotten](Self::forget) if the peer had reset it.
     ///
     /// # Errors
-    /// [`SendError::Gone`]; [`SendError::Unfit`], and the stream is still there.
+    /// [`SendError::Gone`]; [`SendError::Unfit`] and [`SendError::TooMuchMetadata`], and the stream is still there.
     pub fn send_status(&mut self, id: StreamId, outcome: &Outcome<'_>) -> Result<(), SendError> {
         let metadata = self.fit(outcome.metadata)?;
         let Some(stream) = self.streams.get_mut(&id).filter(|stream| !stream.outgoing.is_closed()) else {
@@ -301,7 +307,7 @@ impl Session {
     ///
     /// # Errors
     /// Nothing was begun: [`SendError::TooManyStreams`], [`SendError::NoMoreIds`], [`SendError::GoingAway`],
-    /// [`SendError::Unfit`].
+    /// [`SendError::Unfit`], [`SendError::TooMuchMetadata`].
     pub fn begin(&mut self, call: &Call<'_>) -> Result<StreamId, SendError> {
         let id = if self.highest == 0 { 1 } else { self.highest + 2 };
         if self.going_away.is_some() || self.draining.is_some() || self.over.is_some() {
@@ -475,7 +481,7 @@ impl Session {
         }
         let limit = self.peer.max_header_list_size as usize;
         if size > limit {
-            return Err(SendError::Unfit(format!("the metadata has {size} bytes, the peer takes {limit}")));
+            return Err(SendError::TooMuchMetadata { len: size, limit });
         }
         Ok(Some(fitted))
     }

@@ -4,31 +4,42 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use nearcall_http::{Call as Begin, Code, Ending, Event, Out, SendError, Session, StreamId};
+use nearcall_http::{Call as Begin, Code, Encoding, Ending, Event, Out, SendError, Session, StreamId};
 use nearcall_wire::{Failure, FrameHead, Kind, Metadata, rpc_status};
 use smallvec::SmallVec;
 
 use super::inflow::{Inflow, Outflow};
-use super::{Frames, Role, bare, credit, message, short, unsent, with_message};
+use super::waiting::Waiting;
+use super::{Frames, Role, bare, credit, message, pays_to_compress, short, unsent, with_message};
 use crate::budget::Account;
 use crate::incoming::Incoming;
 use crate::link::LinkError;
-use crate::outgoing::{CallKey, Outgoing};
+use crate::outgoing::{Body, CallKey, Outgoing};
 
 /// The calls that are made over one connection.
 #[derive(Debug)]
 pub(crate) struct Client {
-    /// What servers are told of who they are.
-    authority: String,
-    is_secure: bool,
+    origin: Origin,
     account: Arc<Account>,
     calls: HashMap<StreamId, Call>,
     /// The streams of the core's calls.
     streams: HashMap<u32, StreamId>,
+    /// Calls that the server does not take yet.
+    queue: Waiting,
     /// Bytes of the longest message that is taken.
     max_message: usize,
     /// Bytes of messages that the core has no credit for.
     waiting: usize,
+}
+
+/// What all calls of a connection say.
+#[derive(Debug)]
+pub(crate) struct Origin {
+    /// Who the server is.
+    pub(super) authority: String,
+    pub(super) is_secure: bool,
+    /// How messages are compressed, if they are.
+    pub(super) encoding: Option<Encoding>,
 }
 
 /// Bytes of messages that may wait for the core on each call, compressed ones counted as what they become. HTTP/2's windows
@@ -48,9 +59,9 @@ struct Call {
 }
 
 impl Client {
-    pub(crate) fn new(authority: String, is_secure: bool, account: Arc<Account>, max_message: usize) -> Self {
-        let (calls, streams) = (HashMap::new(), HashMap::new());
-        Self { authority, is_secure, account, calls, streams, max_message, waiting: 0 }
+    pub(crate) fn new(origin: Origin, account: Arc<Account>, max_message: usize) -> Self {
+        let (calls, streams, queue) = (HashMap::new(), HashMap::new(), Waiting::default());
+        Self { origin, account, calls, streams, queue, max_message, waiting: 0 }
     }
 
     fn begin(
@@ -72,11 +83,11 @@ impl Client {
         let arguments = message(frame)?;
         let begun = session.begin(&Begin {
             path: &path.path,
-            authority: &self.authority,
-            is_secure: self.is_secure,
+            authority: &self.origin.authority,
+            is_secure: self.origin.is_secure,
             codec: "",
             timeout: frame.deadline_us.map(Duration::from_micros),
-            encoding: None,
+            encoding: self.origin.encoding,
             metadata: frame.metadata.as_ref(),
             user_agent: concat!("nearcall/", env!("CARGO_PKG_VERSION")),
         });
@@ -95,10 +106,11 @@ impl Client {
         let streams_out = path.streams_out;
         let call = Call { number, streams_out, reply: None, inflow: Inflow::new(number), outflow: Outflow::default() };
         self.keep(stream, call);
+        let compress = pays_to_compress(frame);
         let sent = if !path.streams_in {
-            session.send_message_through(stream, arguments, false, true, out).map(drop)
+            session.send_message_through(stream, arguments, compress, true, out).map(drop)
         } else if !frame.is_empty() {
-            session.send_message_through(stream, arguments, false, false, out).map(drop)
+            session.send_message_through(stream, arguments, compress, false, out).map(drop)
         } else {
             Ok(())
         };
@@ -107,6 +119,25 @@ impl Client {
             session.reset(stream, Code::CANCEL);
             unsent(error)
         })
+    }
+
+    /// Begins calls that have waited, as many as the server takes now.
+    fn begin_waiting(&mut self, session: &mut Session, frames: &mut Frames) {
+        while let Some(mut waited) = self.queue.pop() {
+            match self.begin(session, frames, waited.number, &waited.frame(), &mut |_| 0) {
+                Ok(()) => {}
+                Err(LinkError::Full) => return self.queue.push_first(waited),
+                Err(error) => {
+                    frames
+                        .push_back(Incoming::local(waited.number, &Failure::new(Failure::INTERNAL, error.to_string())));
+                }
+            }
+            let key = CallKey { number: waited.number, side: 0 };
+            for (kind, payload) in std::mem::take(&mut waited.rest) {
+                // Whatever has fitted before it waited fits now; and if the call has failed, there is nobody to send to.
+                let _ = self.put(session, frames, key, &Outgoing::new(kind, Body::Whole(&payload)), &mut |_| 0);
+            }
+        }
     }
 
     fn keep(&mut self, stream: StreamId, call: Call) {
@@ -238,13 +269,18 @@ impl Role for Client {
             }
             Event::Data { stream, cost, .. } => session.release(stream, cost),
             // The core makes another connection for new calls. Those above the last one are reset, one event each.
-            Event::GoAway { .. } => frames.push_back(bare(Kind::GoAway, 0)),
+            Event::GoAway { .. } => {
+                frames.push_back(bare(Kind::GoAway, 0));
+                // Those that wait go there, too.
+                self.begin_waiting(session, frames);
+            }
             Event::Pong(token) => {
                 let [a, b, c, d, ..] = token;
                 frames.push_back(bare(Kind::Pong, u32::from_be_bytes([a, b, c, d])));
             }
-            // Whoever waits for free streams tries again whenever something comes.
-            Event::StreamsFree | Event::Request { .. } => {}
+            // A thread that waits for free streams tries again whenever something comes.
+            Event::StreamsFree => self.begin_waiting(session, frames),
+            Event::Request { .. } => {}
         }
         Ok(true)
     }
@@ -275,12 +311,12 @@ impl Role for Client {
                 return Err(LinkError::Unfit("a gRPC server cannot call".into()));
             }
         }
-        // A call that has ended has no stream any more.
-        let Some(&stream) = self.streams.get(&number) else { return Ok(()) };
+        // A call that has ended has no stream any more, and one that waits has none yet.
+        let Some(&stream) = self.streams.get(&number) else { return self.queue.follow(number, frame) };
         match frame.kind {
             Kind::Item => {
                 let outflow = self.calls.get_mut(&stream).map(|call| &mut call.outflow);
-                Outflow::send(outflow, session, stream, frame, number, frames, out)
+                Outflow::send(outflow, session, stream, frame, (number, true), frames, out)
             }
             Kind::End => session.end(stream).or_else(unsent),
             Kind::Credit => {
@@ -299,6 +335,10 @@ impl Role for Client {
                 Ok(())
             }
         }
+    }
+
+    fn wait(&mut self, call: CallKey, frame: &Outgoing<'_>) -> Result<(), LinkError> {
+        self.queue.push(call.number, frame)
     }
 
     fn make_room(&mut self, _session: &mut Session, _frames: &mut Frames) -> bool {
@@ -320,9 +360,12 @@ mod tests {
     use super::*;
     use crate::budget::Budget;
     use crate::grpc::MethodPath;
-    use crate::outgoing::Body;
 
     const MEGABYTE: usize = 1 << 20;
+
+    fn origin() -> Origin {
+        Origin { authority: "there".into(), is_secure: false, encoding: None }
+    }
 
     fn carry(from: &mut Session, to: &mut Session) {
         to.feed(from.unsent());
@@ -335,7 +378,7 @@ mod tests {
         let options = || Options { max_message: MEGABYTE, ..Options::default() };
         let (mut own, mut server) = (Session::client(options()), Session::server(options()));
         let budget = Budget::new(1 << 30);
-        let mut client = Client::new("there".into(), false, Account::of(&budget, 1 << 30), MEGABYTE);
+        let mut client = Client::new(origin(), Account::of(&budget, 1 << 30), MEGABYTE);
         let path = MethodPath { path: "/a.B/C".into(), streams_in: false, streams_out: true };
         let mut frames = Frames::new();
         let call = Outgoing { path: Some(&path), ..Outgoing::new(Kind::Call, Body::Whole(b"")) };

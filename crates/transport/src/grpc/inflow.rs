@@ -8,7 +8,7 @@ use nearcall_wire::{FrameHead, Kind};
 use smallvec::SmallVec;
 
 use super::held::Held;
-use super::{Frames, credit, message, unsent, with_message};
+use super::{Frames, credit, message, pays_to_compress, unsent, with_message};
 use crate::budget::Account;
 use crate::incoming::Incoming;
 use crate::link::LinkError;
@@ -122,17 +122,18 @@ impl Outflow {
         (!self.is_full && self.spent >= WINDOW / 2).then(|| std::mem::take(&mut self.spent))
     }
 
-    /// Sends an item of the call that the core knows by `number`, and gives its credit back if it is time.
+    /// Sends an item of the call that the core knows by a number, compressed where that pays if so told, and gives its credit back if it is time.
     pub(super) fn send(
         outflow: Option<&mut Self>,
         session: &mut Session,
         stream: StreamId,
         frame: &Outgoing<'_>,
-        number: u32,
+        (number, compresses): (u32, bool),
         frames: &mut Frames,
         out: Out<'_>,
     ) -> Result<(), LinkError> {
-        match session.send_message_through(stream, message(frame)?, false, false, out) {
+        let compress = compresses && pays_to_compress(frame);
+        match session.send_message_through(stream, message(frame)?, compress, false, out) {
             Ok(sent) => {
                 let back = outflow.and_then(|outflow| outflow.item(frame.len(), sent));
                 frames.extend(back.map(|back| credit(number, back)));

@@ -317,16 +317,14 @@ impl<W: Wire, R: Role> GrpcLink<W, R> {
     /// What was sent may have made frames for the core, credit above all, and nobody is about to look. A client's thread that
     /// sleeps is woken. At a server, whether somebody has to flush: he finds the socket ready at once, and looks.
     fn has_made_frames(&self, state: &mut State<R>) -> Result<bool, LinkError> {
-        let State { session, role, frames, .. } = state;
+        let State { session, role, frames, .. } = &mut *state;
         while role.take_in(session, frames)? {}
-        match &self.bell {
-            Some(bell) if !frames.is_empty() => {
-                bell.ring();
-                Ok(false)
-            }
-            Some(_) => Ok(false),
-            None => Ok(!frames.is_empty()),
+        let Some(bell) = &self.bell else { return Ok(!frames.is_empty()) };
+        if !frames.is_empty() {
+            bell.ring();
         }
+        // A call that has waited may have begun.
+        Ok(session.queued() > 0 && self.flush_from(state)? == Sent::Queued)
     }
 }
 
@@ -348,6 +346,7 @@ impl<W: Wire, R: Role> GrpcLink<W, R> {
 
 impl<W: Wire, R: Role> Link for GrpcLink<W, R> {
     fn send(&self, call: CallKey, frame: &Outgoing<'_>, room: Room<'_>) -> Result<Sent, LinkError> {
+        let may_queue = matches!(room, Room::Later);
         let mut blocked = match room {
             Room::Now if self.queued() > 0 && !self.flush()? => return Err(LinkError::Full),
             Room::Later | Room::Now => None,
@@ -361,9 +360,8 @@ impl<W: Wire, R: Role> Link for GrpcLink<W, R> {
             if blocked.is_none() || state.session.queued() + state.session.waiting() < MUCH {
                 match self.put(&mut state, call, frame) {
                     Err(LinkError::Full) if blocked.is_some() => {}
-                    Err(LinkError::Full) => {
-                        let why = "the server takes no more calls at a time on one connection";
-                        return Err(LinkError::Exhausted(why.into()));
+                    Err(LinkError::Full) if may_queue => {
+                        return state.role.wait(call, frame).map(|()| Sent::Out);
                     }
                     sent => return sent,
                 }
@@ -379,7 +377,9 @@ impl<W: Wire, R: Role> Link for GrpcLink<W, R> {
         let mut state = self.state.lock();
         let mut sent = self.flush_from(&mut state)?;
         if self.bell.is_some() {
-            self.has_made_frames(&mut state)?;
+            if self.has_made_frames(&mut state)? {
+                sent = Sent::Queued;
+            }
         } else if sent == Sent::Queued {
             self.take_in(&mut state)?;
             sent = self.flush_from(&mut state)?;
@@ -497,8 +497,16 @@ impl<W: Wire, R: Role> Link for GrpcLink<W, R> {
         &self.peer
     }
 
+    fn takes_last_calls(&self) -> bool {
+        true
+    }
+
     fn has_delivered(&self) -> bool {
-        let state = self.state.lock();
+        let mut state = self.state.lock();
+        let State { session, role, .. } = &mut *state;
+        if !role.has_parted(session, true) || (session.queued() > 0 && self.flush_from(&mut state).is_err()) {
+            return false;
+        }
         state.session.queued() + state.session.waiting() == 0 && sys::is_delivered(self.wire.fd())
     }
 
@@ -509,8 +517,11 @@ impl<W: Wire, R: Role> Link for GrpcLink<W, R> {
         }
         // Release: pairs with the acquire in `is_closed`.
         if !self.closed.swap(true, Ordering::Release) {
+            let mut state = self.state.lock();
+            let State { session, role, .. } = &mut *state;
+            role.has_parted(session, false);
             // What there is room for, a goodbye for instance.
-            let _ = self.write(&mut self.state.lock());
+            let _ = self.write(&mut state);
         }
         self.wire.say_goodbye();
         let _ = rustix::net::shutdown(self.wire.fd(), rustix::net::Shutdown::Both);

@@ -10,6 +10,7 @@ mod inflow;
 mod link;
 mod paths;
 mod server;
+mod waiting;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -26,7 +27,7 @@ use crate::outgoing::{Body, CallKey, Outgoing};
 use crate::peer::Peer;
 use crate::stream::Wire;
 
-use client::Client;
+use client::{Client, Origin};
 use link::GrpcLink;
 pub use paths::{Messages, MethodPath, Path, Paths};
 use server::Server;
@@ -58,6 +59,20 @@ pub(crate) trait Role: Send + std::fmt::Debug {
         out: Out<'_>,
     ) -> Result<(), LinkError>;
 
+    /// Keeps a call for which [`put`](Self::put) has found no room, until there is some.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    fn wait(&mut self, _call: CallKey, _frame: &Outgoing<'_>) -> Result<(), LinkError> {
+        Err(LinkError::Full)
+    }
+
+    /// Whether the peer knows that this side has said goodbye, if it has: what comes from it now was begun after that. It has
+    /// a moment to say so if this side `waits`.
+    fn has_parted(&mut self, _session: &mut Session, _waits: bool) -> bool {
+        true
+    }
+
     /// Refuses the call whose message keeps most and has not come completely. Whether there was one.
     fn make_room(&mut self, session: &mut Session, frames: &mut Frames) -> bool;
 
@@ -78,7 +93,8 @@ pub(crate) fn serve<W: Wire + 'static>(
     let mut session = Session::server(session_options(options));
     session.feed(arrived);
     let account = options.account();
-    let server = Server::new(Arc::clone(&options.paths), Arc::clone(&account));
+    let compresses = options.compression.is_some();
+    let server = Server::new(Arc::clone(&options.paths), Arc::clone(&account), compresses);
     Arc::new(GrpcLink::new(wire, peer, session, server, account, options))
 }
 
@@ -98,7 +114,8 @@ pub(crate) fn call<W: Wire + 'static>(
 ) -> std::io::Result<Arc<dyn crate::link::Link>> {
     let account = options.account();
     let max_message = usize::try_from(options.max_message).unwrap_or(usize::MAX);
-    let client = Client::new(authority, is_secure, Arc::clone(&account), max_message);
+    let origin = Origin { authority, is_secure, encoding: options.compression };
+    let client = Client::new(origin, Arc::clone(&account), max_message);
     Ok(Arc::new(GrpcLink::new(wire, peer, session, client, account, options).with_bell()?))
 }
 
@@ -107,6 +124,7 @@ fn session_options(options: &Options) -> SessionOptions {
         max_message: usize::try_from(options.max_message).unwrap_or(usize::MAX),
         stream_window: WINDOW as u32,
         send_queue: WINDOW as usize / 4,
+        encoding: options.compression,
         ..SessionOptions::default()
     }
 }
@@ -128,6 +146,14 @@ fn credit(call: u32, bytes: i64) -> Incoming {
     Incoming::new(FrameHead::new(Kind::Credit, call), &bytes.to_le_bytes())
 }
 
+/// Messages that are shorter than this are not compressed, bytes: that would save less than it costs.
+const WORTH_COMPRESSING: usize = 1024;
+
+/// Whether a frame's message is compressed, if it can be.
+fn pays_to_compress(frame: &Outgoing<'_>) -> bool {
+    frame.len() >= WORTH_COMPRESSING
+}
+
 /// The one message that a frame's payload is, end to end.
 fn message<'f, 'a>(frame: &'f Outgoing<'a>) -> Result<&'f [&'a [u8]], LinkError> {
     match &frame.body {
@@ -147,6 +173,7 @@ fn unsent(error: SendError) -> Result<(), LinkError> {
     match error {
         SendError::Gone => Ok(()),
         SendError::Unfit(why) => Err(LinkError::Unfit(why)),
+        SendError::TooMuchMetadata { len, limit } => Err(LinkError::HeadTooLong { len, limit: limit as u64 }),
         SendError::TooLong { len } => Err(LinkError::TooLong { len, limit: u64::from(u32::MAX) }),
         other @ (SendError::TooManyStreams | SendError::NoMoreIds | SendError::GoingAway) => {
             Err(LinkError::Unfit(other.to_string()))

@@ -2,13 +2,14 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use nearcall_http::{Event, Head, Out, Outcome, Request, SendError, Session, StreamId};
 use nearcall_wire::{Failure, FrameHead, Kind, rpc_status};
 use smallvec::SmallVec;
 
 use super::inflow::{Inflow, Outflow};
-use super::{Frames, Messages, Paths, Role, bare, credit, message, short, unsent, with_message};
+use super::{Frames, Messages, Paths, Role, bare, credit, message, pays_to_compress, short, unsent, with_message};
 use crate::budget::Account;
 use crate::incoming::Incoming;
 use crate::link::LinkError;
@@ -19,10 +20,28 @@ use crate::outgoing::{CallKey, Outgoing};
 pub(crate) struct Server {
     paths: Arc<Paths>,
     account: Arc<Account>,
+    /// Messages are compressed for clients that read that.
+    compresses: bool,
     calls: HashMap<StreamId, Call>,
     /// Of those, the ones that the client has given up.
     given_up: usize,
+    parting: Parting,
 }
+
+/// How far the end of the connection is. Calls that come before the client knows of it are taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Parting {
+    No,
+    /// The client was asked to begin no more calls, and to answer a ping behind that; when.
+    Asked(Instant),
+    /// What it begins now is refused, in a way that lets it try elsewhere.
+    Done,
+}
+
+/// The ping that is answered after the goodbye was read.
+const GOODBYE: [u8; 8] = *b"goodbye\0";
+/// How long a client is waited for that does not answer it. Then it may find a call refused that it has just begun.
+const PATIENCE: Duration = Duration::from_millis(50);
 
 /// A call under way.
 #[derive(Debug)]
@@ -47,8 +66,8 @@ enum Begun {
 }
 
 impl Server {
-    pub(crate) fn new(paths: Arc<Paths>, account: Arc<Account>) -> Self {
-        Self { paths, account, calls: HashMap::new(), given_up: 0 }
+    pub(crate) fn new(paths: Arc<Paths>, account: Arc<Account>, compresses: bool) -> Self {
+        Self { paths, account, compresses, calls: HashMap::new(), given_up: 0, parting: Parting::No }
     }
 
     fn begin(&self, stream: StreamId, request: Request<'_>) -> Begun {
@@ -170,6 +189,8 @@ impl Role for Server {
         match event {
             Event::Request { stream, request, ended } => match self.begin(stream, request) {
                 Begun::Call(mut call) => {
+                    // One that does not answer is not waited for with more and more calls.
+                    self.has_parted(session, true);
                     if call.messages == Messages::Stream {
                         let head = call.head.take();
                         frames.extend(head.map(|head| Incoming::new(head, &[])));
@@ -210,6 +231,7 @@ impl Role for Server {
                 }
             }
             Event::Data { stream, cost, .. } => session.release(stream, cost),
+            Event::Pong(GOODBYE) => self.part(session),
             // A client that says goodbye ends its calls, and then the connection.
             Event::GoAway { .. } | Event::Pong(_) | Event::Response { .. } | Event::StreamsFree => {}
         }
@@ -227,13 +249,14 @@ impl Role for Server {
         let (stream, metadata) = (call.number, frame.metadata.as_ref());
         let ok = |metadata| Outcome { metadata, ..Outcome::default() };
         match frame.kind {
-            Kind::Head => session.send_head(stream, &Head { metadata, compress: false }).or_else(unsent),
+            Kind::Head => session.send_head(stream, &Head { metadata, compress: self.compresses }).or_else(unsent),
             Kind::Item => {
                 let outflow = self.calls.get_mut(&stream).map(|call| &mut call.outflow);
-                Outflow::send(outflow, session, stream, frame, stream, frames, out)
+                Outflow::send(outflow, session, stream, frame, (stream, self.compresses), frames, out)
             }
             Kind::Reply => {
-                let sent = session.send_message_through(stream, message(frame)?, false, false, out).map(drop);
+                let compress = self.compresses && pays_to_compress(frame);
+                let sent = session.send_message_through(stream, message(frame)?, compress, false, out).map(drop);
                 let sent = sent.and_then(|()| session.send_status(stream, &ok(metadata)));
                 self.end(session, stream, sent)
             }
@@ -255,13 +278,28 @@ impl Role for Server {
                 Ok(())
             }
             Kind::GoAway => {
-                session.drain_now();
+                if self.parting == Parting::No {
+                    session.drain();
+                    session.ping(GOODBYE);
+                    self.parting = Parting::Asked(Instant::now());
+                }
                 Ok(())
             }
             // The session answers pings by itself.
             Kind::Pong => Ok(()),
             Kind::Call | Kind::Cancel | Kind::Ping | Kind::Release => {
                 Err(LinkError::Unfit("a gRPC client cannot be called".into()))
+            }
+        }
+    }
+
+    fn has_parted(&mut self, session: &mut Session, waits: bool) -> bool {
+        match self.parting {
+            Parting::No | Parting::Done => true,
+            Parting::Asked(since) if waits && since.elapsed() < PATIENCE => false,
+            Parting::Asked(_) => {
+                self.part(session);
+                true
             }
         }
     }
@@ -285,12 +323,60 @@ impl Role for Server {
 }
 
 impl Server {
+    /// Refuses what the client begins from here on.
+    fn part(&mut self, session: &mut Session) {
+        if matches!(self.parting, Parting::Asked(_)) {
+            session.drain_now();
+            self.parting = Parting::Done;
+        }
+    }
+
     /// The core has sent the last frame of a call.
     fn end(&mut self, session: &mut Session, stream: StreamId, sent: Result<(), SendError>) -> Result<(), LinkError> {
-        if let Err(error @ (SendError::Unfit(_) | SendError::TooLong { .. })) = sent {
+        if let Err(error @ (SendError::Unfit(_) | SendError::TooMuchMetadata { .. } | SendError::TooLong { .. })) = sent
+        {
             return unsent(error);
         }
         self.forget(session, stream);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nearcall_http::Options;
+
+    use super::*;
+    use crate::budget::Budget;
+    use crate::outgoing::Body;
+
+    /// The last streams that a client was told of.
+    fn goodbyes(server: &mut Session, client: &mut Session) -> Vec<StreamId> {
+        client.feed(server.unsent());
+        server.sent(server.queued());
+        let mut found = Vec::new();
+        while let Some(event) = client.next_event().unwrap() {
+            found.extend(if let Event::GoAway { last, .. } = event { Some(last) } else { None });
+        }
+        found
+    }
+
+    #[test]
+    fn a_connection_that_is_closed_at_once_names_the_last_call_it_took() {
+        let (mut session, mut client) = (Session::server(Options::default()), Session::client(Options::default()));
+        let account = Account::of(&Budget::new(1 << 30), 1 << 30);
+        let mut server = Server::new(Arc::default(), account, false);
+        let mut frames = Frames::new();
+        assert!(server.has_parted(&mut session, true), "nobody has said goodbye");
+        let goodbye = Outgoing::new(Kind::GoAway, Body::Whole(&[]));
+        for _ in 0..2 {
+            server.put(&mut session, &mut frames, CallKey { number: 0, side: 0 }, &goodbye, &mut |_| 0).unwrap();
+        }
+        assert_eq!(goodbyes(&mut session, &mut client), [u32::MAX >> 1]);
+        assert!(!server.has_parted(&mut session, true));
+        assert!(server.has_parted(&mut session, false));
+        assert_eq!(goodbyes(&mut session, &mut client), [0]);
+        assert!(server.has_parted(&mut session, true));
+        assert!(goodbyes(&mut session, &mut client).is_empty());
     }
 }

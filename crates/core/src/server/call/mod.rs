@@ -27,12 +27,21 @@ pub struct ServerCall {
     id: u32,
     state: Mutex<State>,
     changed: Condvar,
-    /// The event loop that handles the call, if one does.
-    queue: Option<Arc<AsyncQueue>>,
+    told: Told,
     /// Present while somebody watches.
     measured: Option<Arc<Measured>>,
     /// The items of the caller's stream may hold references.
     references: bool,
+}
+
+/// Who is told when something has come for a call, besides the threads that wait for it.
+#[derive(Debug)]
+pub(in crate::server) enum Told {
+    Nobody,
+    /// The event loop that handles the call.
+    Loop(Arc<AsyncQueue>),
+    /// The native handler of that index.
+    Native(u8),
 }
 
 #[derive(Debug)]
@@ -81,7 +90,7 @@ impl ServerCall {
     pub(in crate::server) fn new(
         connection: Arc<ServerConnection>,
         id: u32,
-        queue: Option<Arc<AsyncQueue>>,
+        told: Told,
         measured: Option<Arc<Measured>>,
         references: bool,
     ) -> Self {
@@ -94,7 +103,7 @@ impl ServerCall {
             taken: Taken::default(),
             changes: 0,
         };
-        Self { connection, id, state: Mutex::new(state), changed: Condvar::new(), queue, measured, references }
+        Self { connection, id, state: Mutex::new(state), changed: Condvar::new(), told, measured, references }
     }
 
     /// The client's number of the call.
@@ -114,16 +123,16 @@ impl ServerCall {
         self.state.lock().cancelled
     }
 
-    pub(in crate::server) fn cancel(self: &Arc<Self>) {
+    pub(in crate::server) fn cancel(self: &Arc<Self>, server: &Server) {
         {
             let mut state = self.state.lock();
             state.cancelled = true;
             state.changes += 1;
         }
-        self.tell();
+        self.tell(server);
     }
 
-    pub(in crate::server) fn take_in(self: &Arc<Self>, event: Incoming) -> Result<(), LinkError> {
+    pub(in crate::server) fn take_in(self: &Arc<Self>, server: &Server, event: Incoming) -> Result<(), LinkError> {
         {
             let mut state = self.state.lock();
             state.changes += 1;
@@ -148,21 +157,23 @@ impl ServerCall {
                 _ => {}
             }
         }
-        self.tell();
+        self.tell(server);
         Ok(())
     }
 
-    fn tell(self: &Arc<Self>) {
+    fn tell(self: &Arc<Self>, server: &Server) {
         self.changed.notify_all();
-        if let Some(queue) = &self.queue {
-            queue.push_changed(Arc::clone(self));
+        match &self.told {
+            Told::Nobody => {}
+            Told::Loop(queue) => queue.push_changed(Arc::clone(self)),
+            Told::Native(handler) => server.tell_native(*handler, self),
         }
     }
 
     /// There may be room again to send.
-    pub(in crate::server) fn nudge(self: &Arc<Self>) {
+    pub(in crate::server) fn nudge(self: &Arc<Self>, server: &Server) {
         self.state.lock().changes += 1;
-        self.tell();
+        self.tell(server);
     }
 
     /// The next item of the client's stream, if it is here.
@@ -187,7 +198,7 @@ impl ServerCall {
 
     /// Whether an event loop handles the call.
     pub(in crate::server) fn is_in_loop(&self) -> bool {
-        self.queue.is_some()
+        matches!(self.told, Told::Loop(_))
     }
 
     fn next(state: &mut State) -> Option<NextItem> {

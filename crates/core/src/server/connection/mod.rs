@@ -299,7 +299,7 @@ impl ServerConnection {
         self.unwatch();
         let calls = self.calls.lock().take();
         for call in calls {
-            call.cancel();
+            call.cancel(server);
         }
         self.lose(&LinkError::Closed);
         self.exports.end();
@@ -308,10 +308,10 @@ impl ServerConnection {
 
     /// The client is gone, and what it has left behind cannot be taken in now. Handlers that wait for it may be those that
     /// keep the memory for which that waits.
-    pub(in crate::server) fn end_calls(&self) {
+    pub(in crate::server) fn end_calls(&self, server: &Server) {
         let calls = self.calls.lock().take();
         for call in calls {
-            call.cancel();
+            call.cancel(server);
         }
         if let Some(caller) = self.caller.get().and_then(Caller::get) {
             caller.end_calls();
@@ -402,7 +402,7 @@ impl ServerConnection {
                     if head.kind == Kind::Item && call.may_bring_home() {
                         self.exports.keep_home(&mut event);
                     }
-                    call.take_in(event)?;
+                    call.take_in(server, event)?;
                 } else if head.kind == Kind::Cancel {
                     let mut cancelled = self.cancelled.lock();
                     if cancelled.len() >= MOST_CANCELLED {
@@ -476,7 +476,9 @@ impl ServerConnection {
                 let what = format!("the server has no method number {}", request.head.method);
                 Some(Failure::new(Failure::UNIMPLEMENTED, what))
             }
-            Some(_) if server.is_stopping() => Some(Failure::new(Failure::UNAVAILABLE, "the server is stopping")),
+            Some(_) if server.is_stopping() && !self.link.takes_last_calls() => {
+                Some(Failure::new(Failure::UNAVAILABLE, "the server is stopping"))
+            }
             Some(_) if pending >= server.limits.max_pending && !oneway => Some(server.too_many_pending()),
             Some(method) if method.streams && oneway => {
                 return Err(LinkError::Broken("the client sent a one-way call of a method that has a stream".into()));
@@ -513,9 +515,9 @@ impl ServerConnection {
             && method.is_tracked()
             && !oneway
         {
-            let queue = server.async_queue(method.handler);
+            let told = server.told(method.handler);
             let (id, brings) = (request.head.call, method.item_references);
-            let call = ServerCall::new(Arc::clone(self), id, queue, request.measured.clone(), brings);
+            let call = ServerCall::new(Arc::clone(self), id, told, request.measured.clone(), brings);
             let call = Arc::new(call);
             if !self.calls.lock().insert(request.head.call, &call, method.streams) {
                 return Err(LinkError::Broken("the client used the number of a call that is under way".into()));
@@ -618,7 +620,9 @@ impl ServerConnection {
         // SeqCst: see `has_room_or_tells`.
         if self.room_wanted.swap(false, Ordering::SeqCst) {
             let calls = self.calls.lock().all();
-            calls.iter().for_each(ServerCall::nudge);
+            for call in &calls {
+                call.nudge(server);
+            }
         }
         self.has_deferred()
     }

@@ -372,7 +372,7 @@ impl Reactor {
             let (connection, reason) = &self.stalled[at];
             // Relaxed: set and read by whoever holds this reactor.
             if connection.hung_up.load(Ordering::Relaxed) {
-                connection.end_calls();
+                connection.end_calls(server);
             }
             if !connection.may_go_on(server, reason) {
                 at += 1;

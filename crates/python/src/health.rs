@@ -1,0 +1,224 @@
+//! `grpc.health.v1.Health`: whether a server, or one of its services, is to be given calls. In Rust, so that it answers while
+//! every handler in Python is busy.
+//!
+//! By [its description](https://github.com/grpc/grpc/blob/master/doc/health-checking.md). `Watch` keeps the request of each
+//! client that watches, and no thread: whoever changes a status sends it to those who watch it. A client that does not read
+//! gets the last status when it does, and those in between never.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, OnceLock, Weak};
+
+use nearcall_core::lock::Mutex;
+use nearcall_core::protobuf::{Fields, Wire, Writer};
+use nearcall_core::server::{ItemOutcome, NativeHandler, Request, Server, ServerCall};
+use nearcall_core::{Body, Failure, Kind, Malformed, Outgoing};
+use pyo3::prelude::*;
+
+use crate::interpreter::detach;
+
+/// `HealthCheckResponse.ServingStatus`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Status {
+    Serving = 1,
+    NotServing = 2,
+    /// Only said to those who watch.
+    Unknown = 3,
+}
+
+/// What a server says of its health.
+#[derive(Default)]
+struct States {
+    known: Mutex<Known>,
+    /// Whose they are.
+    server: OnceLock<Weak<Server>>,
+}
+
+#[derive(Default)]
+struct Known {
+    /// Whether each service is to be given calls; the server as a whole is the one without a name.
+    serving: BTreeMap<String, bool>,
+    /// By the addresses of their calls.
+    watches: HashMap<usize, Watch>,
+    /// The server takes no more calls, whatever else is said.
+    stopping: bool,
+}
+
+/// A client that watches a service.
+struct Watch {
+    request: Box<Request>,
+    call: Arc<ServerCall>,
+    /// What it was told last.
+    told: Option<Status>,
+}
+
+impl Known {
+    fn status(&self, service: &str) -> Status {
+        match self.serving.get(service) {
+            None => Status::Unknown,
+            Some(true) if !self.stopping => Status::Serving,
+            Some(_) => Status::NotServing,
+        }
+    }
+
+    /// Tells a client the status of its service, if that is news and the client reads. The watch, if it is over.
+    fn tell(&mut self, server: &Server, key: usize) -> Option<Watch> {
+        let watch = self.watches.get(&key)?;
+        // It could be read when the call came.
+        let status = self.status(service(&watch.request).unwrap_or_default());
+        if watch.told != Some(status) {
+            match watch.call.try_send_item(server, &Outgoing::new(Kind::Item, Body::Whole(&response(status)))) {
+                Ok(ItemOutcome::Sent) => self.watches.get_mut(&key)?.told = Some(status),
+                // `changed` comes when there is room.
+                Ok(ItemOutcome::NoCredit) => {}
+                Ok(ItemOutcome::Cancelled | ItemOutcome::Late) | Err(_) => return self.watches.remove(&key),
+            }
+        } else if watch.call.is_cancelled() {
+            return self.watches.remove(&key);
+        }
+        if self.stopping { self.watches.remove(&key) } else { None }
+    }
+}
+
+impl States {
+    /// Looks at watches again. Those that are over are ended.
+    fn tell(&self, server: &Server, change: impl FnOnce(&mut Known) -> Vec<usize>) {
+        let mut known = self.known.lock();
+        let keys = change(&mut known);
+        let over: Vec<Watch> = keys.into_iter().filter_map(|key| known.tell(server, key)).collect();
+        drop(known);
+        for watch in over {
+            // If it is cancelled there is nobody to tell.
+            watch.request.fail(server, &Failure::new(Failure::UNAVAILABLE, "the server is stopping"));
+        }
+    }
+}
+
+/// A method of the service, as the handler of a server's method.
+#[pyclass(frozen, module = "nearcall._core")]
+#[derive(Clone)]
+pub(crate) struct HealthMethod {
+    states: Arc<States>,
+    kind: Method,
+}
+
+#[derive(Clone, Copy)]
+enum Method {
+    Check,
+    Watch,
+    List,
+}
+
+impl NativeHandler for HealthMethod {
+    fn handle(&self, server: &Server, request: Box<Request>) {
+        let answer = match (self.kind, service(&request)) {
+            (Method::List, _) => Ok(listed(&self.states.known.lock())),
+            (_, Err(bad)) => Err(Failure::new(Failure::INVALID_ARGUMENT, bad.0)),
+            (Method::Check, Ok(name)) => match self.states.known.lock().status(name) {
+                Status::Unknown => Err(Failure::new(Failure::NOT_FOUND, "the server has no such service")),
+                status => Ok(response(status)),
+            },
+            (Method::Watch, Ok(_)) => {
+                let Some(call) = request.call.clone() else { return };
+                let key = Arc::as_ptr(&call).addr();
+                self.states.tell(server, |known| {
+                    known.watches.insert(key, Watch { request, call, told: None });
+                    vec![key]
+                });
+                return;
+            }
+        };
+        request.answer(server, answer);
+    }
+
+    fn changed(&self, server: &Server, call: &Arc<ServerCall>) {
+        self.states.tell(server, |_| vec![Arc::as_ptr(call).addr()]);
+    }
+
+    fn stopping(&self, server: &Server) {
+        self.states.tell(server, |known| {
+            known.stopping = true;
+            known.watches.keys().copied().collect()
+        });
+    }
+}
+
+/// What a server says of its health, for whoever runs it.
+#[pyclass(frozen, module = "nearcall._core")]
+pub(crate) struct Health {
+    states: Arc<States>,
+}
+
+#[pymethods]
+impl Health {
+    /// Of these services; of all it is said that they serve.
+    #[new]
+    fn new(services: Vec<String>) -> Self {
+        let serving = services.into_iter().map(|service| (service, true)).collect();
+        Self {
+            states: Arc::new(States { known: Mutex::new(Known { serving, ..Known::default() }), ..States::default() }),
+        }
+    }
+
+    /// Says from now on whether a service serves, and tells those who watch it.
+    fn set(&self, py: Python<'_>, service: String, serving: bool) {
+        detach(py, || {
+            let changed = |known: &mut Known| {
+                known.serving.insert(service, serving);
+                known.watches.keys().copied().collect()
+            };
+            match self.states.server.get().and_then(Weak::upgrade) {
+                Some(server) => self.states.tell(&server, changed),
+                // Nobody watches before it serves, nor after.
+                None => drop(changed(&mut self.states.known.lock())),
+            }
+        });
+    }
+
+    /// The handlers of `Check`, `Watch` and `List`.
+    fn methods(&self) -> [HealthMethod; 3] {
+        [Method::Check, Method::Watch, Method::List].map(|kind| HealthMethod { states: Arc::clone(&self.states), kind })
+    }
+}
+
+impl HealthMethod {
+    /// Of which server it speaks.
+    pub(crate) fn attach(&self, server: &Arc<Server>) {
+        // Each of the methods says the same.
+        let _ = self.states.server.set(Arc::downgrade(server));
+    }
+}
+
+/// The service that a `HealthCheckRequest` names.
+fn service(request: &Request) -> Result<&str, Malformed> {
+    let mut fields = Fields::of(request.payload.inline().unwrap_or_default());
+    let mut service = "";
+    while let Some((number, wire)) = fields.next()? {
+        if let (1, Wire::Bytes(name)) = (number, wire) {
+            service = std::str::from_utf8(name).map_err(|_| Malformed("the service's name is not UTF-8"))?;
+        }
+    }
+    Ok(service)
+}
+
+/// A `HealthCheckResponse`.
+fn response(status: Status) -> Vec<u8> {
+    let mut out = Writer::with_capacity(2);
+    out.varint_tag(1);
+    out.varint(status as u64);
+    out.as_bytes().to_vec()
+}
+
+/// A `HealthListResponse`.
+fn listed(known: &Known) -> Vec<u8> {
+    let mut out = Writer::default();
+    for service in known.serving.keys() {
+        out.bytes_tag(1);
+        let entry = out.open();
+        out.bytes_tag(1);
+        out.bytes(service.as_bytes());
+        out.bytes_tag(2);
+        out.bytes(&response(known.status(service)));
+        out.close(entry);
+    }
+    out.as_bytes().to_vec()
+}

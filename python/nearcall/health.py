@@ -1,0 +1,102 @@
+"""gRPC's health service: is a server, or one of its services, to be given calls?
+
+Every server answers it at its gRPC URLs, for Kubernetes, load balancers and ``grpc_health_probe``. The core does so by
+itself, without a thread or the interpreter: also while all handlers are busy. Interceptors are not around it, since
+those who probe have no tokens to show; it tells them nothing but which names serve.
+
+Its class is for both sides, so that any gRPC server can be asked::
+
+    with nearcall.connect("grpc://127.0.0.1:50051", nearcall.health.Health) as health:
+        print(health.check(nearcall.health.HealthCheckRequest("shop.v1.Shop")).status)
+
+By the project's own description: https://github.com/grpc/grpc/blob/master/doc/health-checking.md
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+
+import msgspec
+
+from . import _core
+from .service.service import service
+
+__all__ = [
+    "Health",
+    "HealthCheckRequest",
+    "HealthCheckResponse",
+    "HealthListRequest",
+    "HealthListResponse",
+    "ServingStatus",
+    "health_of",
+]
+
+NAME = "grpc.health.v1.Health"
+
+
+class ServingStatus(enum.IntEnum):
+    """What is said of a service."""
+
+    UNKNOWN = 0
+    SERVING = 1
+    NOT_SERVING = 2
+    SERVICE_UNKNOWN = 3
+    """Only in :meth:`Health.watch`: the server has no such service now."""
+
+
+class HealthCheckRequest(msgspec.Struct, frozen=True):
+    """Of what the status is asked."""
+
+    service: str = ""
+    """``"shop.v1.Shop"``; the server as a whole if it is empty."""
+
+
+class HealthCheckResponse(msgspec.Struct, frozen=True):
+    """The status."""
+
+    status: ServingStatus
+
+
+class HealthListRequest(msgspec.Struct, frozen=True):
+    """Nothing more is asked."""
+
+
+class HealthListResponse(msgspec.Struct, frozen=True):
+    """The status of everything that the server says something of."""
+
+    statuses: dict[str, HealthCheckResponse]
+    """By the names of the services."""
+
+
+@service(name=NAME)
+class Health:
+    """Whether a server, or one of its services, is to be given calls."""
+
+    def check(self, request: HealthCheckRequest) -> HealthCheckResponse:
+        """The status now.
+
+        Raises:
+            NotFound: the server has no such service.
+        """
+        raise NotImplementedError
+
+    def watch(self, request: HealthCheckRequest) -> Iterator[HealthCheckResponse]:
+        """The status now, and again whenever it is another one. A service that is not there may come."""
+        raise NotImplementedError
+
+    def list(self, request: HealthListRequest) -> HealthListResponse:
+        """Every status."""
+        raise NotImplementedError
+
+
+class _Native(Health):
+    """In the core."""
+
+    def __init__(self, states: _core.Health) -> None:
+        vars(self).update(zip(("check", "watch", "list"), states.methods(), strict=True))
+
+
+def health_of(states: _core.Health) -> Health:
+    """What a server serves to say its health."""
+    return _Native(states)
