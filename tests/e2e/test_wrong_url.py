@@ -68,9 +68,9 @@ def test_encryption_and_none_are_told_apart(server: ServerProcess, plain: str, e
 def test_clients_of_grpcs_own_are_sent_away_at_once(server: ServerProcess, scheme: str) -> None:
     """Rather than to try again and again until their deadline."""
     place = url_of(server, scheme).partition("://")[2]
-    with grpc.insecure_channel(f"unix:{place}" if scheme == "unix" else place) as channel:
-        with pytest.raises(grpc.RpcError) as caught:
-            channel.unary_unary("/Shop/Price")(b"", timeout=20)
+    target = f"unix:{place}" if scheme == "unix" else place
+    with grpc.insecure_channel(target) as channel, pytest.raises(grpc.RpcError) as caught:
+        channel.unary_unary("/Shop/Price")(b"", timeout=20)
     error: Any = caught.value
     assert error.code() is grpc.StatusCode.UNAVAILABLE
 

@@ -126,8 +126,12 @@ impl Client {
 
     /// A call ends by something else than the server's status.
     fn fail(&mut self, frames: &mut Frames, stream: StreamId, failure: &Failure) {
+        self.end_by(frames, stream, |call| Incoming::local(call, failure));
+    }
+
+    fn end_by(&mut self, frames: &mut Frames, stream: StreamId, end: impl FnOnce(u32) -> Incoming) {
         if let Some(mut call) = self.forget(stream) {
-            call.inflow.end(Incoming::local(call.number, failure), frames);
+            call.inflow.end(end(call.number), frames);
             self.keep_ended(call, stream);
         }
     }
@@ -225,10 +229,14 @@ impl Role for Client {
             Event::Ended { stream, ending } => self.ended(frames, stream, ending),
             Event::Refused { stream, code, why } => self.fail(frames, stream, &Failure::new(code, why)),
             Event::Reset { stream, code, unprocessed } => {
+                if unprocessed {
+                    let why = "the server has not begun with the call: it may be sent again";
+                    let failure = Failure::new(Failure::UNAVAILABLE, why);
+                    self.end_by(frames, stream, |call| Incoming::refused(call, &failure));
+                    return Ok(true);
+                }
                 let until = self.calls.get(&stream).and_then(|call| call.until);
-                let failure = if unprocessed {
-                    Failure::new(Failure::UNAVAILABLE, "the server has not begun with the call: it may be sent again")
-                } else if code == Code::CANCEL && until.is_some_and(|until| until <= Instant::now()) {
+                let failure = if code == Code::CANCEL && until.is_some_and(|until| until <= Instant::now()) {
                     // A server that keeps the deadline as well may say so before this side has noticed.
                     Failure::new(Failure::DEADLINE_EXCEEDED, "the server has given the call up at its deadline")
                 } else {
