@@ -37,7 +37,7 @@ SHORT_TESTS := tests/unit tests/e2e tests/test_docs.py tests/test_protocol.py
 # Tests in which threads wait for each other, for `make locks`.
 LOCKS_TESTS := $(addprefix tests/e2e/test_,$(addsuffix .py,concurrency backpressure streams lifecycle)) tests/survival/test_stop.py
 
-.PHONY: help setup demo test test-rust test-python test-versions test-short lint fmt bench readme docs browser audit loom locks miri fuzz h2spec survival sandbox hostile soak clean tools-present
+.PHONY: help setup demo test test-rust test-python test-versions test-short lint fmt bench readme docs browser audit loom locks miri fuzz h2spec interop survival sandbox hostile soak clean tools-present
 
 help:  ## list the commands
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -131,6 +131,9 @@ fuzz: tools-present  ## fuzz the decoders, each for FUZZ_SECONDS (30)
 h2spec: tools-present  ## ask h2spec whether crates/http speaks HTTP/2 (go install github.com/summerwind/h2spec/cmd/h2spec@latest)
 	@cargo build -q --release -p nearcall-http --example echo
 	@$(PYTHON) tools/run_h2spec.py target/release/examples/echo $(ARGS)
+
+interop: setup  ## try gRPC's interoperability cases and the examples in other languages; needs Go, Node, Java with Maven (each may lack)
+	@NEARCALL_INTEROP=all $(PY) -m pytest tests/interop tests/test_docs.py -k "interop or commands_print" --timeout 1800 -o faulthandler_timeout=0 $(ARGS)
 
 survival: setup  ## kill either side at every system call, over every transport; says how soon it was noticed
 	@NEARCALL_SURVIVAL=all $(PY) -m pytest tests/survival --timeout 1800 -o faulthandler_timeout=0 $(ARGS)

@@ -107,13 +107,14 @@ def test_a_user_that_is_not_named_may_not(place: Path) -> None:
 @needs_root
 def test_a_user_that_is_not_named_may_not_over_grpc(place: Path) -> None:
     with nearcall.Server(Adder(), f"grpc+unix://{place}/s", allow_users=[1], allow_groups=[1]) as server:
-        # gRPC's clients would not understand why, so they are not told.
-        assert as_other(server.urls[0]).startswith(("Unavailable", "FailedPrecondition"))
+        said = as_other(server.urls[0])
+        assert said.startswith("PermissionDenied")
+        assert f"you are user {OTHER}, whom neither allow_users nor allow_groups of this server name" in said
     with nearcall.Server(Adder(), f"grpc+unix://{place}/s") as server:
         assert mode(place / "s") == 0o600
         assert as_other(server.urls[0]).startswith("PermissionDenied")
         (place / "s").chmod(0o666)
-        assert as_other(server.urls[0]).startswith(("Unavailable", "FailedPrecondition"))
+        assert f"this server serves user 0 only, you are user {OTHER}" in as_other(server.urls[0])
 
 
 @needs_root

@@ -225,7 +225,7 @@ def test_what_is_no_grpc_gets_an_answer(server: ServerProcess) -> None:
             connection.sendall(hello)
             while connection.recv(4096):
                 pass
-    with pytest.raises(nearcall.RpcError, match="speaks gRPC"):
+    with pytest.raises(nearcall.RpcError, match="gRPC is spoken there"):
         nearcall.connect(f"tcp://{':'.join(place)}", Raw)
 
 

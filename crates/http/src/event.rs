@@ -93,6 +93,8 @@ pub enum Event<'a> {
         last: StreamId,
         /// Why.
         code: Code,
+        /// The same in the peer's own words, if it says any: as they came, but not longer than a few lines.
+        why: String,
     },
     /// The answer to a [ping](crate::Session::ping).
     Pong([u8; 8]),

@@ -59,4 +59,4 @@ pub use event::{Call, Ending, Event, Head, Outcome, SendError, Sent, StreamId};
 pub use fields::{Request, Response};
 pub use grpc::{BadMetadata, BadTimeout, Encoding, Encodings, code_of_http};
 pub use options::Options;
-pub use session::{Filled, Out, Session};
+pub use session::{Filled, Out, Session, refusal};

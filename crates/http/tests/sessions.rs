@@ -1,7 +1,7 @@
 //! A client's session and a server's, one beside the other.
 #![allow(clippy::unwrap_used, reason = "in tests")]
 
-use nearcall_http::{Call, Code, Encoding, Ending, Event, Head, Options, Outcome, SendError, Sent, Session};
+use nearcall_http::{Call, Code, Encoding, Ending, Event, Head, Options, Outcome, SendError, Sent, Session, refusal};
 use nearcall_wire::Metadata;
 
 /// An event without what it borrows.
@@ -16,7 +16,7 @@ enum Seen {
     Reset(u32, Code, bool),
     Room(u32),
     StreamsFree,
-    GoAway(u32, Code),
+    GoAway(u32, Code, String),
     Pong([u8; 8]),
 }
 
@@ -33,7 +33,7 @@ fn events(session: &mut Session) -> Vec<Seen> {
             Event::Reset { stream, code, unprocessed } => Seen::Reset(stream, code, unprocessed),
             Event::Room { stream } => Seen::Room(stream),
             Event::StreamsFree => Seen::StreamsFree,
-            Event::GoAway { last, code } => Seen::GoAway(last, code),
+            Event::GoAway { last, code, why } => Seen::GoAway(last, code, why),
             Event::Pong(token) => Seen::Pong(token),
         });
     }
@@ -387,7 +387,8 @@ fn draining_in_two_steps() {
     let third = client.begin(&CALL).unwrap();
     assert_eq!(carry(&mut client, &mut server), []);
     let seen = carry(&mut server, &mut client);
-    let goodbyes = [Seen::GoAway(0x7fff_ffff, Code::NO_ERROR), Seen::GoAway(second, Code::NO_ERROR)];
+    let goodbyes = [(0x7fff_ffff, Code::NO_ERROR), (second, Code::NO_ERROR)];
+    let goodbyes = goodbyes.map(|(last, code)| Seen::GoAway(last, code, String::new()));
     assert_eq!(seen[..2], goodbyes);
     assert_eq!(seen[2..], [Seen::Reset(third, Code::REFUSED_STREAM, true)]);
     assert_eq!(client.begin(&CALL), Err(SendError::GoingAway));
@@ -494,4 +495,19 @@ fn a_long_message_is_written_on_the_way_whatever_the_writer_takes() {
             assert!(*got == message && ended, "taken {taken}, waits {waits}");
         }
     }
+}
+
+#[test]
+fn a_client_that_is_not_wanted_is_told_why() {
+    for (why, heard) in [("not you", "not you".to_owned()), (&"x".repeat(1000), "x".repeat(256))] {
+        let mut client = Session::client(Options::default());
+        client.feed(&refusal(Code::INADEQUATE_SECURITY, why));
+        assert_eq!(events(&mut client), [Seen::GoAway(0, Code::INADEQUATE_SECURITY, heard)]);
+        assert!(!client.is_settled());
+    }
+    // A client has no reason to say that first.
+    let mut server = Session::server(Options::default());
+    server.feed(Session::client(Options::default()).unsent().get(..24).unwrap());
+    server.feed(&refusal(Code::NO_ERROR, ""));
+    assert!(server.next_event().is_err());
 }

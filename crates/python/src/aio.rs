@@ -172,9 +172,9 @@ impl PendingCall {
                 let value = decoding(method.reply.references, &sent.core, &call.calling, decode)?;
                 Err(PyStopIteration::new_err((value,)))
             }
-            Kind::Error if call.calling.may_move() && !sent.core.is_usable() => {
+            Kind::Error if call.calling.may_move() && (!sent.core.is_usable() || event.is_unbegun()) => {
                 let failure = event.failure().unwrap_or_else(Failure::from);
-                if failure.code == Failure::UNAVAILABLE && may_repeat(&sent.core, method) {
+                if failure.code == Failure::UNAVAILABLE && (event.is_unbegun() || may_repeat(&sent.core, method)) {
                     return self.delegate(py, &sent.arguments, is_hopeful(&sent.core, method), sent.until);
                 }
                 Err(raise_for(py, method, &failure))

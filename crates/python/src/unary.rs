@@ -119,9 +119,9 @@ impl Unary {
         if event.head.extras().is_some() {
             event = self.take_metadata(py, core, event, id, &call.surroundings, until)?;
         }
-        if event.head.kind == Kind::Error && self.calling.may_move() && !core.is_usable() {
+        if event.head.kind == Kind::Error && self.calling.may_move() && (!core.is_usable() || event.is_unbegun()) {
             let failure = event.failure().unwrap_or_else(Failure::from);
-            if failure.code == Failure::UNAVAILABLE && may_repeat(core, method) {
+            if failure.code == Failure::UNAVAILABLE && (event.is_unbegun() || may_repeat(core, method)) {
                 return Ok(Attempt::Repeat(failure));
             }
         }

@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Instant;
 
+use nearcall_http::{Broken, Code, Event};
 use nearcall_platform::sys;
 use nearcall_ring::Segment;
 use nearcall_wire::{Hello, Limits, Preamble, Welcome, shown};
@@ -15,6 +16,7 @@ use crate::credentials::names_in;
 use crate::dial::{Dial, Pace};
 use crate::grpc;
 use crate::link::{ConnectError, LONGEST_SLEEP, Link, LinkError, Options};
+use crate::met::{TELLING, met};
 use crate::peer::Peer;
 use crate::shm::{PeerLimits, ShmLink};
 use crate::stream::{Plain, StreamLink, Wire};
@@ -144,13 +146,21 @@ async fn speak_grpc(
         Some(error) => handshake_failure(url, &error),
     };
     let mut session = grpc::client_session(options);
+    let mut first = Vec::with_capacity(TELLING);
     while !session.is_settled() {
         let unsent = session.unsent().to_vec();
-        send_all(&wire, &unsent, &[], pace).await.map_err(failed)?;
-        session.sent(unsent.len());
-        match wire.read(session.space(), false).map_err(|error| handshake_failure(url, &error))? {
+        match send_all(&wire, &unsent, &[], pace).await {
+            // A server that does not want us may have said so without reading what we say.
+            Ok(()) | Err(Some(LinkError::Closed)) => session.sent(unsent.len()),
+            Err(error) => return Err(failed(error)),
+        }
+        let space = session.space();
+        match wire.read(space, false).map_err(|error| handshake_failure(url, &error))? {
             Some(0) => return Err(handshake_failure(url, &LinkError::Closed)),
-            Some(len) => session.arrived(len),
+            Some(len) => {
+                first.extend(space[..len].iter().take(TELLING - first.len()));
+                session.arrived(len);
+            }
             None if pace
                 .ready(wire.fd(), PollFlags::IN)
                 .await
@@ -160,11 +170,16 @@ async fn speak_grpc(
             }
             None => return Err(out_of_time(url)),
         }
-        // No call is under way that anything else could be for.
-        while let Some(_event) = session
-            .next_event()
-            .map_err(|broken| ConnectError::Mismatch(format!("cannot use {url}: {}", broken.why)))?
-        {}
+        if let Some(other) = first.first_chunk().and_then(|first| met(url, Speaks::Grpc, *first)) {
+            return Err(ConnectError::Mismatch(other));
+        }
+        let mismatch = |broken: Broken| ConnectError::Mismatch(format!("cannot use {url}: {}", broken.why));
+        while let Some(event) = session.next_event().map_err(mismatch)? {
+            // No call is under way that anything else could be for.
+            if let Event::GoAway { code, why, .. } = event {
+                return Err(sent_away(url, code, &why));
+            }
+        }
     }
     let shown = url.to_string();
     // A Unix socket's path is no name of a server.
@@ -176,6 +191,15 @@ async fn speak_grpc(
     let welcome =
         Welcome { version: version.to_owned(), limits, description: String::new(), memory: false, buffers: 0 };
     Ok(Connected { link, welcome })
+}
+
+/// A server's goodbye before anything was begun.
+fn sent_away(url: &Url, code: Code, why: &str) -> ConnectError {
+    let why = if why.is_empty() { code.name().to_owned() } else { shown(why) };
+    match code {
+        Code::NO_ERROR => ConnectError::Unavailable(format!("{url} takes no more calls: {why}")),
+        _ => ConnectError::Refused(format!("{url} refused: {why}")),
+    }
 }
 
 /// The TLS handshake.
@@ -233,8 +257,14 @@ async fn shake_hands(
     }
 
     let mut preamble = [0; Preamble::LEN];
-    receive_exactly(wire, &mut preamble, pace).await.map_err(failed)?;
     let mismatch = |what: String| ConnectError::Mismatch(format!("cannot use {url}: {what}"));
+    // Who speaks something else may wait for us after fewer bytes.
+    let (telling, rest) = preamble.split_at_mut(TELLING);
+    receive_exactly(wire, telling, pace).await.map_err(failed)?;
+    if let Some(other) = telling.first_chunk().and_then(|first| met(url, Speaks::Nearcall, *first)) {
+        return Err(ConnectError::Mismatch(other));
+    }
+    receive_exactly(wire, rest, pace).await.map_err(failed)?;
     let preamble = Preamble::decode(&preamble).map_err(|error| mismatch(error.to_string()))?;
     let (Preamble::Hello(len) | Preamble::Welcome(len) | Preamble::Reject(len)) = preamble;
     let mut body = vec![0; len];

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 
-use nearcall_wire::{Failure, FrameHead, Kind, Malformed, PartsTable};
+use nearcall_wire::{Failure, FrameHead, Kind, Malformed, PartsTable, flags};
 use smallvec::SmallVec;
 
 use crate::budget::{Account, Charge};
@@ -20,6 +20,9 @@ const FREE: usize = 1024;
 
 /// Bytes of a ping: it is answered by whoever receives, while others wait.
 const MOST_PING: usize = 1024;
+
+/// A flag that no frame has on a wire: all decoders refuse it.
+const UNBEGUN: u8 = !flags::ALL;
 
 /// Whether a frame of so many bytes costs nothing.
 #[inline]
@@ -121,6 +124,19 @@ impl Incoming {
     pub fn local(call: u32, failure: &Failure) -> Self {
         let payload = Payload { bytes: failure.encode().into(), at: 0, long: None };
         Self { head: FrameHead::new(Kind::Error, call), payload }
+    }
+
+    /// The same for a call that the server has certainly not begun, so that it may be sent again.
+    pub(crate) fn refused(call: u32, failure: &Failure) -> Self {
+        let mut end = Self::local(call, failure);
+        end.head.flags = UNBEGUN;
+        end
+    }
+
+    /// Whether the server has certainly not begun with the call that this ends.
+    #[must_use]
+    pub fn is_unbegun(&self) -> bool {
+        self.head.kind == Kind::Error && self.head.flags & UNBEGUN != 0
     }
 
     /// Takes the payload out. What else there is of the frame stays.

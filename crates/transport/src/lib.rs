@@ -19,6 +19,7 @@ mod incoming;
 mod lease;
 mod link;
 mod listen;
+mod met;
 mod native;
 mod outbox;
 mod outgoing;

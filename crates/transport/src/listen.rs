@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
+use nearcall_http::{Code, refusal};
 use nearcall_platform::sys::{self, Received, own_uid};
 use nearcall_ring::Segment;
 use nearcall_wire::{Hello, MAGIC, Preamble, Welcome};
@@ -171,7 +172,7 @@ enum Carrier {
 enum Stage {
     /// Nothing was looked at.
     Unknown,
-    /// The client speaks nearcall without encryption.
+    /// The client speaks nearcall or HTTP/2 without encryption.
     Plaintext,
     /// TLS is shaking hands, or has failed to.
     Shaking,
@@ -251,20 +252,32 @@ impl Handshake {
                 Err(_) => return Err(self.trouble()),
             }
             if !grpc::PREFACE.starts_with(&self.received) {
-                return Err(Some(self.foreign().into()));
+                return Err(Some(self.foreign()));
             }
         }
         Ok(true)
     }
 
     /// What a client is told whose first bytes are not HTTP/2's.
-    fn foreign(&self) -> &'static str {
+    fn foreign(&self) -> String {
         match &self.received[..] {
-            [first, ..] if *first == MAGIC[0] => "this port speaks gRPC; connect with grpc://",
-            received if received.starts_with(&TLS_HANDSHAKE) => {
-                "the client speaks TLS and this port does not; connect with grpc://, or serve grpcs:// here"
+            [first, ..] if *first == MAGIC[0] => {
+                format!("gRPC is spoken there, and not nearcall's own protocol; connect with {}://", self.schemes().1)
             }
-            _ => "the client does not speak HTTP/2, which gRPC needs",
+            received if received.starts_with(&TLS_HANDSHAKE) => {
+                "the client speaks TLS and this port does not; connect with grpc://, or serve grpcs:// here".into()
+            }
+            _ => "the client does not speak HTTP/2, which gRPC needs".into(),
+        }
+    }
+
+    /// How URLs of this kind of connection begin: with nearcall's own protocol, and with gRPC.
+    fn schemes(&self) -> (&'static str, &'static str) {
+        match (&self.carrier, &self.peer) {
+            (Carrier::Tls(_), _) => ("tls", "grpcs"),
+            (Carrier::Plain(_), Peer::Local { .. }) if self.memory == Memory::Always => ("shm", "grpc+unix"),
+            (Carrier::Plain(_), Peer::Local { .. }) => ("unix", "grpc+unix"),
+            (Carrier::Plain(_), _) => ("tcp", "grpc"),
         }
     }
 
@@ -327,8 +340,10 @@ impl Handshake {
                 Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return Ok(false),
                 Err(_) => return Err(None),
             }
-            if first[0] == MAGIC[0] {
+            if first[0] == MAGIC[0] || first[0] == grpc::PREFACE[0] {
                 self.stage = Stage::Plaintext;
+                // Only to be answered in its own words.
+                self.received.push(first[0]);
                 let scheme = if self.speaks == Speaks::Grpc { "grpcs" } else { "tls" };
                 return Err(Some(format!("this port is encrypted; connect with {scheme}://")));
             }
@@ -370,6 +385,12 @@ impl Handshake {
             Err(_) if preamble.starts_with(&TLS_HANDSHAKE) => Err(Some(
                 "the client speaks TLS and this port does not; connect with tcp://, or serve tls:// here".into(),
             )),
+            Err(_) if grpc::PREFACE.starts_with(preamble) => {
+                let (own, grpc) = self.schemes();
+                Err(Some(format!(
+                    "nearcall's own protocol is spoken there, and not gRPC; connect with {own}://, or serve {grpc}:// there"
+                )))
+            }
             Err(error) => Err(Some(error.to_string())),
         }
     }
@@ -443,10 +464,8 @@ impl Handshake {
 
     /// Sends the client away with a sentence, which is returned for the server's own log.
     pub fn reject(self, why: &str) -> String {
-        // In the middle of a welcome there is nothing else to say, and others than nearcall's clients would not understand.
-        let is_ours = self.speaks == Speaks::Nearcall || self.received.first().is_none_or(|first| *first == MAGIC[0]);
-        if !self.is_welcomed() && is_ours {
-            self.send_rejection(why);
+        if let Some(message) = self.rejection(why) {
+            self.send_rejection(message);
         }
         // Closing a socket with something unread in it resets the connection, and the sentence may be lost by that.
         let _ = rustix::net::shutdown(self.fd(), rustix::net::Shutdown::Write);
@@ -460,9 +479,31 @@ impl Handshake {
         why.to_owned()
     }
 
-    fn send_rejection(&self, why: &str) {
+    /// The sentence as the client understands it; `None` if it would not.
+    fn rejection(&self, why: &str) -> Option<Vec<u8>> {
+        if self.is_welcomed() {
+            // In the middle of a welcome there is nothing else to say.
+            return None;
+        }
+        let by_goodbye = match &self.received[..] {
+            [] => self.speaks == Speaks::Grpc,
+            // Whatever does not begin as TLS does tells such a client that there is none.
+            received if received.starts_with(&TLS_HANDSHAKE) => self.speaks == Speaks::Grpc,
+            received => grpc::PREFACE.starts_with(received),
+        };
+        if by_goodbye {
+            let code = if self.stranger.is_some() { Code::INADEQUATE_SECURITY } else { Code::PROTOCOL_ERROR };
+            return Some(refusal(code, why));
+        }
+        if self.speaks == Speaks::Grpc && self.received.first() != MAGIC.first() {
+            return None;
+        }
         let mut message = Preamble::Reject(why.len()).encode().to_vec();
         message.extend_from_slice(why.as_bytes());
+        Some(message)
+    }
+
+    fn send_rejection(&self, mut message: Vec<u8>) {
         // A few words, for which a fresh socket has room. It may have hung up already; then there is nobody to tell.
         let _ = match (&self.carrier, self.stage) {
             (Carrier::Plain(wire), _) => send_some(wire, &mut message),

@@ -207,10 +207,10 @@ class Channel(Caller, ChannelBase, ForLoops):
         hopeful: bool,
         left: float | None,
     ) -> Any:
-        """Calls on a new connection, because the last one was lost before or while the method was called."""
+        """Calls once more: the connection was lost before or while the method was called, or a server has refused it."""
         attempts = _attempts.get() + 1
         if attempts > _MOST_ATTEMPTS:
-            raise Unavailable(f"the connection to {self._url} was lost {attempts} times during one call")
+            raise Unavailable(f"the server at {self._url} was lost or has refused the call {attempts} times")
         token = _attempts.set(attempts)
         try:
             with within(left):

@@ -28,6 +28,7 @@ use body::Arriving;
 use headers::Block;
 use input::Input;
 use output::Output;
+pub use send::refusal;
 use stream::Stream;
 
 /// What a read has brought.
@@ -104,7 +105,7 @@ enum Notice {
     Reset(StreamId, Code, bool),
     Room(StreamId),
     StreamsFree,
-    GoAway(StreamId, Code),
+    GoAway(StreamId, Code, String),
     Pong([u8; 8]),
 }
 
@@ -304,7 +305,7 @@ impl Session {
                 Notice::Reset(stream, code, unprocessed) => Event::Reset { stream, code, unprocessed },
                 Notice::Room(stream) => Event::Room { stream },
                 Notice::StreamsFree => Event::StreamsFree,
-                Notice::GoAway(last, code) => Event::GoAway { last, code },
+                Notice::GoAway(last, code, why) => Event::GoAway { last, code, why },
                 Notice::Pong(token) => Event::Pong(token),
             },
         }

@@ -3,6 +3,7 @@
 use crate::code::{Broken, Code};
 use crate::frame::{self, FrameHead, HEAD, HIGHEST, LONGEST, PREFACE, flag, kind, number, wrong_size};
 
+use super::send::LONGEST_WORDS;
 use super::stream::Stream;
 use super::{Notice, Ready, Session, StreamId};
 
@@ -60,7 +61,9 @@ impl Session {
 
     /// One frame, whose head has been skipped and whose payload is there.
     fn frame(&mut self, head: FrameHead) -> Result<Option<Ready>, Broken> {
-        if !self.is_settled && (head.kind != kind::SETTINGS || head.has(flag::ACK)) {
+        let is_first =
+            (head.kind == kind::SETTINGS && !head.has(flag::ACK)) || (head.kind == kind::GOAWAY && !self.is_server);
+        if !self.is_settled && !is_first {
             return Err(protocol_error("the peer does not begin with its settings"));
         }
         if self.block.as_ref().is_some_and(|block| head.kind != kind::CONTINUATION || head.stream != block.stream) {
@@ -179,14 +182,15 @@ impl Session {
         if head.stream != 0 {
             return Err(protocol_error("a goodbye is for a stream"));
         }
-        let body = self.input.skipped(head.len).first_chunk::<8>().ok_or(wrong_size())?;
+        let (body, words) = self.input.skipped(head.len).split_first_chunk::<8>().ok_or(wrong_size())?;
         let [a, b, c, d, code @ ..] = *body;
+        let why = String::from_utf8_lossy(&words[..words.len().min(LONGEST_WORDS)]).into_owned();
         let (last, code) = (u32::from_be_bytes([a, b, c, d]) & HIGHEST, Code(u32::from_be_bytes(code)));
         self.patience.spend("the peer says goodbye too often")?;
         // It may come lower, never higher.
         let last = self.going_away.map_or(last, |before| before.min(last));
         self.going_away = Some(last);
-        self.notices.push_back(Notice::GoAway(last, code));
+        self.notices.push_back(Notice::GoAway(last, code, why));
         if !self.is_server {
             let mut lost: Vec<_> = self.streams.keys().copied().filter(|&id| id > last).collect();
             lost.sort_unstable();

@@ -16,8 +16,22 @@ use super::stream::{Body, End, Stream, Trailers};
 
 /// So many bytes sent are worth one change of a window.
 const BYTES_FOR_UPDATE: usize = 64;
-/// The longest debugging text of a goodbye.
-const LONGEST_WORDS: usize = 256;
+/// The longest debugging text of a goodbye, said or heard, bytes.
+pub(super) const LONGEST_WORDS: usize = 256;
+
+/// All that a client gets from a server that does not want it: a goodbye and no settings. With settings in front it would be
+/// a connection that was good for a moment, and gRPC's clients would make the next one at once.
+#[must_use]
+pub fn refusal(code: Code, why: &str) -> Vec<u8> {
+    let mut out = Vec::new();
+    put_goodbye(&mut out, 0, code, why);
+    out
+}
+
+fn put_goodbye(out: &mut Vec<u8>, last: StreamId, code: Code, why: &str) {
+    let words = &why.as_bytes()[..why.len().min(LONGEST_WORDS)];
+    put(out, kind::GOAWAY, 0, 0, &[&last.to_be_bytes()[..], &code.0.to_be_bytes(), words].concat());
+}
 
 impl Session {
     /// Server: the headers of a gRPC response. Need not be called: the first message sends headers without metadata, and a
@@ -460,14 +474,7 @@ impl Session {
         // A GOAWAY never names a higher stream than the one before it.
         let last = self.draining.map_or(last, |before| before.min(last));
         self.draining = Some(last);
-        let words = &why.as_bytes()[..why.len().min(LONGEST_WORDS)];
-        put(
-            self.output.buffer(),
-            kind::GOAWAY,
-            0,
-            0,
-            &[&last.to_be_bytes()[..], &code.0.to_be_bytes(), words].concat(),
-        );
+        put_goodbye(self.output.buffer(), last, code, why);
     }
 
     /// Metadata whose values are as headers carry them.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nearcall_http::{Call as Begin, Code, Encoding, Ending, Event, Out, SendError, Session, StreamId};
 use nearcall_wire::{Failure, FrameHead, Kind, Metadata, rpc_status};
@@ -52,6 +52,8 @@ struct Call {
     number: u32,
     /// The answer is a stream.
     streams_out: bool,
+    /// Its deadline.
+    until: Option<Instant>,
     /// If it is one message: that message, when it has come.
     reply: Option<SmallVec<[u8; crate::INLINE]>>,
     inflow: Inflow,
@@ -103,9 +105,9 @@ impl Client {
             Err(SendError::TooManyStreams) => return Err(LinkError::Full),
             Err(error) => return unsent(error),
         };
-        let streams_out = path.streams_out;
-        let call = Call { number, streams_out, reply: None, inflow: Inflow::new(number), outflow: Outflow::default() };
-        self.keep(stream, call);
+        let until = frame.deadline_us.and_then(|left| Instant::now().checked_add(Duration::from_micros(left)));
+        let (inflow, outflow) = (Inflow::new(number), Outflow::default());
+        self.keep(stream, Call { number, streams_out: path.streams_out, until, reply: None, inflow, outflow });
         let compress = pays_to_compress(frame);
         let sent = if !path.streams_in {
             session.send_message_through(stream, arguments, compress, true, out).map(drop)
@@ -155,8 +157,12 @@ impl Client {
 
     /// A call ends by something else than the server's status.
     fn fail(&mut self, frames: &mut Frames, stream: StreamId, failure: &Failure) {
+        self.end_by(frames, stream, |call| Incoming::local(call, failure));
+    }
+
+    fn end_by(&mut self, frames: &mut Frames, stream: StreamId, end: impl FnOnce(u32) -> Incoming) {
         if let Some(mut call) = self.forget(stream) {
-            call.inflow.end(Incoming::local(call.number, failure), frames);
+            call.inflow.end(end(call.number), frames);
             self.keep_ended(call, stream);
         }
     }
@@ -254,8 +260,16 @@ impl Role for Client {
             Event::Ended { stream, ending } => self.ended(frames, stream, ending),
             Event::Refused { stream, code, why } => self.fail(frames, stream, &Failure::new(code, why)),
             Event::Reset { stream, code, unprocessed } => {
-                let failure = if unprocessed {
-                    Failure::new(Failure::UNAVAILABLE, "the server has not begun with the call: it may be sent again")
+                if unprocessed {
+                    let why = "the server has not begun with the call: it may be sent again";
+                    let failure = Failure::new(Failure::UNAVAILABLE, why);
+                    self.end_by(frames, stream, |call| Incoming::refused(call, &failure));
+                    return Ok(true);
+                }
+                let until = self.calls.get(&stream).and_then(|call| call.until);
+                let failure = if code == Code::CANCEL && until.is_some_and(|until| until <= Instant::now()) {
+                    // A server that keeps the deadline as well may say so before this side has noticed.
+                    Failure::new(Failure::DEADLINE_EXCEEDED, "the server has given the call up at its deadline")
                 } else {
                     Failure::new(code.status(), format!("the server has reset the call: {}", code.name()))
                 };
@@ -372,34 +386,73 @@ mod tests {
         from.sent(from.queued());
     }
 
+    /// A client with one call under way, and a server that has its request.
+    struct Pair {
+        own: Session,
+        client: Client,
+        frames: Frames,
+        server: Session,
+        stream: StreamId,
+    }
+
+    impl Pair {
+        fn calling(deadline_us: Option<u64>) -> Self {
+            let options = || Options { max_message: MEGABYTE, ..Options::default() };
+            let (mut own, mut server) = (Session::client(options()), Session::server(options()));
+            let budget = Budget::new(1 << 30);
+            let mut client = Client::new("there".into(), false, Account::of(&budget, 1 << 30), MEGABYTE);
+            let path = MethodPath { path: "/a.B/C".into(), streams_in: false, streams_out: true };
+            let mut frames = Frames::new();
+            let call = Outgoing { path: Some(&path), deadline_us, ..Outgoing::new(Kind::Call, Body::Whole(b"")) };
+            carry(&mut server, &mut own);
+            while client.take_in(&mut own, &mut frames).unwrap() {}
+            client.put(&mut own, &mut frames, CallKey { number: 7, side: 0 }, &call, &mut |_| 0).unwrap();
+            carry(&mut own, &mut server);
+            let stream = loop {
+                if let Some(Event::Request { stream, .. }) = server.next_event().unwrap() {
+                    break stream;
+                }
+            };
+            Self { own, client, frames, server, stream }
+        }
+
+        /// Takes in what the server has sent.
+        fn receive(&mut self) {
+            carry(&mut self.server, &mut self.own);
+            while self.client.take_in(&mut self.own, &mut self.frames).unwrap() {}
+        }
+    }
+
+    #[test]
+    fn a_server_that_gives_up_at_the_deadline_may_be_the_first_to_notice() {
+        for (deadline_us, code, expected) in [
+            (Some(0), Code::CANCEL, Failure::DEADLINE_EXCEEDED),
+            (Some(60_000_000), Code::CANCEL, Failure::CANCELLED),
+            (None, Code::CANCEL, Failure::CANCELLED),
+            (Some(0), Code::INTERNAL_ERROR, Failure::INTERNAL),
+        ] {
+            let mut pair = Pair::calling(deadline_us);
+            pair.server.reset(pair.stream, code);
+            pair.receive();
+            let end = pair.frames.pop_front().expect("the call has ended");
+            assert_eq!(end.failure().expect("a failure").code, expected, "{deadline_us:?} {code:?}");
+        }
+    }
+
     /// A megabyte of zeros has a thousand bytes when it comes.
     #[test]
     fn what_compressed_messages_become_is_bounded_though_the_window_is_not_used_up() {
-        let options = || Options { max_message: MEGABYTE, ..Options::default() };
-        let (mut own, mut server) = (Session::client(options()), Session::server(options()));
-        let budget = Budget::new(1 << 30);
-        let mut client = Client::new(origin(), Account::of(&budget, 1 << 30), MEGABYTE);
-        let path = MethodPath { path: "/a.B/C".into(), streams_in: false, streams_out: true };
-        let mut frames = Frames::new();
-        let call = Outgoing { path: Some(&path), ..Outgoing::new(Kind::Call, Body::Whole(b"")) };
-        carry(&mut server, &mut own);
-        while client.take_in(&mut own, &mut frames).unwrap() {}
-        client.put(&mut own, &mut frames, CallKey { number: 7, side: 0 }, &call, &mut |_| 0).unwrap();
-        carry(&mut own, &mut server);
-        let stream = loop {
-            if let Some(Event::Request { stream, .. }) = server.next_event().unwrap() {
-                break stream;
-            }
-        };
-        server.send_head(stream, &Head { metadata: None, compress: true }).unwrap();
+        let mut pair = Pair::calling(None);
+        pair.server.send_head(pair.stream, &Head { metadata: None, compress: true }).unwrap();
+        let compress = pays_to_compress(frame);
         let zeros = vec![0; MEGABYTE];
         for sent in 0..64 {
-            server.send_message(stream, &[&zeros], true).unwrap();
-            carry(&mut server, &mut own);
-            while client.take_in(&mut own, &mut frames).unwrap() {}
+            pair.server.send_message(pair.stream, &[&zeros], true).unwrap();
+            pair.receive();
             // The failure waits behind what was kept.
-            let refused = client.calls.values().any(|call| call.inflow.has_end());
-            assert!(client.waiting <= WAITING_PER_CALL + MEGABYTE, "{} bytes", client.waiting);
+            let refused = pair.client.calls.values().any(|call| call.inflow.has_end());
+            let waiting = pair.client.waiting;
+            assert!(waiting <= WAITING_PER_CALL + MEGABYTE, "{waiting} bytes");
             if refused {
                 assert!(sent > 16, "the call may keep some");
                 return;

@@ -1,0 +1,84 @@
+//! What a server speaks that its client has not expected, by the first bytes that it sends.
+
+use nearcall_wire::MAGIC;
+
+use crate::transports::Speaks;
+use crate::url::Url;
+
+/// So many bytes tell.
+pub(crate) const TELLING: usize = 4;
+
+/// Which URL is for nearcall's own protocol and which for gRPC, at the same place.
+const COUNTERPARTS: [(&str, &str); 3] = [("tcp", "grpc"), ("tls", "grpcs"), ("unix", "grpc+unix")];
+/// Which is without encryption and which with it.
+const ENCRYPTED: [(&str, &str); 2] = [("tcp", "tls"), ("grpc", "grpcs")];
+
+/// What is wrong with `url` for a client that speaks `ours`, and which one to use; `None` if these bytes say nothing.
+pub(crate) fn met(url: &Url, ours: Speaks, first: [u8; TELLING]) -> Option<String> {
+    let (what, schemes) = match (first, ours) {
+        (MAGIC, Speaks::Grpc) => ("the server there speaks nearcall's own protocol", &COUNTERPARTS[..]),
+        // An HTTP/2 server begins with settings: three bytes of a length, and the number of that frame's type.
+        ([0, 0, _, 4], Speaks::Nearcall) => ("the server there speaks HTTP/2, as gRPC's servers do", &COUNTERPARTS[..]),
+        (first, Speaks::Grpc) if first == *b"HTTP" => {
+            ("the server there speaks HTTP/1, and gRPC needs HTTP/2", &[][..])
+        }
+        // The head of a record of TLS: an alert or a handshake, and the version.
+        ([21 | 22, 3, ..], _) => ("the server there speaks TLS", &ENCRYPTED[..]),
+        _ => return None,
+    };
+    Some(match other_url(url, schemes) {
+        Some(other) => format!("cannot use {url}: {what}; connect with {other}"),
+        None => format!("cannot use {url}: {what}"),
+    })
+}
+
+/// The same place by another scheme.
+fn other_url(url: &Url, schemes: &[(&str, &str)]) -> Option<String> {
+    let shown = url.to_string();
+    let (scheme, place) = shown.split_once("://")?;
+    let other = schemes.iter().find_map(|&(one, other)| match scheme {
+        _ if scheme == one => Some(other),
+        _ if scheme == other => Some(one),
+        _ => None,
+    })?;
+    Some(format!("{other}://{place}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(url: &str, ours: Speaks, first: [u8; TELLING]) -> Option<String> {
+        met(&url.parse().expect("a URL"), ours, first)
+    }
+
+    #[test]
+    fn the_url_to_use_is_named() {
+        for (url, ours, first, other) in [
+            ("grpc://127.0.0.1:7001", Speaks::Grpc, MAGIC, "tcp://127.0.0.1:7001"),
+            ("grpcs://localhost:7001", Speaks::Grpc, MAGIC, "tls://localhost:7001"),
+            ("grpc+unix:///run/calc", Speaks::Grpc, MAGIC, "unix:///run/calc"),
+            ("tcp://127.0.0.1:7001", Speaks::Nearcall, [0, 0, 18, 4], "grpc://127.0.0.1:7001"),
+            ("unix:///run/calc", Speaks::Nearcall, [0, 0, 0, 4], "grpc+unix:///run/calc"),
+            ("tcp://127.0.0.1:7001", Speaks::Nearcall, [21, 3, 3, 0], "tls://127.0.0.1:7001"),
+            ("grpc://127.0.0.1:7001", Speaks::Grpc, [21, 3, 3, 0], "grpcs://127.0.0.1:7001"),
+        ] {
+            let said = said(url, ours, first).expect("it is known");
+            assert!(said.ends_with(&format!("; connect with {other}")), "{said}");
+        }
+    }
+
+    #[test]
+    fn what_is_expected_or_unknown_is_nothing_to_say() {
+        for (ours, first) in [
+            (Speaks::Nearcall, MAGIC),
+            (Speaks::Grpc, [0, 0, 18, 4]),
+            (Speaks::Nearcall, *b"SSH-"),
+            (Speaks::Grpc, *b"SSH-"),
+        ] {
+            assert_eq!(said("tcp://127.0.0.1:1", ours, first), None);
+        }
+        let plain = said("grpc://127.0.0.1:1", Speaks::Grpc, *b"HTTP").expect("it is known");
+        assert!(plain.ends_with("needs HTTP/2"), "{plain}");
+    }
+}

@@ -1,0 +1,1 @@
+"""gRPC servers under h2load: one connection, many streams, the same typed call at each."""

@@ -1,0 +1,115 @@
+"""URLs whose server speaks something else: the client is told which URL to use."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+import nearcall
+
+from .process import ServerProcess
+from .test_grpc import Shop
+
+PAIRS = [("tcp", "grpc"), ("tls", "grpcs"), ("unix", "grpc+unix")]
+
+
+@pytest.fixture(scope="module")
+def server(runtime_dir: Path, certificates: Path) -> Iterator[ServerProcess]:
+    places = {"unix": f"{runtime_dir}/wrong", "grpc+unix": f"{runtime_dir}/wrong.grpc"}
+    urls = [f"{scheme}://{places.get(scheme, '127.0.0.1:0')}" for pair in PAIRS for scheme in pair]
+    with ServerProcess(*urls, services="tests.e2e.test_grpc:shop") as server:
+        yield server
+
+
+def url_of(server: ServerProcess, scheme: str) -> str:
+    return next(url for url in server.urls if url.startswith(f"{scheme}://"))
+
+
+def said_to(url: str) -> str:
+    with pytest.raises(nearcall.RpcError) as caught:
+        nearcall.connect(url, Shop, handshake_timeout=20)
+    assert "\n" not in caught.value.message
+    return caught.value.message
+
+
+@pytest.mark.parametrize(("own", "grpcs"), PAIRS)
+def test_the_two_protocols_of_nearcall_are_told_apart(server: ServerProcess, own: str, grpcs: str) -> None:
+    place = url_of(server, own).partition("://")[2]
+    said = said_to(f"{grpcs}://{place}")
+    assert "nearcall's own protocol is spoken there" in said
+    assert f"connect with {own}://" in said
+    place = url_of(server, grpcs).partition("://")[2]
+    said = said_to(f"{own}://{place}")
+    assert "gRPC is spoken there" in said
+    assert f"connect with {grpcs}://" in said
+    # Who asked wrongly harms nobody.
+    with nearcall.connect(url_of(server, own), Shop) as shop:
+        assert shop.price("pen") == 2.5
+
+
+@pytest.mark.parametrize(("plain", "encrypted"), [("tcp", "tls"), ("grpc", "grpcs")])
+def test_encryption_and_none_are_told_apart(server: ServerProcess, plain: str, encrypted: str) -> None:
+    place = url_of(server, encrypted).partition("://")[2]
+    assert f"connect with {encrypted}://" in said_to(f"{plain}://{place}")
+    place = url_of(server, plain).partition("://")[2]
+    said = said_to(f"{encrypted}://{place}")
+    assert "does not encrypt" in said or "does not speak TLS" in said
+
+
+@pytest.mark.parametrize("scheme", ["tcp", "tls", "grpcs", "unix"])
+def test_clients_of_grpcs_own_are_sent_away_at_once(server: ServerProcess, scheme: str) -> None:
+    """Rather than to try again and again until their deadline."""
+    place = url_of(server, scheme).partition("://")[2]
+    target = f"unix:{place}" if scheme == "unix" else place
+    with grpc.insecure_channel(target) as channel, pytest.raises(grpc.RpcError) as caught:
+        channel.unary_unary("/Shop/Price")(b"", timeout=20)
+    error: Any = caught.value
+    assert error.code() is grpc.StatusCode.UNAVAILABLE
+
+
+def test_a_grpc_server_met_by_another_protocol_is_named() -> None:
+    other = grpc.server(ThreadPoolExecutor(1))
+    port = other.add_insecure_port("127.0.0.1:0")
+    other.start()
+    try:
+        assert f"connect with grpc://127.0.0.1:{port}" in said_to(f"tcp://127.0.0.1:{port}")
+    finally:
+        other.stop(0).wait()
+
+
+@pytest.mark.parametrize(
+    ("scheme", "answer", "words"),
+    [
+        ("grpc", b"HTTP/1.1 400 Bad Request\r\n\r\n", "speaks HTTP/1, and gRPC needs HTTP/2"),
+        # The settings and the goodbye come in one piece, as of a server that is about to end.
+        ("grpc", b"\0\0\0\4\0\0\0\0\0" + b"\0\0\x0c\7\0\0\0\0\0" + bytes(8) + b"soon", "takes no more calls: soon"),
+        ("grpc", b"\0\0\x0c\7\0\0\0\0\0" + bytes(7) + b"\x0balso", "refused: also"),
+        ("grpc", b"\0\0\0\4\0\0\0\0\0" + b"\0\0\x0b\7\0\0\0\0\0" + bytes(7) + b"\x0bso!", "refused: so!"),
+        ("grpc", b"\x15\3\1\0\2\2\x46", "connect with grpcs://"),
+        ("tcp", b"\0\0\0\4\0\0\0\0\0", "connect with grpc://"),
+        ("tcp", b"\x15\3\1\0\2\2\x46", "connect with tls://"),
+    ],
+)
+def test_what_other_servers_speak_is_named(scheme: str, answer: bytes, words: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.sendall(answer)
+                with contextlib.suppress(ConnectionError):
+                    while connection.recv(4096):
+                        pass
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        assert words in said_to(f"{scheme}://127.0.0.1:{listener.getsockname()[1]}")
+        thread.join(20)
