@@ -400,7 +400,7 @@ mod tests {
             let options = || Options { max_message: MEGABYTE, ..Options::default() };
             let (mut own, mut server) = (Session::client(options()), Session::server(options()));
             let budget = Budget::new(1 << 30);
-            let mut client = Client::new("there".into(), false, Account::of(&budget, 1 << 30), MEGABYTE);
+            let mut client = Client::new(origin(), Account::of(&budget, 1 << 30), MEGABYTE);
             let path = MethodPath { path: "/a.B/C".into(), streams_in: false, streams_out: true };
             let mut frames = Frames::new();
             let call = Outgoing { path: Some(&path), deadline_us, ..Outgoing::new(Kind::Call, Body::Whole(b"")) };
@@ -444,7 +444,6 @@ mod tests {
     fn what_compressed_messages_become_is_bounded_though_the_window_is_not_used_up() {
         let mut pair = Pair::calling(None);
         pair.server.send_head(pair.stream, &Head { metadata: None, compress: true }).unwrap();
-        let compress = pays_to_compress(frame);
         let zeros = vec![0; MEGABYTE];
         for sent in 0..64 {
             pair.server.send_message(pair.stream, &[&zeros], true).unwrap();
