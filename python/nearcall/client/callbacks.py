@@ -55,6 +55,7 @@ class _Callbacks:
             ring_size=1 << 18,
             max_message_size=DEFAULT_MAX_MESSAGE_SIZE,
             handshake_timeout=5.0,
+            compression=None,
             max_concurrency=_MAX_CONCURRENCY,
             max_pending=_MAX_PENDING,
             max_streams=_MAX_STREAMS,

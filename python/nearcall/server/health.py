@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 from .. import _core
 from ..errors import InvalidArgument
@@ -38,7 +39,7 @@ class ServerHealth:
         Raises:
             InvalidArgument: the name is no text, or ``serving`` no bool.
         """
-        if not isinstance(service, str) or not isinstance(serving, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not isinstance(cast(object, service), str) or not isinstance(cast(object, serving), bool):
             shown = f"{short_repr(service)} and {short_repr(serving)}"
             raise InvalidArgument(f"health.set() takes the name of a service and a bool, not {shown}")
         self._states.set(service, serving)

@@ -13,7 +13,8 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from ..._core import ProtobufCodec, ProtobufMessages
-from ...types.numbers import FieldOptions, field
+from ...types.numbers import FieldOptions
+from ...types.numbers import field as numbered  # a message of these has an attribute called field
 from ..inspection import inspect_type
 from .building import Builder
 from .errors import CodingError
@@ -48,83 +49,83 @@ _OPTIONAL, _REPEATED = 1, 3
 class FieldDescriptorProto(msgspec.Struct, kw_only=True, omit_defaults=True):
     """A field of a message."""
 
-    name: Annotated[str, field(1)]
-    number: Annotated[int, field(3, type="int32")]
-    label: Annotated[int, field(4, type="int32")] = _OPTIONAL
-    type: Annotated[int, field(5, type="int32")]
-    type_name: Annotated[str | None, field(6)] = None
+    name: Annotated[str, numbered(1)]
+    number: Annotated[int, numbered(3, type="int32")]
+    label: Annotated[int, numbered(4, type="int32")] = _OPTIONAL
+    type: Annotated[int, numbered(5, type="int32")]
+    type_name: Annotated[str | None, numbered(6)] = None
     """Of a message or an enum: ``".shop.v1.Item"``."""
-    oneof_index: Annotated[int | None, field(9, type="int32")] = None
-    json_name: Annotated[str | None, field(10)] = None
-    proto3_optional: Annotated[bool | None, field(17)] = None
+    oneof_index: Annotated[int | None, numbered(9, type="int32")] = None
+    json_name: Annotated[str | None, numbered(10)] = None
+    proto3_optional: Annotated[bool | None, numbered(17)] = None
 
 
 class OneofDescriptorProto(msgspec.Struct):
     """A ``oneof``, or what an optional field is in by itself."""
 
-    name: Annotated[str, field(1)]
+    name: Annotated[str, numbered(1)]
 
 
 class EnumValueDescriptorProto(msgspec.Struct):
     """A value of an enum."""
 
-    name: Annotated[str, field(1)]
-    number: Annotated[int | None, field(2, type="int32")]
+    name: Annotated[str, numbered(1)]
+    number: Annotated[int | None, numbered(2, type="int32")]
     """Always there, as a zero says something."""
 
 
 class EnumDescriptorProto(msgspec.Struct):
     """An enum."""
 
-    name: Annotated[str, field(1)]
-    value: Annotated[list[EnumValueDescriptorProto], field(2)]
+    name: Annotated[str, numbered(1)]
+    value: Annotated[list[EnumValueDescriptorProto], numbered(2)]
 
 
 class MessageOptions(msgspec.Struct):
     """What a message is besides."""
 
-    map_entry: Annotated[bool, field(7)]
+    map_entry: Annotated[bool, numbered(7)]
 
 
 class DescriptorProto(msgspec.Struct, kw_only=True):
     """A message."""
 
-    name: Annotated[str, field(1)]
-    field: Annotated[list[FieldDescriptorProto], field(2)] = []
-    nested_type: Annotated[list[DescriptorProto], field(3)] = []
-    enum_type: Annotated[list[EnumDescriptorProto], field(4)] = []
-    options: Annotated[MessageOptions | None, field(7)] = None
-    oneof_decl: Annotated[list[OneofDescriptorProto], field(8)] = []
+    name: Annotated[str, numbered(1)]
+    field: Annotated[list[FieldDescriptorProto], numbered(2)] = []
+    nested_type: Annotated[list[DescriptorProto], numbered(3)] = []
+    enum_type: Annotated[list[EnumDescriptorProto], numbered(4)] = []
+    options: Annotated[MessageOptions | None, numbered(7)] = None
+    oneof_decl: Annotated[list[OneofDescriptorProto], numbered(8)] = []
 
 
 class MethodDescriptorProto(msgspec.Struct):
     """A method of a service."""
 
-    name: Annotated[str, field(1)]
-    input_type: Annotated[str, field(2)]
-    output_type: Annotated[str, field(3)]
-    client_streaming: Annotated[bool | None, field(5)] = None
-    server_streaming: Annotated[bool | None, field(6)] = None
+    name: Annotated[str, numbered(1)]
+    input_type: Annotated[str, numbered(2)]
+    output_type: Annotated[str, numbered(3)]
+    client_streaming: Annotated[bool | None, numbered(5)] = None
+    server_streaming: Annotated[bool | None, numbered(6)] = None
 
 
 class ServiceDescriptorProto(msgspec.Struct):
     """A service."""
 
-    name: Annotated[str, field(1)]
-    method: Annotated[list[MethodDescriptorProto], field(2)]
+    name: Annotated[str, numbered(1)]
+    method: Annotated[list[MethodDescriptorProto], numbered(2)]
 
 
 class FileDescriptorProto(msgspec.Struct, kw_only=True):
     """A ``.proto``."""
 
-    name: Annotated[str, field(1)]
-    package: Annotated[str, field(2)] = ""
-    dependency: Annotated[list[str], field(3)] = []
+    name: Annotated[str, numbered(1)]
+    package: Annotated[str, numbered(2)] = ""
+    dependency: Annotated[list[str], numbered(3)] = []
     """The names of the files that it imports."""
-    message_type: Annotated[list[DescriptorProto], field(4)] = []
-    enum_type: Annotated[list[EnumDescriptorProto], field(5)] = []
-    service: Annotated[list[ServiceDescriptorProto], field(6)] = []
-    syntax: Annotated[str, field(12)] = "proto3"
+    message_type: Annotated[list[DescriptorProto], numbered(4)] = []
+    enum_type: Annotated[list[EnumDescriptorProto], numbered(5)] = []
+    service: Annotated[list[ServiceDescriptorProto], numbered(6)] = []
+    syntax: Annotated[str, numbered(12)] = "proto3"
 
 
 def codec_of(cls: type) -> ProtobufCodec:
@@ -146,7 +147,7 @@ def file_descriptors(services: Sequence[ServiceMessages]) -> list[FileDescriptor
             if file.package == service.package and all(known.get(name, part) == part for name, part in parts.items()):
                 break
         else:
-            file, known = FileDescriptorProto(name=_file_name(service), package=service.package), {}
+            file, known = FileDescriptorProto(name=_file_name(service), package=service.package), dict[str, Any]()
             files.append((file, known))
         for name, part in parts.items():
             if name not in known:
@@ -173,7 +174,8 @@ def symbols(file: FileDescriptorProto) -> Iterator[str]:
 def _in_message(scope: str, message: DescriptorProto) -> Iterator[str]:
     yield scope + message.name
     inner = f"{scope}{message.name}."
-    yield from (inner + part.name for part in (*message.field, *message.oneof_decl))
+    yield from (inner + field.name for field in message.field)
+    yield from (inner + oneof.name for oneof in message.oneof_decl)
     for nested in message.nested_type:
         yield from _in_message(inner, nested)
     for enum in message.enum_type:
