@@ -1,6 +1,6 @@
 //! Calls of an event loop that wait until the server takes more of them at a time. Threads wait by themselves.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use nearcall_wire::{Kind, Metadata};
@@ -9,9 +9,13 @@ use super::{MethodPath, message};
 use crate::link::LinkError;
 use crate::outgoing::{Body, Outgoing};
 
-/// Those of one connection, in the order of their turns.
+/// Those of one connection. However many wait, one that is given up goes at once.
 #[derive(Debug, Default)]
-pub(super) struct Waiting(VecDeque<WaitingCall>);
+pub(super) struct Waiting {
+    calls: HashMap<u32, WaitingCall>,
+    /// Their turns, and those of some that were given up.
+    turns: VecDeque<u32>,
+}
 
 /// A call that is not begun, and what is to be sent after that.
 #[derive(Debug)]
@@ -25,6 +29,9 @@ pub(super) struct WaitingCall {
     pub(super) rest: Vec<(Kind, Vec<u8>)>,
 }
 
+/// Turns of calls that were given up that are not worth looking for.
+const FEW: usize = 64;
+
 impl Waiting {
     /// Keeps a call.
     ///
@@ -32,14 +39,16 @@ impl Waiting {
     /// It is none that gRPC can carry.
     pub(super) fn push(&mut self, number: u32, frame: &Outgoing<'_>) -> Result<(), LinkError> {
         let Some(path) = frame.path else { return Err(LinkError::Full) };
-        self.0.push_back(WaitingCall {
+        let call = WaitingCall {
             number,
             path: path.clone(),
             deadline: frame.deadline_us.and_then(|us| Instant::now().checked_add(Duration::from_micros(us))),
             metadata: frame.metadata.clone(),
             arguments: message(frame)?.concat(),
             rest: Vec::new(),
-        });
+        };
+        self.calls.insert(number, call);
+        self.turns.push_back(number);
         Ok(())
     }
 
@@ -48,10 +57,18 @@ impl Waiting {
     /// # Errors
     /// The frame is none that gRPC can carry.
     pub(super) fn follow(&mut self, number: u32, frame: &Outgoing<'_>) -> Result<(), LinkError> {
-        let Some(at) = self.0.iter().position(|call| call.number == number) else { return Ok(()) };
         match frame.kind {
-            Kind::Cancel => drop(self.0.remove(at)),
-            Kind::Item | Kind::End => self.0[at].rest.push((frame.kind, message(frame)?.concat())),
+            Kind::Cancel => {
+                self.calls.remove(&number);
+                if self.turns.len() > 2 * self.calls.len() + FEW {
+                    self.turns.retain(|number| self.calls.contains_key(number));
+                }
+            }
+            Kind::Item | Kind::End => {
+                if let Some(call) = self.calls.get_mut(&number) {
+                    call.rest.push((frame.kind, message(frame)?.concat()));
+                }
+            }
             // Nothing has come that credit could be granted for.
             _ => {}
         }
@@ -59,12 +76,18 @@ impl Waiting {
     }
 
     pub(super) fn pop(&mut self) -> Option<WaitingCall> {
-        self.0.pop_front()
+        while let Some(number) = self.turns.pop_front() {
+            if let Some(call) = self.calls.remove(&number) {
+                return Some(call);
+            }
+        }
+        None
     }
 
     /// Puts back a call whose turn has not come.
     pub(super) fn push_first(&mut self, call: WaitingCall) {
-        self.0.push_front(call);
+        self.turns.push_front(call.number);
+        self.calls.insert(call.number, call);
     }
 }
 
@@ -78,5 +101,31 @@ impl WaitingCall {
             metadata: self.metadata.clone(),
             ..Outgoing::new(Kind::Call, Body::Whole(&self.arguments))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_that_are_given_up_leave_nothing_and_others_keep_their_turns() {
+        let path = MethodPath { path: "/a.B/C".into(), streams_in: true, streams_out: false };
+        let call = Outgoing { path: Some(&path), ..Outgoing::new(Kind::Call, Body::Whole(b"arguments")) };
+        let frame = |kind| Outgoing::new(kind, Body::Whole(b"item"));
+        let mut waiting = Waiting::default();
+        for number in 0..100_000 {
+            waiting.push(number, &call).unwrap();
+            waiting.follow(number, &frame(Kind::Item)).unwrap();
+            if number % 10_000 != 0 {
+                waiting.follow(number, &frame(Kind::Cancel)).unwrap();
+            }
+        }
+        assert!(waiting.turns.len() < 200, "{}", waiting.turns.len());
+        let first = waiting.pop().unwrap();
+        assert_eq!((first.number, first.rest.len()), (0, 1));
+        waiting.push_first(first);
+        let numbers: Vec<u32> = std::iter::from_fn(|| waiting.pop()).map(|call| call.number).collect();
+        assert_eq!(numbers, (0..10).map(|number| number * 10_000).collect::<Vec<_>>());
     }
 }
