@@ -32,10 +32,11 @@ const methods = {
     reply(null, { value: total });
   },
 
-  async Totals(call) {
+  Totals(call) {
     let total = 0;
-    for await (const { xs } of call) call.write({ value: (total += xs) });
-    call.end();
+    // Not `for await`: at its end that closes the direction that replies take, too.
+    call.on("data", ({ xs }) => call.write({ value: (total += xs) }));
+    call.on("end", () => call.end());
   },
 
   Hello(call, reply) {

@@ -207,7 +207,7 @@ class Channel(Caller, ChannelBase, ForLoops):
         hopeful: bool,
         left: float | None,
     ) -> Any:
-        """Calls once more: the connection was lost before or while the method was called, or a server has refused it."""
+        """Calls once more: the connection was lost before or while the method was called, or it was refused."""
         attempts = _attempts.get() + 1
         if attempts > _MOST_ATTEMPTS:
             raise Unavailable(f"the server at {self._url} was lost or has refused the call {attempts} times")
