@@ -159,6 +159,12 @@ def test_old_add_ons_do_the_same_in_one_process_and_out_of_it(tmp_path: Path) ->
     assert len(inside[4]) > 1000
 
 
+def test_its_manifests_are_well() -> None:
+    addons = sorted((EXAMPLE / "addons").glob("*/"))
+    out = run("-m", "nearcall", "plugin", "check", *addons, "--path", EXAMPLE / "by_hand", cwd=EXAMPLE)
+    assert out.count(" is well\n") == len(addons) == 8
+
+
 def test_its_shims_are_as_they_would_be_made() -> None:
     modules = ["speech.extensions", "../in_process/ui.py", "../in_process/config.py"]
     assert not run("-m", "nearcall", "plugin", "shim", *modules, "-o", "../generated", "--check", cwd=EXAMPLE / "stubs")

@@ -104,7 +104,8 @@ class Plugin(PluginBase):
     def service(self, service: Callable[..., T]) -> T:
         """A service that the plugin offers, by its class. A plugin that is not started yet is started now.
 
-        It belongs to the process of the moment: after a restart ask again.
+        It belongs to the process of the moment: after a restart ask again. Its calls have no budget, and wait for the
+        plugin until ``nearcall.timeout`` around them ends.
 
         Raises:
             Unavailable: the plugin does not run.
