@@ -124,6 +124,7 @@ class Node:
     value: int = 0
     name: str = ""
     children: list[Node] = field(default_factory=list)
+    next: Node | None = None
 
 
 class Colour(enum.IntEnum):
@@ -168,6 +169,9 @@ class Messages:
 
     def anything(self, value: Any) -> Any:
         return value
+
+    def many(self, values: list[Any]) -> int:
+        return len(values)
 
     def numbers(self, values: list[int]) -> int:
         return len(values)
