@@ -1,5 +1,5 @@
-"""A gRPC server that makes HTTP/2's frames by hand, and so may make any. It does not read headers: it knows calls by their
-streams."""
+"""A gRPC server that makes HTTP/2's frames by hand, and so may make any. It reads no headers: it knows calls by
+their streams."""
 
 from __future__ import annotations
 

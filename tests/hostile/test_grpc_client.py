@@ -1,4 +1,4 @@
-"""A client of ours and a gRPC server that means harm: each call ends in time, with its answer or with an error of ours."""
+"""A client of ours and a gRPC server that means harm: each call ends in time with its answer or an error of ours."""
 
 from __future__ import annotations
 
