@@ -39,6 +39,15 @@ def field(name: bytes, value: bytes) -> bytes:
     return b"\x00" + _text(name) + _text(value)
 
 
+def kept(name: bytes, value: bytes) -> bytes:
+    """The same, and from here on it is the newest in the other side's table, by which :func:`again` names it."""
+    return b"\x40" + _text(name) + _text(value)
+
+
+def again() -> bytes:
+    return b"\xbe"
+
+
 def request(path: bytes, *more: tuple[bytes, bytes], content_type: bytes = b"application/grpc") -> bytes:
     """A block of the headers of a call."""
     usual = [(b":method", b"POST"), (b":scheme", b"http"), (b":path", path), (b":authority", b"raw")]
@@ -97,11 +106,15 @@ class Gone(Exception):
 class RawClient:
     """One connection. It asks for headers that are in no table, so that a status can be found without HPACK."""
 
-    def __init__(self, target: str | tuple[str, int], *, window: int = 65_535) -> None:
-        kind = socket.AF_UNIX if isinstance(target, str) else socket.AF_INET
-        self._socket = socket.socket(kind, socket.SOCK_STREAM)
-        self._socket.settimeout(20.0)
-        self._socket.connect(target)
+    def __init__(self, target: str | tuple[str, int] | socket.socket, *, window: int = 65_535) -> None:
+        if isinstance(target, socket.socket):
+            self.socket = target
+        else:
+            kind = socket.AF_UNIX if isinstance(target, str) else socket.AF_INET
+            self.socket = socket.socket(kind, socket.SOCK_STREAM)
+            self.socket.settimeout(20.0)
+            self.socket.connect(target)
+        self.socket.settimeout(20.0)
         self._buffer = b""
         self.connection_window = 65_535
         self.windows: dict[int, int] = {}
@@ -122,7 +135,7 @@ class RawClient:
 
     def send(self, *frames: bytes) -> None:
         try:
-            self._socket.sendall(b"".join(frames))
+            self.socket.sendall(b"".join(frames))
         except ConnectionError as error:
             raise Gone from error
 
@@ -154,15 +167,15 @@ class RawClient:
                     self._buffer = self._buffer[9 + length :]
                     self._take_in(head[3], head[4], int.from_bytes(head[5:9], "big"), payload)
                     return True
-            self._socket.settimeout(max(seconds, 0.000_1))
+            self.socket.settimeout(max(seconds, 0.000_1))
             try:
-                more = self._socket.recv(1 << 18)
+                more = self.socket.recv(1 << 18)
             except TimeoutError:
                 return False
             except ConnectionError as error:
                 raise Gone from error
             finally:
-                self._socket.settimeout(20.0)
+                self.socket.settimeout(20.0)
             if not more:
                 raise Gone
             self._buffer += more
@@ -211,7 +224,7 @@ class RawClient:
             self.pings.append(payload)
 
     def close(self) -> None:
-        self._socket.close()
+        self.socket.close()
 
     def __enter__(self) -> RawClient:
         return self

@@ -8,16 +8,20 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
+from queue import Queue
 from typing import Any
 
 import pytest
 
 from ..conftest import ATTACKED
-from ..e2e.conftest import TRANSPORTS
 from ..e2e.process import ROOT
 from .lateness import Lateness
-from .target import SECONDS, Attack, Server, Trial
+from .machine import Machine
+from .meeting import AT_ONCE
+from .target import SECONDS, URLS, Attack, Server, Trial
+from .victim import Victims
 
 _numbers = itertools.count(1)
 
@@ -37,7 +41,7 @@ def servers(runtime_dir: Path) -> Iterator[Callable[[str, dict[str, Any]], Serve
         if key in running and running[key].broken:
             running.pop(key).close()
         if key not in running:
-            url = TRANSPORTS[transport](f"h{os.getpid()}-{next(_numbers)}", runtime_dir)
+            url = URLS[transport](f"h{os.getpid()}-{next(_numbers)}", runtime_dir)
             running[key] = Server(url, options)
         return running[key]
 
@@ -78,3 +82,20 @@ def attempt(
             request.node.user_properties.append((ATTACKED, trial.row | {"complaints": trial.complaints}))
 
     return run
+
+
+@pytest.fixture(scope="module")
+def victims() -> Iterator[Queue[Victims]]:
+    """Makers of clients that meet hostile servers: those that are free."""
+    with ExitStack() as stack:
+        free = Queue[Victims]()
+        for _ in range(AT_ONCE):
+            free.put(stack.enter_context(Victims()))
+        yield free
+
+
+@pytest.fixture(scope="module")
+def stalls() -> Iterator[Machine]:
+    """How long the machine lets nobody run, beside clients that meet hostile servers."""
+    with closing(Machine()) as ticking:
+        yield ticking

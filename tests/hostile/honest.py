@@ -21,7 +21,7 @@ from typing import Any
 import nearcall
 
 from ..e2e.warm import WarmProcess
-from .services import SECRET, TOKEN, Target
+from .services import SECRET, TOKEN, served_at
 
 PACE = 0.001
 """Seconds between two calls."""
@@ -62,7 +62,7 @@ class Record:
 
 def _connect(url: str, with_token: bool, timeout: float) -> Any:
     interceptors = [nearcall.auth.token(TOKEN)] if with_token else []
-    return nearcall.connect(url, Target, timeout=timeout, handshake_timeout=timeout, interceptors=interceptors)
+    return nearcall.connect(url, served_at(url), timeout=timeout, handshake_timeout=timeout, interceptors=interceptors)
 
 
 class Honest:

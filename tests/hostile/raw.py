@@ -44,7 +44,7 @@ class Rejected(Gone):
 
 def address(url: str) -> tuple[socket.AddressFamily, str | tuple[str, int]]:
     scheme, _, place = url.partition("://")
-    if scheme == "unix":
+    if scheme in ("unix", "grpc+unix"):
         return socket.AF_UNIX, place
     if scheme == "shm":
         runtime = os.environ.get("XDG_RUNTIME_DIR")
@@ -66,8 +66,10 @@ def dial(url: str, *, plain: bool = False) -> socket.socket:
         raise
     if family == socket.AF_INET:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    if url.startswith("tls://") and not plain:
+    if url.startswith(("tls://", "grpcs://")) and not plain:
         context = ssl.create_default_context(cafile=os.environ["SSL_CERT_FILE"])
+        if url.startswith("grpcs://"):
+            context.set_alpn_protocols(["h2"])
         connection = context.wrap_socket(connection, server_hostname="127.0.0.1")
     return connection
 

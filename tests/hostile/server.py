@@ -14,7 +14,7 @@ import nearcall
 
 from ..e2e.process import serve_encrypted
 from .lateness import record_aside
-from .services import TOKEN, Target
+from .services import TOKEN, served_at
 
 MAX_MEMORY = 96 << 20
 HANDSHAKE_TIMEOUT = 1.0
@@ -42,4 +42,4 @@ def main() -> None:
     def tell(server: Any) -> None:
         print(json.dumps(server.urls), flush=True)
 
-    nearcall.serve(Target(), sys.argv[2], grace=GRACE, on_ready=tell, **options)
+    nearcall.serve(served_at(sys.argv[2])(), sys.argv[2], grace=GRACE, on_ready=tell, **options)

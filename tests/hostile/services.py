@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import datetime
 import decimal
+import enum
 import time
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -115,5 +119,126 @@ class Target:
         raise ValueError(text)
 
 
-def target() -> list[object]:
-    return [Target()]
+@dataclass
+class Node:
+    value: int = 0
+    name: str = ""
+    children: list[Node] = field(default_factory=list)
+    next: Node | None = None
+
+
+class Colour(enum.IntEnum):
+    UNKNOWN = 0
+    RED = 1
+
+
+class Apple(msgspec.Struct, tag=True):
+    weight: int
+
+
+class Pear(msgspec.Struct, tag=True):
+    name: str
+
+
+@nearcall.service(name="hostile.Messages")
+class Messages:
+    """What is served over gRPC: something of every kind of field."""
+
+    def echo(self, data: bytes) -> bytes:
+        return data
+
+    async def echo_in_loop(self, data: bytes) -> bytes:
+        return data
+
+    def length(self, data: memoryview) -> int:
+        return len(data)
+
+    def make(self, size: int) -> bytes:
+        return bytes(size)
+
+    def nap(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    async def hold(self, data: bytes, seconds: float) -> int:
+        """Keeps its argument for a while, and no thread."""
+        await asyncio.sleep(seconds)
+        return len(data)
+
+    def tree(self, node: Node) -> int:
+        return node.value
+
+    def anything(self, value: Any) -> Any:
+        return value
+
+    def many(self, values: list[Any]) -> int:
+        return len(values)
+
+    def numbers(self, values: list[int]) -> int:
+        return len(values)
+
+    def truths(self, values: list[bool]) -> int:
+        return len(values)
+
+    def nodes(self, values: list[Node]) -> int:
+        return len(values)
+
+    def numbered(self, values: dict[int, Node]) -> int:
+        return len(values)
+
+    def named(self, values: dict[str, int]) -> int:
+        return len(values)
+
+    def members(self, values: set[int]) -> int:
+        return len(values)
+
+    def text(self, value: str) -> str:
+        return value
+
+    def colour(self, value: Colour) -> int:
+        return int(value)
+
+    def fruit(self, value: Apple | Pear) -> str:
+        return repr(value)
+
+    def when(self, at: datetime.datetime, lasts: datetime.timedelta) -> str:
+        return f"{at.isoformat()} {lasts}"
+
+    def price(self, value: decimal.Decimal) -> str:
+        return str(value)
+
+    def array(self, values: NDArray[np.float64]) -> float:
+        return float(values.sum())
+
+    def refuse(self, text: str) -> None:
+        raise nearcall.NotFound(text)
+
+    def left(self) -> float | None:
+        """Seconds that are left, if there is a deadline."""
+        return nearcall.context().time_left
+
+    def count(self, n: int) -> Iterator[int]:
+        yield from range(n)
+
+    def blocks(self, size: int) -> Iterator[bytes]:
+        while True:
+            yield bytes(size)
+
+    def total(self, blocks: Iterator[bytes]) -> int:
+        return sum(map(len, blocks))
+
+    async def slow_total(self, blocks: AsyncIterator[bytes]) -> int:
+        """Looks at nothing before a second has passed."""
+        await asyncio.sleep(1.0)
+        return sum([len(block) async for block in blocks])
+
+    def mirrored(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
+        yield from blocks
+
+    @nearcall.oneway
+    def note(self, data: bytes) -> None:
+        pass
+
+
+def served_at(url: str) -> type[Target] | type[Messages]:
+    """The class that is served at the URL, and that its honest client has."""
+    return Messages if url.startswith("grpc") else Target

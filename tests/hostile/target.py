@@ -19,6 +19,9 @@ from typing import Any
 
 import pytest
 
+from ..e2e import h2_raw
+from ..e2e.conftest import TRANSPORTS
+from ..e2e.h2_raw import RawClient
 from ..e2e.warm import ROOT, WarmProcess
 from ..survival.observing import Holdings
 from . import raw
@@ -136,9 +139,9 @@ class Server:
         finally:
             self.kill()
             # A server that had to be killed leaves its socket, which the next one would take over.
-            scheme, _, place = self.url.partition("://")
-            if scheme in ("unix", "shm"):
-                path = place if scheme == "unix" else str(raw.address(self.url)[1])
+            scheme = self.url.partition("://")[0]
+            if scheme in ("unix", "grpc+unix", "shm"):
+                path = str(raw.address(self.url)[1])
                 for name in (path, f"{path}.lock", f"{path.removesuffix('.sock')}.lock"):
                     Path(name).unlink(missing_ok=True)
 
@@ -157,13 +160,21 @@ class Attack:
 
 ALL = ("unix", "tcp", "tls", "shm")
 SOCKETS = ("unix", "tcp", "tls")
+GRPC = ("grpc+unix", "grpc", "grpcs")
+URLS: dict[str, Callable[[str, Path], str]] = TRANSPORTS | {
+    "grpc+unix": lambda name, directory: f"grpc+unix://{directory}/{name}.grpc",
+    "grpc": lambda name, directory: "grpc://127.0.0.1:0",
+    "grpcs": lambda name, directory: "grpcs://127.0.0.1:0",
+}
+"""A URL to serve for each, as in the end-to-end tests."""
 
 
 class Table:
-    """The attacks of one file."""
+    """The attacks of one file, over these transports unless an attack names some."""
 
-    def __init__(self) -> None:
+    def __init__(self, over: tuple[str, ...] = ALL) -> None:
         self.attacks: list[Attack] = []
+        self._over = over
 
     def add(
         self,
@@ -175,7 +186,7 @@ class Table:
         """Adds a function as an attack.
 
         Args:
-            over: The transports; all unless some are named.
+            over: The transports; the table's unless some are named.
             server: Options of the server.
             budget: Bytes by which the server may grow.
             terminate: Whether to end the server while the attackers are connected.
@@ -183,7 +194,7 @@ class Table:
 
         def register(function: Callable[[Scene], None]) -> Callable[[Scene], None]:
             name = function.__name__
-            self.attacks.append(Attack(name, function, over or ALL, server or {}, budget, terminate))
+            self.attacks.append(Attack(name, function, over or self._over, server or {}, budget, terminate))
             return function
 
         return register
@@ -197,7 +208,7 @@ def every(table: Table) -> pytest.MarkDecorator:
     over = [attack.over if SECONDS else _in_turn(attack, number) for number, attack in enumerate(table.attacks)]
     found = [
         pytest.param(attack, transport, id=f"{attack.name}-{transport}")
-        for transport in ALL
+        for transport in ALL + GRPC
         for attack, transports in zip(table.attacks, over, strict=True)
         if transport in transports
     ]
@@ -205,8 +216,8 @@ def every(table: Table) -> pytest.MarkDecorator:
 
 
 def _in_turn(attack: Attack, number: int) -> list[str]:
-    sockets = [transport for transport in attack.over if transport in SOCKETS]
-    others = [transport for transport in attack.over if transport not in SOCKETS]
+    sockets = [transport for transport in attack.over if transport in SOCKETS + GRPC]
+    others = [transport for transport in attack.over if transport not in SOCKETS + GRPC]
     return [*others, sockets[number % len(sockets)]] if sockets else others
 
 
@@ -242,6 +253,12 @@ class Scene:
         connection = raw.dial(self.url, **options)
         self.opened.append(connection)
         return connection
+
+    def grpc(self, *, window: int = 65_535) -> RawClient:
+        """An attacker that has greeted as gRPC's clients do; connected until all was looked at."""
+        client = RawClient(raw.dial(self.url), window=window)
+        self.opened.append(client)
+        return client
 
     def keep(self, close: Callable[[], object]) -> None:
         """To be closed with the attackers."""
@@ -292,7 +309,7 @@ class Trial:
         try:
             try:
                 self.attack.run(scene)
-            except (AssertionError, OSError, raw.Gone) as error:
+            except (AssertionError, OSError, raw.Gone, h2_raw.Gone) as error:
                 self.complain(f"the attack itself: {type(error).__name__}: {error}; the server says: {server.log()}")
             self.row["seconds"] = time.monotonic() - begun
             # The attackers are there still.

@@ -13,7 +13,6 @@ import struct
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Queue
@@ -52,18 +51,13 @@ from .frames import (
     welcome,
 )
 from .machine import Machine
+from .meeting import AT_ONCE, encounter
 from .raw import Gone, Listener, Peer
 from .services import Target
 from .target import ALL
-from .victim import DEADLINE, HANDSHAKE, MANY, Victims
+from .victim import MANY, Victims
 
 MIB = 1 << 20
-PATIENCE = 5.0
-"""Seconds by which a call may miss its deadline on a busy machine; what hangs, hangs for longer."""
-AT_ONCE = 8
-"""So many clients meet their servers at the same time."""
-BUDGET = 400 * MIB
-"""Bytes by which a client may grow. A client has no limit of its own but max_message_size, twice in flight."""
 DESCRIPTION = json.dumps(describe([plan_of(Target)]))
 
 Harm = Callable[[Peer, "Host"], None]
@@ -481,73 +475,24 @@ def _parameters() -> list[Any]:
     return [pytest.param(case, id=case.name) for case in CASES]
 
 
-@pytest.fixture(scope="module")
-def victims() -> Iterator[Queue[Victims]]:
-    """Those that are free."""
-    with ExitStack() as stack:
-        free = Queue[Victims]()
-        for _ in range(AT_ONCE):
-            free.put(stack.enter_context(Victims()))
-        yield free
-
-
-@pytest.fixture(scope="module")
-def machine() -> Iterator[Machine]:
-    with closing(Machine()) as ticking:
-        yield ticking
-
-
-def judge(told: dict[str, Any], what: str, stalled: float) -> None:
-    """Fails with all that was not as it should be. ``stalled``: seconds for which the machine let nobody run."""
-    assert "hung" not in told, f"{what}: the client hangs: {told['stacks']}"
-    assert told["status"] == 0, f"{what}: the client died with {told['status']}: {told['stacks']}"
-    wrong = []
-    for tried, how, took in told["outcomes"]:
-        # A call may have to connect anew first; closing waits for nothing.
-        allowed = {"connect": HANDSHAKE, "look": 0.0, "close": 0.0, "stream": 3.0}.get(tried, DEADLINE)
-        if took > allowed + PATIENCE + stalled:
-            wrong.append(f"{tried} took {took:.2f} s instead of {allowed:.1f}")
-        if not how.startswith(("ok", "RpcError")):
-            wrong.append(f"{tried} ended with {how[:300]}")
-        # What a handler says is the handler's; these are words of ours.
-        if tried == "connect" and any(ord(letter) < 32 and letter != "\n" for letter in how):
-            wrong.append(f"{tried}: what it says is not fit for a terminal: {how[:100]!r}")
-    if told["pause"] > PATIENCE + stalled:
-        wrong.append(f"no thread of the client could run for {told['pause']:.2f} s")
-    if told["grown"] > BUDGET:
-        wrong.append(f"the client grew by {told['grown'] >> 20} MiB")
-    assert not wrong, f"{what}: {'; '.join(wrong)} (a CPU stood still for {stalled:.2f} s)"
-
-
 _numbers = iter(range(1 << 30))
 
 
 def meet(case: Case, script: str, transport: str, victims: Queue[Victims], machine: Machine, directory: Path) -> str:
     """What was wrong when a client met a server; empty if nothing was."""
-    victim = victims.get()
     host = Host(transport, directory, f"x{os.getpid()}-{next(_numbers)}", case)
-    try:
-        told = victim.run(script, host.url)
-    finally:
-        victims.put(victim)
-        host.close()
-    try:
-        judge(told, f"a client that {script}, over {transport}", machine.longest())
-        assert host.failures == []
-    except AssertionError as error:
-        return str(error)
-    return ""
+    return encounter(host, script, transport, victims, machine)
 
 
 @pytest.mark.parametrize("case", _parameters())
 def test_whatever_a_server_does_calls_end_in_time(
-    case: Case, victims: Queue[Victims], machine: Machine, runtime_dir: Path
+    case: Case, victims: Queue[Victims], stalls: Machine, runtime_dir: Path
 ) -> None:
     """Over all transports at once: most of the time is spent waiting."""
-    machine.begin()
+    stalls.begin()
     with ThreadPoolExecutor(AT_ONCE) as pool:
         meetings = [
-            pool.submit(meet, case, script, transport, victims, machine, runtime_dir)
+            pool.submit(meet, case, script, transport, victims, stalls, runtime_dir)
             for script in case.scripts
             for transport in ALL
         ]
@@ -555,9 +500,9 @@ def test_whatever_a_server_does_calls_end_in_time(
     assert not wrong, f"{case.name}: {len(wrong)} of {len(meetings)}:\n" + "\n".join(wrong)
 
 
-def test_a_description_may_be_anything(victims: Queue[Victims], machine: Machine, runtime_dir: Path) -> None:
+def test_a_description_may_be_anything(victims: Queue[Victims], stalls: Machine, runtime_dir: Path) -> None:
     """All over one transport: what comes after the handshake is the same code."""
-    machine.begin()
+    stalls.begin()
     wrong = []
     for first in range(0, len(DESCRIPTIONS), MANY):
 
@@ -566,6 +511,6 @@ def test_a_description_may_be_anything(victims: Queue[Victims], machine: Machine
             return welcome(DESCRIPTIONS[min(first + (host.number - 1) // 2, len(DESCRIPTIONS) - 1)])
 
         case = Case("", None, (), greeting)
-        if complaint := meet(case, "connects_many_times", "unix", victims, machine, runtime_dir):
+        if complaint := meet(case, "connects_many_times", "unix", victims, stalls, runtime_dir):
             wrong.append(f"descriptions from {first} on: {complaint}")
     assert not wrong, "\n".join(wrong)

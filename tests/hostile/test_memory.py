@@ -110,6 +110,16 @@ def metadata_just_within_the_limit_in_many_calls(scene: Scene) -> None:
         send(peer, scene.call(peer, "nap", encode([0.3]), metadata=most, call=call), seconds=0.3)
 
 
+@TABLE.add(server={"max_concurrency": 4})
+def metadata_of_as_many_pairs_as_may_be(scene: Scene) -> None:
+    """Each pair takes many times its bytes when it is read."""
+    most = pairs((b"k", b"v")) * 4096
+    for _ in range(scene.amount(4, 40)):
+        peer = scene.connect()
+        calls = [scene.call(peer, "nap", encode([0.05]), metadata=most, call=call) for call in range(1000)]
+        send(peer, *calls, seconds=0.2)
+
+
 @TABLE.add(*SOCKETS)
 def partial_frames_of_60_mb(scene: Scene) -> None:
     """Each connection announces a long frame and stops before its end."""

@@ -28,7 +28,7 @@ import numpy as np
 import nearcall
 
 from ..e2e.warm import WarmProcess
-from .services import Target
+from .services import served_at
 
 _PR_SET_PDEATHSIG = 1
 DEADLINE = 0.25
@@ -79,7 +79,7 @@ class Ticker(threading.Thread):
 
 def _connected(url: str, diary: Diary, handshake: float = HANDSHAKE) -> Any:
     with diary.trying("connect"):
-        return nearcall.connect(url, Target, timeout=DEADLINE, handshake_timeout=handshake)
+        return nearcall.connect(url, served_at(url), timeout=DEADLINE, handshake_timeout=handshake)
     return None
 
 
@@ -118,7 +118,9 @@ def connects_many_times(url: str, diary: Diary) -> None:
 def connects_in_a_loop(url: str, diary: Diary) -> None:
     async def main() -> None:
         with diary.trying("connect"):
-            async with nearcall.aio.connect(url, Target, timeout=DEADLINE, handshake_timeout=HANDSHAKE) as target:
+            async with nearcall.aio.connect(
+                url, served_at(url), timeout=DEADLINE, handshake_timeout=HANDSHAKE
+            ) as target:
                 with diary.trying("call"):
                     await target.echo(b"x")
 
@@ -181,7 +183,9 @@ def uses_in_threads(url: str, diary: Diary) -> None:
 def uses_in_a_loop(url: str, diary: Diary) -> None:
     async def main() -> None:
         with diary.trying("connect"):
-            async with nearcall.aio.connect(url, Target, timeout=DEADLINE, handshake_timeout=HANDSHAKE) as target:
+            async with nearcall.aio.connect(
+                url, served_at(url), timeout=DEADLINE, handshake_timeout=HANDSHAKE
+            ) as target:
                 for _ in range(2):
                     with diary.trying("call in a task"):
                         await target.echo(b"x")

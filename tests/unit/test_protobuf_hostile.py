@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import struct
+import threading
+import time
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
@@ -15,6 +19,11 @@ from nearcall.codec.protobuf.service import ServiceMessages
 from nearcall.codec.protocol import MethodTypes, ParameterType
 
 from .protobuf_bytes import varint
+
+
+def peak() -> int:
+    """The most memory that this process has had since that was forgotten, bytes."""
+    return int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) << 10
 
 
 class Node(msgspec.Struct):
@@ -100,6 +109,51 @@ def test_keys_that_collide_are_refused_or_do_not_take_long(body: bytes) -> None:
 
 def test_a_message_that_is_sent_in_pieces_costs_what_its_bytes_do() -> None:
     assert NODE.decode(nested(3, b"\x08\x01") * 200_000, 1_000_000).one.a == 1
+
+
+def twice(number: int, body: bytes, times: int) -> bytes:
+    """Each of the messages within each other is sent in two parts, the second of which says nothing new."""
+    for _ in range(times):
+        body = nested(number, body) + nested(number, b"\xf8\x01\x00")
+    return body
+
+
+def dicts(body: bytes, times: int) -> bytes:
+    """A value of dicts within dicts, with a text in the innermost."""
+    body = nested(3, body)
+    for _ in range(times):
+        body = nested(5, nested(1, nested(2, body)))
+    return body
+
+
+@pytest.mark.parametrize("body", [twice(3, nested(9, bytes(4 << 20)), 90), nested(4, dicts(b"x" * (4 << 20), 30))])
+def test_messages_within_each_other_are_not_copied_at_each_level(body: bytes) -> None:
+    Path("/proc/self/clear_refs").write_text("5")
+    before = peak()
+    NODE.decode(body, 1_000_000)
+    assert peak() - before < 4 * len(body)
+
+
+def test_parts_of_messages_are_counted() -> None:
+    with pytest.raises(CodingError, match="more values than it may"):
+        NODE.decode(nested(3, b"\x08\x01") * 1001, 1000)
+    with pytest.raises(CodingError, match="more values than it may"):
+        NODE.decode(nested(4, nested(6, b"\x08\x01") * 1002), 1000)
+
+
+def test_a_thread_that_decodes_much_lets_others_work() -> None:
+    turns: list[None] = []
+    # No step of these runs Python, where threads have their turns anyway.
+    steps = [partial(len, turns), partial(NODE.decode, nested(2, b"") * 500_000, 10_000_000), partial(len, turns)]
+    results: list[Any] = []
+    thread = threading.Thread(target=lambda: results.extend(map(partial.__call__, steps)))
+    thread.start()
+    while thread.is_alive():
+        turns.append(None)
+        time.sleep(0)
+    thread.join()
+    before, _, after = results
+    assert after > before
 
 
 def test_groups_and_unknown_fields_are_skipped() -> None:

@@ -89,7 +89,12 @@ impl Incoming {
 
     /// The same, if head and payload fit together.
     #[inline(never)]
-    fn checked(self) -> Result<Self, LinkError> {
+    fn checked(mut self) -> Result<Self, LinkError> {
+        if let Some(metadata) = self.head.metadata()
+            && let Some(charge) = self.payload.long.as_mut().and_then(|long| long.charge.as_mut())
+        {
+            charge.grow(metadata.held());
+        }
         let Self { head, payload } = &self;
         if payload.lease().is_some() && payload.at != payload.bytes.len() {
             return Err(Malformed("a frame has a payload both in the ring and beside it").into());

@@ -13,6 +13,13 @@ pub struct Metadata(Vec<(String, Vec<u8>)>);
 /// Bytes that the metadata of a frame may have.
 const MOST_BYTES: usize = 1 << 20;
 
+/// Bytes that an allocation takes at least, of those that are used everywhere.
+const SMALLEST: usize = 32;
+
+fn allocated(len: usize) -> usize {
+    if len == 0 { 0 } else { len.max(SMALLEST) }
+}
+
 impl Metadata {
     /// Pairs that a frame may carry: each costs its receiver much more than its bytes.
     pub const MOST_PAIRS: usize = 4096;
@@ -32,6 +39,13 @@ impl Metadata {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// Bytes of memory that the pairs take: short ones take many times what they are on the wire.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        let texts: usize = self.0.iter().map(|(key, value)| allocated(key.len()) + allocated(value.len())).sum();
+        self.0.capacity() * size_of::<(String, Vec<u8>)>() + texts
     }
 
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {

@@ -4,7 +4,7 @@ use nearcall_core::protobuf::{Fields, MAX_DEPTH, Number, Scalar, Wire, Writer};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString};
 
-use super::decode::Budget;
+use super::decode::{Budget, Parts};
 use super::trouble::{Result, Trouble, raised};
 
 const NULL: u32 = 1;
@@ -78,13 +78,17 @@ pub(super) fn double(value: &Bound<'_, PyAny>) -> Result<f64> {
 }
 
 /// The value of an encoded `Value`. Whole numbers arrive as `int`, as Protobuf's JSON mapping has it.
-pub(super) fn read<'py>(py: Python<'py>, bytes: &[u8], budget: &mut Budget, depth: usize) -> Result<Bound<'py, PyAny>> {
+pub(super) fn read<'py>(
+    py: Python<'py>,
+    parts: &[&[u8]],
+    budget: &mut Budget,
+    depth: usize,
+) -> Result<Bound<'py, PyAny>> {
     deeper(depth)?;
     let mut found = py.None().into_bound(py);
     // The last one counts; two lists or structs in one value are put together, as all messages are.
-    let (mut last, mut joined): (u32, Vec<u8>) = (0, Vec::new());
-    let mut inner: &[u8] = &[];
-    let mut fields = Fields::of(bytes);
+    let (mut last, mut inner) = (0, Parts::new());
+    let mut fields = Fields::of_parts(parts);
     while let Some((number, wire)) = fields.next()? {
         match (number, wire) {
             (NULL, Wire::Varint(_)) => found = py.None().into_bound(py),
@@ -94,54 +98,60 @@ pub(super) fn read<'py>(py: Python<'py>, bytes: &[u8], budget: &mut Budget, dept
             },
             (TEXT, Wire::Bytes(text)) => found = super::text(py, text)?,
             (BOOL, Wire::Varint(value)) => found = PyBool::new(py, value != 0).to_owned().into_any(),
-            (STRUCT | LIST, Wire::Bytes(more)) if last == number => {
-                if joined.is_empty() {
-                    Fields::merge(&mut joined, inner)?;
-                }
-                Fields::merge(&mut joined, more)?;
-            }
             (STRUCT | LIST, Wire::Bytes(more)) => {
-                joined.clear();
-                inner = more;
+                if last != number {
+                    inner.clear();
+                }
+                add(&mut inner, more, py, budget)?;
             }
             _ => continue,
         }
         last = number;
     }
-    let inner = if joined.is_empty() { inner } else { &joined };
     match last {
-        LIST => list(py, inner, budget, depth + 1),
-        STRUCT => dict(py, inner, budget, depth + 1),
+        LIST => list(py, &inner, budget, depth + 1),
+        STRUCT => dict(py, &inner, budget, depth + 1),
         _ => Ok(found),
     }
 }
 
-fn list<'py>(py: Python<'py>, bytes: &[u8], budget: &mut Budget, depth: usize) -> Result<Bound<'py, PyAny>> {
+/// One more part of a message. Each counts, as it costs more than the few bytes that it may have.
+fn add<'a>(parts: &mut Parts<'a>, more: &'a [u8], py: Python<'_>, budget: &mut Budget) -> Result<()> {
+    if !parts.is_empty() {
+        budget.take(py)?;
+    }
+    if !more.is_empty() {
+        parts.push(more);
+    }
+    Ok(())
+}
+
+fn list<'py>(py: Python<'py>, parts: &[&[u8]], budget: &mut Budget, depth: usize) -> Result<Bound<'py, PyAny>> {
     let list = PyList::empty(py);
-    let mut fields = Fields::of(bytes);
+    let mut fields = Fields::of_parts(parts);
     while let Some((number, wire)) = fields.next()? {
         if let (1, Wire::Bytes(item)) = (number, wire) {
-            budget.take()?;
+            budget.take(py)?;
             let index = list.len();
-            let item = read(py, item, budget, depth + 1).map_err(|trouble| trouble.in_item(index))?;
+            let item = read(py, &[item], budget, depth + 1).map_err(|trouble| trouble.in_item(index))?;
             list.append(item).map_err(raised)?;
         }
     }
     Ok(list.into_any())
 }
 
-fn dict<'py>(py: Python<'py>, bytes: &[u8], budget: &mut Budget, depth: usize) -> Result<Bound<'py, PyAny>> {
+fn dict<'py>(py: Python<'py>, parts: &[&[u8]], budget: &mut Budget, depth: usize) -> Result<Bound<'py, PyAny>> {
     let dict = PyDict::new(py);
-    let mut fields = Fields::of(bytes);
+    let mut fields = Fields::of_parts(parts);
     while let Some((number, wire)) = fields.next()? {
         let (1, Wire::Bytes(entry)) = (number, wire) else { continue };
-        budget.take()?;
-        let (mut key, mut value): (&[u8], Vec<u8>) = (&[], Vec::new());
-        let mut parts = Fields::of(entry);
-        while let Some((number, wire)) = parts.next()? {
+        budget.take(py)?;
+        let (mut key, mut value): (&[u8], _) = (&[], Parts::new());
+        let mut pair = Fields::of(entry);
+        while let Some((number, wire)) = pair.next()? {
             match (number, wire) {
                 (1, Wire::Bytes(text)) => key = text,
-                (2, Wire::Bytes(more)) => Fields::merge(&mut value, more)?,
+                (2, Wire::Bytes(more)) => add(&mut value, more, py, budget)?,
                 _ => {}
             }
         }

@@ -11,6 +11,7 @@ use super::plan::{Absent, Element, Field, Form, Kind, Message, Plan, Shape};
 use super::trouble::{Result, Trouble, Why, raised, refused};
 use super::{anything, text, times};
 use crate::callback::Callback;
+use crate::interpreter::detach;
 
 /// How many values a message may hold yet.
 pub(super) struct Budget {
@@ -22,21 +23,30 @@ impl Budget {
         Self { left: values }
     }
 
+    /// Counts one more value. Other threads have their turn now and then: values are made by the million.
     #[inline]
-    pub(super) fn take(&mut self) -> Result<()> {
+    pub(super) fn take(&mut self, py: Python<'_>) -> Result<()> {
         self.left = self.left.checked_sub(1).ok_or_else(|| Trouble::new(Why::TooMany))?;
+        if self.left.is_multiple_of(TURN) {
+            detach(py, || ());
+        }
         Ok(())
     }
 }
+
+/// After so many values other threads have their turn: about a millisecond's worth of those that cost most.
+const TURN: usize = 1024;
+
+/// A message's bytes. It may come in several parts: read one after the other they mean what the specification says of merging.
+pub(super) type Parts<'a> = SmallVec<[&'a [u8]; 1]>;
 
 /// What has been read of a field.
 enum Slot<'a, 'py> {
     Empty,
     Value(Bound<'py, PyAny>),
-    /// A message, which is decoded when it is known to be whole.
-    Message(&'a [u8]),
-    /// Several that are one: their bytes one behind the other mean what the specification says of merging.
-    Merged(Vec<u8>),
+    /// A message, which is decoded when all its parts are known. They are not copied: a peer may nest them, and each level
+    /// would keep a copy.
+    Message(Parts<'a>),
     Items(Vec<Bound<'py, PyAny>>),
     Entries(Vec<(Bound<'py, PyAny>, Bound<'py, PyAny>)>),
 }
@@ -54,14 +64,14 @@ pub(super) struct Decoding<'a, 'py> {
 
 impl<'py> Decoding<'_, 'py> {
     /// The value of an encoded message.
-    pub(super) fn message(&mut self, index: usize, bytes: &[u8], depth: usize) -> Result<Bound<'py, PyAny>> {
+    pub(super) fn message(&mut self, index: usize, parts: &[&[u8]], depth: usize) -> Result<Bound<'py, PyAny>> {
         if depth > MAX_DEPTH {
             return Err(Trouble::misfit(super::TOO_DEEP));
         }
         let plan = self.plan;
         let message = &plan.messages[index];
         let mut slots: SmallVec<[Slot<'_, 'py>; 8]> = message.fields.iter().map(|_| Slot::Empty).collect();
-        let mut fields = Fields::of(bytes);
+        let mut fields = Fields::of_parts(parts);
         let mut chosen = None;
         while let Some((number, wire)) = fields.next()? {
             let Some(place) = message.place(number) else { continue };
@@ -132,21 +142,19 @@ impl<'py> Decoding<'_, 'py> {
         if is_message(&element.kind) {
             let Wire::Bytes(bytes) = wire else { return Ok(false) };
             match slot {
-                Slot::Message(first) => {
-                    let mut whole = Vec::new();
-                    Fields::merge(&mut whole, first)?;
-                    Fields::merge(&mut whole, bytes)?;
-                    *slot = Slot::Merged(whole);
+                Slot::Message(_) if bytes.is_empty() => {}
+                Slot::Message(parts) => {
+                    self.budget.take(self.py)?;
+                    parts.push(bytes);
                 }
-                Slot::Merged(whole) => Fields::merge(whole, bytes)?,
                 _ => {
-                    self.budget.take()?;
-                    *slot = Slot::Message(bytes);
+                    self.budget.take(self.py)?;
+                    *slot = Slot::Message(Parts::from_slice(&[bytes]));
                 }
             }
             return Ok(true);
         }
-        self.budget.take()?;
+        self.budget.take(self.py)?;
         let Some(value) = self.element(element, wire, depth)? else { return Ok(false) };
         *slot = Slot::Value(value);
         Ok(true)
@@ -169,7 +177,7 @@ impl<'py> Decoding<'_, 'py> {
                 _ => Scalar::Enum,
             };
             while !bytes.is_empty() {
-                self.budget.take()?;
+                self.budget.take(self.py)?;
                 let index = items.len();
                 let number =
                     packed(scalar, &mut bytes).map_err(|malformed| Box::<Trouble>::from(malformed).in_item(index))?;
@@ -177,7 +185,7 @@ impl<'py> Decoding<'_, 'py> {
             }
             return Ok(true);
         }
-        self.budget.take()?;
+        self.budget.take(self.py)?;
         let index = items.len();
         let item = self.element(element, wire, depth).map_err(|trouble| trouble.in_item(index))?;
         let found = item.is_some();
@@ -199,7 +207,7 @@ impl<'py> Decoding<'_, 'py> {
             *slot = Slot::Entries(Vec::new());
         }
         let Slot::Entries(entries) = slot else { return Ok(false) };
-        self.budget.take()?;
+        self.budget.take(self.py)?;
         let (mut name, mut value) = (Slot::Empty, Slot::Empty);
         let mut fields = Fields::of(bytes);
         while let Some((number, wire)) = fields.next()? {
@@ -282,7 +290,7 @@ impl<'py> Decoding<'_, 'py> {
             (Slot::Empty, shape) => match field.absent {
                 Absent::Zero => {
                     // It is a value like any other, and one that costs its sender nothing.
-                    self.budget.take()?;
+                    self.budget.take(self.py)?;
                     collect(self.py, shape, Vec::new())?
                 }
                 _ => return self.absent(field),
@@ -319,7 +327,7 @@ impl<'py> Decoding<'_, 'py> {
             Absent::Zero => self.zero(&field.element)?,
             Absent::Value(value) => value.bind(self.py).clone(),
             Absent::Factory(make) => {
-                self.budget.take()?;
+                self.budget.take(self.py)?;
                 make.bind(self.py).run([]).map_err(raised)?
             }
             Absent::Omit => return Ok(None),
@@ -330,8 +338,7 @@ impl<'py> Decoding<'_, 'py> {
     fn whole(&mut self, element: &Element, slot: Slot<'_, 'py>, depth: usize) -> Result<Option<Bound<'py, PyAny>>> {
         match slot {
             Slot::Value(value) => Ok(Some(value)),
-            Slot::Message(bytes) => self.decoded(element, bytes, depth).map(Some),
-            Slot::Merged(bytes) => self.decoded(element, &bytes, depth).map(Some),
+            Slot::Message(parts) => self.decoded(element, &parts, depth).map(Some),
             _ => Ok(None),
         }
     }
@@ -373,17 +380,17 @@ impl<'py> Decoding<'_, 'py> {
         match element.kind {
             Kind::Scalar(Scalar::String) => text(self.py, bytes).and_then(|value| self.seen(element, value)).map(Some),
             Kind::Scalar(_) => self.seen(element, PyBytes::new(self.py, bytes).into_any()).map(Some),
-            _ => self.decoded(element, bytes, depth).map(Some),
+            _ => self.decoded(element, &[bytes], depth).map(Some),
         }
     }
 
     /// A message that is whole, of our own or of Google's.
-    fn decoded(&mut self, element: &Element, bytes: &[u8], depth: usize) -> Result<Bound<'py, PyAny>> {
+    fn decoded(&mut self, element: &Element, parts: &[&[u8]], depth: usize) -> Result<Bound<'py, PyAny>> {
         let value = match element.kind {
-            Kind::Message(index) => self.message(index, bytes, depth + 1)?,
-            Kind::Timestamp => times::timestamp(self.py, bytes)?,
-            Kind::Duration => times::duration(self.py, bytes)?,
-            _ => anything::read(self.py, bytes, &mut self.budget, depth + 1)?,
+            Kind::Message(index) => self.message(index, parts, depth + 1)?,
+            Kind::Timestamp => times::timestamp(self.py, parts)?,
+            Kind::Duration => times::duration(self.py, parts)?,
+            _ => anything::read(self.py, parts, &mut self.budget, depth + 1)?,
         };
         self.seen(element, value)
     }

@@ -108,7 +108,7 @@ impl ProtobufCodec {
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let mut decoding =
             Decoding { py, plan: &self.plan, budget: Budget::new(max_values), effort: Effort::default() };
-        match decoding.message(self.index, body, 1) {
+        match decoding.message(self.index, &[body], 1) {
             Ok(value) if self.single => Ok(Some(PyTuple::new(py, [value])?.into_any())),
             Ok(value) => Ok(Some(value)),
             Err(trouble) if matches!(trouble.why, Why::TooMany) => Ok(None),

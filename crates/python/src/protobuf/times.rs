@@ -59,8 +59,8 @@ pub(super) fn put_timestamp(value: &Bound<'_, PyAny>, out: &mut Writer) -> Resul
 }
 
 /// The datetime of an encoded `Timestamp`, in UTC. What is finer than a microsecond is cut off.
-pub(super) fn timestamp<'py>(py: Python<'py>, bytes: &[u8]) -> Result<Bound<'py, PyAny>> {
-    let (seconds, nanos) = parts(bytes)?;
+pub(super) fn timestamp<'py>(py: Python<'py>, parts: &[&[u8]]) -> Result<Bound<'py, PyAny>> {
+    let (seconds, nanos) = numbers(parts)?;
     if !(FIRST..=LAST).contains(&seconds) || !(0..GIGA).contains(&nanos) {
         return Err(Trouble::misfit("a Timestamp that is not within the years 1 to 9999"));
     }
@@ -92,8 +92,8 @@ pub(super) fn put_duration(value: &Bound<'_, PyAny>, out: &mut Writer) -> Result
 }
 
 /// The timedelta of an encoded `Duration`. What is finer than a microsecond is cut off.
-pub(super) fn duration<'py>(py: Python<'py>, bytes: &[u8]) -> Result<Bound<'py, PyAny>> {
-    let (seconds, nanos) = parts(bytes)?;
+pub(super) fn duration<'py>(py: Python<'py>, parts: &[&[u8]]) -> Result<Bound<'py, PyAny>> {
+    let (seconds, nanos) = numbers(parts)?;
     let signs_agree = seconds == 0 || nanos == 0 || (seconds < 0) == (nanos < 0);
     if !(-LONGEST..=LONGEST).contains(&seconds) || nanos.abs() >= GIGA || !signs_agree {
         return Err(Trouble::misfit("a malformed Duration"));
@@ -116,9 +116,9 @@ fn put(seconds: i64, nanos: i64, out: &mut Writer) {
 }
 
 /// The two fields that both messages have.
-fn parts(bytes: &[u8]) -> Result<(i64, i64)> {
+fn numbers(parts: &[&[u8]]) -> Result<(i64, i64)> {
     let (mut seconds, mut nanos) = (0, 0);
-    let mut fields = Fields::of(bytes);
+    let mut fields = Fields::of_parts(parts);
     while let Some((number, wire)) = fields.next()? {
         let (scalar, into) = match number {
             1 => (Scalar::Int64, &mut seconds),

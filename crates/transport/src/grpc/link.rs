@@ -31,6 +31,9 @@ const OLD_NS: u64 = 100_000;
 const MANY: usize = 32 << 10;
 /// Bytes that are read at most of a peer that does not read: more than its windows allow.
 const MOST_READ: usize = 8 << 20;
+/// A client that leaves so many bytes unread in front of what it asks for next is not read from: calls that are refused are
+/// answered here, and an answer may be many times as long as what is asked.
+const MOST_UNREAD: usize = 1 << 20;
 /// Bytes of what a session keeps that are not counted: what each of them needs.
 const UNCOUNTED: usize = 128 << 10;
 /// How long a sender that does not receive sleeps before it looks for room by itself.
@@ -162,13 +165,26 @@ impl<W: Wire, R: Role> GrpcLink<W, R> {
         self.closed.load(Ordering::Acquire)
     }
 
+    /// Whether the peer leaves too much unread to be given more answers. A client does not ask: it reads what it has sent for.
+    fn is_unread(&self, state: &mut State<R>) -> Result<bool, LinkError> {
+        if self.bell.is_some() || state.session.queued() < MOST_UNREAD {
+            return Ok(false);
+        }
+        self.write(state)?;
+        Ok(state.session.queued() >= MOST_UNREAD)
+    }
+
     /// The next frame in what has been read.
     fn next(&self, state: &mut State<R>) -> Result<Option<Incoming>, LinkError> {
-        let State { session, role, frames, .. } = state;
         loop {
-            if let Some(frame) = frames.pop_front() {
+            if let Some(frame) = state.frames.pop_front() {
                 return Ok(Some(frame));
             }
+            if self.is_unread(state)? {
+                self.note(state);
+                return Err(LinkError::OverBudget);
+            }
+            let State { session, role, frames, .. } = &mut *state;
             match role.take_in(session, frames) {
                 Ok(true) => {}
                 Ok(false) => return Ok(None),
@@ -227,13 +243,23 @@ impl<W: Wire, R: Role> GrpcLink<W, R> {
     fn take_in(&self, state: &mut State<R>) -> Result<(), LinkError> {
         let mut read = 0;
         loop {
-            let State { session, role, frames, .. } = &mut *state;
-            while role.take_in(session, frames)? {}
+            self.take_in_arrived(state)?;
+            if state.session.queued() >= MOST_UNREAD {
+                return Ok(());
+            }
             match self.read(state)? {
                 len if len == 0 || read >= MOST_READ => return Ok(()),
                 len => read += len,
             }
         }
+    }
+
+    /// The same with what has been read already.
+    fn take_in_arrived(&self, state: &mut State<R>) -> Result<(), LinkError> {
+        let State { session, role, frames, .. } = state;
+        let most = if self.bell.is_some() { usize::MAX } else { MOST_UNREAD };
+        while session.queued() < most && role.take_in(session, frames)? {}
+        Ok(())
     }
 
     /// Notes what is kept now. How much of it is more than should wait for the peer.
@@ -317,14 +343,13 @@ impl<W: Wire, R: Role> GrpcLink<W, R> {
     /// What was sent may have made frames for the core, credit above all, and nobody is about to look. A client's thread that
     /// sleeps is woken. At a server, whether somebody has to flush: he finds the socket ready at once, and looks.
     fn has_made_frames(&self, state: &mut State<R>) -> Result<bool, LinkError> {
-        let State { session, role, frames, .. } = &mut *state;
-        while role.take_in(session, frames)? {}
-        let Some(bell) = &self.bell else { return Ok(!frames.is_empty()) };
-        if !frames.is_empty() {
+        self.take_in_arrived(state)?;
+        let Some(bell) = &self.bell else { return Ok(!state.frames.is_empty()) };
+        if !state.frames.is_empty() {
             bell.ring();
         }
         // A call that has waited may have begun.
-        Ok(session.queued() > 0 && self.flush_from(state)? == Sent::Queued)
+        Ok(state.session.queued() > 0 && self.flush_from(state)? == Sent::Queued)
     }
 }
 

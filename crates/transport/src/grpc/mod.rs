@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use nearcall_http::{Options as SessionOptions, Out, SendError, Session};
 use nearcall_wire::flow::WINDOW;
-use nearcall_wire::{FrameHead, Kind};
+use nearcall_wire::{FrameHead, Kind, Metadata};
 use smallvec::SmallVec;
 
 use crate::budget::Account;
@@ -132,7 +132,8 @@ fn session_options(options: &Options) -> SessionOptions {
 /// A frame for the core with a message in it, charged to the peer's account whatever that says: a peer that is over its
 /// budget gets no more credit.
 fn with_message(head: FrameHead, message: SmallVec<[u8; crate::INLINE]>, account: &Arc<Account>) -> Incoming {
-    let charge = (!is_free(message.len())).then(|| account.charge_anyway(message.len()));
+    let cost = message.len() + head.metadata().map_or(0, Metadata::held);
+    let charge = (!is_free(cost)).then(|| account.charge_anyway(cost));
     Incoming::charged(head, message, charge)
 }
 

@@ -10,8 +10,7 @@ use smallvec::SmallVec;
 
 use super::inflow::{Inflow, Outflow};
 use super::{Frames, Messages, Paths, Role, bare, credit, message, pays_to_compress, short, unsent, with_message};
-use crate::budget::Account;
-use crate::incoming::Incoming;
+use crate::budget::{Account, Charge};
 use crate::link::LinkError;
 use crate::outgoing::{CallKey, Outgoing};
 
@@ -50,6 +49,8 @@ struct Call {
     messages: Messages,
     /// Of a call that the core does not know yet: the message with its arguments is still to come.
     head: Option<FrameHead>,
+    /// What its metadata costs until then.
+    waits: Option<Charge>,
     /// The client has given it up, and a handler may be at work.
     given_up: bool,
     inflow: Inflow,
@@ -84,15 +85,22 @@ impl Server {
         let Some(path) = self.paths.get(request.path()) else {
             return Begun::Refused(Failure::UNIMPLEMENTED, format!("the server has no method {}", request.path()));
         };
-        let mut head = FrameHead::new(Kind::Call, stream);
+        let (mut head, mut waits) = (FrameHead::new(Kind::Call, stream), None);
         head.method = path.entry;
         match (request.timeout(), request.metadata()) {
             (Ok(timeout), Ok(metadata)) => {
                 if let Some(timeout) = timeout {
                     head.extras_mut().deadline_us = Some(u64::try_from(timeout.as_micros()).unwrap_or(u64::MAX));
                 }
-                if metadata.is_some() {
-                    head.extras_mut().metadata = metadata;
+                if let Some(metadata) = metadata {
+                    // No window bounds headers, and what they say again takes the client a byte.
+                    let Some(mut charge) = self.account.charge(metadata.held()) else {
+                        let why = "the server keeps as much as it may, and the call has metadata";
+                        return Begun::Refused(Failure::RESOURCE_EXHAUSTED, why.into());
+                    };
+                    charge.set_unfinished(charge.bytes());
+                    waits = Some(charge);
+                    head.extras_mut().metadata = Some(metadata);
                 }
             }
             (Err(_), _) => return Begun::Refused(Failure::INVALID_ARGUMENT, "the grpc-timeout is malformed".into()),
@@ -101,6 +109,7 @@ impl Server {
         Begun::Call(Call {
             messages: path.messages,
             head: Some(head),
+            waits,
             given_up: false,
             inflow: Inflow::new(stream),
             outflow: Outflow::default(),
@@ -132,6 +141,7 @@ impl Server {
             return;
         };
         if let Some(head) = call.head.take() {
+            call.waits = None;
             frames.push_back(with_message(head, message, &self.account));
             session.release(stream, size);
             if ended {
@@ -193,7 +203,8 @@ impl Role for Server {
                     self.has_parted(session, true);
                     if call.messages == Messages::Stream {
                         let head = call.head.take();
-                        frames.extend(head.map(|head| Incoming::new(head, &[])));
+                        call.waits = None;
+                        frames.extend(head.map(|head| with_message(head, SmallVec::new(), &self.account)));
                     }
                     self.calls.insert(stream, call);
                     if ended {
@@ -305,7 +316,9 @@ impl Role for Server {
     }
 
     fn make_room(&mut self, session: &mut Session, frames: &mut Frames) -> bool {
-        let Some((stream, _)) = session.longest_unfinished() else { return false };
+        let waiting = self.calls.iter().filter_map(|(&stream, call)| Some((stream, call.waits.as_ref()?.bytes())));
+        let unfinished = waiting.chain(session.longest_unfinished());
+        let Some((stream, _)) = unfinished.max_by_key(|&(_, kept)| kept) else { return false };
         let why = "the server keeps as much as it may, and the message has not come completely";
         self.refuse(session, frames, stream, Failure::RESOURCE_EXHAUSTED, why);
         true

@@ -21,14 +21,24 @@ pub enum Wire<'a> {
 
 /// The fields of a message in the order of the wire, each with its number. Groups are checked and left out.
 #[derive(Debug, Clone)]
-pub struct Fields<'a> {
+pub struct Fields<'a, 'p> {
     rest: &'a [u8],
+    /// What comes after that.
+    parts: &'p [&'a [u8]],
 }
 
-impl<'a> Fields<'a> {
+impl<'a> Fields<'a, '_> {
     /// The fields of one encoded message.
     pub fn of(message: &'a [u8]) -> Self {
-        Self { rest: message }
+        Self { rest: message, parts: &[] }
+    }
+}
+
+impl<'a, 'p> Fields<'a, 'p> {
+    /// The fields of a message that came in several parts, each of which is a message of its type: together they are what
+    /// merging them gives. One that is cut off is not made whole by the next.
+    pub fn of_parts(parts: &'p [&'a [u8]]) -> Self {
+        Self { rest: &[], parts }
     }
 
     /// The next field; `None` at the message's end.
@@ -39,28 +49,18 @@ impl<'a> Fields<'a> {
     #[inline]
     #[expect(clippy::should_implement_trait, reason = "after an error there is no next field")]
     pub fn next(&mut self) -> Result<Option<(u32, Wire<'a>)>, Malformed> {
-        while !self.rest.is_empty() {
-            let (number, kind) = self.tag()?;
-            match kind {
-                GROUP => self.skip_group(number)?,
-                GROUP_END => return Err(Malformed("a Protobuf group ends that has not begun")),
-                _ => return self.value(kind).map(|value| Some((number, value))),
+        loop {
+            while !self.rest.is_empty() {
+                let (number, kind) = self.tag()?;
+                match kind {
+                    GROUP => self.skip_group(number)?,
+                    GROUP_END => return Err(Malformed("a Protobuf group ends that has not begun")),
+                    _ => return self.value(kind).map(|value| Some((number, value))),
+                }
             }
+            let Some((first, others)) = self.parts.split_first() else { return Ok(None) };
+            (self.rest, self.parts) = (first, others);
         }
-        Ok(None)
-    }
-
-    /// Appends a message to one of the same type: together they are what merging them gives. One that is cut off must not
-    /// be made whole by the next.
-    ///
-    /// # Errors
-    ///
-    /// One of the two is malformed.
-    pub fn merge(whole: &mut Vec<u8>, more: &[u8]) -> Result<(), Malformed> {
-        let mut fields = Fields::of(more);
-        while fields.next()?.is_some() {}
-        whole.extend_from_slice(more);
-        Ok(())
     }
 
     #[inline]
@@ -192,11 +192,20 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_off_is_not_made_whole_by_what_it_is_merged_with() {
-        let mut whole = Vec::new();
-        assert!(Fields::merge(&mut whole, b"\x08\x01").is_ok());
-        assert!(Fields::merge(&mut whole, b"\x12\x02h").is_err());
-        assert_eq!(whole, b"\x08\x01");
+    fn parts_are_read_one_after_the_other_and_none_makes_another_whole() {
+        let read = |parts: &[&'static [u8]]| {
+            let mut fields = Fields::of_parts(parts);
+            let mut found = Vec::new();
+            while let Some(field) = fields.next()? {
+                found.push(field);
+            }
+            Ok::<_, Malformed>(found)
+        };
+        let expected = vec![(1, Wire::Varint(1)), (2, Wire::Bytes(b"hi"))];
+        assert_eq!(read(&[b"", b"\x08\x01", b"", b"\x12\x02hi", b""]), Ok(expected));
+        assert_eq!(read(&[]), Ok(vec![]));
+        assert!(read(&[b"\x12\x02h", b"i"]).is_err());
+        assert!(read(&[b"\x0b", b"\x0c"]).is_err());
     }
 
     #[test]

@@ -60,6 +60,17 @@ impl Request {
         self.head.flags & Outgoing::ONEWAY != 0
     }
 
+    /// Whether the client gave it up, or is gone, before anybody has begun with it. A one-way call is never given up, nor is
+    /// one that may carry objects: only who decodes it lets go of them.
+    pub(in crate::server) fn is_given_up(&self) -> bool {
+        !self.is_oneway()
+            && !self.routing.references
+            && !self.routing.item_references
+            && (self.connection.is_dead()
+                || self.call.as_ref().is_some_and(|call| call.is_cancelled())
+                || self.connection.was_cancelled(self.head.call, self.ordinal))
+    }
+
     /// The circumstances of the call, for its handler.
     pub fn context(&self) -> Arc<CallContext> {
         let context = self.context.get_or_init(|| {

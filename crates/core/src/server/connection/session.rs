@@ -116,6 +116,15 @@ impl Work {
         matches!(self, Self::Call(request) if request.routing.streams)
     }
 
+    /// Whose it is: the token of a client's connection, or 0.
+    pub(in crate::server) fn client(&self) -> u64 {
+        match self {
+            Self::Call(request) => request.connection.token,
+            Self::Session(event) => event.connection.token,
+            Self::Release(_) => 0,
+        }
+    }
+
     /// The server ends: no call begins any more, nor does a session; what has begun is ended.
     pub(in crate::server) fn give_up(self) {
         match self {

@@ -297,13 +297,24 @@ impl Server {
             return None;
         }
         let mut queue = self.queue.lock();
-        let mut work = queue.pop(|| self.may_stream());
-        // A one-way request goes on: it is its client's turn, and nothing is sent for it.
-        while let Some(Work::Call(request)) = work.take_if(
-            |work| matches!(work, Work::Call(request) if !request.connection.has_room() && !request.is_oneway()),
-        ) {
-            let connection = Arc::clone(&request.connection);
-            work = connection.defer(request).map(Work::Call).or_else(|| queue.pop(|| self.may_stream()));
+        let mut work = None;
+        while let Some(next) = queue.pop(self.may_stream()) {
+            work = match next {
+                // Nobody waits for it any more.
+                Work::Call(request) if request.is_given_up() => {
+                    request.forget();
+                    None
+                }
+                // A one-way request goes on: it is its client's turn, and nothing is sent for it.
+                Work::Call(request) if !request.connection.has_room() && !request.is_oneway() => {
+                    let connection = Arc::clone(&request.connection);
+                    connection.defer(request).map(Work::Call)
+                }
+                next => Some(next),
+            };
+            if work.is_some() {
+                break;
+            }
         }
         if let Some(mut waited) = work.take() {
             if self.take_place(&mut waited) {
