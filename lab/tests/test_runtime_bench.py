@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from nearcall_lab.contract import Mechanism, Spec
 from nearcall_lab.placement import choose
 from nearcall_lab.results.histogram import latencies
-from nearcall_lab.runtime_bench import floor
+from nearcall_lab.runtime_bench import floor, plugins
 from nearcall_lab.runtime_bench.load_tasks import CURVE, DIRECTIONS
-from nearcall_lab.runtime_bench.measure import PING_PONGS
-from nearcall_lab.runtime_bench.results import Collected
-from nearcall_lab.runtime_bench.targets import TARGETS, judge, markdown
+from nearcall_lab.runtime_bench.measure import PING_PONGS, RuntimeRun
+from nearcall_lab.runtime_bench.plugin_peers import PEERS, start_peer
+from nearcall_lab.runtime_bench.results import QUICK, Collected
+from nearcall_lab.runtime_bench.targets import BESIDE, TARGETS, judge, markdown
 
 
 def _collected(ours_ns: float) -> Collected:
@@ -48,6 +51,15 @@ def _collected(ours_ns: float) -> Collected:
             collected.add(f"objects {transport} plain", turn, 1000)
             for key in ("object", "plain, passing", "back"):
                 collected.add(f"objects {transport} {key}", turn, ours_ns)
+        for key in ("plugin call plugin", "plugin event told", "plugin start beyond"):
+            collected.add(key, turn, ours_ns)
+        for name in PEERS:
+            collected.add(f"plugin call {name}", turn, 1e6)
+        for key in ("plugin event woken", "plugin start interpreter", "plugin idle own", "plugin idle part"):
+            collected.add(key, turn, 1000)
+        collected.add("plugin idle share", turn, ours_ns / 1e9)
+        for key in ("plugin disturbed", "plugin undisturbed"):
+            collected.add_samples(key, latencies(np.full(1000, int(ours_ns))))
         collected.add("ring", turn, 700)
         collected.add("idle", turn, ours_ns / 1e9)
         collected.add("memory private", turn, ours_ns / 1e3)
@@ -55,18 +67,59 @@ def _collected(ours_ns: float) -> Collected:
 
 
 def test_all_met_when_fast() -> None:
-    assert [v.what for v in judge(_collected(1000)) if v.met is not True] == []
+    assert [v.what for v in judge(_collected(1000)) if v.met is not True and v.target != BESIDE] == []
 
 
 def test_none_met_when_slow() -> None:
-    assert [v.what for v in judge(_collected(1e9)) if v.met is not False] == []
+    assert [v.what for v in judge(_collected(1e9)) if v.met is not False and v.target != BESIDE] == []
 
 
 def test_tasks_that_miss_the_target_do_not_hide_behind_threads_that_meet_it() -> None:
     collected = _collected(1000)
     collected.values["pipelined tasks"] = dict.fromkeys(range(3), 307e3)
-    missed = [(v.what, v.measured) for v in judge(collected) if not v.met]
+    missed = [(v.what, v.measured) for v in judge(collected) if v.met is False]
     assert missed == [("64 tasks that call at once on one connection", "307 K calls/s")]
+
+
+def test_what_stands_beside_a_target_is_shown_and_not_judged() -> None:
+    collected = _collected(5000)
+    beside = {v.what: v for v in judge(collected) if v.target == BESIDE}
+    row = beside["the same call, RPyC on pipes"]
+    assert row.met is None
+    assert row.measured == "1.00 ms, 200× [200–200]"
+
+
+def test_only_what_was_measured_is_shown_if_some_tasks_were_chosen() -> None:
+    collected = Collected()
+    collected.add("plugin event told", 0, 2e6)
+    (verdict,) = judge(collected, all_of_them=False)
+    assert (verdict.measured, verdict.met) == ("2.00 ms", False)
+
+
+def test_a_pattern_that_finds_no_task_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"no task is called 'plugins-of-others'; there are .*plugin call"):
+        RuntimeRun(1, QUICK, None, "plugins-of-others").tasks()
+
+
+def test_every_peer_of_a_plugin_answers(tmp_path: Path) -> None:
+    for name in PEERS:
+        with start_peer(name, str(tmp_path), list(os.sched_getaffinity(0))) as call:
+            assert call("Straße") == "STRASSE", name
+
+
+def test_what_the_tasks_of_plugins_measure(tmp_path: Path) -> None:
+    """Each of them in a small form, in this process."""
+    spec = Spec(Mechanism("m", "m", "nearcall"), str(tmp_path), "token")
+    found = plugins.calls(spec, 0.01, list(os.sched_getaffinity(0)))
+    assert found["problems"] == {}
+    assert {"plugin", *PEERS} == set(found["medians"])
+    assert plugins.event(spec, 3, 2).keys() == {"told", "woken"}
+    assert plugins.start(spec, 1)["plugin"] > 0
+    idle = plugins.idle(spec, 2, 0.1)
+    assert 0 <= idle["share"] < 1
+    assert idle["part"] >= idle["own"] > 1000
+    assert plugins.disturbed(spec, 0.2, disturbing=True)
+    assert len(os.listdir(tmp_path)) == 5 + 2, "a directory for each host, and the sockets of two peers"
 
 
 def test_what_grpc_fails_with_is_said_in_words() -> None:
@@ -100,8 +153,6 @@ def test_floor_program_absent() -> None:
 
 @pytest.mark.parametrize("mode", ["apart", "same", "free"])
 def test_placement_is_within_what_is_allowed(mode: str) -> None:
-    import os
-
     placement = choose(mode)  # type: ignore[arg-type]
     allowed = os.sched_getaffinity(0)
     assert {*placement.client, *placement.server} <= allowed

@@ -27,6 +27,7 @@ from .call.session import ServerConnection, Session
 from .client.channel import Channel, connect
 from .client.client import Client
 from .client.options import ChannelOptions
+from .client.start import StartedCall, start
 from .codec.statuses import describe_error, make_error
 from .errors import (
     Aborted,
@@ -113,6 +114,7 @@ __all__ = [
     "ServerConnection",
     "ServerInterceptor",
     "Session",
+    "StartedCall",
     "StatusCode",
     "Unauthenticated",
     "Unavailable",
@@ -139,5 +141,6 @@ __all__ = [
     "serve",
     "service",
     "spawn",
+    "start",
     "timeout",
 ]

@@ -1,8 +1,8 @@
-"""The compiled core. Nothing here is for users: they see what ``nearcall`` makes of it."""
+"""The compiled core. Nothing here is for users: they see what ``nearcall`` makes of it, or what it names."""
 
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextvars import ContextVar
-from typing import Any, Final, Literal, Protocol, TypeVar, final, type_check_only
+from typing import Any, Final, Generic, Literal, Protocol, TypeVar, final, type_check_only
 
 from typing_extensions import Self, disjoint_base
 
@@ -32,6 +32,7 @@ __all__ = [
     "RequestStream",
     "ServedObject",
     "Server",
+    "StartedCall",
     "Stream",
     "Tls",
     "Unary",
@@ -53,6 +54,7 @@ __all__ = [
 ]
 
 _D = TypeVar("_D")
+_R = TypeVar("_R")
 
 VERSION: Final[str]
 """Version of the library, which is Cargo's."""
@@ -523,6 +525,21 @@ class Unary:
     """A method without streams, bound to a connection."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+    def start(self, *args: Any, **kwargs: Any) -> StartedCall[Any]:
+        """Sends a call and does not wait for its reply, nor for room to send it."""
+
+    def within(self, seconds: float) -> Unary:
+        """The same method, with so many seconds for each call at the most."""
+
+@final
+class StartedCall(Generic[_R]):
+    """A call that was sent. Its result is taken once; it is given up when nobody holds it any more."""
+
+    def result(self) -> _R:
+        """Waits for the outcome: returns the result, or raises what the call raises."""
+
+    def cancel(self) -> None:
+        """Gives the call up. Harmless when it has ended."""
 
 @final
 class Oneway:
@@ -543,6 +560,11 @@ class AsyncUnary:
     """A method without streams, bound to an event loop's connection."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> PendingCall: ...
+    def start(self, *args: Any, **kwargs: Any) -> PendingCall:
+        """The same, but the call is sent now. It is given up when nobody holds it any more."""
+
+    def within(self, seconds: float) -> AsyncUnary:
+        """The same method, with so many seconds for each call at the most."""
 
 @final
 class PendingCall(Generator[Any, Any, Any]):

@@ -6,13 +6,14 @@ import asyncio
 import os
 import sys
 import threading
-import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import nearcall
+from nearcall import plugin
 from nearcall.plugin import AsyncPluginHost, PluginHost
 
 from ..survival.observing import eventually
@@ -352,26 +353,37 @@ def test_wrong_options_say_what_to_write(tmp_path: Path) -> None:
         host.extension(spoken_text)
 
 
-def test_slow_handlers_of_an_action_run_at_once(tmp_path: Path, speech: SpokenWords, events: Events) -> None:
+def test_all_are_asked_before_the_first_answer_is_waited_for(
+    tmp_path: Path, speech: SpokenWords, events: Events
+) -> None:
     code = "speech = plugin.use('speech', Speech)\n@key_pressed.handler\ndef key(key): speech.back(key)\n"
-    for name in ("one", "two"):
+    for name in ("one", "two", "three"):
         write_plugin(tmp_path, name, code)
-    meeting = threading.Barrier(2, timeout=20)
-
-    def slow(text: str) -> str:
-        time.sleep(0.01)  # longer than what is worth a thread
-        return text
+    meeting = threading.Barrier(3, timeout=20)
 
     def meet(text: str) -> str:
         meeting.wait()
         return text
 
     with make_host(tmp_path, speech, events) as host:
-        speech.call_back = slow
-        host.extension(key_pressed)("first")
         speech.call_back = meet
-        host.extension(key_pressed)("both")
-        assert events.of("one", "error", "late") == events.of("two", "error", "late") == []
+        for _ in range(3):
+            host.extension(key_pressed)("all")
+
+    async def main() -> None:
+        async with AsyncPluginHost(tmp_path, **options(speech, events)) as host:
+            for _ in range(3):
+                await host.extension(key_pressed)("all")
+
+    asyncio.run(main())
+    assert events.of("one", "error", "late") == events.of("two", "error", "late") == []
+
+
+def test_a_stream_is_nothing_to_ask_several_plugins() -> None:
+    def listened(sound: Iterator[bytes]) -> None: ...
+
+    with pytest.raises(TypeError, match=r"the action listened\(\) cannot have streams: .* pass a service"):
+        plugin.action(listened)
 
 
 def test_a_timeout_inside_a_handler_is_an_error_of_it(tmp_path: Path, speech: SpokenWords, events: Events) -> None:

@@ -148,7 +148,7 @@ def hang(text):
 def test_one_that_never_answers_costs_its_budget_once(plugins: Path, speech: SpokenWords, events: Events) -> None:
     folder = write_plugin(plugins, "bad", HANGS)
     with make_host(plugins, speech, events) as host:
-        host._by_id["bad"].handlers()[0].budget = 0.2
+        host._by_id["bad"].handlers()[0].limit(0.2)
         for number in range(20):
             assert host.extension(spoken_text)(f"hi {number}") == f"hi {number}."
         assert (folder / "asked").read_text() == "hi 0\n"
@@ -158,6 +158,30 @@ def test_one_that_never_answers_costs_its_budget_once(plugins: Path, speech: Spo
         (folder / "go").touch()
         eventually(lambda: host.extension(spoken_text)("hi") == "late hi.", "it is never asked again")
         events.wait_for("bad", "answers")
+
+
+STOPS = """
+@key_pressed.handler
+def stop(key):
+    os.kill(os.getpid(), signal.SIGSTOP)
+"""
+
+
+def test_one_that_reads_nothing_keeps_no_event_from_the_others(
+    plugins: Path, speech: SpokenWords, events: Events
+) -> None:
+    write_plugin(plugins, "bad", STOPS)
+    code = "speech = plugin.use('speech', Speech)\n@key_pressed.handler\ndef key(key): speech.speak(key[:3])\n"
+    for name in ("after", "before"):
+        write_plugin(plugins, name, code)
+    with make_host(plugins, speech, events) as host:
+        host._by_id["bad"].handlers()[0].limit(0.2)
+        # Longer than what there is room for: what the stopped one does not read waits, and the host does not.
+        for number in range(5):
+            host.extension(key_pressed)(f"{number:03}" + "x" * 400_000)
+        assert speech.heard == [f"{number:03}" for number in range(5) for _ in range(2)]
+        events.wait_for("bad", "late")
+        still_serves(host)
 
 
 def test_an_event_loop_is_not_held_up(plugins: Path, speech: SpokenWords, events: Events) -> None:
@@ -179,7 +203,7 @@ def test_an_event_loop_is_not_held_up(plugins: Path, speech: SpokenWords, events
 def test_one_that_stays_hung_is_ended_and_started_again(plugins: Path, speech: SpokenWords, events: Events) -> None:
     folder = write_plugin(plugins, "bad", HANGS)
     with make_host(plugins, speech, events, unresponsive=0.5) as host:
-        host._by_id["bad"].handlers()[0].budget = 0.1
+        host._by_id["bad"].handlers()[0].limit(0.1)
         assert host.extension(spoken_text)("hi") == "hi."
         assert events.wait_for("bad", "died").text.startswith("has not answered for")
         events.wait_for("bad", "started", count=2)
@@ -243,7 +267,7 @@ for line in open('/proc/self/maps'):
 def test_raw_bytes_harm_nobody_else(code: str, plugins: Path, speech: SpokenWords, events: Events) -> None:
     write_plugin(plugins, "bad", f"@key_pressed.handler\ndef write(key):\n    {code.strip()}\n")
     with make_host(plugins, speech, events, unresponsive=1.0) as host:
-        host._by_id["bad"].handlers()[0].budget = 1.0
+        host._by_id["bad"].handlers()[0].limit(1.0)
         for _ in range(5):
             host.extension(key_pressed)("x")
             still_serves(host)
@@ -574,7 +598,7 @@ def test_an_event_loop_goes_on_beside_bad_plugins(plugins: Path, speech: SpokenW
 
     async def main() -> None:
         async with AsyncPluginHost(plugins, **options(speech, events, restarts=2)) as host:
-            host._by_id["hung"].handlers()[0].budget = 0.2
+            host._by_id["hung"].handlers()[0].limit(0.2)
             spoken, pressed = host.extension(spoken_text), host.extension(key_pressed)
             assert await asyncio.gather(*(spoken(f"hi {number}") for number in range(5))) == [
                 f"hi {number}." for number in range(5)

@@ -33,6 +33,14 @@ def blocks() -> None:
         calc.log("line")
 
 
+def started() -> None:
+    with nearcall.connect("shm://calc", Calculator) as calc:
+        call = nearcall.start(calc.add, 1, b=2)
+        assert_type(call, nearcall.StartedCall[int])
+        assert_type(call.result(), int)
+        call.cancel()
+
+
 def interfaces() -> None:
     with nearcall.connect("shm://zoo", Animals) as animals:
         assert_type(animals, Animals)

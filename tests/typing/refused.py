@@ -17,6 +17,14 @@ def arguments() -> None:
         calc.log(3)  # error
 
 
+def started() -> None:
+    with nearcall.connect("shm://calc", Calculator) as calc:
+        nearcall.start(calc.add, "1")  # error
+        nearcall.start(calc.add)  # error
+        text: str = nearcall.start(calc.add, 1).result()  # error
+        del text
+
+
 def results() -> None:
     with nearcall.connect("shm://calc", Calculator) as calc, nearcall.connect("shm://zoo", Animals) as animals:
         text: str = calc.add(1)  # error

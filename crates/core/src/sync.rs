@@ -7,9 +7,6 @@ pub(crate) use std::time::Instant;
 
 use std::cell::Cell;
 
-/// Looks without any change after which the worker that watches another one goes to sleep.
-pub(crate) const QUIET: u32 = 20;
-
 /// A number for the calling thread that no other thread of this process has or had. Not 0.
 #[inline]
 pub(crate) fn thread_number() -> u32 {

@@ -1,5 +1,7 @@
-//! Stand-ins for `crates/platform/src/descriptors.rs`: one poller and one event descriptor in every execution.
+//! Stand-ins for `crates/platform/src/descriptors.rs`: one poller, one event descriptor and one alarm in every execution.
 #![allow(missing_docs, reason = "the real ones are documented where they are")]
+
+use std::time::Duration;
 
 use loom::sync::{Condvar, Mutex};
 
@@ -9,9 +11,13 @@ pub struct EventDescriptor;
 #[derive(Debug)]
 pub struct Poller;
 
+#[derive(Debug)]
+pub struct Alarm;
+
 #[derive(Default)]
 struct Signals {
     signalled: bool,
+    alarmed: bool,
     readable: bool,
 }
 
@@ -31,12 +37,19 @@ pub fn signal(_event: &EventDescriptor) {
     SIGNALS.1.notify_all();
 }
 
-pub fn wait_for_either(_poller: &Poller, _event: &EventDescriptor) {
+/// It rings at once: whoever wakes by it may be as late as the others let it.
+pub fn set_alarm(_alarm: &Alarm, _after: Duration) {
+    SIGNALS.0.lock().expect("no panic").alarmed = true;
+    SIGNALS.1.notify_all();
+}
+
+pub fn sleep(poller: Option<&Poller>, _alarm: &Alarm, _event: &EventDescriptor) {
     let mut signals = SIGNALS.0.lock().expect("no panic");
-    while !signals.signalled && !signals.readable {
+    while !(signals.signalled || signals.alarmed || signals.readable && poller.is_some()) {
         signals = SIGNALS.1.wait(signals).expect("no panic");
     }
     signals.signalled = false;
+    signals.alarmed = false;
 }
 
 pub fn is_readable(_poller: &Poller) -> bool {

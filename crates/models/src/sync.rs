@@ -13,9 +13,6 @@ pub(crate) use std::sync::atomic::Ordering;
 pub(crate) const SPINS: u32 = 0;
 pub(crate) const YIELDS: u32 = 0;
 
-/// The watcher looks as often as it takes to find out that nothing moves.
-pub(crate) const QUIET: u32 = 1;
-
 /// An atomic that can be made in a constant, as loom's own cannot. Loom's is made at the first use, which has to be that
 /// of the thread that made this one (see `models::settled`).
 macro_rules! atomic {

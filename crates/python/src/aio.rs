@@ -52,6 +52,23 @@ impl AsyncUnary {
         }
     }
 
+    /// The same, but the call is sent now. It does not wait for its reply, and is given up when nobody holds it any more.
+    #[pyo3(signature = (*args, **kwargs))]
+    fn start(
+        slf: &Bound<'_, Self>,
+        args: Bound<'_, PyTuple>,
+        kwargs: Option<Bound<'_, PyDict>>,
+    ) -> PyResult<PendingCall> {
+        let pending = Self::__call__(slf, args, kwargs);
+        pending.start(slf.py())?;
+        Ok(pending)
+    }
+
+    /// The same method, with so many seconds for each call at the most.
+    fn within(&self, py: Python<'_>, seconds: f64) -> PyResult<Self> {
+        Ok(Self { calling: self.calling.within(py, seconds)?, method: self.method.clone_ref(py) })
+    }
+
     fn __repr__(&self) -> String {
         format!("<{} at {}>", self.method.get().name, self.calling.place())
     }
@@ -86,6 +103,14 @@ struct Sent {
     arguments: CallArguments,
 }
 
+/// A call that was not sent because there is no connection.
+struct Unsent {
+    arguments: CallArguments,
+    /// A successor of the server is hoped for.
+    hopeful: bool,
+    until: Option<Instant>,
+}
+
 impl PendingCall {
     fn give_up(&self) {
         let stage = std::mem::replace(&mut *self.stage.lock(), Stage::Done);
@@ -95,12 +120,39 @@ impl PendingCall {
         }
     }
 
+    /// Sends a call before it is awaited; one without a connection waits for that.
+    fn start(&self, py: Python<'_>) -> PyResult<()> {
+        let stage = std::mem::replace(&mut *self.stage.lock(), Stage::Done);
+        let Stage::Fresh(arguments) = stage else { return Ok(()) };
+        let stage = match self.send_now(py, arguments)? {
+            Ok(sent) => Stage::Sent(sent),
+            Err(unsent) => Stage::Fresh(unsent.arguments),
+        };
+        *self.stage.lock() = stage;
+        Ok(())
+    }
+
     fn begin<'py>(&self, py: Python<'py>, arguments: CallArguments) -> PyResult<Bound<'py, PyAny>> {
+        let sent = match self.send_now(py, arguments)? {
+            Ok(sent) => sent,
+            Err(Unsent { arguments, hopeful, until }) => return self.delegate(py, &arguments, hopeful, until),
+        };
+        let call = self.call.get();
+        if sent.core.in_flight() == 1 {
+            // Nothing else is under way that the loop could do meanwhile.
+            detach(py, || sent.core.spin());
+        }
+        call.calling.waiting.deliver(py, &sent.core)?;
+        self.proceed(py, sent)
+    }
+
+    fn send_now(&self, py: Python<'_>, arguments: CallArguments) -> PyResult<Result<Sent, Unsent>> {
         let call = self.call.get();
         call.calling.waiting.check_loop(py)?;
         let surroundings = Surroundings::look(py, call.calling.timeout)?;
+        let until = surroundings.until();
         let Some(core) = call.calling.ready() else {
-            return self.delegate(py, &arguments, false, surroundings.until());
+            return Ok(Err(Unsent { arguments, hopeful: false, until }));
         };
         let successor = call.method.get().successor(py);
         let method = successor.as_ref().unwrap_or(&call.method).get();
@@ -128,18 +180,15 @@ impl PendingCall {
             }
             // Not even begun: the connection was lost before.
             Err(failure) if call.calling.may_move() && !core.is_usable() && failure.code == Failure::UNAVAILABLE => {
-                return self.delegate(py, &arguments, is_hopeful(&core, method), surroundings.until());
+                let hopeful = is_hopeful(&core, method);
+                drop(encoded);
+                return Ok(Err(Unsent { arguments, hopeful, until }));
             }
             Err(failure) => return Err(name_failure(py, &failure, &method.name)),
         };
-        let until = surroundings.until();
-        if core.in_flight() == 1 {
-            // Nothing else is under way that the loop could do meanwhile.
-            detach(py, || core.spin());
-        }
-        call.calling.waiting.deliver(py, &core)?;
         *self.surroundings.lock() = surroundings;
-        self.proceed(py, Sent { core, id, until, successor, arguments })
+        drop(encoded);
+        Ok(Ok(Sent { core, id, until, successor, arguments }))
     }
 
     /// Ends with the outcome if it has come, else suspends.
@@ -307,7 +356,13 @@ impl PendingCall {
         let stage = std::mem::replace(&mut *self.stage.lock(), Stage::Done);
         match stage {
             Stage::Fresh(arguments) => self.begin(py, arguments),
-            Stage::Sent(sent) => self.proceed(py, sent),
+            Stage::Sent(sent) => {
+                if !sent.core.has_arrived(sent.id) {
+                    // It was sent before it is awaited, and nobody has looked yet.
+                    self.call.get().calling.waiting.deliver(py, &sent.core)?;
+                }
+                self.proceed(py, sent)
+            }
             Stage::Delegated(coroutine) => {
                 let coroutine = coroutine.into_bound(py);
                 *self.stage.lock() = Stage::Delegated(coroutine.clone().unbind());

@@ -12,7 +12,7 @@ use pyo3::types::PyString;
 
 use crate::callback::Callback;
 use crate::deadline::Surroundings;
-use crate::errors::{describe, raise};
+use crate::errors::{describe, invalid, raise};
 use crate::interpreter::{attach, detach};
 use crate::outcome::name_failure;
 use crate::plan::Method;
@@ -34,6 +34,12 @@ pub(crate) fn may_repeat(failed: &Core, method: &Method) -> bool {
 /// Whether it is to wait for another server. One that died without a word is no reason to hope for a successor.
 pub(crate) fn is_hopeful(failed: &Core, method: &Method) -> bool {
     failed.is_going_away() || method.idempotent
+}
+
+/// A time from Python. It is named in the error for what is none.
+pub(crate) fn seconds_of(py: Python<'_>, name: &str, seconds: f64) -> PyResult<Duration> {
+    Duration::try_from_secs_f64(seconds)
+        .map_err(|_| invalid(py, format!("{name} must be a number of seconds, not {seconds}")))
 }
 
 /// Where calls go.
@@ -67,6 +73,12 @@ pub(crate) struct Calling {
 }
 
 impl Calling {
+    /// The same, with so many seconds for each call at the most.
+    pub(crate) fn within(&self, py: Python<'_>, seconds: f64) -> PyResult<Self> {
+        let most = seconds_of(py, "timeout", seconds)?;
+        Ok(Self { timeout: Some(self.timeout.map_or(most, |timeout| timeout.min(most))), ..self.clone() })
+    }
+
     /// The connection of the moment, if it is usable.
     #[inline]
     pub(crate) fn ready(&self) -> Option<Arc<Core>> {

@@ -14,7 +14,7 @@ use pyo3::{PyTraverseError, PyVisit};
 
 use crate::aio::AsyncUnary;
 use crate::callback::Callback;
-use crate::calling::{Calling, Way, begin_stream};
+use crate::calling::{Calling, Way, begin_stream, seconds_of};
 use crate::deadline::Surroundings;
 use crate::errors::{describe, invalid, raise};
 use crate::interpreter::{attach, detach};
@@ -70,12 +70,7 @@ impl Connection {
         let url: Url = url.parse().map_err(|bad: nearcall_core::BadUrl| invalid(py, bad.to_string()))?;
         let mut options = options(py, spin, ring_size, max_message_size, handshake_timeout, compression)?;
         trust(&mut options, allow_plaintext, tls, allow_users, allow_groups);
-        let timeout = timeout
-            .map(|seconds| {
-                Duration::try_from_secs_f64(seconds)
-                    .map_err(|_| invalid(py, format!("timeout must be a number of seconds, not {seconds}")))
-            })
-            .transpose()?;
+        let timeout = timeout.map(|seconds| seconds_of(py, "timeout", seconds)).transpose()?;
         let agree = move |description: &str| attach(|py| agree(py, &on_change, description));
         let handshake = options.handshake;
         let channel = Arc::new(Channel::new(url, options, Box::new(agree)));

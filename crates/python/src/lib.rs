@@ -1,7 +1,7 @@
 //! `nearcall._core`: the only crate that knows Python.
 //!
 //! A method's plan is read once ([`plan`]); after that a call is: encode ([`payload`]), send and wait with the interpreter
-//! released ([`unary`]), decode. The server is the mirror image ([`server`]). Event loops get the same pieces without the
+//! released ([`unary`], or [`started`] for several at once), decode. The server is the mirror image ([`server`]). Event loops get the same pieces without the
 //! waiting ([`aio`], [`loop_server`]).
 
 mod aio;
@@ -32,6 +32,7 @@ mod sandbox;
 mod served;
 mod server;
 mod session;
+mod started;
 mod stream;
 mod tls;
 mod unary;
@@ -83,6 +84,8 @@ mod _core {
     use super::sandbox::{confine, sandbox_names};
     #[pymodule_export]
     use super::server::{RequestStream, Server};
+    #[pymodule_export]
+    use super::started::StartedCall;
     #[pymodule_export]
     use super::stream::Stream;
     #[pymodule_export]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use nearcall_core::client::{CallId, Connection as Core, Expected};
+use nearcall_core::client::{CallId, Connection as Core, Expected, NoEvent};
 use nearcall_core::{Failure, Incoming, Kind, Outgoing};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -15,6 +15,7 @@ use crate::interpreter::detach;
 use crate::outcome::{name_failure, outcome, wait_on};
 use crate::plan::Method;
 use crate::references::{decoding, encoding};
+use crate::started::StartedCall;
 
 /// How often a call is sent at the most.
 pub(crate) const ATTEMPTS: u32 = 3;
@@ -33,16 +34,24 @@ impl Unary {
 }
 
 /// One call, as it was made.
-struct Call<'a, 'py> {
-    py: Python<'py>,
-    args: &'a Bound<'py, PyTuple>,
-    kwargs: Option<&'a Bound<'py, PyDict>>,
-    surroundings: Surroundings,
-    until: Option<Instant>,
+pub(crate) struct Call<'a, 'py> {
+    pub(crate) py: Python<'py>,
+    pub(crate) args: &'a Bound<'py, PyTuple>,
+    pub(crate) kwargs: Option<&'a Bound<'py, PyDict>>,
+    pub(crate) surroundings: Surroundings,
+    pub(crate) until: Option<Instant>,
+}
+
+/// A call that was sent, and what was done with it at once.
+pub(crate) struct Sent<T> {
+    pub(crate) id: CallId,
+    /// What the call went by if that was no longer the method as it was at first; the reply goes by it, too.
+    pub(crate) successor: Option<Py<Method>>,
+    pub(crate) first: T,
 }
 
 /// How an attempt at a call ended, unless it failed for good.
-enum Attempt {
+pub(crate) enum Attempt {
     /// With a result.
     Ended(Py<PyAny>),
     /// It did not come to the server, or did and may be repeated.
@@ -58,34 +67,85 @@ impl Unary {
         args: &Bound<'_, PyTuple>,
         kwargs: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Py<PyAny>> {
-        let surroundings = Surroundings::look(py, self.calling.timeout)?;
+        let surroundings = self.surroundings(py)?;
         let call = Call { py, args, kwargs, until: surroundings.until(), surroundings };
-        let core = match self.calling.ready() {
-            Some(core) => core,
-            None => self.calling.usable(py, call.until)?,
-        };
+        let core = self.core(&call)?;
         match self.attempt(&call, &core)? {
             Attempt::Ended(value) => Ok(value),
             Attempt::Repeat(failure) => self.repeat(&call, &core, failure),
         }
     }
 
+    /// Sends a call and does not wait for its reply, nor for room to send it.
+    #[pyo3(signature = (*args, **kwargs))]
+    fn start(
+        slf: &Bound<'_, Self>,
+        args: Bound<'_, PyTuple>,
+        kwargs: Option<Bound<'_, PyDict>>,
+    ) -> PyResult<StartedCall> {
+        StartedCall::send(slf, args, kwargs)
+    }
+
+    /// The same method, with so many seconds for each call at the most.
+    fn within(&self, py: Python<'_>, seconds: f64) -> PyResult<Self> {
+        Ok(Self { calling: self.calling.within(py, seconds)?, method: self.method.clone_ref(py) })
+    }
+
     fn __repr__(&self) -> String {
-        format!("<{} at {}>", self.method.get().name, self.calling.place())
+        format!("<{}>", self.shown())
     }
 }
 
 impl Unary {
-    /// Encodes and sends for the server at the other end of `core`: the next one may want the arguments otherwise.
+    /// Which method it is, and where.
+    pub(crate) fn shown(&self) -> String {
+        format!("{} at {}", self.method.get().name, self.calling.place())
+    }
+
+    /// What the surrounding blocks, and the method itself, say of a call that begins now.
+    pub(crate) fn surroundings(&self, py: Python<'_>) -> PyResult<Surroundings> {
+        Surroundings::look(py, self.calling.timeout)
+    }
+
+    /// A connection for it.
+    #[inline]
+    pub(crate) fn core(&self, call: &Call<'_, '_>) -> PyResult<Arc<Core>> {
+        match self.calling.ready() {
+            Some(core) => Ok(core),
+            None => self.calling.usable(call.py, call.until),
+        }
+    }
+
     #[inline]
     fn attempt(&self, call: &Call<'_, '_>, core: &Arc<Core>) -> PyResult<Attempt> {
-        let (py, until) = (call.py, call.until);
+        let until = call.until;
+        let sent = self.send(call, core, |request, expected| {
+            let id = core.begin(request, expected)?;
+            Ok((id, core.next_event(id, until)))
+        })?;
+        match sent {
+            Ok(sent) => self.finish(call, core, sent),
+            Err(failure) => Ok(Attempt::Repeat(failure)),
+        }
+    }
+
+    /// Encodes and sends for the server at the other end of `core`: the next one may want the arguments otherwise. What
+    /// `begin` does is done without the interpreter. The inner failure is that of a call that was not even begun, because
+    /// the connection was lost before.
+    #[inline]
+    pub(crate) fn send<T: Send>(
+        &self,
+        call: &Call<'_, '_>,
+        core: &Arc<Core>,
+        begin: impl FnOnce(&Outgoing<'_>, Expected) -> Result<(CallId, T), Failure> + Send,
+    ) -> PyResult<Result<Sent<T>, Failure>> {
+        let py = call.py;
         let successor = self.method.get().successor(py);
         let method = successor.as_ref().unwrap_or(&self.method).get();
         let encode = || method.encode_call(call.args, call.kwargs);
         let mut encoded = match encoding(method.arguments.references, core, &self.calling, encode) {
             Ok(encoded) => encoded,
-            Err(refusal) => return self.calling.reconsider(py, core, refusal).map(Attempt::Repeat),
+            Err(refusal) => return self.calling.reconsider(py, core, refusal).map(Err),
         };
         let metadata = call.surroundings.metadata(py)?;
         let begun: Result<_, Failure> = encoded.with(|body| {
@@ -96,23 +156,31 @@ impl Unary {
             request.target = self.calling.target();
             request.deadline_us = call.surroundings.micros();
             request.metadata = metadata;
-            detach(py, || {
-                let id = core.begin(&request, Expected { in_loop: false, references: method.reply.references })?;
-                Ok((id, core.next_event(id, until)))
-            })
+            detach(py, || begin(&request, Expected { in_loop: false, references: method.reply.references }))
         });
-        let (id, first) = match begun {
-            Ok(begun) => {
+        match begun {
+            Ok((id, first)) => {
                 encoded.sent();
-                begun
+                Ok(Ok(Sent { id, successor, first }))
             }
-            // Not even begun: the connection was lost before.
             Err(failure) if self.calling.may_move() && !core.is_usable() && failure.code == Failure::UNAVAILABLE => {
-                return Ok(Attempt::Repeat(failure));
+                Ok(Err(failure))
             }
-            Err(failure) => return Err(name_failure(py, &failure, &method.name)),
-        };
-        let mut event = match first {
+            Err(failure) => Err(name_failure(py, &failure, &method.name)),
+        }
+    }
+
+    /// From what came first to the outcome.
+    #[inline]
+    pub(crate) fn finish(
+        &self,
+        call: &Call<'_, '_>,
+        core: &Arc<Core>,
+        sent: Sent<Result<Incoming, NoEvent>>,
+    ) -> PyResult<Attempt> {
+        let (py, until, id) = (call.py, call.until, sent.id);
+        let method = sent.successor.as_ref().unwrap_or(&self.method).get();
+        let mut event = match sent.first {
             Ok(event) => event,
             Err(no_event) => wait_on(py, core, id, until, no_event, &method.name)?,
         };
@@ -135,7 +203,7 @@ impl Unary {
     }
 
     #[cold]
-    fn repeat(&self, call: &Call<'_, '_>, failed: &Core, mut failure: Failure) -> PyResult<Py<PyAny>> {
+    pub(crate) fn repeat(&self, call: &Call<'_, '_>, failed: &Core, mut failure: Failure) -> PyResult<Py<PyAny>> {
         let hopeful = is_hopeful(failed, self.method.get());
         for _ in 1..ATTEMPTS {
             let core = match self.calling.usable_again(call.py, hopeful, call.until) {

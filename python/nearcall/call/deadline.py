@@ -3,34 +3,15 @@
 from __future__ import annotations
 
 import time
-from contextvars import ContextVar, Token
+from contextvars import ContextVar
 
-from .. import _core
 from ..options.checked import check_seconds
 from .block import Block
 
-__all__ = ["current_deadline", "enter_deadline", "leave_deadline", "timeout"]
+__all__ = ["current_deadline", "timeout"]
 
 current_deadline: ContextVar[float | None] = ContextVar("nearcall.deadline", default=None)
 """The deadline of the surrounding blocks, in seconds of ``time.monotonic()``; the core reads it with every call."""
-
-
-def enter_deadline(at: float) -> Token[float | None]:
-    """Gives calls a deadline from now on, in this thread or task, until :func:`leave_deadline`. It is what a block of
-    :class:`timeout` does, for callers that know the instant and call often.
-
-    Args:
-        at: Seconds of ``time.monotonic()``, no later than any surrounding deadline.
-    """
-    token = current_deadline.set(at)
-    _core.count_blocks(True)
-    return token
-
-
-def leave_deadline(token: Token[float | None]) -> None:
-    """Ends what :func:`enter_deadline` began."""
-    current_deadline.reset(token)
-    _core.count_blocks(False)
 
 
 class timeout(Block[float]):  # noqa: N801 - reads as a word: with nearcall.timeout(0.5)

@@ -3,17 +3,18 @@
 Each kind of extension point is a generator. It yields a list of questions that may be asked at once and gets the list
 of their answers, :data:`SKIPPED` for a plugin that gave none; its result is that of the call. How questions are asked
 is the caller's: in a thread (:func:`run`) or in an event loop (:func:`run_in_loop`).
+
+This runs for every keystroke that plugins hear of. So a question is a plain tuple, and the deadline of an answer is
+the core's to keep: each handler is called with the plugin's budget as its time limit.
 """
 
 from __future__ import annotations
 
-import contextvars
-import time
 from collections.abc import Awaitable, Callable, Generator, Sequence
-from concurrent.futures import Executor, Future
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
-from ..call.deadline import current_deadline, enter_deadline, leave_deadline
+from ..call.deadline import current_deadline
 from ..errors import Cancelled, DeadlineExceeded, InvalidArgument, Unavailable
 
 if TYPE_CHECKING:
@@ -27,8 +28,6 @@ SKIPPED: Final[Any] = object()
 
 _ROUNDING = 0.001
 """Seconds by which the core may be earlier with a deadline than this clock."""
-_QUICK = 0.001
-"""Seconds: handlers that took less are called one after the other, as a hop to another thread costs more than they."""
 
 
 class Late(Exception):
@@ -42,7 +41,7 @@ class Handler:
         point: The extension point.
         plugin: The plugin's id.
         priority: The higher, the earlier.
-        call: Calls it: in a thread, or to be awaited.
+        method: Calls it: in a thread, or to be awaited.
         budget: Seconds that it may take.
         circuit: Whether the plugin is asked.
         report: Told when the plugin fails, with the error, :class:`Late` among them; and when it answers again, with
@@ -54,7 +53,7 @@ class Handler:
         point: ExtensionPoint[..., Any],
         plugin: str,
         priority: int,
-        call: Callable[..., Any],
+        method: Any,
         budget: float,
         circuit: Circuit,
         report: Callable[[Handler, BaseException | None], None],
@@ -62,60 +61,81 @@ class Handler:
         self.point = point
         self.plugin = plugin
         self.priority = priority
-        self.call = call
-        self.budget = budget
         self.circuit = circuit
-        self.took = 0.0
-        """Seconds of the last call."""
+        self._method = method
         self._report = report
+        self.limit(budget)
 
-    def failed(self, error: BaseException, question: Question, began: float, until: float) -> None:
-        """A call raised: finds out whose fault that is, and tells.
+    def limit(self, budget: float) -> None:
+        """Gives each call from now on so many seconds."""
+        self.budget = budget
+        self.call = self._method.within(budget)
+
+    def begins(self) -> float:
+        """To be called before it is asked, and to be followed by :meth:`answered`, :meth:`failed` or :meth:`given_up`.
+
+        Returns:
+            When that was, by the monotonic clock; 0.0 if it is not to be asked, as its plugin is left alone or the
+            caller has no time left.
+        """
+        outer = current_deadline.get()
+        now = monotonic()
+        if outer is not None and outer <= now:
+            return 0.0
+        return now if self.circuit.state == "closed" or self.circuit.allows() else 0.0
+
+    def answered(self) -> None:
+        """It came back in time."""
+        if self.circuit.state != "closed" and self.circuit.answered():
+            self._report(self, None)
+
+    def given_up(self) -> None:
+        """Nobody waits for it any more, and nothing is known of the plugin."""
+        self.circuit.given_up()
+
+    def failed(self, error: BaseException, question: Question, began: float) -> bool:
+        """It raised: finds out whose fault that is, and tells.
 
         Args:
             error: What was raised.
             question: What was asked.
-            began: When, by the monotonic clock.
-            until: When the answer had to be there.
+            began: From :meth:`begins`.
+
+        Returns:
+            Whether it was the plugin's. Otherwise the error is the caller's, or is meant for it.
 
         Raises:
-            InvalidArgument: it is the caller's.
+            InvalidArgument: the caller's arguments do not fit.
         """
-        self.took = self.budget
-        if isinstance(error, DeadlineExceeded) and time.monotonic() > until - _ROUNDING:
-            if until < began + self.budget:
+        if not isinstance(error, Exception):
+            self.given_up()
+            return False
+        if isinstance(error, DeadlineExceeded):
+            outer = current_deadline.get()
+            until = began + self.budget
+            if outer is not None and outer < until and monotonic() > outer - _ROUNDING:
                 # The caller had less time than the budget: that is not the plugin's fault.
-                self.circuit.given_up()
-            else:
+                self.given_up()
+                return True
+            if monotonic() > until - _ROUNDING:
                 self._report(self, Late(error.message))
-            return
+                return True
         if isinstance(error, InvalidArgument):
-            self.circuit.given_up()
+            self.given_up()
+            _, args, kwargs = question
             arguments = self.point.plan.arguments
-            arguments.encode_named(arguments.bind(question.args, question.kwargs))
+            arguments.encode_named(arguments.bind(args, kwargs))
         if isinstance(error, (Cancelled, Unavailable)):
-            self.circuit.given_up()  # it is being stopped, or has ended: the host is told of that
-            return
-        if self.circuit.answered():
-            self._report(self, None)
+            self.given_up()  # it is being stopped, or has ended: the host is told of that
+            return True
+        self.answered()
         self._report(self, error)
-
-    def answered(self, began: float) -> None:
-        """A call came back in time."""
-        self.took = time.monotonic() - began
-        if self.circuit.answered():
-            self._report(self, None)
+        return True
 
 
-class Question(NamedTuple):
-    """What one handler is asked."""
-
-    handler: Handler
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-
-
-Asking = Generator[list[Question], list[Any], Any]
+Question: TypeAlias = "tuple[Handler, tuple[Any, ...], dict[str, Any]]"
+"""What one handler is asked: its arguments by position and by name."""
+Asking: TypeAlias = "Generator[list[Question], list[Any], Any]"
 
 
 def begin(
@@ -133,7 +153,7 @@ def begin(
 
 
 def _all(handlers: Sequence[Handler], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Question]:
-    return [Question(handler, args, kwargs) for handler in handlers]
+    return [(handler, args, kwargs) for handler in handlers]
 
 
 def _action(_point: Any, handlers: Sequence[Handler], args: Any, kwargs: Any) -> Asking:
@@ -149,12 +169,11 @@ def _filter(point: ExtensionPoint[..., Any], handlers: Sequence[Handler], args: 
         value, rest = kwargs.pop(name), []
     else:
         raise InvalidArgument(f"{point.name}() needs '{name}': the value that is passed through")
-    by_name = point.signature.parameters[name].kind is point.signature.parameters[name].KEYWORD_ONLY
     for handler in handlers:
-        if by_name:
-            question = Question(handler, tuple(rest), {**kwargs, name: value})
+        if point.first_by_name:
+            question = (handler, tuple(rest), {**kwargs, name: value})
         else:
-            question = Question(handler, (value, *rest), kwargs)
+            question = (handler, (value, *rest), kwargs)
         answer = (yield [question])[0]
         if answer is not SKIPPED:
             value = answer
@@ -163,7 +182,7 @@ def _filter(point: ExtensionPoint[..., Any], handlers: Sequence[Handler], args: 
 
 def _decider(_point: Any, handlers: Sequence[Handler], args: Any, kwargs: Any) -> Asking:
     for handler in handlers:
-        if (yield [Question(handler, args, kwargs)])[0] is False:
+        if (yield [(handler, args, kwargs)])[0] is False:
             return False
     return True
 
@@ -187,94 +206,131 @@ _KINDS: Final[dict[str, Callable[..., Asking]]] = {
 }
 
 
-def _until(handler: Handler, now: float) -> float | None:
-    """When the answer has to be there, by the monotonic clock; ``None`` if there is no time left to ask."""
-    outer = current_deadline.get()
-    until = now + handler.budget
-    if outer is None or until <= outer:
-        return until
-    return outer if now < outer else None
-
-
-class _Attempt:
-    """What is around a plugin's answer, called or awaited: its deadline, and what becomes of a failure."""
-
-    __slots__ = ("_began", "_question", "_token", "_until")
-
-    def __init__(self, question: Question, began: float, until: float) -> None:
-        self._question = question
-        self._began = began
-        self._until = until
-
-    @staticmethod
-    def begin(question: Question) -> _Attempt | None:
-        """``None`` if the plugin is not to be asked."""
-        began = time.monotonic()
-        until = _until(question.handler, began)
-        if until is None or not question.handler.circuit.allows():
-            return None
-        return _Attempt(question, began, until)
-
-    def __enter__(self) -> None:
-        self._token = enter_deadline(self._until)
-
-    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> bool:
-        handler = self._question.handler
-        try:
-            if isinstance(error, Exception):
-                handler.failed(error, self._question, self._began, self._until)
-            elif error is not None:
-                handler.circuit.given_up()
-        finally:
-            leave_deadline(self._token)
-        if error is None:
-            handler.answered(self._began)
-        return isinstance(error, Exception)
-
-
 def _ask(question: Question) -> Any:
     """Asks one plugin from a thread."""
-    answer = SKIPPED
-    if attempt := _Attempt.begin(question):
-        with attempt:
-            answer = question.handler.call(*question.args, **question.kwargs)
+    handler, args, kwargs = question
+    if not (began := handler.begins()):
+        return SKIPPED
+    try:
+        answer = handler.call(*args, **kwargs)
+    except BaseException as error:
+        if not handler.failed(error, question, began):
+            raise
+        return SKIPPED
+    handler.answered()
     return answer
 
 
 async def _ask_in_loop(question: Question) -> Any:
     """The same from an event loop."""
-    answer = SKIPPED
-    if attempt := _Attempt.begin(question):
-        with attempt:
-            answer = await cast("Awaitable[Any]", question.handler.call(*question.args, **question.kwargs))
+    handler, args, kwargs = question
+    if not (began := handler.begins()):
+        return SKIPPED
+    try:
+        answer = await cast("Awaitable[Any]", handler.call(*args, **kwargs))
+    except BaseException as error:
+        if not handler.failed(error, question, began):
+            raise
+        return SKIPPED
+    handler.answered()
     return answer
 
 
-def run(asking: Asking, threads: Callable[[], Executor]) -> Any:
+def run(asking: Asking) -> Any:
     """Runs a call of an extension point in this thread.
 
     Args:
         asking: The call.
-        threads: Where handlers run that took long the last time, if several may be asked at once.
     """
     try:
         questions = next(asking)
         while True:
-            answers = [_ask(questions[0])] if len(questions) == 1 else _ask_all(questions, threads)
-            questions = asking.send(answers)
+            questions = asking.send([_ask(questions[0])] if len(questions) == 1 else _ask_all(questions))
     except StopIteration as end:
         return end.value
 
 
-def _ask_all(questions: list[Question], threads: Callable[[], Executor]) -> list[Any]:
-    aside: dict[int, Future[Any]] = {}
-    slow = [at for at, question in enumerate(questions) if question.handler.took > _QUICK]
-    if len(slow) > 1:
-        for at in slow:
-            aside[at] = threads().submit(contextvars.copy_context().run, _ask, questions[at])
-    answers = [SKIPPED if at in aside else _ask(question) for at, question in enumerate(questions)]
-    for at, future in aside.items():
-        answers[at] = future.result()
+class _AtOnce:
+    """Questions that are all sent before the first answer is waited for. What was not waited for is given up."""
+
+    __slots__ = ("_questions", "_under_way")
+
+    def __init__(self, questions: list[Question]) -> None:
+        self._questions = questions
+        self._under_way: list[_Asked] = []
+
+    def __enter__(self) -> list[_Asked]:
+        try:
+            for question in self._questions:
+                self._under_way.append(_Asked(question))
+        except BaseException:
+            self.__exit__()
+            raise
+        return self._under_way
+
+    def __exit__(self, *_error: object) -> None:
+        for asked in self._under_way:
+            asked.give_up()
+
+
+class _Asked:
+    """A question that was sent; in a ``with`` statement what somebody waits for, if it was. A failure of the plugin's
+    ends there.
+    """
+
+    __slots__ = ("_began", "_call", "_question")
+
+    def __init__(self, question: Question) -> None:
+        handler, args, kwargs = self._question = question
+        self._call: Any = None
+        self._began = handler.begins()
+        if self._began:
+            try:
+                self._call = handler.call.start(*args, **kwargs)
+            except BaseException as error:
+                if not handler.failed(error, question, self._began):
+                    raise
+
+    def __enter__(self) -> Any:
+        call, self._call = self._call, None
+        if call is None:
+            self._began = 0.0
+        return call
+
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> bool:
+        handler = self._question[0]
+        if error is not None:
+            return handler.failed(error, self._question, self._began)
+        if self._began:
+            handler.answered()
+        return False
+
+    def give_up(self) -> None:
+        """A call that nothing refers to is given up."""
+        if self._call is not None:
+            self._call = None
+            self._question[0].given_up()
+
+
+def _ask_all(questions: list[Question]) -> list[Any]:
+    """Asks several plugins at once from one thread."""
+    answers = [SKIPPED] * len(questions)
+    with _AtOnce(questions) as under_way:
+        for at, asked in enumerate(under_way):
+            with asked as call:
+                if call is not None:
+                    answers[at] = call.result()
+    return answers
+
+
+async def _ask_all_in_loop(questions: list[Question]) -> list[Any]:
+    """The same from an event loop."""
+    answers = [SKIPPED] * len(questions)
+    with _AtOnce(questions) as under_way:
+        for at, asked in enumerate(under_way):
+            with asked as call:
+                if call is not None:
+                    answers[at] = await call
     return answers
 
 
@@ -284,11 +340,8 @@ async def run_in_loop(asking: Asking) -> Any:
         questions = next(asking)
         while True:
             if len(questions) == 1:
-                answers = [await _ask_in_loop(questions[0])]
+                questions = asking.send([await _ask_in_loop(questions[0])])
             else:
-                import asyncio
-
-                answers = list(await asyncio.gather(*map(_ask_in_loop, questions)))
-            questions = asking.send(answers)
+                questions = asking.send(await _ask_all_in_loop(questions))
     except StopIteration as end:
         return end.value

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
 from logging import INFO, WARNING
 from pathlib import Path
 from types import TracebackType
@@ -38,8 +37,6 @@ T = TypeVar("T")
 Directory: TypeAlias = "str | Path | Sequence[str | Path]"
 
 _LEVELS = {"started": INFO, "stopped": INFO, "answers": INFO, "restarting": INFO}
-_THREADS = 32
-"""Slow handlers that are called at once from threads."""
 
 
 class PluginBase:
@@ -170,7 +167,6 @@ class PluginHostBase(ABC):
         self._asleep: dict[str, tuple[Supervised, ...]] = {}
         """The plugins that are to be started when an extension point is first asked."""
         self._sorting = threading.Lock()
-        self._threads: ThreadPoolExecutor | None = None
         self._closed = False
         self.mistakes: dict[str, ManifestError] = {}
         """Directories whose manifests are wrong, and what is wrong in each. They are no plugins of this host."""
@@ -232,8 +228,6 @@ class PluginHostBase(ABC):
         for thread in stopping:
             thread.join()
         self._watch.end()
-        if self._threads is not None:
-            self._threads.shutdown(wait=False)
 
     def _known(self, point: ExtensionPoint[..., Any]) -> None:
         if self._settings.points.get(point.name) is not point:
@@ -362,14 +356,9 @@ class PluginHost(PluginHostBase):
         self._known(point)
 
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            return cast("R", run(begin(point, self._of(point), args, kwargs), self._pool))
+            return cast("R", run(begin(point, self._of(point), args, kwargs)))
 
         return Extension(point, call)
-
-    def _pool(self) -> Executor:
-        if self._threads is None:
-            self._threads = ThreadPoolExecutor(_THREADS, "nearcall-asking")
-        return self._threads
 
     def open(self, url: str, explain: Callable[[str], str], **options: Any) -> Channel:
         """See :class:`~nearcall.plugin.starting.Connecting`."""

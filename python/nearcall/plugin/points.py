@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any, Generic, Literal, ParamSpec, Protocol, TypeVar, cast, overload
 
 from ..options.checked import check_seconds
+from ..service.plan import UNARY
 from ..service.service import plan_of, service
 from .registry import Registered, registry
 
@@ -52,15 +53,22 @@ class ExtensionPoint(Generic[P, R]):
         self.budget = None if budget is None else check_seconds("budget", budget)
         self.signature, hints = _read(function, sys._getframe(2).f_locals)  # pyright: ignore[reportPrivateUsage]
         self.parameters = tuple(self.signature.parameters)
+        first = next(iter(self.signature.parameters.values()), None)
+        self.first_by_name = first is not None and first.kind is inspect.Parameter.KEYWORD_ONLY
+        """The first parameter cannot be given by position."""
         self._check(hints)
         declared = _class(self.name, function, self.signature)
         self.service = cast("type[Any]", cast("Any", service(name=PREFIX + self.name))(declared))
         self.plan = plan_of(self.service).methods[0]
+        if self.plan.kind != UNARY:
+            raise TypeError(
+                f"{self._where()} cannot have streams: each plugin would get a part of them; pass a service"
+            )
         functools.update_wrapper(cast("Any", self), function)
 
     def _check(self, hints: dict[str, Any]) -> None:
         returns = hints.get("return", inspect.Parameter.empty)
-        where = f"the {self.kind} {self.name}()"
+        where = self._where()
         if self.kind == "action" and returns not in (None, type(None)):
             raise TypeError(f"{where} must return None: an action tells, and asks nothing")
         if self.kind in ("decider", "accumulating decider") and returns is not bool:
@@ -72,6 +80,9 @@ class ExtensionPoint(Generic[P, R]):
                 raise TypeError(f"{where} needs a parameter: the value that is passed through")
             if hints.get(self.parameters[0], inspect.Parameter.empty) != returns:
                 raise TypeError(f"{where} must return what its first parameter, '{self.parameters[0]}', is")
+
+    def _where(self) -> str:
+        return f"the {self.kind} {self.name}()"
 
     def __call__(self, *_args: P.args, **_kwargs: P.kwargs) -> R:
         """Not here: a host asks it."""

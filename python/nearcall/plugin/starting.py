@@ -240,9 +240,9 @@ def make_ready(
         for point in settings.points.values():
             if point.name in about.handlers:
                 budget = settings.budget if point.budget is None else point.budget
-                call = client(point.service).handle
+                method = client(point.service).handle
                 priority = about.handlers[point.name]
-                run.handlers.append(Handler(point, manifest.id, priority, call, budget, run.circuit, report))
+                run.handlers.append(Handler(point, manifest.id, priority, method, budget, run.circuit, report))
         for permission in decided.granted:
             if permission in settings.makers and permission in about.uses:
                 hand_over(run, manifest.id, permission, settings, do)

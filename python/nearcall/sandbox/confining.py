@@ -8,7 +8,6 @@ import functools
 import json
 import os
 import posix
-import subprocess
 import sys
 import sysconfig
 from types import SimpleNamespace
@@ -134,6 +133,8 @@ def available() -> Report:
 
 @functools.cache
 def _tried() -> Report:
+    import subprocess  # not what a process needs that only confines itself
+
     path = json.dumps([entry for entry in sys.path if entry])
     try:
         done = subprocess.run(

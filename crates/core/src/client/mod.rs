@@ -255,6 +255,25 @@ impl Connection {
     /// # Errors
     /// The failure the call ends with, if it could not be sent.
     pub fn begin(&self, request: &Outgoing<'_>, expected: Expected) -> Result<CallId, Failure> {
+        self.begin_by(Self::send, request, expected)
+    }
+
+    /// The same for one of several calls that are begun before the first of them is waited for: it does not wait for room,
+    /// as a server that reads nothing would hold the calls of the others up.
+    ///
+    /// # Errors
+    /// As for [`Connection::begin`]; `RESOURCE_EXHAUSTED` if too much waits for room already.
+    pub fn begin_ahead(&self, request: &Outgoing<'_>, expected: Expected) -> Result<CallId, Failure> {
+        self.begin_by(Self::send_later, request, expected)
+    }
+
+    #[inline]
+    fn begin_by(
+        &self,
+        send: impl FnOnce(&Self, u32, &Outgoing<'_>) -> Result<(), Failure>,
+        request: &Outgoing<'_>,
+        expected: Expected,
+    ) -> Result<CallId, Failure> {
         let Expected { in_loop, references } = expected;
         self.listen_first()?;
         if !in_loop && let Some(receiver) = self.received.get() {
@@ -266,7 +285,7 @@ impl Connection {
             self.in_loop.store(true, Ordering::Relaxed);
         }
         let id = self.table.lock().begin(waker, references)?;
-        if let Err(error) = self.send(id.number(), request) {
+        if let Err(error) = send(self, id.number(), request) {
             self.table.lock().end(id);
             return Err(error);
         }

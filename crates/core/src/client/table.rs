@@ -22,6 +22,10 @@ pub struct CallId(u32);
 const MOST_HEADS: u8 = 64;
 const SLOT_BITS: u32 = 20;
 const SLOTS: u32 = 1 << SLOT_BITS;
+/// Slots of calls that were given up, and that others wait behind before they are used again. A slot has 4096 numbers. If
+/// one was used for each of a row of such calls, the late reply to the first would be taken for that to the last of 4096
+/// that the server has not even read; among so many slots there are eight million, which no queue holds.
+const RESTING: usize = 2048;
 
 impl CallId {
     /// The call of that number on the wire.
@@ -75,6 +79,8 @@ pub(super) struct Call {
 pub(super) struct Table {
     calls: Vec<Call>,
     free: Vec<u32>,
+    /// Slots of calls that were given up before their end had come, oldest first.
+    resting: VecDeque<u32>,
     live: usize,
     /// Calls of the event loop for which something arrived since it last asked.
     pub(super) ready: Vec<CallId>,
@@ -195,7 +201,7 @@ impl Table {
             return Err(failure.clone());
         }
         self.live += 1;
-        if let Some(slot) = self.free.pop() {
+        if let Some(slot) = self.reusable() {
             let call = &mut self.calls[slot as usize];
             call.live = true;
             call.waker = waker;
@@ -232,6 +238,15 @@ impl Table {
         Ok(id)
     }
 
+    #[inline]
+    fn reusable(&mut self) -> Option<u32> {
+        let free = self.free.pop();
+        if free.is_none() && (self.resting.len() > RESTING || self.calls.len() as u32 == SLOTS - 1) {
+            return self.resting.pop_front();
+        }
+        free
+    }
+
     /// The call, if it is still under way.
     pub(super) fn get(&mut self, id: CallId) -> Option<&mut Call> {
         self.calls.get_mut(id.slot()).filter(|call| call.live && call.id == id)
@@ -241,6 +256,7 @@ impl Table {
     pub(super) fn end(&mut self, id: CallId) {
         let Some(call) = self.calls.get_mut(id.slot()).filter(|call| call.live && call.id == id) else { return };
         call.live = false;
+        let ended = call.ended;
         if call.references {
             for event in &call.arrived {
                 given_in(event, &mut self.unread);
@@ -257,7 +273,12 @@ impl Table {
             // They wait in vain.
             self.woken.0.extend(threads);
         }
-        self.free.push(id.slot() as u32);
+        let slot = id.slot() as u32;
+        if ended {
+            self.free.push(slot)
+        } else {
+            self.resting.push_back(slot)
+        }
         self.live -= 1;
     }
 
@@ -395,11 +416,28 @@ mod tests {
         let mut table = Table::default();
         let old = table.begin(Waker::None, false).expect("alive");
         table.end(old);
-        let new = table.begin(Waker::None, false).expect("alive");
-        assert_eq!(old.slot(), new.slot());
+        let new = loop {
+            let id = table.begin(Waker::None, false).expect("alive");
+            if id.slot() == old.slot() {
+                break id;
+            }
+            table.end(id);
+        };
         let late = Incoming::local(old.number(), &Failure::new(Failure::UNKNOWN, "late"));
         assert_eq!(table.deliver(&mut Some(late), Some(new)), Ok(false));
         assert!(table.take(new).is_none());
+    }
+
+    #[test]
+    fn calls_that_are_given_up_in_a_row_have_numbers_of_their_own() {
+        let mut table = Table::default();
+        let mut numbers = std::collections::HashSet::new();
+        for _ in 0..100_000 {
+            let id = table.begin(Waker::None, false).expect("alive");
+            assert!(numbers.insert(id.number()), "the late reply to an earlier call would be that to this one");
+            table.end(id);
+        }
+        assert!(table.calls.len() <= RESTING + 2, "slots are used again");
     }
 
     #[test]

@@ -235,7 +235,7 @@ impl Server {
             methods: routings,
             native_handlers,
             notice,
-            leadership: Leadership::new(descriptors::new_event()?, Arc::clone(&poller)),
+            leadership: Leadership::new(descriptors::new_event()?, descriptors::new_alarm()?, Arc::clone(&poller)),
             poller,
             session_events: Arc::new(SessionEvents::new(session_hooks, Arc::clone(&wake))),
             releases: Releases::new(Arc::clone(&wake)),

@@ -9,7 +9,7 @@ use loom::thread;
 
 use super::leadership::Leadership;
 use super::leadership::lead::Lead;
-use crate::descriptors::{EventDescriptor, Poller, set_readable};
+use crate::descriptors::{Alarm, EventDescriptor, Poller, set_readable};
 use crate::models::check;
 use crate::sync::{Ordering, let_time_fly};
 
@@ -123,7 +123,7 @@ impl Gate {
 /// A leadership in which this thread has the lead.
 fn taken() -> Arc<Leadership> {
     let_time_fly();
-    let leadership = Leadership::new(EventDescriptor, Arc::new(Poller));
+    let leadership = Leadership::new(EventDescriptor, Alarm, Arc::new(Poller));
     assert!(leadership.try_take());
     // All atomics are there before another thread sees them.
     leadership.busy();
@@ -295,6 +295,6 @@ fn all_that_stand_by_hear_of_the_end() {
 // | `stand_by` does not look again after it says that    | the same                                            |
 // |   the watcher sleeps                                 |                                                     |
 // | `watch_loop` looks without `settle`                  | a loop that came once                               |
-// | `busy` does not wake the watcher                     | stuck handlers, a loop that came once               |
-// | `offer` does not wake the watcher                    | an offer that nobody takes                          |
-// | `listen` does not wake the watcher                   | a loop that is blocked                              |
+// | `busy` does not set the alarm                        | stuck handlers, a loop that came once               |
+// | `offer` does not set the alarm                       | an offer that nobody takes                          |
+// | `listen` does not set the alarm                      | a loop that is blocked                              |

@@ -33,10 +33,13 @@ def _latencies(series: dict[str, dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def run(console: Console, out: Path, rounds: int, floor_binary: str | None, quick: bool) -> int:
-    """Run everything. Returns the exit status: 0 if the run completed, whatever the verdicts, 130 if interrupted."""
+def run(console: Console, out: Path, rounds: int, floor_binary: str | None, quick: bool, only: str = "*") -> int:
+    """Run the tasks whose names match `only`.
+
+    Returns the exit status: 0 if the run completed, whatever the verdicts, 130 if interrupted. Raises `NoSuchTask`.
+    """
     environment, ticks, begin = capture(), cpu_ticks(), time.monotonic()
-    bench = RuntimeRun(rounds, QUICK if quick else Amounts(), floor_binary)
+    bench = RuntimeRun(rounds, QUICK if quick else Amounts(), floor_binary, only)
     console.print(f"nearcall-lab {__version__} runtime: {bench.placement}; {counted(rounds, 'round')}", highlight=False)
 
     def tell(what: str, done: int, total: int, left: float | None) -> None:
@@ -48,7 +51,7 @@ def run(console: Console, out: Path, rounds: int, floor_binary: str | None, quic
     if console.is_terminal:
         console.print("\r" + " " * 78 + "\r", end="")
     conclude(environment, ticks, bench.others)
-    verdicts, series = judge(bench.collected), _series(bench.collected)
+    verdicts, series = judge(bench.collected, all_of_them=only == "*"), _series(bench.collected)
     print(markdown(verdicts))
     if series:
         print(f"\n{_latencies(series)}")
@@ -77,6 +80,8 @@ def run(console: Console, out: Path, rounds: int, floor_binary: str | None, quic
         "problems": bench.collected.problems,
     }
     out.mkdir(parents=True, exist_ok=True)
-    (out / "runtime.json").write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=1))
-    console.print(f"wrote {out / 'runtime.json'}", highlight=False)
+    # What is made of a whole run, such as a table, must not be made of a part of one.
+    path = out / ("runtime.json" if only == "*" else "runtime-part.json")
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=1))
+    console.print(f"wrote {path}", highlight=False)
     return 130 if bench.interrupted else 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import os
 import random
 import statistics
@@ -18,6 +19,7 @@ from nearcall_lab.results.metric import metric_of
 from nearcall_lab.runtime_bench import floor
 from nearcall_lab.runtime_bench.load_tasks import GRPC, LoadTasks
 from nearcall_lab.runtime_bench.pair import Pair
+from nearcall_lab.runtime_bench.plugin_tasks import PluginTasks
 from nearcall_lab.runtime_bench.probes import resident_kb
 from nearcall_lab.runtime_bench.results import Amounts, Collected
 from nearcall_lab.scenario.cell import Cell, Mode, PlacementMode, Work
@@ -71,6 +73,10 @@ PING_PONGS = (
 )
 
 
+class NoSuchTask(ValueError):
+    """No task has a name that was asked for; the message says which there are."""
+
+
 @dataclass(frozen=True)
 class Task:
     """One thing to do in every round."""
@@ -82,8 +88,9 @@ class Task:
 class RuntimeRun:
     """Runs all tasks; `collected` is complete at any time, also after an interruption."""
 
-    def __init__(self, rounds: int, amounts: Amounts, floor_binary: str | None, seed: int = 1) -> None:
+    def __init__(self, rounds: int, amounts: Amounts, floor_binary: str | None, only: str = "*", seed: int = 1) -> None:
         self.rounds = rounds
+        self._only = only
         self.amounts = amounts
         self.collected = Collected()
         self.interrupted = False
@@ -120,6 +127,7 @@ class RuntimeRun:
         }
         grpc = self._entrants.get(GRPC)
         probes |= LoadTasks(self._service, grpc, self._apart, self.amounts, self.collected).tasks()
+        probes |= PluginTasks(self._service, self._apart, self.amounts, self.collected).tasks()
         for name, run in probes.items():
             if self._service.problem:
                 self.collected.problems[name] = self._service.problem
@@ -127,7 +135,15 @@ class RuntimeRun:
                 tasks.append(Task(name, run))
         if self._floor:
             tasks.append(Task("ring", self._ring))
-        return tasks
+        chosen = [task for task in tasks if self._is_chosen(task.name)]
+        if not chosen:
+            raise NoSuchTask(f"no task is called {self._only!r}; there are {', '.join(task.name for task in tasks)}")
+        problems = self.collected.problems.items()
+        self.collected.problems = {name: problem for name, problem in problems if self._is_chosen(name)}
+        return chosen
+
+    def _is_chosen(self, name: str) -> bool:
+        return fnmatch.fnmatchcase(name, self._only)
 
     def run(self, tell: Callable[[str, int, int, float | None], None]) -> None:
         """All rounds. `tell(what, done, total, seconds_left)` is called between tasks. Ctrl-C ends in order."""

@@ -22,9 +22,10 @@ class Amounts:
     imports: int = 5
     naps: int = 10_000
     streamed_bytes: int = 10_000_000_000
+    events: int = 200
 
 
-QUICK = Amounts(0.1, 100_000, 50_000, 20_000, 500, 1.0, 2, 1000, 500_000_000)
+QUICK = Amounts(0.1, 100_000, 50_000, 20_000, 500, 1.0, 2, 1000, 500_000_000, 50)
 
 
 @dataclass

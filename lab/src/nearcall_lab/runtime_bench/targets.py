@@ -7,10 +7,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from nearcall_lab.runtime_bench.load_tasks import CURVE, DIRECTIONS
+from nearcall_lab.runtime_bench.plugin_peers import PEERS
+from nearcall_lab.runtime_bench.plugin_tasks import EVENT_PLUGINS, IDLE_PLUGINS
 from nearcall_lab.runtime_bench.results import Collected
 from nearcall_lab.stats import Ratio, format_ratio, format_time, paired_ratio, significant
 
 SHM = "nearcall-shm echo-15"
+NOT_REACHED = "not reached"
+BESIDE = "beside it"
+"""In the place of a target, where there is nothing to be reached."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +44,7 @@ def _nothing(what: str, target: str, collected: Collected, *keys: str) -> Verdic
     for key in keys:
         if key in collected.problems:
             return Verdict(what, target, f"{key.split()[0]}: {collected.problems[key]}", None)
-    return Verdict(what, target, "not reached", None)
+    return Verdict(what, target, NOT_REACHED, None)
 
 
 def _value(
@@ -70,6 +75,19 @@ def _p99(what: str, target: str, key: str, limit_ns: float) -> Target:
     return Target(what, target, judge)
 
 
+def _beside_p99(what: str, key: str, source: str) -> Target:
+    """The same for comparison: nothing is to be reached."""
+
+    def judge(collected: Collected) -> Verdict:
+        samples = collected.pooled(key)
+        value = samples.quantile(0.99) if samples is not None else None
+        if value is None:
+            return _nothing(what, BESIDE, collected, key, source)
+        return Verdict(what, BESIDE, format_time(value), None, value)
+
+    return Target(what, BESIDE, judge)
+
+
 def _ratio(what: str, target: str, top: str, bottom: str, limit: float, least: bool) -> Target:
     """Paired ratio of two series, ``top / bottom``; at least or at most `limit`."""
 
@@ -83,6 +101,24 @@ def _ratio(what: str, target: str, top: str, bottom: str, limit: float, least: b
         return Verdict(what, target, format_ratio(ratio), met, ratio.value, ratio)
 
     return Target(what, target, judge)
+
+
+def _beside(what: str, key: str, show: Callable[[float], str], source: str, bottom: str = "") -> Target:
+    """The median of a series over rounds, for comparison: nothing is to be reached. With `bottom`, also how many times
+    that series it is.
+    """
+
+    def judge(collected: Collected) -> Verdict:
+        value = collected.median(key)
+        if value is None:
+            return _nothing(what, BESIDE, collected, key, source)
+        above, below = collected.values.get(key, {}), collected.values.get(bottom, {})
+        both = sorted(above.keys() & below.keys())
+        ratio = paired_ratio([above[t] for t in both], [below[t] for t in both]) if both else None
+        text = show(value) if ratio is None else f"{show(value)}, {format_ratio(ratio)}"
+        return Verdict(what, BESIDE, text, None, value, ratio)
+
+    return Target(what, BESIDE, judge)
 
 
 def _faster(than: str, series: str, times: float, ours: str = SHM, what: str = "15 B echo over shm") -> Target:
@@ -233,12 +269,72 @@ TARGETS = (
     ),
     _value("connection set-up to the first reply", "< 1 ms", "set-up", 1e6, format_time),
     _value("import time", "< 60 ms", "import", 60e6, format_time),
+    _value(
+        "call through an extension point with one handler, p50",
+        "≤ 6 µs",
+        "plugin call plugin",
+        6000,
+        format_time,
+        source="plugin call",
+    ),
+    *(
+        _beside(f"the same call, {peer.label}", f"plugin call {name}", format_time, "plugin call", "plugin call plugin")
+        for name, peer in PEERS.items()
+    ),
+    _value(
+        f"event that {EVENT_PLUGINS} plugins hear, p50",
+        "< 1 ms",
+        "plugin event told",
+        1e6,
+        format_time,
+        source="plugin event",
+    ),
+    _beside(
+        f"{EVENT_PLUGINS} processes that are woken and answer, without RPC",
+        "plugin event woken",
+        format_time,
+        "plugin event",
+    ),
+    _value(
+        "start of a plugin to the reply to its first call, beyond the interpreter's start",
+        "< 120 ms",
+        "plugin start beyond",
+        120e6,
+        format_time,
+        source="plugin start",
+    ),
+    _beside("start of the interpreter", "plugin start interpreter", format_time, "plugin start"),
+    _value(
+        f"CPU of {IDLE_PLUGINS} idle plugins together",
+        "< 0.05 %",
+        "plugin idle share",
+        0.0005,
+        lambda v: f"{v:.4%}",
+        source="plugin idle",
+    ),
+    _beside(
+        "memory of an idle plugin, its own",
+        "plugin idle own",
+        lambda v: f"{significant(v * 1.024e-3)} MB",
+        "plugin idle",
+    ),
+    _beside(
+        "memory of an idle plugin, with its part of what is shared",
+        "plugin idle part",
+        lambda v: f"{significant(v * 1.024e-3)} MB",
+        "plugin idle",
+    ),
+    _p99(
+        "calls through three plugins while one hangs and one dies of each call, p99", "< 1 ms", "plugin disturbed", 1e6
+    ),
+    _beside_p99("the same without these two, p99", "plugin undisturbed", "plugin disturbed"),
 )
 
 
-def judge(collected: Collected) -> list[Verdict]:
-    """All verdicts in order."""
-    return [target.judge(collected) for target in TARGETS]
+def judge(collected: Collected, all_of_them: bool = True) -> list[Verdict]:
+    """All verdicts in order, or those only for which something was measured."""
+    verdicts = [target.judge(collected) for target in TARGETS]
+    return verdicts if all_of_them else [verdict for verdict in verdicts if verdict.measured != NOT_REACHED]
 
 
 def markdown(verdicts: list[Verdict]) -> str:

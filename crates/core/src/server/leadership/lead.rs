@@ -77,6 +77,11 @@ impl Lead {
         word & MODE == LISTENING
     }
 
+    /// Whether its holder looks for requests: there is nothing to be watched.
+    pub(in crate::server) fn is_receiving(word: u64) -> bool {
+        word & MODE == RECEIVING
+    }
+
     /// The holder begins to run a handler: whether it still has the lead then.
     #[inline]
     pub(in crate::server) fn busy(&self) -> bool {

@@ -6,11 +6,11 @@ pub(in crate::server) mod lead;
 use std::sync::Arc;
 use std::time::Duration;
 
-use nearcall_platform::descriptors::{self, EventDescriptor, Poller};
+use nearcall_platform::descriptors::{self, Alarm, EventDescriptor, Poller};
 use nearcall_platform::lock::{Condvar, Mutex, MutexGuard};
 
 use crate::server::leadership::lead::Lead;
-use crate::sync::{AtomicBool, Ordering, QUIET};
+use crate::sync::{AtomicBool, AtomicU64, Ordering};
 
 /// How long a handler may run before another worker receives in its stead.
 const PATIENCE: Duration = Duration::from_millis(1);
@@ -20,13 +20,17 @@ const PATIENCE: Duration = Duration::from_millis(1);
 pub(in crate::server) struct Leadership {
     lead: Lead,
     standby: Mutex<Standby>,
-    /// The lead is free, or must be watched again.
+    /// The lead is free.
     changed: Condvar,
-    /// The one that watches sleeps until it is told that the lead has moved.
+    /// The one that watches sleeps until the alarm rings. Whoever moves the lead sets it: to wake a thread for a handler that
+    /// returns in a microsecond would cost more than the handler.
     watcher_sleeps: AtomicBool,
+    alarm: Alarm,
+    /// The lead as it was when the alarm was set.
+    alarmed: AtomicU64,
     /// A moment has passed, in which the holder ran handlers.
     tick: AtomicBool,
-    /// Wakes the one that watches while it sleeps beside the event loop.
+    /// Wakes the one that watches before that.
     event: EventDescriptor,
     /// The system's poller of the reactor.
     poller: Arc<Poller>,
@@ -37,17 +41,19 @@ pub(in crate::server) struct Leadership {
 struct Standby {
     /// One of them watches the holder.
     watched: bool,
-    /// It does so in the system's poller.
-    polls: bool,
+    /// It sleeps at descriptors.
+    at_alarm: bool,
 }
 
 impl Leadership {
-    pub(in crate::server) fn new(event: EventDescriptor, poller: Arc<Poller>) -> Self {
+    pub(in crate::server) fn new(event: EventDescriptor, alarm: Alarm, poller: Arc<Poller>) -> Self {
         Self {
             lead: Lead::default(),
             standby: Mutex::default(),
             changed: Condvar::new(),
             watcher_sleeps: AtomicBool::new(false),
+            alarm,
+            alarmed: AtomicU64::new(0),
             tick: AtomicBool::new(false),
             event,
             poller,
@@ -116,20 +122,22 @@ impl Leadership {
     fn let_watch(&self, moved: bool) {
         // Relaxed: after the lead's move; see `Lead::settle`.
         if moved && self.watcher_sleeps.load(Ordering::Relaxed) {
-            self.wake_watcher();
+            self.wake_watcher_later();
         }
     }
 
+    /// The next handlers need not do so: the watcher has woken by then, and sees them.
     #[cold]
-    fn wake_watcher(&self) {
-        let standby = self.standby.lock();
+    fn wake_watcher_later(&self) {
+        // Relaxed, both: a watcher that sees an old word compares it with the lead in vain, and looks once more.
         self.watcher_sleeps.store(false, Ordering::Relaxed);
-        self.wake(&standby);
+        self.alarmed.store(self.lead.look(), Ordering::Relaxed);
+        descriptors::set_alarm(&self.alarm, PATIENCE);
     }
 
     fn wake(&self, standby: &Standby) {
         self.changed.notify_all();
-        if standby.polls {
+        if standby.at_alarm {
             descriptors::signal(&self.event);
         }
     }
@@ -138,42 +146,15 @@ impl Leadership {
     pub(in crate::server) fn stand_by(&self, over: impl Fn() -> bool) {
         let mut standby = self.standby.lock();
         let mut watching = false;
-        let (mut seen, mut quiet) = (self.lead.look(), 0);
         while !over() && !self.lead.is_vacant() {
-            if !watching && !standby.watched {
-                standby.watched = true;
-                watching = true;
-            }
-            if watching && Lead::is_listening(self.lead.look()) {
-                if self.watch_loop(&mut standby, &over) {
-                    break;
-                }
-                (seen, quiet) = (self.lead.look(), 0);
-                continue;
-            }
-            // Relaxed: changed under the lock only.
-            if !watching || self.watcher_sleeps.load(Ordering::Relaxed) {
+            if !watching && standby.watched {
                 self.changed.wait(&mut standby);
-                (seen, quiet) = (self.lead.look(), 0);
                 continue;
             }
-            self.changed.wait_for(&mut standby, PATIENCE);
-            let now = self.lead.look();
-            // Relaxed: see `take_tick`.
-            self.tick.store(true, Ordering::Relaxed);
-            if now != seen {
-                (seen, quiet) = (now, 0);
-            } else if self.lead.steal(now) {
+            standby.watched = true;
+            watching = true;
+            if self.watch(&mut standby, &over) {
                 break;
-            } else {
-                quiet += 1;
-                if quiet >= QUIET {
-                    // Relaxed: `settle` orders it.
-                    self.watcher_sleeps.store(true, Ordering::Relaxed);
-                    if self.lead.settle() != seen {
-                        self.watcher_sleeps.store(false, Ordering::Relaxed);
-                    }
-                }
             }
         }
         if watching {
@@ -183,23 +164,44 @@ impl Leadership {
         }
     }
 
-    /// The event loop is to receive when something comes, and may sleep for long: sleeps beside it in the same poller. If
-    /// something is there, and the loop has not come for it a moment later, takes the lead from it: whether it did.
-    fn watch_loop(&self, standby: &mut MutexGuard<'_, Standby>, over: &impl Fn() -> bool) -> bool {
+    /// Sleeps until a moment after the lead has moved. Takes it from a holder that has done the same since: whether it did.
+    fn watch(&self, standby: &mut MutexGuard<'_, Standby>, over: &impl Fn() -> bool) -> bool {
         // Relaxed: `settle` orders it.
         self.watcher_sleeps.store(true, Ordering::Relaxed);
         let seen = self.lead.settle();
-        standby.polls = true;
         if Lead::is_listening(seen) {
-            MutexGuard::unlocked(standby, || descriptors::wait_for_either(&self.poller, &self.event));
+            return self.watch_loop(standby, seen, over);
         }
-        standby.polls = false;
-        self.watcher_sleeps.store(false, Ordering::Relaxed);
+        let seen = if Lead::is_receiving(seen) {
+            self.sleep(standby, None);
+            // Relaxed: see `wake_watcher_later`.
+            self.alarmed.load(Ordering::Relaxed)
+        } else {
+            // Whoever moved it did not know that somebody sleeps.
+            self.changed.wait_for(standby, PATIENCE);
+            seen
+        };
+        // Relaxed: see `take_tick`.
+        self.tick.store(true, Ordering::Relaxed);
+        !Lead::is_listening(seen) && self.lead.look() == seen && self.lead.steal(seen)
+    }
+
+    /// The event loop is to receive when something comes, and may sleep for long: sleeps beside it in the same poller. If
+    /// something is there, and the loop has not come for it a moment later, takes the lead from it: whether it did.
+    fn watch_loop(&self, standby: &mut MutexGuard<'_, Standby>, seen: u64, over: &impl Fn() -> bool) -> bool {
+        self.sleep(standby, Some(&self.poller));
         if self.lead.look() != seen || over() {
             return false;
         }
         self.changed.wait_for(standby, PATIENCE);
         // A loop that has come and gone again meanwhile has changed the word.
         self.lead.look() == seen && descriptors::is_readable(&self.poller) && self.lead.steal(seen)
+    }
+
+    /// Sleeps at the alarm, and in the poller if there is one.
+    fn sleep(&self, standby: &mut MutexGuard<'_, Standby>, poller: Option<&Poller>) {
+        standby.at_alarm = true;
+        MutexGuard::unlocked(standby, || descriptors::sleep(poller, &self.alarm, &self.event));
+        standby.at_alarm = false;
     }
 }

@@ -1,0 +1,216 @@
+"""Calls that one thread starts before it waits for the first of them."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import nearcall
+
+from .services import Basics, Errors, Streams, Waiting
+
+LONG = 25.0
+CHILD = """
+import nearcall
+
+@nearcall.service
+class Echo:
+    def echo(self, data: bytes) -> bytes:
+        return data
+
+nearcall.serve(Echo(), "stdio:")
+"""
+
+
+@nearcall.service
+class Echo:
+    def echo(self, data: bytes) -> bytes: ...
+
+
+@pytest.fixture
+def waiting(url: str) -> Iterator[Any]:
+    with nearcall.connect(url, Waiting) as service:
+        yield service
+
+
+def test_they_are_under_way_at_once_and_end_in_any_order(url: str, waiting: Any, key: str) -> None:
+    names = [f"{key}-{number}" for number in range(5)]
+    started = [nearcall.start(waiting.hold, name) for name in names]
+    for name in reversed(names):
+        assert waiting.entered(name)
+        waiting.release(name)
+    assert [each.result() for each in started] == names
+
+
+def test_a_result_and_an_error_are_those_of_the_call(url: str) -> None:
+    with nearcall.connect(url, Basics) as basics, nearcall.connect(url, Errors) as errors:
+        sums = [nearcall.start(basics.add, number, b=1) for number in range(100)]
+        failing = nearcall.start(errors.status, 5, "nobody", None)
+        assert [each.result() for each in sums] == list(range(1, 101))
+        with pytest.raises(nearcall.NotFound, match="nobody"):
+            failing.result()
+        with pytest.raises(nearcall.InvalidArgument, match="'b'"):
+            nearcall.start(basics.add, 1, b="two")  # type: ignore[arg-type]
+        data = os.urandom(3_000_000)
+        long = [nearcall.start(basics.echo, data) for _ in range(3)]
+        assert [each.result() for each in long] == [data] * 3
+
+
+def test_a_result_is_taken_once(url: str) -> None:
+    with nearcall.connect(url, Basics) as basics:
+        started = nearcall.start(basics.add, 1, 2)
+        assert repr(started).startswith("<call of Basics.add at ")
+        assert started.result() == 3
+        with pytest.raises(RuntimeError, match="taken already"):
+            started.result()
+        started.cancel()
+
+
+def test_the_deadline_is_that_of_its_start(waiting: Any, key: str) -> None:
+    with nearcall.timeout(0.05):
+        started = nearcall.start(waiting.hold, key)
+    with nearcall.timeout(LONG), pytest.raises(nearcall.DeadlineExceeded):
+        started.result()
+    waiting.release(key)
+    again = nearcall.start(waiting.hold, key)
+    with nearcall.timeout(0):
+        assert again.result() == key
+
+
+@pytest.mark.parametrize("how", ["cancelled", "forgotten"])
+def test_one_that_is_given_up_ends_at_the_server(waiting: Any, key: str, how: str) -> None:
+    started = nearcall.start(waiting.hold_in_loop, key)
+    assert waiting.entered(key)
+    if how == "cancelled":
+        started.cancel()
+        with pytest.raises(RuntimeError, match="given up"):
+            started.result()
+    else:
+        del started
+        gc.collect()
+    assert waiting.how_it_ended(key) == "cancelled"
+
+
+def test_late_replies_to_many_that_were_given_up_are_nobodys(url: str) -> None:
+    with nearcall.connect(url, Basics) as basics:
+        for _ in range(3):
+            for _ in range(6000):
+                nearcall.start(basics.add, 1, 1)
+            assert basics.add(20, 22) == 42
+
+
+def test_a_server_that_reads_nothing_does_not_hold_up_the_start() -> None:
+    blocks = [bytes([number]) * 100_000 for number in range(20)]
+    client = nearcall.spawn([sys.executable, "-c", CHILD], Echo)
+    with client as service:
+        assert service.echo(b"1") == b"1"
+        os.kill(client.process.pid, signal.SIGSTOP)
+        try:
+            started = [nearcall.start(service.echo, block) for block in blocks]
+        finally:
+            os.kill(client.process.pid, signal.SIGCONT)
+        assert [each.result() for each in started] == blocks
+
+
+def test_all_learn_of_the_servers_death() -> None:
+    client = nearcall.spawn([sys.executable, "-c", CHILD], Echo)
+    with client as service:
+        os.kill(client.process.pid, signal.SIGSTOP)
+        started = [nearcall.start(service.echo, b"x") for _ in range(3)]
+        os.kill(client.process.pid, signal.SIGKILL)
+        for each in started:
+            with pytest.raises(nearcall.Unavailable):
+                each.result()
+
+
+def test_an_event_loop_starts_calls_without_tasks(url: str, key: str) -> None:
+    names = [f"{key}-{number}" for number in range(5)]
+
+    async def main() -> None:
+        async with nearcall.aio.connect(url, Waiting) as waiting:
+            started = [waiting.hold.start(name) for name in names]
+            for name in names:
+                assert await waiting.entered(name)
+                await waiting.release(name)
+            assert [await each for each in reversed(started)] == names[::-1]
+            with pytest.raises(RuntimeError, match="twice"):
+                await started[0]
+            forgotten = waiting.hold_in_loop.start(key)
+            assert await waiting.entered(key)
+            del forgotten
+            gc.collect()
+            assert await waiting.how_it_ended(key) == "cancelled"
+            with nearcall.timeout(0.05):
+                late = waiting.hold.start(f"{key}-late")
+            with pytest.raises(nearcall.DeadlineExceeded):
+                await late
+            await waiting.release(f"{key}-late")
+            hasty = waiting.hold.within(0.05)
+            with pytest.raises(nearcall.DeadlineExceeded):
+                await hasty(f"{key}-hasty")
+            await waiting.release(f"{key}-hasty")
+            with pytest.raises(TypeError, match="ensure_future"):
+                nearcall.start(waiting.hold, key)
+
+    asyncio.run(main())
+
+
+def times_slept(pid: int) -> int:
+    """How often the threads of a process have gone to sleep."""
+    lines = [
+        line for task in Path(f"/proc/{pid}/task").iterdir() for line in (task / "status").read_text().splitlines()
+    ]
+    return sum(int(line.split()[1]) for line in lines if line.startswith("voluntary_ctxt_switches"))
+
+
+def test_a_call_now_and_then_keeps_no_thread_awake() -> None:
+    """The worker that watches looks once after a handler, and not each millisecond for a while."""
+    client, calls = nearcall.spawn([sys.executable, "-c", CHILD], Echo), 20
+    with client as service:
+        for _ in range(100):
+            service.echo(b"x")
+        before = times_slept(client.process.pid)
+        for _ in range(calls):
+            time.sleep(0.03)
+            service.echo(b"x")
+        assert times_slept(client.process.pid) - before < 10 * calls
+
+
+def test_a_method_has_a_time_limit_of_its_own(waiting: Any, key: str) -> None:
+    hasty = waiting.hold.within(0.05)
+    with pytest.raises(nearcall.DeadlineExceeded):
+        hasty(key)
+    with nearcall.timeout(LONG), pytest.raises(nearcall.DeadlineExceeded):
+        hasty.start(key).result()
+    with nearcall.timeout(0.05), pytest.raises(nearcall.DeadlineExceeded):
+        waiting.hold.within(LONG)(key)
+    with pytest.raises(nearcall.DeadlineExceeded):
+        hasty.within(LONG)(key)
+    with pytest.raises(nearcall.InvalidArgument, match="timeout must be a number of seconds"):
+        waiting.hold.within(-1.0)
+    waiting.release(key)
+    assert waiting.hold(key) == key
+
+
+def test_what_cannot_be_started_says_so(url: str) -> None:
+    def nothing(call: nearcall.ClientCall, proceed: nearcall.Proceed) -> Any:
+        return proceed(call)
+
+    with nearcall.connect(url, Streams) as streams, pytest.raises(TypeError, match="without streams"):
+        nearcall.start(streams.count, 3)
+    with (
+        nearcall.connect(url, Basics, interceptors=[nothing]) as basics,
+        pytest.raises(TypeError, match="without interceptors"),
+    ):
+        nearcall.start(basics.add, 1)
+    with pytest.raises(TypeError, match="cannot be started"):
+        nearcall.start(len, "abc")
