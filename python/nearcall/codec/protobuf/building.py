@@ -19,7 +19,7 @@ from . import hooks
 from .messages import REQUIRED, ZERO, Element, EnumType, Field, Message
 from .names import check_name, json_name, title, upper_snake
 
-__all__ = ["Builder", "Declared", "numbered"]
+__all__ = ["Builder", "Declared"]
 
 ARRAY: Final = "NdArray"
 """The message of a numpy array."""
@@ -90,21 +90,23 @@ class Builder:
         self.messages.append(message)
         return len(self.messages) - 1
 
-    def fill(self, message: Message, declared: Sequence[Declared]) -> Message:
-        """Gives a message its fields.
+    def fill(self, message: Message, declared: Sequence[Declared], method: str | None = None) -> Message:
+        """Gives a message its fields, which are the parameters of a method if one is named.
 
         Raises:
-            UnsupportedTypeError: a type has no counterpart in Protobuf.
+            UnsupportedTypeError: a type has no counterpart in Protobuf, or two fields have one number or one name.
         """
         names: dict[str, str] = {}
-        for number, each in zip(numbered(declared, message.name), declared, strict=True):
-            name = check_name(each.proto_name or each.name, f"a field of {message.name}")
+        for number, each in zip(numbered(declared, method or message.name), declared, strict=True):
+            what = f"a field of {message.name}" if method is None else f"a parameter of {method}"
+            name = check_name(each.proto_name or each.name, what)
             if (other := names.setdefault(json_name(name).lower(), name)) != name:
                 raise UnsupportedTypeError(f"fields '{other}' and '{name}' of {message.name} have one name in JSON")
             try:
                 message.fields.append(self.field(number, each._replace(proto_name=name)))
             except UnsupportedTypeError as problem:
-                raise UnsupportedTypeError(f"{message.name}.{each.name}: {problem}") from None
+                where = f"{message.name}.{each.name}" if method is None else f"parameter '{each.name}'"
+                raise UnsupportedTypeError(f"{where}: {problem}") from None
         return message
 
     def field(self, number: int, declared: Declared) -> Field:

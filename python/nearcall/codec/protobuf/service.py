@@ -14,7 +14,7 @@ from ...types.hints import type_name
 from ...types.numbers import field_options
 from ..inspection import UnsupportedTypeError, inspect_type, services_in
 from ..protocol import Coding, MethodCoding, MethodTypes, ParameterType
-from .building import Builder, Declared, numbered
+from .building import Builder, Declared
 from .errors import ArgumentErrors, CodingError, value_error
 from .messages import REQUIRED, Element, Field, Message
 from .names import camel_case, check_name
@@ -103,11 +103,7 @@ class ServiceMessages:
     def _arguments(self, name: str, method: MethodTypes, shown: list[Declared]) -> int:
         message = Message(name, f"the arguments of {method.name}()", "arguments")
         place = self.builder.add(message)
-        for number, each in zip(numbered(shown, f"{method.name}()"), shown, strict=True):
-            try:
-                message.fields.append(self.builder.field(number, each))
-            except UnsupportedTypeError as problem:
-                raise UnsupportedTypeError(f"parameter '{each.name}': {problem}") from None
+        self.builder.fill(message, shown, f"{method.name}()")
         return place
 
     def _mixed_stream(self, rpc: str, method: MethodTypes, stream: ParameterType) -> tuple[int, int, int]:
