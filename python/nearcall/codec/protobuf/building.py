@@ -130,6 +130,7 @@ class Builder:
             element = self.element(shape, hint, options)
         found = Field(number, declared.name, declared.proto_name or declared.name, "presence", element)
         found.accepts = element.accepts
+        found.required = declared.required and not (declared.may_lack or optional or unset)
         if unset:
             found.left_out, found.absent = [msgspec.UNSET], ("value", msgspec.UNSET)
         elif declared.may_lack:
@@ -161,6 +162,7 @@ class Builder:
             accepts = _EXACT.get(get_origin(hint) or hint, accepts)
             element = self.alone(shape.item_type, args[0] if args else None)
             found = Field(number, declared.name, name, kind, element, None, absent, accepts=accepts)
+        found.required = declared.required
         if shape.min_length is not None or shape.max_length is not None:
             found.check = hooks.within(shape.min_length, shape.max_length)
         return found
@@ -253,13 +255,14 @@ class Builder:
             place = self._wrappers[ARRAY] = self.add(Message(ARRAY, "ndarray", "tuple", doc=doc))
             self.fill(self.messages[place], parts)
         to, back = hooks.array_to(scalar), hooks.array_from(scalar)
-        return Element(place, "ndarray", ARRAY, (np.ndarray,), to=to, from_=back)
+        lists = hooks.array_of_lists(scalar)
+        return Element(place, "ndarray", ARRAY, (np.ndarray,), to=to, from_=back, from_list=lists)
 
     def _enum(self, cls: Any) -> Element:
         if cls not in self.enums:
             self.enums[cls] = _enum_type(cls)
         found = self.enums[cls]
-        return Element(found.members, type_name(cls), found.name, (cls,))
+        return Element(found.members, type_name(cls), found.name, (cls,), member_names=found.member_names)
 
     def _object(self, shape: Any) -> Element:
         cls = get_origin(shape.cls) or shape.cls
@@ -288,8 +291,8 @@ class Builder:
         if isinstance(bare, shapes.NoneType):
             place = self._wrappers.setdefault("none", len(self.messages))
             if place == len(self.messages):
-                self.add(Message("Nothing", "None", "tuple"))
-            return Element(place, "None", "Nothing", (type(None),), to=lambda _: (), from_=lambda _: None)
+                self.add(Message("Nothing", "None", "nothing"))
+            return Element(place, "None", "Nothing", (type(None),))
         declared = Declared("value", bare_hint, bare)
         names = {"set": "Set", "frozenset": "Set"}
 
