@@ -271,11 +271,20 @@ class ProtobufMessages:
     """
 
     def __new__(cls, messages: Sequence[Message], error: Callable[[str, str], Exception]) -> ProtobufMessages: ...
-    def codec(self, index: int, *, single: bool = False) -> ProtobufCodec:
-        """The codec of the message at a place. ``single``: of a tuple that holds the message's value alone.
+    def codec(
+        self, index: int, *, single: bool = False, format: Literal["binary", "json", "strict json"] = "binary"
+    ) -> ProtobufCodec:
+        """The codec of the message at a place.
+
+        Args:
+            index: The place.
+            single: It is of a tuple that holds the message's value alone.
+            format: How the message is written. ``"strict json"`` refuses names that are not known, and absence where
+                Python has no default.
 
         Raises:
             IndexError: there is no such message.
+            ValueError: there is no such format.
         """
 
 @final

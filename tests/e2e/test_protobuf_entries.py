@@ -1,4 +1,4 @@
-"""Calls whose values are Protobuf, over transports that know nothing of it: a codec is the method's own matter."""
+"""Calls whose values are Protobuf or its JSON, over transports that know of neither: a codec is the method's own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ import pytest
 
 import nearcall
 from nearcall import _core
+from nearcall.codec.protobuf import service as protobuf_module
+from nearcall.codec.protobuf.json import Json
 from nearcall.codec.protobuf.service import Protobuf
+from nearcall.codec.protocol import Codec
 from nearcall.server import server as server_module
 from nearcall.service.coded import coded_plans
 from nearcall.service.service import plan_of
@@ -42,6 +45,9 @@ class Shapes:
 
     def nothing(self) -> None: ...
 
+    def zero(self) -> int:
+        return 0
+
     def wrong(self) -> int:
         return "text"  # type: ignore[return-value]
 
@@ -64,8 +70,11 @@ class Shapes:
             yield x * by
 
 
+@pytest.mark.parametrize("codec", [Protobuf(), Json(), Json(strict=True)], ids=lambda codec: codec.name)
 @pytest.mark.parametrize("scheme", ["shm", "unix", "tcp"])
-def test_every_kind_of_call_works_in_protobuf(scheme: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_kind_of_call_works_in_another_codec(
+    scheme: str, codec: Codec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     urls = {"shm": f"shm://proto-{os.getpid()}", "unix": f"unix://{tmp_path}/s", "tcp": "tcp://127.0.0.1:0"}
     paths: dict[str, tuple[int, bool, bool]] = {}
     real = _core.Server
@@ -75,12 +84,13 @@ def test_every_kind_of_call_works_in_protobuf(scheme: str, tmp_path: Path, monke
         return real(*args, **options)
 
     monkeypatch.setattr(server_module, "speaks_protobuf", lambda _: True)
+    monkeypatch.setattr(protobuf_module, "Protobuf", lambda: codec)
     monkeypatch.setattr(_core, "Server", make)
     with nearcall.Server(Shapes(), urls[scheme]) as server:
         channel = nearcall.Channel(server.urls[0])
         client = channel.client(Shapes)
         agreement: Any = client._agreement
-        for plan in coded_plans(plan_of(Shapes), Protobuf()):
+        for plan in coded_plans(plan_of(Shapes), codec):
             entry, streams_in, first_is_arguments = paths[plan.path or ""]
             assert streams_in == (plan.name in ("total", "scaled", "later"))
             assert first_is_arguments == (plan.name in ("scaled", "later"))
@@ -98,6 +108,7 @@ def _calls(service: Shapes) -> None:
     assert service.same(Point(1)) == Point(1.0)
     assert service.data(b"a" * 100_000, memoryview(b"b")) == b"a" * 100_000 + b"b"
     service.nothing()
+    assert service.zero() == 0
     assert [point.x for point in service.count(3)] == [0, 1, 2]
     assert service.total(iter([Point(1), Point(2)])) == 3
     assert list(service.scaled(iter([1.0, 2.0]), 2.0)) == [2.0, 4.0]

@@ -47,6 +47,8 @@ class Peer:
         self.service = ServiceMessages("test.Echo", [types])
         self.proto = proto_text(self.service)
         self.codec = self.service.codings()["echo"].reply.encode
+        self.json = self.service.codings("json")["echo"].reply.encode
+        self.strict = self.service.codings("strict json")["echo"].reply.encode
         name = self.service.builder.messages[self.service.rpcs[0].response].proto_name
         found = compiled(self.proto).FindMessageTypeByName(f"test.{name}")  # type: ignore[no-untyped-call]
         self.message: Any = message_factory.GetMessageClass(found)

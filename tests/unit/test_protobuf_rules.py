@@ -180,6 +180,20 @@ def test_two_methods_of_one_name_are_refused() -> None:
         messages(Twice)
 
 
+def test_parameters_that_protoc_would_refuse_are_refused() -> None:
+    class Service:
+        def take(self, a_b: int, aB: int) -> None: ...
+
+    with pytest.raises(TypeError, match=r"fields 'a_b' and 'aB' of the arguments of take\(\) have one name in JSON"):
+        messages(nearcall.service(Service))
+
+    class Other:
+        def take(self, größe: int) -> None: ...  # noqa: PLC2401 - which Python allows
+
+    with pytest.raises(TypeError, match=r"a parameter of take\(\) is called 'größe', and Protobuf allows ASCII"):
+        messages(nearcall.service(Other))
+
+
 @pytest.mark.parametrize("number", [0, -1, 19_500, 1 << 29, True, "1"])
 def test_numbers_that_no_field_can_have(number: Any) -> None:
     with pytest.raises((TypeError, ValueError), match="number of a field"):

@@ -21,7 +21,7 @@ pub use nearcall_transport::{
 };
 pub use nearcall_wire::{
     Effort, Failure, Hashed, KeyHash, KeyType, Kind, Malformed, Metadata, TableKind, TooMuch, Watch, holds_more_than,
-    protobuf,
+    json, protobuf, shown,
 };
 
 /// Whether `bytes` can be the size of a ring (see [`Options::ring_size`]).

@@ -49,8 +49,11 @@ impl<'py> LentBuffer<'py> {
 pub(crate) struct Woven<'py> {
     pub(crate) written: Vec<u8>,
     /// Each with the number of written bytes before it, in order.
-    pub(crate) lent: SmallVec<[(usize, LentBuffer<'py>); 1]>,
+    pub(crate) lent: Lent<'py>,
 }
+
+/// Long buffers of a payload.
+pub(crate) type Lent<'py> = SmallVec<[(usize, LentBuffer<'py>); 1]>;
 
 impl Woven<'_> {
     /// All of it, end to end.

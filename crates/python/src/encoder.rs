@@ -87,6 +87,15 @@ impl Encoder {
         }
     }
 
+    /// Whether no arguments at all are no bytes at all.
+    #[inline]
+    pub(crate) fn has_empty(&self) -> bool {
+        match self {
+            Self::Protobuf(codec) => codec.get().has_empty(),
+            _ => true,
+        }
+    }
+
     #[inline]
     pub(crate) fn run<'py>(&self, value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         match self {
@@ -111,6 +120,15 @@ impl Decoder {
         match function.cast_into::<ProtobufCodec>() {
             Ok(codec) => Self::Protobuf(codec.unbind()),
             Err(other) => Self::Function(other.into_inner().unbind()),
+        }
+    }
+
+    /// Whether no arguments at all are no bytes at all, so that there is nothing to look at.
+    #[inline]
+    pub(crate) fn has_empty(&self) -> bool {
+        match self {
+            Self::Function(_) => true,
+            Self::Protobuf(codec) => codec.get().has_empty(),
         }
     }
 

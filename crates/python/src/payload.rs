@@ -282,7 +282,7 @@ impl Arguments {
     #[inline]
     fn encode<'py>(&self, values: &Bound<'py, PyTuple>) -> PyResult<Encoded<'py>> {
         let py = values.py();
-        if self.forms.is_empty() {
+        if self.forms.is_empty() && self.encode.has_empty() {
             return Ok(Encoded::empty());
         }
         if self.all_coded {
@@ -340,7 +340,7 @@ impl Arguments {
             let (body, buffers) = self.limit.divide(py, &mut event, &self.decode_error)?;
             return self.decoded(py, self.decode_named.bind(py).run([body.as_any(), buffers.as_any()]));
         }
-        if self.forms.is_empty() {
+        if self.forms.is_empty() && self.decode.has_empty() {
             return Ok(PyTuple::empty(py));
         }
         if self.all_coded {

@@ -9,6 +9,8 @@ mod handshake;
 mod hpack_decode;
 #[path = "../../../fuzz/src/http_session.rs"]
 mod http_session;
+#[path = "../../../fuzz/src/json.rs"]
+mod json;
 #[path = "../../../fuzz/src/protobuf.rs"]
 mod protobuf;
 #[path = "../../../fuzz/src/ring_hostile.rs"]
@@ -48,6 +50,11 @@ fn header_blocks() {
 #[test]
 fn http_connections() {
     replay("http_session", http_session::run);
+}
+
+#[test]
+fn texts() {
+    replay("json", json::run);
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod frame;
 mod handshake;
 mod hashed;
 mod hashes;
+pub mod json;
 mod malformed;
 mod metadata;
 mod msgpack;

@@ -11,14 +11,15 @@ from typing import Any, NamedTuple
 
 from .._core import HealthMethod
 from ..call.interceptors import ServerInterceptor, intercept_handler
+from ..codec.protocol import Codec
 from ..service.plan import MethodPlan
 from .instances import Served, handler_of
 
-__all__ = ["Entry", "own_entries", "protobuf_entries"]
+__all__ = ["Entry", "coded_entries", "own_entries"]
 
 
 class Entry(NamedTuple):
-    """A method in Protobuf."""
+    """A method in another codec."""
 
     path: str
     """``/package.Service/Method``"""
@@ -26,7 +27,7 @@ class Entry(NamedTuple):
     handler: Any
     """That of the same method in msgpack."""
     kind: str
-    """The method's own kind: one that goes one way answers over gRPC, and counts as the same method."""
+    """The method's own kind: one that goes one way answers in other codecs, and counts as the same method."""
     errors: tuple[type[Exception], ...]
     """The service's own exceptions."""
     measured: bool = True
@@ -38,20 +39,20 @@ class Entry(NamedTuple):
         return self.plan.request_item is not None
 
 
-def protobuf_entries(served: Sequence[Served], handlers: Sequence[tuple[MethodPlan, Any]]) -> list[Entry]:
-    """The entries of everything that is served, in the order of its methods.
+def coded_entries(served: Sequence[Served], handlers: Sequence[tuple[MethodPlan, Any]], codec: Codec) -> list[Entry]:
+    """The entries of everything that is served, in a codec, in the order of its methods.
 
     Args:
         served: The services.
         handlers: The plans of their methods in msgpack, each with its handler; others may follow.
+        codec: Makes the plans.
 
     Raises:
-        TypeError: a method has no counterpart in gRPC; one line that names it and the parameter.
+        TypeError: a method has no counterpart in the codec; one line that names it and the parameter.
     """
-    from ..codec.protobuf.service import Protobuf  # only where it is needed
-    from ..service.coded import coded_plans
+    from ..service.coded import coded_plans  # only where it is needed
 
-    codec, found = Protobuf(), list[Entry]()
+    found: list[Entry] = []
     rest = iter(handlers)
     for each in served:
         for plan in coded_plans(each.plan, codec):
@@ -61,16 +62,17 @@ def protobuf_entries(served: Sequence[Served], handlers: Sequence[tuple[MethodPl
 
 
 def own_entries(own: Sequence[Served], chain: tuple[ServerInterceptor, ...]) -> list[Entry]:
-    """The same for the services that a server answers by itself at its gRPC URLs.
+    """The same, in Protobuf, for the services that a server answers by itself at its gRPC URLs.
 
     Args:
         own: The services. What is answered in the core has no interceptors around it.
         chain: The server's interceptors.
     """
+    from ..codec.protobuf.service import Protobuf  # only where it is needed
 
     def handler(each: Served, method: MethodPlan) -> Any:
         found: Any = handler_of(each, method.name)
         return found if isinstance(found, HealthMethod) else intercept_handler(chain, method, found)
 
     handlers = [(method, handler(each, method)) for each in own for method in each.plan.methods]
-    return [entry._replace(measured=False) for entry in protobuf_entries(own, handlers)]
+    return [entry._replace(measured=False) for entry in coded_entries(own, handlers, Protobuf())]

@@ -35,7 +35,7 @@ from ..options.schemes import speaks_protobuf
 from ..options.tls import TLS
 from ..service.describing import describe
 from ..service.references import services_passed
-from .entries import own_entries, protobuf_entries
+from .entries import coded_entries, own_entries
 from .health import HEALTH, ServerHealth
 from .instances import Served, handler_of, look_at
 from .listening import make_listeners
@@ -196,7 +196,9 @@ class Server:
         paths: dict[str, Any] = {}
         self._health = ServerHealth(names)
         if any(map(speaks_protobuf, self._asked)):
-            entries = protobuf_entries(served, self._handlers)
+            from ..codec.protobuf.service import Protobuf  # only where it is needed
+
+            entries = coded_entries(served, self._handlers, Protobuf())
             besides = list[object]()
             if HEALTH not in names:
                 from ..health import health_of

@@ -1,63 +1,52 @@
 //! `google.protobuf.Value`: what JSON can say, where the type says `Any`.
 
-use nearcall_core::protobuf::{Fields, MAX_DEPTH, Number, Scalar, Wire, Writer};
+use nearcall_core::protobuf::{Fields, MAX_DEPTH, Number, Scalar, Wire};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString};
 
-use super::decode::{Budget, Parts};
+use super::decode::Parts;
+use super::making::Budget;
+use super::output::Output;
 use super::trouble::{Result, Trouble, raised};
 
-const NULL: u32 = 1;
-const NUMBER: u32 = 2;
-const TEXT: u32 = 3;
-const BOOL: u32 = 4;
-const STRUCT: u32 = 5;
-const LIST: u32 = 6;
+pub(super) const NULL: u32 = 1;
+pub(super) const NUMBER: u32 = 2;
+pub(super) const TEXT: u32 = 3;
+pub(super) const BOOL: u32 = 4;
+pub(super) const STRUCT: u32 = 5;
+pub(super) const LIST: u32 = 6;
 
-/// Appends a value's `Value`.
-pub(super) fn put(value: &Bound<'_, PyAny>, out: &mut Writer, depth: usize) -> Result<()> {
+/// Appends a value's `Value`, which was begun.
+pub(super) fn put<O: Output>(value: &Bound<'_, PyAny>, out: &mut O, depth: usize) -> Result<()> {
     deeper(depth)?;
     if value.is_none() {
-        out.varint_tag(NULL);
-        out.varint(0);
+        out.any_null();
     } else if let Ok(value) = value.cast_exact::<PyBool>() {
-        out.varint_tag(BOOL);
-        out.varint(value.is_true().into());
+        out.any_bool(value.is_true());
     } else if let Ok(text) = value.cast_exact::<PyString>() {
-        out.bytes_tag(TEXT);
-        out.bytes(super::utf8(text)?);
+        out.any_text(super::utf8(text)?);
     } else if value.is_exact_instance_of::<PyFloat>() || value.is_exact_instance_of::<PyInt>() {
-        out.tag(NUMBER, Scalar::Double.wire_type());
-        Scalar::Double.put_float(double(value)?, out);
+        out.any_number(double(value)?)?;
     } else if let Ok(list) = value.cast_exact::<PyList>() {
-        out.bytes_tag(LIST);
-        let whole = out.open();
+        let whole = out.open_any_list();
         for (index, item) in list.iter().enumerate() {
-            out.bytes_tag(1);
-            let begin = out.open();
+            let begin = out.open_any_item();
             put(&item, out, depth + 2).map_err(|trouble| trouble.in_item(index))?;
-            out.close(begin);
+            out.close_any_item(begin);
         }
-        out.close(whole);
+        out.close_any_list(whole);
     } else if let Ok(dict) = value.cast_exact::<PyDict>() {
-        out.bytes_tag(STRUCT);
-        let whole = out.open();
+        let whole = out.open_any_dict();
         for (key, item) in dict.iter() {
             let Ok(name) = key.cast_exact::<PyString>() else {
                 let kind = super::type_name(&key);
                 return Err(Trouble::misfit(format!("a dict where Any is declared has keys of type str, not {kind}")));
             };
-            out.bytes_tag(1);
-            let entry = out.open();
-            out.bytes_tag(1);
-            out.bytes(super::utf8(name)?);
-            out.bytes_tag(2);
-            let begin = out.open();
+            let entry = out.open_any_entry(super::utf8(name)?);
             put(&item, out, depth + 3).map_err(|trouble| trouble.in_key(&key))?;
-            out.close(begin);
-            out.close(entry);
+            out.close_any_entry(entry);
         }
-        out.close(whole);
+        out.close_any_dict(whole);
     } else {
         let kind = super::type_name(value);
         return Err(Trouble::misfit(format!(
@@ -162,7 +151,7 @@ fn dict<'py>(py: Python<'py>, parts: &[&[u8]], budget: &mut Budget, depth: usize
     Ok(dict.into_any())
 }
 
-fn number_of(py: Python<'_>, value: f64) -> Bound<'_, PyAny> {
+pub(super) fn number_of(py: Python<'_>, value: f64) -> Bound<'_, PyAny> {
     // Up to here every integer has its own double.
     let whole = value.trunc() == value && value.abs() <= 9_007_199_254_740_992.0;
     if whole {
@@ -171,6 +160,6 @@ fn number_of(py: Python<'_>, value: f64) -> Bound<'_, PyAny> {
     PyFloat::new(py, value).into_any()
 }
 
-fn deeper(depth: usize) -> Result<()> {
+pub(super) fn deeper(depth: usize) -> Result<()> {
     if depth > MAX_DEPTH { Err(Trouble::misfit(super::TOO_DEEP)) } else { Ok(()) }
 }

@@ -1,31 +1,31 @@
-//! Python values become messages.
+//! Python values become messages, of whatever [`Output`].
 
-use nearcall_core::protobuf::{MAX_DEPTH, Scalar, Writer};
+use nearcall_core::protobuf::{MAX_DEPTH, Scalar};
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyByteArray, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple, PyType};
-use smallvec::SmallVec;
 
+use super::output::Output;
 use super::plan::{Absent, Element, Field, Form, Kind, Message, Plan, Shape};
 use super::trouble::{Result, Trouble, raised, refused};
 use super::{anything, times, type_name, utf8};
 use crate::callback::Callback;
-use crate::encoded::LentBuffer;
+use crate::encoded::{Lent, LentBuffer};
 
 /// One message that is being encoded, with all those in it.
-pub(super) struct Encoding<'a, 'py> {
+pub(super) struct Encoding<'a, 'py, O> {
     pub(super) py: Python<'py>,
     pub(super) plan: &'a Plan,
-    pub(super) out: &'a mut Writer,
+    pub(super) out: &'a mut O,
     /// Long buffers, each with the number of written bytes that come before it.
-    pub(super) lent: &'a mut SmallVec<[(usize, LentBuffer<'py>); 1]>,
+    pub(super) lent: &'a mut Lent<'py>,
 }
 
 /// Bytes from which on a buffer is lent: less is copied in less time than it takes to keep account of it.
 const LEND: usize = 4 << 10;
 
-impl<'py> Encoding<'_, 'py> {
+impl<'py, O: Output> Encoding<'_, 'py, O> {
     /// Appends the fields of a message.
     pub(super) fn message(&mut self, index: usize, value: &Bound<'py, PyAny>, depth: usize) -> Result<()> {
         if depth > MAX_DEPTH {
@@ -67,6 +67,8 @@ impl<'py> Encoding<'_, 'py> {
             },
             Form::Only => self.field(&message.fields[0], value, depth),
             Form::OneOf => self.one_of(message, value, depth),
+            Form::Nothing if value.is_none() => Ok(()),
+            Form::Nothing => Err(Self::not_of(message, value)),
         }
     }
 
@@ -157,48 +159,27 @@ impl<'py> Encoding<'_, 'py> {
 
     /// Appends a field that is there once.
     fn single(&mut self, field: &Field, value: &Bound<'py, PyAny>, depth: usize) -> Result<()> {
-        self.tagged(field.number, &field.element, value, depth).map_err(|trouble| trouble.in_field(&field.shown))
+        self.keyed(field, value, depth).map_err(|trouble| trouble.in_field(&field.shown))
     }
 
     fn implicit(&mut self, field: &Field, value: &Bound<'py, PyAny>, depth: usize) -> Result<()> {
-        let before = self.out.as_bytes().len();
-        self.tagged(field.number, &field.element, value, depth)?;
-        // A zero is one byte, or several of zeros: then nothing was to be said.
-        let written = &self.out.as_bytes()[before..];
-        let width = match field.element.kind {
-            Kind::Scalar(scalar) => match scalar.wire_type() {
-                1 => 8,
-                5 => 4,
-                _ => 1,
-            },
-            _ => 1,
-        };
-        if let Some((tag, zeros)) = written.split_at_checked(written.len().saturating_sub(width))
-            && zeros.iter().all(|&byte| byte == 0)
-            && tag.len() == tag_len(field.number)
-        {
-            self.out.truncate(before);
-        }
+        let before = self.out.len();
+        self.keyed(field, value, depth)?;
+        self.out.drop_zero(before, field);
         Ok(())
     }
 
     #[inline]
-    fn tagged(&mut self, number: u32, element: &Element, value: &Bound<'py, PyAny>, depth: usize) -> Result<()> {
-        self.out.tag(number, wire_type(&element.kind));
-        self.element(element, value, depth)
+    fn keyed(&mut self, field: &Field, value: &Bound<'py, PyAny>, depth: usize) -> Result<()> {
+        self.out.key(field);
+        self.element(&field.element, value, depth)
     }
 
     fn repeated(&mut self, field: &Field, value: &Bound<'py, PyAny>, depth: usize) -> Result<()> {
         let element = &field.element;
-        let packed = is_packed(&element.kind);
-        let mut begin = None;
+        let mut list = self.out.open_list(field);
         let mut put = |this: &mut Self, index: usize, item: &Bound<'py, PyAny>| {
-            if !packed {
-                this.out.tag(field.number, wire_type(&element.kind));
-            } else if begin.is_none() {
-                this.out.bytes_tag(field.number);
-                begin = Some(this.out.open());
-            }
+            this.out.item(&mut list, field);
             this.element(element, item, depth).map_err(|trouble| trouble.in_item(index))
         };
         if let (Shape::List, Ok(list)) = (&field.shape, value.cast_exact::<PyList>()) {
@@ -213,23 +194,25 @@ impl<'py> Encoding<'_, 'py> {
                 put(self, index, &item.map_err(raised)?)?;
             }
         }
-        if let Some(begin) = begin {
-            self.out.close(begin);
-        }
+        self.out.close_list(list);
         Ok(())
     }
 
     fn map(&mut self, field: &Field, key: &Element, value: &Bound<'py, PyAny>, depth: usize) -> Result<()> {
         let Ok(dict) = value.cast::<PyDict>() else { return Err(self.not_a(field, value)) };
+        self.out.open_map(field);
         // All at once: to encode a value may run code that changes the dict.
         for pair in dict.items().iter() {
             let (name, item): (Bound<'py, PyAny>, Bound<'py, PyAny>) = pair.extract().map_err(raised)?;
-            self.out.bytes_tag(field.number);
-            let entry = self.out.open();
-            self.tagged(1, key, &name, depth).map_err(|trouble| trouble.in_key(&name))?;
-            self.tagged(2, &field.element, &item, depth + 1).map_err(|trouble| trouble.in_key(&name))?;
-            self.out.close(entry);
+            let entry = self.out.open_entry(field);
+            self.out.begin_key(key);
+            self.element(key, &name, depth).map_err(|trouble| trouble.in_key(&name))?;
+            self.out.end_key(key);
+            self.out.begin_value(&field.element);
+            self.element(&field.element, &item, depth + 1).map_err(|trouble| trouble.in_key(&name))?;
+            self.out.close_entry(entry);
         }
+        self.out.close_map();
         Ok(())
     }
 
@@ -267,7 +250,7 @@ impl<'py> Encoding<'_, 'py> {
             Kind::Scalar(scalar) => match scalar {
                 Scalar::String => match value.cast::<PyString>() {
                     Ok(text) => {
-                        self.out.bytes(utf8(text)?);
+                        self.out.text(utf8(text)?);
                         Ok(())
                     }
                     Err(_) => Err(misfit(element, value)),
@@ -279,22 +262,32 @@ impl<'py> Encoding<'_, 'py> {
             },
             Kind::Enum(members) => {
                 let number = members.by_member.get(&value.as_ptr().addr()).ok_or_else(|| misfit(element, value))?;
-                self.out.varint(i64::from(*number) as u64);
+                self.out.member(members, *number);
                 Ok(())
             }
-            Kind::Message(index) => self.within(|this| this.message(*index, value, depth + 1)),
-            Kind::Timestamp => self.within(|this| times::put_timestamp(value, this.out)),
-            Kind::Duration => self.within(|this| times::put_duration(value, this.out)),
-            Kind::Any => self.within(|this| anything::put(value, this.out, depth + 1)),
+            Kind::Message(index) => {
+                let begin = self.out.open_message();
+                self.message(*index, value, depth + 1)?;
+                self.out.close_message(begin);
+                Ok(())
+            }
+            Kind::Timestamp => {
+                let (seconds, nanos) = times::of_datetime(value)?;
+                self.out.timestamp(seconds, nanos);
+                Ok(())
+            }
+            Kind::Duration => {
+                let (seconds, nanos) = times::of_timedelta(value)?;
+                self.out.duration(seconds, nanos);
+                Ok(())
+            }
+            Kind::Any => {
+                let begin = self.out.open_any();
+                anything::put(value, self.out, depth + 1)?;
+                self.out.close_any(begin);
+                Ok(())
+            }
         }
-    }
-
-    #[inline]
-    fn within(&mut self, put: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
-        let begin = self.out.open();
-        put(self)?;
-        self.out.close(begin);
-        Ok(())
     }
 
     fn bytes(&mut self, element: &Element, value: &Bound<'py, PyAny>, depth: usize) -> Result<()> {
@@ -305,11 +298,10 @@ impl<'py> Encoding<'_, 'py> {
             .map_err(|_| Trouble::misfit("the buffer is not C-contiguous: copy it first"))?;
         let bytes = lent.as_slice();
         // Within another message its length is not known yet, and may move what follows it.
-        if depth > 1 || bytes.len() < LEND {
-            self.out.bytes(bytes);
+        if depth == 1 && bytes.len() >= LEND && self.out.begin_lent(bytes.len()) {
+            self.lent.push((self.out.len(), lent));
         } else {
-            self.out.varint(bytes.len() as u64);
-            self.lent.push((self.out.as_bytes().len(), lent));
+            self.out.bytes(bytes);
         }
         Ok(())
     }
@@ -321,7 +313,7 @@ impl<'py> Encoding<'_, 'py> {
             Err(_) if is_of_numpy(value, &["bool", "bool_"]) => value.is_truthy().map_err(raised)?,
             Err(_) => return Err(misfit(element, value)),
         };
-        self.out.varint(is_true.into());
+        self.out.bool(is_true);
         Ok(())
     }
 
@@ -339,7 +331,7 @@ impl<'py> Encoding<'_, 'py> {
             }
         };
         match number {
-            Some(number) if scalar.put_int(number, self.out) => Ok(()),
+            Some(number) if self.out.int(scalar, number) => Ok(()),
             Some(_) => Err(out_of_range(scalar)),
             None if value.is_instance_of::<PyInt>() && !value.is_exact_instance_of::<PyBool>() => {
                 Err(out_of_range(scalar))
@@ -365,7 +357,7 @@ impl<'py> Encoding<'_, 'py> {
         if scalar == Scalar::Float && !number.is_nan() && f64::from(number as f32) != number {
             return Err(Trouble::misfit(format!("{number} is no number of a 32-bit float")));
         }
-        scalar.put_float(number, self.out);
+        self.out.float(scalar, number);
         Ok(())
     }
 }
@@ -376,27 +368,6 @@ fn wide(value: &Bound<'_, PyAny>) -> Option<i128> {
         Ok(number) => Some(number.into()),
         Err(_) => value.extract::<u64>().ok().map(Into::into),
     }
-}
-
-fn wire_type(kind: &Kind) -> u8 {
-    match kind {
-        Kind::Scalar(scalar) => scalar.wire_type(),
-        Kind::Enum(_) => Scalar::Enum.wire_type(),
-        _ => Scalar::Bytes.wire_type(),
-    }
-}
-
-pub(super) fn is_packed(kind: &Kind) -> bool {
-    match kind {
-        Kind::Scalar(scalar) => scalar.is_packed(),
-        Kind::Enum(_) => true,
-        _ => false,
-    }
-}
-
-/// Bytes of a field's tag.
-fn tag_len(number: u32) -> usize {
-    (32 - (number << 3).leading_zeros() as usize).div_ceil(7)
 }
 
 /// A text is a sequence to Python, and never a list to anybody.

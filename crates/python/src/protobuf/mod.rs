@@ -1,7 +1,9 @@
 //! Protobuf, straight between the wire and Python objects, without generated classes.
 //!
 //! `nearcall.codec.protobuf` decides which message a type becomes; the rules are in `docs/adr/0033-protobuf.md`. Here they
-//! are carried out: [`plan`] reads what was decided, once; [`encode`] and [`decode`] walk values and bytes along it.
+//! are carried out: [`plan`] reads what was decided, once; [`encode`] walks values along it, and [`output`] writes them, as
+//! Protobuf's bytes or as its JSON (`docs/adr/0037-json.md`); [`decode`] reads the bytes, [`json`] the JSON, and [`making`]
+//! makes values of what they found.
 
 #![expect(clippy::unnecessary_box_returns, reason = "a trouble is rare and large, and results of it are many")]
 #![expect(clippy::float_cmp, reason = "whether two numbers are the very same is the question here")]
@@ -9,26 +11,28 @@
 mod anything;
 mod decode;
 mod encode;
+mod json;
+mod making;
+mod output;
 mod plan;
 mod times;
 mod trouble;
 
 use std::sync::Arc;
 
-use nearcall_core::Effort;
-use nearcall_core::protobuf::Writer;
-use pyo3::exceptions::PyIndexError;
+use nearcall_core::{json as texts, protobuf};
+use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString, PyTuple};
-use smallvec::SmallVec;
 
-use decode::{Budget, Decoding};
 use encode::Encoding;
+use making::Making;
+use output::Output;
 use plan::Plan;
 use trouble::{Result, Trouble, Why};
 
-use crate::encoded::Woven;
+use crate::encoded::{Lent, Woven};
 
 const TOO_DEEP: &str = "more than 100 messages are within each other, or a value holds itself";
 /// Bytes that most messages fit in.
@@ -50,13 +54,29 @@ impl ProtobufMessages {
     }
 
     /// The codec of one of them. `single`: of a tuple that holds its value alone.
-    #[pyo3(signature = (index, *, single=false))]
-    fn codec(&self, index: usize, single: bool) -> PyResult<ProtobufCodec> {
+    #[pyo3(signature = (index, *, single=false, format="binary"))]
+    fn codec(&self, index: usize, single: bool, format: &str) -> PyResult<ProtobufCodec> {
+        let format = match format {
+            "binary" => Format::Binary,
+            "json" => Format::Json { strict: false },
+            "strict json" => Format::Json { strict: true },
+            other => return Err(PyValueError::new_err(format!("{other:?} is no format"))),
+        };
         if index >= self.plan.messages.len() {
             return Err(PyIndexError::new_err("there is no such message"));
         }
-        Ok(ProtobufCodec { plan: Arc::clone(&self.plan), index, single })
+        Ok(ProtobufCodec { plan: Arc::clone(&self.plan), index, single, format })
     }
+}
+
+/// How a message is written.
+#[derive(Debug, Clone, Copy)]
+enum Format {
+    Binary,
+    /// `strict`: see [`json::read`].
+    Json {
+        strict: bool,
+    },
 }
 
 /// Encodes and decodes the values of one message.
@@ -65,6 +85,7 @@ pub(crate) struct ProtobufCodec {
     plan: Arc<Plan>,
     index: usize,
     single: bool,
+    format: Format,
 }
 
 #[pymethods]
@@ -89,14 +110,36 @@ impl ProtobufCodec {
 impl ProtobufCodec {
     /// The bytes of a value, without a copy of the long ones in it.
     pub(crate) fn weave<'py>(&self, value: &Bound<'py, PyAny>) -> PyResult<Woven<'py>> {
-        let py = value.py();
-        let (mut out, mut lent) = (Writer::with_capacity(ROOM), SmallVec::new());
         let only = if self.single { Some(value.cast::<PyTuple>()?.get_item(0)?) } else { None };
-        let mut encoding = Encoding { py, plan: &self.plan, out: &mut out, lent: &mut lent };
-        match encoding.message(self.index, only.as_ref().unwrap_or(value), 1) {
-            Ok(()) => Ok(Woven { written: out.into_bytes(), lent }),
+        let value = only.as_ref().unwrap_or(value);
+        match self.format {
+            Format::Binary => {
+                let mut out = protobuf::Writer::with_capacity(ROOM);
+                let lent = self.write(value, &mut out)?;
+                Ok(Woven { written: out.into_bytes(), lent })
+            }
+            Format::Json { .. } => {
+                let mut out = texts::Writer::with_capacity(ROOM);
+                let begin = out.open_message();
+                let lent = self.write(value, &mut out)?;
+                out.close_message(begin);
+                Ok(Woven { written: out.into_bytes(), lent })
+            }
+        }
+    }
+
+    fn write<'py, O: Output>(&self, value: &Bound<'py, PyAny>, out: &mut O) -> PyResult<Lent<'py>> {
+        let (py, mut lent) = (value.py(), Lent::new());
+        let mut encoding = Encoding { py, plan: &self.plan, out, lent: &mut lent };
+        match encoding.message(self.index, value, 1) {
+            Ok(()) => Ok(lent),
             Err(trouble) => Err(trouble.into_exception(py, &self.plan.error)),
         }
+    }
+
+    /// Whether a message without fields is no bytes at all.
+    pub(crate) fn has_empty(&self) -> bool {
+        matches!(self.format, Format::Binary)
     }
 
     /// The value of some bytes; `None` if they hold more than `max_values` values.
@@ -106,9 +149,11 @@ impl ProtobufCodec {
         body: &[u8],
         max_values: usize,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let mut decoding =
-            Decoding { py, plan: &self.plan, budget: Budget::new(max_values), effort: Effort::default() };
-        match decoding.message(self.index, &[body], 1) {
+        let decoded = match self.format {
+            Format::Binary => Making::new(py, &self.plan, max_values).message(self.index, &[body], 1),
+            Format::Json { strict } => json::read(py, &self.plan, self.index, body, max_values, strict),
+        };
+        match decoded {
             Ok(value) if self.single => Ok(Some(PyTuple::new(py, [value])?.into_any())),
             Ok(value) => Ok(Some(value)),
             Err(trouble) if matches!(trouble.why, Why::TooMany) => Ok(None),
@@ -126,12 +171,10 @@ fn text<'py>(py: Python<'py>, bytes: &[u8]) -> Result<Bound<'py, PyAny>> {
     unsafe { Bound::from_owned_ptr_or_err(py, made) }.map_err(|_| Trouble::misfit("a str is not valid UTF-8"))
 }
 
-/// The UTF-8 of a text.
+/// A text that UTF-8 can carry.
 #[inline]
-fn utf8<'a>(text: &'a Bound<'_, PyString>) -> Result<&'a [u8]> {
-    text.to_str()
-        .map(str::as_bytes)
-        .map_err(|_| Trouble::misfit("a str holds a lone surrogate, which UTF-8 cannot carry"))
+fn utf8<'a>(text: &'a Bound<'_, PyString>) -> Result<&'a str> {
+    text.to_str().map_err(|_| Trouble::misfit("a str holds a lone surrogate, which UTF-8 cannot carry"))
 }
 
 /// The type of a value, for people.

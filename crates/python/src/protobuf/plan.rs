@@ -24,6 +24,8 @@ pub(super) struct Message {
     pub(super) fields: Vec<Field>,
     /// For each small number the place of its field, counted from 1; 0 if there is none.
     small: Vec<u16>,
+    /// The place of each field by the names that it may have in JSON: JSON's, Protobuf's and Python's.
+    names: HashMap<String, usize>,
 }
 
 /// What a message becomes in Python.
@@ -42,6 +44,8 @@ pub(super) enum Form {
     Only,
     /// The value of the one field that is there.
     OneOf,
+    /// `None`.
+    Nothing,
 }
 
 /// A field, which carries an attribute, an item or an argument.
@@ -50,10 +54,14 @@ pub(super) struct Field {
     pub(super) name: Py<PyString>,
     /// The name in a path; empty if the message is only there to hold this value.
     pub(super) shown: String,
+    /// What stands before its value in JSON: `"itsName":`.
+    pub(super) json_key: String,
     pub(super) shape: Shape,
     pub(super) element: Element,
     /// What it means that the field is not there.
     pub(super) absent: Absent,
+    /// Python has no default for it, whatever Protobuf makes of its absence.
+    pub(super) required: bool,
     /// What is sent by leaving the field out.
     pub(super) left_out: Vec<Py<PyAny>>,
     /// Called with the whole value; raises if it must not be.
@@ -93,6 +101,8 @@ pub(super) struct Element {
     pub(super) to: Option<Py<PyAny>>,
     /// Makes the value of what was sent.
     pub(super) from: Option<Py<PyAny>>,
+    /// Makes the value of numbers in lists, which JSON may have in place of its message.
+    pub(super) from_list: Option<Py<PyAny>>,
     /// Called with the value; raises if it must not be.
     pub(super) check: Option<Py<PyAny>>,
     /// The Python type, for people.
@@ -114,6 +124,10 @@ pub(super) enum Kind {
 pub(super) struct Members {
     pub(super) by_number: HashMap<i32, Py<PyAny>>,
     pub(super) by_member: HashMap<usize, i32>,
+    /// By the names of both, Protobuf's and Python's.
+    by_name: HashMap<String, i32>,
+    /// Protobuf's.
+    names: HashMap<i32, String>,
 }
 
 impl Plan {
@@ -149,6 +163,7 @@ impl Message {
             "arguments" => Form::Arguments,
             "only" if fields.len() == 1 => Form::Only,
             "oneof" => Form::OneOf,
+            "nothing" => Form::Nothing,
             other => return Err(no(other)),
         };
         if matches!(form, Form::Only | Form::OneOf) {
@@ -167,7 +182,13 @@ impl Message {
                 small[number] = u16::try_from(place + 1).map_err(|_| PyValueError::new_err("too many fields"))?;
             }
         }
-        Ok(Self { name: described.getattr("name")?.extract()?, form, fields, small })
+        let mut names = HashMap::new();
+        for attribute in ["json_name", "proto_name", "name"] {
+            for (place, field) in described.getattr("fields")?.items()?.enumerate() {
+                names.entry(field?.getattr(attribute)?.extract()?).or_insert(place);
+            }
+        }
+        Ok(Self { name: described.getattr("name")?.extract()?, form, fields, small, names })
     }
 
     /// The place of a field.
@@ -178,9 +199,24 @@ impl Message {
         }
         self.fields.iter().position(|field| field.number == number)
     }
+
+    /// The place of a field by its name in JSON. `next` is the place that is looked at first.
+    #[inline]
+    pub(super) fn named(&self, name: &str, next: usize) -> Option<usize> {
+        if self.fields.get(next).is_some_and(|field| field.json_name() == name) {
+            return Some(next);
+        }
+        self.names.get(name).copied()
+    }
 }
 
 impl Field {
+    /// Its name in JSON, as it is written.
+    #[inline]
+    pub(super) fn json_name(&self) -> &str {
+        &self.json_key[1..self.json_key.len() - 2]
+    }
+
     fn read(described: &Bound<'_, PyAny>) -> PyResult<Self> {
         let shape: String = described.getattr("shape")?.extract()?;
         let shape = match shape.as_str() {
@@ -207,6 +243,8 @@ impl Field {
             number: described.getattr("number")?.extract()?,
             name: PyString::intern(described.py(), name.to_str()?).unbind(),
             shown: name.to_str()?.to_owned(),
+            json_key: format!("\"{}\":", described.getattr("json_name")?.cast::<PyString>()?.to_str()?),
+            required: described.getattr("required")?.extract()?,
             shape,
             element: Element::read(&described.getattr("element")?)?,
             absent,
@@ -223,7 +261,7 @@ impl Element {
         let kind = if let Ok(index) = kind.extract::<usize>() {
             Kind::Message(index)
         } else if let Ok(members) = kind.cast::<PyDict>() {
-            Kind::Enum(Members::read(members)?)
+            Kind::Enum(Members::read(members, &described.getattr("member_names")?)?)
         } else {
             match kind.cast::<PyString>()?.to_str()? {
                 "timestamp" => Kind::Timestamp,
@@ -236,6 +274,7 @@ impl Element {
             kind,
             to: described.getattr("to")?.extract()?,
             from: described.getattr("from_")?.extract()?,
+            from_list: described.getattr("from_list")?.extract()?,
             check: described.getattr("check")?.extract()?,
             name: described.getattr("name")?.extract()?,
         })
@@ -243,14 +282,29 @@ impl Element {
 }
 
 impl Members {
-    fn read(members: &Bound<'_, PyDict>) -> PyResult<Self> {
-        let mut found = Self { by_number: HashMap::new(), by_member: HashMap::new() };
+    /// `names` are Protobuf's and Python's for each number.
+    fn read(members: &Bound<'_, PyDict>, names: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let (mut by_number, mut by_member) = (HashMap::new(), HashMap::new());
         for (number, member) in members.iter() {
             let number: i32 = number.extract()?;
-            found.by_member.insert(member.as_ptr().addr(), number);
-            found.by_number.insert(number, member.unbind());
+            by_member.insert(member.as_ptr().addr(), number);
+            by_number.insert(number, member.unbind());
         }
-        Ok(found)
+        let names: Vec<(i32, String, String)> = names.extract()?;
+        let mut by_name: HashMap<_, _> = names.iter().map(|(number, _, name)| (name.clone(), *number)).collect();
+        by_name.extend(names.iter().map(|(number, name, _)| (name.clone(), *number)));
+        let names = names.into_iter().map(|(number, name, _)| (number, name)).collect();
+        Ok(Self { by_number, by_member, by_name, names })
+    }
+
+    /// The number of a member.
+    pub(super) fn number(&self, name: &str) -> Option<i32> {
+        self.by_name.get(name).copied()
+    }
+
+    /// Protobuf's name of a member.
+    pub(super) fn name(&self, number: i32) -> Option<&str> {
+        self.names.get(&number).map(String::as_str)
     }
 }
 

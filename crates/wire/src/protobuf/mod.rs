@@ -3,6 +3,7 @@
 //! The format is that of <https://protobuf.dev/programming-guides/encoding/>. Whatever is read is a peer's: every length is
 //! checked before it is used, groups are skipped without recursion, and nothing is allocated.
 
+pub mod calendar;
 mod reader;
 mod scalar;
 mod writer;

@@ -80,6 +80,11 @@ impl Scalar {
         }
     }
 
+    /// Whether it is a type of integers of 64 bits.
+    pub fn is_wide(self) -> bool {
+        matches!(self, Self::Int64 | Self::Uint64 | Self::Sint64 | Self::Fixed64 | Self::Sfixed64)
+    }
+
     /// Whether repeated values of it are packed into one field.
     pub fn is_packed(self) -> bool {
         self.wire_type() != BYTES

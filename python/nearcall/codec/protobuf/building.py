@@ -19,7 +19,7 @@ from . import hooks
 from .messages import REQUIRED, ZERO, Element, EnumType, Field, Message
 from .names import check_name, json_name, title, upper_snake
 
-__all__ = ["Builder", "Declared", "numbered"]
+__all__ = ["Builder", "Declared"]
 
 ARRAY: Final = "NdArray"
 """The message of a numpy array."""
@@ -90,21 +90,23 @@ class Builder:
         self.messages.append(message)
         return len(self.messages) - 1
 
-    def fill(self, message: Message, declared: Sequence[Declared]) -> Message:
-        """Gives a message its fields.
+    def fill(self, message: Message, declared: Sequence[Declared], method: str | None = None) -> Message:
+        """Gives a message its fields, which are the parameters of a method if one is named.
 
         Raises:
-            UnsupportedTypeError: a type has no counterpart in Protobuf.
+            UnsupportedTypeError: a type has no counterpart in Protobuf, or two fields have one number or one name.
         """
         names: dict[str, str] = {}
-        for number, each in zip(numbered(declared, message.name), declared, strict=True):
-            name = check_name(each.proto_name or each.name, f"a field of {message.name}")
+        for number, each in zip(numbered(declared, method or message.name), declared, strict=True):
+            what = f"a field of {message.name}" if method is None else f"a parameter of {method}"
+            name = check_name(each.proto_name or each.name, what)
             if (other := names.setdefault(json_name(name).lower(), name)) != name:
                 raise UnsupportedTypeError(f"fields '{other}' and '{name}' of {message.name} have one name in JSON")
             try:
                 message.fields.append(self.field(number, each._replace(proto_name=name)))
             except UnsupportedTypeError as problem:
-                raise UnsupportedTypeError(f"{message.name}.{each.name}: {problem}") from None
+                where = f"{message.name}.{each.name}" if method is None else f"parameter '{each.name}'"
+                raise UnsupportedTypeError(f"{where}: {problem}") from None
         return message
 
     def field(self, number: int, declared: Declared) -> Field:
@@ -128,6 +130,7 @@ class Builder:
             element = self.element(shape, hint, options)
         found = Field(number, declared.name, declared.proto_name or declared.name, "presence", element)
         found.accepts = element.accepts
+        found.required = declared.required and not (declared.may_lack or optional or unset)
         if unset:
             found.left_out, found.absent = [msgspec.UNSET], ("value", msgspec.UNSET)
         elif declared.may_lack:
@@ -159,6 +162,7 @@ class Builder:
             accepts = _EXACT.get(get_origin(hint) or hint, accepts)
             element = self.alone(shape.item_type, args[0] if args else None)
             found = Field(number, declared.name, name, kind, element, None, absent, accepts=accepts)
+        found.required = declared.required
         if shape.min_length is not None or shape.max_length is not None:
             found.check = hooks.within(shape.min_length, shape.max_length)
         return found
@@ -251,13 +255,14 @@ class Builder:
             place = self._wrappers[ARRAY] = self.add(Message(ARRAY, "ndarray", "tuple", doc=doc))
             self.fill(self.messages[place], parts)
         to, back = hooks.array_to(scalar), hooks.array_from(scalar)
-        return Element(place, "ndarray", ARRAY, (np.ndarray,), to=to, from_=back)
+        lists = hooks.array_of_lists(scalar)
+        return Element(place, "ndarray", ARRAY, (np.ndarray,), to=to, from_=back, from_list=lists)
 
     def _enum(self, cls: Any) -> Element:
         if cls not in self.enums:
             self.enums[cls] = _enum_type(cls)
         found = self.enums[cls]
-        return Element(found.members, type_name(cls), found.name, (cls,))
+        return Element(found.members, type_name(cls), found.name, (cls,), member_names=found.member_names)
 
     def _object(self, shape: Any) -> Element:
         cls = get_origin(shape.cls) or shape.cls
@@ -286,8 +291,8 @@ class Builder:
         if isinstance(bare, shapes.NoneType):
             place = self._wrappers.setdefault("none", len(self.messages))
             if place == len(self.messages):
-                self.add(Message("Nothing", "None", "tuple"))
-            return Element(place, "None", "Nothing", (type(None),), to=lambda _: (), from_=lambda _: None)
+                self.add(Message("Nothing", "None", "nothing"))
+            return Element(place, "None", "Nothing", (type(None),))
         declared = Declared("value", bare_hint, bare)
         names = {"set": "Set", "frozenset": "Set"}
 

@@ -16,7 +16,7 @@ import msgspec
 from ...types.hints import describe_value, short_repr
 from ..arrays import array_header, read_array, wrong_dtype
 
-__all__ = ["TEXTS", "allowed", "array_from", "array_to", "bounded", "within"]
+__all__ = ["TEXTS", "allowed", "array_from", "array_of_lists", "array_to", "bounded", "within"]
 
 
 def _of(cls: type, show: Callable[[Any], str]) -> Callable[[Any], str]:
@@ -110,6 +110,34 @@ def array_from(scalar: Any) -> Callable[[tuple[str, tuple[int, ...], bytes]], An
         array = read_array(msgspec.msgpack.encode((code, shape, "C", 0)), [memoryview(data)])
         if wrong_dtype(array, scalar):
             raise ValueError(f"expected an array of {scalar.__name__}, got one of {array.dtype}")
+        return array
+
+    return make
+
+
+def array_of_lists(scalar: Any) -> Callable[[list[Any]], Any]:
+    """From numbers in lists, or lists of lists, to the array, which is read-only."""
+
+    def make(numbers: list[Any]) -> Any:
+        import numpy
+
+        np: Any = numpy
+        try:
+            found = np.array(numbers, None if numbers else float)
+        except ValueError:  # of different lengths
+            found = None
+        if found is None or found.dtype.kind not in "biuf":
+            raise ValueError("expected an ndarray: numbers in lists of one length, or dtype, shape and data")
+        array = found
+        if wrong_dtype(found, scalar):
+            try:
+                array = found.astype(scalar)
+            except TypeError:
+                array = None  # an abstract class of numbers
+            # Floats may be rounded, as JSON's numbers are anyway.
+            if array is None or not (array.dtype.kind == "f" or np.array_equal(array, found)):
+                raise ValueError(f"expected an array of {scalar.__name__}, got one of {found.dtype}")
+        array.flags.writeable = False
         return array
 
     return make

@@ -10,6 +10,8 @@ from typing import Any, Final
 
 import msgspec
 
+from .names import json_name
+
 __all__ = ["REQUIRED", "ZERO", "Element", "EnumType", "Field", "Message"]
 
 Absent = tuple[str, Any]
@@ -29,6 +31,12 @@ class EnumType(msgspec.Struct, eq=False):
     """Python's members by number."""
     doc: str | None = None
 
+    @property
+    def member_names(self) -> list[tuple[int, str, str]]:
+        """Each number with Protobuf's name and Python's; a zero that Python lacks has only the first."""
+        members = self.members
+        return [(number, name, members[number].name if number in members else name) for name, number in self.values]
+
 
 class Element(msgspec.Struct, eq=False):
     """One value of a field."""
@@ -44,6 +52,10 @@ class Element(msgspec.Struct, eq=False):
     to: Callable[[Any], Any] | None = None
     from_: Callable[[Any], Any] | None = None
     check: Callable[[Any], Any] | None = None
+    from_list: Callable[[list[Any]], Any] | None = None
+    """Makes the value of numbers in lists, which JSON may have in place of the message."""
+    member_names: list[tuple[int, str, str]] = []
+    """Of an enum: each number with Protobuf's name and Python's."""
     note: str | None = None
     """What a reader of the ``.proto`` should know."""
 
@@ -65,10 +77,17 @@ class Field(msgspec.Struct, eq=False):
     element: Element
     key: Element | None = None
     absent: Absent = ZERO
+    required: bool = False
+    """Python has no default for it, whatever Protobuf makes of its absence."""
     left_out: list[Any] = []
     """What is sent by leaving the field out."""
     check: Callable[[Any], Any] | None = None
     accepts: tuple[type, ...] = ()
+
+    @property
+    def json_name(self) -> str:
+        """``"findAll"`` of ``find_all``."""
+        return json_name(self.proto_name)
 
     @property
     def declared(self) -> str:
@@ -91,7 +110,8 @@ class Message(msgspec.Struct, eq=False):
     name: str
     """The Python type, for people."""
     form: str
-    """``"object"``, ``"call"``, ``"tuple"``, ``"dict"``, ``"arguments"``, ``"only"`` or ``"oneof"``."""
+    """``"object"``, ``"call"``, ``"tuple"``, ``"dict"``, ``"arguments"``, ``"only"``, ``"oneof"`` or
+    ``"nothing"``."""
     fields: list[Field] = []
     cls: Any = None
     finish: str | None = None

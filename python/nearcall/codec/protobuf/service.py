@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast
 
 import msgspec
 from msgspec import inspect as shapes
@@ -14,13 +14,15 @@ from ...types.hints import type_name
 from ...types.numbers import field_options
 from ..inspection import UnsupportedTypeError, inspect_type, services_in
 from ..protocol import Coding, MethodCoding, MethodTypes, ParameterType
-from .building import Builder, Declared, numbered
+from .building import Builder, Declared
 from .errors import ArgumentErrors, CodingError, value_error
 from .messages import REQUIRED, Element, Field, Message
 from .names import camel_case, check_name
 
-__all__ = ["Protobuf", "Rpc", "ServiceMessages"]
+__all__ = ["Format", "Protobuf", "Rpc", "ServiceMessages"]
 
+Format: TypeAlias = Literal["binary", "json", "strict json"]
+"""How messages are written."""
 
 ARGUMENTS: Final = "arguments"
 """The field of a stream's first message that holds the arguments beside the stream."""
@@ -103,11 +105,7 @@ class ServiceMessages:
     def _arguments(self, name: str, method: MethodTypes, shown: list[Declared]) -> int:
         message = Message(name, f"the arguments of {method.name}()", "arguments")
         place = self.builder.add(message)
-        for number, each in zip(numbered(shown, f"{method.name}()"), shown, strict=True):
-            try:
-                message.fields.append(self.builder.field(number, each))
-            except UnsupportedTypeError as problem:
-                raise UnsupportedTypeError(f"parameter '{each.name}': {problem}") from None
+        self.builder.fill(message, shown, f"{method.name}()")
         return place
 
     def _mixed_stream(self, rpc: str, method: MethodTypes, stream: ParameterType) -> tuple[int, int, int]:
@@ -135,7 +133,7 @@ class ServiceMessages:
     def _response(self, rpc: str, method: MethodTypes) -> int:
         name = f"{self.name}{rpc}Response"
         if method.result is None:
-            return self.builder.add(Message(name, "None", "tuple"))
+            return self.builder.add(Message(name, "None", "nothing"))
         return self._value(name, "value", method.result, "result")[0]
 
     def _value(self, name: str, field: str, annotation: Any, what: str) -> tuple[int, bool]:
@@ -166,22 +164,27 @@ class ServiceMessages:
             name = min(clash) if clash else "one name"
             raise TypeError(f"{self.full_name}: two things are called {name} in Protobuf: rename one")
 
-    def codings(self) -> dict[str, MethodCoding]:
-        """The coding of each method, by its name."""
+    def codings(self, format: Format = "binary") -> dict[str, MethodCoding]:
+        """The coding of each method, by its name.
+
+        Args:
+            format: How messages are written; ``"strict json"`` is JSON that must be complete and without unknown names.
+        """
         compiled = ProtobufMessages(self.builder.messages, CodingError)
         found: dict[str, MethodCoding] = {}
         for rpc in self.rpcs:
             method = rpc.method
-            reply = compiled.codec(rpc.response)
+            reply = compiled.codec(rpc.response, format=format)
             errors = ArgumentErrors(method.parameters[0].name if rpc.direct and not rpc.streams_in else None)
             item = codec = None
             if not rpc.streams_in:
-                codec = compiled.codec(rpc.request, single=rpc.direct)
+                codec = compiled.codec(rpc.request, single=rpc.direct, format=format)
             else:
-                item = _value_coding(compiled.codec(rpc.request))
+                item = _value_coding(compiled.codec(rpc.request, format=format))
                 if rpc.arguments is not None:
-                    codec = compiled.codec(rpc.arguments)
-            form = "coded" if method.result is not None else "nothing"
+                    codec = compiled.codec(rpc.arguments, format=format)
+            # A message without fields is no bytes at all, but not in JSON.
+            form = "nothing" if method.result is None and format == "binary" else "coded"
             found[method.name] = MethodCoding(
                 path=f"/{self.full_name}/{rpc.name}",
                 arguments=Coding("coded", codec, codec, errors.encoding, errors.decoding),
