@@ -37,7 +37,7 @@ SHORT_TESTS := tests/unit tests/e2e tests/test_docs.py tests/test_protocol.py
 # Tests in which threads wait for each other, for `make locks`.
 LOCKS_TESTS := $(addprefix tests/e2e/test_,$(addsuffix .py,concurrency backpressure streams lifecycle)) tests/survival/test_stop.py
 
-.PHONY: help setup demo test test-rust test-python test-versions test-short lint fmt bench readme docs browser audit loom locks miri fuzz h2spec interop survival sandbox hostile soak clean tools-present
+.PHONY: help setup demo test test-rust test-python test-versions test-short lint fmt bench readme docs browser web-peers audit loom locks miri fuzz h2spec interop survival sandbox hostile soak clean tools-present
 
 help:  ## list the commands
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -153,6 +153,10 @@ browser:  ## install Chromium, which tests of the lab's page look through (Debia
 	  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends chromium; } >/dev/null 2>&1 \
 	    && echo "browser: installed" || echo "browser: skipped, apt-get cannot install chromium"; \
 	else echo "browser: skipped, it needs root and apt-get; elsewhere set NEARCALL_LAB_BROWSER to a Chromium"; fi
+
+web-peers: setup  ## install clients of Connect and gRPC-Web with npm, and test nearcall's server with them
+	@if ! command -v npm >/dev/null; then echo "web-peers: skipped, it needs Node and npm"; exit 0; fi; \
+	(cd tests/web && npm ci --silent --no-audit --no-fund) && $(PY) -m pytest -q tests/e2e/test_web_peers.py $(ARGS)
 
 clean:  ## remove everything that was built, .venv included
 	@rm -rf .venv target fuzz/target out dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

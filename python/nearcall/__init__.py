@@ -52,7 +52,7 @@ from .options.tls import TLS
 from .references.reference import release
 from .server.serve import serve
 from .server.server import Server
-from .service.service import idempotent, oneway, service
+from .service.service import idempotent, no_side_effects, oneway, service
 from .status import StatusCode
 from .types.numbers import field
 
@@ -134,6 +134,7 @@ __all__ = [
     "idempotent",
     "introspection",
     "metadata",
+    "no_side_effects",
     "observe",
     "oneway",
     "plugin",

@@ -685,7 +685,8 @@ class Server:
         departures: bool,
         make_passage: Callable[[References], object],
         on_release: Callable[[Any], object] | None = None,
-        paths: dict[str, tuple[int, bool, bool]] = ...,
+        paths: dict[str, dict[str, tuple[int, bool, bool, bool, bool]]] = ...,
+        origins: Sequence[str] = (),
     ) -> Server:
         """Methods with their handlers, in the order of the description; a handler takes every parameter by position.
         ``None`` stands for one that is called on objects only.
@@ -696,8 +697,9 @@ class Server:
         so. ``on_release`` is called with an object that was given to a client when the client has let go of it, or is
         gone, after the last call of the object.
 
-        ``paths`` are those by which gRPC's clients name methods: the number of each, whether the client sends a
-        stream, and whether that begins with the arguments.
+        ``paths`` are those by which clients name methods over HTTP, for each codec: the number of each, whether the
+        client sends a stream, whether that begins with the arguments, whether the server sends a stream, and whether
+        it changes nothing. ``origins`` are where web pages may call from.
         """
 
     @property

@@ -1,4 +1,4 @@
-"""Services for gRPC's own clients, without Protobuf: a message is what a parameter of bytes is."""
+"""Services for clients of other makes, without Protobuf or JSON: a message is what a parameter of bytes is."""
 
 from __future__ import annotations
 
@@ -14,6 +14,11 @@ from nearcall import _core
 
 STREAMS_IN = {"total", "total_in_loop", "slow_total", "both", "both_in_loop"}
 """Methods whose client sends a stream."""
+STREAMS_OUT = {"count", "count_in_loop", "blocks", "fail_after", "both", "both_in_loop"}
+"""Methods whose server does."""
+NO_SIDE_EFFECTS = {"echo", "left"}
+"""Methods that may be called by GET."""
+CODECS = ("proto", "json", "plain json")
 
 
 @nearcall.service
@@ -135,7 +140,7 @@ def _back(key: str) -> str:
 
 
 def with_paths() -> None:
-    """From here on, servers answer gRPC's clients with the methods as they are, whose messages are bytes."""
+    """From here on, servers answer HTTP's clients with the methods as they are, whose messages are bytes."""
     original = _core.Server
 
     @wraps(original)
@@ -144,8 +149,9 @@ def with_paths() -> None:
         for number, (method, _) in enumerate(methods):
             service, _, name = method.name.rpartition(".")
             if service == "Raw":
-                paths.setdefault(f"/test.Raw/{name}", (number, name in STREAMS_IN, False))
-        return original(methods, *args, **options | {"paths": paths})
+                kind = (name in STREAMS_IN, False, name in STREAMS_OUT, name in NO_SIDE_EFFECTS)
+                paths.setdefault(f"/test.Raw/{name}", (number, *kind))
+        return original(methods, *args, **options | {"paths": dict.fromkeys(CODECS, paths)})
 
     _core.Server = made  # type: ignore[assignment,misc]
 

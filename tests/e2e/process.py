@@ -36,7 +36,9 @@ def serve_encrypted() -> None:
 
     @functools.wraps(plain)
     def encrypted(self: nearcall.Server, *services_and_urls: object, **options: Any) -> None:
-        if any(isinstance(item, str) and item.startswith(("tls://", "grpcs://")) for item in services_and_urls):
+        if any(
+            isinstance(item, str) and item.startswith(("tls://", "grpcs://", "https://")) for item in services_and_urls
+        ):
             options.setdefault("tls", tls)
         plain(self, *services_and_urls, **options)
 

@@ -27,7 +27,12 @@ MANY = 300
 
 @pytest.fixture(scope="module")
 def server(runtime_dir: Path) -> Iterator[ServerProcess]:
-    urls = ("grpc://127.0.0.1:0", f"grpc+unix://{runtime_dir}/raw.grpc", f"unix://{runtime_dir}/raw.unix")
+    urls = (
+        "grpc://127.0.0.1:0",
+        f"grpc+unix://{runtime_dir}/raw.grpc",
+        f"unix://{runtime_dir}/raw.unix",
+        "http://127.0.0.1:0",
+    )
     with ServerProcess(*urls, services="tests.e2e.grpc_services:raw", max_message_size=8 << 20) as server:
         yield server
 
@@ -57,7 +62,7 @@ def target(url: str) -> str:
     return f"unix://{place}" if scheme == "grpc+unix" else place
 
 
-@pytest.fixture(params=[0, 1], ids=["tcp", "unix"])
+@pytest.fixture(params=[0, 1, 3], ids=["tcp", "unix", "http"])
 def client(request: pytest.FixtureRequest, server: ServerProcess) -> Iterator[Client]:
     client = Client(target(server.urls[request.param]))
     yield client

@@ -12,7 +12,6 @@ import pytest
 
 import nearcall
 from nearcall import _core
-from nearcall.codec.protobuf import service as protobuf_module
 from nearcall.codec.protobuf.json import Json
 from nearcall.codec.protobuf.service import Protobuf
 from nearcall.codec.protocol import Codec
@@ -76,23 +75,24 @@ def test_every_kind_of_call_works_in_another_codec(
     scheme: str, codec: Codec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     urls = {"shm": f"shm://proto-{os.getpid()}", "unix": f"unix://{tmp_path}/s", "tcp": "tcp://127.0.0.1:0"}
-    paths: dict[str, tuple[int, bool, bool]] = {}
+    paths: dict[str, tuple[int, bool, bool, bool, bool]] = {}
     real = _core.Server
 
     def make(*args: Any, **options: Any) -> _core.Server:
-        paths.update(options.pop("paths"))  # for transports that call by path
+        paths.update(options.pop("paths")["proto"])  # for transports that call by path
         return real(*args, **options)
 
-    monkeypatch.setattr(server_module, "speaks_protobuf", lambda _: True)
-    monkeypatch.setattr(protobuf_module, "Protobuf", lambda: codec)
+    monkeypatch.setattr(server_module, "codecs_for", lambda _: {"proto": codec})
     monkeypatch.setattr(_core, "Server", make)
     with nearcall.Server(Shapes(), urls[scheme]) as server:
         channel = nearcall.Channel(server.urls[0])
         client = channel.client(Shapes)
         agreement: Any = client._agreement
         for plan in coded_plans(plan_of(Shapes), codec):
-            entry, streams_in, first_is_arguments = paths[plan.path or ""]
+            entry, streams_in, first_is_arguments, streams_out, is_safe = paths[plan.path or ""]
             assert streams_in == (plan.name in ("total", "scaled", "later"))
+            assert streams_out == (plan.name in ("count", "scaled", "later"))
+            assert not is_safe
             assert first_is_arguments == (plan.name in ("scaled", "later"))
             method = _core.Method(plan, max_values=1000, number=entry)
             agreement._methods["test.v1.Shapes"][plan.name].succeed(method)

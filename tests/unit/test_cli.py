@@ -309,6 +309,7 @@ def test_the_flags_of_serve(run: Any, monkeypatch: pytest.MonkeyPatch, module: s
     tokens = tmp_path / "tokens"
     tokens.write_text("new\n\nold\n")
     flags = "--allow-plaintext --allow-user ada --allow-user 1001 --allow-group staff --max-message-size 1000"
+    flags += " --allow-origin https://a.example"
     flags += f" --grace 0.5 --tls-cert c.pem --tls-key k.pem --tls-client-ca a.pem --token-file {tokens}"
     assert run("serve", f"{module}:Good", *flags.split(), "unix:///x") == (0, "", "")
     (guard,) = chosen.pop("interceptors")
@@ -319,6 +320,7 @@ def test_the_flags_of_serve(run: Any, monkeypatch: pytest.MonkeyPatch, module: s
         "allow_users": ["ada", 1001],
         "allow_groups": ["staff"],
         "max_message_size": 1000,
+        "allow_origins": ["https://a.example"],
         "grace": 0.5,
         "tls": nearcall.TLS(cert="c.pem", key="k.pem", client_ca="a.pem"),
     }

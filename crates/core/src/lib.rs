@@ -16,8 +16,8 @@ pub use nearcall_platform::lifeline::end_with;
 pub use nearcall_platform::lock;
 pub use nearcall_ring::SpinPolicy;
 pub use nearcall_transport::{
-    Admission, BadUrl, Body, Buffer, ConnectError, Credentials, DevCerts, Encoding, Incoming, Lease, LinkError,
-    Listener, Messages, MethodPath, Options, Outgoing, Path, Paths, Payload, Peer, Pem, Shelf, Url, dev_certs,
+    Admission, BadUrl, Body, Buffer, Codec, ConnectError, Credentials, DevCerts, Encoding, Incoming, Lease, LinkError,
+    Listener, Messages, MethodPath, Options, Origins, Outgoing, Path, Paths, Payload, Peer, Pem, Shelf, Url, dev_certs,
 };
 pub use nearcall_wire::{
     Effort, Failure, Hashed, KeyHash, KeyType, Kind, Malformed, Metadata, TableKind, TooMuch, Watch, holds_more_than,

@@ -105,7 +105,7 @@ fn status(value: &[u8]) -> Option<u16> {
 }
 
 /// A number of at most 18 digits.
-fn decimal(value: &[u8]) -> Option<u64> {
+pub(crate) fn decimal(value: &[u8]) -> Option<u64> {
     if value.is_empty() || value.len() > 18 || !value.iter().all(u8::is_ascii_digit) {
         return None;
     }

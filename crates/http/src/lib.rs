@@ -1,6 +1,6 @@
-//! HTTP/2 and gRPC's framing, without sockets: a state machine over bytes for servers and clients.
+//! HTTP/2, HTTP/1.1 and the framing of gRPC, gRPC-Web and Connect, without sockets: state machines over bytes.
 //!
-//! [`Session`] is one connection. Everything from the peer is checked; what it can make this side keep is limited by
+//! [`Session`] is one connection of HTTP/2, for servers and clients, and [`Http1`] one of HTTP/1.1, for servers. Everything from the peer is checked; what it can make this side keep is limited by
 //! [`Options`]. Written from RFC 9113 (HTTP/2), RFC 7541 (HPACK) and gRPC's description of itself; why it is not the `h2`
 //! crate says `docs/adr/0032-http2.md`.
 //!
@@ -43,20 +43,28 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod calls;
 mod code;
 mod event;
 mod fields;
 mod frame;
 mod grpc;
+mod h1;
 pub mod hpack;
 mod options;
 mod patience;
+mod reading;
 mod session;
 mod settings;
+mod web;
 
+pub use calls::{Calls, Connection};
 pub use code::{Broken, Code};
 pub use event::{Call, Ending, Event, Head, Outcome, SendError, Sent, StreamId};
 pub use fields::{Request, Response};
 pub use grpc::{BadMetadata, BadTimeout, Encoding, Encodings, code_of_http};
+pub use h1::{Http1, refusal_of_http1};
 pub use options::Options;
+pub use reading::Reads;
 pub use session::{Filled, Out, Session, refusal};
+pub use web::{Answer, Asked, Codec, Origins, Protocol, Reply};

@@ -11,7 +11,8 @@ use nearcall_core::server::{
     ForLoop, HandlerKind, ItemOutcome, MeasuredMethod, MethodRouting, NativeHandler, Next, Notice, Release, Request,
     ServedMethods, Server as Core, ServerCall, ServerConnection, Work, WorkLimits, Worker,
 };
-use nearcall_core::{Failure, Kind, Messages, Outgoing, Path, Paths};
+use nearcall_core::{Codec, Failure, Kind, Messages, Options, Origins, Outgoing, Path, Paths};
+use pyo3::exceptions::PyValueError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -102,6 +103,29 @@ impl Kept {
     }
 }
 
+/// A method by its path: its number, whether the client sends a stream, whether that begins with the arguments, whether the
+/// server sends a stream, and whether it changes nothing.
+type PathEntry = (u16, bool, bool, bool, bool);
+
+fn path_of((entry, streams_in, first_is_arguments, streams_out, is_safe): PathEntry) -> Path {
+    let messages = match (streams_in, first_is_arguments) {
+        (false, _) => Messages::One,
+        (true, false) => Messages::Stream,
+        (true, true) => Messages::ArgumentsFirst,
+    };
+    Path { entry, messages, streams_out, is_safe }
+}
+
+/// The codec of that name.
+fn codec_of(name: &str) -> PyResult<Codec> {
+    match name {
+        "proto" => Ok(Codec::Proto),
+        "json" => Ok(Codec::Json),
+        "plain json" => Ok(Codec::PlainJson),
+        _ => Err(PyValueError::new_err(format!("{name:?} is no codec"))),
+    }
+}
+
 /// A server of some methods, at any number of URLs.
 #[pyclass(frozen, module = "nearcall._core")]
 pub(crate) struct Server {
@@ -121,11 +145,11 @@ impl Server {
     /// position. One without a handler is called on objects only. Those for which `measured` has a name and a kind are
     /// measured. `make_client` makes what belongs to a client of its identity; `on_arrival` is called with that before the client's first call, `on_departure` after its last, if
     /// something belongs to the client or `departures` says so. `make_passage` makes what is kept with a connection, of its
-    /// references. `paths` are those by which gRPC's clients name methods: the number of each, whether the client sends a
-    /// stream, and whether that begins with the arguments.
+    /// references. `paths` are those by which clients name methods over HTTP, for each codec (see [`codec_of`]); `origins` are
+    /// where web pages may call from.
     #[new]
     #[expect(clippy::too_many_arguments, reason = "they are keyword arguments in Python")]
-    #[pyo3(signature = (methods, description, *, measured, spin, ring_size, max_message_size, handshake_timeout, compression, max_concurrency, max_pending, max_streams, max_memory, max_references, make_client, on_arrival, on_departure, departures, make_passage, on_release=None, paths=HashMap::new()))]
+    #[pyo3(signature = (methods, description, *, measured, spin, ring_size, max_message_size, handshake_timeout, compression, max_concurrency, max_pending, max_streams, max_memory, max_references, make_client, on_arrival, on_departure, departures, make_passage, on_release=None, paths=HashMap::new(), origins=Vec::new()))]
     fn new(
         py: Python<'_>,
         methods: Vec<(Py<Method>, Option<Py<PyAny>>)>,
@@ -147,22 +171,20 @@ impl Server {
         departures: bool,
         make_passage: Py<PyAny>,
         on_release: Option<Py<PyAny>>,
-        paths: HashMap<String, (u16, bool, bool)>,
+        paths: HashMap<String, HashMap<String, PathEntry>>,
+        origins: Vec<String>,
     ) -> PyResult<Self> {
         let options = options(py, spin, ring_size, max_message_size, handshake_timeout, compression)?;
         let methods: Vec<Served> = methods.into_iter().map(|(method, handler)| Served { method, handler }).collect();
         let (routings, native_handlers) = routings(py, &methods)?;
         let measure = |measured: Option<_>| measured.map(|(name, kind)| MeasuredMethod { name, kind });
         let measured = measured.into_iter().map(measure).collect();
-        let path = |(entry, streams_in, first_is_arguments)| {
-            let messages = match (streams_in, first_is_arguments) {
-                (false, _) => Messages::One,
-                (true, false) => Messages::Stream,
-                (true, true) => Messages::ArgumentsFirst,
-            };
-            Path { entry, messages }
-        };
-        let paths = Paths::new(paths.into_iter().map(|(name, method)| (name, path(method))).collect());
+        let mut by_codec = HashMap::new();
+        for (name, paths) in paths {
+            by_codec.insert(codec_of(&name)?, paths.into_iter().map(|(path, entry)| (path, path_of(entry))).collect());
+        }
+        let paths = Paths::new(by_codec);
+        let options = Options { origins: Arc::new(Origins::new(origins)), ..options };
         let known = ServedMethods { description, routings, native_handlers, measured, paths };
         let notices = Arc::new(Notices::default());
         let log = Arc::clone(&notices);

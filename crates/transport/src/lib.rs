@@ -45,7 +45,7 @@ pub use incoming::{INLINE, Incoming, Payload};
 pub use lease::Lease;
 pub use link::{ConnectError, LONGEST_SLEEP, Link, LinkError, Options, Room, Sent};
 pub use listen::{Handshake, Listener};
-pub use nearcall_http::Encoding;
+pub use nearcall_http::{Codec, Encoding, Origins};
 pub use outgoing::{Body, CallKey, Outgoing};
 pub use peer::{Admission, Peer};
 pub use transports::Comeback;

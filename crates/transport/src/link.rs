@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use nearcall_http::Encoding;
+use nearcall_http::{Encoding, Origins};
 use nearcall_ring::SpinPolicy;
 
 use crate::budget::{Account, Budget};
@@ -341,10 +341,12 @@ pub struct Options {
     pub budget: Option<Arc<Budget>>,
     /// Whom a `unix://` server lets in besides its own user; whose servers a client uses.
     pub admission: Admission,
-    /// The methods that gRPC's clients may call.
+    /// The methods that clients may call by their paths, over HTTP.
     pub paths: Arc<Paths>,
     /// How messages are compressed over gRPC, if they are.
     pub compression: Option<Encoding>,
+    /// Where the web pages are from that may call.
+    pub origins: Arc<Origins>,
 }
 
 impl Options {
@@ -368,6 +370,7 @@ impl Default for Options {
             admission: Admission::default(),
             paths: Arc::default(),
             compression: None,
+            origins: Arc::default(),
         }
     }
 }

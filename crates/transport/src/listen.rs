@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use nearcall_http::{Code, refusal};
+use nearcall_http::{Code, refusal, refusal_of_http1};
 use nearcall_platform::sys::{self, Received, own_uid};
 use nearcall_ring::Segment;
 use nearcall_wire::{Hello, MAGIC, Preamble, Welcome};
@@ -110,6 +110,7 @@ impl Listener {
             memory: self.memory,
             speaks: self.speaks,
             received: Vec::new(),
+            looked_through: 0,
             fds: Vec::new(),
             permit,
             welcomed: None,
@@ -147,6 +148,8 @@ pub struct Handshake {
     memory: Memory,
     speaks: Speaks,
     received: Vec<u8>,
+    /// Bytes of it in which the head of no request ends.
+    looked_through: usize,
     fds: Vec<OwnedFd>,
     permit: Option<Arc<ConnectionPermit>>,
     welcomed: Option<Welcomed>,
@@ -178,6 +181,15 @@ enum Stage {
     Shaking,
     /// Messages can be exchanged.
     Ready,
+}
+
+/// How much has come of what a client of HTTP says first.
+enum FirstRequest {
+    Come,
+    /// So many bytes more are to be read, at most.
+    Unfinished(usize),
+    /// It speaks something else.
+    Foreign,
 }
 
 impl Handshake {
@@ -223,7 +235,7 @@ impl Handshake {
     /// # Errors
     /// A sentence to [reject](Handshake::reject) the client with, or `None` if it hung up.
     pub fn advance(&mut self, welcome: &Welcome, options: &Options) -> Result<bool, Option<String>> {
-        if self.speaks == Speaks::Grpc {
+        if self.speaks != Speaks::Nearcall {
             return self.preface();
         }
         if !self.is_welcomed() {
@@ -241,9 +253,13 @@ impl Handshake {
         if self.stage != Stage::Ready && !self.encrypt()? {
             return Ok(false);
         }
-        let mut buffer = [0; grpc::PREFACE.len()];
-        while self.received.len() < buffer.len() {
-            let wanted = buffer.len() - self.received.len();
+        let mut buffer = [0; 4096];
+        loop {
+            let wanted = match self.first_request() {
+                FirstRequest::Come => return Ok(true),
+                FirstRequest::Foreign => return Err(Some(self.foreign())),
+                FirstRequest::Unfinished(wanted) => wanted,
+            };
             match self.read(&mut buffer[..wanted]) {
                 Ok(Some(0)) => return Err(None),
                 Ok(Some(got)) => self.received.extend_from_slice(&buffer[..got]),
@@ -251,11 +267,30 @@ impl Handshake {
                 Err(LinkError::Interrupted) => {}
                 Err(_) => return Err(self.trouble()),
             }
-            if !grpc::PREFACE.starts_with(&self.received) {
-                return Err(Some(self.foreign()));
-            }
         }
-        Ok(true)
+    }
+
+    /// How much has come of what a client of HTTP says first: HTTP/2's preface, or the whole head of a request, which no
+    /// client may take longer to send than others to shake hands.
+    fn first_request(&mut self) -> FirstRequest {
+        let received = &self.received[..];
+        let preface = grpc::PREFACE;
+        if received.len() < preface.len() && preface.starts_with(received) {
+            return FirstRequest::Unfinished(preface.len() - received.len());
+        }
+        if received.starts_with(preface) {
+            return FirstRequest::Come;
+        }
+        if self.speaks == Speaks::Grpc || received.starts_with(&TLS_HANDSHAKE) || received.starts_with(&MAGIC) {
+            return FirstRequest::Foreign;
+        }
+        // The rest of a head that is too long is refused like any later one.
+        let new = &received[self.looked_through.saturating_sub(3)..];
+        if received.len() >= LONGEST_HELLO || new.windows(4).any(|four| four == b"\r\n\r\n") {
+            return FirstRequest::Come;
+        }
+        self.looked_through = received.len();
+        FirstRequest::Unfinished(4096)
     }
 
     /// What a client is told whose first bytes are not HTTP/2's.
@@ -265,7 +300,7 @@ impl Handshake {
                 format!("gRPC is spoken there, and not nearcall's own protocol; connect with {}://", self.schemes().1)
             }
             received if received.starts_with(&TLS_HANDSHAKE) => {
-                "the client speaks TLS and this port does not; connect with grpc://, or serve grpcs:// here".into()
+                "the client speaks TLS and this port does not; connect without the 's' of grpcs:// or https://, or serve that here".into()
             }
             _ => "the client does not speak HTTP/2, which gRPC needs".into(),
         }
@@ -344,7 +379,11 @@ impl Handshake {
                 self.stage = Stage::Plaintext;
                 // Only to be answered in its own words.
                 self.received.push(first[0]);
-                let scheme = if self.speaks == Speaks::Grpc { "grpcs" } else { "tls" };
+                let scheme = match self.speaks {
+                    Speaks::Nearcall => "tls",
+                    Speaks::Grpc => "grpcs",
+                    Speaks::Http => "https",
+                };
                 return Err(Some(format!("this port is encrypted; connect with {scheme}://")));
             }
             self.stage = Stage::Shaking;
@@ -443,12 +482,13 @@ impl Handshake {
 
     /// The connection to a client whose handshake is complete; `None` if it is not.
     #[must_use]
-    pub fn into_link(self, options: &Options) -> Option<Arc<dyn Link>> {
-        if self.speaks == Speaks::Grpc {
-            let is_greeted = self.received == grpc::PREFACE;
+    pub fn into_link(mut self, options: &Options) -> Option<Arc<dyn Link>> {
+        if self.speaks != Speaks::Nearcall {
+            let is_greeted = matches!(self.first_request(), FirstRequest::Come);
+            let is_open = self.speaks == Speaks::Http;
             return is_greeted.then(|| match self.carrier {
-                Carrier::Plain(wire) => grpc::serve(wire, self.peer, &self.received, options),
-                Carrier::Tls(wire) => grpc::serve(*wire, self.peer, &self.received, options),
+                Carrier::Plain(wire) => grpc::serve(wire, self.peer, &self.received, is_open, false, options),
+                Carrier::Tls(wire) => grpc::serve(*wire, self.peer, &self.received, is_open, true, options),
             });
         }
         let Welcomed { segment, limits, .. } = self.welcomed?;
@@ -484,6 +524,9 @@ impl Handshake {
         if self.is_welcomed() {
             // In the middle of a welcome there is nothing else to say.
             return None;
+        }
+        if self.speaks == Speaks::Http && self.received.first() != MAGIC.first() {
+            return (!self.received.is_empty()).then(|| refusal_of_http1(why));
         }
         let by_goodbye = match &self.received[..] {
             [] => self.speaks == Speaks::Grpc,

@@ -7,6 +7,8 @@ mod frame_decode;
 mod handshake;
 #[path = "../../../fuzz/src/hpack_decode.rs"]
 mod hpack_decode;
+#[path = "../../../fuzz/src/http1.rs"]
+mod http1;
 #[path = "../../../fuzz/src/http_session.rs"]
 mod http_session;
 #[path = "../../../fuzz/src/json.rs"]
@@ -50,6 +52,11 @@ fn header_blocks() {
 #[test]
 fn http_connections() {
     replay("http_session", http_session::run);
+}
+
+#[test]
+fn http1_connections() {
+    replay("http1", http1::run);
 }
 
 #[test]

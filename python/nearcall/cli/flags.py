@@ -9,13 +9,14 @@ from . import UsageError
 
 __all__ = ["add_client_options", "add_server_options", "client_options", "flags_for", "server_options"]
 
-_FLAGS = {"allow_users": "allow_user", "allow_groups": "allow_group"}
+_FLAGS = {"allow_users": "allow_user", "allow_groups": "allow_group", "allow_origins": "allow_origin"}
 """Options whose flag has another name."""
 
 _FLAGS_IN_MESSAGES = {
     "allow_plaintext=True": "allow_plaintext",
     "allow_users=[": "allow_user",
     "allow_groups=[": "allow_group",
+    "allow_origins=[": "allow_origin",
     "max_message_size": "max_message_size",
     "max_values": "max_values",
     "TLS(ca=": "tls_ca",
@@ -38,6 +39,12 @@ def add_server_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-introspection", action="store_true", help="do not let clients watch with `nearcall top`")
     parser.add_argument(
         "--no-reflection", action="store_true", help="do not let gRPC's clients ask what there is to call"
+    )
+    parser.add_argument(
+        "--allow-origin",
+        action="append",
+        metavar="ORIGIN",
+        help="let web pages from there call at http://, as in https://app.example.org; repeatable, * is all pages",
     )
     parser.add_argument("--tls-cert", metavar="FILE", help="the server's certificate, for tls:// (PEM)")
     parser.add_argument("--tls-key", metavar="FILE", help="its private key, without a password")
@@ -88,6 +95,8 @@ def server_options(options: argparse.Namespace) -> dict[str, Any]:
         chosen["introspection"] = False
     if options.no_reflection:
         chosen["reflection"] = False
+    if options.allow_origin:
+        chosen["allow_origins"] = options.allow_origin
     return chosen
 
 

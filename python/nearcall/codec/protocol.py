@@ -45,6 +45,7 @@ class MethodTypes(NamedTuple):
     streams_out: bool
     oneway: bool
     doc: str | None
+    no_side_effects: bool = False
 
 
 class Coding(NamedTuple):

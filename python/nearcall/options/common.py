@@ -69,12 +69,12 @@ def check_users(
     Raises:
         InvalidArgument: there is no such user or group.
         TypeError: a single name was given in place of a list.
-        ValueError: none of the URLs is ``unix://`` or ``grpc+unix://``.
+        ValueError: none of the URLs is ``unix://``, ``grpc+unix://`` or ``http+unix://``.
     """
     for option, given in (("allow_users", allow_users), ("allow_groups", allow_groups)):
         if isinstance(given, (str, int)):
             raise with_option(TypeError(f"{option} takes a list: write {option}=[{given!r}]"), option)
-        if given and not any(url.startswith(("unix://", "grpc+unix://")) for url in urls):
+        if given and not any(url.startswith(("unix://", "grpc+unix://", "http+unix://")) for url in urls):
             raise with_option(
                 ValueError(f"{option} is for unix:// URLs, and there is none; shm:// is for the own user only"), option
             )

@@ -1,4 +1,4 @@
-"""``nearcall.TLS``: certificates and keys for ``tls://`` and ``grpcs://``."""
+"""``nearcall.TLS``: certificates and keys for ``tls://``, ``grpcs://`` and ``https://``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .checked import with_option
 
 __all__ = ["TLS"]
 
-_ENCRYPTED = ("tls://", "grpcs://")
+_ENCRYPTED = ("tls://", "grpcs://", "https://")
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,9 @@ def _check(tls: TLS, urls: Sequence[str], usual: str) -> None:
     # Who gives certificates means to encrypt: what is sent must not be readable all the same.
     if urls and not any(url.startswith(_ENCRYPTED) for url in urls):
         shown = " and ".join(urls)
-        usual = "grpcs://" if all(url.startswith("grpc") for url in urls) else "tls://"
+        families = {"grpc": "grpcs://", "http": "https://"}
+        fitting = (use for start, use in families.items() if all(url.startswith(start) for url in urls))
+        usual = next(fitting, "tls://")
         raise with_option(
             ValueError(f"tls is for {usual} URLs, and {shown} would not be encrypted; write {usual}, or leave tls out"),
             "tls",

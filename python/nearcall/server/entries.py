@@ -12,14 +12,15 @@ from typing import Any, NamedTuple
 from .._core import HealthMethod
 from ..call.interceptors import ServerInterceptor, intercept_handler
 from ..codec.protocol import Codec
-from ..service.plan import MethodPlan
+from ..options.schemes import speaks_http, speaks_protobuf
+from ..service.plan import BIDI_STREAM, SERVER_STREAM, MethodPlan
 from .instances import Served, handler_of
 
-__all__ = ["Entry", "coded_entries", "own_entries"]
+__all__ = ["Entry", "codecs_for", "coded_entries", "own_entries"]
 
 
 class Entry(NamedTuple):
-    """A method in another codec."""
+    """A method in a codec."""
 
     path: str
     """``/package.Service/Method``"""
@@ -27,16 +28,37 @@ class Entry(NamedTuple):
     handler: Any
     """That of the same method in msgpack."""
     kind: str
-    """The method's own kind: one that goes one way answers in other codecs, and counts as the same method."""
+    """The method's own kind: one that goes one way answers over HTTP, and counts as the same method."""
     errors: tuple[type[Exception], ...]
     """The service's own exceptions."""
     measured: bool = True
     """Whether it is among what is measured; the server's own is not."""
 
-    @property
-    def streams_in(self) -> bool:
-        """Whether the client sends a stream of messages."""
-        return self.plan.request_item is not None
+    def named(self, number: int) -> tuple[int, bool, bool, bool, bool]:
+        """What the core is to know of it, if it is the server's entry of that number."""
+        streams_in = self.plan.request_item is not None
+        streams_out = self.kind in (SERVER_STREAM, BIDI_STREAM)
+        return (
+            number,
+            streams_in,
+            streams_in and bool(self.plan.arguments.names),
+            streams_out,
+            self.plan.no_side_effects,
+        )
+
+
+def codecs_for(urls: Sequence[str]) -> dict[str, Codec]:
+    """The codecs beside msgpack that are spoken at these URLs, by the core's names of them."""
+    if not any(map(speaks_protobuf, urls)):
+        return {}
+    from ..codec.protobuf.service import Protobuf  # only where it is needed
+
+    if not any(map(speaks_http, urls)):
+        return {"proto": Protobuf()}
+    from ..codec.protobuf.json import Json
+
+    # Programs leave zeros out, and may know more names than the server. People misspell names.
+    return {"proto": Protobuf(), "json": Json(), "plain json": Json(strict=True)}
 
 
 def coded_entries(served: Sequence[Served], handlers: Sequence[tuple[MethodPlan, Any]], codec: Codec) -> list[Entry]:
@@ -45,14 +67,14 @@ def coded_entries(served: Sequence[Served], handlers: Sequence[tuple[MethodPlan,
     Args:
         served: The services.
         handlers: The plans of their methods in msgpack, each with its handler; others may follow.
-        codec: Makes the plans.
+        codec: The codec.
 
     Raises:
-        TypeError: a method has no counterpart in the codec; one line that names it and the parameter.
+        TypeError: a method has no counterpart in it; one line that names it and the parameter.
     """
     from ..service.coded import coded_plans  # only where it is needed
 
-    found: list[Entry] = []
+    found = list[Entry]()
     rest = iter(handlers)
     for each in served:
         for plan in coded_plans(each.plan, codec):

@@ -31,11 +31,11 @@ from ..options.common import (
     check_compression,
     check_spin,
 )
-from ..options.schemes import speaks_protobuf
+from ..options.origins import check_origins
 from ..options.tls import TLS
 from ..service.describing import describe
 from ..service.references import services_passed
-from .entries import coded_entries, own_entries
+from .entries import codecs_for, coded_entries, own_entries
 from .health import HEALTH, ServerHealth
 from .instances import Served, handler_of, look_at
 from .listening import make_listeners
@@ -102,6 +102,8 @@ class Server:
         tls: For ``tls://``: the server's certificate and key, and whether clients must have one, too.
         allow_users: Users, by name or id, that may connect to ``unix://`` besides the server's own.
         allow_groups: Groups, by name or id, whose members may connect to ``unix://``.
+        allow_origins: Web pages that may call at ``http://`` URLs, by where they are from, such as
+            ``https://app.example.org``; ``"*"`` stands for all pages that there are. Without it, none may.
         on_connect: Called with each client's :class:`~nearcall.ServerConnection` before its first call, in a thread of
             the server. Nothing is read from that client meanwhile; others are served.
         on_disconnect: The same after its last call, when the client has closed its connection or died, or the server
@@ -137,6 +139,7 @@ class Server:
         tls: TLS | None = None,
         allow_users: Sequence[str | int] = (),
         allow_groups: Sequence[str | int] = (),
+        allow_origins: Sequence[str] = (),
         on_connect: Hook | None = None,
         on_disconnect: Hook | None = None,
         loop_factory: Callable[[], AbstractEventLoop] | None = None,
@@ -193,31 +196,23 @@ class Server:
             (method.full_name, method.kind) for plan in (*plans, *passed) for method in plan.methods
         ]
         measured += [None] * (len(methods) - len(measured))
-        paths: dict[str, Any] = {}
         self._health = ServerHealth(names)
-        if any(map(speaks_protobuf, self._asked)):
-            from ..codec.protobuf.service import Protobuf  # only where it is needed
+        paths: dict[str, dict[str, tuple[int, bool, bool, bool, bool]]] = {}
+        for name, codec in codecs_for(self._asked).items():
+            entries = coded_entries(served, self._handlers, codec)
+            if name == "proto":
+                besides = list[object]()
+                if HEALTH not in names:
+                    from ..health import health_of
 
-            entries = coded_entries(served, self._handlers, Protobuf())
-            besides = list[object]()
-            if HEALTH not in names:
-                from ..health import health_of
+                    besides.append(health_of(self._health._states))
+                if reflection:
+                    from ..reflection import reflection_of
 
-                besides.append(health_of(self._health._states))
-            if reflection:
-                from ..reflection import reflection_of
-
-                in_loop = any(method.handler_is_async for plan in plans for method in plan.methods)
-                besides += reflection_of(plans, [HEALTH] * len(besides), in_loop=in_loop)
-            entries += own_entries(list(map(look_at, besides)), chain)
-            paths["paths"] = {
-                entry.path: (
-                    len(methods) + number,
-                    entry.streams_in,
-                    entry.streams_in and bool(entry.plan.arguments.names),
-                )
-                for number, entry in enumerate(entries)
-            }
+                    in_loop = any(method.handler_is_async for plan in plans for method in plan.methods)
+                    besides += reflection_of(plans, [HEALTH] * len(besides), in_loop=in_loop)
+                entries += own_entries(list(map(look_at, besides)), chain)
+            paths[name] = {entry.path: entry.named(len(methods) + at) for at, entry in enumerate(entries)}
             for entry in entries:
                 describer = self._failures.describer(entry.plan, entry.errors, tracebacks)
                 methods.append((_core.Method(entry.plan, max_values=values, describe_error=describer), entry.handler))
@@ -253,7 +248,8 @@ class Server:
             make_passage=catalogue.passage,
             on_release=self._sessions.released,
             **self._sessions.for_core(),
-            **paths,
+            paths=paths,
+            origins=check_origins(allow_origins, self._asked),
         )
         self._core: _core.Server | None = None
         self._process = os.getpid()

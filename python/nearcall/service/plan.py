@@ -188,6 +188,7 @@ class MethodPlan(msgspec.Struct, frozen=True, eq=False):
     always_named: bool = False
     """Always send the arguments by name, through ``encode_named``: the server declares the method differently."""
     idempotent: bool = False
+    no_side_effects: bool = False
     """Calling twice does what calling once does, so the call may be repeated after a broken connection."""
     doc: str | None = None
     takes: tuple[type, ...] = ()

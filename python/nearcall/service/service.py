@@ -17,9 +17,17 @@ from ..types.schema import SchemaBuilder
 from .agreement import Sides, method_findings
 from .describing import method_info
 from .plan import MethodPlan, ServicePlan
-from .signature import IDEMPOTENT_MARK, ONEWAY_MARK, ReadMethod, method_plan, method_types, read_method
+from .signature import (
+    IDEMPOTENT_MARK,
+    NO_SIDE_EFFECTS_MARK,
+    ONEWAY_MARK,
+    ReadMethod,
+    method_plan,
+    method_types,
+    read_method,
+)
 
-__all__ = ["idempotent", "is_service", "oneway", "plan_of", "plan_of_all", "service"]
+__all__ = ["idempotent", "is_service", "no_side_effects", "oneway", "plan_of", "plan_of_all", "service"]
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -117,6 +125,15 @@ def idempotent(method: F) -> F:
     """Marks a method that may be called twice with the effect of once, so that a broken call can be repeated."""
     setattr(method, IDEMPOTENT_MARK, True)
     return method
+
+
+def no_side_effects(method: F) -> F:
+    """Marks a method that changes nothing: it is :func:`idempotent`, and at ``http://`` URLs it can be called by GET.
+
+    Whatever follows links may call such a method, a browser without asking among them, and answers may be kept.
+    """
+    setattr(method, NO_SIDE_EFFECTS_MARK, True)
+    return idempotent(method)
 
 
 def plan_of(cls: type) -> ServicePlan:

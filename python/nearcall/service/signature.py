@@ -30,6 +30,8 @@ ONEWAY_MARK = "__nearcall_oneway__"
 """The attribute that ``@nearcall.oneway`` sets on a function."""
 IDEMPOTENT_MARK = "__nearcall_idempotent__"
 """The attribute that ``@nearcall.idempotent`` sets on a function."""
+NO_SIDE_EFFECTS_MARK = "__nearcall_no_side_effects__"
+"""The attribute that ``@nearcall.no_side_effects`` sets on a function."""
 
 
 _LISTS = (list, set, frozenset, Sequence, Collection)
@@ -47,6 +49,7 @@ class ReadMethod(NamedTuple):
     is_async: bool
     oneway: bool
     idempotent: bool
+    no_side_effects: bool
     doc: str | None
 
     @property
@@ -111,6 +114,8 @@ def read_method(
         is_async=_is_async(function, hints.get("return")),
         oneway=hasattr(function, ONEWAY_MARK) or (interface is not None and interface.oneway),
         idempotent=hasattr(function, IDEMPOTENT_MARK) or (interface is not None and interface.idempotent),
+        no_side_effects=hasattr(function, NO_SIDE_EFFECTS_MARK)
+        or (interface is not None and interface.no_side_effects),
         doc=inspect.cleandoc(function.__doc__) if function.__doc__ else None,
     )
     _check_streams(method, function, own_hints=hints)
@@ -171,6 +176,7 @@ def method_plan(method: ReadMethod, builder: SchemaBuilder) -> MethodPlan:
         adapt=make_adapter(slots),
         signature=signature,
         idempotent=method.idempotent,
+        no_side_effects=method.no_side_effects,
         doc=method.doc,
         takes=tuple(taken),
         gives=reply.services,
@@ -195,7 +201,16 @@ def method_types(method: ReadMethod, handler: ReadMethod | None = None) -> Metho
             stream = found
     returned = stream_of(method.returns)
     result = method.returns if returned is None else returned.item
-    return MethodTypes(method.name, tuple(parameters), stream, result, returned is not None, method.oneway, method.doc)
+    return MethodTypes(
+        method.name,
+        tuple(parameters),
+        stream,
+        result,
+        returned is not None,
+        method.oneway,
+        method.doc,
+        method.no_side_effects,
+    )
 
 
 def value_roles(full_name: str, *, stream: str | None = None, items: bool = False) -> Roles:

@@ -96,7 +96,7 @@ pub struct ServedMethods {
     pub native_handlers: Vec<Box<dyn NativeHandler>>,
     /// For each method, in the same order: what it is called where it is measured. Those of one name are counted as one.
     pub measured: Vec<Option<MeasuredMethod>>,
-    /// Those that gRPC's clients name by their paths.
+    /// Those that clients name by their paths, over HTTP.
     pub paths: Paths,
 }
 

@@ -26,7 +26,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_encode_padding(false).with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// Whether a field belongs to HTTP or gRPC, so that it is no metadata of the user's.
+/// Whether a field belongs to HTTP, gRPC or Connect, so that it is no metadata of the user's.
 pub(crate) fn is_own(name: &[u8]) -> bool {
     matches!(
         name,
@@ -44,6 +44,11 @@ pub(crate) fn is_own(name: &[u8]) -> bool {
             | b"grpc-status"
             | b"grpc-message"
             | b"grpc-status-details-bin"
+            | b"connect-protocol-version"
+            | b"connect-timeout-ms"
+            | b"connect-content-encoding"
+            | b"connect-accept-encoding"
+            | b"x-grpc-web"
     )
 }
 

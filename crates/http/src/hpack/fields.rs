@@ -46,7 +46,7 @@ impl Fields {
         self.bytes.capacity() + self.places.capacity() * size_of::<(u32, u32, u32)>()
     }
 
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.places.clear();
         self.size = 0;
@@ -57,7 +57,7 @@ impl Fields {
         }
     }
 
-    pub(super) fn push(&mut self, name: &[u8], value: &[u8]) {
+    pub(crate) fn push(&mut self, name: &[u8], value: &[u8]) {
         let from = self.bytes.len();
         if self.size + name.len() + value.len() + OVERHEAD <= self.limit {
             self.bytes.extend_from_slice(name);

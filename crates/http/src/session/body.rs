@@ -5,9 +5,9 @@ use std::borrow::Cow;
 use crate::code::{Broken, Code};
 use crate::event::Ending;
 use crate::frame::{FrameHead, flag, without_padding};
-use crate::grpc::{Decompressor, PREFIX, Piece, TooLong};
+use crate::grpc::PREFIX;
+use crate::reading::{Body, Given, Limits, Reads};
 
-use super::stream::{Body, Declared};
 use super::{Notice, Ready, Session, StreamId};
 
 /// A DATA frame that is being handed out. Its bytes are the next of the input.
@@ -22,8 +22,6 @@ pub(super) struct Arriving {
 }
 
 const INTERNAL: u8 = 13;
-const RESOURCE_EXHAUSTED: u8 = 8;
-const UNIMPLEMENTED: u8 = 12;
 
 impl Session {
     /// A DATA frame, whose head has been skipped.
@@ -79,10 +77,10 @@ impl Session {
     pub(super) fn hand_out(&mut self) -> Option<Ready> {
         let mut frame = self.arriving.take()?;
         let id = frame.stream;
-        let body = self.streams.get(&id).map_or(Body::Discarded, |stream| stream.incoming.body);
+        let body = self.streams.get(&id).map_or(Body::Discarded, |stream| stream.incoming.reader.body);
         let ready = match body {
             _ if frame.left == 0 => None,
-            Body::Messages => self.next_message(&mut frame),
+            Body::Messages | Body::Text | Body::Whole => self.next_message(&mut frame),
             Body::Raw => {
                 let len = std::mem::take(&mut frame.left);
                 self.input.skip(len);
@@ -117,52 +115,56 @@ impl Session {
 
     /// The next message of a frame that has bytes left, if one is complete.
     fn next_message(&mut self, frame: &mut Arriving) -> Option<Ready> {
-        let (id, limit, window) = (frame.stream, self.options.max_message, self.options.stream_window);
+        let (id, limits, window) = (frame.stream, self.limits(), self.options.stream_window);
         let incoming = &mut self.streams.get_mut(&id).expect("hand_out has looked").incoming;
-        let before = incoming.assembler.held();
-        let (taken, piece) = incoming.assembler.take(&self.input.data()[..frame.left], limit);
-        self.assembling = self.assembling + incoming.assembler.held() - before;
+        let before = incoming.reader.held();
+        let is_counted = incoming.reader.body == Body::Messages;
+        let (taken, given) = incoming.reader.take(&self.input.data()[..frame.left], frame.ended, limits);
+        self.assembling = self.assembling + incoming.reader.held() - before;
         self.input.skip(taken);
         frame.left -= taken;
-        let (is_compressed, message, len) = match piece {
-            Piece::Here { is_compressed, len } => (is_compressed, None, len),
-            Piece::Whole { is_compressed, message } => (is_compressed, Some(message), 0),
-            Piece::Unfinished => {
-                let more = incoming.lend(window);
-                self.grant(id, more);
-                return None;
-            }
-            Piece::TooLong(len) => {
-                let why = format!("the message has {len} bytes, the limit is {limit}");
-                self.refuse_call(frame, RESOURCE_EXHAUSTED, why.into());
-                return None;
-            }
-            Piece::Malformed => {
-                self.refuse_call(frame, INTERNAL, "the flag before a message is none of gRPC's".into());
-                return None;
-            }
-        };
-        let cost = PREFIX + message.as_ref().map_or(len, Vec::len);
-        let message = if is_compressed {
-            let compressed = message.as_deref().unwrap_or_else(|| self.input.skipped(len));
-            match decompressed(incoming.declared, compressed, limit.min(self.most_decompressed)) {
-                Ok(message) => Some(message),
-                Err((code, why)) => {
-                    self.refuse_call(frame, code, why);
-                    return None;
+        if !is_counted {
+            // What has come may be sent again at once: the longest message bounds what is kept.
+            let more = incoming.give_back(taken, window);
+            self.grant(id, more);
+        }
+        let incoming = &mut self.streams.get_mut(&id).expect("hand_out has looked").incoming;
+        let (message, len) = match given {
+            Given::Here(len) => (None, len),
+            Given::Message(message, len) => (Some(message), len),
+            Given::Nothing => {
+                if is_counted {
+                    let more = incoming.lend(window);
+                    self.grant(id, more);
                 }
+                return None;
             }
-        } else {
-            message
+            Given::Refused(code, why) => {
+                self.refuse_call(frame, code, why);
+                return None;
+            }
         };
+        let cost = if is_counted { PREFIX + len } else { 0 };
         incoming.unreleased += cost;
         self.patience.earn(1);
         // A client hears of the end by the status.
-        let ended = frame.ended && frame.left == 0 && self.is_server;
+        let ended = frame.ended && frame.left == 0 && self.is_server && !incoming.reader.is_inside();
         Some(match message {
             Some(message) => Ready::Whole { stream: id, message, cost, ended },
             None => Ready::Here { stream: id, len, cost, ended },
         })
+    }
+
+    /// The most that a message may have now.
+    fn limits(&self) -> Limits {
+        Limits { message: self.options.max_message, decompressed: self.most_decompressed }
+    }
+
+    /// Server: how the body of a request is to be read that is not gRPC's, before the next event.
+    pub fn read_as(&mut self, id: StreamId, reads: Reads) {
+        if let Some(stream) = self.streams.get_mut(&id) {
+            (stream.incoming.reader.body, stream.incoming.reader.declared) = (reads.body, reads.declared);
+        }
     }
 
     /// Says no to a call because of a message, and to the rest of its body.
@@ -179,28 +181,38 @@ impl Session {
     /// Throws away what is there, and what comes, of a stream's body.
     pub fn discard(&mut self, id: StreamId) {
         if let Some(stream) = self.streams.get_mut(&id) {
-            let assembler = std::mem::take(&mut stream.incoming.assembler);
-            stream.incoming.body = Body::Discarded;
-            self.assembling -= assembler.held();
+            self.assembling -= stream.incoming.reader.held();
+            stream.incoming.reader.discard();
         }
     }
 
     /// The peer has sent its last frame on a stream. `is_told`: an event that says so is on its way.
     pub(super) fn end_of_body(&mut self, id: StreamId, is_told: bool) {
+        let (is_server, limits) = (self.is_server, self.limits());
         let Some(stream) = self.streams.get_mut(&id) else { return };
         let incoming = &mut stream.incoming;
         incoming.is_ended = true;
-        let is_inside = incoming.assembler.is_inside();
-        match (incoming.body, self.is_server) {
+        match (incoming.reader.body, is_server) {
             (Body::Discarded, _) => {}
-            (Body::Messages, true) if is_inside => {
-                self.notices.push_back(Notice::Refused(id, INTERNAL, "the request ends inside of a message".into()));
-                self.discard(id);
-            }
             (Body::Messages, false) => {
                 let message = "the response ended without a status".to_owned();
                 self.finish_call(id, Ending::Status { code: INTERNAL, message, details: Vec::new(), metadata: None });
                 return;
+            }
+            (_, true) => {
+                let before = incoming.reader.held();
+                let given =
+                    if is_told && !incoming.reader.is_inside() { None } else { Some(incoming.reader.end(limits)) };
+                self.assembling = self.assembling + incoming.reader.held() - before;
+                match given {
+                    None => {}
+                    Some(Given::Message(message, _)) => self.notices.push_back(Notice::Last(id, message)),
+                    Some(Given::Refused(code, why)) => {
+                        self.notices.push_back(Notice::Refused(id, code, why));
+                        self.discard(id);
+                    }
+                    Some(_) => self.notices.push_back(Notice::Ended(id, Ending::Plain)),
+                }
             }
             _ if is_told => {}
             _ => self.notices.push_back(Notice::Ended(id, Ending::Plain)),
@@ -219,24 +231,4 @@ impl Session {
         self.patience.earn(1);
         self.notices.push_back(Notice::Ended(id, ending));
     }
-}
-
-/// A compressed message, or the status of its call.
-fn decompressed(declared: Declared, bytes: &[u8], limit: usize) -> Result<Vec<u8>, (u8, Cow<'static, str>)> {
-    let encoding = match declared {
-        Declared::Known(encoding) => encoding,
-        Declared::Nothing => {
-            return Err((INTERNAL, "a message is compressed, but grpc-encoding does not say how".into()));
-        }
-        Declared::Unknown => {
-            return Err((UNIMPLEMENTED, "messages may be compressed with gzip or zstd, with nothing else".into()));
-        }
-    };
-    Decompressor::run(encoding, bytes, limit).map_err(|error| match error {
-        TooLong::Yes => (
-            RESOURCE_EXHAUSTED,
-            format!("the message has more than {limit} bytes when it is decompressed, and no more are kept now").into(),
-        ),
-        TooLong::Broken => (INTERNAL, format!("a message is not what {} makes", encoding.name()).into()),
-    })
 }

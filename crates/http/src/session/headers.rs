@@ -6,7 +6,9 @@ use crate::fields::{Request, Role, check};
 use crate::frame::{FrameHead, HIGHEST, flag, kind, without_padding, wrong_size};
 use crate::grpc::{self, code_of_http};
 
-use super::stream::{Body, Declared, Stream};
+use crate::reading::{Body, Declared};
+
+use super::stream::Stream;
 use super::{Notice, Ready, Session, StreamId};
 
 /// A header block whose end has not come.
@@ -116,7 +118,7 @@ impl Session {
         stream.incoming.content_left = announced;
         stream.incoming.is_ended = ended;
         if body == Body::Messages {
-            stream.incoming.declared = Declared::read(request.header("grpc-encoding"));
+            stream.incoming.reader.declared = Declared::read(request.header("grpc-encoding"));
             stream.outgoing.accepts = request.accepts();
         }
         self.streams.insert(id, stream);
@@ -158,7 +160,7 @@ impl Session {
     fn response(&mut self, id: StreamId, ended: bool) -> Result<Option<Ready>, Broken> {
         let is_over = self.fields.is_over();
         let incoming = &self.stream(id).incoming;
-        let (is_first, body, is_ended) = (!incoming.has_head, incoming.body, incoming.is_ended);
+        let (is_first, body, is_ended) = (!incoming.has_head, incoming.reader.body, incoming.is_ended);
         if is_ended {
             return self.fail_stream(id, Code::STREAM_CLOSED).map(|()| None);
         }
@@ -180,7 +182,8 @@ impl Session {
         if is_first {
             let declared = Declared::read(self.fields.get("grpc-encoding"));
             let incoming = &mut self.stream(id).incoming;
-            (incoming.has_head, incoming.declared, incoming.content_left) = (true, declared, checked.content_length);
+            (incoming.has_head, incoming.reader.declared) = (true, declared);
+            incoming.content_left = checked.content_length;
         }
         if body != Body::Messages {
             return Ok(self.other_response(id, ended, is_first, checked.status));
@@ -190,7 +193,7 @@ impl Session {
         if is_first && !ended && is_grpc && checked.status == 200 {
             return Ok(Some(Ready::Response { stream: id, status: checked.status }));
         }
-        let is_inside = self.stream(id).incoming.assembler.is_inside();
+        let is_inside = self.stream(id).incoming.reader.is_inside();
         let ending = self.ending(is_first.then_some(checked.status), is_inside);
         self.stream(id).incoming.is_ended = ended;
         self.finish_call(id, ending);

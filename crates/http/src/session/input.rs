@@ -10,7 +10,7 @@ const MOST: usize = 4 * (HEAD + LONGEST);
 const SMALL_READS: u32 = 256;
 
 #[derive(Debug, Default)]
-pub(super) struct Input {
+pub(crate) struct Input {
     buffer: Vec<u8>,
     /// Bytes of `buffer` that hold data: `start..end`.
     start: usize,
@@ -20,27 +20,27 @@ pub(super) struct Input {
 
 impl Input {
     /// Bytes not yet looked at.
-    pub(super) fn data(&self) -> &[u8] {
+    pub(crate) fn data(&self) -> &[u8] {
         &self.buffer[self.start..self.end]
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.end - self.start
     }
 
     /// Those bytes have been looked at.
-    pub(super) fn skip(&mut self, len: usize) {
+    pub(crate) fn skip(&mut self, len: usize) {
         self.start += len;
         debug_assert!(self.start <= self.end, "only what is there");
     }
 
     /// So many bytes of those that were skipped last.
-    pub(super) fn skipped(&self, len: usize) -> &[u8] {
+    pub(crate) fn skipped(&self, len: usize) -> &[u8] {
         &self.buffer[self.start - len..self.start]
     }
 
     /// Room to read into, never empty.
-    pub(super) fn space(&mut self) -> &mut [u8] {
+    pub(crate) fn space(&mut self) -> &mut [u8] {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
             if self.small_reads > SMALL_READS && self.buffer.len() > AT_FIRST {
@@ -59,7 +59,7 @@ impl Input {
         &mut self.buffer[self.end..]
     }
 
-    pub(super) fn arrived(&mut self, len: usize) {
+    pub(crate) fn arrived(&mut self, len: usize) {
         assert!(len <= self.buffer.len() - self.end, "more has arrived than there was room for");
         self.end += len;
         let is_small = self.end < self.buffer.len() / 4;
@@ -70,7 +70,18 @@ impl Input {
         }
     }
 
-    pub(super) fn held(&self) -> usize {
+    /// Bytes that somebody else has read.
+    pub(crate) fn feed(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let space = self.space();
+            let len = space.len().min(bytes.len());
+            space[..len].copy_from_slice(&bytes[..len]);
+            self.arrived(len);
+            bytes = &bytes[len..];
+        }
+    }
+
+    pub(crate) fn held(&self) -> usize {
         self.buffer.len()
     }
 }

@@ -2,8 +2,8 @@
 
 mod body;
 mod headers;
-mod input;
-mod output;
+pub(crate) mod input;
+pub(crate) mod output;
 mod receive;
 mod send;
 mod stream;
@@ -101,6 +101,8 @@ pub struct Session {
 #[derive(Debug)]
 enum Notice {
     Ended(StreamId, Ending),
+    /// The only message of a body, which is over.
+    Last(StreamId, Vec<u8>),
     Refused(StreamId, u8, std::borrow::Cow<'static, str>),
     Reset(StreamId, Code, bool),
     Room(StreamId),
@@ -239,14 +241,8 @@ impl Session {
     }
 
     /// Bytes that somebody else has read.
-    pub fn feed(&mut self, mut bytes: &[u8]) {
-        while !bytes.is_empty() {
-            let space = self.input.space();
-            let len = space.len().min(bytes.len());
-            space[..len].copy_from_slice(&bytes[..len]);
-            self.input.arrived(len);
-            bytes = &bytes[len..];
-        }
+    pub fn feed(&mut self, bytes: &[u8]) {
+        self.input.feed(bytes);
     }
 
     /// Reads once what is there.
@@ -301,6 +297,9 @@ impl Session {
             }
             Ready::Notice(notice) => match notice {
                 Notice::Ended(stream, ending) => Event::Ended { stream, ending },
+                Notice::Last(stream, message) => {
+                    Event::Message { stream, message: message.into(), cost: 0, ended: true }
+                }
                 Notice::Refused(stream, code, why) => Event::Refused { stream, code, why },
                 Notice::Reset(stream, code, unprocessed) => Event::Reset { stream, code, unprocessed },
                 Notice::Room(stream) => Event::Room { stream },
@@ -385,7 +384,7 @@ impl Session {
     /// does not make room of those: an owner whose memory is full of them has to end one.
     #[must_use]
     pub fn longest_unfinished(&self) -> Option<(StreamId, usize)> {
-        let unfinished = self.streams.iter().map(|(&id, stream)| (id, stream.incoming.assembler.held()));
+        let unfinished = self.streams.iter().map(|(&id, stream)| (id, stream.incoming.reader.held()));
         unfinished.filter(|&(_, held)| held > 0).max_by_key(|&(_, held)| held)
     }
 
@@ -439,7 +438,7 @@ impl Session {
     fn remove(&mut self, id: StreamId) -> Option<Stream> {
         let stream = self.streams.remove(&id)?;
         self.waiting -= stream.waiting();
-        self.assembling -= stream.incoming.assembler.held();
+        self.assembling -= stream.incoming.reader.held();
         if stream.outgoing.is_scheduled {
             self.scheduled.retain(|&other| other != id);
         }

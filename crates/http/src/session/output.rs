@@ -5,14 +5,14 @@ use crate::frame;
 
 /// DATA is put here only while there is less than this: what waits per stream can still be ordered anew, and replies to
 /// pings do not wait behind megabytes.
-pub(super) const HIGH: usize = 256 << 10;
+pub(crate) const HIGH: usize = 256 << 10;
 /// Replies to what a peer asks for that may wait for it to read them, bytes.
 const MOST_REPLIES: usize = 256 << 10;
 /// Memory that is kept when all has been written.
 const KEPT: usize = 64 << 10;
 
 #[derive(Debug, Default)]
-pub(super) struct Output {
+pub(crate) struct Output {
     buffer: Vec<u8>,
     written: usize,
     /// Bytes of replies, since all was written the last time.
@@ -21,20 +21,20 @@ pub(super) struct Output {
 
 impl Output {
     /// Where frames are appended.
-    pub(super) fn buffer(&mut self) -> &mut Vec<u8> {
+    pub(crate) fn buffer(&mut self) -> &mut Vec<u8> {
         &mut self.buffer
     }
 
-    pub(super) fn unsent(&self) -> &[u8] {
+    pub(crate) fn unsent(&self) -> &[u8] {
         &self.buffer[self.written..]
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.buffer.len() - self.written
     }
 
     /// So many bytes are written. `more`: others follow at once, so the memory is kept for them.
-    pub(super) fn sent(&mut self, len: usize, more: bool) {
+    pub(crate) fn sent(&mut self, len: usize, more: bool) {
         assert!(len <= self.len(), "more was sent than there is");
         self.written += len;
         if self.written == self.buffer.len() {
@@ -53,7 +53,7 @@ impl Output {
     ///
     /// # Errors
     /// It asks on and on and reads nothing.
-    pub(super) fn reply(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Result<(), Broken> {
+    pub(crate) fn reply(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Result<(), Broken> {
         self.replies += frame::HEAD + payload.len();
         if self.replies > MOST_REPLIES {
             return Err(Broken::new(Code::ENHANCE_YOUR_CALM, "the peer asks for replies and does not read them"));

@@ -9,10 +9,11 @@ use crate::event::{Call, Head, Outcome, SendError, Sent, StreamId};
 use crate::frame::{HEAD, HIGHEST, LONGEST, flag, kind, put, put_head};
 use crate::grpc::{self, CONTENT_TYPE, Compressor, Encodings, PREFIX};
 use crate::hpack::{Encoder, Keep, OVERHEAD};
+use crate::reading::Body;
 
 use super::Session;
 use super::output::HIGH;
-use super::stream::{Body, End, Stream, Trailers};
+use super::stream::{End, Stream, Trailers};
 
 /// So many bytes sent are worth one change of a window.
 const BYTES_FOR_UPDATE: usize = 64;

@@ -2,35 +2,8 @@
 
 use nearcall_wire::Metadata;
 
-use crate::grpc::{Assembler, Encoding, Encodings};
-
-/// How a body is handed out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Body {
-    /// Message by message.
-    Messages,
-    /// As it comes.
-    Raw,
-    /// Not at all: the call has been refused.
-    Discarded,
-}
-
-/// How the peer said that its messages may be compressed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Declared {
-    Nothing,
-    Known(Encoding),
-    Unknown,
-}
-
-impl Declared {
-    pub(super) fn read(value: Option<&[u8]>) -> Self {
-        match value {
-            None | Some(b"identity" | b"") => Self::Nothing,
-            Some(name) => Encoding::named(name).map_or(Self::Unknown, Self::Known),
-        }
-    }
-}
+use crate::grpc::{Encoding, Encodings};
+use crate::reading::{Body, Reader};
 
 /// What comes from the peer.
 #[derive(Debug)]
@@ -43,9 +16,7 @@ pub(super) struct Incoming {
     pub(super) unreleased: usize,
     /// Bytes that were given beyond the window, for a message that is longer.
     pub(super) lent: usize,
-    pub(super) body: Body,
-    pub(super) assembler: Assembler,
-    pub(super) declared: Declared,
+    pub(super) reader: Reader,
     /// Bytes of the body that the peer has announced and not sent.
     pub(super) content_left: Option<u64>,
     /// Client: the response's headers are here.
@@ -112,9 +83,7 @@ impl Stream {
             credit: 0,
             unreleased: 0,
             lent: 0,
-            body,
-            assembler: Assembler::default(),
-            declared: Declared::Nothing,
+            reader: Reader::new(body),
             content_left: None,
             has_head: false,
             is_ended: false,
@@ -146,7 +115,7 @@ impl Incoming {
     /// Bytes that the peer must be told of so that it can send what is missing of a message longer than the window. Only if
     /// little is kept of the messages before it: a stream of such messages is held back like any other.
     pub(super) fn lend(&mut self, window: u32) -> Option<usize> {
-        let (whole, missing) = (window as usize, self.assembler.missing());
+        let (whole, missing) = (window as usize, self.reader.missing());
         let is_needed = missing > 0 && self.window < missing.min(whole / 2) as i64;
         if self.is_ended || !is_needed || self.unreleased > whole / 2 {
             return None;

@@ -212,6 +212,8 @@ fn with_metadata(mut head: FrameHead, metadata: Option<Metadata>) -> FrameHead {
 }
 
 impl Role for Client {
+    type Session = Session;
+
     fn take_in(&mut self, session: &mut Session, frames: &mut Frames) -> Result<bool, LinkError> {
         let most = self.max_message.saturating_add(WAITING_PER_CALL.saturating_mul(self.calls.len()));
         session.limit_decompression(most.saturating_sub(self.waiting));
@@ -330,13 +332,16 @@ impl Role for Client {
         match frame.kind {
             Kind::Item => {
                 let outflow = self.calls.get_mut(&stream).map(|call| &mut call.outflow);
-                Outflow::send(outflow, session, stream, frame, (number, true), frames, out)
+                let compress = pays_to_compress(frame);
+                let sent = session.send_message_through(stream, message(frame)?, compress, false, out);
+                Outflow::sent(outflow, sent, frame.len(), number, frames)
             }
             Kind::End => session.end(stream).or_else(unsent),
             Kind::Credit => {
                 if let Some(mut call) = self.forget(stream) {
                     let ended = call.inflow.has_end();
-                    call.inflow.grant(short(frame), stream, session, frames, &self.account);
+                    let release = |stream, taken| session.release(stream, taken);
+                    call.inflow.grant(short(frame), stream, release, frames, &self.account);
                     if !ended || call.inflow.has_end() {
                         self.keep(stream, call);
                     }

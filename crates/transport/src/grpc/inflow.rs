@@ -2,17 +2,16 @@
 
 use std::sync::Arc;
 
-use nearcall_http::{Out, Session, StreamId};
+use nearcall_http::{SendError, Sent, StreamId};
 use nearcall_wire::flow::{WINDOW, cost, granted};
 use nearcall_wire::{FrameHead, Kind};
 use smallvec::SmallVec;
 
 use super::held::Held;
-use super::{Frames, credit, message, pays_to_compress, unsent, with_message};
+use super::{Frames, credit, unsent, with_message};
 use crate::budget::Account;
 use crate::incoming::Incoming;
 use crate::link::LinkError;
-use crate::outgoing::Outgoing;
 
 /// One call's.
 #[derive(Debug)]
@@ -69,7 +68,7 @@ impl Inflow {
         &mut self,
         payload: &[u8],
         stream: StreamId,
-        session: &mut Session,
+        release: impl FnOnce(StreamId, usize),
         frames: &mut Frames,
         account: &Arc<Account>,
     ) {
@@ -78,7 +77,7 @@ impl Inflow {
         // The core counts more for each item than HTTP/2 does.
         let taken = self.untaken.min(usize::try_from(more).unwrap_or(usize::MAX));
         self.untaken -= taken;
-        session.release(stream, taken);
+        release(stream, taken);
         while self.allowance > 0
             && let Some(message) = self.held.pop()
         {
@@ -116,26 +115,24 @@ pub(super) struct Outflow {
 
 impl Outflow {
     /// An item was sent. The credit to give back now, if it is worth a frame.
-    fn item(&mut self, len: usize, sent: nearcall_http::Sent) -> Option<i64> {
+    fn item(&mut self, len: usize, sent: Sent) -> Option<i64> {
         self.spent += cost(len);
-        self.is_full |= sent == nearcall_http::Sent::Full;
+        self.is_full |= sent == Sent::Full;
         (!self.is_full && self.spent >= WINDOW / 2).then(|| std::mem::take(&mut self.spent))
     }
 
-    /// Sends an item of the call that the core knows by a number, compressed where that pays if so told, and gives its credit back if it is time.
-    pub(super) fn send(
+    /// An item of so many bytes was sent, of the call that the core knows by `number`: its credit is given back if it is
+    /// time.
+    pub(super) fn sent(
         outflow: Option<&mut Self>,
-        session: &mut Session,
-        stream: StreamId,
-        frame: &Outgoing<'_>,
-        (number, compresses): (u32, bool),
+        sent: Result<Sent, SendError>,
+        len: usize,
+        number: u32,
         frames: &mut Frames,
-        out: Out<'_>,
     ) -> Result<(), LinkError> {
-        let compress = compresses && pays_to_compress(frame);
-        match session.send_message_through(stream, message(frame)?, compress, false, out) {
+        match sent {
             Ok(sent) => {
-                let back = outflow.and_then(|outflow| outflow.item(frame.len(), sent));
+                let back = outflow.and_then(|outflow| outflow.item(len, sent));
                 frames.extend(back.map(|back| credit(number, back)));
                 Ok(())
             }

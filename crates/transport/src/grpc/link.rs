@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use nearcall_http::Session;
+use nearcall_http::Connection;
 use nearcall_platform::descriptors::{self, EventDescriptor, Poller};
 use nearcall_platform::lock::Mutex;
 use nearcall_platform::{clock, fork, sys};
@@ -45,12 +45,12 @@ const IMPATIENCE: usize = 64 << 10;
 /// Whoever may wait with a frame does so while more bytes than this wait in front of it.
 const MUCH: usize = 4 << 20;
 
-/// An HTTP/2 connection that carries gRPC.
+/// A connection of HTTP that carries calls.
 ///
 /// All that is known of it is behind one lock, which is held for a frame at a time and never while somebody waits. What is to
 /// be written waits in the session, which is the connection's one outgoing queue.
 #[derive(Debug)]
-pub(crate) struct GrpcLink<W, R> {
+pub(crate) struct GrpcLink<W, R: Role> {
     wire: W,
     peer: Peer,
     state: Mutex<State<R>>,
@@ -97,8 +97,8 @@ impl Bell {
 }
 
 #[derive(Debug)]
-struct State<R> {
-    session: Session,
+struct State<R: Role> {
+    session: R::Session,
     role: R,
     frames: Frames,
     /// Whoever receives has found something, and will look again.
@@ -109,6 +109,10 @@ struct State<R> {
     kept_since: Option<u64>,
     /// What the session keeps, beyond what every one may.
     kept: Charge,
+    /// Nothing more is read, as the session takes no more for now.
+    is_paused: bool,
+    /// This side has said that nothing more comes from it.
+    has_ended: bool,
     /// The peer gets no more credit, because more is kept of what it has sent than may be.
     holds_credit: bool,
 }
@@ -117,7 +121,7 @@ impl<W: Wire, R: Role> GrpcLink<W, R> {
     pub(crate) fn new(
         wire: W,
         peer: Peer,
-        session: Session,
+        session: R::Session,
         role: R,
         account: Arc<Account>,
         options: &Options,
@@ -130,6 +134,8 @@ impl<W: Wire, R: Role> GrpcLink<W, R> {
             is_deaf: false,
             kept_since: None,
             kept: account.charge_anyway(0),
+            is_paused: false,
+            has_ended: false,
             holds_credit: false,
         };
         Self {
@@ -199,6 +205,10 @@ impl<W: Wire, R: Role> GrpcLink<W, R> {
 
     /// Reads once, without waiting. How many bytes; none if none are there.
     fn read(&self, state: &mut State<R>) -> Result<usize, LinkError> {
+        state.is_paused = !state.session.takes_more();
+        if state.is_paused {
+            return Ok(0);
+        }
         match self.wire.read(state.session.space(), false)? {
             Some(0) => Err(LinkError::Closed),
             Some(len) => {
@@ -223,7 +233,13 @@ impl<W: Wire, R: Role> GrpcLink<W, R> {
                 None => return Ok(false),
             }
         }
-        self.wire.flush()
+        let all = self.wire.flush()?;
+        if all && session.ends() && !std::mem::replace(&mut state.has_ended, true) {
+            // The peer hangs up when it has read that. To close now could take from it what it has not read.
+            self.wire.say_goodbye();
+            let _ = rustix::net::shutdown(self.wire.fd(), rustix::net::Shutdown::Write);
+        }
+        Ok(all)
     }
 
     /// The same, and what waits afterwards is noted.
@@ -344,7 +360,10 @@ impl<W: Wire, R: Role> GrpcLink<W, R> {
     /// sleeps is woken. At a server, whether somebody has to flush: he finds the socket ready at once, and looks.
     fn has_made_frames(&self, state: &mut State<R>) -> Result<bool, LinkError> {
         self.take_in_arrived(state)?;
-        let Some(bell) = &self.bell else { return Ok(!state.frames.is_empty()) };
+        let Some(bell) = &self.bell else {
+            // What is read again now may have been here for long, and nobody tells of it.
+            return Ok(!state.frames.is_empty() || (state.is_paused && state.session.takes_more()));
+        };
         if !state.frames.is_empty() {
             bell.ring();
         }

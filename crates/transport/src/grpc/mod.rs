@@ -1,5 +1,5 @@
-//! gRPC over HTTP/2 as one more [`Link`](crate::Link): calls, items and ends of `nearcall_wire` on one side, the messages,
-//! headers and statuses of `nearcall_http` on the other.
+//! gRPC, and what browsers speak, as one more [`Link`](crate::Link): calls, items and ends of `nearcall_wire` on one side, the
+//! messages, headers and statuses of `nearcall_http` on the other.
 //!
 //! A call's number at the server is the stream's. Credit becomes HTTP/2's windows. What gRPC cannot say is refused in words:
 //! one-way calls, named arguments, buffers beside a message, calls of objects.
@@ -15,7 +15,7 @@ mod waiting;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use nearcall_http::{Options as SessionOptions, Out, SendError, Session};
+use nearcall_http::{Connection, Http1, Options as SessionOptions, Out, SendError, Session};
 use nearcall_wire::flow::WINDOW;
 use nearcall_wire::{FrameHead, Kind, Metadata};
 use smallvec::SmallVec;
@@ -40,11 +40,14 @@ type Frames = VecDeque<Incoming>;
 
 /// What differs between the two ends of a connection.
 pub(crate) trait Role: Send + std::fmt::Debug {
+    /// What it speaks.
+    type Session: Connection;
+
     /// Takes in the next thing that the peer did; what the core is to know goes to `frames`. Whether there was one.
     ///
     /// # Errors
     /// The peer broke the protocol.
-    fn take_in(&mut self, session: &mut Session, frames: &mut Frames) -> Result<bool, LinkError>;
+    fn take_in(&mut self, session: &mut Self::Session, frames: &mut Frames) -> Result<bool, LinkError>;
 
     /// Encodes a frame into the session.
     ///
@@ -52,7 +55,7 @@ pub(crate) trait Role: Send + std::fmt::Debug {
     /// One that spares the connection: nothing was sent.
     fn put(
         &mut self,
-        session: &mut Session,
+        session: &mut Self::Session,
         frames: &mut Frames,
         call: CallKey,
         frame: &Outgoing<'_>,
@@ -69,32 +72,40 @@ pub(crate) trait Role: Send + std::fmt::Debug {
 
     /// Whether the peer knows that this side has said goodbye, if it has: what comes from it now was begun after that. It has
     /// a moment to say so if this side `waits`.
-    fn has_parted(&mut self, _session: &mut Session, _waits: bool) -> bool {
+    fn has_parted(&mut self, _session: &mut Self::Session, _waits: bool) -> bool {
         true
     }
 
     /// Refuses the call whose message keeps most and has not come completely. Whether there was one.
-    fn make_room(&mut self, session: &mut Session, frames: &mut Frames) -> bool;
+    fn make_room(&mut self, session: &mut Self::Session, frames: &mut Frames) -> bool;
 
     /// Nobody works for a call any more.
-    fn finished(&mut self, session: &mut Session, call: u32);
+    fn finished(&mut self, session: &mut Self::Session, call: u32);
 
     /// Calls that the peer has given up and somebody still works for.
     fn given_up(&self) -> usize;
 }
 
-/// A connection to a gRPC client, of which `arrived` was read already.
+/// A connection to a client, of which `arrived` was read already. `is_open`: it may speak anything that goes over HTTP, and
+/// not only gRPC; `is_secure`: it is encrypted.
 pub(crate) fn serve<W: Wire + 'static>(
     wire: W,
     peer: Peer,
     arrived: &[u8],
+    is_open: bool,
+    is_secure: bool,
     options: &Options,
 ) -> Arc<dyn crate::link::Link> {
-    let mut session = Session::server(session_options(options));
-    session.feed(arrived);
     let account = options.account();
-    let compresses = options.compression.is_some();
-    let server = Server::new(Arc::clone(&options.paths), Arc::clone(&account), compresses);
+    if arrived.starts_with(PREFACE) || !is_open {
+        let mut session = Session::server(session_options(options));
+        session.feed(arrived);
+        let server = Server::new(options, Arc::clone(&account), is_open);
+        return Arc::new(GrpcLink::new(wire, peer, session, server, account, options));
+    }
+    let mut session = Http1::new(session_options(options), is_secure);
+    session.feed(arrived);
+    let server = Server::new(options, Arc::clone(&account), true);
     Arc::new(GrpcLink::new(wire, peer, session, server, account, options))
 }
 

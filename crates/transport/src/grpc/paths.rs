@@ -1,6 +1,8 @@
-//! Paths of gRPC's methods.
+//! Paths of methods.
 
 use std::collections::HashMap;
+
+use nearcall_http::Codec;
 
 /// What messages a client sends in a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,13 +15,25 @@ pub enum Messages {
     ArgumentsFirst,
 }
 
-/// A method as gRPC calls it.
+/// A method as it is called by its path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Path {
     /// Its index among the server's methods.
     pub entry: u16,
     /// What the client sends.
     pub messages: Messages,
+    /// The server sends a stream.
+    pub streams_out: bool,
+    /// It changes nothing, so that it may be called by GET.
+    pub is_safe: bool,
+}
+
+impl Path {
+    /// Whether either side sends a stream.
+    #[must_use]
+    pub fn streams(self) -> bool {
+        self.streams_out || self.messages != Messages::One
+    }
 }
 
 /// A method as a client calls it over gRPC.
@@ -33,26 +47,20 @@ pub struct MethodPath {
     pub streams_out: bool,
 }
 
-/// Which methods gRPC's paths name, as in `/package.Service/Method`.
+/// Which methods paths such as `/package.Service/Method` name, in each codec.
 #[derive(Debug, Clone, Default)]
-pub struct Paths(HashMap<String, Path>);
+pub struct Paths(HashMap<Codec, HashMap<String, Path>>);
 
 impl Paths {
     /// These.
     #[must_use]
-    pub fn new(paths: HashMap<String, Path>) -> Self {
+    pub fn new(paths: HashMap<Codec, HashMap<String, Path>>) -> Self {
         Self(paths)
     }
 
     /// The method of that path.
     #[must_use]
-    pub fn get(&self, path: &str) -> Option<Path> {
-        self.0.get(path).copied()
-    }
-
-    /// Whether there are none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+    pub fn get(&self, codec: Codec, path: &str) -> Option<Path> {
+        self.0.get(&codec)?.get(path).copied()
     }
 }

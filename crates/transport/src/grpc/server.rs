@@ -1,23 +1,33 @@
-//! The server's end of a gRPC connection.
+//! The server's end of a connection.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use nearcall_http::{Event, Head, Out, Outcome, Request, SendError, Session, StreamId};
+use nearcall_http::{
+    Answer, Asked, Calls, Codec, Event, Head, Origins, Out, Outcome, Protocol, Reads, Reply, Request, SendError,
+    StreamId,
+};
 use nearcall_wire::{Failure, FrameHead, Kind, rpc_status};
 use smallvec::SmallVec;
 
 use super::inflow::{Inflow, Outflow};
-use super::{Frames, Messages, Paths, Role, bare, credit, message, pays_to_compress, short, unsent, with_message};
+use super::{
+    Frames, Messages, Path, Paths, Role, bare, credit, message, pays_to_compress, short, unsent, with_message,
+};
 use crate::budget::{Account, Charge};
-use crate::link::LinkError;
+use crate::link::{LinkError, Options};
 use crate::outgoing::{CallKey, Outgoing};
 
 /// The calls of one client.
 #[derive(Debug)]
-pub(crate) struct Server {
+pub(crate) struct Server<S> {
     paths: Arc<Paths>,
+    origins: Arc<Origins>,
+    /// Whatever goes over HTTP may be spoken, and not only gRPC.
+    is_open: bool,
+    /// The longest message, bytes.
+    most: usize,
     account: Arc<Account>,
     /// Messages are compressed for clients that read that.
     compresses: bool,
@@ -25,6 +35,7 @@ pub(crate) struct Server {
     /// Of those, the ones that the client has given up.
     given_up: usize,
     parting: Parting,
+    of: std::marker::PhantomData<fn(S)>,
 }
 
 /// How far the end of the connection is. Calls that come before the client knows of it are taken.
@@ -53,88 +64,181 @@ struct Call {
     waits: Option<Charge>,
     /// The client has given it up, and a handler may be at work.
     given_up: bool,
+    /// A body that is one message: an empty one is one, too.
+    is_whole: bool,
+    reply: Reply,
     inflow: Inflow,
     outflow: Outflow,
 }
 
 /// How a request begins.
 enum Begun {
-    Call(Call),
-    /// It ends at once, with gRPC's status.
-    Refused(u8, String),
-    /// It is not gRPC's, and gets HTTP's status.
-    Foreign(u16, &'static str),
+    /// How its body is to be read, and its message if it came with the head.
+    Call(Box<Call>, Option<Reads>, Option<Vec<u8>>),
+    /// It ends at once, with a status.
+    Refused(Reply, u8, String),
+    /// It is no call, and gets HTTP's status.
+    Foreign(Answer),
 }
 
-impl Server {
-    pub(crate) fn new(paths: Arc<Paths>, account: Arc<Account>, compresses: bool) -> Self {
-        Self { paths, account, compresses, calls: HashMap::new(), given_up: 0, parting: Parting::No }
+impl<S: Calls> Server<S> {
+    pub(crate) fn new(options: &Options, account: Arc<Account>, is_open: bool) -> Self {
+        Self {
+            paths: Arc::clone(&options.paths),
+            origins: Arc::clone(&options.origins),
+            is_open,
+            most: usize::try_from(options.max_message).unwrap_or(usize::MAX),
+            account,
+            compresses: options.compression.is_some(),
+            calls: HashMap::new(),
+            given_up: 0,
+            parting: Parting::No,
+            of: std::marker::PhantomData,
+        }
     }
 
+    /// What a request is, by its headers.
     fn begin(&self, stream: StreamId, request: Request<'_>) -> Begun {
-        match (request.method(), request.codec()) {
-            ("POST", Some("proto")) => {}
-            ("POST", Some(_)) => {
-                return Begun::Foreign(415, "the codec of messages here is Protobuf: application/grpc+proto");
+        if !self.is_open {
+            let (status, why) = match (request.method(), request.codec()) {
+                ("POST", Some("proto")) => (0, ""),
+                ("POST", Some(_)) => (415, "the codec of messages here is Protobuf: application/grpc+proto"),
+                ("POST", None) => (415, "this is a gRPC server: the content type is application/grpc"),
+                _ => (405, "this is a gRPC server: the method is POST"),
+            };
+            if status != 0 {
+                return Begun::Foreign(Answer::refusal(status, why));
             }
-            ("POST", None) => {
-                return Begun::Foreign(415, "this is a gRPC server: the content type is application/grpc");
-            }
-            _ => return Begun::Foreign(405, "this is a gRPC server: the method is POST"),
         }
-        let Some(path) = self.paths.get(request.path()) else {
-            return Begun::Refused(Failure::UNIMPLEMENTED, format!("the server has no method {}", request.path()));
+        // What a query becomes when it is decompressed is bounded as bodies are.
+        let most = self.most.min(self.account.room());
+        let mut asked = match Asked::read(request, &self.origins, S::IS_HTTP2, most) {
+            Ok(asked) => asked,
+            Err(answer) => return Begun::Foreign(answer),
         };
-        let (mut head, mut waits) = (FrameHead::new(Kind::Call, stream), None);
-        head.method = path.entry;
-        match (request.timeout(), request.metadata()) {
-            (Ok(timeout), Ok(metadata)) => {
-                if let Some(timeout) = timeout {
-                    head.extras_mut().deadline_us = Some(u64::try_from(timeout.as_micros()).unwrap_or(u64::MAX));
-                }
-                if let Some(metadata) = metadata {
-                    // No window bounds headers, and what they say again takes the client a byte.
-                    let Some(mut charge) = self.account.charge(metadata.held()) else {
-                        let why = "the server keeps as much as it may, and the call has metadata";
-                        return Begun::Refused(Failure::RESOURCE_EXHAUSTED, why.into());
-                    };
-                    charge.set_unfinished(charge.bytes());
-                    waits = Some(charge);
-                    head.extras_mut().metadata = Some(metadata);
-                }
+        let reply = Reply::to(&asked);
+        let path = request.path().split('?').next().unwrap_or_default();
+        let found = match self.find(path, &asked, &reply) {
+            Ok(Some(found)) => found,
+            Ok(None) => {
+                let why = format!("the server has no method {path}");
+                return Begun::Refused(reply.with_http_status(404), Failure::UNIMPLEMENTED, why);
             }
-            (Err(_), _) => return Begun::Refused(Failure::INVALID_ARGUMENT, "the grpc-timeout is malformed".into()),
-            (_, Err(_)) => return Begun::Refused(Failure::INVALID_ARGUMENT, "the metadata is malformed".into()),
+            Err(answer) => return Begun::Foreign(answer),
+        };
+        if let Some((code, why)) = asked.trouble {
+            return Begun::Refused(reply, code, why.into_owned());
         }
-        Begun::Call(Call {
-            messages: path.messages,
+        let (mut head, mut waits) = (FrameHead::new(Kind::Call, stream), None);
+        head.method = found.entry;
+        if let Some(timeout) = asked.timeout {
+            head.extras_mut().deadline_us = Some(u64::try_from(timeout.as_micros()).unwrap_or(u64::MAX));
+        }
+        if let Some(metadata) = asked.metadata.take() {
+            // No window bounds headers, and what they say again takes the client a byte.
+            let Some(mut charge) = self.account.charge(metadata.held()) else {
+                let why = "the server keeps as much as it may, and the call has metadata".to_owned();
+                return Begun::Refused(reply, Failure::RESOURCE_EXHAUSTED, why);
+            };
+            charge.set_unfinished(charge.bytes());
+            waits = Some(charge);
+            head.extras_mut().metadata = Some(metadata);
+        }
+        let call = Call {
+            messages: found.messages,
             head: Some(head),
             waits,
             given_up: false,
+            is_whole: asked.protocol == Protocol::Connect,
+            reply,
             inflow: Inflow::new(stream),
             outflow: Outflow::default(),
-        })
+        };
+        Begun::Call(Box::new(call), asked.reads, asked.by_get)
+    }
+
+    /// The method of that path, if it can be called so.
+    fn find(&self, path: &str, asked: &Asked, reply: &Reply) -> Result<Option<Path>, Answer> {
+        let refuse = |status, why: String| Err(reply.refusal(status, &why));
+        let found = match self.paths.get(asked.codec, path) {
+            Some(found) => found,
+            None if self.paths.get(Codec::Proto, path).is_some() => {
+                return refuse(415, "the codec of messages here is Protobuf".to_owned());
+            }
+            None => return Ok(None),
+        };
+        match asked.protocol {
+            Protocol::Connect if found.streams() => {
+                let name = asked.codec.name();
+                refuse(415, format!("{path} is a stream: post its messages as application/connect+{name}"))
+            }
+            Protocol::ConnectStream if !found.streams() => {
+                let name = asked.codec.name();
+                refuse(415, format!("{path} is no stream: post its message as application/{name}"))
+            }
+            Protocol::Connect if asked.by_get.is_some() && !found.is_safe => {
+                refuse(405, format!("{path} may change something: call it by POST"))
+            }
+            _ => Ok(Some(found)),
+        }
+    }
+
+    /// A request has come.
+    fn begun(&mut self, session: &mut S, frames: &mut Frames, stream: StreamId, begun: Begun, ended: bool) {
+        match begun {
+            Begun::Call(mut call, reads, by_get) => {
+                // One that does not answer is not waited for with more and more calls.
+                self.has_parted(session, true);
+                if call.messages == Messages::Stream {
+                    let head = call.head.take();
+                    call.waits = None;
+                    frames.extend(head.map(|head| with_message(head, SmallVec::new(), &self.account)));
+                }
+                let is_whole = call.is_whole;
+                self.calls.insert(stream, *call);
+                if let Some(reads) = reads {
+                    session.read_as(stream, reads);
+                }
+                if let Some(message) = by_get {
+                    let arrived = Arrived { message: SmallVec::from_vec(message), size: 0, ended: true };
+                    self.message(session, frames, stream, arrived);
+                } else if ended && is_whole {
+                    self.message(session, frames, stream, Arrived { message: SmallVec::new(), size: 0, ended });
+                } else if ended {
+                    self.ended(session, frames, stream);
+                }
+            }
+            Begun::Refused(mut reply, code, why) => {
+                session.discard(stream);
+                // If the client is gone there is nobody to tell.
+                let _ = reply.end(session, stream, &Outcome { code, message: &why, ..Outcome::default() });
+            }
+            Begun::Foreign(answer) => {
+                // Likewise.
+                let _ = session.answer(stream, answer.status, &answer.fields(), answer.body.as_bytes());
+            }
+        }
     }
 
     /// Ends a call that the core may know of.
-    fn refuse(&mut self, session: &mut Session, frames: &mut Frames, stream: StreamId, code: u8, why: &str) {
+    fn refuse(&mut self, session: &mut S, frames: &mut Frames, stream: StreamId, code: u8, why: &str) {
         // The status may wait behind replies, and nothing more is kept meanwhile.
         session.discard(stream);
+        let Some(mut call) = self.calls.remove(&stream) else { return };
         // If the client is gone there is nobody to tell.
-        let _ = session.send_status(stream, &Outcome { code, message: why, ..Outcome::default() });
-        let call = self.calls.remove(&stream);
-        self.given_up -= usize::from(call.as_ref().is_some_and(|call| call.given_up));
-        if call.is_some_and(|call| call.head.is_none() && !call.given_up) {
+        let _ = call.reply.end(session, stream, &Outcome { code, message: why, ..Outcome::default() });
+        self.given_up -= usize::from(call.given_up);
+        if call.head.is_none() && !call.given_up {
             frames.push_back(bare(Kind::Cancel, stream));
         }
     }
 
     /// A call that takes one message has got none, or a second one.
-    fn refuse_count(&mut self, session: &mut Session, frames: &mut Frames, stream: StreamId) {
+    fn refuse_count(&mut self, session: &mut S, frames: &mut Frames, stream: StreamId) {
         self.refuse(session, frames, stream, Failure::UNIMPLEMENTED, "the method takes exactly one message");
     }
 
-    fn message(&mut self, session: &mut Session, frames: &mut Frames, stream: StreamId, arrived: Arrived) {
+    fn message(&mut self, session: &mut S, frames: &mut Frames, stream: StreamId, arrived: Arrived) {
         let Arrived { message, size, ended } = arrived;
         let Some(call) = self.calls.get_mut(&stream).filter(|call| !call.given_up) else {
             session.release(stream, size);
@@ -158,7 +262,7 @@ impl Server {
     }
 
     /// The client sends no more messages of a call.
-    fn ended(&mut self, session: &mut Session, frames: &mut Frames, stream: StreamId) {
+    fn ended(&mut self, session: &mut S, frames: &mut Frames, stream: StreamId) {
         let Some(call) = self.calls.get_mut(&stream).filter(|call| !call.given_up) else { return };
         match call.messages {
             Messages::One if call.head.is_some() => self.refuse_count(session, frames, stream),
@@ -174,7 +278,7 @@ impl Server {
     }
 
     /// Frees what a call that the client has given up still held of its connection.
-    fn forget(&mut self, session: &mut Session, stream: StreamId) {
+    fn forget(&mut self, session: &mut S, stream: StreamId) {
         if self.calls.remove(&stream).is_some_and(|call| call.given_up) {
             self.given_up -= 1;
         }
@@ -185,39 +289,24 @@ impl Server {
 /// A message of a client.
 struct Arrived {
     message: SmallVec<[u8; crate::INLINE]>,
-    /// As HTTP/2 counts it.
+    /// As the session counts it.
     size: usize,
     ended: bool,
 }
 
-impl Role for Server {
-    fn take_in(&mut self, session: &mut Session, frames: &mut Frames) -> Result<bool, LinkError> {
+impl<S: Calls> Role for Server<S> {
+    type Session = S;
+
+    fn take_in(&mut self, session: &mut S, frames: &mut Frames) -> Result<bool, LinkError> {
         session.limit_decompression(self.account.room());
         let Some(event) = session.next_event().map_err(|broken| LinkError::Broken(broken.why.to_owned()))? else {
             return Ok(false);
         };
         match event {
-            Event::Request { stream, request, ended } => match self.begin(stream, request) {
-                Begun::Call(mut call) => {
-                    // One that does not answer is not waited for with more and more calls.
-                    self.has_parted(session, true);
-                    if call.messages == Messages::Stream {
-                        let head = call.head.take();
-                        call.waits = None;
-                        frames.extend(head.map(|head| with_message(head, SmallVec::new(), &self.account)));
-                    }
-                    self.calls.insert(stream, call);
-                    if ended {
-                        self.ended(session, frames, stream);
-                    }
-                }
-                Begun::Refused(code, why) => self.refuse(session, frames, stream, code, &why),
-                Begun::Foreign(status, why) => {
-                    let plain = [("content-type", &b"text/plain"[..])];
-                    // If the client is gone there is nobody to tell.
-                    let _ = session.answer(stream, status, &plain, why.as_bytes());
-                }
-            },
+            Event::Request { stream, request, ended } => {
+                let begun = self.begin(stream, request);
+                self.begun(session, frames, stream, begun, ended);
+            }
             Event::Message { stream, message, cost, ended } => {
                 let message = match message {
                     std::borrow::Cow::Borrowed(bytes) => SmallVec::from_slice(bytes),
@@ -251,7 +340,7 @@ impl Role for Server {
 
     fn put(
         &mut self,
-        session: &mut Session,
+        session: &mut S,
         frames: &mut Frames,
         call: CallKey,
         frame: &Outgoing<'_>,
@@ -260,51 +349,41 @@ impl Role for Server {
         let (stream, metadata) = (call.number, frame.metadata.as_ref());
         let ok = |metadata| Outcome { metadata, ..Outcome::default() };
         match frame.kind {
-            Kind::Head => session.send_head(stream, &Head { metadata, compress: self.compresses }).or_else(unsent),
+            Kind::Head | Kind::Item | Kind::Reply | Kind::End | Kind::Error => {}
+            _ => return self.put_other(session, frames, stream, frame),
+        }
+        let Some(Call { reply, outflow, .. }) = self.calls.get_mut(&stream) else {
+            session.forget(stream);
+            return Ok(());
+        };
+        match frame.kind {
+            Kind::Head => reply.head(session, stream, &Head { metadata, compress: self.compresses }).or_else(unsent),
             Kind::Item => {
-                let outflow = self.calls.get_mut(&stream).map(|call| &mut call.outflow);
-                Outflow::send(outflow, session, stream, frame, (stream, self.compresses), frames, out)
+                let compress = self.compresses && pays_to_compress(frame);
+                let sent = reply.message(session, stream, message(frame)?, compress, out);
+                Outflow::sent(Some(outflow), sent, frame.len(), stream, frames)
             }
             Kind::Reply => {
                 let compress = self.compresses && pays_to_compress(frame);
-                let sent = session.send_message_through(stream, message(frame)?, compress, false, out).map(drop);
-                let sent = sent.and_then(|()| session.send_status(stream, &ok(metadata)));
-                self.end(session, stream, sent)
-            }
-            Kind::End => {
-                let sent = session.send_status(stream, &ok(metadata));
+                let sent = reply.message(session, stream, message(frame)?, compress, out).map(drop);
+                let sent = sent.and_then(|()| reply.end(session, stream, &ok(metadata)));
                 self.end(session, stream, sent)
             }
             Kind::Error => {
                 let failure = Failure::decode(short(frame)).unwrap_or_else(Failure::from);
                 let details = rpc_status::encode(&failure).unwrap_or_default();
                 let outcome = Outcome { code: failure.code, message: &failure.message, details: &details, metadata };
-                let sent = session.send_status(stream, &outcome);
+                let sent = reply.end(session, stream, &outcome);
                 self.end(session, stream, sent)
             }
-            Kind::Credit => {
-                if let Some(call) = self.calls.get_mut(&stream) {
-                    call.inflow.grant(short(frame), stream, session, frames, &self.account);
-                }
-                Ok(())
-            }
-            Kind::GoAway => {
-                if self.parting == Parting::No {
-                    session.drain();
-                    session.ping(GOODBYE);
-                    self.parting = Parting::Asked(Instant::now());
-                }
-                Ok(())
-            }
-            // The session answers pings by itself.
-            Kind::Pong => Ok(()),
-            Kind::Call | Kind::Cancel | Kind::Ping | Kind::Release => {
-                Err(LinkError::Unfit("a gRPC client cannot be called".into()))
+            _ => {
+                let sent = reply.end(session, stream, &ok(metadata));
+                self.end(session, stream, sent)
             }
         }
     }
 
-    fn has_parted(&mut self, session: &mut Session, waits: bool) -> bool {
+    fn has_parted(&mut self, session: &mut S, waits: bool) -> bool {
         match self.parting {
             Parting::No | Parting::Done => true,
             Parting::Asked(since) if waits && since.elapsed() < PATIENCE => false,
@@ -315,7 +394,7 @@ impl Role for Server {
         }
     }
 
-    fn make_room(&mut self, session: &mut Session, frames: &mut Frames) -> bool {
+    fn make_room(&mut self, session: &mut S, frames: &mut Frames) -> bool {
         let waiting = self.calls.iter().filter_map(|(&stream, call)| Some((stream, call.waits.as_ref()?.bytes())));
         let unfinished = waiting.chain(session.longest_unfinished());
         let Some((stream, _)) = unfinished.max_by_key(|&(_, kept)| kept) else { return false };
@@ -324,7 +403,7 @@ impl Role for Server {
         true
     }
 
-    fn finished(&mut self, session: &mut Session, call: u32) {
+    fn finished(&mut self, session: &mut S, call: u32) {
         if self.calls.get(&call).is_some_and(|call| call.given_up) {
             self.forget(session, call);
         }
@@ -335,17 +414,57 @@ impl Role for Server {
     }
 }
 
-impl Server {
+impl<S: Calls> Server<S> {
     /// Refuses what the client begins from here on.
-    fn part(&mut self, session: &mut Session) {
+    fn part(&mut self, session: &mut S) {
         if matches!(self.parting, Parting::Asked(_)) {
             session.drain_now();
             self.parting = Parting::Done;
         }
     }
 
+    /// A frame that says nothing to the client of its call.
+    fn put_other(
+        &mut self,
+        session: &mut S,
+        frames: &mut Frames,
+        stream: StreamId,
+        frame: &Outgoing<'_>,
+    ) -> Result<(), LinkError> {
+        match frame.kind {
+            Kind::Credit => {
+                if let Some(call) = self.calls.get_mut(&stream) {
+                    let release = |stream, taken| session.release(stream, taken);
+                    call.inflow.grant(short(frame), stream, release, frames, &self.account);
+                }
+                Ok(())
+            }
+            Kind::GoAway => {
+                if self.parting == Parting::No {
+                    self.parting = Self::say_goodbye(session);
+                }
+                Ok(())
+            }
+            // The session answers pings by itself.
+            Kind::Pong => Ok(()),
+            _ => Err(LinkError::Unfit("a gRPC client cannot be called".into())),
+        }
+    }
+
+    /// Asks the client to begin no more calls.
+    fn say_goodbye(session: &mut S) -> Parting {
+        let Some(session) = session.http2() else {
+            // In HTTP/1.1 there is nothing to be said before the next response.
+            session.drain_now();
+            return Parting::Done;
+        };
+        session.drain();
+        session.ping(GOODBYE);
+        Parting::Asked(Instant::now())
+    }
+
     /// The core has sent the last frame of a call.
-    fn end(&mut self, session: &mut Session, stream: StreamId, sent: Result<(), SendError>) -> Result<(), LinkError> {
+    fn end(&mut self, session: &mut S, stream: StreamId, sent: Result<(), SendError>) -> Result<(), LinkError> {
         if let Err(error @ (SendError::Unfit(_) | SendError::TooMuchMetadata { .. } | SendError::TooLong { .. })) = sent
         {
             return unsent(error);
@@ -357,7 +476,7 @@ impl Server {
 
 #[cfg(test)]
 mod tests {
-    use nearcall_http::Options;
+    use nearcall_http::{Options, Session};
 
     use super::*;
     use crate::budget::Budget;
@@ -378,7 +497,7 @@ mod tests {
     fn a_connection_that_is_closed_at_once_names_the_last_call_it_took() {
         let (mut session, mut client) = (Session::server(Options::default()), Session::client(Options::default()));
         let account = Account::of(&Budget::new(1 << 30), 1 << 30);
-        let mut server = Server::new(Arc::default(), account, false);
+        let mut server = Server::new(&crate::link::Options::default(), account, false);
         let mut frames = Frames::new();
         assert!(server.has_parted(&mut session, true), "nobody has said goodbye");
         let goodbye = Outgoing::new(Kind::GoAway, Body::Whole(&[]));

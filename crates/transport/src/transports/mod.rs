@@ -1,6 +1,7 @@
 //! The ways to reach a server: one file each, and one line in the table.
 
 mod grpc;
+mod http;
 mod inherited;
 mod inproc;
 mod local;
@@ -38,6 +39,9 @@ pub(crate) const TABLE: &[&dyn Transport] = &[
     &grpc::Grpc,
     &grpc::Grpcs,
     &grpc::GrpcUnix,
+    &http::Http,
+    &http::Https,
+    &http::HttpUnix,
 ];
 
 /// A way to reach a server.
@@ -104,14 +108,31 @@ pub(crate) enum Speaks {
     Nearcall,
     /// gRPC over HTTP/2, without a handshake of ours.
     Grpc,
+    /// The same, gRPC-Web, Connect and JSON, over HTTP/2 or HTTP/1.1. Servers only.
+    Http,
 }
 
 impl Speaks {
+    /// Whether nearcall's clients speak it.
+    fn check_client(self, url: &impl Display) -> Result<(), ConnectError> {
+        if self != Self::Http {
+            return Ok(());
+        }
+        let url = url.to_string();
+        let grpc = [("http+unix://", "grpc+unix://"), ("https://", "grpcs://"), ("http://", "grpc://")];
+        let grpc = grpc.into_iter().find_map(|(http, grpc)| Some(format!("{grpc}{}", url.strip_prefix(http)?)));
+        Err(ConnectError::Options(format!(
+            "cannot connect to {url}: clients of nearcall speak gRPC to such a server; connect to {}",
+            grpc.unwrap_or_default()
+        )))
+    }
+
     /// What TLS is to agree on, if that matters.
     fn alpn(self) -> Vec<Vec<u8>> {
         match self {
             Self::Nearcall => Vec::new(),
             Self::Grpc => vec![b"h2".to_vec()],
+            Self::Http => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
         }
     }
 }

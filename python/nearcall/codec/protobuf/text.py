@@ -39,7 +39,11 @@ def _rpc(service: ServiceMessages, rpc: Rpc) -> str:
 
     request = ("stream " if rpc.streams_in else "") + named(rpc.declared)
     response = ("stream " if rpc.method.streams_out else "") + named(rpc.response)
-    return f"rpc {rpc.name}({request}) returns ({response});"
+    declared = f"rpc {rpc.name}({request}) returns ({response})"
+    if rpc.method.no_side_effects:
+        # Clients of Connect call such a method by GET, if they are told to.
+        return f"{declared} {{ option idempotency_level = NO_SIDE_EFFECTS; }}"
+    return f"{declared};"
 
 
 def _message(message: Message) -> Iterator[str]:

@@ -1,0 +1,196 @@
+//! Responses of HTTP/1.1.
+
+use std::io::Write as _;
+
+use crate::event::{SendError, Sent, StreamId};
+use crate::reading::Body;
+
+use super::head::Refusal;
+use super::{Http1, Reading};
+
+/// How far a response has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Written {
+    Nothing,
+    /// Its head, and part of a body of a length that it has named.
+    Length,
+    Chunks,
+    /// Part of a body that ends with the connection: HTTP/1.0 knows no chunks.
+    UntilEnd,
+    /// The head of the response to a HEAD, which has no body, whatever it says.
+    Nowhere,
+    All,
+}
+
+/// The longest body of a request that is read after its response, so that the connection can go on.
+const WORTH_READING: u64 = super::MOST_UNWANTED as u64;
+
+impl Http1 {
+    /// The head of a response; all of it if it `ends` with that. If `headers` have a `content-length`, so many bytes follow.
+    /// Names must be in lower case, values printable.
+    ///
+    /// # Errors
+    /// [`SendError::Gone`], also if there was a head already.
+    pub fn respond(
+        &mut self,
+        id: StreamId,
+        status: u16,
+        headers: &[(&str, &[u8])],
+        ends: bool,
+    ) -> Result<(), SendError> {
+        let rest = match self.reading {
+            Reading::Length(left) => left,
+            _ => 0,
+        };
+        let draining = self.draining;
+        let Some(exchange) = self.of(id).filter(|exchange| exchange.written == Written::Nothing) else {
+            return Err(SendError::Gone);
+        };
+        // A client that waits to be told to send its body may send it or not: nobody could know where the next request is.
+        exchange.closes |= exchange.waits || draining || rest > WORTH_READING;
+        let has_length = headers.iter().any(|(name, _)| *name == "content-length");
+        exchange.written = match (ends, has_length) {
+            (true, _) => Written::All,
+            (false, _) if exchange.is_bodiless => Written::Nowhere,
+            (false, true) => Written::Length,
+            (false, false) if exchange.is_old => Written::UntilEnd,
+            (false, false) => Written::Chunks,
+        };
+        let (written, closes, is_bodiless) = (exchange.written, exchange.closes, exchange.is_bodiless);
+        let out = self.output.buffer();
+        let _ = write!(out, "HTTP/1.1 {status} {}\r\n", reason(status));
+        for (name, value) in headers {
+            put_field(out, name, value);
+        }
+        match written {
+            Written::All if !has_length && status != 204 && !is_bodiless => put_field(out, "content-length", b"0"),
+            Written::Chunks => put_field(out, "transfer-encoding", b"chunked"),
+            _ => {}
+        }
+        if closes {
+            put_field(out, "connection", b"close");
+        }
+        out.extend_from_slice(b"\r\n");
+        if written == Written::All {
+            self.response_is_out();
+        }
+        Ok(())
+    }
+
+    /// A part of the body of a response, of which `pieces` are the parts end to end. It is taken however much waits: the owner
+    /// has to look at what is returned.
+    ///
+    /// # Errors
+    /// [`SendError::Gone`].
+    pub fn send_data(&mut self, id: StreamId, pieces: &[&[u8]], last: bool) -> Result<Sent, SendError> {
+        let limit = self.options.send_queue;
+        let Some(exchange) = self.of(id) else { return Err(SendError::Gone) };
+        let written = exchange.written;
+        if matches!(written, Written::Nothing | Written::All) {
+            return Err(SendError::Gone);
+        }
+        let len: usize = pieces.iter().map(|piece| piece.len()).sum();
+        let is_chunked = written == Written::Chunks;
+        let out = self.output.buffer();
+        if len > 0 && written != Written::Nowhere {
+            if is_chunked {
+                let _ = write!(out, "{len:x}\r\n");
+            }
+            for piece in pieces {
+                out.extend_from_slice(piece);
+            }
+            if is_chunked {
+                out.extend_from_slice(b"\r\n");
+            }
+        }
+        if last {
+            if is_chunked {
+                out.extend_from_slice(b"0\r\n\r\n");
+            }
+            self.response_is_out();
+            return Ok(Sent::Ready);
+        }
+        if self.output.len() < limit {
+            return Ok(Sent::Ready);
+        }
+        if let Some(exchange) = self.of(id) {
+            exchange.wants_room = true;
+        }
+        Ok(Sent::Full)
+    }
+
+    /// The response is complete.
+    fn response_is_out(&mut self) {
+        self.patience.earn(1);
+        let Some(exchange) = &mut self.exchange else { return };
+        exchange.closes |= exchange.written == Written::UntilEnd;
+        exchange.written = Written::All;
+        if exchange.reader.body != Body::Discarded {
+            exchange.reader.discard();
+        }
+        exchange.unreleased = 0;
+        // What comes of a body that is longer is not waited for.
+        if exchange.closes && !matches!(self.reading, Reading::Answered) {
+            self.stop_reading();
+        } else {
+            self.next_request();
+        }
+    }
+
+    /// Answers what is no request. The connection ends with that.
+    pub(super) fn refuse(&mut self, refusal: Refusal<'_>) {
+        put_refusal(self.output.buffer(), &refusal);
+        self.input.skip(self.input.len());
+        self.stop_reading();
+    }
+}
+
+/// All that a client gets from a server that does not want it.
+#[must_use]
+pub fn refusal_of_http1(why: &str) -> Vec<u8> {
+    let mut out = Vec::new();
+    put_refusal(&mut out, &Refusal { status: 400, why });
+    out
+}
+
+fn put_refusal(out: &mut Vec<u8>, refusal: &Refusal<'_>) {
+    let Refusal { status, why } = refusal;
+    let (reason, len) = (reason(*status), why.len() + 1);
+    let _ = write!(
+        out,
+        "HTTP/1.1 {status} {reason}\r\ncontent-type: text/plain\r\ncontent-length: {len}\r\nconnection: close\r\n\r\n{why}\n"
+    );
+}
+
+fn put_field(out: &mut Vec<u8>, name: &str, value: &[u8]) {
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(b": ");
+    out.extend_from_slice(value);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// What a status is called.
+fn reason(status: u16) -> &'static str {
+    match status {
+        200 => "OK",
+        204 => "No Content",
+        400 => "Bad Request",
+        401 => "Unauthorized",
+        403 => "Forbidden",
+        404 => "Not Found",
+        405 => "Method Not Allowed",
+        409 => "Conflict",
+        414 => "URI Too Long",
+        415 => "Unsupported Media Type",
+        417 => "Expectation Failed",
+        429 => "Too Many Requests",
+        431 => "Request Header Fields Too Large",
+        499 => "Client Closed Request",
+        500 => "Internal Server Error",
+        501 => "Not Implemented",
+        503 => "Service Unavailable",
+        504 => "Gateway Timeout",
+        505 => "HTTP Version Not Supported",
+        _ => "",
+    }
+}

@@ -1,0 +1,329 @@
+//! How the bytes of a body become messages, the same in both versions of HTTP.
+
+use std::borrow::Cow;
+
+use base64::Engine;
+
+use crate::grpc::{Assembler, Decompressor, Encoding, Piece, TooLong};
+
+/// How a body is handed out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Body {
+    /// Message by message: each has a flag and its length in front of it, as in gRPC.
+    Messages,
+    /// The same in base64 (gRPC-Web's text).
+    Text,
+    /// All of it is one message.
+    Whole,
+    /// As it comes.
+    Raw,
+    /// Not at all: the call has been refused.
+    Discarded,
+}
+
+/// How the peer said that its messages may be compressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Declared {
+    Nothing,
+    Known(Encoding),
+    Unknown,
+}
+
+impl Declared {
+    pub(crate) fn read(value: Option<&[u8]>) -> Self {
+        match value {
+            None | Some(b"identity" | b"") => Self::Nothing,
+            Some(name) => Encoding::named(name).map_or(Self::Unknown, Self::Known),
+        }
+    }
+}
+
+/// How the body of a request is to be read that is not gRPC's: an owner [says](crate::Calls::read_as) so before it asks for
+/// the next event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reads {
+    pub(crate) body: Body,
+    pub(crate) declared: Declared,
+}
+
+/// The most that a message may have, bytes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    /// As it arrives.
+    pub(crate) message: usize,
+    /// When it is decompressed.
+    pub(crate) decompressed: usize,
+}
+
+/// What the next bytes of a body gave.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Given {
+    /// All bytes are taken; no message is complete.
+    Nothing,
+    /// A message, which is the last so many of the bytes that were taken.
+    Here(usize),
+    /// A message that came in several parts, or compressed, and how many bytes of the body it was.
+    Message(Vec<u8>, usize),
+    /// The call cannot go on: gRPC's status, and why.
+    Refused(u8, Cow<'static, str>),
+}
+
+/// Reads one body.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    pub(crate) body: Body,
+    pub(crate) declared: Declared,
+    assembler: Assembler,
+    /// What has come of a body that is one message.
+    whole: Vec<u8>,
+    text: Text,
+}
+
+/// A body in base64 that is being decoded: four characters make up to three bytes.
+#[derive(Debug, Default)]
+struct Text {
+    characters: [u8; 4],
+    got: usize,
+    bytes: [u8; 3],
+    /// Those of `bytes` that no message has taken: `at..end`.
+    at: usize,
+    end: usize,
+}
+
+/// Memory that is reserved for a body before its bytes arrive: announcing it costs its sender nothing.
+const AT_FIRST: usize = 64 << 10;
+
+const RESOURCE_EXHAUSTED: u8 = 8;
+const UNIMPLEMENTED: u8 = 12;
+const INTERNAL: u8 = 13;
+
+impl Reader {
+    pub(crate) fn new(body: Body) -> Self {
+        Self {
+            body,
+            declared: Declared::Nothing,
+            assembler: Assembler::default(),
+            whole: Vec::new(),
+            text: Text::default(),
+        }
+    }
+
+    /// Takes the next message out of `bytes`, and says how many it took. `last`: the body ends with them.
+    pub(crate) fn take(&mut self, bytes: &[u8], last: bool, limits: Limits) -> (usize, Given) {
+        match self.body {
+            Body::Messages => {
+                let (taken, piece) = self.assembler.take(bytes, limits.message);
+                (taken, self.given(piece, &bytes[..taken], limits))
+            }
+            Body::Text => self.take_text(bytes, limits),
+            Body::Whole => (bytes.len(), self.take_whole(bytes, last, limits)),
+            Body::Raw | Body::Discarded => (bytes.len(), Given::Nothing),
+        }
+    }
+
+    fn given(&self, piece: Piece, bytes: &[u8], limits: Limits) -> Given {
+        let refused = |code, why: &'static str| Given::Refused(code, why.into());
+        match piece {
+            Piece::Unfinished => Given::Nothing,
+            Piece::Here { is_compressed: false, len } => Given::Here(len),
+            Piece::Whole { is_compressed: false, message } => {
+                let len = message.len();
+                Given::Message(message, len)
+            }
+            Piece::Here { is_compressed: true, len } => self.decompressed(&bytes[bytes.len() - len..], limits),
+            Piece::Whole { is_compressed: true, message } => self.decompressed(&message, limits),
+            Piece::TooLong(len) => too_long(len, limits.message),
+            Piece::Malformed => refused(INTERNAL, "the flag before a message is none that is known"),
+        }
+    }
+
+    fn decompressed(&self, bytes: &[u8], limits: Limits) -> Given {
+        match decompressed(self.declared, bytes, limits.message.min(limits.decompressed)) {
+            Ok(message) => Given::Message(message, bytes.len()),
+            Err((code, why)) => Given::Refused(code, why),
+        }
+    }
+
+    fn take_whole(&mut self, bytes: &[u8], last: bool, limits: Limits) -> Given {
+        let len = self.whole.len() + bytes.len();
+        if len > limits.message {
+            let why = format!("the message has more than {} bytes, which are the limit", limits.message);
+            return Given::Refused(RESOURCE_EXHAUSTED, why.into());
+        }
+        if last && self.whole.is_empty() && self.declared == Declared::Nothing {
+            return Given::Here(bytes.len());
+        }
+        if self.whole.capacity() == 0 {
+            self.whole.reserve_exact(bytes.len().max(len.min(AT_FIRST)));
+        }
+        self.whole.extend_from_slice(bytes);
+        if last { self.end(limits) } else { Given::Nothing }
+    }
+
+    /// Messages in base64: four characters at a time, as no message need end where four of them do.
+    fn take_text(&mut self, bytes: &[u8], limits: Limits) -> (usize, Given) {
+        let mut taken = 0;
+        loop {
+            let text = &mut self.text;
+            if text.at < text.end {
+                let (used, piece) = self.assembler.take(&text.bytes[text.at..text.end], limits.message);
+                text.at += used;
+                if piece != Piece::Unfinished {
+                    return (taken, self.given(piece, &[], limits));
+                }
+            } else if let Some(&character) = bytes.get(taken) {
+                taken += 1;
+                text.characters[text.got] = character;
+                text.got += 1;
+                if text.got == 4 {
+                    match base64::engine::general_purpose::STANDARD.decode_slice(text.characters, &mut text.bytes) {
+                        Ok(end) => (text.got, text.at, text.end) = (0, 0, end),
+                        Err(_) => return (taken, Given::Refused(INTERNAL, "the body is not base64".into())),
+                    }
+                }
+            } else {
+                return (taken, Given::Nothing);
+            }
+        }
+    }
+
+    /// The body is over. Its only message, if all of it is one; a refusal, if it ends inside of one.
+    pub(crate) fn end(&mut self, limits: Limits) -> Given {
+        match self.body {
+            Body::Whole => {
+                let whole = std::mem::take(&mut self.whole);
+                if self.declared == Declared::Nothing || whole.is_empty() {
+                    let len = whole.len();
+                    return Given::Message(whole, len);
+                }
+                self.decompressed(&whole, limits)
+            }
+            Body::Messages | Body::Text if self.is_inside() => {
+                Given::Refused(INTERNAL, "the request ends inside of a message".into())
+            }
+            _ => Given::Nothing,
+        }
+    }
+
+    /// Whether a message has begun and not ended.
+    pub(crate) fn is_inside(&self) -> bool {
+        self.assembler.is_inside() || self.text.got > 0 || self.text.at < self.text.end
+    }
+
+    /// Bytes of the message under way that are still to come, if its length is known.
+    pub(crate) fn missing(&self) -> usize {
+        self.assembler.missing()
+    }
+
+    /// Bytes of memory it keeps for what is not complete.
+    pub(crate) fn held(&self) -> usize {
+        self.assembler.held() + self.whole.capacity()
+    }
+
+    /// Throws away what is there, and what comes.
+    pub(crate) fn discard(&mut self) {
+        *self = Self::new(Body::Discarded);
+    }
+}
+
+fn too_long(len: usize, limit: usize) -> Given {
+    Given::Refused(RESOURCE_EXHAUSTED, format!("the message has {len} bytes, the limit is {limit}").into())
+}
+
+/// A compressed message, or the status of its call.
+fn decompressed(declared: Declared, bytes: &[u8], limit: usize) -> Result<Vec<u8>, (u8, Cow<'static, str>)> {
+    let encoding = match declared {
+        Declared::Known(encoding) => encoding,
+        Declared::Nothing => {
+            return Err((INTERNAL, "a message is compressed, but no header says how".into()));
+        }
+        Declared::Unknown => {
+            return Err((UNIMPLEMENTED, "messages may be compressed with gzip or zstd, with nothing else".into()));
+        }
+    };
+    Decompressor::run(encoding, bytes, limit).map_err(|error| match error {
+        TooLong::Yes => (
+            RESOURCE_EXHAUSTED,
+            format!("the message has more than {limit} bytes when it is decompressed, and no more are kept now").into(),
+        ),
+        TooLong::Broken => (INTERNAL, format!("a message is not what {} makes", encoding.name()).into()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: Limits = Limits { message: 300, decompressed: 300 };
+
+    /// What a body becomes that comes in parts of that size; the refusal's code as an error.
+    fn read(body: Body, bytes: &[u8], size: usize) -> Result<Vec<Vec<u8>>, u8> {
+        let (mut reader, mut got) = (Reader::new(body), Vec::new());
+        let mut parts = bytes.chunks(size).peekable();
+        let mut is_whole = false;
+        while let Some(mut part) = parts.next() {
+            let last = parts.peek().is_none();
+            loop {
+                let (taken, given) = reader.take(part, last, LIMITS);
+                match given {
+                    Given::Nothing => assert_eq!(taken, part.len()),
+                    Given::Here(len) => got.push(part[taken - len..taken].to_vec()),
+                    Given::Message(message, _) => got.push(message),
+                    Given::Refused(code, _) => return Err(code),
+                }
+                part = &part[taken..];
+                is_whole |= last && body == Body::Whole;
+                if part.is_empty() {
+                    break;
+                }
+            }
+        }
+        match reader.end(LIMITS) {
+            Given::Message(message, _) if !is_whole => got.push(message),
+            Given::Refused(code, _) => return Err(code),
+            _ => {}
+        }
+        Ok(got)
+    }
+
+    fn enveloped(messages: &[&[u8]]) -> Vec<u8> {
+        let mut out = Vec::new();
+        for message in messages {
+            out.push(0);
+            out.extend_from_slice(&(message.len() as u32).to_be_bytes());
+            out.extend_from_slice(message);
+        }
+        out
+    }
+
+    #[test]
+    fn text_is_the_same_messages_however_it_is_divided_and_padded() {
+        use base64::engine::general_purpose::STANDARD;
+        let messages: [&[u8]; 4] = [b"", b"one", &[9; 200], b"xy"];
+        let one = STANDARD.encode(enveloped(&messages));
+        // Each in a piece of its own, with its own padding.
+        let many: String = messages.iter().map(|message| STANDARD.encode(enveloped(&[message]))).collect();
+        for text in [one, many] {
+            for size in 1..text.len() {
+                assert_eq!(read(Body::Text, text.as_bytes(), size).expect("good"), messages, "parts of {size}");
+            }
+            assert_eq!(read(Body::Text, &text.as_bytes()[..text.len() - 1], 7), Err(INTERNAL), "it ends inside");
+        }
+        assert_eq!(read(Body::Text, b"AAA*", 4), Err(INTERNAL));
+        assert_eq!(read(Body::Text, STANDARD.encode(enveloped(&[&[0; 301]])).as_bytes(), 50), Err(RESOURCE_EXHAUSTED));
+    }
+
+    #[test]
+    fn a_body_that_is_one_message_is_limited_while_it_comes() {
+        let body = [7; 300];
+        for size in [1, 7, 299, 300] {
+            assert_eq!(read(Body::Whole, &body, size).expect("good"), [body.to_vec()]);
+        }
+        assert_eq!(read(Body::Whole, b"", 1).expect("good"), [b""]);
+        assert_eq!(read(Body::Whole, &[7; 301], 50), Err(RESOURCE_EXHAUSTED));
+        let mut reader = Reader::new(Body::Whole);
+        reader.declared = Declared::Unknown;
+        assert_eq!(reader.take(b"x", false, LIMITS), (1, Given::Nothing));
+        assert!(matches!(reader.end(LIMITS), Given::Refused(UNIMPLEMENTED, _)));
+    }
+}

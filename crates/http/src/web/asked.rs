@@ -1,0 +1,255 @@
+//! How a call is asked for.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use nearcall_wire::Metadata;
+
+use crate::fields::Request;
+use crate::grpc::{self, Decompressor, Encoding, TooLong};
+use crate::reading::{Body, Declared, Reads};
+
+use super::connect;
+use super::origins::Origins;
+
+/// How a call is written in HTTP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protocol {
+    /// gRPC, over HTTP/2.
+    Grpc,
+    /// gRPC-Web, whose status comes in the body.
+    GrpcWeb,
+    /// The same in base64.
+    GrpcWebText,
+    /// Connect: a body is a message. JSON that is posted is the same.
+    Connect,
+    /// Connect: a body is a stream of messages.
+    ConnectStream,
+}
+
+/// How a message is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Codec {
+    /// Protobuf.
+    Proto,
+    /// Protobuf's JSON, as programs send it.
+    Json,
+    /// The same as people send it: with nothing that says that it is Connect.
+    PlainJson,
+}
+
+impl Codec {
+    /// As content types name it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Proto => "proto",
+            Self::Json | Self::PlainJson => "json",
+        }
+    }
+
+    fn named(name: &str) -> Option<Self> {
+        match name {
+            "proto" => Some(Self::Proto),
+            "json" => Some(Self::Json),
+            _ => None,
+        }
+    }
+}
+
+/// A response that is no call's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    /// HTTP's.
+    pub status: u16,
+    /// Names and values.
+    pub headers: Vec<(Cow<'static, str>, Vec<u8>)>,
+    /// Text.
+    pub body: String,
+}
+
+impl Answer {
+    /// One in words.
+    #[must_use]
+    pub fn refusal(status: u16, why: &str) -> Self {
+        let mut headers = vec![("content-type".into(), b"text/plain".to_vec())];
+        match status {
+            405 => headers.push(("allow".into(), b"POST".to_vec())),
+            415 => headers.push(("accept-post".into(), ACCEPTED.as_bytes().to_vec())),
+            _ => {}
+        }
+        Self { status, headers, body: format!("{why}\n") }
+    }
+
+    /// Lets the page see it that has called.
+    pub(super) fn allow(&mut self, origin: &[u8]) {
+        self.headers.push(("access-control-allow-origin".into(), origin.to_vec()));
+        self.headers.push(("vary".into(), b"origin".to_vec()));
+    }
+
+    /// The headers as they are sent.
+    #[must_use]
+    pub fn fields(&self) -> Vec<(&str, &[u8])> {
+        self.headers.iter().map(|(name, value)| (&**name, &value[..])).collect()
+    }
+}
+
+/// What may be posted, for whoever posts something else.
+const ACCEPTED: &str = "application/json, application/proto, application/connect+json, application/connect+proto, \
+     application/grpc-web+proto, application/grpc-web+json";
+
+/// A call that is asked for.
+#[derive(Debug)]
+pub struct Asked {
+    /// How.
+    pub protocol: Protocol,
+    /// How its messages are written.
+    pub codec: Codec,
+    /// How long the client waits.
+    pub timeout: Option<Duration>,
+    /// What it says besides.
+    pub metadata: Option<Metadata>,
+    /// The message, if the call came by GET: it must change nothing.
+    pub by_get: Option<Vec<u8>>,
+    /// Why it cannot be served: gRPC's code, and words.
+    pub trouble: Option<(u8, Cow<'static, str>)>,
+    /// How its body is to be read; not said of gRPC's, which is known by its content type.
+    pub reads: Option<Reads>,
+    /// The page that calls may see the reply.
+    pub(super) origin: Option<Vec<u8>>,
+}
+
+const UNKNOWN_ENCODING: &str = "messages may be compressed with gzip or zstd, with nothing else";
+const INVALID_ARGUMENT: u8 = 3;
+const RESOURCE_EXHAUSTED: u8 = 8;
+const UNIMPLEMENTED: u8 = 12;
+
+impl Asked {
+    /// What a request asks for. `most`: the longest message that may come in a query now, bytes, decompressed.
+    ///
+    /// # Errors
+    /// It asks for no call, or may not; what to answer.
+    pub fn read(request: Request<'_>, origins: &Origins, is_http2: bool, most: usize) -> Result<Self, Answer> {
+        if request.method() == "OPTIONS" {
+            return Err(origins.preflight(request).unwrap_or_else(|refused| refused));
+        }
+        let origin = origins.check(request)?;
+        let seen = |mut answer: Answer| {
+            if let Some(origin) = origin {
+                answer.allow(origin);
+            }
+            answer
+        };
+        let mut this = match request.method() {
+            "POST" => Self::posted(request, is_http2, origin.is_some()).map_err(seen)?,
+            "GET" => Self::gotten(request, most).map_err(seen)?,
+            _ => return Err(seen(Answer::refusal(405, "calls are made by POST"))),
+        };
+        this.origin = origin.map(<[u8]>::to_vec);
+        this.look_at_headers(request);
+        Ok(this)
+    }
+
+    fn new(protocol: Protocol, codec: Codec, reads: Option<Reads>) -> Self {
+        let (timeout, metadata, by_get, trouble, origin) = (None, None, None, None, None);
+        Self { protocol, codec, timeout, metadata, by_get, trouble, reads, origin }
+    }
+
+    fn posted(request: Request<'_>, is_http2: bool, is_page: bool) -> Result<Self, Answer> {
+        let whole = request.content_type();
+        let kind = whole.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        let declared = |header| Declared::read(request.header(header));
+        let of_connect = || Reads { body: Body::Whole, declared: declared("content-encoding") };
+        // What curl and fetch say of a body unless they are told. A page can send some of these to anybody without being
+        // asked where it is from, so pages must say that it is JSON.
+        if matches!(&*kind, "" | "application/x-www-form-urlencoded") && !is_page {
+            return Ok(Self::new(Protocol::Connect, Codec::PlainJson, Some(of_connect())));
+        }
+        if kind == "application/json" && request.header("connect-protocol-version").is_none() {
+            return Ok(Self::new(Protocol::Connect, Codec::PlainJson, Some(of_connect())));
+        }
+        let Some(rest) = kind.strip_prefix("application/") else { return Err(unknown(whole)) };
+        let (format, codec) = rest.split_once('+').unwrap_or((rest, ""));
+        let web = |body| Reads { body, declared: declared("grpc-encoding") };
+        let (protocol, name, reads) = match (format, codec) {
+            ("proto" | "json", "") => (Protocol::Connect, format, Some(of_connect())),
+            ("connect", name) => {
+                let reads = Reads { body: Body::Messages, declared: declared("connect-content-encoding") };
+                (Protocol::ConnectStream, name, Some(reads))
+            }
+            ("grpc-web", name) => (Protocol::GrpcWeb, name, Some(web(Body::Messages))),
+            ("grpc-web-text", name) => (Protocol::GrpcWebText, name, Some(web(Body::Text))),
+            ("grpc", _) if !is_http2 => {
+                return Err(Answer::refusal(505, "gRPC needs HTTP/2; over HTTP/1.1 there is gRPC-Web"));
+            }
+            ("grpc", name) => (Protocol::Grpc, name, None),
+            _ => return Err(unknown(whole)),
+        };
+        let name = if name.is_empty() && protocol != Protocol::ConnectStream { "proto" } else { name };
+        let codec = Codec::named(name).ok_or_else(|| unknown(whole))?;
+        Ok(Self::new(protocol, codec, reads))
+    }
+
+    fn gotten(request: Request<'_>, most: usize) -> Result<Self, Answer> {
+        let (_, query) = request.path().split_once('?').unwrap_or_default();
+        let query = connect::query(query).map_err(|why| Answer::refusal(400, why))?;
+        let codec = Codec::named(&query.encoding).ok_or_else(|| unknown(&query.encoding))?;
+        let reads = Reads { body: Body::Discarded, declared: Declared::Nothing };
+        let mut this = Self::new(Protocol::Connect, codec, Some(reads));
+        let message = match Encoding::named(&query.compression) {
+            Some(encoding) => Decompressor::run(encoding, &query.message, most),
+            None if query.message.len() > most => Err(TooLong::Yes),
+            None => Ok(query.message),
+        };
+        if !query.compression.is_empty() && Encoding::named(&query.compression).is_none() {
+            this.trouble = Some((UNIMPLEMENTED, UNKNOWN_ENCODING.into()));
+        } else if let Err(error) = message {
+            this.trouble = Some(match error {
+                TooLong::Yes => (
+                    RESOURCE_EXHAUSTED,
+                    format!("the message has more than {most} bytes, and no more are kept now").into(),
+                ),
+                TooLong::Broken => (INVALID_ARGUMENT, "the message is not what its compression makes".into()),
+            });
+        }
+        this.by_get = Some(message.unwrap_or_default());
+        Ok(this)
+    }
+
+    /// Reads what the headers say of any call.
+    fn look_at_headers(&mut self, request: Request<'_>) {
+        let mut trouble = |why: &'static str| {
+            self.trouble.get_or_insert((INVALID_ARGUMENT, why.into()));
+        };
+        if matches!(self.protocol, Protocol::Connect | Protocol::ConnectStream) {
+            if request.header("connect-protocol-version").is_some_and(|version| version != b"1") {
+                trouble("the connect-protocol-version is none that is spoken here: 1 is");
+            }
+            if let Some(value) = request.header("connect-timeout-ms") {
+                self.timeout = connect::timeout(value);
+                if self.timeout.is_none() {
+                    trouble("the connect-timeout-ms is malformed");
+                }
+            }
+        } else {
+            match request.timeout() {
+                Ok(timeout) => self.timeout = timeout,
+                Err(_) => trouble("the grpc-timeout is malformed"),
+            }
+        }
+        match grpc::read_metadata(request.0) {
+            Ok(metadata) => self.metadata = metadata,
+            Err(_) => trouble("the metadata is malformed"),
+        }
+        if self.protocol == Protocol::Connect
+            && let Some(Reads { declared: Declared::Unknown, .. }) = self.reads
+        {
+            self.trouble.get_or_insert((UNIMPLEMENTED, UNKNOWN_ENCODING.into()));
+        }
+    }
+}
+
+fn unknown(what: &str) -> Answer {
+    let shown: String = what.chars().take(100).collect();
+    Answer::refusal(415, &format!("messages of the type {shown:?} are not known here; those that are: {ACCEPTED}"))
+}

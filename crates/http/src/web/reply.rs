@@ -1,0 +1,273 @@
+//! How a call is answered.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use nearcall_wire::Metadata;
+
+use crate::calls::Calls;
+use crate::event::{Head, Outcome, SendError, Sent, StreamId};
+use crate::grpc::{self, Encodings, PREFIX};
+use crate::session::Out;
+
+use super::asked::{Answer, Asked, Codec, Protocol};
+use super::connect;
+
+/// The flag of what ends a stream of Connect's.
+const END_OF_STREAM: u8 = 2;
+/// The flag of gRPC-Web's trailers.
+const TRAILERS: u8 = 0x80;
+
+/// The state of one call's reply.
+#[derive(Debug)]
+pub struct Reply {
+    protocol: Protocol,
+    codec: Codec,
+    origin: Option<Vec<u8>>,
+    /// Connect's unary calls: what is sent when the call is over, as its status comes first in HTTP.
+    later: Option<Box<Later>>,
+    has_head: bool,
+    /// What HTTP says of a unary call's failure, if that is not what its code says.
+    http_status: Option<u16>,
+}
+
+#[derive(Debug, Default)]
+struct Later {
+    metadata: Vec<(String, Vec<u8>)>,
+    message: Vec<u8>,
+}
+
+type Pairs = Vec<(String, Vec<u8>)>;
+
+impl Reply {
+    /// The reply to such a call.
+    #[must_use]
+    pub fn to(asked: &Asked) -> Self {
+        let later = (asked.protocol == Protocol::Connect).then(Box::default);
+        let origin = asked.origin.clone();
+        Self { protocol: asked.protocol, codec: asked.codec, origin, later, has_head: false, http_status: None }
+    }
+
+    /// With a status of HTTP other than that of the failure's code.
+    #[must_use]
+    pub fn with_http_status(self, status: u16) -> Self {
+        Self { http_status: Some(status), ..self }
+    }
+
+    /// In its place, an answer in words that is no call's.
+    #[must_use]
+    pub fn refusal(&self, status: u16, why: &str) -> Answer {
+        let mut answer = Answer::refusal(status, why);
+        if let Some(origin) = &self.origin {
+            answer.allow(origin);
+        }
+        answer
+    }
+
+    /// Sends, or keeps, the metadata that comes before all messages.
+    ///
+    /// # Errors
+    /// [`SendError::Gone`], also if it was sent already; [`SendError::Unfit`].
+    pub fn head(&mut self, to: &mut impl Calls, id: StreamId, head: &Head<'_>) -> Result<(), SendError> {
+        if self.protocol == Protocol::Grpc {
+            return to.http2().ok_or(SendError::Gone)?.send_head(id, head);
+        }
+        if std::mem::replace(&mut self.has_head, true) {
+            return Err(SendError::Gone);
+        }
+        let pairs = fit(head.metadata)?;
+        if let Some(later) = &mut self.later {
+            later.metadata = pairs;
+            return Ok(());
+        }
+        self.respond(to, id, 200, self.content_type(), &pairs, false)
+    }
+
+    /// Sends, or keeps, a message, of which `pieces` are the parts end to end. gRPC's are compressed if that
+    /// was agreed on and `compress` says so, and what is long of them is written by `out` on the way.
+    ///
+    /// # Errors
+    /// [`SendError::Gone`], [`SendError::TooLong`].
+    pub fn message(
+        &mut self,
+        to: &mut impl Calls,
+        id: StreamId,
+        pieces: &[&[u8]],
+        compress: bool,
+        out: Out<'_>,
+    ) -> Result<Sent, SendError> {
+        if self.protocol == Protocol::Grpc {
+            return to.http2().ok_or(SendError::Gone)?.send_message_through(id, pieces, compress, false, out);
+        }
+        if let Some(later) = &mut self.later {
+            later.message = pieces.concat();
+            return Ok(Sent::Ready);
+        }
+        if !self.has_head {
+            self.head(to, id, &Head::default())?;
+        }
+        self.envelope(to, id, 0, pieces, false)
+    }
+
+    /// Sends the end of the call, after which nothing may follow.
+    ///
+    /// # Errors
+    /// [`SendError::Gone`]; [`SendError::Unfit`], and something else may be sent.
+    pub fn end(&mut self, to: &mut impl Calls, id: StreamId, outcome: &Outcome<'_>) -> Result<(), SendError> {
+        if self.protocol == Protocol::Grpc {
+            return to.http2().ok_or(SendError::Gone)?.send_status(id, outcome);
+        }
+        let pairs = fit(outcome.metadata)?;
+        let ended = if self.later.is_some() {
+            self.end_unary(to, id, outcome, pairs)
+        } else {
+            self.end_stream(to, id, outcome, &pairs)
+        };
+        if ended == Err(SendError::Gone) {
+            to.forget(id);
+        }
+        ended
+    }
+
+    /// A unary call of Connect's: now its HTTP status is known.
+    fn end_unary(
+        &mut self,
+        to: &mut impl Calls,
+        id: StreamId,
+        outcome: &Outcome<'_>,
+        trailers: Pairs,
+    ) -> Result<(), SendError> {
+        let Later { mut metadata, message } = self.later.take().map(|later| *later).unwrap_or_default();
+        metadata.extend(trailers.into_iter().map(|(key, value)| (format!("trailer-{key}"), value)));
+        let error;
+        let (content_type, body) = if outcome.code == 0 {
+            (self.content_type(), &message[..])
+        } else {
+            error = connect::error(outcome);
+            ("application/json", error.as_bytes())
+        };
+        metadata.push(("content-length".to_owned(), body.len().to_string().into_bytes()));
+        let status = self.http_status.filter(|_| outcome.code != 0).unwrap_or(connect::http_status(outcome.code));
+        self.respond(to, id, status, content_type, &metadata, body.is_empty())?;
+        if !body.is_empty() {
+            to.send_data(id, &[body], true)?;
+        }
+        Ok(())
+    }
+
+    /// A stream of Connect's, or a call of gRPC-Web's: the status comes in the body.
+    fn end_stream(
+        &mut self,
+        to: &mut impl Calls,
+        id: StreamId,
+        outcome: &Outcome<'_>,
+        trailers: &Pairs,
+    ) -> Result<(), SendError> {
+        if !self.has_head {
+            self.head(to, id, &Head::default())?;
+        }
+        if self.protocol == Protocol::ConnectStream {
+            let end = connect::end_of_stream(outcome, trailers);
+            return self.envelope(to, id, END_OF_STREAM, &[end.as_bytes()], true).map(drop);
+        }
+        let mut fields = format!("grpc-status:{}\r\n", outcome.code).into_bytes();
+        let mut put = |name: &str, value: &[u8]| {
+            fields.extend_from_slice(name.as_bytes());
+            fields.push(b':');
+            fields.extend_from_slice(value);
+            fields.extend_from_slice(b"\r\n");
+        };
+        if !outcome.message.is_empty() {
+            put("grpc-message", grpc::encode_message(outcome.message).as_bytes());
+        }
+        if !outcome.details.is_empty() {
+            let details = grpc::encode_value("details-bin", outcome.details).map_err(SendError::Unfit)?;
+            put("grpc-status-details-bin", &details);
+        }
+        for (key, value) in trailers {
+            put(key, value);
+        }
+        self.envelope(to, id, TRAILERS, &[&fields], true).map(drop)
+    }
+
+    /// Sends bytes with a flag and their length in front of them.
+    fn envelope(
+        &self,
+        to: &mut impl Calls,
+        id: StreamId,
+        flag: u8,
+        pieces: &[&[u8]],
+        last: bool,
+    ) -> Result<Sent, SendError> {
+        let len: usize = pieces.iter().map(|piece| piece.len()).sum();
+        let [a, b, c, d] = u32::try_from(len).map_err(|_| SendError::TooLong { len })?.to_be_bytes();
+        let prefix = [flag, a, b, c, d];
+        let mut all = Vec::with_capacity(1 + pieces.len());
+        all.push(&prefix[..]);
+        all.extend_from_slice(pieces);
+        if self.protocol == Protocol::GrpcWebText {
+            let mut whole = Vec::with_capacity(PREFIX + len);
+            for piece in &all {
+                whole.extend_from_slice(piece);
+            }
+            return to.send_data(id, &[STANDARD.encode(whole).as_bytes()], last);
+        }
+        to.send_data(id, &all, last)
+    }
+
+    fn content_type(&self) -> &'static str {
+        let is_json = self.codec.name() == "json";
+        match (self.protocol, is_json) {
+            (Protocol::Grpc, _) => "application/grpc",
+            (Protocol::GrpcWeb, false) => "application/grpc-web+proto",
+            (Protocol::GrpcWeb, true) => "application/grpc-web+json",
+            (Protocol::GrpcWebText, false) => "application/grpc-web-text+proto",
+            (Protocol::GrpcWebText, true) => "application/grpc-web-text+json",
+            (Protocol::Connect, false) => "application/proto",
+            (Protocol::Connect, true) => "application/json",
+            (Protocol::ConnectStream, false) => "application/connect+proto",
+            (Protocol::ConnectStream, true) => "application/connect+json",
+        }
+    }
+
+    fn respond(
+        &self,
+        to: &mut impl Calls,
+        id: StreamId,
+        status: u16,
+        content_type: &str,
+        pairs: &Pairs,
+        ends: bool,
+    ) -> Result<(), SendError> {
+        let mut headers: Vec<(&str, &[u8])> = vec![("content-type", content_type.as_bytes())];
+        let accepts = match self.protocol {
+            Protocol::Connect => "accept-encoding",
+            Protocol::ConnectStream => "connect-accept-encoding",
+            _ => "grpc-accept-encoding",
+        };
+        headers.push((accepts, Encodings::ACCEPTED.as_bytes()));
+        let mut exposed = String::new();
+        if let Some(origin) = &self.origin {
+            headers.push(("access-control-allow-origin", origin));
+            headers.push(("vary", b"origin"));
+            // A page sees no headers but those that are named to it.
+            exposed.push_str(accepts);
+            for (name, _) in pairs {
+                exposed.push_str(", ");
+                exposed.push_str(name);
+            }
+            headers.push(("access-control-expose-headers", exposed.as_bytes()));
+        }
+        headers.extend(pairs.iter().map(|(name, value)| (name.as_str(), &value[..])));
+        to.respond(id, status, &headers, ends)
+    }
+}
+
+/// Metadata as headers carry it.
+fn fit(metadata: Option<&Metadata>) -> Result<Pairs, SendError> {
+    let mut pairs = Pairs::new();
+    for (key, value) in metadata.map_or(&[][..], Metadata::pairs) {
+        let value = grpc::encode_value(key, value).map_err(SendError::Unfit)?;
+        pairs.push((key.clone(), value.into_owned()));
+    }
+    Ok(pairs)
+}

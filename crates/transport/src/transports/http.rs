@@ -1,0 +1,50 @@
+//! `http://host:port`, `https://host:port` and `http+unix:///path`: whatever browsers, `curl` and gRPC's clients speak, over
+//! HTTP/1.1 and HTTP/2. For servers: a client of nearcall's calls such a port with `grpc://`.
+
+use std::sync::Arc;
+
+use super::tcp::{Address, Plain};
+use super::tls::Encrypted;
+use super::unix::socket_at;
+use super::{Place, Speaks, Transport};
+
+#[derive(Debug)]
+pub(super) struct Http;
+
+impl Transport for Http {
+    fn form(&self) -> &'static str {
+        "http://host:port"
+    }
+
+    fn parse(&self, rest: &str) -> Result<Arc<dyn Place>, String> {
+        let (scheme, speaks) = (self.scheme(), Speaks::Http);
+        Ok(Arc::new(Plain { scheme, address: Address::parse(scheme, rest)?, speaks }))
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Https;
+
+impl Transport for Https {
+    fn form(&self) -> &'static str {
+        "https://host:port"
+    }
+
+    fn parse(&self, rest: &str) -> Result<Arc<dyn Place>, String> {
+        let (scheme, speaks) = (self.scheme(), Speaks::Http);
+        Ok(Arc::new(Encrypted { scheme, address: Address::parse(scheme, rest)?, speaks }))
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct HttpUnix;
+
+impl Transport for HttpUnix {
+    fn form(&self) -> &'static str {
+        "http+unix:///path"
+    }
+
+    fn parse(&self, rest: &str) -> Result<Arc<dyn Place>, String> {
+        Ok(Arc::new(socket_at(self.scheme(), rest, Speaks::Http)?))
+    }
+}
