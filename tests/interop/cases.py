@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from typing import Literal
 
 import pytest
 
@@ -38,6 +39,8 @@ LARGE = SimpleRequest(response_size=314159, payload=zeros(271828))
 PATIENCE = 30.0
 """Seconds after which a call that waits has failed."""
 
+GZIP: Literal["gzip"] = "gzip"
+
 CASES: dict[str, Callable[[str], None]] = {}
 """What is called with the URL of a server of the test service, by the case's name."""
 
@@ -47,8 +50,8 @@ def case(function: Callable[[str], None]) -> Callable[[str], None]:
     return function
 
 
-def connect(url: str) -> AbstractContextManager[TestService]:
-    return nearcall.connect(url, TestService, timeout=PATIENCE)
+def connect(url: str, compression: Literal["gzip"] | None = None) -> AbstractContextManager[TestService]:
+    return nearcall.connect(url, TestService, timeout=PATIENCE, compression=compression)
 
 
 def asking(*sizes: int, payload: int | None = None) -> StreamingOutputCallRequest:
@@ -230,6 +233,26 @@ def concurrent_large_unary(url: str) -> None:
                 is_large(reply)
 
     asyncio.run(main())
+
+
+# A connection compresses what it sends or does not, so a call or stream with both takes two of them. The suite's first
+# call, which a server refuses because its message is not compressed, is left out: handlers of grpcio, of Java's and of
+# ours do not see whether one is.
+
+
+@case
+def client_compressed_unary(url: str) -> None:
+    for compression in (GZIP, None):
+        with connect(url, compression) as test:
+            is_large(test.unary_call(replace(LARGE, expect_compressed=BoolValue(compression is not None))))
+
+
+@case
+def client_compressed_streaming(url: str) -> None:
+    for compression, size in ((GZIP, SENT[0]), (None, SENT[3])):
+        request = StreamingInputCallRequest(zeros(size), BoolValue(compression is not None))
+        with connect(url, compression) as test:
+            assert test.streaming_input_call(iter([request, request])).aggregated_payload_size == 2 * size
 
 
 @case

@@ -47,7 +47,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         if report.failed:
             _found[cell] = "FAILED"
         elif report.skipped:
-            _found[cell] = "not yet" if hasattr(report, "wasxfail") else "missing"
+            _found[cell] = "missing"
         else:
             _found.setdefault(cell, "ok")
     return report

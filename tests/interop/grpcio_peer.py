@@ -271,6 +271,19 @@ def client_compressed_streaming(stub: Any, channel: grpc.Channel) -> None:
     assert reply.aggregated_payload_size == SENT[0] + SENT[3]
 
 
+@case
+def server_compressed_unary(stub: Any, channel: grpc.Channel) -> None:
+    is_large(stub.UnaryCall(large(response_compressed=pb.BoolValue(value=True)), timeout=PATIENCE))
+
+
+@case
+def server_compressed_streaming(stub: Any, channel: grpc.Channel) -> None:
+    sizes = (ASKED[0], 92653)
+    asked = [pb.ResponseParameters(size=size, compressed=pb.BoolValue(value=True)) for size in sizes]
+    replies = stub.StreamingOutputCall(pb.StreamingOutputCallRequest(response_parameters=asked), timeout=PATIENCE)
+    assert [reply.payload.body for reply in replies] == [bytes(size) for size in sizes]
+
+
 def run(name: str, port: str, authority: str | None = None) -> None:
     if authority is None:
         channel = grpc.insecure_channel(f"127.0.0.1:{port}")

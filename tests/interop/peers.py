@@ -134,7 +134,7 @@ class Grpcio(Peer):
     """gRPC's library for Python, on the C core that PHP, Ruby and C++ have as well."""
 
     name = "grpcio"
-    client_cases = (*CORE, *MANY, *CLIENT_COMPRESSED)
+    client_cases = ALL
     server_cases = ALL
 
     def build(self) -> None:
@@ -207,8 +207,7 @@ class Java(Peer):
 
     def client(self, case: str, port: int, authority: str | None) -> list[str]:
         if case in CLIENT_COMPRESSED:
-            # No handler of nearcall's, nor of grpcio's or Java's, sees whether a message came compressed. So the first
-            # call of these cases, which a server is to refuse because it is not, is left out.
+            # Without the call that a server refuses because its message is not compressed: see cases.py.
             case += "_noprobe"
         flags = [f"--server_port={port}", "--server_host=127.0.0.1", "--use_tls=false", f"--test_case={case}"]
         return self._run("TestServiceClient", *flags)
