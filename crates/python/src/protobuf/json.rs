@@ -375,8 +375,9 @@ impl Visitor<'_> for FieldKey<'_, '_, '_> {
         let place = self.message.named(name, self.next);
         if place.is_none() && self.reading.making.strict {
             let known: Vec<&str> = self.message.fields.iter().map(Field::json_name).take(LISTED).collect();
-            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-            let text = format!("there is no field {}; there is {known}", quoted(name));
+            let known =
+                if known.is_empty() { "there are none".to_owned() } else { format!("known: {}", known.join(", ")) };
+            let text = format!("no field is called {} ({known})", quoted(name));
             return Err(self.reading.stop(Trouble::misfit(text)));
         }
         Ok(place)
