@@ -25,6 +25,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path("out"), help="where to (default: out)")
     parser.add_argument("--speed", type=float, default=1.0, help="how many times faster than a clock")
     parser.add_argument("--budget", type=float, default=0.2, help="seconds that a plugin may take for a question")
+    parser.add_argument("--start", type=float, default=10.0, help="seconds that plugins may take to start")
     options = parser.parse_args()
     logging.getLogger("nearcall").setLevel(logging.CRITICAL)  # what happens to plugins is told below
 
@@ -36,7 +37,7 @@ def main() -> None:
     texts = [line.strip() for line in options.document.read_text(encoding="utf-8").splitlines() if line.strip()]
     timeline = Timeline()
     with SoundCard(options.output / "speech.wav", options.speed) as card:
-        reader = Reader(options.plugins, card, timeline, say, options.budget)
+        reader = Reader(options.plugins, card, timeline, say, options.budget, options.start)
         reader.read(texts, lambda number: reader.press("kb:NVDA+shift+d") if number == len(texts) - 1 else None)
     longest = max((gap.seconds for gap in card.gaps), default=0.0)
     summary = f"{len(texts)} texts, {card.seconds:.1f} s of sound; gaps: {len(card.gaps)}, the longest {longest:.3f} s"

@@ -22,6 +22,8 @@ ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples/screenreader"
 DOCUMENT = (EXAMPLE / "document.txt").read_text(encoding="utf-8").splitlines()
 SPEED = "8"
+PATIENT = ("--budget", "4", "--start", "40")
+"""The machine may be slow, and an honest plugin must not be late for that."""
 
 
 def run(*arguments: str | Path, cwd: Path) -> str:
@@ -32,13 +34,13 @@ def run(*arguments: str | Path, cwd: Path) -> str:
 
 
 def test_everything_is_read_while_plugins_hang_crash_and_spy(tmp_path: Path) -> None:
-    out = run(EXAMPLE / "screenreader.py", "--speed", SPEED, "--output", tmp_path, cwd=tmp_path)
+    out = run(EXAMPLE / "screenreader.py", "--speed", SPEED, "--output", tmp_path, *PATIENT, cwd=tmp_path)
     spoken = re.findall(r"^speaks: (.*)$", out, re.MULTILINE)
     assert len(spoken) == len(DOCUMENT) + 1
     assert spoken[1].startswith("Each add-on of this one runs in a process of its own, for example")
     assert "The number 1 2 3 4 5 6 7 was read" in spoken[5]
     assert spoken[-1] == "1 numbers were spelled"
-    assert "hangs did not answer speech.extensions.filter_speechSequence within 0.2 s, and is left out" in out
+    assert "hangs did not answer speech.extensions.filter_speechSequence within 4 s, and is left out" in out
     assert "crashes was ended by signal 11 (SIGSEGV)" in out
     assert "Weather asks for the network: Asks for the weather. The user says no." in out
     looked = re.findall(r"^spy prints: (could not|read|connected).*$", out, re.MULTILINE)
@@ -62,7 +64,7 @@ def test_everything_is_read_while_plugins_hang_crash_and_spy(tmp_path: Path) -> 
 def test_a_reader_that_waits_for_its_plugins_falls_silent(tmp_path: Path) -> None:
     """The gaps that are measured are there when they should be."""
     shutil.copytree(EXAMPLE / "addons/hangs", tmp_path / "plugins/hangs")
-    options = ("--plugins", "plugins", "--output", ".", "--speed", SPEED, "--budget", "1.4")
+    options = ("--plugins", "plugins", "--output", ".", "--speed", SPEED, "--budget", "1.4", "--start", "40")
     out = run(EXAMPLE / "screenreader.py", *options, cwd=tmp_path)
     found = re.search(r"gaps: ([1-9]\d*), the longest ([\d.]+) s", out)
     assert found, out
@@ -79,7 +81,7 @@ from parts.reading import Reader
 from parts.sound import SoundCard
 from parts.timeline import Timeline
 with SoundCard(Path("speech.wav"), 8.0) as card:
-    reader = Reader(Path("plugins"), card, Timeline(), lambda line: None, budget=20.0)
+    reader = Reader(Path("plugins"), card, Timeline(), lambda line: None, budget=20.0, start=40.0)
     def before(number):
         if number == 1 and (chimes := reader.host.plugins.get("org.example.chimes")):
             os.kill(chimes.pid, signal.SIGKILL)
@@ -132,7 +134,7 @@ from parts.sound import SoundCard
 from screen_api import Synth
 from speech.extensions import filter_speechSequence
 with SoundCard(Path("speech.wav")) as card:
-    reader = Reader(Path("plugins"), card, Timeline(), lambda line: None, budget=20.0)
+    reader = Reader(Path("plugins"), card, Timeline(), lambda line: None, budget=20.0, start=40.0)
     with reader.host as host:
         spoken = filter_speechSequence.apply([TEXT])
         reader.press("kb:NVDA+shift+d")

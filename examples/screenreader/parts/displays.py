@@ -13,9 +13,6 @@ import nearcall
 from nearcall.plugin import PluginHost
 from parts.braille import shown
 
-PATIENCE = 0.2
-"""Seconds that a display may take. One that takes longer gets no more lines until its plugin is started again."""
-
 KEY = 0.02
 """Seconds that a key takes at least: a plugin that invents them without end is slowed down, and not this process."""
 
@@ -26,9 +23,12 @@ class Displays:
     Args:
         host: Whose plugins may have displays.
         on_line: Told what each display shows.
+        patience: Seconds that a display may take. One that takes longer gets no more lines until its plugin is started
+            again.
     """
 
-    def __init__(self, host: PluginHost, on_line: Callable[[str], object]) -> None:
+    def __init__(self, host: PluginHost, on_line: Callable[[str], object], patience: float) -> None:
+        self._patience = patience
         self._host = host
         self._on_line = on_line
         self._open: dict[int, _Opened | None] = {}
@@ -42,7 +42,7 @@ class Displays:
                 continue
             try:
                 if pid not in self._open:
-                    self._open[pid] = _Opened(plugin.service(Display), self._on_line)
+                    self._open[pid] = _Opened(plugin.service(Display), self._on_line, self._patience)
                 if (display := self._open[pid]) is not None:
                     display.begin(cells)
             except nearcall.RpcError:
@@ -52,13 +52,14 @@ class Displays:
 class _Opened:
     """One display, and the thread that waits for its keys."""
 
-    def __init__(self, display: Display, on_line: Callable[[str], object]) -> None:
+    def __init__(self, display: Display, on_line: Callable[[str], object], patience: float) -> None:
+        self._patience = patience
         self._display = display
         self._on_line = on_line
         self._change = threading.Lock()
         self._cells = b""
         self._at = 0
-        with nearcall.timeout(PATIENCE):
+        with nearcall.timeout(self._patience):
             self._width = max(1, display.width())
         threading.Thread(target=self._listen, name="braille-keys", daemon=True).start()
 
@@ -78,6 +79,6 @@ class _Opened:
 
     def _show(self) -> None:
         part = self._cells[self._at : self._at + self._width]
-        with nearcall.timeout(PATIENCE):
+        with nearcall.timeout(self._patience):
             self._display.show(part)
         self._on_line(shown(part))

@@ -39,7 +39,8 @@ class Reader:
         card: Where to play.
         timeline: Told what happens.
         say: Told the same in lines for people.
-        budget: Seconds that one plugin may take for one question.
+        budget: Seconds that one plugin may take for one question. A synthesiser may take five times as long for a text.
+        start: Seconds that plugins may take to start.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class Reader:
         timeline: Timeline,
         say: Callable[[str], object],
         budget: float,
+        start: float = 10.0,
     ) -> None:
         self._timeline = timeline
         self._card = card
@@ -69,11 +71,12 @@ class Reader:
             ask=self._ask,
             on_event=self._on_event,
             budget=budget,
+            handshake_timeout=start,
             first_pause=0.5,
             restarts=2,
         )
-        self.speaker = Speaker(self.host, card, timeline)
-        self._displays = Displays(self.host, self._on_line)
+        self.speaker = Speaker(self.host, card, timeline, 5 * budget)
+        self._displays = Displays(self.host, self._on_line, budget)
         self._gesture = self.host.extension(gesture)
         # Code in this process goes on as it did: plugins are one more who has registered.
         extensions.filter_speechSequence.register(self.host.extension(filter_speechSequence))

@@ -12,8 +12,6 @@ from parts import tones
 from parts.sound import SoundCard
 from parts.timeline import Timeline
 
-PATIENCE = 1.0
-"""Seconds that a synthesiser may take for a text. What it makes is played meanwhile."""
 LONGEST = 60 * SAMPLE_RATE * 2
 """Bytes of audio for one text."""
 
@@ -25,9 +23,11 @@ class Speaker:
         host: Whose plugins may have synthesisers.
         card: Where to play.
         timeline: Told what was spoken, by whom.
+        patience: Seconds that a synthesiser may take for a text. What it makes is played meanwhile.
     """
 
-    def __init__(self, host: PluginHost, card: SoundCard, timeline: Timeline) -> None:
+    def __init__(self, host: PluginHost, card: SoundCard, timeline: Timeline, patience: float) -> None:
+        self._patience = patience
         self._host = host
         self._card = card
         self._timeline = timeline
@@ -44,7 +44,7 @@ class Speaker:
         name = "tones"
         for pid, voice, synth in self._synths():
             try:
-                with nearcall.timeout(PATIENCE):
+                with nearcall.timeout(self._patience):
                     self._play(synth.render(text, rate))
             except nearcall.RpcError as error:
                 self._useless.add(pid)
@@ -69,7 +69,7 @@ class Speaker:
                 continue
             try:
                 synth = plugin.service(Synth)
-                with nearcall.timeout(PATIENCE):
+                with nearcall.timeout(self._patience):
                     voice = synth.voice()
             except nearcall.RpcError:
                 self._useless.add(pid)
