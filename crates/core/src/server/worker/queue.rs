@@ -98,11 +98,8 @@ impl<T> Turns<T> {
         self.arrived += 1;
         let numbered = (self.arrived, one);
         let waiting = self.of(client);
-        if is_stream {
-            waiting.streams.push_back(numbered)
-        } else {
-            waiting.others.push_back(numbered)
-        }
+        let queue = if is_stream { &mut waiting.streams } else { &mut waiting.others };
+        queue.push_back(numbered);
         self.len += 1;
         self.streams += usize::from(is_stream);
     }
