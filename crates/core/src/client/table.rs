@@ -275,9 +275,9 @@ impl Table {
         }
         let slot = id.slot() as u32;
         if ended {
-            self.free.push(slot)
+            self.free.push(slot);
         } else {
-            self.resting.push_back(slot)
+            self.resting.push_back(slot);
         }
         self.live -= 1;
     }
