@@ -155,16 +155,6 @@ def _error(code: StatusCode, message: str) -> dict[str, Any]:
     return {"error_response": ErrorResponse(int(code), message)}
 
 
-class _InThread:
-    """A handler like others, which counts among ``max_concurrency``."""
-
-    def __init__(self, answers: Answers) -> None:
-        self._answers = answers
-
-    def server_reflection_info(self, requests: Iterator[ReflectionRequest]) -> Iterator[ReflectionResponse]:
-        yield from map(self._answers.conversation(), requests)
-
-
 class _InLoop:
     """In the event loop of the server's coroutines."""
 
@@ -179,16 +169,27 @@ class _InLoop:
             yield answer(request)
 
 
-class _ThreadV1(_InThread, ServerReflection): ...
-
-
-class _ThreadAlpha(_InThread, ServerReflectionAlpha): ...
-
-
 class _LoopV1(_InLoop, ServerReflection): ...  # type: ignore[misc]
 
 
 class _LoopAlpha(_InLoop, ServerReflectionAlpha): ...  # type: ignore[misc]
+
+
+def _in_thread(interface: Callable[[], object], answers: Answers) -> object:
+    """A handler like others, which counts among ``max_concurrency``."""
+
+    def server_reflection_info(requests: Iterator[ReflectionRequest]) -> Iterator[ReflectionResponse]:
+        yield from map(answers.conversation(), requests)
+
+    # No class of its own, whose annotations would be examined as well when a server starts.
+    made = interface()
+    vars(made)["server_reflection_info"] = server_reflection_info
+    return made
+
+
+_NAMES = ("grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection")
+_INTERFACES = (ServerReflection, ServerReflectionAlpha)
+_LOOP = (_LoopV1, _LoopAlpha)
 
 
 def reflection_of(plans: Sequence[ServicePlan], own: Sequence[str], *, in_loop: bool) -> list[object]:
@@ -199,11 +200,7 @@ def reflection_of(plans: Sequence[ServicePlan], own: Sequence[str], *, in_loop: 
         own: The names of those that it has besides; these two are added.
         in_loop: Whether it has an event loop for handlers: they hold no thread there for as long as a client asks.
     """
-    made = (_LoopV1, _LoopAlpha) if in_loop else (_ThreadV1, _ThreadAlpha)
-    names = {plan.name for plan in plans}
-    version = [cls for cls, name in zip(made, REFLECTION, strict=True) if name not in names]
-    answers = Answers(plans, [*own, *(name for name in REFLECTION if name not in names)])
-    return [cls(answers) for cls in version]
-
-
-REFLECTION = ("grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection")
+    taken = {plan.name for plan in plans}
+    free = [number for number, name in enumerate(_NAMES) if name not in taken]
+    answers = Answers(plans, [*own, *(_NAMES[number] for number in free)])
+    return [(_LOOP[number](answers) if in_loop else _in_thread(_INTERFACES[number], answers)) for number in free]
