@@ -93,6 +93,8 @@ def test_a_grpc_server_met_by_another_protocol_is_named() -> None:
         ("grpc", b"\0\0\0\4\0\0\0\0\0" + b"\0\0\x0c\7\0\0\0\0\0" + bytes(8) + b"soon", "takes no more calls: soon"),
         ("grpc", b"\0\0\x0c\7\0\0\0\0\0" + bytes(7) + b"\x0balso", "refused: also"),
         ("grpc", b"\0\0\0\4\0\0\0\0\0" + b"\0\0\x0b\7\0\0\0\0\0" + bytes(7) + b"\x0bso!", "refused: so!"),
+        # Words that a terminal would obey.
+        ("grpc", b"\0\0\x0e\7\0\0\0\0\0" + bytes(7) + b"\x0b\x1b[2J\nX", "refused: \\u{1b}[2J\\nX"),
         ("grpc", b"\x15\3\1\0\2\2\x46", "connect with grpcs://"),
         ("tcp", b"\0\0\0\4\0\0\0\0\0", "connect with grpc://"),
         ("tcp", b"\x15\3\1\0\2\2\x46", "connect with tls://"),
