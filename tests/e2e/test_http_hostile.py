@@ -35,7 +35,8 @@ def honest(server: ServerProcess) -> Iterator[None]:
     yield
     with Peer(server.url, "connect") as peer:
         assert peer.call(PATH, b"still here").only == b"still here"
-    assert peak(server) - before < 2 * MEMORY
+    # What is decoded and answered just now comes on top of what is kept.
+    assert peak(server) - before < 3 * MEMORY
 
 
 def peak(server: ServerProcess) -> int:

@@ -16,6 +16,7 @@ use super::{
     Frames, Messages, Path, Paths, Role, bare, credit, message, pays_to_compress, short, unsent, with_message,
 };
 use crate::budget::{Account, Charge};
+use crate::incoming::Incoming;
 use crate::link::{LinkError, Options};
 use crate::outgoing::{CallKey, Outgoing};
 
@@ -129,19 +130,22 @@ impl<S: Calls> Server<S> {
         if let Some((code, why)) = asked.trouble {
             return Begun::Refused(reply, code, why.into_owned());
         }
-        let (mut head, mut waits) = (FrameHead::new(Kind::Call, stream), None);
+        let (mut head, mut waits) = (FrameHead::new(Kind::Call, stream), None::<Charge>);
         head.method = found.entry;
         if let Some(timeout) = asked.timeout {
             head.extras_mut().deadline_us = Some(u64::try_from(timeout.as_micros()).unwrap_or(u64::MAX));
         }
         if let Some(metadata) = asked.metadata.take() {
-            // No window bounds headers, and what they say again takes the client a byte.
-            let Some(mut charge) = self.account.charge(metadata.held()) else {
+            // No window bounds headers, and what they say again takes the client a byte. A little costs nothing: what every
+            // client says of itself must not fail its calls when others are what the server is full of.
+            let Ok(charge) = Incoming::charge(&self.account, metadata.held()) else {
                 let why = "the server keeps as much as it may, and the call has metadata".to_owned();
                 return Begun::Refused(reply, Failure::RESOURCE_EXHAUSTED, why);
             };
-            charge.set_unfinished(charge.bytes());
-            waits = Some(charge);
+            waits = charge;
+            if let Some(charge) = &mut waits {
+                charge.set_unfinished(charge.bytes());
+            }
             head.extras_mut().metadata = Some(metadata);
         }
         let call = Call {
