@@ -239,6 +239,11 @@ class Messages:
         pass
 
 
+def target() -> list[object]:
+    """For servers of a test's own."""
+    return [Target()]
+
+
 def served_at(url: str) -> type[Target] | type[Messages]:
     """The class that is served at the URL, and that its honest client has."""
     return Messages if url.startswith("grpc") else Target
