@@ -686,7 +686,7 @@ class Server:
         make_passage: Callable[[References], object],
         on_release: Callable[[Any], object] | None = None,
         paths: dict[str, dict[str, tuple[int, bool, bool, bool, bool]]] = ...,
-        origins: Sequence[str] = (),
+        origins: Sequence[str] = ...,
     ) -> Server:
         """Methods with their handlers, in the order of the description; a handler takes every parameter by position.
         ``None`` stands for one that is called on objects only.
