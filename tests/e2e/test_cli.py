@@ -255,8 +255,8 @@ def test_ping_that_is_interrupted_sums_up(directory: Path, urls: list[str]) -> N
     ("arguments", "said"),
     [
         (("serve", "calculator:Calculator", "shm://never", "--workers", "0"), "workers must be a whole number from 1"),
-        (("serve", "calculator:Calculator", "http://never"), 'cannot use the URL "http://never"'),
-        (("list", "http://never"), 'cannot use the URL "http://never"'),
+        (("serve", "calculator:Calculator", "ftp://never"), 'cannot use the URL "ftp://never"'),
+        (("list", "ftp://never"), 'cannot use the URL "ftp://never"'),
         (("ping", "shm://never", "--allow-user", "0"), "allow_users is for unix:// URLs"),
         (("top", "shm://never", "--tls-ca", "ca.pem"), "tls is for tls:// URLs, and shm://never would not be"),
     ],

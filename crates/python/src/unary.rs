@@ -1,7 +1,7 @@
 //! Calls without streams, from threads: encode, send, wait with the interpreter released, decode.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use nearcall_core::client::{CallId, Connection as Core, Expected, NoEvent};
 use nearcall_core::{Failure, Incoming, Kind, Outgoing};
@@ -19,6 +19,8 @@ use crate::started::StartedCall;
 
 /// How often a call is sent at the most.
 pub(crate) const ATTEMPTS: u32 = 3;
+/// What a call waits before it is sent again to a server that has refused it, and four times that before the next time.
+const REFUSED_PAUSE: Duration = Duration::from_millis(5);
 
 /// A method without streams, bound to a connection.
 #[pyclass(frozen, module = "nearcall._core")]
@@ -205,7 +207,13 @@ impl Unary {
     #[cold]
     pub(crate) fn repeat(&self, call: &Call<'_, '_>, failed: &Core, mut failure: Failure) -> PyResult<Py<PyAny>> {
         let hopeful = is_hopeful(failed, self.method.get());
-        for _ in 1..ATTEMPTS {
+        for attempt in 1..ATTEMPTS {
+            if failed.is_usable() {
+                // It was refused, for a server counts calls a moment longer than its client.
+                let pause = REFUSED_PAUSE * 4u32.pow(attempt - 1);
+                let left = call.until.map_or(pause, |until| until.saturating_duration_since(Instant::now()));
+                detach(call.py, || std::thread::sleep(pause.min(left)));
+            }
             let core = match self.calling.usable_again(call.py, hopeful, call.until) {
                 Ok(core) => core,
                 // What happened to the call says more than that nobody is there now.

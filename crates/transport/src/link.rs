@@ -53,7 +53,8 @@ pub trait Link: Send + Sync + Debug {
     /// Bytes that wait to be sent. Cheap.
     fn queued(&self) -> usize;
 
-    /// Forgets what waits to be sent, and sends nothing more: the peer reads no more.
+    /// Forgets what waits to be sent, and sends nothing more: the peer reads no more. Afterwards nothing is
+    /// [queued](Link::queued).
     fn stop_sending(&self);
 
     /// The next frame, if one has arrived. Never waits, and reads no more than a part of a long one, so that who has many

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 __all__ = ["Channel", "connect"]
 
 _MOST_ATTEMPTS = 3
+_REFUSED_PAUSE = 0.005
+"""Seconds that a call waits before it is sent again, and four times that before the next time: a server that refuses
+counts calls a moment longer than its client."""
 _SLICE = 0.1
 """Seconds for which a thread goes on connecting before a task has to want that still."""
 _COMEBACK = 1.0
@@ -214,6 +217,7 @@ class Channel(Caller, ChannelBase, ForLoops):
         token = _attempts.set(attempts)
         try:
             with within(left):
+                await asyncio.sleep(_REFUSED_PAUSE * 4 ** (attempts - 1))
                 await self._renew(hopeful, left)
                 return await method(*args, **kwargs)
         finally:

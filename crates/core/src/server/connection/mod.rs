@@ -89,6 +89,8 @@ impl Sends for ToClient<'_> {
         self.connection.link.flush().unwrap_or_else(|error| {
             self.connection.tell_end(self.server, &error);
             self.connection.link.close();
+            // What still waits is dropped: nobody takes it any more, and whoever flushes would not come to an end.
+            self.connection.link.stop_sending();
             true
         })
     }

@@ -24,6 +24,8 @@ struct Chosen {
     peer: Peer,
     frames: Mutex<VecDeque<Incoming>>,
     queued: Mutex<usize>,
+    /// Nothing can be sent any more.
+    broken: Mutex<bool>,
 }
 
 impl Link for Chosen {
@@ -33,7 +35,7 @@ impl Link for Chosen {
     }
 
     fn flush(&self) -> Result<bool, LinkError> {
-        Ok(*self.queued.lock() == 0)
+        if *self.broken.lock() { Err(LinkError::Closed) } else { Ok(*self.queued.lock() == 0) }
     }
 
     fn queued(&self) -> usize {
@@ -64,7 +66,9 @@ impl Link for Chosen {
         false
     }
 
-    fn stop_sending(&self) {}
+    fn stop_sending(&self) {
+        *self.queued.lock() = 0;
+    }
 
     fn disarm(&self) {}
 
@@ -113,6 +117,7 @@ impl Scene {
             peer: Peer::Local { pid: 0, uid: 0, gid: 0 },
             frames: (0..calls).map(call).collect::<VecDeque<_>>().into(),
             queued: Mutex::default(),
+            broken: Mutex::default(),
         });
         let guest = NewClient { token: TOKEN, link: Arc::clone(&link) as Arc<dyn Link>, permit: None };
         let connection = {
@@ -146,6 +151,19 @@ impl Scene {
     fn has_news(&self) {
         self.server.watch_room(&self.connection, true);
     }
+}
+
+/// Whoever flushes has the reactor, and everybody waits for him.
+#[test]
+fn to_flush_what_can_never_be_sent_comes_to_an_end() {
+    let scene = Scene::new(0);
+    *scene.link.broken.lock() = true;
+    let (done, ended) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        scene.server.reactor.lock().handle(&scene.server, TOKEN, false);
+        done.send(scene.link.queued())
+    });
+    assert_eq!(ended.recv_timeout(Duration::from_secs(20)), Ok(0), "nothing is left that would have to be sent");
 }
 
 /// A client's call.
