@@ -233,7 +233,8 @@ impl<W: Wire, R: Role> GrpcLink<W, R> {
                 None => return Ok(false),
             }
         }
-        let all = self.wire.flush()?;
+        // A peer that reads no more gets no rest of a record, either.
+        let all = state.is_deaf || self.wire.flush()?;
         if all && session.ends() && !std::mem::replace(&mut state.has_ended, true) {
             // The peer hangs up when it has read that. To close now could take from it what it has not read.
             self.wire.say_goodbye();
