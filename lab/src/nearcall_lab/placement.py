@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -72,3 +74,17 @@ def choose(mode: Mode = "apart") -> Placement:
     taken = {_siblings(client), _siblings(server)}
     more = tuple(cpu for cpu in allowed if _siblings(cpu) not in taken)
     return Placement((client,), (server,), "apart", more)
+
+
+@contextlib.contextmanager
+def on_cpus(cpus: Iterable[int]) -> Iterator[None]:
+    """This thread is on these CPUs, and so is what it starts meanwhile.
+
+    A function that a new process runs before its program (`preexec_fn`) may hang where there are other threads.
+    """
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cpus)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from nearcall_lab.adapters.ports import free_port
+from nearcall_lab.placement import on_cpus
 
 _START_S = 10.0
 _TOOLS = ("google.golang.org/protobuf/cmd/protoc-gen-go", "google.golang.org/grpc/cmd/protoc-gen-go-grpc")
@@ -50,7 +50,9 @@ def serving(program: Path, cpus: tuple[int, ...]) -> Iterator[tuple[str, list[in
     """Its address and its processes, on these CPUs. Raises `NoServer`."""
     port = free_port()
     # Go makes as many threads as there are CPUs when it starts.
-    with subprocess.Popen([str(program), str(port)], preexec_fn=lambda: os.sched_setaffinity(0, cpus)) as process:
+    with on_cpus(cpus):
+        started = subprocess.Popen([str(program), str(port)])
+    with started as process:
         try:
             end = time.monotonic() + _START_S
             while not _listens(port):

@@ -14,7 +14,7 @@ from pathlib import Path
 from nearcall_lab.adapters import grpc_messages
 from nearcall_lab.engine.usage import cpu_times
 from nearcall_lab.grpc_load.go_server import NoServer, serving
-from nearcall_lab.placement import Placement
+from nearcall_lab.placement import Placement, on_cpus
 from nearcall_lab.registry import Entrant
 from nearcall_lab.workers.crew import Crew
 from nearcall_lab.workloads import Order, fill
@@ -110,14 +110,8 @@ def _run(address: str, path: str, body: Path, calls: int, placement: Placement, 
     shape = ["-n", str(calls), "-c", "1", "-t", "1", "-m", str(STREAMS), "-d", str(body)]
     command = ["h2load", *shape, *headers, f"http://{address}{path}"]
     begin, used = time.perf_counter(), os.times()
-    done = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        timeout=_LIMIT_S,
-        check=False,
-        preexec_fn=lambda: os.sched_setaffinity(0, placement.client),
-    )
+    with on_cpus(placement.client):
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_LIMIT_S, check=False)
     elapsed, after = time.perf_counter() - begin, os.times()
     rate = re.search(r"([\d.]+) req/s", done.stdout)
     succeeded = re.search(r"(\d+) succeeded, (\d+) failed", done.stdout)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 
-from nearcall_lab.placement import Placement
+from nearcall_lab.placement import Placement, on_cpus
 
 DEFAULT = "nearcall-ring-floor"
 
@@ -26,15 +25,9 @@ def measure(program: str, placement: Placement, timeout_s: float = 60.0) -> dict
     It prints one JSON object per line, ``{"size": 15, "p50_ns": …, "p99_ns": …, "n": …}``.
     Returns p50 in nanoseconds by payload size in bytes.
     """
-    cpus = {*placement.client, *placement.server}
-    done = subprocess.run(
-        [program],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=timeout_s,
-        check=True,
-        preexec_fn=lambda: os.sched_setaffinity(0, cpus),
-    )
+    with on_cpus({*placement.client, *placement.server}):
+        done = subprocess.run(
+            [program], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout_s, check=True
+        )
     lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     return {int(line["size"]): float(line["p50_ns"]) for line in lines}
