@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import datetime
 import json
+import math
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 
 from nearcall.codec.protobuf.errors import CodingError
@@ -40,6 +41,8 @@ def test_values_are_the_same_json_as_googles(value: Everything) -> None:
 @settings(max_examples=60, deadline=None, phases=[Phase.explicit, Phase.generate])
 @given(everything)
 def test_values_come_back_from_google_as_they_left(value: Everything) -> None:
+    # Google's parser refuses what Google's printer writes for the greatest float: its shortest text is a little greater.
+    assume(not math.isfinite(value.single) or abs(value.single) < 3.4028234e38)
     theirs = json_format.Parse(PEER.json.encode(value), PEER.message())
     assert PEER.decode(theirs.SerializeToString()) == value
     for options in ({}, {"preserving_proto_field_name": True}, {"use_integers_for_enums": True}):
