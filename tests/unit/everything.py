@@ -99,13 +99,15 @@ class Everything:
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 ints = st.one_of(st.integers(-3, 200), st.integers(-(2**63), 2**63 - 1))
 floats = st.floats(allow_nan=False)
+# In JSON, what has no declared type cannot be infinite.
+finite = st.floats(allow_nan=False, allow_infinity=False)
 trees = st.recursive(
     st.builds(Tree, texts),
     lambda inner: st.builds(Tree, texts, st.lists(inner, max_size=3), st.none() | inner),
     max_leaves=6,
 )
 json = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | texts | floats.filter(lambda value: value % 1 != 0),
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | texts | finite.filter(lambda value: value % 1 != 0),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
     max_leaves=8,
 )

@@ -41,7 +41,7 @@ def test_values_are_the_same_json_as_googles(value: Everything) -> None:
 @settings(max_examples=60, deadline=None, phases=[Phase.explicit, Phase.generate])
 @given(everything)
 def test_values_come_back_from_google_as_they_left(value: Everything) -> None:
-    # Google's parser refuses what Google's printer writes for the greatest float: its shortest text is a little greater.
+    # Google's parser refuses what its printer writes for the greatest float: the shortest text is a little greater.
     assume(not math.isfinite(value.single) or abs(value.single) < 3.4028234e38)
     theirs = json_format.Parse(PEER.json.encode(value), PEER.message())
     assert PEER.decode(theirs.SerializeToString()) == value
