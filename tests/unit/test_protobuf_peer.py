@@ -79,7 +79,14 @@ def test_any_bytes_are_read_as_google_reads_them(body: bytes) -> None:
         with pytest.raises(CodingError):
             PLAIN.decode(body)
         return
-    assert same(PLAIN.decode(body), plain(theirs))
+    try:
+        ours = PLAIN.decode(body)
+    except CodingError as error:
+        # Google drops what is beyond 64 bits of a number. What would change a value is refused here.
+        if "more than 64 bits" not in str(error):
+            raise
+        return
+    assert same(ours, plain(theirs))
 
 
 def test_arrays_go_through_google() -> None:
