@@ -24,7 +24,7 @@ FLOORS: list[set[str]] = [
     {"http"},
     {"transport"},
     {"core"},
-    {"grpc", "sandbox"},
+    {"sandbox"},
     {"python"},
     {"models"},
 ]

@@ -14,7 +14,7 @@ use rustix::net::sockopt;
 
 use crate::credentials::names_in;
 use crate::dial::{Dial, Pace};
-use crate::grpc;
+use crate::http;
 use crate::link::{ConnectError, LONGEST_SLEEP, Link, LinkError, Options};
 use crate::met::{TELLING, met};
 use crate::peer::Peer;
@@ -145,7 +145,7 @@ async fn speak_grpc(
         None => out_of_time(url),
         Some(error) => handshake_failure(url, &error),
     };
-    let mut session = grpc::client_session(options);
+    let mut session = http::client_session(options);
     let mut first = Vec::with_capacity(TELLING);
     while !session.is_settled() {
         let unsent = session.unsent().to_vec();
@@ -185,7 +185,7 @@ async fn speak_grpc(
     // A Unix socket's path is no name of a server.
     let authority = shown.split_once("://").map_or("", |(_, place)| place);
     let authority = if authority.starts_with('/') { "localhost" } else { authority };
-    let link = grpc::call(wire, peer, session, authority.to_owned(), is_secure, options)
+    let link = http::call(wire, peer, session, authority.to_owned(), is_secure, options)
         .map_err(|error| ConnectError::Unavailable(format!("cannot connect to {url}: {error}")))?;
     let limits = Limits { max_message: u64::MAX };
     let welcome =

@@ -12,7 +12,7 @@ use nearcall_ring::SpinPolicy;
 use crate::budget::{Account, Budget};
 use crate::buffers::Shelf;
 use crate::credentials::Credentials;
-use crate::grpc::Paths;
+use crate::http::Paths;
 use crate::incoming::Incoming;
 use crate::outgoing::{CallKey, Outgoing};
 use crate::peer::{Admission, Peer};

@@ -12,8 +12,8 @@ use rustix::net::RecvFlags;
 use rustls::ServerConfig;
 
 use crate::connect::identify;
-use crate::grpc;
 use crate::handed::{ConnectionPermit, Handed};
+use crate::http;
 use crate::link::{Link, LinkError, NO_DESCRIPTOR, Options};
 use crate::peer::{Admission, Peer};
 use crate::shm::{PeerLimits, ShmLink, rings_beyond_all};
@@ -274,7 +274,7 @@ impl Handshake {
     /// client may take longer to send than others to shake hands.
     fn first_request(&mut self) -> FirstRequest {
         let received = &self.received[..];
-        let preface = grpc::PREFACE;
+        let preface = http::PREFACE;
         if received.len() < preface.len() && preface.starts_with(received) {
             return FirstRequest::Unfinished(preface.len() - received.len());
         }
@@ -375,7 +375,7 @@ impl Handshake {
                 Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return Ok(false),
                 Err(_) => return Err(None),
             }
-            if first[0] == MAGIC[0] || first[0] == grpc::PREFACE[0] {
+            if first[0] == MAGIC[0] || first[0] == http::PREFACE[0] {
                 self.stage = Stage::Plaintext;
                 // Only to be answered in its own words.
                 self.received.push(first[0]);
@@ -424,7 +424,7 @@ impl Handshake {
             Err(_) if preamble.starts_with(&TLS_HANDSHAKE) => Err(Some(
                 "the client speaks TLS and this port does not; connect with tcp://, or serve tls:// here".into(),
             )),
-            Err(_) if grpc::PREFACE.starts_with(preamble) => {
+            Err(_) if http::PREFACE.starts_with(preamble) => {
                 let (own, grpc) = self.schemes();
                 Err(Some(format!(
                     "nearcall's own protocol is spoken there, and not gRPC; connect with {own}://, or serve {grpc}:// there"
@@ -487,8 +487,8 @@ impl Handshake {
             let is_greeted = matches!(self.first_request(), FirstRequest::Come);
             let is_open = self.speaks == Speaks::Http;
             return is_greeted.then(|| match self.carrier {
-                Carrier::Plain(wire) => grpc::serve(wire, self.peer, &self.received, is_open, false, options),
-                Carrier::Tls(wire) => grpc::serve(*wire, self.peer, &self.received, is_open, true, options),
+                Carrier::Plain(wire) => http::serve(wire, self.peer, &self.received, is_open, false, options),
+                Carrier::Tls(wire) => http::serve(*wire, self.peer, &self.received, is_open, true, options),
             });
         }
         let Welcomed { segment, limits, .. } = self.welcomed?;
@@ -532,7 +532,7 @@ impl Handshake {
             [] => self.speaks == Speaks::Grpc,
             // Whatever does not begin as TLS does tells such a client that there is none.
             received if received.starts_with(&TLS_HANDSHAKE) => self.speaks == Speaks::Grpc,
-            received => grpc::PREFACE.starts_with(received),
+            received => http::PREFACE.starts_with(received),
         };
         if by_goodbye {
             let code = if self.stranger.is_some() { Code::INADEQUATE_SECURITY } else { Code::PROTOCOL_ERROR };

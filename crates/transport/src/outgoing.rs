@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 
 use nearcall_wire::{Kind, Metadata, flags};
 
-use crate::grpc::MethodPath;
+use crate::http::MethodPath;
 
 /// A payload in pieces: the codec's bytes and buffers beside them, or one buffer that is the payload.
 #[derive(Debug, Clone, Copy)]

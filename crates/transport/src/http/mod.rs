@@ -28,7 +28,7 @@ use crate::peer::Peer;
 use crate::stream::Wire;
 
 use client::{Client, Origin};
-use link::GrpcLink;
+use link::HttpLink;
 pub use paths::{Messages, MethodPath, Path, Paths};
 use server::Server;
 
@@ -101,12 +101,12 @@ pub(crate) fn serve<W: Wire + 'static>(
         let mut session = Session::server(session_options(options));
         session.feed(arrived);
         let server = Server::new(options, Arc::clone(&account), is_open);
-        return Arc::new(GrpcLink::new(wire, peer, session, server, account, options));
+        return Arc::new(HttpLink::new(wire, peer, session, server, account, options));
     }
     let mut session = Http1::new(session_options(options), is_secure);
     session.feed(arrived);
     let server = Server::new(options, Arc::clone(&account), true);
-    Arc::new(GrpcLink::new(wire, peer, session, server, account, options))
+    Arc::new(HttpLink::new(wire, peer, session, server, account, options))
 }
 
 /// The state of a fresh connection to a gRPC server.
@@ -127,7 +127,7 @@ pub(crate) fn call<W: Wire + 'static>(
     let max_message = usize::try_from(options.max_message).unwrap_or(usize::MAX);
     let origin = Origin { authority, is_secure, encoding: options.compression };
     let client = Client::new(origin, Arc::clone(&account), max_message);
-    Ok(Arc::new(GrpcLink::new(wire, peer, session, client, account, options).with_bell()?))
+    Ok(Arc::new(HttpLink::new(wire, peer, session, client, account, options).with_bell()?))
 }
 
 fn session_options(options: &Options) -> SessionOptions {

@@ -378,7 +378,7 @@ mod tests {
 
     use super::*;
     use crate::budget::Budget;
-    use crate::grpc::MethodPath;
+    use crate::http::MethodPath;
 
     const MEGABYTE: usize = 1 << 20;
 

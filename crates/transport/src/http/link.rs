@@ -50,7 +50,7 @@ const MUCH: usize = 4 << 20;
 /// All that is known of it is behind one lock, which is held for a frame at a time and never while somebody waits. What is to
 /// be written waits in the session, which is the connection's one outgoing queue.
 #[derive(Debug)]
-pub(crate) struct GrpcLink<W, R: Role> {
+pub(crate) struct HttpLink<W, R: Role> {
     wire: W,
     peer: Peer,
     state: Mutex<State<R>>,
@@ -117,7 +117,7 @@ struct State<R: Role> {
     holds_credit: bool,
 }
 
-impl<W: Wire, R: Role> GrpcLink<W, R> {
+impl<W: Wire, R: Role> HttpLink<W, R> {
     pub(crate) fn new(
         wire: W,
         peer: Peer,
@@ -373,7 +373,7 @@ impl<W: Wire, R: Role> GrpcLink<W, R> {
     }
 }
 
-impl<W: Wire, R: Role> GrpcLink<W, R> {
+impl<W: Wire, R: Role> HttpLink<W, R> {
     /// Sleeps until something has arrived, if this thread receives, or there is room in the socket for what waits. Whether
     /// something happened.
     fn sleep(&self, receiving: bool, until: Instant) -> io::Result<bool> {
@@ -389,7 +389,7 @@ impl<W: Wire, R: Role> GrpcLink<W, R> {
     }
 }
 
-impl<W: Wire, R: Role> Link for GrpcLink<W, R> {
+impl<W: Wire, R: Role> Link for HttpLink<W, R> {
     fn send(&self, call: CallKey, frame: &Outgoing<'_>, room: Room<'_>) -> Result<Sent, LinkError> {
         let may_queue = matches!(room, Room::Later);
         let mut blocked = match room {
