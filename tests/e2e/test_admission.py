@@ -91,28 +91,16 @@ def test_a_user_that_is_named_may_call(place: Path, scheme: str, options: dict[s
 
 
 @needs_root
-def test_a_user_that_is_not_named_may_not(place: Path) -> None:
-    with nearcall.Server(Adder(), f"unix://{place}/s", allow_users=[1], allow_groups=[1]) as server:
+@pytest.mark.parametrize("scheme", ["unix", "grpc+unix"])
+def test_a_user_that_is_not_named_may_not(place: Path, scheme: str) -> None:
+    with nearcall.Server(Adder(), f"{scheme}://{place}/s", allow_users=[1], allow_groups=[1]) as server:
         said = as_other(server.urls[0])
         assert said.startswith("PermissionDenied")
         assert f"you are user {OTHER}, whom neither allow_users nor allow_groups of this server name" in said
-    with nearcall.Server(Adder(), f"unix://{place}/s") as server:
+    with nearcall.Server(Adder(), f"{scheme}://{place}/s") as server:
         assert mode(place / "s") == 0o600
         assert as_other(server.urls[0]).startswith("PermissionDenied")
         # The kernel's word counts, not the file's mode.
-        (place / "s").chmod(0o666)
-        assert f"this server serves user 0 only, you are user {OTHER}" in as_other(server.urls[0])
-
-
-@needs_root
-def test_a_user_that_is_not_named_may_not_over_grpc(place: Path) -> None:
-    with nearcall.Server(Adder(), f"grpc+unix://{place}/s", allow_users=[1], allow_groups=[1]) as server:
-        said = as_other(server.urls[0])
-        assert said.startswith("PermissionDenied")
-        assert f"you are user {OTHER}, whom neither allow_users nor allow_groups of this server name" in said
-    with nearcall.Server(Adder(), f"grpc+unix://{place}/s") as server:
-        assert mode(place / "s") == 0o600
-        assert as_other(server.urls[0]).startswith("PermissionDenied")
         (place / "s").chmod(0o666)
         assert f"this server serves user 0 only, you are user {OTHER}" in as_other(server.urls[0])
 

@@ -27,6 +27,7 @@ mod outgoing;
 mod peer;
 mod rendezvous;
 mod shm;
+mod silence;
 mod stream;
 mod sync;
 mod tls;

@@ -2,7 +2,7 @@
 //!
 //! A frame is preceded by its length, `u32`, little-endian.
 
-use crate::sync::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::{AtomicBool, Ordering};
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -22,11 +22,10 @@ use crate::native::{self, Delimited, PREFIX};
 use crate::outbox::{Frame, Outbox, Sink};
 use crate::outgoing::{CallKey, Outgoing};
 use crate::peer::Peer;
+use crate::silence::Silence;
 
 /// What one read takes at most; longer frames are read straight into their own memory.
 const BUFFER: usize = 64 << 10;
-/// After so long a silence a goodbye may have come that nobody has read.
-const QUIET_NS: u64 = 10_000_000;
 
 /// What carries a link's bytes.
 pub(crate) trait Wire: Send + Sync + std::fmt::Debug {
@@ -117,8 +116,7 @@ pub(crate) struct StreamLink<W> {
     wire: Arc<W>,
     peer: Peer,
     outbox: Outbox<Writer<W>>,
-    /// When `is_stale` was last asked, nanoseconds on the monotonic clock.
-    asked: AtomicU64,
+    silence: Silence,
     receiver: Mutex<Receiver>,
     peer_limit: u64,
     closed: AtomicBool,
@@ -169,7 +167,7 @@ impl<W: Wire> StreamLink<W> {
             outbox: Outbox::new(Writer(Arc::clone(&wire)), Arc::clone(&account)),
             wire,
             peer,
-            asked: AtomicU64::new(clock::monotonic_ns()),
+            silence: Silence::begin(),
             receiver: Mutex::new(Receiver {
                 buffer: Vec::new(),
                 start: 0,
@@ -418,13 +416,7 @@ impl<W: Wire> Link for StreamLink<W> {
     }
 
     fn is_stale(&self) -> bool {
-        let now = clock::monotonic_ns();
-        // Relaxed: whichever of two threads asks first looks.
-        if now.saturating_sub(self.asked.swap(now, Ordering::Relaxed)) < QUIET_NS {
-            return false;
-        }
-        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
-        self.wire.holds() || rustix::net::recv(self.wire.fd(), &mut [0; 1], flags).is_ok()
+        self.silence.hides_something(&*self.wire)
     }
 
     fn wait_room(&self, receiving: bool, timeout: Duration) -> Result<(), LinkError> {

@@ -12,7 +12,6 @@ use nearcall_platform::{clock, fork, sys};
 use nearcall_ring::SpinBudget;
 use rustix::event::PollFlags;
 use rustix::event::epoll::{self, EventData, EventFlags};
-use rustix::net::RecvFlags;
 
 use super::{Frames, Role};
 use crate::budget::{Account, Charge};
@@ -20,11 +19,10 @@ use crate::incoming::Incoming;
 use crate::link::{LONGEST_SLEEP, Link, LinkError, Options, PART, Room, Sent};
 use crate::outgoing::{CallKey, Outgoing};
 use crate::peer::Peer;
+use crate::silence::Silence;
 use crate::stream::Wire;
-use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use crate::sync::{AtomicBool, AtomicUsize, Ordering};
 
-/// After so long a silence a goodbye may have come that nobody has read.
-const QUIET_NS: u64 = 10_000_000;
 /// What is kept back goes out when it has waited so long, nanoseconds: a few handlers' time.
 const OLD_NS: u64 = 100_000;
 /// What is kept back goes out when it has so many bytes.
@@ -61,8 +59,7 @@ pub(crate) struct HttpLink<W, R: Role> {
     queued: AtomicUsize,
     /// Calls that the peer has given up and somebody still works for.
     given_up: AtomicUsize,
-    /// When `is_stale` was last asked, nanoseconds on the monotonic clock.
-    asked: AtomicU64,
+    silence: Silence,
     closed: AtomicBool,
     generation: u32,
     /// A client's: wakes whoever receives.
@@ -146,7 +143,7 @@ impl<W: Wire, R: Role> HttpLink<W, R> {
             account,
             queued: AtomicUsize::new(0),
             given_up: AtomicUsize::new(0),
-            asked: AtomicU64::new(clock::monotonic_ns()),
+            silence: Silence::begin(),
             closed: AtomicBool::new(false),
             generation: fork::mark(),
             bell: None,
@@ -510,13 +507,7 @@ impl<W: Wire, R: Role> Link for HttpLink<W, R> {
     }
 
     fn is_stale(&self) -> bool {
-        let now = clock::monotonic_ns();
-        // Relaxed: whichever of two threads asks first looks.
-        if now.saturating_sub(self.asked.swap(now, Ordering::Relaxed)) < QUIET_NS {
-            return false;
-        }
-        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
-        self.wire.holds() || rustix::net::recv(self.wire.fd(), &mut [0; 1], flags).is_ok()
+        self.silence.hides_something(&self.wire)
     }
 
     fn wait_room(&self, receiving: bool, timeout: Duration) -> Result<(), LinkError> {
