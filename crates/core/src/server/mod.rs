@@ -15,8 +15,7 @@ mod leadership;
 mod native;
 mod reactor;
 mod receives;
-pub(crate) mod releases;
-mod statistics;
+pub(crate) mod statistics;
 mod worker;
 
 use crate::sync::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
@@ -31,59 +30,23 @@ use nearcall_transport::{Budget, Listener, Options, Paths};
 use nearcall_wire::{Failure, Limits, Welcome};
 use rustix::event::epoll::{self, EventData, EventFlags};
 
+pub use crate::exports::{HandlerKind, MethodRouting, Release};
 pub use call::{CallContext, ItemOutcome, NextItem, Request, ServerCall};
 pub use connection::ServerConnection;
 pub use connection::session::{Found, SessionChange, SessionEvent, SessionHooks, SessionValue, Work};
 pub use event_loop::{AsyncQueue, ForLoop};
 pub use native::NativeHandler;
-pub use releases::Release;
 pub use statistics::{Counts, Histogram, MeasuredMethod, MethodCounts, Snapshot};
 pub use worker::{Next, Worker};
 
+use crate::exports::Releases;
 use call::Told;
 use connection::session::SessionEvents;
 use leadership::Leadership;
 use reactor::Reactor;
 use receives::Adopted;
-use releases::Releases;
 use statistics::Statistics;
 use worker::Queue;
-
-/// What runs the handler of a method.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum HandlerKind {
-    /// A thread of Python. At most [`WorkLimits::max_concurrency`] of these run at once.
-    #[default]
-    Thread,
-    /// The event loop.
-    EventLoop,
-    /// The [`NativeHandler`] with this index, in the thread that has received the call. However many others run.
-    Native(u8),
-}
-
-/// What the server must know of a method to route its frames.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct MethodRouting {
-    /// What runs its handler.
-    pub handler: HandlerKind,
-    /// It has a stream.
-    pub streams: bool,
-    /// Its arguments may hold references.
-    pub references: bool,
-    /// The items of the caller's stream may.
-    pub item_references: bool,
-}
-
-// Each request carries one.
-const _: () = assert!(size_of::<Option<MethodRouting>>() <= 6);
-
-impl MethodRouting {
-    /// Whether frames may come for a call after it has begun.
-    #[inline]
-    fn is_tracked(self) -> bool {
-        self.streams || self.handler == HandlerKind::EventLoop
-    }
-}
 
 /// The methods of a server.
 #[derive(Default)]

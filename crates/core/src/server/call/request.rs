@@ -9,11 +9,12 @@ use nearcall_transport::{Body, Charge, Incoming, LinkError, Outgoing, Payload};
 use nearcall_wire::{Failure, FrameHead, Kind};
 
 use crate::exports::Export;
+use crate::exports::MethodRouting;
+use crate::server::Server;
 use crate::server::call::CallContext;
 use crate::server::call::ServerCall;
 use crate::server::connection::ServerConnection;
 use crate::server::statistics::Measured;
-use crate::server::{MethodRouting, Server};
 
 /// How a call ends that ends well; the other codes are failures'.
 const OK: u8 = 0;

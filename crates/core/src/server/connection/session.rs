@@ -12,9 +12,9 @@ use std::sync::Arc;
 use nearcall_platform::descriptors;
 use nearcall_platform::lock::Mutex;
 
+use crate::exports::Release;
 use crate::server::call::Request;
 use crate::server::connection::ServerConnection;
-use crate::server::releases::Release;
 
 /// The value that belongs to one client; only whoever put it there knows what it is.
 pub type SessionValue = Box<dyn Any + Send>;

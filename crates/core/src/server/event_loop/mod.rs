@@ -12,9 +12,10 @@ pub use queue::AsyncQueue;
 use crate::sync::Ordering;
 use std::os::fd::{AsFd, BorrowedFd};
 
+use crate::exports::HandlerKind;
+use crate::server::Server;
 use crate::server::call::Request;
 use crate::server::connection::session::Work;
-use crate::server::{HandlerKind, Server};
 
 /// So many requests in a row are for the loop before it is offered the lead: where both kinds of handlers are called in
 /// turn, a worker goes on receiving.

@@ -10,7 +10,8 @@ use nearcall_transport::{CallKey, Link, Peer, Room, Sent};
 use nearcall_wire::FrameHead;
 
 use super::*;
-use crate::server::{MethodRouting, ServedMethods, SessionHooks, WorkLimits};
+use crate::exports::MethodRouting;
+use crate::server::{ServedMethods, SessionHooks, WorkLimits};
 
 /// More than a client may leave unread.
 const MUCH: usize = 1 << 21;

@@ -12,12 +12,13 @@ use std::time::{Duration, Instant};
 
 use nearcall_platform::lock::around_sleep;
 
+use crate::exports::HandlerKind;
+use crate::server::Server;
 use crate::server::call::Request;
 use crate::server::call::ServerCall;
 use crate::server::connection::ServerConnection;
 use crate::server::connection::session::Work;
 use crate::server::receives;
-use crate::server::{HandlerKind, Server};
 
 /// Workers beyond the receiving one that are kept for the next slow handler.
 const KEPT_STANDBY: usize = 2;

@@ -1,5 +1,8 @@
 //! The objects that this side of a connection has given to the other one, which may call them.
 
+mod releases;
+mod routing;
+
 use std::any::Any;
 use std::collections::HashMap;
 use std::num::NonZeroU64;
@@ -8,13 +11,12 @@ use std::sync::{Arc, OnceLock, Weak};
 use nearcall_platform::lock::Mutex;
 use nearcall_wire::{Failure, Giver, Malformed, Released, references_in};
 
-use crate::server::MethodRouting;
-use crate::server::releases::Releases;
 use crate::sync::{AtomicUsize, Ordering};
 use nearcall_transport::Incoming;
 
-/// An object as its owner gave it; only the owner knows what it is.
-pub type Object = Box<dyn Any + Send + Sync>;
+pub(crate) use releases::Releases;
+pub use releases::{Object, Release};
+pub use routing::{HandlerKind, MethodRouting};
 
 /// What distinguishes one object from another, for its owner: the address of the object, and of what it is served by.
 pub type Identity = (usize, usize);

@@ -1,13 +1,16 @@
 //! Objects that clients of a server have let go of, until a worker tells their owner.
 
+use std::any::Any;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use nearcall_platform::descriptors;
 use nearcall_platform::lock::Mutex;
 
-use crate::exports::Object;
 use crate::sync::{AtomicUsize, Ordering};
+
+/// An object as its owner gave it; only the owner knows what it is.
+pub type Object = Box<dyn Any + Send + Sync>;
 
 /// Those that nobody has dealt with.
 #[derive(Debug)]
@@ -27,7 +30,7 @@ pub struct Release {
 }
 
 impl Releases {
-    pub(super) fn new(wake: Arc<OwnedFd>) -> Arc<Self> {
+    pub(crate) fn new(wake: Arc<OwnedFd>) -> Arc<Self> {
         Arc::new(Self { waiting: Mutex::default(), pending: AtomicUsize::new(0), wake })
     }
 
@@ -39,20 +42,20 @@ impl Releases {
     }
 
     /// Those that nobody deals with yet.
-    pub(super) fn take(self: &Arc<Self>) -> Vec<Release> {
+    pub(crate) fn take(self: &Arc<Self>) -> Vec<Release> {
         let waiting = std::mem::take(&mut *self.waiting.lock());
         let release = |object| Release { object: Some(object), releases: Arc::clone(self) };
         waiting.into_iter().map(release).collect()
     }
 
     /// The last of them.
-    pub(super) fn take_one(self: &Arc<Self>) -> Option<Release> {
+    pub(crate) fn take_one(self: &Arc<Self>) -> Option<Release> {
         let object = self.waiting.lock().pop()?;
         Some(Release { object: Some(object), releases: Arc::clone(self) })
     }
 
     /// Those that wait, and those that are dealt with just now.
-    pub(super) fn pending(&self) -> usize {
+    pub(crate) fn pending(&self) -> usize {
         // Acquire: as in `push`.
         self.pending.load(Ordering::Acquire)
     }
@@ -65,7 +68,7 @@ impl Release {
     }
 
     /// The server ends: its last owner deals with it.
-    pub(super) fn keep(mut self) {
+    pub(crate) fn keep(mut self) {
         if let Some(object) = self.object.take() {
             self.releases.pending.fetch_add(1, Ordering::Release);
             self.releases.waiting.lock().push(object);
