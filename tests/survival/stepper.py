@@ -7,6 +7,7 @@ import errno
 import os
 import signal
 import time
+from pathlib import Path
 
 _SEIZE, _INTERRUPT, _SYSCALL, _LISTEN, _DETACH = 0x4206, 0x4207, 24, 0x4208, 17
 _TRACESYSGOOD, _TRACECLONE, _EXITKILL = 0x1, 0x8, 0x100000
@@ -55,19 +56,35 @@ class Stepper:
     def __init__(self, child: int) -> None:
         self._child = child
         self.stops = 0
+        self._settling: set[int] = set()
         known: set[int] = set()
         # Threads may be born while we look.
         while True:
             found = {int(name) for name in os.listdir(f"/proc/{child}/task")} - known
             if not found:
                 break
-            for thread in found:
-                if _ptrace(_SEIZE, thread, _TRACESYSGOOD | _TRACECLONE | _EXITKILL):
-                    _ptrace(_INTERRUPT, thread)
+            self._settling |= {thread for thread in found if self._seize(thread)}
             known |= found
-        self._settling = set(known)
         while self._settling:
             self._wait()
+
+    def _seize(self, thread: int) -> bool:
+        """Whether it is traced now, and will stop."""
+        try:
+            if _ptrace(_SEIZE, thread, _TRACESYSGOOD | _TRACECLONE | _EXITKILL):
+                _ptrace(_INTERRUPT, thread)
+                return True
+        except PermissionError:
+            # Born of a traced thread, it is traced already; or it has just ended.
+            try:
+                status = Path(f"/proc/{self._child}/task/{thread}/status").read_text()
+            except (FileNotFoundError, ProcessLookupError):
+                return False
+            if f"TracerPid:\t{os.getpid()}\n" in status:
+                return True
+            if "State:\tZ" not in status and "State:\tX" not in status:
+                raise
+        return False
 
     def run(self, until: int) -> tuple[str, int]:
         """Lets the child go on until its stop number ``until`` and kills it there: ``("killed", when)``.
