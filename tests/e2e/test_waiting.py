@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import threading
 import time
@@ -15,6 +16,9 @@ from .services import PATIENCE, Basics, Waiting
 A_WHILE = 0.5
 AT_MOST = 0.1
 """CPU seconds in a while: far more than the longest spin, a hundred microseconds, and far less than spinning on."""
+
+MANY = 20
+"""More tasks than there must be for them to let each other run first."""
 
 
 def test_a_client_that_waits_for_long_sleeps(outside_url: str, key: str) -> None:
@@ -37,6 +41,27 @@ def test_a_client_that_waits_for_long_sleeps(outside_url: str, key: str) -> None
         other.release(key)
         caller.join(PATIENCE)
     assert len(used) == 1
+    assert used[0] < AT_MOST
+
+
+def test_many_tasks_that_wait_for_long_sleep(outside_url: str, key: str) -> None:
+    """Tasks first let each other run: not for ever."""
+    used: list[float] = []
+
+    async def call_all(url: str) -> None:
+        async with nearcall.aio.connect(url, Waiting) as waiting:
+            holds = [asyncio.ensure_future(waiting.hold(f"{key}-{number}")) for number in range(MANY)]
+            assert all([await waiting.entered(f"{key}-{number}") for number in range(MANY)])
+            before = time.thread_time()
+            await asyncio.sleep(A_WHILE)  # what is measured
+            used.append(time.thread_time() - before)
+            holds.pop().cancel()
+            for number in range(MANY):
+                await waiting.release(f"{key}-{number}")
+            assert await asyncio.gather(*holds) == [f"{key}-{number}" for number in range(MANY - 1)]
+
+    with ServerProcess(outside_url) as server:
+        asyncio.run(call_all(server.url))
     assert used[0] < AT_MOST
 
 

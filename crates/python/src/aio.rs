@@ -23,6 +23,7 @@ use crate::interpreter::{attach, detach};
 use crate::outcome::{late, name_failure, outcome};
 use crate::plan::Method;
 use crate::references::{decoding, encoding};
+use crate::rounds::Round;
 use crate::waiting::{Owner, wake};
 
 /// A method without streams, bound to an event loop's connection.
@@ -101,6 +102,8 @@ struct Sent {
     successor: Option<Py<Method>>,
     /// For a call that is repeated.
     arguments: CallArguments,
+    /// The task lets the others run, and is to look again then.
+    round: Option<Round>,
 }
 
 /// A call that was not sent because there is no connection.
@@ -188,19 +191,28 @@ impl PendingCall {
         };
         *self.surroundings.lock() = surroundings;
         drop(encoded);
-        Ok(Ok(Sent { core, id, until, successor, arguments }))
+        Ok(Ok(Sent { core, id, until, successor, arguments, round: None }))
     }
 
     /// Ends with the outcome if it has come, else suspends.
-    fn proceed<'py>(&self, py: Python<'py>, sent: Sent) -> PyResult<Bound<'py, PyAny>> {
+    fn proceed<'py>(&self, py: Python<'py>, mut sent: Sent) -> PyResult<Bound<'py, PyAny>> {
         let call = self.call.get();
         let mut event = sent.core.arrived(sent.id);
+        let round = sent.round.take();
+        let had_round = round.is_some();
+        if let Some(round) = round {
+            round.end(event.is_some());
+        }
         if let Some(first) = event.take_if(|event| event.head.extras().is_some()) {
             event = self.take_metadata(py, first, &sent)?;
         }
         let Some(mut event) = event else {
             let is_late = sent.until.is_some_and(|until| Instant::now() >= until);
             let live = sent.core.is_live(sent.id);
+            if live && !is_late && !had_round {
+                sent.round = call.calling.waiting.begin_round(&sent.core);
+            }
+            let has_round = sent.round.is_some();
             let (core, id, until) = (Arc::clone(&sent.core), sent.id, sent.until);
             *self.stage.lock() = Stage::Sent(sent);
             if !live {
@@ -210,6 +222,10 @@ impl PendingCall {
             if is_late {
                 self.close(py)?;
                 return Err(raise(py, &late(&call.method.get().name, core.name())));
+            }
+            if has_round {
+                // A task that yields nothing is run again in the loop's next round.
+                return Ok(py.None().into_bound(py));
             }
             return self.suspend(py, &core, id, until);
         };

@@ -28,6 +28,7 @@ mod payload;
 mod plan;
 mod protobuf;
 mod references;
+mod rounds;
 mod sandbox;
 mod served;
 mod server;

@@ -14,6 +14,7 @@ use smallvec::SmallVec;
 
 use crate::callback::Callback;
 use crate::interpreter::detach;
+use crate::rounds::{Round, Rounds};
 
 /// `asyncio.get_running_loop`.
 static RUNNING_LOOP: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
@@ -30,9 +31,14 @@ pub(crate) struct Waiting {
     watched: Mutex<SmallVec<[Watch; 1]>>,
     owner: Mutex<Owner>,
     scheduled: AtomicBool,
+    rounds: Arc<Rounds>,
     /// A server receives, and tells of what came.
     of_server: bool,
 }
+
+/// Calls in flight from which on a task first lets the others run once instead of waiting by a future: until its turn comes
+/// again they have sent theirs, and its reply is likely to be there.
+const MANY_CALLS: usize = 8;
 
 /// Looks at connections that have something for nobody, in a row.
 const MOST_LOOKS: usize = 4;
@@ -78,6 +84,7 @@ impl Default for Waiting {
             watched: Mutex::default(),
             owner: Mutex::new(Owner::Threads),
             scheduled: AtomicBool::new(false),
+            rounds: Arc::default(),
             of_server: false,
         }
     }
@@ -154,6 +161,12 @@ impl Waiting {
             "this connection belongs to another event loop, in which it was made: make one for each loop with \
              nearcall.aio.connect or nearcall.aio.Channel, or share one for threads between them",
         ))
+    }
+
+    /// A round of the loop, if a task that finds no reply is to let the others run once, and look again, before it waits by a
+    /// future.
+    pub(crate) fn begin_round(&self, core: &Core) -> Option<Round> {
+        if self.of_server || core.in_flight() < MANY_CALLS { None } else { self.rounds.begin() }
     }
 
     /// Sets `future`'s result when something has come for the call.
@@ -258,6 +271,8 @@ impl Waiting {
         }
         current.stay_awake();
         delivered |= self.deliver(py, current)?;
+        // Whoever has let others run is about to look.
+        delivered |= self.rounds.are_under_way();
         if !delivered && !self.futures.lock().is_empty() && detach(py, || current.spin()) {
             delivered = self.deliver(py, current)?;
         }
