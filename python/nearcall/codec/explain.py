@@ -21,7 +21,7 @@ _INDEX = re.compile(r"^\[(\d+)\](.*)$")
 _FIELD = re.compile(r"^\.([^.\[]+)(.*)$")
 _WRONG_COUNT = re.compile(r"^Expected `array` of (?:at least )?length (\d+)(?: to \d+)?, got (\d+)$")
 _MISSING = re.compile(r"^Object missing required field `(.+)`$")
-_UNKNOWN = re.compile(r"^Object contains unknown field `(.+)`$")
+_UNKNOWN = re.compile(r"^Object contains unknown field `(.*)`$", re.DOTALL)
 
 
 def explain_decode_error(method: str, names: Sequence[str], error: BaseException) -> RpcError:

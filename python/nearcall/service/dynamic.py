@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Optional, TypedDict
+from typing import Any, Optional, TypedDict
 
 from msgspec import inspect as shapes
 
@@ -63,21 +63,61 @@ def _dynamic_service(service: ServiceInfo, services: Mapping[str, type]) -> Serv
     )
 
 
-class _Known(NamedTuple):
+MOST_WALKED = 10_000
+"""Types that hold references and are gone through for one service. One that is in itself is gone through for each way
+that leads to it."""
+
+
+def _holders(types: Mapping[str, Any]) -> set[str]:
+    """The names of the types in which there are references, in themselves or in types that they name."""
+    users: dict[str, set[str]] = {}
+    holders: set[str] = set()
+    for name, described in types.items():
+        level: list[Any] = [described.get("fields")]
+        while level:
+            part = level.pop()
+            if is_list(part):
+                level.extend(part)
+            elif is_dict(part):
+                if "reference" in part:
+                    holders.add(name)
+                if isinstance(part.get("ref"), str):
+                    users.setdefault(part["ref"], set()).add(name)
+                level.extend(part.values())
+    found = list(holders)
+    while found:
+        more = users.get(found.pop(), set()) - holders
+        holders |= more
+        found.extend(more)
+    return holders
+
+
+class _Known:
     """What the types of a service refer to."""
 
-    types: Mapping[str, Any]
-    services: Mapping[str, type]
+    def __init__(self, types: Mapping[str, Any], services: Mapping[str, type]) -> None:
+        self.types = types
+        self.services = services
+        self._holders = _holders(types)
+        # Of types that do not contain themselves: those are the same wherever they are met.
+        self._made: dict[str, Any] = {}
+        # The outermost type that was met again within itself, by how many are around it.
+        self._outermost = MOST_WALKED
+        self._walked = 0
 
     def annotation(self, schema: Any, outer: tuple[str, ...] = ()) -> Any:
-        """``Any``, or a type of plain data that has the services' classes in the places of references."""
+        """``Any``, or a type of plain data that has the services' classes in the places of references.
+
+        Raises:
+            FailedPrecondition: the types refer to each other in too many ways.
+        """
         if not is_dict(schema):
             return Any
         (kind, inner), *_ = schema.items()
         if kind == "reference":
             return self.services.get(inner, Any)
         if kind == "ref":
-            return Any if inner in outer else self.fields(inner, (*outer, inner))
+            return self._named(inner, outer)
         if kind not in ("list", "dict", "tuple", "union"):
             return Any
         parts: list[Any] = [self.annotation(part, outer) for part in (inner if is_list(inner) else [inner])]
@@ -90,8 +130,26 @@ class _Known(NamedTuple):
         made: Any = {"list": list, "dict": dict, "tuple": tuple}[kind]
         return made[tuple(parts)]
 
-    def fields(self, name: str, outer: tuple[str, ...]) -> Any:
-        """The same for a type with fields."""
+    def _named(self, name: str, outer: tuple[str, ...]) -> Any:
+        if name not in self._holders:
+            return Any
+        if name in self._made:
+            return self._made[name]
+        if name in outer:
+            self._outermost = min(self._outermost, outer.index(name))
+            return Any
+        self._walked += 1
+        if self._walked > MOST_WALKED:
+            raise FailedPrecondition("the server's description has types that refer to each other in too many ways")
+        before, self._outermost = self._outermost, MOST_WALKED
+        made = self._fields(name, (*outer, name))
+        if self._outermost >= len(outer):
+            # Nothing in it hangs on what is around it here.
+            self._made[name] = made
+        self._outermost = min(before, self._outermost)
+        return made
+
+    def _fields(self, name: str, outer: tuple[str, ...]) -> Any:
         described = self.types.get(name, {})
         if described.get("layout") != "map":
             return Any
