@@ -7,6 +7,7 @@ use std::ptr::NonNull;
 
 use nearcall_platform::memory;
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
+use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 use crate::sync::{AtomicU32, Ordering};
@@ -125,7 +126,14 @@ impl Mapping {
 
     fn map_part(fd: BorrowedFd<'_>, from: u64, len: usize, access: ProtFlags, flags: MapFlags) -> io::Result<Self> {
         // SAFETY: a new mapping at an address of the kernel's choice touches no memory that anyone else uses.
-        let address = unsafe { rustix::mm::mmap(std::ptr::null_mut(), len, access, flags, fd, from)? };
+        let address = unsafe { rustix::mm::mmap(std::ptr::null_mut(), len, access, flags, fd, from) };
+        let address = address.map_err(|error| match error {
+            // Sealed against writing, or opened for reading only.
+            Errno::PERM | Errno::ACCESS => {
+                io::Error::new(io::ErrorKind::InvalidData, "the peer's shared memory cannot be written to")
+            }
+            error => error.into(),
+        })?;
         let address = NonNull::new(address.cast()).ok_or_else(|| io::Error::other("mmap returned null"))?;
         Ok(Self { address, len })
     }
@@ -141,9 +149,9 @@ impl Mapping {
             let start = self.address.as_ptr().wrapping_add(from);
             // SAFETY: the part lies in the mapping; making pages present changes nothing that anybody can see.
             match unsafe { rustix::mm::madvise(start.cast(), to - from, Advice::LinuxPopulateRead) } {
-                Ok(()) | Err(rustix::io::Errno::INVAL) => {}
+                Ok(()) | Err(Errno::INVAL) => {}
                 // What an access would end with, by a signal.
-                Err(rustix::io::Errno::FAULT) => return Err(rustix::io::Errno::NOMEM.into()),
+                Err(Errno::FAULT) => return Err(Errno::NOMEM.into()),
                 Err(error) => return Err(error.into()),
             }
         }

@@ -39,6 +39,9 @@ pub struct Failure {
     pub details: Vec<u8>,
 }
 
+/// Bytes of a message, at most.
+const MOST_TEXT: usize = 16_384;
+
 impl Failure {
     /// The call was given up by its caller.
     pub const CANCELLED: u8 = 1;
@@ -70,6 +73,14 @@ impl Failure {
         Self { code, message: message.into(), details: Vec::new() }
     }
 
+    /// Cuts a message that is longer than anybody reads: one of any length may be an exception's text.
+    pub fn cut(&mut self) {
+        if self.message.len() > MOST_TEXT {
+            let at = (0..=MOST_TEXT).rev().find(|&at| self.message.is_char_boundary(at)).unwrap_or(0);
+            self.message.truncate(at);
+        }
+    }
+
     /// The payload of the frame.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
@@ -81,7 +92,7 @@ impl Failure {
         out
     }
 
-    /// Reads a payload. A code outside gRPC's becomes `UNKNOWN`, broken UTF-8 is replaced.
+    /// Reads a payload. A code outside gRPC's becomes `UNKNOWN`, broken UTF-8 is replaced, and a long message is cut.
     ///
     /// # Errors
     /// [`Malformed`] if the payload is shorter than it says.
@@ -91,7 +102,11 @@ impl Failure {
         let (message, details) =
             rest.split_at_checked(len).ok_or(Malformed("an error frame's message is longer than the frame"))?;
         let code = if (1..=HIGHEST_CODE).contains(&head[0]) { head[0] } else { Self::UNKNOWN };
-        Ok(Self { code, message: String::from_utf8_lossy(message).into_owned(), details: details.to_vec() })
+        // Only so much is read that the rest of a character at the end of it can be cut off.
+        let message = String::from_utf8_lossy(&message[..message.len().min(MOST_TEXT + 4)]).into_owned();
+        let mut failure = Self { code, message, details: details.to_vec() };
+        failure.cut();
+        Ok(failure)
     }
 }
 
@@ -106,5 +121,28 @@ impl std::error::Error for Failure {}
 impl From<Malformed> for Failure {
     fn from(malformed: Malformed) -> Self {
         Self::new(Self::INTERNAL, malformed.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of_message(message: &[u8]) -> Failure {
+        let mut payload = vec![5];
+        payload.extend_from_slice(&(message.len() as u32).to_le_bytes());
+        payload.extend_from_slice(message);
+        payload.extend_from_slice(b"details");
+        Failure::decode(&payload).expect("well formed")
+    }
+
+    #[test]
+    fn a_message_that_is_too_long_is_cut_where_a_character_ends() {
+        let whole = "é".repeat(MOST_TEXT / 2);
+        assert_eq!(of_message(whole.as_bytes()).message, whole);
+        assert_eq!(of_message(format!("x{whole}").as_bytes()).message, format!("x{}", "é".repeat(MOST_TEXT / 2 - 1)));
+        let broken = of_message(&vec![0xff; 1 << 20]);
+        assert!(broken.message.len() <= MOST_TEXT && broken.message.chars().all(|each| each == '\u{fffd}'));
+        assert_eq!(broken.details, b"details");
     }
 }

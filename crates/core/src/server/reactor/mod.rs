@@ -60,6 +60,8 @@ pub(in crate::server) struct Reactor {
     backlog: VecDeque<Work>,
     /// Clients that are not read from, because they send more than the server takes on now, or do not read themselves.
     stalled: Vec<(Arc<ServerConnection>, StallReason)>,
+    /// How often the server has looked at them in vain.
+    looks: u32,
     /// Clients that read again, and have requests that waited for that.
     resumable: VecDeque<Arc<ServerConnection>>,
     /// Whether a deferred request goes next, and not one that has just come.
@@ -95,6 +97,7 @@ impl Reactor {
             asleep_since: None,
             backlog: VecDeque::new(),
             stalled: Vec::new(),
+            looks: 0,
             resumable: VecDeque::new(),
             deferred_next: false,
             sockets_turn: false,
@@ -429,6 +432,9 @@ impl Reactor {
         // An error is a signal; the caller looks again.
         let events = epoll::wait(&*self.poller, &mut space[..], timeout.as_ref()).map_or(&[][..], |(events, _)| events);
         let happened = !events.is_empty();
+        if self.unpolled > 0 {
+            self.looks = 0;
+        }
         self.unpolled = 0;
         for event in events {
             let (token, flags) = (event.data.u64(), event.flags);

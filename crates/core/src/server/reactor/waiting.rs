@@ -13,8 +13,13 @@ use crate::sync::Ordering;
 const ROUNDS_PER_CLOCK: u32 = 64;
 /// Spinning rounds between two looks at the system's poller, while only shared memory is active.
 const ROUNDS_PER_POLL: u32 = 512;
-/// How long the server sleeps while it waits for its own handlers to read on from a client.
+/// How long the server sleeps at first while it waits for its own handlers to read on from a client. Whoever finishes a call
+/// does not know of those that wait for it.
 const STALLED_LOOK: Duration = Duration::from_millis(1);
+/// After so many looks in vain it sleeps twice as long: a client that waits for long waits a little longer for that.
+const LOOKS: u32 = 4;
+/// It does so at most so often.
+const LONGER: u32 = 5;
 
 impl Reactor {
     /// Waits until something may be here, for `at_most` so long: spins while that pays, then sleeps in the poller. A request
@@ -38,8 +43,7 @@ impl Reactor {
         if !self.arm() {
             return None;
         }
-        // Whoever finishes a call does not know of those that wait for it.
-        let look = self.waits_for_handlers().then_some(STALLED_LOOK);
+        let look = self.waits_for_handlers().then(|| self.stalled_look());
         let timeout = self.handshakes.next_timer().into_iter().chain(at_most).chain(look).min();
         if self.poll_events(server, timeout) {
             self.budget.learn(clock::monotonic_ns() - begun);
@@ -79,6 +83,13 @@ impl Reactor {
             self.budget.learn(clock::monotonic_ns() - since);
         }
         self.loop_active = false;
+    }
+
+    /// How long to sleep until the next look at the clients that wait for handlers.
+    fn stalled_look(&mut self) -> Duration {
+        let look = STALLED_LOOK * (1 << (self.looks / LOOKS).min(LONGER));
+        self.looks = self.looks.saturating_add(1);
+        look
     }
 
     /// Whether somebody must be here at a certain time, even if nothing comes.
