@@ -6,7 +6,9 @@ import datetime
 import enum
 import json
 import threading
+import time
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any
 
 import msgspec
@@ -336,3 +338,19 @@ def test_other_lists_are_no_arrays(annotation: Any, text: str, says: str | None)
     with pytest.raises(CodingError, match=says) as caught:
         codec.decode(body, MANY)
     assert "\n" not in str(caught.value)
+
+
+def test_names_that_are_skipped_let_other_threads_work() -> None:
+    turns: list[None] = []
+    # No step of these runs Python, where threads have their turns anyway.
+    text = b"{" + b",".join([b'"nobody":0'] * MANY) + b"}"
+    steps = [partial(len, turns), partial(NODE.decode, text, 10), partial(len, turns)]
+    results: list[Any] = []
+    thread = threading.Thread(target=lambda: results.extend(map(partial.__call__, steps)))
+    thread.start()
+    while thread.is_alive():
+        turns.append(None)
+        time.sleep(0)
+    thread.join()
+    before, _, after = results
+    assert after > before

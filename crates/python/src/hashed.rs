@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString, PyTuple};
 
 use crate::callback::Callback;
-use crate::interpreter::detach;
+use crate::interpreter::{attach, detach};
 
 /// Bytes of a message in which no keys can do harm.
 const SHORT: usize = 2048;
@@ -65,11 +65,11 @@ impl HashedKeys {
                 return Err(PyRecursionError::new_err("keys are nested too deeply in keys"));
             }
             // The type that it has is one of these; what is not of a type costs nothing.
-            table
-                .add(bytes, &self.watch.keys, &mut effort, |number, into| {
-                    hashes(&self.watch.keys[number], self.hashers[number].bind(py), bytes, &table, into)
-                })
-                .map_err(|Refusal(why)| why)?;
+            let mut ask = |number: usize, into: &mut Vec<i64>| {
+                attach(|py| hashes(&self.watch.keys[number], self.hashers[number].bind(py), bytes, &table, into))
+            };
+            // What takes long needs no Python: the steps of the tables.
+            detach(py, || table.add(bytes, &self.watch.keys, &mut effort, &mut ask)).map_err(|Refusal(why)| why)?;
         }
         Ok(())
     }

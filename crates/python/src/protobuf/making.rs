@@ -15,6 +15,8 @@ use crate::interpreter::detach;
 /// How many values a message may hold yet.
 pub(super) struct Budget {
     left: usize,
+    /// What was passed over, of which no value is made.
+    skipped: usize,
 }
 
 /// After so many values other threads have their turn: about a millisecond's worth of those that cost most.
@@ -29,6 +31,15 @@ impl Budget {
             detach(py, || ());
         }
         Ok(())
+    }
+
+    /// Counts what is passed over, and costs no value: others have their turn in between, too.
+    #[inline]
+    pub(super) fn skip(&mut self, py: Python<'_>) {
+        self.skipped = self.skipped.wrapping_add(1);
+        if self.skipped.is_multiple_of(TURN) {
+            detach(py, || ());
+        }
     }
 }
 
@@ -57,7 +68,7 @@ pub(super) struct Making<'a, 'py> {
 
 impl<'a, 'py> Making<'a, 'py> {
     pub(super) fn new(py: Python<'py>, plan: &'a Plan, max_values: usize) -> Self {
-        let budget = Budget { left: max_values };
+        let budget = Budget { left: max_values, skipped: 0 };
         Self { py, plan, budget, effort: Effort::default(), strict: false, distinct: false }
     }
 
