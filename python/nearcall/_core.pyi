@@ -472,6 +472,12 @@ class References:
         back if the message cannot be sent.
         """
 
+    def take(self, id: int) -> None:
+        """Notes that a reference was taken out of the message that is decoded: whoever did so lets go of it.
+
+        What of a message nobody has taken when it is decoded is let go of then.
+        """
+
     def mine(self, id: int) -> object:
         """The own object of that number, which came home; raises ``InvalidArgument`` if there is none such."""
 

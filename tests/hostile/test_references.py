@@ -10,7 +10,7 @@ import os
 import random
 import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
@@ -56,6 +56,12 @@ class Store:
     def plain(self) -> str:
         raise NotImplementedError
 
+    def first(self, ears: Iterator[Ear]) -> int:
+        raise NotImplementedError
+
+    def first_in_loop(self, ears: Iterator[Ear]) -> int:
+        raise NotImplementedError
+
     def tell(self, ear: Ear, data: bytes) -> None:
         raise NotImplementedError
 
@@ -95,6 +101,14 @@ class HereStore(Store):
 
     def plain(self) -> str:
         return "plain"
+
+    def first(self, ears: Iterator[Ear]) -> int:
+        next(ears)
+        return 1
+
+    async def first_in_loop(self, ears: AsyncIterator[Ear]) -> int:  # type: ignore[override]
+        await ears.__anext__()
+        return 1
 
     def tell(self, ear: Ear, data: bytes) -> None:
         self.begun.release()
@@ -309,6 +323,81 @@ def test_many_are_given_to_the_server(caller: Caller) -> None:
             reply = found
     assert decode(reply.rest) == 5000
     assert released == 5000
+
+
+EAR, WRONG = Ext(REFERENCE, b"\0" + (5).to_bytes(8, "little")), Ext(REFERENCE, b"\2" + b"\1" * 8)
+
+
+def let_go_of(caller: Caller, number: int) -> int:
+    """How many times the server has let go of an object, as far as it has got with what was sent before."""
+    released = 0
+    while True:
+        caller.peer.send(frame(PING, b"?", call=778))
+        while (found := caller.peer.receive(PATIENCE)).kind != PONG:
+            if found.kind == RELEASE:
+                entries = list(struct.iter_unpack("<QI", found.rest))
+                assert {each for each, _ in entries} == {number}
+                released += sum(count for _, count in entries)
+        if released:
+            return released
+
+
+@pytest.mark.parametrize(
+    ("method", "payload", "flags", "deadline"),
+    [
+        ("listen", encode([[EAR], 1]), 0, None),
+        ("listen", encode([[EAR, 1]]), 0, None),
+        ("listen", encode([[1, EAR]]), 0, None),
+        ("listen", encode([[WRONG, EAR]]), 0, None),
+        ("listen", encode([[EAR]]) + b"?", 0, None),
+        ("listen", encode({"ears": [EAR], "more": 1}), NAMED, None),
+        ("listen", encode({"mouths": [EAR]}), NAMED, None),
+        ("listen", encode([[EAR]]), 0, 0),
+        ("tell", encode([EAR]), 0, None),
+    ],
+)
+def test_what_is_given_with_a_call_that_is_refused_is_let_go_of(
+    caller: Caller, method: str, payload: bytes, flags: int, deadline: int | None
+) -> None:
+    number = caller.numbers[f"Store.{method}"]
+    parts = () if flags else None
+    caller.peer.send(frame(CALL, payload, method=number, call=9, flags=flags, deadline=deadline, parts=parts))
+    assert let_go_of(caller, 5) == 1
+    assert caller.lives()
+
+
+@pytest.mark.parametrize("method", ["first", "first_in_loop"])
+def test_what_is_given_in_a_stream_that_was_left_early_is_let_go_of(caller: Caller, method: str) -> None:
+    item = frame(ITEM, encode(EAR), call=9)
+    caller.peer.send(frame(CALL, b"", method=caller.numbers[f"Store.{method}"], call=9), item, item, item)
+    released = 0
+    while (found := caller.peer.receive(PATIENCE)).kind != REPLY:
+        released += sum(count for _, count in struct.iter_unpack("<QI", found.rest))
+    caller.peer.send(item, item)  # it does not know yet
+    while released < 5:
+        released += let_go_of(caller, 5)
+    assert released == 5
+    # Bytes of another call that look like a reference are none.
+    stray = frame(ITEM, encode(EAR), call=10)
+    assert caller.call("Store.plain").kind == REPLY
+    caller.peer.send(stray, frame(PING, b"?", call=779))
+    assert caller.peer.receive(PATIENCE).kind == PONG
+    assert caller.lives()
+
+
+def test_a_reference_counts_as_many_values(caller: Caller) -> None:
+    """Each takes a lock and some objects, so that a message of a few megabytes would hold up all for seconds."""
+    assert failure_of(caller, 20_001) == RESOURCE_EXHAUSTED
+    assert caller.lives()
+
+
+def failure_of(caller: Caller, ears: int) -> int:
+    """The code with which a call is refused that gives so many objects."""
+    caller.send("Store.listen", [[EAR] * ears])
+    while (found := caller.peer.receive(PATIENCE)).kind == RELEASE:
+        pass
+    assert found.kind == ERROR
+    return found.rest[0]
 
 
 @pytest.mark.parametrize("data", [b"", b"\0" * 8, b"\0" * 10, b"\2" + b"\1" * 8, b"\0" * 9, b"\1" * 9])

@@ -356,6 +356,9 @@ class FakeReferences:
     def release(self, number: int, count: int) -> None:
         self.released.append((number, count))
 
+    def take(self, number: int) -> None:
+        """Whose the references of a message are is the core's to know."""
+
     def unary(self, method: Any, number: int, *, keeps: object) -> Any:
         return lambda *args: (number, args, keeps)
 

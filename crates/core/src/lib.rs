@@ -8,10 +8,12 @@
 pub mod client;
 mod exports;
 mod flow;
+mod given;
 pub mod server;
 mod sync;
 
 pub use exports::{Export, Identity, Methods, Object};
+pub use given::{given_in, left_over};
 pub use nearcall_platform::lifeline::end_with;
 pub use nearcall_platform::lock;
 pub use nearcall_ring::SpinPolicy;
@@ -20,8 +22,8 @@ pub use nearcall_transport::{
     Listener, Messages, MethodPath, Options, Origins, Outgoing, Path, Paths, Payload, Peer, Pem, Shelf, Url, dev_certs,
 };
 pub use nearcall_wire::{
-    Effort, Failure, Hashed, KeyHash, KeyType, Kind, Malformed, Metadata, TableKind, TooMuch, Watch, holds_more_than,
-    json, protobuf, shown,
+    Effort, Failure, Hashed, KeyHash, KeyType, Kind, Malformed, Metadata, REFERENCE_VALUES, TableKind, TooMuch, Watch,
+    holds_more_than, json, protobuf, shown,
 };
 
 /// Whether `bytes` can be the size of a ring (see [`Options::ring_size`]).

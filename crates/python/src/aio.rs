@@ -233,8 +233,8 @@ impl PendingCall {
         let method = sent.successor.as_ref().unwrap_or(&call.method).get();
         match event.head.kind {
             Kind::Reply => {
-                let decode = || method.reply.decode(py, &mut event);
-                let value = decoding(method.reply.references, &sent.core, &call.calling, decode)?;
+                let decode = |event: &mut Incoming| method.reply.decode(py, event);
+                let value = decoding(method.reply.references, &sent.core, &call.calling, &mut event, decode)?;
                 Err(PyStopIteration::new_err((value,)))
             }
             Kind::Error if call.calling.may_move() && (!sent.core.is_usable() || event.is_unbegun()) => {

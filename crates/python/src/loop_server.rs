@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use nearcall_core::lock::Mutex;
 use nearcall_core::server::{ItemOutcome, NextItem, Request, Server as Core};
-use nearcall_core::{Failure, Incoming, Kind, Outgoing};
+use nearcall_core::{Failure, Incoming, Kind, Outgoing, given_in};
 use pyo3::exceptions::{PyOSError, PyStopAsyncIteration};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -55,6 +55,15 @@ impl LoopRequest {
             tell_all(py, observers, code);
         }
         code.is_some()
+    }
+}
+
+impl Drop for LoopRequest {
+    fn drop(&mut self) {
+        let unread = self.event.get_mut().take();
+        if let Some(unread) = unread.filter(|_| self.served().arguments.references) {
+            self.request.connection.release_given(&self.core, &given_in(&unread.head, &unread.payload));
+        }
     }
 }
 
@@ -171,7 +180,7 @@ impl LoopRequest {
 
     /// The handler is through: nothing more comes for the call, nor is it counted. Without a word, if it was not ended.
     fn forget(&self, py: Python<'_>) {
-        self.request.forget();
+        self.request.forget(&self.core);
         self.request.finish();
         self.tell_end(py, Some(Failure::CANCELLED));
     }

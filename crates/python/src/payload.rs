@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use std::ptr::null;
 use std::sync::Arc;
 
-use nearcall_core::{Failure, Incoming, Payload, holds_more_than};
+use nearcall_core::{Failure, Incoming, Payload, REFERENCE_VALUES, holds_more_than};
 use pyo3::exceptions::PyMemoryError;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -139,8 +139,7 @@ impl Limit {
         explainer: &Py<PyAny>,
     ) -> PyResult<Bound<'py, PyBytes>> {
         let body = bytes(py, payload, 0, len)?;
-        // Every value takes a byte at least.
-        if len > self.max_values && holds_more_than(body.as_bytes(), self.max_values) {
+        if self.may_exceed(len) && holds_more_than(body.as_bytes(), self.max_values) {
             return Err(self.exceeded(py));
         }
         if let Some(hashed) = &self.hashed {
@@ -187,6 +186,13 @@ impl Limit {
         let (body, buffers) = self.divide(py, event, explainer)?;
         let decoded = decoder.function(py)?.run([body.as_any(), buffers.as_any()]);
         decoded.map_err(|error| explain(py, explainer, error))
+    }
+
+    /// Whether a message so long can hold too many values: every one takes a byte at least, and a reference twelve.
+    #[inline]
+    fn may_exceed(&self, len: usize) -> bool {
+        let most_in_a_byte = if self.references { REFERENCE_VALUES.div_ceil(12) } else { 1 };
+        len.saturating_mul(most_in_a_byte) > self.max_values
     }
 
     #[cold]
@@ -333,11 +339,11 @@ impl Arguments {
     pub(crate) fn decode<'py>(
         &self,
         py: Python<'py>,
-        mut event: Incoming,
+        event: &mut Incoming,
         named: bool,
     ) -> PyResult<Bound<'py, PyTuple>> {
         if named {
-            let (body, buffers) = self.limit.divide(py, &mut event, &self.decode_error)?;
+            let (body, buffers) = self.limit.divide(py, event, &self.decode_error)?;
             return self.decoded(py, self.decode_named.bind(py).run([body.as_any(), buffers.as_any()]));
         }
         if self.forms.is_empty() && self.decode.has_empty() {
@@ -345,7 +351,7 @@ impl Arguments {
         }
         if self.all_coded {
             let decoded = if self.parts {
-                self.limit.decode_parts(py, &self.decode, &mut event, &self.decode_error)?
+                self.limit.decode_parts(py, &self.decode, event, &self.decode_error)?
             } else {
                 self.limit.decode(py, &self.decode, &event.payload, event.payload.len(), &self.decode_error)?
             };
@@ -354,7 +360,7 @@ impl Arguments {
         if let [form] = self.forms[..] {
             return PyTuple::new(py, [buffer(py, form, &mut event.payload)?]);
         }
-        self.decode_mixed(py, &mut event)
+        self.decode_mixed(py, event)
     }
 
     fn decode_mixed<'py>(&self, py: Python<'py>, event: &mut Incoming) -> PyResult<Bound<'py, PyTuple>> {

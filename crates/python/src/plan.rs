@@ -62,13 +62,16 @@ pub(crate) struct Limit {
     pub(crate) max_values: usize,
     /// `None` if no key that a peer chooses is hashed without a secret.
     pub(crate) hashed: Option<HashedKeys>,
+    /// There may be references to objects among the values.
+    pub(crate) references: bool,
 }
 
 impl Limit {
     fn read(plan: &Bound<'_, PyAny>, method: &str, max_values: usize) -> PyResult<Self> {
         let hashed = plan.getattr("hashed")?;
         let hashed = if hashed.is_none() { None } else { Some(HashedKeys::read(&hashed)?) };
-        Ok(Self { method: method.to_owned(), max_values, hashed })
+        let references = plan.getattr("references")?.extract()?;
+        Ok(Self { method: method.to_owned(), max_values, hashed, references })
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::{Arc, Weak};
 
 use nearcall_core::client::Connection as Core;
 use nearcall_core::lock::Mutex;
-use nearcall_core::{Failure, Methods, Object};
+use nearcall_core::{Failure, Incoming, Methods, Object, given_in, left_over};
 use pyo3::prelude::*;
 
 use crate::aio::AsyncUnary;
@@ -18,6 +18,7 @@ use crate::calling::{Calling, Way, begin_stream};
 use crate::deadline::Surroundings;
 use crate::encoded::Encoded;
 use crate::errors::raise;
+use crate::interpreter::detached;
 use crate::oneway::Oneway;
 use crate::plan::Method;
 use crate::served::Served;
@@ -130,6 +131,8 @@ struct Crossing {
     attached: Arc<Attached>,
     /// What was given meanwhile.
     given: Vec<NonZeroU64>,
+    /// What was taken out meanwhile of what the other side gave.
+    taken: Vec<NonZeroU64>,
 }
 
 thread_local! {
@@ -159,7 +162,7 @@ impl Drop for Restore {
 fn enter(core: &Arc<Core>, calling: &Calling) -> Restore {
     let attached = attached(core, calling);
     let hold = if calling.serves { Hold::Server(Arc::downgrade(core)) } else { Hold::Client(Arc::clone(core)) };
-    Restore(CROSSING.replace(Some(Crossing { hold, attached, given: Vec::new() })))
+    Restore(CROSSING.replace(Some(Crossing { hold, attached, given: Vec::new(), taken: Vec::new() })))
 }
 
 fn attached(core: &Arc<Core>, calling: &Calling) -> Arc<Attached> {
@@ -222,20 +225,34 @@ fn encode_crossing<'py>(
     Ok(encoded)
 }
 
-/// Decodes what may hold references that came over a connection.
+/// Decodes what may hold references that came over a connection. Those that the decoder did not come to, or passed over, are
+/// let go of.
 #[inline]
 pub(crate) fn decoding<R>(
     references: bool,
     core: &Arc<Core>,
     calling: &Calling,
-    decode: impl FnOnce() -> PyResult<R>,
+    event: &mut Incoming,
+    decode: impl FnOnce(&mut Incoming) -> PyResult<R>,
 ) -> PyResult<R> {
-    if !references {
-        return decode();
-    }
+    if references { decode_crossing(core, calling, event, decode) } else { decode(event) }
+}
+
+fn decode_crossing<R>(
+    core: &Arc<Core>,
+    calling: &Calling,
+    event: &mut Incoming,
+    decode: impl FnOnce(&mut Incoming) -> PyResult<R>,
+) -> PyResult<R> {
+    let given = given_in(&event.head, &event.payload);
     let entered = enter(core, calling);
-    let decoded = decode();
-    drop(entered.leave());
+    let decoded = decode(event);
+    let taken = entered.leave().map_or_else(Vec::new, |crossing| crossing.taken);
+    let left = left_over(&given, &taken);
+    if !left.is_empty() {
+        // There may be many.
+        detached(&mut || core.release_given(&left));
+    }
     decoded
 }
 
@@ -273,6 +290,16 @@ impl References {
             }
         });
         Ok(id.get())
+    }
+
+    /// Notes that a reference was taken out of the message that is decoded: whoever did so lets go of it.
+    fn take(&self, id: u64) {
+        CROSSING.with_borrow_mut(|crossing| {
+            if let Some(crossing) = crossing.as_mut().filter(|crossing| Arc::ptr_eq(&crossing.attached, &self.attached))
+            {
+                crossing.taken.extend(NonZeroU64::new(id));
+            }
+        });
     }
 
     /// The own object of that number, which came home.

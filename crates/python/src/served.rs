@@ -47,14 +47,14 @@ pub(crate) fn arguments<'py>(
     calling: &Calling,
     method: &Method,
     connection: &Arc<ServerConnection>,
-    event: Incoming,
+    mut event: Incoming,
     named: bool,
 ) -> PyResult<Bound<'py, PyTuple>> {
-    let decode = || method.arguments.decode(py, event, named);
+    let decode = |event: &mut Incoming| method.arguments.decode(py, event, named);
     if !method.arguments.references {
-        return decode();
+        return decode(&mut event);
     }
-    decoding(true, &caller(py, core, connection)?, calling, decode)
+    decoding(true, &caller(py, core, connection)?, calling, &mut event, decode)
 }
 
 /// Encodes a result or an item of the server's stream.
@@ -98,7 +98,7 @@ pub(crate) fn reply(
     let mut encoded = encode_reply(core, calling, method, &request.connection, result)?;
     if encoded.unsent.is_some() && request.context().is_cancelled() {
         // The client would not look at the reply, and so never let go of what it gives: that is taken back here.
-        request.forget();
+        request.forget(core);
         return Ok(Some(Failure::CANCELLED));
     }
     let code = standing(request, observed);
@@ -153,7 +153,7 @@ pub(crate) fn decode_item(
                 return value.decode(py, &mut item).map(Some);
             }
             let caller = caller(py, core, connection)?;
-            decoding(true, &caller, calling, || value.decode(py, &mut item)).map(Some)
+            decoding(true, &caller, calling, &mut item, |item| value.decode(py, item)).map(Some)
         }
         NextItem::End | NextItem::Pending => Ok(None),
         NextItem::Late => Err(raise(py, &late(&method.name))),

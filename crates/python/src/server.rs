@@ -513,7 +513,7 @@ impl Server {
                     if outcome == ItemOutcome::Late {
                         return Err(raise(py, &late(&method.name)));
                     }
-                    request.forget();
+                    request.forget(&self.core);
                     return Ok(Failure::CANCELLED);
                 }
             }

@@ -128,7 +128,7 @@ impl Stream {
     /// A result or an item of the server's.
     fn decode(&self, py: Python<'_>, mut event: Incoming) -> PyResult<Py<PyAny>> {
         let reply = &self.method.get().reply;
-        decoding(reply.references, &self.core, &self.calling, || reply.decode(py, &mut event))
+        decoding(reply.references, &self.core, &self.calling, &mut event, |event| reply.decode(py, event))
     }
 
     fn send_with(

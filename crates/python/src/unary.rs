@@ -197,8 +197,8 @@ impl Unary {
         }
         match event.head.kind {
             Kind::Reply => {
-                let decode = || method.reply.decode(py, &mut event);
-                decoding(method.reply.references, core, &self.calling, decode).map(Attempt::Ended)
+                let decode = |event: &mut Incoming| method.reply.decode(py, event);
+                decoding(method.reply.references, core, &self.calling, &mut event, decode).map(Attempt::Ended)
             }
             _ => Err(outcome(py, &event, method)),
         }

@@ -161,16 +161,7 @@ impl Incoming {
     /// The part of the payload that is msgpack, if the message has the form of values: what is beside it are buffers.
     #[must_use]
     pub fn values(&self) -> Cow<'_, [u8]> {
-        let parts = self.head.extras().and_then(|extras| extras.parts.as_ref());
-        // A table that does not fit was refused when the frame came.
-        let len =
-            parts.and_then(|parts| parts.ranges(self.payload.len()).ok()).map_or(self.payload.len(), |(body, _)| body);
-        if let Some(bytes) = self.payload.inline() {
-            return Cow::Borrowed(&bytes[..len]);
-        }
-        let mut bytes = self.payload.to_vec();
-        bytes.truncate(len);
-        Cow::Owned(bytes)
+        self.payload.values(&self.head)
     }
 
     /// Whether the server says nothing more about the call after this.
@@ -240,6 +231,20 @@ impl Payload {
     #[must_use]
     pub fn take(&mut self) -> Self {
         std::mem::replace(self, Self::empty())
+    }
+
+    /// The part of it that is msgpack, if the message of that head has the form of values: what is beside it are buffers.
+    #[must_use]
+    pub fn values(&self, head: &FrameHead) -> Cow<'_, [u8]> {
+        let parts = head.extras().and_then(|extras| extras.parts.as_ref());
+        // A table that does not fit was refused when the frame came.
+        let len = parts.and_then(|parts| parts.ranges(self.len()).ok()).map_or(self.len(), |(body, _)| body);
+        if let Some(bytes) = self.inline() {
+            return Cow::Borrowed(&bytes[..len]);
+        }
+        let mut bytes = self.to_vec();
+        bytes.truncate(len);
+        Cow::Owned(bytes)
     }
 
     /// Lets go of all of it: the sender may use memory again that it has handed over.

@@ -34,6 +34,12 @@ pub fn references_in(mut bytes: &[u8], mut found: impl FnMut(Giver, NonZeroU64))
     }
 }
 
+/// Whether the first msgpack value is a reference, as far as its head says.
+#[inline]
+pub(crate) fn is_reference(bytes: &[u8]) -> bool {
+    bytes.starts_with(&HEAD)
+}
+
 fn parse(reference: &[u8; LEN]) -> Option<(Giver, NonZeroU64)> {
     let (head, data) = reference.split_first_chunk::<3>()?;
     let (&giver, id) = data.split_first()?;

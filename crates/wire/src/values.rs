@@ -1,8 +1,13 @@
 //! How many values a msgpack message holds, counted before any of them is made.
 
 use crate::msgpack::step;
+use crate::reference::is_reference;
+
+/// A reference counts as so many values: whoever receives one keeps track of it, with a lock and some objects of its own.
+pub const REFERENCE_VALUES: usize = 100;
 
 /// Whether a msgpack value holds more than `limit` values: itself, and everything in lists, maps and nearcall's extensions.
+/// References count [`REFERENCE_VALUES`] each.
 ///
 /// Reads no more than it must, makes nothing, and does not recurse. Of a malformed message it says `false`: what decodes
 /// the message says better what is wrong, and gets no further than this function.
@@ -18,6 +23,9 @@ pub fn holds_more_than(mut bytes: &[u8], limit: usize) -> bool {
         expected -= 1;
         seen += 1;
         let Some(step) = step(bytes) else { return false };
+        if is_reference(bytes) {
+            seen += REFERENCE_VALUES as u64 - 1;
+        }
         // Saturating: a list may claim 2³² values, and each of them another list.
         expected = expected.saturating_add(step.inside);
         bytes = &bytes[step.skip..];
@@ -31,7 +39,7 @@ pub fn holds_more_than(mut bytes: &[u8], limit: usize) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::holds_more_than;
+    use super::{REFERENCE_VALUES, holds_more_than};
 
     /// The exact count, found with the function itself.
     fn count(bytes: &[u8]) -> usize {
@@ -53,6 +61,13 @@ mod tests {
         assert_eq!(count(b"\xc7\x03\x04\x92\x01\x02"), 4);
         assert_eq!(count(b"\x91\xd4\x05\x90"), 3);
         assert_eq!(count(b"\x91\xd4\x02\x90"), 2);
+    }
+
+    #[test]
+    fn a_reference_counts_as_what_it_costs() {
+        let given = b"\xc7\x09\x08\x00\x05\0\0\0\0\0\0\0";
+        assert_eq!(count(given), REFERENCE_VALUES);
+        assert_eq!(count(&[b"\x92\xc7\x0d\x04\x91".as_slice(), given, given].concat()), 3 + 2 * REFERENCE_VALUES);
     }
 
     #[test]

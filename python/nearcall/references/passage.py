@@ -78,6 +78,7 @@ class ConnectionPassage(Passage):
             if handle is None or not handle.receive():
                 handle = self._handles[number] = Handle(self, references, number)
                 handle.receive()
+            references.take(number)
             return handle
 
     def reference(self, handle: Handle, cls: type, for_loop: bool) -> Reference:

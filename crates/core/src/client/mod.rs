@@ -22,6 +22,7 @@ use nearcall_wire::{Failure, Kind, Released, Welcome};
 
 use crate::exports::{Export, Exports, Identity, Methods, Object};
 use crate::flow::{Taken, cost};
+use crate::given::release_payloads;
 pub use channel::{Channel, OnChange, Patience, may_pass};
 use leadership::Leadership;
 pub use oneway::Passed;
@@ -29,9 +30,6 @@ use received::Receiver;
 pub use received::{Adopter, WakesBy};
 pub use table::CallId;
 use table::{SharedTable, Waker};
-
-/// References in one release frame: so many fit into a frame that is not long.
-const RELEASED_AT_ONCE: usize = 64;
 
 /// A connection to a server, or the half of a server's connection that calls the client. Any number of threads, or one event
 /// loop, may use it at once.
@@ -167,22 +165,19 @@ impl Connection {
 
     /// Tells the other side that so many fewer of an object of its own are held here. Never waits.
     pub fn release(&self, id: NonZeroU64, count: u32) {
-        self.release_all(vec![(id, count)]);
+        self.send_release(&Released(vec![(id, count)]).encode());
     }
 
-    /// The same for what was given in events that nobody has read, nor ever will.
-    fn release_unread(&self, unread: &[NonZeroU64]) {
-        for some in unread.chunks(RELEASED_AT_ONCE) {
-            self.release_all(some.iter().map(|&id| (id, 1)).collect());
-        }
+    /// The same for what was given in messages, or in parts of them, that nobody has read, nor ever will.
+    pub fn release_given(&self, given: &[NonZeroU64]) {
+        release_payloads(given).for_each(|payload| self.send_release(&payload));
     }
 
-    fn release_all(&self, released: Vec<(NonZeroU64, u32)>) {
+    fn send_release(&self, payload: &[u8]) {
         if self.is_dead() || !self.is_ours() {
             return;
         }
-        let payload = Released(released).encode();
-        let release = Outgoing::new(Kind::Release, Body::Whole(&payload));
+        let release = Outgoing::new(Kind::Release, Body::Whole(payload));
         match self.link.send(CallKey { number: 0, side: 0 }, &release, Room::Later) {
             Ok(Sent::Queued) => self.note_queued(),
             Ok(Sent::Out) => {}
@@ -392,7 +387,7 @@ impl Connection {
             table.end(id);
             (known, table.take_unread())
         };
-        self.release_unread(&unread);
+        self.release_given(&unread);
         if known {
             // If it cannot be sent the connection is lost, which cancels as well. A server that takes nothing is not waited
             // for: it learns of it when it does.

@@ -215,7 +215,7 @@ impl Connection {
                 if !is_mine && arrived.is_some() {
                     // It came too late.
                     let unread = self.table.lock().take_unread();
-                    self.release_unread(&unread);
+                    self.release_given(&unread);
                 }
                 return Ok(is_mine);
             }

@@ -7,10 +7,11 @@ use std::thread::{Thread, ThreadId};
 
 use nearcall_platform::lock::{Mutex, MutexGuard};
 use nearcall_transport::Incoming;
-use nearcall_wire::{Failure, Giver, Kind, Malformed, references_in};
+use nearcall_wire::{Failure, Kind, Malformed};
 use smallvec::SmallVec;
 
 use crate::flow::{WINDOW, cost, granted};
+use crate::given::given_in;
 use crate::sync::{AtomicBool, Ordering};
 
 /// A call under way. Its number names a slot and how often the slot was used, so that a late frame for an old call never
@@ -183,17 +184,6 @@ impl Drop for Woken {
     }
 }
 
-/// Adds the references that were given with an event.
-fn given_in(event: &Incoming, into: &mut Vec<NonZeroU64>) {
-    if matches!(event.head.kind, Kind::Reply | Kind::Item) {
-        references_in(&event.values(), |giver, id| {
-            if giver == Giver::Sender {
-                into.push(id);
-            }
-        });
-    }
-}
-
 impl Table {
     /// Registers a call.
     pub(super) fn begin(&mut self, waker: Waker, references: bool) -> Result<CallId, Failure> {
@@ -259,7 +249,7 @@ impl Table {
         let ended = call.ended;
         if call.references {
             for event in &call.arrived {
-                given_in(event, &mut self.unread);
+                self.unread.extend(given_in(&event.head, &event.payload));
             }
             if !call.ended {
                 call.left = Some(id);
@@ -374,7 +364,7 @@ impl Table {
         if event.ends_call() {
             call.left = None;
         }
-        given_in(event, &mut self.unread);
+        self.unread.extend(given_in(&event.head, &event.payload));
     }
 
     /// Takes out the references that nobody has read: the peer is to learn that nobody holds them.

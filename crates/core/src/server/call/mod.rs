@@ -15,6 +15,7 @@ use nearcall_transport::{Body, Incoming, LinkError, Outgoing};
 use nearcall_wire::Kind;
 
 use crate::flow::{Taken, WINDOW, cost, granted};
+use crate::given::given_in;
 use crate::server::Server;
 use crate::server::connection::ServerConnection;
 use crate::server::event_loop::AsyncQueue;
@@ -132,13 +133,32 @@ impl ServerCall {
         self.tell(server);
     }
 
+    /// The call is over: items that are still here nobody reads, and what was given in them is let go of.
+    pub(in crate::server) fn let_go_of_items(&self, server: &Server) {
+        if !self.references {
+            return;
+        }
+        let items = {
+            let mut state = self.state.lock();
+            // A handler that goes on reading does not wait for more.
+            state.cancelled = true;
+            std::mem::take(&mut state.items)
+        };
+        for item in items {
+            self.connection.release_given(server, &given_in(&item.head, &item.payload));
+        }
+    }
+
     pub(in crate::server) fn take_in(self: &Arc<Self>, server: &Server, event: Incoming) -> Result<(), LinkError> {
         {
             let mut state = self.state.lock();
             state.changes += 1;
             match event.head.kind {
                 Kind::Item => {
-                    if state.ended || state.allowance <= 0 {
+                    if state.ended {
+                        return Err(LinkError::Broken("the client sent an item after the end of its stream".into()));
+                    }
+                    if state.allowance <= 0 {
                         return Err(LinkError::Broken("the client sent more items than it may".into()));
                     }
                     state.allowance -= cost(event.payload.len());

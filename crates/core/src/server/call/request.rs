@@ -10,6 +10,7 @@ use nearcall_wire::{Failure, FrameHead, Kind};
 
 use crate::exports::Export;
 use crate::exports::MethodRouting;
+use crate::given::given_in;
 use crate::server::Server;
 use crate::server::call::CallContext;
 use crate::server::call::ServerCall;
@@ -40,6 +41,8 @@ pub struct Request {
     pub deadline: Option<Instant>,
     pub(in crate::server) context: OnceLock<Arc<CallContext>>,
     pub(in crate::server) finished: AtomicBool,
+    /// What was given with its arguments was let go of.
+    pub(in crate::server) let_go: AtomicBool,
     /// Counts it as long as it runs in a thread, if it has a stream.
     pub(in crate::server) place: Option<Arc<AtomicUsize>>,
     /// Present while somebody watches.
@@ -61,12 +64,9 @@ impl Request {
         self.head.flags & Outgoing::ONEWAY != 0
     }
 
-    /// Whether the client gave it up, or is gone, before anybody has begun with it. A one-way call is never given up, nor is
-    /// one that may carry objects: only who decodes it lets go of them.
+    /// Whether the client gave it up, or is gone, before anybody has begun with it. A one-way call is never given up.
     pub(in crate::server) fn is_given_up(&self) -> bool {
         !self.is_oneway()
-            && !self.routing.references
-            && !self.routing.item_references
             && (self.connection.is_dead()
                 || self.call.as_ref().is_some_and(|call| call.is_cancelled())
                 || self.connection.was_cancelled(self.head.call, self.ordinal))
@@ -133,10 +133,7 @@ impl Request {
     pub fn fail(&self, server: &Server, failure: &Failure) {
         let mut failure = failure.clone();
         // A message of any length may be an exception's text; the client must not refuse the frame for it.
-        if failure.message.len() > 16_384 {
-            let cut = (0..=16_384).rev().find(|&at| failure.message.is_char_boundary(at)).unwrap_or(0);
-            failure.message.truncate(cut);
-        }
+        failure.cut();
         let sent = self.end(server, Outgoing::new(Kind::Error, Body::Whole(&failure.encode())), failure.code);
         if sent.is_err_and(|error| error.spares_connection()) {
             // The client waits for its end all the same.
@@ -183,15 +180,29 @@ impl Request {
             Err(_) => self.note_end(Failure::CANCELLED, 0),
         }
         if !sent.as_ref().is_err_and(LinkError::spares_connection) {
-            self.forget();
+            self.forget(server);
         }
         sent
     }
 
-    /// Takes the call off its connection: no frame reaches it any more.
-    pub fn forget(&self) {
-        if self.call.is_some() {
+    /// Takes the call off its connection: no frame reaches it any more. What was given with it and not read is let go of.
+    pub fn forget(&self, server: &Server) {
+        self.let_go_of_arguments(server);
+        if let Some(call) = &self.call {
+            if self.routing.item_references {
+                // Before that: an item that finds no call finds this.
+                self.connection.note_ended(self.head.call);
+            }
             self.connection.forget(self.head.call);
+            call.let_go_of_items(server);
+        }
+    }
+
+    /// Lets go of what was given with arguments that nobody has taken out, nor ever will.
+    pub(in crate::server) fn let_go_of_arguments(&self, server: &Server) {
+        // Relaxed: only the hand that has the request gets here.
+        if self.routing.references && !self.payload.is_empty() && !self.let_go.swap(true, Ordering::Relaxed) {
+            self.connection.release_given(server, &given_in(&self.head, &self.payload));
         }
     }
 

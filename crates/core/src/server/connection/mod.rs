@@ -1,6 +1,7 @@
 //! One client, as the server sees it.
 
 mod calls;
+mod given;
 pub(super) mod session;
 mod write_interest;
 
@@ -19,6 +20,7 @@ use crate::server::Server;
 use crate::server::call::Request;
 use crate::server::call::ServerCall;
 use crate::server::connection::calls::Calls;
+use crate::server::connection::given::EndedGiving;
 use crate::server::connection::session::{Session, SessionEvents};
 use crate::server::connection::write_interest::{Sends, WriteInterest};
 use crate::server::receives::Receives;
@@ -59,6 +61,7 @@ pub struct ServerConnection {
     /// Requests that are not begun before the client reads what it is sent, in order, and whether there are any.
     deferred: Mutex<VecDeque<Box<Request>>>,
     defers: AtomicBool,
+    ended_giving: EndedGiving,
     pub(in crate::server) session: Session,
     pub(in crate::server) session_events: Arc<SessionEvents>,
     /// What the frames of calls that are handled here say of who began them: [`flags::BACK`] if this side did not accept the
@@ -219,6 +222,7 @@ impl ServerConnection {
             room_wanted: AtomicBool::new(false),
             deferred: Mutex::default(),
             defers: AtomicBool::new(false),
+            ended_giving: EndedGiving::default(),
             session: Session::default(),
             session_events: Arc::clone(&server.session_events),
             side,
@@ -405,6 +409,8 @@ impl ServerConnection {
                         self.exports.keep_home(&mut event);
                     }
                     call.take_in(server, event)?;
+                } else if head.kind == Kind::Item {
+                    self.let_go_of_item(server, &event);
                 } else if head.kind == Kind::Cancel {
                     let mut cancelled = self.cancelled.lock();
                     if cancelled.len() >= MOST_CANCELLED {
@@ -464,6 +470,7 @@ impl ServerConnection {
             deadline,
             context,
             finished: AtomicBool::new(false),
+            let_go: AtomicBool::new(false),
             place: None,
             measured,
             // Relaxed: as where it is read.
@@ -501,6 +508,7 @@ impl ServerConnection {
         }
         if let Some(refusal) = refusal {
             request.note_end(refusal.code, 0);
+            request.let_go_of_arguments(server);
             if !oneway {
                 if server.is_stopping() {
                     // The goodbye to all may not be sent yet; without it the client would not know that it may try again.
@@ -519,6 +527,7 @@ impl ServerConnection {
         {
             let told = server.told(method.handler);
             let (id, brings) = (request.head.call, method.item_references);
+            self.ended_giving.begin(id, brings);
             let call = ServerCall::new(Arc::clone(self), id, told, request.measured.clone(), brings);
             let call = Arc::new(call);
             if !self.calls.lock().insert(request.head.call, &call, method.streams) {

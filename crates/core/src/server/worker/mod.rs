@@ -303,7 +303,7 @@ impl Server {
             work = match next {
                 // Nobody waits for it any more.
                 Work::Call(request) if request.is_given_up() => {
-                    request.forget();
+                    request.forget(self);
                     None
                 }
                 // A one-way request goes on: it is its client's turn, and nothing is sent for it.
