@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import nearcall
 
 from ..e2e.conftest import TRANSPORTS
 from ..e2e.process import ServerProcess
-from .frames import CALL, NOBODY, ONEWAY, REPLY, encode, frame
+from .frames import CALL, NOBODY, ONEWAY, REPLY, WINDOW, encode, frame
 from .raw import PATIENCE, connect
 from .services import Target
 from .target import ALL, SOCKETS, Scene, Server, Stopped
@@ -97,3 +97,26 @@ def test_calls_are_not_begun_for_a_client_that_is_gone(
         while (now := other.naps_and_notes())[1] == notes:
             time.sleep(0.001)
         assert now[0] - naps < CALLS // 2
+
+
+@nearcall.service
+class Endless:
+    def __init__(self) -> None:
+        self.numbers = itertools.count()
+
+    def all(self) -> Iterator[int]:
+        return self.numbers  # not a generator: no line of Python runs between two items
+
+
+def test_a_stream_without_a_line_of_python_lets_other_threads_run(runtime_dir: Path) -> None:
+    service = Endless()
+    with nearcall.Server(service, f"unix://{runtime_dir}/endless-{os.getpid()}") as server:
+        for _ in range(50):
+            numbers = service.numbers = itertools.count()
+            with connect(server.urls[0]) as peer:
+                peer.send(frame(CALL, b"", method=peer.methods["all"], call=1))
+                while (sent := int(repr(numbers)[6:-1])) == 0:
+                    time.sleep(0)  # lets the handler run, and comes back when that lets go of the interpreter
+            if sent < WINDOW // 64:
+                return
+        pytest.fail("the handler sent all that it had credit for before this thread could run")

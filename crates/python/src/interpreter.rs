@@ -4,6 +4,8 @@
 //! lock, the threads among them that move bytes for everybody. So no lock of nearcall may be held here: debug builds make
 //! sure (`make locks`), and `make lint` refuses `PyO3`'s own functions elsewhere (`tools/check_floors.py`).
 
+use std::time::{Duration, Instant};
+
 use nearcall_core::lock::held_here;
 use pyo3::prelude::*;
 
@@ -31,6 +33,31 @@ pub(crate) fn detach<R: Send>(py: Python<'_>, run: impl FnOnce() -> R + Send) ->
         may_switch();
         result
     })
+}
+
+/// How long a loop that runs no line of Python keeps the interpreter: in such a loop it is never asked for it, as it is
+/// between two lines.
+const TURN: Duration = Duration::from_millis(1);
+
+/// A loop in which other Python threads have their turns.
+pub(crate) struct Turns {
+    since: Instant,
+}
+
+impl Turns {
+    pub(crate) fn new() -> Self {
+        Self { since: Instant::now() }
+    }
+
+    /// Lets those run that wait for the interpreter, if this thread has had it for a while. To be called in each round.
+    #[inline]
+    #[track_caller]
+    pub(crate) fn give(&mut self, py: Python<'_>) {
+        if self.since.elapsed() >= TURN {
+            detach(py, || ());
+            self.since = Instant::now();
+        }
+    }
 }
 
 /// Lets other Python threads run while this one waits in the core.

@@ -24,7 +24,7 @@ use crate::context::{Call, Current, OK, is_observed, tell_end};
 use crate::deadline::Inherited;
 use crate::errors::{describe_for, raise};
 use crate::health::HealthMethod;
-use crate::interpreter::{attach, detach};
+use crate::interpreter::{Turns, attach, detach};
 use crate::introspection::IntrospectionMethod;
 use crate::listeners::Listeners;
 use crate::loop_server::LoopRequest;
@@ -499,7 +499,9 @@ impl Server {
 
     fn send_items(&self, py: Python<'_>, method: &Method, request: &Request, items: &Bound<'_, PyAny>) -> PyResult<u8> {
         let call = tracked(request)?;
+        let mut turns = Turns::new();
         for item in items.items()? {
+            turns.give(py);
             let mut encoded = encode_reply(&self.core, &self.calling, method, &request.connection, item?)?;
             let sent =
                 encoded.send(py, |body| call.send_item(&self.core, &Outgoing::new(Kind::Item, body), request.deadline));
