@@ -51,6 +51,11 @@ pub fn set_alarm(alarm: &Alarm, after: Duration) {
     let _ = rustix::time::timerfd_settime(alarm, TimerfdTimerFlags::empty(), &set);
 }
 
+/// Keeps it from ringing, if it has not rung yet.
+pub fn take_back(alarm: &Alarm) {
+    set_alarm(alarm, Duration::ZERO);
+}
+
 /// Wakes whoever sleeps at the event descriptor.
 pub fn signal(event: &EventDescriptor) {
     // It fails only when the counter is full, and then the sleeper is awake.

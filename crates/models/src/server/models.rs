@@ -178,6 +178,22 @@ fn the_next_handler_loses_the_lead_too() {
     });
 }
 
+/// The same after a sleep before which the alarm was taken back, whether it had rung by then or not.
+#[test]
+fn a_handler_after_a_rest_loses_the_lead_too() {
+    check(Some(2), || {
+        let leadership = taken();
+        let (thread, has_it) = standby(&leadership);
+        leadership.busy();
+        if leadership.back() {
+            leadership.rest();
+            leadership.busy();
+        }
+        has_it.pass();
+        thread.join().expect("no panic");
+    });
+}
+
 /// An event loop that does not come for what it was offered loses it.
 #[test]
 fn an_offer_that_nobody_takes_is_taken_back() {
@@ -296,5 +312,6 @@ fn all_that_stand_by_hear_of_the_end() {
 // |   the watcher sleeps                                 |                                                     |
 // | `watch_loop` looks without `settle`                  | a loop that came once                               |
 // | `busy` does not set the alarm                        | stuck handlers, a loop that came once               |
+// | `rest` takes the alarm back and says no more         | a handler after a rest                              |
 // | `offer` does not set the alarm                       | an offer that nobody takes                          |
 // | `listen` does not set the alarm                      | a loop that is blocked                              |

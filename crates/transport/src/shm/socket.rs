@@ -41,6 +41,17 @@ pub(super) struct Inbox {
     shown: Vec<Announced>,
 }
 
+/// What a read has left in the socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Left {
+    /// It was empty before.
+    Empty,
+    /// Nothing: it took all there was. A bell costs one system call to hear, not two.
+    Nothing,
+    /// There may be more.
+    Perhaps,
+}
+
 /// Reads at most so often in a row: a peer that never stops writing must not keep the reader for ever.
 const MOST_READS: usize = 64;
 /// Reads until an announced region must have come: more messages than a socket holds.
@@ -49,35 +60,39 @@ const MOST_READS_FOR_REGION: usize = 4096;
 impl Inbox {
     /// Reads what is there. Waits for something if `wait`, else only looks.
     pub(super) fn read(&mut self, socket: &OwnedFd, wait: bool) -> Result<(), LinkError> {
-        if self.read_once(socket, if wait { RecvFlags::empty() } else { RecvFlags::DONTWAIT })? {
-            for _ in 1..MOST_READS {
-                match self.read_once(socket, RecvFlags::DONTWAIT) {
-                    Ok(true) => {}
-                    // The end will be found again by the next read, which has nothing to tell but that.
-                    Ok(false) | Err(LinkError::Closed) => break,
-                    Err(error) => return Err(error),
-                }
+        let mut left = self.read_once(socket, if wait { RecvFlags::empty() } else { RecvFlags::DONTWAIT })?;
+        for _ in 1..MOST_READS {
+            if left != Left::Perhaps {
+                break;
             }
+            left = match self.read_once(socket, RecvFlags::DONTWAIT) {
+                // The end will be found again by the next read, which has nothing to tell but that.
+                Err(LinkError::Closed) => break,
+                read => read?,
+            };
         }
         Ok(())
     }
 
-    /// One read. `false` if there was nothing. A read ends with the message that brought a descriptor.
-    fn read_once(&mut self, socket: &OwnedFd, flags: RecvFlags) -> Result<bool, LinkError> {
+    /// One read.
+    fn read_once(&mut self, socket: &OwnedFd, flags: RecvFlags) -> Result<Left, LinkError> {
         let mut buffer = [0; 256];
+        let fds = self.fds.len();
         match sys::receive_with_fds(socket.as_fd(), &mut buffer, &mut self.fds, flags) {
             Ok(Received { bytes: 0, .. }) => Err(LinkError::Closed),
             Ok(Received { lost_fds: true, .. }) if self.fds.is_empty() => {
                 Err(LinkError::Exhausted(NO_DESCRIPTOR.into()))
             }
             Ok(Received { bytes, .. }) => {
+                // A read ends with the message that brought a descriptor. Otherwise one that is short has found the end.
+                let more = bytes == buffer.len() || self.fds.len() > fds;
                 self.sort(&buffer[..bytes])?;
                 if self.fds.len() > 1 {
                     return Err(LinkError::Broken("the peer sends descriptors that nobody asked for".into()));
                 }
-                Ok(true)
+                Ok(if more { Left::Perhaps } else { Left::Nothing })
             }
-            Err(rustix::io::Errno::AGAIN) => Ok(false),
+            Err(rustix::io::Errno::AGAIN) => Ok(Left::Empty),
             Err(error) => Err(error.into()),
         }
     }
@@ -134,7 +149,7 @@ impl Inbox {
             if let Some(at) = list(self).iter().position(|announced| announced.id == id) {
                 return Ok(list(self).remove(at));
             }
-            if !self.read_once(socket, RecvFlags::DONTWAIT)? {
+            if self.read_once(socket, RecvFlags::DONTWAIT)? == Left::Empty {
                 break;
             }
         }

@@ -13,7 +13,7 @@ use crate::server::leadership::lead::Lead;
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
 
 /// How long a handler may run before another worker receives in its stead.
-const PATIENCE: Duration = Duration::from_millis(1);
+pub(in crate::server) const PATIENCE: Duration = Duration::from_millis(1);
 
 /// The lead, and those who wait for it.
 #[derive(Debug)]
@@ -133,6 +133,17 @@ impl Leadership {
         self.watcher_sleeps.store(false, Ordering::Relaxed);
         self.alarmed.store(self.lead.look(), Ordering::Relaxed);
         descriptors::set_alarm(&self.alarm, PATIENCE);
+    }
+
+    /// The thread that has the lead is going to sleep, and for long: there is nothing to be watched. Otherwise the watcher
+    /// would wake after the handlers of a server that is called now and then, and find that they have returned.
+    pub(in crate::server) fn rest(&self) {
+        // Relaxed, all: only who has the lead sets the alarm and takes it back. A watcher that wakes at this moment finds
+        // that nothing runs, and says by itself that it sleeps.
+        if self.lead.is_held() && !self.watcher_sleeps.load(Ordering::Relaxed) {
+            descriptors::take_back(&self.alarm);
+            self.watcher_sleeps.store(true, Ordering::Relaxed);
+        }
     }
 
     fn wake(&self, standby: &Standby) {

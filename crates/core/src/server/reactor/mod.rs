@@ -54,6 +54,8 @@ pub(in crate::server) struct Reactor {
     sockets_active: bool,
     /// The event loop was handed a request since the last sleep.
     loop_active: bool,
+    /// The last sleep in the poller was longer than a handler may run unwatched.
+    slept_long: bool,
     /// When the event loop that receives went to sleep, nanoseconds on the monotonic clock.
     asleep_since: Option<u64>,
     /// Work received by a worker that could not do it.
@@ -94,6 +96,7 @@ impl Reactor {
             readable: VecDeque::new(),
             sockets_active: false,
             loop_active: false,
+            slept_long: false,
             asleep_since: None,
             backlog: VecDeque::new(),
             stalled: Vec::new(),

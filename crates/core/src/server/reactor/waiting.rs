@@ -7,6 +7,7 @@ use nearcall_platform::clock;
 use super::Reactor;
 use crate::server::Server;
 use crate::server::connection::session::Work;
+use crate::server::leadership::PATIENCE;
 use crate::sync::Ordering;
 
 /// Spinning rounds between two looks at the clock, while only shared memory is active.
@@ -45,8 +46,16 @@ impl Reactor {
         }
         let look = self.waits_for_handlers().then(|| self.stalled_look());
         let timeout = self.handshakes.next_timer().into_iter().chain(at_most).chain(look).min();
-        if self.poll_events(server, timeout) {
-            self.budget.learn(clock::monotonic_ns() - begun);
+        if self.slept_long {
+            // As a rule the next sleep is as long as the last one. One that is short leaves the alarm set: it is set once in
+            // a while then, and not for each request.
+            server.leadership.rest();
+        }
+        let happened = self.poll_events(server, timeout);
+        let waited = clock::monotonic_ns() - begun;
+        self.slept_long = Duration::from_nanos(waited) > PATIENCE;
+        if happened {
+            self.budget.learn(waited);
         }
         None
     }
