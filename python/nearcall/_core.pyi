@@ -338,8 +338,12 @@ class Connection:
         on_change: Callable[[str], object],
         make_passage: Callable[[References], object],
         explain: Callable[[str], str] | None = None,
+        by_item: bool = False,
     ) -> Connection:
         """Does not connect yet.
+
+        ``timeout`` is that of a call, also of one with streams; with ``by_item`` of such a one it is that until the
+        next item.
 
         ``on_drop`` is called once in a while with the numbers of one-way calls that were dropped, by method.
 
@@ -544,7 +548,7 @@ class Unary:
         """Sends a call and does not wait for its reply, nor for room to send it."""
 
     def within(self, seconds: float) -> Unary:
-        """The same method, with so many seconds for each call at the most."""
+        """The same method, with so many seconds for each call in the place of the client's timeout."""
 
 @final
 class StartedCall(Generic[_R]):
@@ -579,7 +583,7 @@ class AsyncUnary:
         """The same, but the call is sent now. It is given up when nobody holds it any more."""
 
     def within(self, seconds: float) -> AsyncUnary:
-        """The same method, with so many seconds for each call at the most."""
+        """The same method, with so many seconds for each call in the place of the client's timeout."""
 
 @final
 class PendingCall(Generator[Any, Any, Any]):
@@ -627,10 +631,10 @@ class Stream:
         """Sets the future's result when something has come for this call; for a sender, items do not count."""
 
     def time_left(self) -> float | None:
-        """Seconds left until the call's deadline; ``None`` if it has none."""
+        """Seconds that a wait which begins now may take; ``None`` if there is no limit."""
 
-    def check_deadline(self) -> None:
-        """Gives the call up and raises if its deadline has passed."""
+    def check_deadline(self, waited: bool) -> None:
+        """Gives the call up and raises if its deadline has passed, or a wait took as long as it may."""
 
     def close(self) -> None:
         """The same as ``cancel``, as iterators call it."""

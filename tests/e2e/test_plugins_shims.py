@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import nearcall
 from nearcall.plugin import PluginHost
 from nearcall.plugin.shims.reading import read_module
 from nearcall.plugin.shims.writing import files
@@ -20,6 +21,7 @@ from .plugin_hosts import Events, write_plugin
 STUB = """
 from collections.abc import MutableMapping
 from nearcall import plugin
+from nearcall.plugin import shims
 rate: int
 conf: MutableMapping[str, MutableMapping[str, int]]
 class Trouble(Exception): ...
@@ -29,6 +31,20 @@ def fail(kind: str) -> None: ...
 def spoken(text: str) -> str: ...
 @plugin.action
 def heard(text: str) -> None: ...
+@shims.at_host
+class Player:
+    volume: int
+    def __init__(self, rate: int, *, name: str = "none") -> None: ...
+    def feed(self, data: bytes) -> int: ...
+    @property
+    def fed(self) -> int: ...
+@shims.at_plugin
+class Driver:
+    name: str = ""
+    pitch: int
+    def speak(self, text: str) -> str: ...
+    def cancel(self) -> None: ...
+    def unwritten(self) -> int: ...
 """
 MODULE = """
 from oldtalk_api import Trouble
@@ -40,6 +56,14 @@ def speak(text):
     return text[::-1]
 def fail(kind):
     raise {"key": KeyError, "file": FileNotFoundError, "own": Trouble}[kind](kind)
+class Player:
+    def __init__(self, rate, *, name="none"):
+        self.rate, self.name, self.volume, self.fed = rate, name, 0, 0
+        players.append(self)
+    def feed(self, data):
+        self.fed += len(data)
+        return self.fed
+players = []
 """
 LOADER = """
 from nearcall.plugin import shims
@@ -65,6 +89,7 @@ class Old:
         self.paths = [made, shims]
         self.module: Any = importlib.import_module("oldtalk")
         self.api: Any = importlib.import_module("oldtalk_api")
+        self.drivers: list[Any] = []
 
     def host(self, code: str, **more: Any) -> PluginHost:
         """A host with one plugin, whose old module is that code."""
@@ -72,7 +97,8 @@ class Old:
         manifest = folder / "plugin.toml"
         manifest.write_text(manifest.read_text().replace("code_of_one", "loader:start"))
         (folder / "old.py").write_text("import oldtalk\n" + code)
-        service = importlib.import_module("oldtalk_host").OldtalkOfHost(more.pop("run", lambda function: function()))
+        run = more.pop("run", lambda function: function())
+        service = importlib.import_module("oldtalk_host").OldtalkOfHost(run, on_Driver=self.drivers.append)
         options: dict[str, Any] = {
             "services": {"oldtalk": service},
             "points": self.api.POINTS,
@@ -205,6 +231,48 @@ oldtalk.spoken.register(one)
         for thread in threads:
             thread.join()
     assert found == ["1"] * 80
+
+
+DRIVER = """
+import threading
+class Mine(oldtalk.Driver):
+    name = "mine"
+    def __init__(self):
+        self.pitch = 3
+        self.player = oldtalk.Player(8000, name="loud")
+        self.player.volume = 7
+    def speak(self, text):
+        if text == "hang": threading.Event().wait()
+        if text == "fail": raise KeyError(text)
+        said = oldtalk.speak(text)  # calls the host, which waits
+        return f"{said} {self.player.feed(text.encode())} {self.player.volume} {self.player.fed}"
+mine = Mine()
+"""
+
+
+def test_objects_are_made_on_one_side_and_called_from_the_other(old: Old) -> None:
+    with old.host(DRIVER) as host:
+        (driver,) = old.drivers
+        (player,) = old.module.players
+        assert (player.rate, player.name, player.volume) == (8000, "loud", 7)
+        assert driver.speak("abc") == "cba 3 7 3"
+        assert player.fed == 3
+        assert (driver.get_name(), driver.get_pitch()) == ("mine", 3)
+        driver.set_pitch(9)
+        assert driver.get_pitch() == 9
+        assert driver.cancel() is None  # as the base class has it, which does nothing
+        with pytest.raises(NotImplementedError):
+            driver.unwritten()
+        with pytest.raises(KeyError):
+            driver.speak("fail")
+        host.plugins["one"].stop()
+        with pytest.raises(nearcall.Unavailable):
+            driver.get_pitch()
+
+
+def test_an_object_of_a_plugin_that_hangs_holds_no_thread_of_the_host(old: Old) -> None:
+    with old.host(DRIVER, call_timeout=0.5), pytest.raises(nearcall.DeadlineExceeded):
+        old.drivers[0].speak("hang")
 
 
 def test_the_host_says_where_its_code_runs(old: Old) -> None:

@@ -243,3 +243,73 @@ def test_what_is_no_python_is_a_mistake_of_the_user(tmp_path: Path, text: str | 
     (tmp_path / "speech.pyi").write_bytes(text if isinstance(text, bytes) else text.encode())
     done = run(tmp_path, "speech.pyi")
     assert (done.returncode, "cannot read speech.pyi" in done.stderr) == (2, True)
+
+
+SIDES = """
+from typing import ClassVar
+from nearcall.plugin import shims
+
+@shims.at_host
+class Player:
+    volume: int
+    common: ClassVar[int]
+    handle: object
+    _private: int
+    def __init__(self, rate: int, *, name: str = "none") -> None: ...
+    def feed(self, data: bytes) -> int: ...
+    def many(self, *data: bytes) -> int: ...
+    def again(self) -> Player: ...
+    async def wait(self) -> None: ...
+    @staticmethod
+    def all() -> list[str]: ...
+    @property
+    def fed(self) -> int: ...
+    @property
+    def loud(self) -> bool: ...
+    @loud.setter
+    def loud(self, value: bool) -> None: ...
+
+@shims.at_host
+class Unmade:
+    def __init__(self, function: object) -> None: ...
+
+@shims.at_plugin
+class Driver:
+    name: str = ""
+    def __init__(self, function: object) -> None: ...
+    def speak(self, text: str) -> None: ...
+
+@shims.at_plugin
+class Derived(Driver):
+    def speak(self, text: str) -> None: ...
+
+@shims.at_host
+class Clash:
+    pitch: int
+    def get_pitch(self) -> int: ...
+
+@shims.at_host
+class Taken: ...
+def new_Taken() -> None: ...
+"""
+
+
+def test_classes_say_on_which_side_their_objects_are(tmp_path: Path) -> None:
+    path = tmp_path / "speech.pyi"
+    path.write_text(SIDES)
+    module = read_module("speech", path)
+    player, driver = module.classes
+    assert (player.name, player.at_host, driver.name, driver.at_host) == ("Player", True, "Driver", False)
+    assert [each.name for each in player.made_of] == ["rate", "name"]
+    assert [each.name for each in player.methods] == ["feed"]
+    assert [(each.name, each.changes) for each in player.attributes] == [
+        ("volume", True),
+        ("fed", False),
+        ("loud", True),
+    ]
+    assert [(each.name, each.default) for each in driver.attributes] == [("name", '""')]
+    left_out = {each.name: each.why for each in module.left_out}
+    members = {f"Player.{name}" for name in ("common", "handle", "many", "again", "wait", "all")}
+    assert set(left_out) == {*members, "Unmade", "Unmade.__init__", "Derived", "Clash", "Taken"}
+    assert "'object' cannot be sent" in left_out["Unmade.__init__"]
+    assert "new_Taken" in left_out["Taken"]

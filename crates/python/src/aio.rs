@@ -65,7 +65,7 @@ impl AsyncUnary {
         Ok(pending)
     }
 
-    /// The same method, with so many seconds for each call at the most.
+    /// The same method, with so many seconds for each call in the place of the client's timeout.
     fn within(&self, py: Python<'_>, seconds: f64) -> PyResult<Self> {
         Ok(Self { calling: self.calling.within(py, seconds)?, method: self.method.clone_ref(py) })
     }
@@ -152,7 +152,7 @@ impl PendingCall {
     fn send_now(&self, py: Python<'_>, arguments: CallArguments) -> PyResult<Result<Sent, Unsent>> {
         let call = self.call.get();
         call.calling.waiting.check_loop(py)?;
-        let surroundings = Surroundings::look(py, call.calling.timeout)?;
+        let surroundings = Surroundings::look(py, call.calling.limits.of_call())?;
         let until = surroundings.until();
         let Some(core) = call.calling.ready() else {
             return Ok(Err(Unsent { arguments, hopeful: false, until }));

@@ -53,13 +53,39 @@ pub(crate) enum Way {
     Nowhere,
 }
 
+/// How long calls may take, unless what surrounds them says less.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Limits {
+    /// Of every call over the connection.
+    pub(crate) usual: Option<Duration>,
+    /// Of a callable, in the place of that.
+    pub(crate) own: Option<Duration>,
+    /// Of a stream the usual time is that until the next item: as a whole it may take as long as it likes.
+    pub(crate) by_item: bool,
+}
+
+impl Limits {
+    #[inline]
+    pub(crate) fn of_call(&self) -> Option<Duration> {
+        self.own.or(self.usual)
+    }
+
+    pub(crate) fn of_stream(&self) -> Option<Duration> {
+        if self.by_item { None } else { self.of_call() }
+    }
+
+    pub(crate) fn of_item(&self) -> Option<Duration> {
+        if self.by_item { self.of_call() } else { None }
+    }
+}
+
 /// What every callable needs of its connection.
 #[derive(Clone)]
 pub(crate) struct Calling {
     pub(crate) way: Way,
     /// The futures of the event loop that calls, if one does.
     pub(crate) waiting: Arc<Waiting>,
-    pub(crate) timeout: Option<Duration>,
+    pub(crate) limits: Limits,
     pub(crate) wait_for_ready: bool,
     pub(crate) when_full: Arc<WhenFull>,
     /// The futures of the event loop of the server that receives for a client of threads, if one does.
@@ -73,10 +99,10 @@ pub(crate) struct Calling {
 }
 
 impl Calling {
-    /// The same, with so many seconds for each call at the most.
+    /// The same, with so many seconds for each call in the place of the connection's.
     pub(crate) fn within(&self, py: Python<'_>, seconds: f64) -> PyResult<Self> {
-        let most = seconds_of(py, "timeout", seconds)?;
-        Ok(Self { timeout: Some(self.timeout.map_or(most, |timeout| timeout.min(most))), ..self.clone() })
+        let limits = Limits { own: Some(seconds_of(py, "timeout", seconds)?), ..self.limits };
+        Ok(Self { limits, ..self.clone() })
     }
 
     /// The connection of the moment, if it is usable.
@@ -197,7 +223,7 @@ pub(crate) fn begin_stream(
     arguments: &Bound<'_, PyAny>,
     for_loop: bool,
 ) -> PyResult<Stream> {
-    let surroundings = Surroundings::look(py, calling.timeout)?;
+    let surroundings = Surroundings::look(py, calling.limits.of_stream())?;
     let metadata = surroundings.metadata(py)?;
     let mut attempts = 1;
     let (core, method, id) = loop {

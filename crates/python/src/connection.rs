@@ -14,7 +14,7 @@ use pyo3::{PyTraverseError, PyVisit};
 
 use crate::aio::AsyncUnary;
 use crate::callback::Callback;
-use crate::calling::{Calling, Way, begin_stream, seconds_of};
+use crate::calling::{Calling, Limits, Way, begin_stream, seconds_of};
 use crate::deadline::Surroundings;
 use crate::errors::{describe, invalid, raise};
 use crate::interpreter::{attach, detach};
@@ -43,10 +43,11 @@ impl Connection {
     /// Does not [connect](Self::connect) yet. `on_change` is called with the description of a later server that describes
     /// itself differently; it gives the methods their successors, or raises. `on_drop` is called once in a while with the
     /// numbers of one-way calls that were dropped. `make_passage` makes what is kept with a connection, of its references.
-    /// `explain` is called with the reason why there is no server, and returns what users are to read in its place.
+    /// `explain` is called with the reason why there is no server, and returns what users are to read in its place. `timeout`
+    /// is that of a call, also of one with streams; with `by_item` of such a one it is that until the next item.
     #[new]
     #[expect(clippy::too_many_arguments, reason = "they are keyword arguments in Python")]
-    #[pyo3(signature = (url, *, spin, ring_size, max_message_size, handshake_timeout, compression, allow_plaintext, tls, allow_users, allow_groups, timeout, wait_for_ready, oneway, on_drop, on_change, make_passage, explain=None))]
+    #[pyo3(signature = (url, *, spin, ring_size, max_message_size, handshake_timeout, compression, allow_plaintext, tls, allow_users, allow_groups, timeout, wait_for_ready, oneway, on_drop, on_change, make_passage, explain=None, by_item=false))]
     fn new(
         py: Python<'_>,
         url: &str,
@@ -66,6 +67,7 @@ impl Connection {
         on_change: Py<PyAny>,
         make_passage: Py<PyAny>,
         explain: Option<Py<PyAny>>,
+        by_item: bool,
     ) -> PyResult<Self> {
         let url: Url = url.parse().map_err(|bad: nearcall_core::BadUrl| invalid(py, bad.to_string()))?;
         let mut options = options(py, spin, ring_size, max_message_size, handshake_timeout, compression)?;
@@ -78,7 +80,7 @@ impl Connection {
         let calling = Calling {
             way: Way::Channel(Arc::clone(&channel)),
             waiting: Arc::default(),
-            timeout,
+            limits: Limits { usual: timeout, own: None, by_item },
             wait_for_ready,
             when_full,
             of_callbacks: Arc::default(),
@@ -144,7 +146,7 @@ impl Connection {
 
     /// Connects anew if the connection was lost, as a call does; for threads.
     fn renew(&self, py: Python<'_>) -> PyResult<()> {
-        let until = Surroundings::look(py, self.calling.timeout)?.until();
+        let until = Surroundings::look(py, self.calling.limits.of_call())?.until();
         if !self.connected(py) {
             self.calling.usable(py, until)?;
         }
@@ -211,7 +213,8 @@ impl Connection {
     /// Seconds a round trip takes that no handler sees.
     #[pyo3(signature = (timeout=None))]
     fn ping(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<f64> {
-        let default = timeout.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()).or(self.calling.timeout);
+        let default =
+            timeout.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()).or(self.calling.limits.of_call());
         let until = Surroundings::look(py, default)?.until();
         let mut core = self.ready(py, until)?;
         let mut attempts = 1;
@@ -234,7 +237,7 @@ impl Connection {
 
     /// Seconds that a call made now may take; `None` for ever.
     fn time_left(&self, py: Python<'_>) -> PyResult<Option<f64>> {
-        Ok(Surroundings::look(py, self.calling.timeout)?.left.map(|left| left.as_secs_f64()))
+        Ok(Surroundings::look(py, self.calling.limits.of_call())?.left.map(|left| left.as_secs_f64()))
     }
 
     /// From now on the server at the other end may call objects that this client gives to it: the server of this process that

@@ -38,7 +38,7 @@ impl Oneway {
     fn __call__(&self, py: Python<'_>, args: &Bound<'_, PyTuple>, kwargs: Option<&Bound<'_, PyDict>>) -> PyResult<()> {
         let when_full = &self.calling.when_full;
         let wait = if when_full.policy == Policy::Block { Wait::ForRoom } else { Wait::Never };
-        let surroundings = Surroundings::look(py, self.calling.timeout)?;
+        let surroundings = Surroundings::look(py, self.calling.limits.of_call())?;
         if self.pass(py, args, kwargs, wait, &surroundings)? {
             return Ok(());
         }
@@ -53,13 +53,13 @@ impl Oneway {
     /// For an event loop: calls if there is room. Whether there was.
     #[pyo3(signature = (*args, **kwargs))]
     fn attempt(&self, py: Python<'_>, args: &Bound<'_, PyTuple>, kwargs: Option<&Bound<'_, PyDict>>) -> PyResult<bool> {
-        let surroundings = Surroundings::look(py, self.calling.timeout)?;
+        let surroundings = Surroundings::look(py, self.calling.limits.of_call())?;
         self.pass(py, args, kwargs, Wait::Never, &surroundings)
     }
 
     /// For an event loop: seconds that a call made now may wait.
     fn time_left(&self, py: Python<'_>) -> PyResult<Option<f64>> {
-        let until = Surroundings::look(py, self.calling.timeout)?.until();
+        let until = Surroundings::look(py, self.calling.limits.of_call())?.until();
         Ok(until.map(|until| until.saturating_duration_since(Instant::now()).as_secs_f64()))
     }
 

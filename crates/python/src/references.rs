@@ -14,7 +14,7 @@ use pyo3::prelude::*;
 
 use crate::aio::AsyncUnary;
 use crate::callback::Callback;
-use crate::calling::{Calling, Way, begin_stream};
+use crate::calling::{Calling, Limits, Way, begin_stream};
 use crate::deadline::Surroundings;
 use crate::encoded::Encoded;
 use crate::errors::raise;
@@ -168,7 +168,9 @@ fn enter(core: &Arc<Core>, calling: &Calling) -> Restore {
 fn attached(core: &Arc<Core>, calling: &Calling) -> Arc<Attached> {
     let make = || -> Box<dyn Any + Send + Sync> {
         // The channel keeps its connection, which keeps this: neither would ever end.
-        let mut calling = Calling { way: Way::Nowhere, ..calling.clone() };
+        // Nor has the time limit of the method that was called first anything to do with the objects that come after it.
+        let limits = Limits { own: None, ..calling.limits };
+        let mut calling = Calling { way: Way::Nowhere, limits, ..calling.clone() };
         if calling.waiting.is_threads()
             && let Some(of_callbacks) = calling.of_callbacks.lock().clone()
         {
@@ -354,7 +356,7 @@ impl References {
 
     /// Seconds that a call made now may take; `None` for ever.
     fn time_left(&self, py: Python<'_>) -> PyResult<Option<f64>> {
-        Ok(Surroundings::look(py, self.attached.calling.timeout)?.left.map(|left| left.as_secs_f64()))
+        Ok(Surroundings::look(py, self.attached.calling.limits.of_call())?.left.map(|left| left.as_secs_f64()))
     }
 
     /// Raises unless the running event loop is the one that the connection was given to.

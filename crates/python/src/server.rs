@@ -19,7 +19,7 @@ use pyo3::types::PyTuple;
 use smallvec::SmallVec;
 
 use crate::callback::Callback;
-use crate::calling::{Calling, Way};
+use crate::calling::{Calling, Limits, Way};
 use crate::context::{Call, Current, OK, is_observed, tell_end};
 use crate::deadline::Inherited;
 use crate::errors::{describe_for, raise};
@@ -201,7 +201,7 @@ impl Server {
         let calling = Calling {
             way: Way::Nowhere,
             waiting: Arc::new(Waiting::of_server()),
-            timeout: None,
+            limits: Limits::default(),
             wait_for_ready: false,
             when_full: Arc::new(WhenFull::new(py, "block", py.None())?),
             of_callbacks: Arc::default(),

@@ -27,12 +27,16 @@ pub(crate) struct Stream {
     id: CallId,
     until: Option<Instant>,
     surroundings: Surroundings,
+    /// How long it may take until the next item, or until there is room for one.
+    patience: Option<Duration>,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
     account: StreamAccount,
+    /// The server took nothing for too long.
+    late: bool,
     /// The server has said how the call ended, and the user has heard it.
     over: bool,
     /// When `send` last looked whether anything had come.
@@ -51,7 +55,8 @@ impl Stream {
         surroundings: Surroundings,
     ) -> Self {
         let until = surroundings.until();
-        Self { core, calling, method, id, until, surroundings, state: Mutex::default() }
+        let patience = calling.limits.of_item();
+        Self { core, calling, method, id, until, surroundings, patience, state: Mutex::default() }
     }
 
     fn name(&self) -> &str {
@@ -83,14 +88,23 @@ impl Stream {
         }
     }
 
+    /// When a wait that begins now is over.
+    fn soon(&self) -> Option<Instant> {
+        let Some(patience) = self.patience else { return self.until };
+        let now = Instant::now();
+        let soon = if self.state.lock().late { Some(now) } else { now.checked_add(patience) };
+        self.until.into_iter().chain(soon).min()
+    }
+
     fn wait(&self, py: Python<'_>) -> PyResult<Incoming> {
+        let until = self.soon();
         loop {
             if let Some(event) = self.here(py)? {
                 return Ok(event);
             }
-            let event = match detach(py, || self.core.next_event(self.id, self.until)) {
+            let event = match detach(py, || self.core.next_event(self.id, until)) {
                 Ok(event) => event,
-                Err(no_event) => wait_on(py, &self.core, self.id, self.until, no_event, self.name())?,
+                Err(no_event) => wait_on(py, &self.core, self.id, until, no_event, self.name())?,
             };
             if !self.is_metadata(py, &event)? {
                 return Ok(event);
@@ -216,10 +230,11 @@ impl Stream {
             }
             return Ok(sent);
         }
+        let until = self.soon();
         loop {
             let sent = encoded.with(|body| {
                 let item = Outgoing::new(Kind::Item, body);
-                detach(py, || self.core.send_item(self.id, &item, self.until))
+                detach(py, || self.core.send_item(self.id, &item, until))
             });
             match sent {
                 Ok(sent) => {
@@ -231,7 +246,10 @@ impl Stream {
                 Err(Err(failure)) => return Err(name_failure(py, &failure, self.name())),
                 Err(Ok(NoEvent::Interrupted)) => py.check_signals()?,
                 // The result that `wait` finds is the deadline, or the end.
-                Err(Ok(_)) => return Ok(false),
+                Err(Ok(_)) => {
+                    self.state.lock().late = true;
+                    return Ok(false);
+                }
             }
         }
     }
@@ -283,14 +301,15 @@ impl Stream {
         self.calling.waiting.register(py, &self.core, self.id, future)
     }
 
-    /// Seconds left until the call's deadline; `None` if it has none.
+    /// Seconds that a wait which begins now may take; `None` if there is no limit.
     fn time_left(&self) -> Option<f64> {
-        self.until.map(|until| until.saturating_duration_since(Instant::now()).as_secs_f64())
+        self.soon().map(|until| until.saturating_duration_since(Instant::now()).as_secs_f64())
     }
 
-    /// Gives the call up and raises if its deadline has passed.
-    fn check_deadline(&self, py: Python<'_>) -> PyResult<()> {
-        if self.until.is_some_and(|until| Instant::now() >= until) && self.core.is_live(self.id) {
+    /// Gives the call up and raises if its deadline has passed, or a wait took as long as it may.
+    fn check_deadline(&self, py: Python<'_>, waited: bool) -> PyResult<()> {
+        let waited = waited && self.patience.is_some();
+        if (waited || self.until.is_some_and(|until| Instant::now() >= until)) && self.core.is_live(self.id) {
             self.core.cancel(self.id);
             return Err(raise(py, &late(self.name(), self.core.name())));
         }

@@ -88,7 +88,7 @@ impl Unary {
         StartedCall::send(slf, args, kwargs)
     }
 
-    /// The same method, with so many seconds for each call at the most.
+    /// The same method, with so many seconds for each call in the place of the client's timeout.
     fn within(&self, py: Python<'_>, seconds: f64) -> PyResult<Self> {
         Ok(Self { calling: self.calling.within(py, seconds)?, method: self.method.clone_ref(py) })
     }
@@ -106,7 +106,7 @@ impl Unary {
 
     /// What the surrounding blocks, and the method itself, say of a call that begins now.
     pub(crate) fn surroundings(&self, py: Python<'_>) -> PyResult<Surroundings> {
-        Surroundings::look(py, self.calling.timeout)
+        Surroundings::look(py, self.calling.limits.of_call())
     }
 
     /// A connection for it.

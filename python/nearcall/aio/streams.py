@@ -35,8 +35,14 @@ class _Bell:
     async def wait(self, *, sender: bool = False) -> None:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
-        left = self._stream.time_left()
-        timer = None if left is None else loop.call_later(left, _wake, future)
+        left, waited = self._stream.time_left(), False
+
+        def end() -> None:
+            nonlocal waited
+            waited = True
+            _wake(future)
+
+        timer = None if left is None else loop.call_later(left, end)
         self._waiting.add(future)
         try:
             self._stream.notify(self, sender=sender)
@@ -45,7 +51,7 @@ class _Bell:
             self._waiting.discard(future)
             if timer is not None:
                 timer.cancel()
-        self._stream.check_deadline()
+        self._stream.check_deadline(waited)
 
 
 def _wake(future: asyncio.Future[None]) -> None:

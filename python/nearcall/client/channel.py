@@ -42,6 +42,9 @@ class ChannelBase(Connected):
     _explain: Callable[[str], str] | None = None
     """From the reason why there is no server to what users are to read in its place."""
 
+    _by_item = False
+    """The timeout is not that of a whole stream, but that until its next item."""
+
     def __init__(self, url: str, sync: str | None, options: ChannelOptions, *, for_loop: bool) -> None:
         self._url = url
         self._settings = check_options(url, sync, **options)
@@ -56,6 +59,7 @@ class ChannelBase(Connected):
             on_change=self._agreements.renew,
             make_passage=self._passages,
             explain=self._explain,
+            by_item=self._by_item,
             **self._settings.of_connection,
         )
 

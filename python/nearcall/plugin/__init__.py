@@ -5,7 +5,7 @@ The module that both import declares services and extension points; see docs/plu
 
 from typing import TYPE_CHECKING, Any
 
-from .addon import granted, offer, on_stop, use
+from .addon import granted, offer, on_stop, storage, use
 from .points import ExtensionPoint, accumulating_decider, action, chain, decider, filter
 
 if TYPE_CHECKING:
@@ -56,5 +56,6 @@ __all__ = [
     "offer",
     "on_stop",
     "read_manifest",
+    "storage",
     "use",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from ..errors import PermissionDenied
@@ -10,7 +11,7 @@ from ..service.service import plan_of
 from .registry import registry
 from .runtime import taking_service
 
-__all__ = ["Granted", "granted", "offer", "on_stop", "use"]
+__all__ = ["Granted", "granted", "offer", "on_stop", "storage", "use"]
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[[], object])
@@ -107,6 +108,21 @@ def offer(service: object) -> None:
     plan_of(type(service))
     registry.check_open(f"plugin.offer({type(service).__name__})")
     registry.offered.append(service)
+
+
+def storage() -> Path:
+    """The directory in which this plugin may keep files, also from one start to the next. The host limits what it may
+    take in all, by its option ``disk``: a plugin that keeps more is stopped.
+
+    Raises:
+        PermissionDenied: it has none: ``plugin.toml`` does not ask for ``storage``, or the host does not grant it.
+    """
+    if not registry.storage:
+        raise PermissionDenied(
+            "the permission 'storage' is missing: ask for it in plugin.toml; the host must have data= for it",
+            details={"permission": "storage"},
+        )
+    return Path(registry.storage)
 
 
 def on_stop(function: F) -> F:

@@ -70,6 +70,7 @@ def main(argument: str) -> NoReturn:
     _die_with(configuration.parent)
     sys.path[:0] = [configuration.directory, *configuration.paths]
     sys.argv[1:] = []
+    registered.registry.storage = configuration.storage
     layers: list[dict[str, str]] = []
     if configuration.sandbox is not None:
         from . import sandboxing

@@ -32,7 +32,7 @@ class Ask(Protocol):
 
 def check_policy(policy: Policy, services: Mapping[str, object]) -> dict[str, Answer]:
     """The policy with an answer for each permission: services are granted to who asks for them, and the user is asked
-    about the system, unless the host says otherwise.
+    about the system, unless the host says otherwise. A directory of its own, with a limit, is nothing to ask about.
 
     Raises:
         TypeError: a service is none.
@@ -42,7 +42,7 @@ def check_policy(policy: Policy, services: Mapping[str, object]) -> dict[str, An
         plan_of(type(service))
         if name in SYSTEM:
             raise ValueError(f"services: '{name}' is a permission that concerns the system; name the service otherwise")
-    whole: dict[str, Answer] = {**dict.fromkeys(services, "grant"), **dict.fromkeys(SYSTEM, "ask")}
+    whole: dict[str, Answer] = {**dict.fromkeys(services, "grant"), **dict.fromkeys(SYSTEM, "ask"), "storage": "grant"}
     for name, answer in policy.items():
         if name not in whole:
             raise ValueError(f"policy: there is no permission '{name}'; there are {', '.join(whole)}")

@@ -50,4 +50,6 @@ def _what(permission: Permission) -> str:
         return f"programs ({', '.join(permission.run)})"
     if permission.name == "interpreter":
         return "an interpreter of its own, which runs before it is confined"
+    if permission.name == "storage":
+        return "a directory of its own to keep files in, as large as the host says"
     return f"the host's service '{permission.name}'"

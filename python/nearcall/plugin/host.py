@@ -101,8 +101,8 @@ class Plugin(PluginBase):
     def service(self, service: Callable[..., T]) -> T:
         """A service that the plugin offers, by its class. A plugin that is not started yet is started now.
 
-        It belongs to the process of the moment: after a restart ask again. Its calls have no budget, and wait for the
-        plugin until ``nearcall.timeout`` around them ends.
+        It belongs to the process of the moment: after a restart ask again. Its calls take the host's ``call_timeout``
+        at most, or what is left of a ``nearcall.timeout`` around them.
 
         Raises:
             Unavailable: the plugin does not run.
@@ -268,6 +268,8 @@ class PluginHostBase(ABC):
 class _PluginChannel(Channel):
     """A channel to a plugin: there is no server after it."""
 
+    _by_item = True
+
     def __init__(self, url: str, explain: Callable[[str], str], **options: Any) -> None:
         self._explain = explain
         super().__init__(url, **options)
@@ -303,10 +305,17 @@ class PluginHost(PluginHostBase):
         cpu_share: Of one processor that each plugin may take: 0.5 is half of it. A control group slows it down to that,
             where the system has one. One that takes more all the same, over ten seconds, is killed and started again.
             No limit if not given.
+        data: A directory in which each plugin that asks for ``storage`` has one of its own, for files that it keeps. It
+            is made if need be. Without it that permission is denied.
+        disk: Bytes that each plugin may keep there, in all; 256 MiB. The host adds them up every second; one that keeps
+            more is stopped, and is not started again before there is room.
         lazy: Start a plugin only when it is needed: for an extension point that its manifest names in ``extends``, or
             for a service that it offers. The call that wakes it goes without it.
         reload: For developers: restart a plugin when one of its files changes.
         budget: Seconds that one plugin may take for a call of an extension point; 0.25.
+        call_timeout: Seconds that a call of a service which a plugin offers may take, or of an object that it has
+            passed; of a stream, the seconds until its next item; 5. ``None``: for ever, so that a plugin that hangs
+            holds the thread that called it, unless there is a ``nearcall.timeout`` around the call.
         handshake_timeout: Seconds until a plugin that was started must be ready, its import included; 10.
         grace: Seconds that a plugin has to end when it is stopped, before it is killed; 2.
         unresponsive: Seconds after which a plugin that was late, and does not come to an end with what it does, is

@@ -60,6 +60,8 @@ class AsyncPlugin(PluginBase):
 class _PluginChannel(Channel):
     """A channel to a plugin: there is no server after it."""
 
+    _by_item = True
+
     def __init__(self, url: str, explain: Callable[[str], str], **options: Any) -> None:
         self._explain = explain
         super().__init__(url, **options)

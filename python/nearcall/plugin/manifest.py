@@ -21,7 +21,7 @@ __all__ = ["MANIFEST", "SYSTEM", "Manifest", "ManifestError", "Mistake", "Permis
 
 MANIFEST = "plugin.toml"
 """The file's name, in the plugin's own directory."""
-SYSTEM = ("files", "network", "programs", "interpreter")
+SYSTEM = ("files", "network", "programs", "interpreter", "storage")
 """Permissions that concern the system rather than a service of the host."""
 
 _LARGEST = 64 * 1024

@@ -30,6 +30,8 @@ class Registry:
         """Functions to call when it is stopped."""
         self.running: set[object] = set()
         """A mark for each handler that runs now; adding and discarding are one step each."""
+        self.storage = ""
+        """The directory in which it may keep files; empty: none."""
         self.complete = False
         """The plugin is imported, and the host is told what it has."""
 

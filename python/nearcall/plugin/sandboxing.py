@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 __all__ = ["NotConfinedError", "confine", "explain", "policy_for", "required", "violation"]
 
 
+_FILE_SIZE = 1 << 30
+"""Bytes of one file that a plugin writes."""
+
+
 class NotConfinedError(RuntimeError):
     """A process could not be confined as it has to be; the message says why."""
 
@@ -37,7 +41,7 @@ def policy_for(
         cpu_share: Of one processor that it may take; ``None``: no limit.
     """
     read, write, execute = [directory, *paths], list[str](), list[str]()
-    policy: dict[str, Any] = {"memory": memory, "cpu_share": cpu_share}
+    policy: dict[str, Any] = {"memory": memory, "cpu_share": cpu_share, "file_size": _FILE_SIZE}
     for permission in granted:
         read += permission.read
         write += permission.write

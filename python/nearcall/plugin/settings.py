@@ -50,9 +50,12 @@ class HostOptions(TypedDict, total=False):
     sandbox: Literal["best", "required", "off"]
     memory: int | None
     cpu_share: float | None
+    data: str | Path | None
+    disk: int
     lazy: bool
     reload: bool
     budget: float
+    call_timeout: float | None
     handshake_timeout: float
     grace: float
     unresponsive: float
@@ -78,9 +81,12 @@ class Settings(NamedTuple):
     sandbox: Literal["best", "required", "off"]
     memory: int | None
     cpu_share: float | None
+    data: Path | None
+    disk: int
     lazy: bool
     reload: bool
     budget: float
+    call_timeout: float | None
     handshake_timeout: float
     grace: float
     unresponsive: float
@@ -117,6 +123,12 @@ def check_settings(**options: Unpack[HostOptions]) -> Settings:
     if sandbox not in ("best", "required", "off"):
         raise ValueError(f"sandbox must be 'best', 'required' or 'off', not {sandbox!r}")
     memory = options.get("memory", 1 << 30)
+    data, call_timeout = options.get("data"), options.get("call_timeout", 5.0)
+    if data is not None and not isinstance(cast("object", data), (str, Path)):
+        raise TypeError(f"data must be a directory, or None, not {data!r}")
+    paths = tuple(str(Path(path).resolve()) for path in options.get("paths", ()))
+    if data is not None and (readable := [path for path in paths if Path(data).resolve().is_relative_to(path)]):
+        raise ValueError(f"data: plugins read {readable[0]}, which is in paths, and with it what others keep: move it")
     return Settings(
         name=options.get("name", Path(sys.argv[0] or "host").stem),
         api=api,
@@ -125,13 +137,16 @@ def check_settings(**options: Unpack[HostOptions]) -> Settings:
         policy=check_policy(options.get("policy", {}), services),
         ask=options.get("ask"),
         on_event=options.get("on_event"),
-        paths=tuple(str(Path(path).resolve()) for path in options.get("paths", ())),
+        paths=paths,
         sandbox=sandbox,
         memory=None if memory is None else check_whole("memory", memory, "bytes"),
         cpu_share=_check_share(options.get("cpu_share")),
+        data=None if data is None else Path(data).absolute(),
+        disk=check_whole("disk", options.get("disk", 1 << 28), "bytes"),
         lazy=check_flag("lazy", options.get("lazy", False)),
         reload=check_flag("reload", options.get("reload", False)),
         budget=check_seconds("budget", options.get("budget", 0.25)),
+        call_timeout=None if call_timeout is None else check_seconds("call_timeout", call_timeout, otherwise="None"),
         handshake_timeout=check_seconds("handshake_timeout", options.get("handshake_timeout", 10.0)),
         grace=check_seconds("grace", options.get("grace", 2.0)),
         unresponsive=check_seconds("unresponsive", options.get("unresponsive", 30.0), endless=True),

@@ -26,11 +26,12 @@ from .output import Output
 from .process import PluginProcess
 from .runtime import ABOUT_VERSION, About, Configuration, Greeting, Runtime, taking_service
 from .settings import Settings
+from .storage import Storage, make_directory
 
 if TYPE_CHECKING:
     from threading import Event
 
-__all__ = ["Connecting", "Decided", "HopelessError", "Run", "command", "decide", "make_ready"]
+__all__ = ["Connecting", "Decided", "HopelessError", "Run", "command", "decide", "make_ready", "storage_of"]
 
 
 _MOST_LAYERS = 50
@@ -84,10 +85,14 @@ class Run:
         settings: Of the host.
         plugin: The plugin's id.
         over: Set when the process has ended.
+        storage: Where it keeps files, if it may.
     """
 
-    def __init__(self, process: PluginProcess, settings: Settings, plugin: str, over: Event) -> None:
+    def __init__(
+        self, process: PluginProcess, settings: Settings, plugin: str, over: Event, storage: Storage | None
+    ) -> None:
         self.process = process
+        self.storage = storage
         self.over = over
         self.began = time.monotonic()
         self.last: deque[str] = deque(maxlen=20)
@@ -131,6 +136,8 @@ def decide(manifest: Manifest, settings: Settings, answers: dict[str, bool]) -> 
         name = permission.name
         if name not in settings.policy:
             refused[name] = f"{settings.name} has no such service"
+        elif name == "storage" and settings.data is None:
+            refused[name] = f"{settings.name} has no place for files of plugins (data=)"
         elif settings.policy[name] == "deny":
             refused[name] = f"{settings.name} grants it to no plugin"
         elif settings.policy[name] == "ask" and name not in answers and settings.ask is None:
@@ -146,8 +153,14 @@ def decide(manifest: Manifest, settings: Settings, answers: dict[str, bool]) -> 
     return Decided(granted, refused)
 
 
-def command(manifest: Manifest, settings: Settings, decided: Decided) -> list[str]:
+def command(manifest: Manifest, settings: Settings, decided: Decided, storage: str) -> list[str]:
     """The command that starts a plugin.
+
+    Args:
+        manifest: What it says of itself.
+        settings: Of the host.
+        decided: What it is granted.
+        storage: From :func:`storage_of`.
 
     Raises:
         HopelessError: it must not be started, or cannot be.
@@ -170,21 +183,40 @@ def command(manifest: Manifest, settings: Settings, decided: Decided) -> list[st
             f"it is for {settings.name} {manifest.api}, and this is {settings.api}: it needs another version"
         )
     directory = str(manifest.directory.resolve())
+    if storage and (said := Storage(storage, settings.disk).too_much()):
+        raise HopelessError(f"it {said}")
     policy: dict[str, Any] | None = None
     if settings.sandbox != "off":
         granted, limits = decided.granted.values(), (settings.memory, settings.cpu_share)
         policy = sandboxing.policy_for(directory, settings.paths, granted, *limits)
+        if storage:
+            policy |= {"write": (*policy["write"], storage), "file_size": min(settings.disk, policy["file_size"])}
     configuration = Configuration(
         id=manifest.id,
         directory=directory,
         entry=manifest.entry,
         paths=list(settings.paths),
+        storage=storage,
         parent=os.getpid(),
         sandbox=policy,
         missing="refuse" if settings.sandbox == "required" else "tell",
     )
     # -u: what it prints is in the log when it is printed. -I: what it imports is not the environment's to say.
     return [python, "-u", "-I", "-m", "nearcall.plugin.bootstrap", json.dumps(msgspec.to_builtins(configuration))]
+
+
+def storage_of(manifest: Manifest, settings: Settings, decided: Decided) -> str:
+    """The directory in which it may keep files, which is made if need be; empty: it has none.
+
+    Raises:
+        HopelessError: it cannot be made.
+    """
+    if settings.data is None or "storage" not in decided.granted:
+        return ""
+    try:
+        return make_directory(settings.data, manifest.id)
+    except OSError as error:
+        raise HopelessError(f"there can be no directory for its files in {settings.data}: {error}") from error
 
 
 def make_ready(
@@ -222,7 +254,11 @@ def make_ready(
     def explain(_reason: str) -> str:
         return f"the plugin {name} {end.text or 'has hung up'}: ask for it again when it is started again"
 
-    options = {"handshake_timeout": settings.handshake_timeout, "max_message_size": settings.max_message_size}
+    options = {
+        "timeout": settings.call_timeout,
+        "handshake_timeout": settings.handshake_timeout,
+        "max_message_size": settings.max_message_size,
+    }
     run.channel = do(lambda: connecting.open(run.process.url, explain, **options))
     run.process.connection.close()
     try:
@@ -246,7 +282,9 @@ def make_ready(
         for permission in decided.granted:
             if permission in settings.makers and permission in about.uses:
                 hand_over(run, manifest.id, permission, settings, do)
-        do(lambda: run.runtime.start(Greeting(settings.name, settings.api, decided.refused)))
+        # What the plugin does then takes its own time.
+        start = run.runtime.start.within(settings.handshake_timeout)
+        do(lambda: start(Greeting(settings.name, settings.api, decided.refused)))
     except FailedPrecondition as error:
         raise HopelessError(f"it does not fit this host: {error.message}") from error
 

@@ -20,7 +20,8 @@ from .manifest import Manifest, ManifestError, read_manifest
 from .process import PluginProcess, environment
 from .runtime import NOT_CONFINED
 from .settings import PluginEvent, Settings, State
-from .starting import Connecting, HopelessError, Run, command, decide, hand_over, make_ready
+from .starting import Connecting, HopelessError, Run, command, decide, hand_over, make_ready, storage_of
+from .storage import Storage
 
 if TYPE_CHECKING:
     from .watch import Watch
@@ -110,8 +111,9 @@ class Supervised:
     def _start(self) -> None:
         try:
             decided = decide(self.manifest, self._settings, self.answers)
-            words = command(self.manifest, self._settings, decided)
-            run = self._launch(words)
+            kept_in = storage_of(self.manifest, self._settings, decided)
+            words = command(self.manifest, self._settings, decided, kept_in)
+            run = self._launch(words, Storage(kept_in, self._settings.disk) if kept_in else None)
         except Exception as error:
             self._fail(f"cannot be started: {_message(error)}")
             return
@@ -146,7 +148,7 @@ class Supervised:
             return f"was not ready within {seconds}"
         return f"did not start: {_message(error)}"
 
-    def _launch(self, words: list[str]) -> Run | None:
+    def _launch(self, words: list[str], storage: Storage | None) -> Run | None:
         """Starts the process, in the thread that lives as long as the host. ``None`` if it is not wanted any more."""
         done: Future[Run | None] = Future()
 
@@ -159,7 +161,7 @@ class Supervised:
                         return
                     directory = str(self.manifest.directory)
                     process = PluginProcess(words, directory, environment())
-                    run = self.run = Run(process, self._settings, self.id, threading.Event())
+                    run = self.run = Run(process, self._settings, self.id, threading.Event(), storage)
                 self._follow(run)
                 done.set_result(run)
             except BaseException as error:
@@ -181,6 +183,8 @@ class Supervised:
         if self._settings.cpu_share is not None:
             found = Load(run.process.pid, self._settings.cpu_share)
             self._watch.later(load.EVERY, lambda: self._look_at(run, found))
+        if run.storage is not None:
+            self._weigh_later(run, run.storage)
         self.settled.set()
 
     # Watching; all of it in the thread that watches.
@@ -193,6 +197,21 @@ class Supervised:
             run.give_up(said)
         else:
             self._watch.later(load.EVERY, lambda: self._look_at(run, found))
+
+    def _weigh_later(self, run: Run, storage: Storage) -> None:
+        def weigh() -> None:
+            # There may be many files to look at.
+            said = None if run.over.is_set() else storage.too_much(run.process.pid)
+            if said is not None:
+                run.give_up(said, hopeless=True)
+            elif not run.over.is_set():
+                self._weigh_later(run, storage)
+
+        def aside() -> None:
+            if not run.over.is_set():
+                threading.Thread(target=weigh, name=f"nearcall-disk-{self.id}", daemon=True).start()
+
+        self._watch.later(storage.pause, aside)
 
     def _follow(self, run: Run) -> None:
         self._watch.follow(run.process.pidfd, lambda: self._ended(run))
@@ -313,7 +332,7 @@ class Supervised:
         until = time.monotonic() + self._settings.grace
         if was == "running" and run.runtime is not None:
             with contextlib.suppress(RpcError, RuntimeError):
-                self._connecting.do(run.runtime.stop, self._settings.grace)
+                self._connecting.do(run.runtime.stop.within(self._settings.grace), self._settings.grace)
             self._connecting.close(run.channel)
             run.over.wait(max(0.0, until - time.monotonic()))
         if not run.over.is_set():

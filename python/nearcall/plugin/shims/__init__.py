@@ -5,7 +5,7 @@ docs/plugins.md.
 """
 
 from .points import Registered, accumulating_decider, action, chain, decider, filter
-from .services import ERRORS, Run, at_once, load, use
+from .services import ERRORS, AtPlugin, Run, at_host, at_once, at_plugin, away, load, use
 from .turns import Turn, turn
 from .values import LARGEST, MOST, Shared, find, keys_of, put, remove, variables
 
@@ -13,13 +13,17 @@ __all__ = [
     "ERRORS",
     "LARGEST",
     "MOST",
+    "AtPlugin",
     "Registered",
     "Run",
     "Shared",
     "Turn",
     "accumulating_decider",
     "action",
+    "at_host",
     "at_once",
+    "at_plugin",
+    "away",
     "chain",
     "decider",
     "filter",

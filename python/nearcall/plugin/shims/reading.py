@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 __all__ = [
+    "Attribute",
+    "Class",
     "Copied",
     "Function",
     "LeftOut",
@@ -28,6 +30,7 @@ _KINDS = ("action", "filter", "decider", "accumulating_decider", "chain")
 _VALUES = {"NamedTuple", "TypedDict", "Struct", "Enum", "IntEnum", "StrEnum", "Flag", "IntFlag"}
 _MAPPINGS = {"MutableMapping", "Mapping", "dict", "Dict"}
 _NOT_SENT = {"Callable", "Generator", "IO", "ModuleType", "TextIO", "BinaryIO", "Type", "object", "type"}
+_SIDES = ("at_host", "at_plugin")
 _TAKEN = {"self", "_host", "_module"}
 """Names in what is made."""
 _WORD = re.compile(r"[A-Za-z_]\w*")
@@ -86,6 +89,29 @@ class Copied(NamedTuple):
     text: str
 
 
+class Attribute(NamedTuple):
+    """What objects of a class have beside methods."""
+
+    name: str
+    type: str
+    default: str
+    """As it is written; empty: none."""
+    changes: bool
+    """It can be assigned."""
+
+
+class Class(NamedTuple):
+    """A class with behaviour, whose objects are on one side and are called from the other."""
+
+    name: str
+    at_host: bool
+    doc: str
+    made_of: tuple[Parameter, ...]
+    """What an object is made of."""
+    methods: tuple[Function, ...]
+    attributes: tuple[Attribute, ...]
+
+
 class LeftOut(NamedTuple):
     """What cannot be had from another process, and why."""
 
@@ -110,6 +136,7 @@ class Module(NamedTuple):
     points: tuple[Point, ...]
     variables: tuple[Variable, ...]
     shared: tuple[Shared, ...]
+    classes: tuple[Class, ...]
     left_out: tuple[LeftOut, ...]
 
 
@@ -163,6 +190,7 @@ class _Reader:
         self._points: dict[str, Point] = {}
         self._variables: dict[str, Variable] = {}
         self._shared: dict[str, Shared] = {}
+        self._classes: dict[str, Class] = {}
         self._left_out: list[LeftOut] = []
         self._all = self._declared()
 
@@ -181,6 +209,9 @@ class _Reader:
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 self._take_function(node)
         for node in body:
+            if isinstance(node, ast.ClassDef) and _sides(node):
+                self._take_sided(node)
+        for node in body:
             if isinstance(node, ast.AnnAssign):
                 self._take_variable(node)
             elif isinstance(node, ast.Assign):
@@ -197,6 +228,7 @@ class _Reader:
             points=tuple(self._points.values()),
             variables=tuple(self._variables.values()),
             shared=tuple(self._shared.values()),
+            classes=tuple(self._classes.values()),
             left_out=tuple(sorted(self._left_out)),
         )
 
@@ -235,6 +267,11 @@ class _Reader:
         texts += [each.type for each in self._variables.values()] + [each.value for each in self._shared.values()]
         for function in (*self._functions.values(), *(point.function for point in self._points.values())):
             texts += [function.returns, *(f"{each.type} {each.default}" for each in function.parameters)]
+        for each in self._classes.values():
+            texts += [f"{one.type} {one.default}" for one in each.made_of]
+            texts += [f"{one.type} {one.default}" for one in each.attributes]
+            for method in each.methods:
+                texts += [method.returns, *(f"{one.type} {one.default}" for one in method.parameters)]
         words = set(_WORD.findall(" ".join(texts)))
         return (text for name, text in self._imports.items() if name in words)
 
@@ -253,14 +290,16 @@ class _Reader:
     # Classes, constants and aliases.
 
     def _take_class(self, node: ast.ClassDef) -> None:
-        if not self._public(node.name):
+        if not self._public(node.name) or _sides(node):
             return
         bases = {_last(base) for base in node.bases}
         decorators = {_last(decorator) for decorator in node.decorator_list}
         if any(base.endswith(("Error", "Exception")) for base in bases):
             self._errors.append(node.name)
         elif not (bases & _VALUES or "dataclass" in decorators):
-            why = "is a class with behaviour: write what plugins derive from, or create, by hand"
+            why = (
+                "is a class with behaviour: say in a stub, by @shims.at_host or @shims.at_plugin, where its objects are"
+            )
             self._leave_out(node, node.name, why)
             return
         first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
@@ -268,6 +307,77 @@ class _Reader:
         self._copied[node.name] = Copied(node.name, text)
         fields = [field.annotation for field in node.body if isinstance(field, ast.AnnAssign)]
         self._needing[node.name] = node, [*node.bases, *fields]
+
+    def _take_sided(self, node: ast.ClassDef) -> None:
+        """A class whose objects are called from the other side."""
+        if not self._public(node.name):
+            return
+        at_host = _sides(node) == ["at_host"]
+        made_of: tuple[Parameter, ...] = ()
+        methods: dict[str, Function] = {}
+        attributes: dict[str, Attribute] = {}
+        why = None
+        if len(node.decorator_list) > 1 or node.keywords or any(not _named(base, "object") for base in node.bases):
+            why = "has bases or other decorators: write all that it has in one class in a stub"
+        for each in node.body:
+            if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name) and each.target.id[0] != "_":
+                self._take_attribute(node, each, each.target.id, attributes)
+            elif isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef)) and each.name == "__init__":
+                # Those of a plugin's own class are made where they are: anything will do.
+                if at_host and (found := self._method(node, each, methods)) is not None:
+                    made_of = found.parameters
+                elif at_host:
+                    why = "cannot be made from another process: see its __init__"
+            elif isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef)) and each.name[0] != "_":
+                decorators = [_last(decorator) for decorator in each.decorator_list]
+                if decorators == ["property"] and each.returns is not None and not self._unfit(each.returns):
+                    attributes[each.name] = Attribute(each.name, self._source(each.returns), "", changes=False)
+                elif decorators == ["setter"] and each.name in attributes:
+                    attributes[each.name] = attributes[each.name]._replace(changes=True)
+                elif (found := self._method(node, each, methods)) is not None:
+                    methods[each.name] = found
+        if clash := {f"{what}_{name}" for name in attributes for what in ("get", "set")} & set(methods):
+            why = f"needs a method '{clash.pop()}', as there is one already"
+        if (name := ("new_" if at_host else "made_") + node.name) in self._methods or node.name in self._functions:
+            why = f"needs a function '{name}', as there is one already"
+        if why is not None:
+            self._leave_out(node, node.name, why)
+            return
+        self._methods.add(name)
+        doc = ast.get_docstring(node) or ""
+        found_methods, found_attributes = tuple(methods.values()), tuple(attributes.values())
+        self._classes[node.name] = Class(node.name, at_host, doc, made_of, found_methods, found_attributes)
+
+    def _take_attribute(
+        self, owner: ast.ClassDef, node: ast.AnnAssign, name: str, attributes: dict[str, Attribute]
+    ) -> None:
+        why = self._unfit(node.annotation)
+        if _last(node.annotation) in ("ClassVar", "Final"):
+            why = "belongs to the class, and not to its objects"
+        if why is not None:
+            self._leave_out(node, f"{owner.name}.{name}", why)
+            return
+        default = self._source(node.value) if node.value is not None and _literal(node.value) else ""
+        attributes[name] = Attribute(name, self._source(node.annotation), default, changes=True)
+
+    def _method(
+        self, owner: ast.ClassDef, node: ast.FunctionDef | ast.AsyncFunctionDef, methods: dict[str, Function]
+    ) -> Function | None:
+        """A method without the object itself; ``None`` if it is left out."""
+        plain = [*node.args.posonlyargs, *node.args.args]
+        if node.decorator_list:
+            why: str | None = f"has the decorator {self._source(node.decorator_list[0])}: write plain methods in a stub"
+        elif not plain or node.args.posonlyargs:
+            why = "does not take its object as the first of ordinary parameters"
+        elif node.name in methods:
+            why = "is declared more than once"
+        else:
+            node.args.args = plain[1:]
+            why = self._why_not_called(node)
+        if why is not None:
+            self._leave_out(node, f"{owner.name}.{node.name}", why)
+            return None
+        return self._function(node)
 
     def _take_alias(self, node: ast.Assign | ast.AnnAssign) -> None:
         target = node.targets[0] if isinstance(node, ast.Assign) else node.target
@@ -312,19 +422,24 @@ class _Reader:
         self._points[name] = Point(_last(kinds[0]), options, function)
 
     def _why_not(self, node: ast.FunctionDef | ast.AsyncFunctionDef, kinds: list[ast.expr]) -> str | None:
-        arguments = node.args
-        every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
-        if isinstance(node, ast.AsyncFunctionDef):
-            return "is a coroutine: plugins call the host from threads"
         if len(node.decorator_list) > len(kinds):
             return f"has the decorator {self._source(node.decorator_list[0])}, whose meaning is not known here"
         if len(kinds) > 1 or node.name in self._functions or node.name in self._points:
             self._functions.pop(node.name, None)
             self._points.pop(node.name, None)
             return "is declared more than once"
+        return self._why_not_called(node)
+
+    def _why_not_called(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> str | None:
+        """What is wrong with its parameters and its result."""
+        arguments = node.args
+        every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+        if isinstance(node, ast.AsyncFunctionDef):
+            return "is a coroutine: plugins and host call each other from threads"
         if arguments.vararg or arguments.kwarg:
             return "takes any number of arguments: name them in a stub"
-        if self._returns(node) is None or any(each.annotation is None for each in every):
+        result = "None" if node.name == "__init__" else self._returns(node)
+        if result is None or any(each.annotation is None for each in every):
             return "does not say the types of its parameters and its result: say them in a stub"
         for parameter in every:
             if parameter.arg in _TAKEN:
@@ -395,6 +510,11 @@ class _Reader:
             if isinstance(target, ast.Name) and self._public(target.id) and target.id not in self._copied:
                 why = "has no annotation: say its type; for an extension point write '@filter def ...' in a stub"
                 self._leave_out(node, target.id, why)
+
+
+def _sides(node: ast.ClassDef) -> list[str]:
+    """By which decorators a class says where its objects are."""
+    return [name for each in node.decorator_list if (name := _last(each)) in _SIDES]
 
 
 def _own(body: Iterable[ast.AST]) -> Iterator[ast.AST]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+from abc import ABCMeta
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any, Protocol, TypeVar, cast
@@ -11,7 +12,7 @@ from typing import Any, Protocol, TypeVar, cast
 from ..addon import use as use_service
 from .turns import turn
 
-__all__ = ["ERRORS", "Run", "at_once", "load", "use"]
+__all__ = ["ERRORS", "AtPlugin", "Run", "at_host", "at_once", "at_plugin", "away", "load", "use"]
 
 ERRORS: tuple[type[Exception], ...] = (
     ArithmeticError,
@@ -58,6 +59,40 @@ def use(permission: str, service: Callable[..., T]) -> T:
         TypeError, ValueError: as there.
     """
     return cast("T", _Away(use_service(permission, service)))
+
+
+def away(made: T) -> T:
+    """An object of the host's, to be called as what :func:`use` gives."""
+    return cast("T", _Away(made))
+
+
+C = TypeVar("C", bound=type)
+
+
+def at_host(cls: C) -> C:
+    """For stubs: objects of this class are the host's. An add-on that makes one has it made there, and calls it."""
+    return cls
+
+
+def at_plugin(cls: C) -> C:
+    """For stubs: add-ons derive from this class. The host is handed each object that is made, and calls its methods."""
+    return cls
+
+
+class _Handing(ABCMeta):
+    """Hands objects to the host when they are complete."""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        made = super().__call__(*args, **kwargs)
+        made._nearcall_hand_over()
+        return made
+
+
+class AtPlugin(metaclass=_Handing):
+    """What add-ons derive from, where the host calls their objects."""
+
+    def _nearcall_hand_over(self) -> None:
+        raise NotImplementedError
 
 
 def load(*modules: str) -> list[ModuleType]:

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from .reading import Function, Module, Parameter, Point, Shared
+from .reading import Attribute, Class, Function, Module, Parameter, Point, Shared
 
 __all__ = ["class_name", "files", "permission"]
 
@@ -42,7 +42,7 @@ def _flat(name: str) -> str:
 
 
 def _has_service(module: Module) -> bool:
-    return bool(module.functions or module.variables or module.shared)
+    return bool(module.functions or module.variables or module.shared or module.classes)
 
 
 def _text(*parts: str) -> str:
@@ -64,8 +64,12 @@ def _interface(module: Module) -> str:
     ours += "from nearcall.plugin import shims\n" if _has_service(module) else ""
     parts = [head, "\n", _STANDARD, imports, ours if module.points or _has_service(module) else ""]
     parts += [f"\n\n{each.text}\n" for each in module.copied]
+    errors = ", ".join(["*shims.ERRORS", *module.errors])
+    for each in module.classes:
+        parts += [f"\n\n@nearcall.service(errors=[{errors}])\n", f"class {each.name}(Protocol):\n"]
+        parts += [_docstring(each.doc or f"An object of {module.name}.{each.name}.", "    ")]
+        parts += [f"\n{_declared(method)}" for method in _methods_of_object(each)]
     if _has_service(module):
-        errors = ", ".join(["*shims.ERRORS", *module.errors])
         parts += [f"\n\n@nearcall.service(errors=[{errors}])\n", f"class {class_name(module.name)}(Protocol):\n"]
         parts += [_docstring(module.doc or f"The functions and variables of {module.name}.", "    ")]
         parts += [f"\n{_declared(each)}" for each in _methods(module)]
@@ -86,6 +90,32 @@ def _methods(module: Module) -> Iterator[Function]:
         yield Function(f"set_{variable.name}", (value,), "None", "")
     for shared in module.shared:
         yield from _methods_of(shared)
+    for each in module.classes:
+        yield _maker(each)
+
+
+def _maker(each: Class) -> Function:
+    """The method of the service by which an object is made at the host, or comes to it."""
+    if each.at_host:
+        return Function(f"new_{each.name}", each.made_of, each.name, "")
+    return Function(f"made_{each.name}", (Parameter("made", each.name, "", "any"),), "None", "")
+
+
+def _getter(attribute: Attribute) -> Function:
+    return Function(f"get_{attribute.name}", (), attribute.type, "")
+
+
+def _setter(attribute: Attribute) -> Function:
+    return Function(f"set_{attribute.name}", (Parameter("value", attribute.type, "", "any"),), "None", "")
+
+
+def _methods_of_object(each: Class) -> Iterator[Function]:
+    """The methods of the service that an object is to the other side."""
+    yield from each.methods
+    for attribute in each.attributes:
+        yield _getter(attribute)
+        if attribute.changes:
+            yield _setter(attribute)
 
 
 def _methods_of(shared: Shared) -> Iterator[Function]:
@@ -122,6 +152,7 @@ def _shim(module: Module, interface: str) -> str:
     parts += ["\nfrom nearcall.plugin import shims as _shims\n"]
     public = [each.name for each in module.functions] + [each.name for each in module.copied]
     public += [each.name for each in module.variables] + [each.name for each in module.shared]
+    public += [each.name for each in module.classes]
     public += [point.function.name for point in module.points]
     parts += ["\n", _names("__all__", sorted(public))]
     if _has_service(module):
@@ -136,6 +167,8 @@ def _shim(module: Module, interface: str) -> str:
             _docstring(function.doc, "    "),
             _calling(function, "_host", "    "),
         ]
+    for each in module.classes:
+        parts += ["\n\n", *(_class_at_host(each) if each.at_host else _class_at_plugin(each))]
     if module.variables:
         parts += ["\n\nif TYPE_CHECKING:\n", *(f"    {each.name}: {each.type}\n" for each in module.variables)]
         listed = ", ".join(f'"{each.name}"' for each in module.variables)
@@ -145,7 +178,54 @@ def _shim(module: Module, interface: str) -> str:
 
 def _used(module: Module) -> list[str]:
     """The imports that the signatures in the shim need; the interface has them for what is copied."""
-    return list(module.imports) if module.functions or module.variables else []
+    return list(module.imports) if module.functions or module.variables or module.classes else []
+
+
+def _class_at_host(each: Class) -> Iterator[str]:
+    """The class by which a plugin makes an object at the host."""
+    yield f"class {each.name}:\n" + _docstring(each.doc or "Its objects are the host's.", "    ")
+    init = Function("__init__", each.made_of, "None", "")
+    new = Function(f"new_{each.name}", each.made_of, each.name, "")
+    yield f"\n{_def(init, '    ', itself=True)}\n"
+    yield f"        self._nearcall = _shims.away(_host.{new.name}({_passed(new)}))\n"
+    for method in each.methods:
+        yield f"\n{_def(method, '    ', itself=True)}\n{_docstring(method.doc, '        ')}"
+        yield _calling(method, "self._nearcall", "        ")
+    for attribute in each.attributes:
+        get, name = Function(attribute.name, (), attribute.type, ""), attribute.name
+        yield f"\n    @property\n{_def(get, '    ', itself=True)}\n        return self._nearcall.get_{name}()\n"
+        if attribute.changes:
+            setter = Function(name, _setter(attribute).parameters, "None", "")
+            yield f"\n    @{name}.setter\n{_def(setter, '    ', itself=True)}\n"
+            yield f"        self._nearcall.set_{name}(value)\n"
+
+
+def _class_at_plugin(each: Class) -> Iterator[str]:
+    """The class that add-ons derive from, and what its objects are to the host."""
+    yield f"class {each.name}(_shims.AtPlugin):\n" + _docstring(each.doc or "The host calls its objects.", "    ")
+    yield "\n" if each.attributes else ""
+    for attribute in each.attributes:
+        yield f"    {attribute.name}: {attribute.type}" + (f" = {attribute.default}\n" if attribute.default else "\n")
+    for method in each.methods:
+        yield f"\n{_def(method, '    ', itself=True)}\n{_docstring(method.doc, '        ')}"
+        nothing = "" if method.doc else "        pass\n"
+        yield nothing if method.returns == "None" else "        raise NotImplementedError\n"
+    yield f"\n    def _nearcall_hand_over(self) -> None:\n        _host.made_{each.name}(_{each.name}(self))\n"
+    yield f"\n\nclass _{each.name}(_api.{each.name}):\n"
+    yield f"    def __init__(self, made: {each.name}) -> None:\n        self._made = made\n"
+    for method, expression in _on_object(each):
+        returns = "" if method.returns == "None" else "return "
+        yield f"\n{_def(method, '    ', itself=True)}\n        with _shims.turn:\n            {returns}{expression}\n"
+
+
+def _on_object(each: Class) -> Iterator[tuple[Function, str]]:
+    """The methods of the service that an object is, and what each does with ``self._made``."""
+    for method in each.methods:
+        yield method, f"self._made.{method.name}({_passed(method)})"
+    for attribute in each.attributes:
+        yield _getter(attribute), f"self._made.{attribute.name}"
+        if attribute.changes:
+            yield _setter(attribute), f'setattr(self._made, "{attribute.name}", value)'
 
 
 def _calling(function: Function, target: str, indent: str) -> str:
@@ -163,19 +243,30 @@ def _passed(function: Function) -> str:
 def _host(module: Module, interface: str) -> str:
     name = class_name(module.name)
     head = _docstring(f"{module.name} as a service for plugins: made from {module.file} by 'nearcall plugin shim'.", "")
-    copied = ", ".join(sorted([name, *(each.name for each in module.copied)]))
-    parts = [head, "\n", _STANDARD, _imports(list(module.imports)), f"\nimport {module.name} as _module\n"]
-    parts += [f"from {interface} import {copied}\n", "\nfrom nearcall.plugin import shims\n\n\n"]
-    parts += [f"class {name}OfHost({name}):\n"]
+    classes = [each.name for each in module.classes]
+    copied = ", ".join(sorted([name, *classes, *(each.name for each in module.copied)]))
+    theirs = [each for each in module.classes if not each.at_host]
+    typed = ["from typing import Any", *(["from collections.abc import Callable"] if theirs else [])]
+    imports = [*module.imports, *(typed if module.classes else [])]
+    parts = [head, "\n", _STANDARD, _imports(imports), f"\nimport {module.name} as _module\n"]
+    parts += [f"from {interface} import {copied}\n", "\nfrom nearcall.plugin import shims\n"]
+    for each in module.classes:
+        if each.at_host:
+            parts += ["\n\n", *_object_of_host(module, each)]
+    parts += [f"\n\nclass {name}OfHost({name}):\n"]
     parts += [
         _docstring(
             f'Calls the module {module.name}. Give it to plugins: services={{"{permission(module.name)}": '
             f"{name}OfHost()}}.\n\nArgs:\n    run: Calls a function where the module's code may run, such as in "
-            "the main thread.",
+            "the main thread."
+            + "".join(f"\n    on_{each.name}: Called there with each object that a plugin makes." for each in theirs),
             "    ",
         )
     ]
-    parts += ["\n    def __init__(self, run: shims.Run = shims.at_once) -> None:\n        self._run = run\n"]
+    told = [f"on_{each.name}: Callable[[{each.name}], object]" for each in theirs]
+    parameters = ["self", "run: shims.Run = shims.at_once", *(["*", *told] if told else [])]
+    parts += ["\n", _wrapped("    def __init__(", parameters, ") -> None:"), "\n        self._run = run\n"]
+    parts += [f"        self._on_{each.name} = on_{each.name}\n" for each in theirs]
     for function in module.functions:
         parts += [
             "\n",
@@ -196,7 +287,25 @@ def _host(module: Module, interface: str) -> str:
             value_too = "value, " if what == "put" else ""
             call = f"shims.{what}(_module.{shared.name}, keys, {value_too}{shared.depth})"
             parts += ["\n", _def(method, "    ", itself=True), "\n", _running(call, method)]
+    for each in module.classes:
+        method = _maker(each)
+        call = f"_module.{each.name}({_passed(method)})" if each.at_host else f"self._on_{each.name}(made)"
+        parts += ["\n", _def(method, "    ", itself=True), "\n"]
+        if each.at_host:
+            parts += [f"        return {each.name}OfHost(self._run(lambda: {call}), self._run)\n"]
+        else:
+            parts += [_running(call, method)]
     return _text(*parts)
+
+
+def _object_of_host(module: Module, each: Class) -> Iterator[str]:
+    """The class of what a plugin is handed for an object that it has made."""
+    yield f"class {each.name}OfHost({each.name}):\n"
+    yield _docstring(f"An object of {module.name}.{each.name}, for a plugin.", "    ")
+    yield "\n    def __init__(self, made: Any, run: shims.Run) -> None:\n"
+    yield "        self._made = made\n        self._run = run\n"
+    for method, expression in _on_object(each):
+        yield f"\n{_def(method, '    ', itself=True)}\n{_running(expression, method)}"
 
 
 def _running(expression: str, function: Function) -> str:

@@ -1,0 +1,97 @@
+"""What a plugin keeps on disk, seen from outside: it need not be asked, and cannot lie.
+
+The system's own limits are for one file, and those for a directory take an administrator. So the host adds up.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+__all__ = ["Storage", "make_directory"]
+
+_EVERY = 1.0
+"""Seconds between two looks at least."""
+_SHARE = 0.05
+"""Of the time that may go into looking, where there are many files."""
+_BLOCK = 512
+"""Bytes; see stat(2)."""
+_LEAST = 4096
+"""Bytes that a file counts at least: it takes an inode, and its name a place, even if it is empty."""
+
+
+def make_directory(parent: Path, plugin: str) -> str:
+    """The directory of a plugin's own, for its user only. Its path, without links.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    directory = parent / plugin
+    parent.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        directory.mkdir(mode=0o700)
+    return str(directory.resolve(strict=True))
+
+
+class Storage:
+    """A plugin's directory, and how much may be in it.
+
+    Args:
+        directory: The directory.
+        limit: Bytes that all files below it may take, with what the process holds open and has removed.
+    """
+
+    def __init__(self, directory: str, limit: int) -> None:
+        self._directory = directory
+        self._limit = limit
+        self.pause = _EVERY
+        """Seconds until the next look."""
+
+    def too_much(self, pid: int | None = None) -> str | None:
+        """What is there, if it is more than there may be, and what to do.
+
+        Args:
+            pid: The plugin's process, if it runs. It must not have been waited for.
+        """
+        began = time.monotonic()
+        taken = 0
+        seen: set[tuple[int, int]] = set()
+        for found in self._files(pid):
+            if (found.st_dev, found.st_ino) not in seen:  # hard links are one file
+                seen.add((found.st_dev, found.st_ino))
+                taken += max(found.st_blocks * _BLOCK, _LEAST)
+                if taken > self._limit:
+                    break
+        self.pause = max(_EVERY, (time.monotonic() - began) / _SHARE)
+        if taken <= self._limit:
+            return None
+        return (
+            f"keeps more than the {self._limit:,} bytes that it may (disk=) in {self._directory}: make room there, "
+            "and start it again"
+        )
+
+    def _files(self, pid: int | None) -> Iterator[os.stat_result]:
+        folders = [self._directory]
+        while folders:
+            # What is removed meanwhile is not there; what comes is there the next time.
+            with contextlib.suppress(OSError), os.scandir(folders.pop()) as entries:
+                for entry in entries:
+                    with contextlib.suppress(OSError):
+                        yield entry.stat(follow_symlinks=False)
+                        if entry.is_dir(follow_symlinks=False):
+                            folders.append(entry.path)
+        if pid is not None:
+            yield from self._removed(pid)
+
+    def _removed(self, pid: int) -> Iterator[os.stat_result]:
+        """Files that have no name any more and take room all the same, as the process has them open."""
+        with contextlib.suppress(OSError):
+            device = os.stat(self._directory).st_dev
+            for name in os.listdir(f"/proc/{pid}/fd"):
+                with contextlib.suppress(OSError):
+                    found = os.stat(f"/proc/{pid}/fd/{name}")
+                    if found.st_nlink == 0 and found.st_dev == device:
+                        yield found
