@@ -174,3 +174,18 @@ def test_programs_for_the_kernel(user: str) -> None:
     """Packet filters are programs that run in the kernel."""
     code = "import socket; one, other = socket.socketpair(); one.setsockopt(socket.SOL_SOCKET, 26, bytes(16))"
     run(code, user=user).refused("setsockopt")
+
+
+@pytest.mark.parametrize(
+    ("attempt", "name"),
+    [
+        ("it.getsockopt(socket.SOL_SOCKET, 77, 4)", "getsockopt"),
+        ("it.setsockopt(socket.SOL_SOCKET, 76, 1)", "setsockopt"),
+    ],
+    ids=["asked for", "sent with each message"],
+)
+def test_the_host_as_a_descriptor(attempt: str, name: str, user: str) -> None:
+    """The process at the other end of a socket: with its descriptor it could be signalled, and looked into."""
+    run(f"import socket; it, other = socket.socketpair(); {attempt}", user=user).refused(name)
+    plain = "import socket; it, other = socket.socketpair(); result = it.getsockopt(socket.SOL_SOCKET, socket.SO_TYPE)"
+    assert run(plain, user=user).result == 1

@@ -74,6 +74,11 @@ const PRCTLS: [i32; 13] = [
 const SOCKET_PROGRAMS: [i32; 4] =
     [libc::SO_ATTACH_FILTER, libc::SO_ATTACH_BPF, libc::SO_ATTACH_REUSEPORT_CBPF, libc::SO_ATTACH_REUSEPORT_EBPF];
 
+/// Options of a Unix socket that give a descriptor of the process at the other end: the host's (`SO_PASSPIDFD`, for each
+/// message, and `SO_PEERPIDFD`). Nothing that is done with one is allowed, and so nobody needs it.
+const PASSED_PROCESS: i32 = 76;
+const OTHER_PROCESS: i32 = 77;
+
 /// A condition on one argument, of which the kernel looks at 32 bits.
 fn argument(index: u8, is: SeccompCmpOp, value: u64) -> SeccompCondition {
     SeccompCondition::new(index, SeccompCmpArgLen::Dword, is, value).expect("a call has six arguments")
@@ -196,7 +201,8 @@ fn sockets(policy: &Policy, report: &Report, rules: &mut Rules) {
         rules.insert(number, vec![all(vec![masked(flags, libc::MSG_FASTOPEN as u64, 0)])]);
     }
     let mut plain = vec![equal(1, libc::SOL_SOCKET as u64)];
-    plain.extend(SOCKET_PROGRAMS.map(|option| argument(2, SeccompCmpOp::Ne, option as u64)));
+    let refused = SOCKET_PROGRAMS.into_iter().chain([PASSED_PROCESS]);
+    plain.extend(refused.map(|option| argument(2, SeccompCmpOp::Ne, option as u64)));
     let mut options = vec![all(plain)];
     if network {
         let levels = [libc::IPPROTO_IP, libc::IPPROTO_TCP, libc::IPPROTO_UDP, libc::IPPROTO_IPV6];
@@ -205,6 +211,9 @@ fn sockets(policy: &Policy, report: &Report, rules: &mut Rules) {
         options.extend(levels.map(level));
     }
     rules.insert(libc::SYS_setsockopt, options);
+    let elsewhere = all(vec![argument(1, SeccompCmpOp::Ne, libc::SOL_SOCKET as u64)]);
+    let other = all(vec![argument(2, SeccompCmpOp::Ne, OTHER_PROCESS as u64)]);
+    rules.insert(libc::SYS_getsockopt, vec![elsewhere, other]);
 }
 
 #[cfg(test)]

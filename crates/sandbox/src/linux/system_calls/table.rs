@@ -38,7 +38,7 @@ const GENERAL: &[Call] = &calls![
     SYS_capget
     SYS_futex SYS_futex_waitv SYS_set_robust_list SYS_set_tid_address SYS_rseq SYS_restart_syscall
     SYS_exit SYS_exit_group SYS_wait4 SYS_waitid
-    SYS_recvfrom SYS_recvmsg SYS_recvmmsg SYS_shutdown SYS_getsockopt SYS_getsockname SYS_getpeername
+    SYS_recvfrom SYS_recvmsg SYS_recvmmsg SYS_shutdown SYS_getsockname SYS_getpeername
     SYS_landlock_create_ruleset SYS_landlock_add_rule SYS_landlock_restrict_self
     SYS_renameat SYS_getrlimit SYS_setrlimit
 ];
@@ -58,7 +58,7 @@ const OLDER: &[Call] = &[];
 const CONDITIONAL: &[Call] = &calls![
     SYS_ioctl SYS_fcntl SYS_prctl SYS_personality SYS_rt_sigaction SYS_prlimit64 SYS_sched_setaffinity
     SYS_get_robust_list SYS_setpriority SYS_kill SYS_tgkill SYS_rt_sigqueueinfo SYS_rt_tgsigqueueinfo
-    SYS_socketpair SYS_sendto SYS_sendmsg SYS_sendmmsg SYS_setsockopt
+    SYS_socketpair SYS_sendto SYS_sendmsg SYS_sendmmsg SYS_setsockopt SYS_getsockopt
 ];
 
 /// They make threads and processes: see `rules::starting`.
