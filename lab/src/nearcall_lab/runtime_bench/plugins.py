@@ -22,6 +22,7 @@ from typing import Any
 from nearcall_lab.contract import Spec
 from nearcall_lab.runtime_bench.plugin_interface.bench_points import POINTS, filtered, happened, provoked
 from nearcall_lab.runtime_bench.plugin_peers import PEERS, start_peer
+from nearcall_lab.runtime_bench.wakes import floors
 
 TEXT, REPLY = "fifteen letters", "FIFTEEN LETTERS"
 TURNS = 5
@@ -130,15 +131,9 @@ def calls(spec: Spec, seconds: float, cpus: list[int]) -> dict[str, Any]:
 
 def event(spec: Spec, plugins: int, times: int) -> dict[str, float]:
     """Median nanoseconds to tell that many plugins of an event, each time after a pause in which they fall asleep; and
-    of as many processes that are only woken and answer.
+    of as many interpreters, and programs in C, that are only woken and answer.
     """
-    woken = subprocess.run(
-        [sys.executable, "-m", "nearcall_lab.runtime_bench.wakes", str(plugins), str(times)],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=True,
-    )
+    woken = floors(plugins, times)
     samples = []
     with _host(spec, {f"hears{number}": HEARS for number in range(plugins)}) as host:
         _pids(host)
@@ -149,7 +144,7 @@ def event(spec: Spec, plugins: int, times: int) -> dict[str, float]:
             tell("something")
             samples.append(time.perf_counter_ns() - started)
         _pids(host)
-    return {"told": statistics.median(samples), "woken": float(woken.stdout)}
+    return {"told": statistics.median(samples), **{f"woken {kind}": median for kind, median in woken.items()}}
 
 
 def start(spec: Spec, times: int) -> dict[str, float]:

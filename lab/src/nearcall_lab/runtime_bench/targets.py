@@ -289,11 +289,14 @@ TARGETS = (
         format_time,
         source="plugin event",
     ),
-    _beside(
-        f"{EVENT_PLUGINS} processes that are woken and answer, without RPC",
-        "plugin event woken",
-        format_time,
-        "plugin event",
+    *(
+        _beside(
+            f"{EVENT_PLUGINS} {what}, each woken to answer a byte",
+            f"plugin event woken {kind}",
+            format_time,
+            "plugin event",
+        )
+        for kind, what in (("python", "interpreters"), ("c", "programs in C"))
     ),
     _value(
         "start of a plugin to the reply to its first call, beyond the interpreter's start",

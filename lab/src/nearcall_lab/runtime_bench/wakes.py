@@ -1,47 +1,68 @@
-"""The floor of an event that many processes hear: each is woken, and answers, and nothing else.
+"""The floor of an event that many processes hear: each is woken by a socket, answers a byte, and does nothing else.
 
-``python -m nearcall_lab.runtime_bench.wakes PROCESSES TIMES`` prints median nanoseconds.
+``python -m nearcall_lab.runtime_bench.wakes PROCESSES TIMES`` prints median nanoseconds, for processes of each kind.
+They are programs of their own: forks of one process would share its memory, and find it in the processor's caches.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
-import signal
+import shutil
+import socket
 import statistics
+import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Sequence
+from pathlib import Path
+
+PYTHON = "import os\nread, write = os.read, os.write\nwhile read(0, 1): write(0, b'.')"
+C = "#include <unistd.h>\nint main(void) { char c; while (read(0, &c, 1) == 1 && write(0, &c, 1) == 1); }\n"
 
 
-def _answer(woken: int, answer: int) -> None:
-    while True:
-        os.eventfd_read(woken)
-        os.eventfd_write(answer, 1)
+def event(command: Sequence[str], processes: int, times: int) -> float:
+    """Median nanoseconds until that many processes have been woken and have answered, each time after a pause.
 
-
-def main(processes: int, times: int) -> float:
-    """Median nanoseconds until that many processes have been woken and have answered, each time after a pause."""
-    pairs, children = [(os.eventfd(0), os.eventfd(0)) for _ in range(processes)], []
-    try:
-        for pair in pairs:
-            child = os.fork()
-            if child == 0:
-                _answer(*pair)
-            children.append(child)
+    Args:
+        command: Starts one, which answers each byte of its standard input there.
+        processes: How many.
+        times: How often.
+    """
+    with contextlib.ExitStack() as stack:
+        ends = []
+        for _ in range(processes):
+            ours, theirs = socket.socketpair()
+            with theirs:
+                process = stack.enter_context(subprocess.Popen(command, stdin=theirs.fileno()))
+            stack.callback(process.kill)
+            ends.append(stack.enter_context(ours).fileno())
         samples = []
-        for _ in range(times):
+        for number in range(times + 1):
             time.sleep(0.005)
             started = time.perf_counter_ns()
-            for woken, _answered in pairs:
-                os.eventfd_write(woken, 1)
-            for _woken, answered in pairs:
-                os.eventfd_read(answered)
-            samples.append(time.perf_counter_ns() - started)
+            for end in ends:
+                os.write(end, b".")
+            for end in ends:
+                os.read(end, 1)
+            if number > 0:  # the first one waits for their start
+                samples.append(time.perf_counter_ns() - started)
         return statistics.median(samples)
-    finally:
-        for child in children:
-            os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
+
+
+def floors(processes: int, times: int) -> dict[str, float]:
+    """Median nanoseconds of an event, of interpreters and, where there is a compiler, of programs in C."""
+    found = {"python": event([sys.executable, "-I", "-S", "-c", PYTHON], processes, times)}
+    if (compiler := shutil.which("cc")) is not None:
+        with tempfile.TemporaryDirectory() as folder:
+            source, program = Path(folder, "answers.c"), Path(folder, "answers")
+            source.write_text(C)
+            subprocess.run([compiler, "-O2", "-o", program, source], check=True)
+            found["c"] = event([str(program)], processes, times)
+    return found
 
 
 if __name__ == "__main__":
-    print(main(int(sys.argv[1]), int(sys.argv[2])))
+    for kind, median in floors(int(sys.argv[1]), int(sys.argv[2])).items():
+        print(kind, median)
