@@ -6,6 +6,7 @@ import argparse
 import importlib.util
 import logging
 import sys
+import tempfile
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -166,19 +167,22 @@ def _run(options: argparse.Namespace) -> int:
     def ask(_manifest: Manifest, permission: Permission) -> bool:
         return permission.name in options.allow
 
-    host = PluginHost(
-        [options.directory.resolve()],
-        api=options.api,
-        name="nearcall plugin run",
-        ask=ask,
-        on_event=tell,
-        paths=options.path,
-        reload=True,
-    )
-    with host:
-        state = host.plugins[manifest.id].state
-        if not options.once:
-            threading.Event().wait()
+    # What it keeps is gone at the end: this is a trial.
+    with tempfile.TemporaryDirectory(prefix="nearcall-plugin-") as data:
+        host = PluginHost(
+            [options.directory.resolve()],
+            api=options.api,
+            name="nearcall plugin run",
+            ask=ask,
+            on_event=tell,
+            paths=options.path,
+            data=data,
+            reload=True,
+        )
+        with host:
+            state = host.plugins[manifest.id].state
+            if not options.once:
+                threading.Event().wait()
     return 0 if state == "running" else 1
 
 

@@ -118,10 +118,8 @@ def storage() -> Path:
         PermissionDenied: it has none: ``plugin.toml`` does not ask for ``storage``, or the host does not grant it.
     """
     if not registry.storage:
-        raise PermissionDenied(
-            "the permission 'storage' is missing: ask for it in plugin.toml; the host must have data= for it",
-            details={"permission": "storage"},
-        )
+        why = registry.no_storage or "there is no host"
+        raise PermissionDenied(f"the permission 'storage' is missing: {why}", details={"permission": "storage"})
     return Path(registry.storage)
 
 

@@ -71,6 +71,7 @@ def main(argument: str) -> NoReturn:
     sys.path[:0] = [configuration.directory, *configuration.paths]
     sys.argv[1:] = []
     registered.registry.storage = configuration.storage
+    registered.registry.no_storage = configuration.no_storage
     layers: list[dict[str, str]] = []
     if configuration.sandbox is not None:
         from . import sandboxing

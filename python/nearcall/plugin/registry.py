@@ -32,6 +32,8 @@ class Registry:
         """A mark for each handler that runs now; adding and discarding are one step each."""
         self.storage = ""
         """The directory in which it may keep files; empty: none."""
+        self.no_storage = ""
+        """Why there is none."""
         self.complete = False
         """The plugin is imported, and the host is told what it has."""
 

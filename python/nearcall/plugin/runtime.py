@@ -27,6 +27,8 @@ class Configuration(msgspec.Struct, frozen=True):
     """Directories that it may import from, besides its own and what its interpreter has."""
     storage: str = ""
     """Its directory for files that it keeps; empty: none."""
+    no_storage: str = ""
+    """Why it has none."""
     parent: int = 0
     """The host's process."""
     sandbox: dict[str, Any] | None = None

@@ -128,7 +128,7 @@ def check_settings(**options: Unpack[HostOptions]) -> Settings:
         raise TypeError(f"data must be a directory, or None, not {data!r}")
     paths = tuple(str(Path(path).resolve()) for path in options.get("paths", ()))
     if data is not None and (readable := [path for path in paths if Path(data).resolve().is_relative_to(path)]):
-        raise ValueError(f"data: plugins read {readable[0]}, which is in paths, and with it what others keep: move it")
+        raise ValueError(f"data: {data} is in {readable[0]}, which all plugins read (paths): choose another place")
     return Settings(
         name=options.get("name", Path(sys.argv[0] or "host").stem),
         api=api,

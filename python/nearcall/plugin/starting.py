@@ -137,7 +137,7 @@ def decide(manifest: Manifest, settings: Settings, answers: dict[str, bool]) -> 
         if name not in settings.policy:
             refused[name] = f"{settings.name} has no such service"
         elif name == "storage" and settings.data is None:
-            refused[name] = f"{settings.name} has no place for files of plugins (data=)"
+            refused[name] = f"{settings.name} has no place for files of plugins: give it one with data=..."
         elif settings.policy[name] == "deny":
             refused[name] = f"{settings.name} grants it to no plugin"
         elif settings.policy[name] == "ask" and name not in answers and settings.ask is None:
@@ -197,6 +197,7 @@ def command(manifest: Manifest, settings: Settings, decided: Decided, storage: s
         entry=manifest.entry,
         paths=list(settings.paths),
         storage=storage,
+        no_storage=decided.refused.get("storage", "plugin.toml does not ask for it"),
         parent=os.getpid(),
         sandbox=policy,
         missing="refuse" if settings.sandbox == "required" else "tell",
