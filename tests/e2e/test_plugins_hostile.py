@@ -666,3 +666,26 @@ def test_who_is_told_may_use_the_host(what: str, plugins: Path, speech: SpokenWo
         events.wait_for("bad", "failed")
         still_serves(host)
     host.stop()
+
+
+HANGS_UP = """
+import socket, stat
+@spoken_text.handler
+def hang_up(text):
+    for number in range(3, 20):
+        try:
+            if stat.S_ISSOCK(os.fstat(number).st_mode): socket.socket(fileno=os.dup(number)).shutdown(socket.SHUT_RDWR)
+        except OSError: pass
+    return text
+"""
+
+
+def test_one_that_hangs_up_is_not_told_to_have_been_refused_its_end(
+    plugins: Path, speech: SpokenWords, events: Events
+) -> None:
+    """It ends by itself then, with what it has started; a confined one has started nothing, and may not kill."""
+    write_plugin(plugins, "bad", HANGS_UP)
+    with make_host(plugins, speech, events, restarts=0, sandbox="best") as host:
+        host.extension(spoken_text)("a")
+        assert events.wait_for("bad", "died").text == "ended with status 0"
+        still_serves(host)

@@ -96,7 +96,8 @@ def main(argument: str) -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):
             stream.flush()
-    if not runtime.stopped and os.getpgrp() == os.getpid():
+    may_start = configuration.sandbox is None or configuration.sandbox.get("subprocesses")
+    if may_start and not runtime.stopped and os.getpgrp() == os.getpid():
         # The host has died, or has given this process up: nothing that was started here may stay.
         with contextlib.suppress(OSError):
             os.killpg(0, signal.SIGKILL)

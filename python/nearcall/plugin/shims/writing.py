@@ -246,8 +246,7 @@ def _host(module: Module, interface: str) -> str:
     classes = [each.name for each in module.classes]
     copied = ", ".join(sorted([name, *classes, *(each.name for each in module.copied)]))
     theirs = [each for each in module.classes if not each.at_host]
-    typed = ["from typing import Any", *(["from collections.abc import Callable"] if theirs else [])]
-    imports = [*module.imports, *(typed if module.classes else [])]
+    imports = [*module.imports, *(["from collections.abc import Callable"] if theirs else [])]
     parts = [head, "\n", _STANDARD, _imports(imports), f"\nimport {module.name} as _module\n"]
     parts += [f"from {interface} import {copied}\n", "\nfrom nearcall.plugin import shims\n"]
     for each in module.classes:
@@ -302,7 +301,7 @@ def _object_of_host(module: Module, each: Class) -> Iterator[str]:
     """The class of what a plugin is handed for an object that it has made."""
     yield f"class {each.name}OfHost({each.name}):\n"
     yield _docstring(f"An object of {module.name}.{each.name}, for a plugin.", "    ")
-    yield "\n    def __init__(self, made: Any, run: shims.Run) -> None:\n"
+    yield f"\n    def __init__(self, made: _module.{each.name}, run: shims.Run) -> None:\n"
     yield "        self._made = made\n        self._run = run\n"
     for method, expression in _on_object(each):
         yield f"\n{_def(method, '    ', itself=True)}\n{_running(expression, method)}"
