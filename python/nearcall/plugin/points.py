@@ -238,24 +238,22 @@ def _handler_class(point: ExtensionPoint[..., Any], function: Callable[..., Any]
     if inspect.iscoroutinefunction(function):
 
         async def run_async(_this: object, *args: Any, **kwargs: Any) -> Any:
-            mark = object()
-            running.add(mark)
+            running.append(None)
             try:
                 return await call(*args, **kwargs)
             finally:
-                running.discard(mark)
+                running.pop()
 
         run: Any = run_async
     else:
 
         def run_in_thread(_this: object, *args: Any, **kwargs: Any) -> Any:
-            mark = object()
-            running.add(mark)
+            running.append(None)
             try:
                 result = call(*args, **kwargs)
                 return list(result) if collects else result
             finally:
-                running.discard(mark)
+                running.pop()
 
         run = run_in_thread
     return type(point.name, (point.service,), {"handle": _method(function, run, point.signature)})

@@ -28,8 +28,8 @@ class Registry:
         """Services of the host that it uses, by the names of permissions."""
         self.at_end: list[Callable[[], object]] = []
         """Functions to call when it is stopped."""
-        self.running: set[object] = set()
-        """A mark for each handler that runs now; adding and discarding are one step each."""
+        self.running: list[None] = []
+        """As long as there are handlers that run now: to append and to pop are one step each."""
         self.storage = ""
         """The directory in which it may keep files; empty: none."""
         self.no_storage = ""

@@ -264,7 +264,8 @@ def make_ready(
     run.process.connection.close()
     try:
         run.runtime = client(Runtime)
-        about: About = do(run.runtime.about)
+        # What is said here takes as long as the start may, and not as long as other calls.
+        about: About = do(run.runtime.about.within(settings.handshake_timeout))
         if about.version != ABOUT_VERSION:
             raise HopelessError(f"its nearcall is of another time: version {about.version}, not {ABOUT_VERSION}")
         if manifest.runtime.python:
@@ -283,7 +284,6 @@ def make_ready(
         for permission in decided.granted:
             if permission in settings.makers and permission in about.uses:
                 hand_over(run, manifest.id, permission, settings, do)
-        # What the plugin does then takes its own time.
         start = run.runtime.start.within(settings.handshake_timeout)
         do(lambda: start(Greeting(settings.name, settings.api, decided.refused)))
     except FailedPrecondition as error:
@@ -299,7 +299,8 @@ def hand_over(run: Run, plugin: str, name: str, settings: Settings, do: Callable
     maker = settings.makers[name]
     gate = Gate(plugin, name, run.calls)
     taking = do(lambda: run.channel.client(taking_service(name, maker.interface)).service)
-    do(lambda: taking.take(maker.make(gate)))
+    take = taking.take.within(settings.handshake_timeout)
+    do(lambda: take(maker.make(gate)))
     run.gates[name] = gate
 
 

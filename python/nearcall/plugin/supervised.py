@@ -38,6 +38,8 @@ _SETTLED = 60.0
 """Seconds that a plugin has to run so that its earlier crashes are forgotten."""
 _ERRORS_EVERY = 1.0
 """Seconds between two reports of errors of one plugin at least."""
+_PROBE = 1.0
+"""Seconds that a plugin which was late has to say whether it is ready again."""
 _LAST_WORDS = 1.0
 """Seconds that a process which hung up has to end, so that a message can say how."""
 _KILLED = 5.0
@@ -443,7 +445,7 @@ class Supervised:
         """Asks a plugin that was late whether it has come to an end with what it did."""
         ready = False
         with contextlib.suppress(RpcError, RuntimeError):
-            ready = self._connecting.do(run.runtime.running, 1.0) == 0
+            ready = self._connecting.do(run.runtime.running.within(_PROBE), _PROBE) == 0
         silent = time.monotonic() - run.circuit.silent_since
         if not ready and silent > self._settings.unresponsive:
             run.give_up(f"has not answered for {silent:.0f} s")
