@@ -16,7 +16,7 @@ from nearcall.codec.protobuf.json import Json
 from nearcall.codec.protobuf.service import Protobuf
 from nearcall.codec.protocol import Codec
 from nearcall.server import server as server_module
-from nearcall.service.coded import coded_plans
+from nearcall.service.making import in_codec
 from nearcall.service.service import plan_of
 
 
@@ -88,7 +88,7 @@ def test_every_kind_of_call_works_in_another_codec(
         channel = nearcall.Channel(server.urls[0])
         client = channel.client(Shapes)
         agreement: Any = client._agreement
-        for plan in coded_plans(plan_of(Shapes), codec):
+        for plan in in_codec(plan_of(Shapes), codec).methods:
             entry, streams_in, first_is_arguments, streams_out, is_safe = paths[plan.path or ""]
             assert streams_in == (plan.name in ("total", "scaled", "later"))
             assert streams_out == (plan.name in ("count", "scaled", "later"))

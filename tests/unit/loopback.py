@@ -6,10 +6,11 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from nearcall.codec.protocol import BUFFER_FORMS, CODED, NOTHING, PARTS
 from nearcall.service.agreement import agree
 from nearcall.service.describing import describe
 from nearcall.service.dynamic import plans_from
-from nearcall.service.plan import BUFFER_FORMS, CODED, NOTHING, PARTS, ArgumentsPlan, MethodPlan, ServicePlan, ValuePlan
+from nearcall.service.plan import ArgumentsPlan, MethodPlan, ServicePlan, ValuePlan
 from nearcall.service.reading import read_description
 from nearcall.service.service import plan_of
 
@@ -19,28 +20,28 @@ ARRIVES_AS: dict[str, type] = {"bytes": bytes, "bytearray": bytearray, "memoryvi
 def send_value(plan: ValuePlan, value: Any) -> tuple[bytes, list[memoryview]]:
     if type(value) not in plan.accepts and plan.check is not None:
         plan.check(value)
-    if plan.form == NOTHING:
+    if plan.coding.form == NOTHING:
         return b"", []
-    if plan.form in BUFFER_FORMS:
+    if plan.coding.form in BUFFER_FORMS:
         return bytes(memoryview(value)), []
-    assert plan.encode is not None
+    assert plan.coding.encode is not None
     try:
-        encoded = plan.encode(value)
+        encoded = plan.coding.encode(value)
     except Exception as error:
-        raise plan.encode_error(error) from error
-    return (encoded, []) if plan.form == CODED else carry(encoded)
+        raise plan.coding.encode_error(error) from error
+    return (encoded, []) if plan.coding.form == CODED else carry(encoded)
 
 
 def receive_value(plan: ValuePlan, body: bytes, buffers: list[memoryview]) -> Any:
-    if plan.form == NOTHING:
+    if plan.coding.form == NOTHING:
         return None
-    if plan.form in BUFFER_FORMS:
-        return ARRIVES_AS[plan.form](body)
-    assert plan.decode is not None
+    if plan.coding.form in BUFFER_FORMS:
+        return ARRIVES_AS[plan.coding.form](body)
+    assert plan.coding.decode is not None
     try:
-        return plan.decode(body) if plan.form == CODED else plan.decode(body, buffers)
+        return plan.coding.decode(body) if plan.coding.form == CODED else plan.coding.decode(body, buffers)
     except Exception as error:
-        raise plan.decode_error(error) from error
+        raise plan.coding.decode_error(error) from error
 
 
 def carry(parts: tuple[bytes, list[memoryview]]) -> tuple[bytes, list[memoryview]]:
@@ -57,32 +58,34 @@ def carry_arguments(
         if name in values and type(values[name]) not in client.accepts[index]:
             client.check_at(index, values[name])
     if named or isinstance(bound, dict):
+        assert client.encode_named is not None
+        assert server.coding.decode_named is not None
         try:
             body, buffers = carry(client.encode_named(values))
         except Exception as error:
-            raise client.encode_error(error, values) from error
+            raise client.coding.encode_error(error, values) from error
         try:
-            return server.decode_named(body, buffers)
+            return server.coding.decode_named(body, buffers)
         except Exception as error:
-            raise server.decode_error(error) from error
+            raise server.coding.decode_error(error) from error
     if not client.names:
         return ()
-    coded = tuple(value for value, form in zip(bound, client.forms, strict=True) if form == CODED)
+    coded = tuple(value for value, form in zip(bound, client.coding.forms, strict=True) if form not in BUFFER_FORMS)
     body, nested = b"", []
     if coded:
         try:
-            encoded = client.encode(coded)
+            encoded = client.coding.encode(coded)
         except Exception as error:
-            raise client.encode_error(error, coded) from error
-        body, nested = carry(encoded) if client.parts else (encoded, [])
+            raise client.coding.encode_error(error, coded) from error
+        body, nested = carry(encoded) if PARTS in client.coding.forms else (encoded, [])
         try:
-            coded = server.decode(body, nested) if server.parts else server.decode(body)
+            coded = server.coding.decode(body, nested) if PARTS in server.coding.forms else server.coding.decode(body)
         except Exception as error:
-            raise server.decode_error(error) from error
+            raise server.coding.decode_error(error) from error
     decoded = iter(coded)
     return tuple(
-        next(decoded) if form == CODED else ARRIVES_AS[form](bytes(memoryview(value)))
-        for value, form in zip(bound, server.forms, strict=True)
+        next(decoded) if form not in BUFFER_FORMS else ARRIVES_AS[form](bytes(memoryview(value)))
+        for value, form in zip(bound, server.coding.forms, strict=True)
     )
 
 
@@ -118,6 +121,6 @@ class Loopback:
 def _carried(sender: ValuePlan, receiver: ValuePlan, values: Any) -> Iterator[Any]:
     for value in values:
         body, buffers = send_value(sender, value)
-        if sender.form == PARTS and receiver.form == CODED:
+        if sender.coding.form == PARTS and receiver.coding.form == CODED:
             assert not buffers
         yield receive_value(receiver, body, buffers)

@@ -10,7 +10,8 @@ import pytest
 
 from nearcall.codec.protobuf.service import ServiceMessages
 from nearcall.codec.protobuf.text import proto_text
-from nearcall.codec.protocol import MethodTypes, ParameterType
+
+from .echo import echo_types
 
 pytest.importorskip("grpc_tools")
 
@@ -41,10 +42,7 @@ class Peer:
     """One type in our Protobuf and in Google's."""
 
     def __init__(self, annotation: Any) -> None:
-        types = MethodTypes(
-            "echo", (ParameterType("value", annotation, True, None),), None, annotation, False, False, None
-        )
-        self.service = ServiceMessages("test.Echo", [types])
+        self.service = ServiceMessages("test.Echo", [echo_types(annotation)])
         self.proto = proto_text(self.service)
         self.codec = self.service.codings()["echo"].reply.encode
         self.json = self.service.codings("json")["echo"].reply.encode

@@ -20,7 +20,7 @@ np = pytest.importorskip("numpy")
 from hypothesis.extra import numpy as npst  # noqa: E402
 from numpy.typing import NDArray  # noqa: E402
 
-from nearcall.codec import msgpack  # noqa: E402
+from nearcall.codec.msgpack import functions as msgpack  # noqa: E402
 from nearcall.errors import Internal, InvalidArgument  # noqa: E402
 from nearcall.service.describing import describe  # noqa: E402
 from nearcall.service.service import plan_of, service  # noqa: E402
@@ -254,7 +254,7 @@ def test_array_annotations_of_every_kind(annotation: Any, fits: list[Any], fails
     arguments = plan_of(service(type("Service", (), {"m": m}))).methods[0].arguments
     for value in fits:
         arguments.check_at(0, value)
-        (arrived,) = arguments.decode(*arguments.encode((value,)))
+        (arrived,) = arguments.coding.decode(*arguments.coding.encode((value,)))
         assert type(arrived) is type(value)
     for value in fails:
         with pytest.raises(InvalidArgument, match=r"^Service\.m\(\): argument 'a' must be "):

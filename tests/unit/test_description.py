@@ -129,7 +129,7 @@ def test_dynamic_plans_describe_the_same_service() -> None:
     assert shift.split(([1],), {"by": 2}) == ((2,), [1])
     with pytest.raises(InvalidArgument, match="argument 'points' must be given by position"):
         shift.split((), {"points": [1], "by": 2})
-    assert plans[1].methods[0].reply.form == "bytes"
+    assert plans[1].methods[0].reply.coding.form == "bytes"
 
 
 def pair(client_method: Any, server_method: Any) -> tuple[dict[str, tuple[int, bool]] | None, str]:

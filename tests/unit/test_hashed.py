@@ -15,8 +15,9 @@ import msgspec
 import pytest
 
 from nearcall._core import check_keys
-from nearcall.codec import anything, msgpack
+from nearcall.codec import anything
 from nearcall.codec.hashed import ANYTHING, hashed_keys, together
+from nearcall.codec.msgpack import functions as msgpack
 
 from ..hostile.colliding import extension, ints, packed_list, packed_map, tuples
 

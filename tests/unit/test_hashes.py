@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nearcall._core import key_hash
-from nearcall.codec import msgpack
 from nearcall.codec.hashed import hashed_keys
+from nearcall.codec.msgpack import functions as msgpack
 
 INTS = st.integers(-(2**63), 2**64 - 1)
 FLOATS = st.floats(allow_nan=False)

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 np = pytest.importorskip("numpy")
 
-from nearcall.codec import arrays, dtypes, msgpack  # noqa: E402
+from nearcall.codec import arrays, dtypes  # noqa: E402
+from nearcall.codec.msgpack import functions as msgpack  # noqa: E402
 
 _decode = msgpack.parts_decoder(Any)
 _encode = msgspec.msgpack.encode

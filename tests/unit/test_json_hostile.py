@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from nearcall import field
 from nearcall.codec.protobuf.errors import CodingError
 from nearcall.codec.protobuf.service import ServiceMessages
-from nearcall.codec.protocol import MethodTypes, ParameterType
+
+from .echo import echo_types
 
 
 class Color(enum.Enum):
@@ -49,8 +50,7 @@ class Node(msgspec.Struct):
 
 
 def codec_of(annotation: Any, *, strict: bool = False) -> Any:
-    types = MethodTypes("echo", (ParameterType("value", annotation, True, None),), None, annotation, False, False, None)
-    codings = ServiceMessages("test.Echo", [types]).codings("strict json" if strict else "json")
+    codings = ServiceMessages("test.Echo", [echo_types(annotation)]).codings("strict json" if strict else "json")
     return codings["echo"].reply.encode
 
 

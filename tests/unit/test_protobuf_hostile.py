@@ -16,8 +16,8 @@ import pytest
 from nearcall import field
 from nearcall.codec.protobuf.errors import CodingError
 from nearcall.codec.protobuf.service import ServiceMessages
-from nearcall.codec.protocol import MethodTypes, ParameterType
 
+from .echo import echo_types
 from .protobuf_bytes import varint
 
 
@@ -37,8 +37,7 @@ class Node(msgspec.Struct):
 
 
 def codec_of(annotation: Any) -> Any:
-    types = MethodTypes("echo", (ParameterType("value", annotation, True, None),), None, annotation, False, False, None)
-    return ServiceMessages("test.Echo", [types]).codings()["echo"].reply.encode
+    return ServiceMessages("test.Echo", [echo_types(annotation)]).codings()["echo"].reply.encode
 
 
 NODE = codec_of(Node)

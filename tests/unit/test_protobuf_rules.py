@@ -16,7 +16,7 @@ import pytest
 import nearcall
 from nearcall.codec.protobuf.service import Protobuf, ServiceMessages
 from nearcall.codec.protobuf.text import proto_text
-from nearcall.service.coded import coded_plans
+from nearcall.service.making import in_codec
 from nearcall.service.service import plan_of
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -91,7 +91,7 @@ def test_a_service_becomes_the_proto_that_it_always_became() -> None:
 
 
 def test_paths_are_those_that_protoc_makes() -> None:
-    plans = coded_plans(plan_of(Shop), Protobuf())
+    plans = in_codec(plan_of(Shop), Protobuf()).methods
     assert [plan.path for plan in plans][:2] == ["/shop.v1.Shop/Place", "/shop.v1.Shop/FindAll"]
     assert [plan.kind for plan in plans][-1] == "unary", "a one-way call is answered with nothing"
 
@@ -210,6 +210,6 @@ def test_an_interface_decides_what_its_implementations_are_sent() -> None:
             return limit
 
     assert proto_text(messages(Implementation)) == proto_text(messages(Interface))
-    (plan,) = coded_plans(plan_of(Implementation), Protobuf())
+    (plan,) = in_codec(plan_of(Implementation), Protobuf()).methods
     # What the interface leaves open the handler says; what it promises holds.
-    assert plan.arguments.decode.decode(b"", 100) == (3, [], None)
+    assert plan.arguments.coding.decode.decode(b"", 100) == (3, [], None)

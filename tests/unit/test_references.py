@@ -133,11 +133,11 @@ def test_what_a_plan_says() -> None:
     join, plain = method("join"), method("plain")
     assert join.takes == (Listener,)
     assert join.gives == (Seat,)
-    assert join.arguments.references
-    assert join.reply.references
+    assert join.arguments.coding.references
+    assert join.reply.coding.references
     assert join.arguments.parameters[1].schema == {"reference": "Listener"}
-    assert not plain.arguments.references
-    assert not plain.reply.references
+    assert not plain.arguments.coding.references
+    assert not plain.reply.coding.references
     assert method("enter").takes == (Listener,)
     assert method("seats").request_item is not None
     # A Seat is passed to the server as well, and would give it a Room, which it could join.
@@ -218,18 +218,18 @@ def test_a_reference_is_refused_where_none_is_declared(table: Table, place: str)
     stray = msgspec.msgpack.Ext(REFERENCE, b"\x00")
     if place == "any":
         body = msgspec.msgpack.encode([stray, ["Tagged", stray, stray]])
-        plan = method("anything").arguments
+        plan = method("anything").arguments.coding
         table.given[0] = Chair()
     else:
         body = msgspec.msgpack.encode([stray, stray])
-        plan = method("join").arguments
+        plan = method("join").arguments.coding
     with pytest.raises(ValueError, match=r"reference is where|Expected `str`") as caught:
         plan.decode(body, [])
     assert isinstance(plan.decode_error(caught.value), nearcall.InvalidArgument)
 
 
 def test_an_object_of_another_class_is_refused(table: Table) -> None:
-    plan = method("join").arguments
+    plan = method("join").arguments.coding
     table.given.append(Chair())
     body = msgspec.msgpack.encode(["ada", msgspec.msgpack.Ext(REFERENCE, b"\x00")])
     with pytest.raises(msgspec.ValidationError, match="Listener"):
@@ -324,6 +324,43 @@ def test_a_server_calls_by_its_own_declaration() -> None:
     given = carry_arguments(caller.arguments, said.plan.arguments, ("hello", "ada", "angry"))
     with pytest.raises(nearcall.InvalidArgument, match="'mood' was given"):
         run("target", *given)
+
+
+def test_what_is_read_without_a_type_is_looked_at_for_keys_that_collide() -> None:
+    """Where the server's class has more fields the client looks for them in the bytes: any table becomes a dict."""
+
+    @dataclasses.dataclass
+    class Line:
+        text: str
+
+    @nearcall.service(name="Wall")
+    class Ours:
+        def wrote(self, line: Line) -> None: ...
+
+    older = Line
+
+    @dataclasses.dataclass
+    class Line:  # type: ignore[no-redef]
+        text: str
+        extra: str = ""
+
+    newer = Line
+
+    @nearcall.service(name="Wall")
+    class Theirs:
+        def wrote(self, line: newer) -> None: ...  # type: ignore[valid-type]
+
+    @nearcall.service(name="Room")
+    class Other:
+        def join(self, wall: Theirs) -> None: ...
+
+    assert older is not newer
+    assert plan_of(Ours).methods[0].arguments.coding.hashed is None
+    wrote = implemented(plan_of(Ours), description(Other))["wrote"]
+    assert wrote.problem is None
+    assert wrote.plan.arguments.coding.hashed is not None
+    with pytest.raises(nearcall.FailedPrecondition, match="the field 'extra: str'"):
+        wrote.plan.arguments.coding.decode(msgspec.msgpack.encode([{"text": "x", "extra": "y"}]))
 
 
 def test_what_no_call_could_get_right_is_found_when_they_meet() -> None:

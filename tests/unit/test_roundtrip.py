@@ -281,7 +281,7 @@ def test_a_wrong_outer_type_is_refused_before_sending(annotation: Any, value: An
     with pytest.raises(InvalidArgument) as caught:
         plan.arguments.encode_named({"value": value})
     assert caught.value.message == f"Echo.unary(): argument 'value' {message}"
-    assert plan.arguments.encode_error(caught.value, {"value": value}) is caught.value
+    assert plan.arguments.coding.encode_error(caught.value, {"value": value}) is caught.value
 
 
 @dataclass
@@ -346,10 +346,10 @@ def test_a_value_that_holds_itself_is_refused() -> None:
 )
 def test_damaged_arguments_are_refused_in_one_line(body: bytes) -> None:
     arguments = plan_of(Deep).methods[0].arguments
-    for decode in (lambda: arguments.decode(body), lambda: arguments.decode_named(body, [])):
+    for decode in (lambda: arguments.coding.decode(body), lambda: arguments.coding.decode_named(body, [])):
         with pytest.raises((msgspec.DecodeError, UnicodeDecodeError)) as caught:
             decode()
-        message = arguments.decode_error(caught.value).message
+        message = arguments.coding.decode_error(caught.value).message
         assert message.startswith("Deep.take(): ")
         assert "\n" not in message
 
@@ -360,9 +360,9 @@ def test_any_bytes_are_decoded_or_refused(body: bytes) -> None:
     arguments = plan_of(Deep).methods[0].arguments
     with contextlib.suppress(InvalidArgument):
         try:
-            arguments.decode(body)
+            arguments.coding.decode(body)
         except Exception as error:
-            raise arguments.decode_error(error) from error
+            raise arguments.coding.decode_error(error) from error
 
 
 @service

@@ -136,7 +136,12 @@ def test_plans_say_who_they_are() -> None:
 
 def test_bare_methods_of_the_codec_are_handed_out() -> None:
     add = methods(Calculator)["add"]
-    for function in (add.arguments.encode, add.arguments.decode, add.reply.encode, add.reply.decode):
+    for function in (
+        add.arguments.coding.encode,
+        add.arguments.coding.decode,
+        add.reply.coding.encode,
+        add.reply.coding.decode,
+    ):
         assert type(function).__name__ == "builtin_function_or_method"
 
 
@@ -415,11 +420,11 @@ def test_an_implementation_is_served_as_its_interface() -> None:
         assert [method.name for method in plan.methods] == ["get", "items", "put", "blob", *names]
         assert {method.service for method in plan.methods} == {"Store"}
         get, items, put, blob, *_ = plan.methods
-        assert get.arguments.decode_named(b"\x81\xa3key\xa1a", []) == ("a", 8)
+        assert get.arguments.coding.decode_named(b"\x81\xa3key\xa1a", []) == ("a", 8)
         assert get.arguments.names == ("key", "default")
         assert (items.kind, items.handler_is_async) == ("server_stream", True)
         assert (put.kind, put.handler_is_async) == ("client_stream", False)
-        assert blob.arguments.forms == ("memoryview",)
+        assert blob.arguments.coding.forms == ("memoryview",)
     assert not methods(Store)["items"].handler_is_async
 
 
@@ -505,7 +510,7 @@ class Store[K]:
     get, every = plan_of(scope["Store"]).methods
     assert get.signature == "get(key: K, name: Name, pair: Pair[int]) -> Name | None"
     assert every.kind == "server_stream"
-    assert get.arguments.decode(get.arguments.encode((1.5, "x", (1, 2)))[0], []) == (1.5, "x", (1, 2))
+    assert get.arguments.coding.decode(get.arguments.coding.encode((1.5, "x", (1, 2)))[0], []) == (1.5, "x", (1, 2))
     with pytest.raises(InvalidArgument, match=r"argument 'pair' must be Pair\[int\], got int"):
         get.arguments.check_at(2, 3)
     get.arguments.check_at(0, object())

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nearcall.codec import msgpack
+from nearcall.codec.msgpack import functions as msgpack
 from nearcall.codec.statuses import describe_error, make_error
 from nearcall.errors import InvalidArgument, NotFound, ResourceExhausted, RpcError
 from nearcall.service.service import plan_of, service
@@ -340,7 +340,7 @@ def test_what_is_declared_is_what_arrives(annotation: Any, value: Any, expected:
 
 def test_a_type_of_which_nothing_is_lost_costs_nothing() -> None:
     for annotation in (int, str, list[int], P, dict[str, float], Sequence[P], Animal, list[str | None], Color, Cat):
-        encode = echo_of(annotation).reply.encode
+        encode = echo_of(annotation).reply.coding.encode
         assert encode is None or encode is msgpack.encode or annotation in (P, Cat, Sequence[P])
 
 
@@ -465,10 +465,10 @@ def test_values_nested_too_deeply_are_refused() -> None:
 def test_a_lack_of_memory_is_told_as_what_it_is() -> None:
     plan = echo_of(Any)
     for error in (
-        plan.arguments.decode_error(MemoryError()),
-        plan.arguments.encode_error(MemoryError(), (1, 2)),
-        plan.reply.decode_error(MemoryError()),
-        plan.reply.encode_error(MemoryError()),
+        plan.arguments.coding.decode_error(MemoryError()),
+        plan.arguments.coding.encode_error(MemoryError(), (1, 2)),
+        plan.reply.coding.decode_error(MemoryError()),
+        plan.reply.coding.encode_error(MemoryError()),
     ):
         assert isinstance(error, ResourceExhausted)
         assert "no memory" in error.message

@@ -73,11 +73,6 @@ impl Encoder {
         }
     }
 
-    /// Whether it takes a dict of some arguments as well as a tuple of all.
-    pub(crate) fn takes_some(&self) -> bool {
-        matches!(self, Self::Protobuf(_))
-    }
-
     /// The payload of a value that has no buffers beside it.
     #[inline]
     pub(crate) fn main<'py>(&self, value: &Bound<'py, PyAny>) -> PyResult<Main<'py>> {

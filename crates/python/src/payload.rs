@@ -265,12 +265,11 @@ impl Method {
             return arguments.encode(values);
         }
         let py = bound.py();
-        if !self.always_named && arguments.encode.takes_some() {
-            let encoded = arguments.encode.main(bound).map_err(|error| arguments.explain(py, bound, error))?;
-            return Ok(Encoded::whole(encoded));
-        }
-        let encoded =
-            arguments.encode_named.bind(py).run([bound]).map_err(|error| arguments.explain(py, bound, error))?;
+        let explain = |error| arguments.explain(py, bound, error);
+        let Some(encode_named) = &arguments.encode_named else {
+            return arguments.encode.main(bound).map(Encoded::whole).map_err(explain);
+        };
+        let encoded = encode_named.bind(py).run([bound]).map_err(explain)?;
         let mut encoded = Encoded::parts(&encoded, SmallVec::new())?;
         encoded.named = true;
         Ok(encoded)
@@ -343,8 +342,12 @@ impl Arguments {
         named: bool,
     ) -> PyResult<Bound<'py, PyTuple>> {
         if named {
+            let Some(decode_named) = &self.decode_named else {
+                let message = format!("{}: arguments do not come by name in this codec", self.limit.method);
+                return Err(raise(py, &Failure::new(Failure::INVALID_ARGUMENT, message)));
+            };
             let (body, buffers) = self.limit.divide(py, event, &self.decode_error)?;
-            return self.decoded(py, self.decode_named.bind(py).run([body.as_any(), buffers.as_any()]));
+            return self.decoded(py, decode_named.bind(py).run([body.as_any(), buffers.as_any()]));
         }
         if self.forms.is_empty() && self.decode.has_empty() {
             return Ok(PyTuple::empty(py));

@@ -67,8 +67,8 @@ pub(crate) struct Limit {
 }
 
 impl Limit {
-    fn read(plan: &Bound<'_, PyAny>, method: &str, max_values: usize) -> PyResult<Self> {
-        let hashed = plan.getattr("hashed")?;
+    fn read(coding: &Bound<'_, PyAny>, method: &str, max_values: usize) -> PyResult<Self> {
+        let hashed = coding.getattr("hashed")?;
         let hashed = if hashed.is_none() { None } else { Some(HashedKeys::read(&hashed)?) };
         let references = plan.getattr("references")?.extract()?;
         Ok(Self { method: method.to_owned(), max_values, hashed, references })
@@ -92,16 +92,17 @@ pub(crate) struct Value {
 
 impl Value {
     fn read(plan: &Bound<'_, PyAny>, method: &str, max_values: usize) -> PyResult<Self> {
+        let coding = plan.getattr("coding")?;
         Ok(Self {
-            limit: Limit::read(plan, method, max_values)?,
-            references: plan.getattr("references")?.extract()?,
-            form: Form::parse(plan.getattr("form")?.cast::<PyString>()?.to_str()?)?,
-            encode: Encoder::of(plan.getattr("encode")?),
-            decode: Decoder::of(plan.getattr("decode")?),
+            limit: Limit::read(&coding, method, max_values)?,
+            references: coding.getattr("references")?.extract()?,
+            form: Form::parse(coding.getattr("form")?.cast::<PyString>()?.to_str()?)?,
+            encode: Encoder::of(coding.getattr("encode")?),
+            decode: Decoder::of(coding.getattr("decode")?),
             accepts: Accepts(plan.getattr("accepts")?.extract()?),
             check: plan.getattr("check")?.extract()?,
-            encode_error: plan.getattr("encode_error")?.unbind(),
-            decode_error: plan.getattr("decode_error")?.unbind(),
+            encode_error: coding.getattr("encode_error")?.unbind(),
+            decode_error: coding.getattr("decode_error")?.unbind(),
         })
     }
 }
@@ -116,8 +117,10 @@ pub(crate) struct Arguments {
     pub(crate) parts: bool,
     pub(crate) encode: Encoder,
     pub(crate) decode: Decoder,
-    pub(crate) encode_named: Py<PyAny>,
-    pub(crate) decode_named: Py<PyAny>,
+    /// `None`: `encode` takes a dict of some arguments as well as a tuple of all.
+    pub(crate) encode_named: Option<Py<PyAny>>,
+    /// `None`: no argument crosses by name.
+    pub(crate) decode_named: Option<Py<PyAny>>,
     pub(crate) accepts: Vec<Accepts>,
     pub(crate) check_at: Py<PyAny>,
     pub(crate) bind: Py<PyAny>,
@@ -130,25 +133,26 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     fn read(plan: &Bound<'_, PyAny>, method: &str, max_values: usize) -> PyResult<Self> {
-        let forms: Vec<String> = plan.getattr("forms")?.extract()?;
+        let coding = plan.getattr("coding")?;
+        let forms: Vec<String> = coding.getattr("forms")?.extract()?;
         let forms = forms.iter().map(|form| Form::parse(form)).collect::<PyResult<Vec<Form>>>()?;
         let accepts: Vec<Vec<Py<PyType>>> = plan.getattr("accepts")?.extract()?;
         Ok(Self {
             positional: plan.getattr("positional")?.extract()?,
             all_coded: !forms.iter().any(|form| form.is_buffer()),
+            parts: forms.contains(&Form::Parts),
             forms,
-            limit: Limit::read(plan, method, max_values)?,
-            references: plan.getattr("references")?.extract()?,
-            parts: plan.getattr("parts")?.extract()?,
-            encode: Encoder::of(plan.getattr("encode")?),
-            decode: Decoder::of(plan.getattr("decode")?),
-            encode_named: plan.getattr("encode_named")?.unbind(),
-            decode_named: plan.getattr("decode_named")?.unbind(),
+            limit: Limit::read(&coding, method, max_values)?,
+            references: coding.getattr("references")?.extract()?,
+            encode: Encoder::of(coding.getattr("encode")?),
+            decode: Decoder::of(coding.getattr("decode")?),
+            encode_named: plan.getattr("encode_named")?.extract()?,
+            decode_named: coding.getattr("decode_named")?.extract()?,
             accepts: accepts.into_iter().map(Accepts).collect(),
             check_at: plan.getattr("check_at")?.unbind(),
             bind: plan.getattr("bind")?.unbind(),
-            encode_error: plan.getattr("encode_error")?.unbind(),
-            decode_error: plan.getattr("decode_error")?.unbind(),
+            encode_error: coding.getattr("encode_error")?.unbind(),
+            decode_error: coding.getattr("decode_error")?.unbind(),
         })
     }
 

@@ -12,8 +12,9 @@ import msgspec
 
 import nearcall
 
+from ..codec.protocol import NOTHING
 from ..service.description import MethodInfo, ServiceInfo, StreamInfo
-from ..service.plan import BIDI_STREAM, NOTHING, ONEWAY, SERVER_STREAM
+from ..service.plan import BIDI_STREAM, ONEWAY, SERVER_STREAM
 from ..types.guards import is_dict, is_list
 from ..types.shown import shown_json
 from . import UsageError

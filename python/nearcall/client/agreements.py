@@ -6,8 +6,6 @@ import weakref
 from collections.abc import Callable
 from typing import TypeVar
 
-import msgspec
-
 from .. import _core
 from ..errors import Cancelled, FailedPrecondition, RpcError
 from ..options.schemes import speaks_protobuf
@@ -15,6 +13,7 @@ from ..references.catalogue import error_maker, for_caller
 from ..service.agreement import MALFORMED, Agreed, agree, refused
 from ..service.description import Description
 from ..service.dynamic import plans_from
+from ..service.making import in_codec
 from ..service.plan import MethodPlan, ServicePlan
 from ..service.reading import read_description
 from ..service.references import Passed, passed_with
@@ -105,10 +104,8 @@ class Agreement:
                 f"{self._url}: gRPC's servers do not describe themselves: give the service's class"
             )
         from ..codec.protobuf.service import Protobuf  # only where it is needed
-        from ..service.coded import coded_plans
 
-        plan = plan_of(cls)
-        plan = msgspec.structs.replace(plan, methods=tuple(coded_plans(plan, Protobuf())))
+        plan = in_codec(plan_of(cls), Protobuf())
         self.plans = [plan]
         agreed = {method.name: Agreed(number, method) for number, method in enumerate(plan.methods)}
         self._methods = self._make({plan.name: agreed})

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from ..errors import InvalidArgument, ResourceExhausted, RpcError
-from .msgpack import encode_parts
+from .msgpack.functions import encode_parts
 from .senders import MisfitError
 
 __all__ = ["explain_decode_error", "explain_encode_error", "explain_value_decode_error", "explain_value_encode_error"]

@@ -19,7 +19,7 @@ import msgspec
 from msgspec import inspect as shapes
 
 from .inspection import walk
-from .msgpack import keys_decoder
+from .msgpack.functions import keys_decoder
 
 __all__ = ["ANYTHING", "HashedKeys", "hashed_keys", "together"]
 

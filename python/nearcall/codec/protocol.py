@@ -1,30 +1,102 @@
 """What a codec is: a way from the types of a service's methods to functions between their values and bytes.
 
-msgpack is the codec of nearcall's own transports, and written into the plans of all methods
-(:mod:`nearcall.service.plan`). Another one makes further plans of the same methods, which differ in nothing but the
-functions that a :class:`Coding` holds (:mod:`nearcall.service.coded`); who is called, and what surrounds the call, does
-not know of codecs.
+A method's plan (:mod:`nearcall.service.plan`) says who is called and what may be passed, and holds the codings that a
+:class:`Codec` made: how arguments, items and results cross. Who calls, and what surrounds the call, knows no codec by
+name. A URL decides which one is spoken there: :class:`~nearcall.codec.msgpack.service.Msgpack` on nearcall's own
+transports, Protobuf and JSON over HTTP.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, Final, NamedTuple, Protocol, cast
 
-from ..errors import RpcError
+import msgspec
+from msgspec import inspect as shapes
 
-__all__ = ["Codec", "Coding", "Explainer", "MethodCoding", "MethodTypes", "ParameterType"]
+from ..errors import Internal, InvalidArgument, RpcError
+from .checks import OuterType
+from .hashed import HashedKeys
+from .senders import Sender
+
+__all__ = [
+    "BUFFER_FORMS",
+    "BYTEARRAY",
+    "BYTES",
+    "CODED",
+    "MEMORYVIEW",
+    "NOTHING",
+    "PARTS",
+    "ArgumentsCoding",
+    "Codec",
+    "MethodCoding",
+    "MethodTypes",
+    "ParameterType",
+    "Parts",
+    "Roles",
+    "ValueCoding",
+    "ValueType",
+    "buffer_form",
+]
+
+# The forms in which a value crosses.
+NOTHING: Final = "nothing"
+"""No payload; the value is ``None``."""
+BYTES: Final = "bytes"
+"""The payload is the buffer itself; it arrives as ``bytes``."""
+BYTEARRAY: Final = "bytearray"
+"""The payload is the buffer itself; it arrives as a ``bytearray``."""
+MEMORYVIEW: Final = "memoryview"
+"""The payload is the buffer itself; it arrives as a ``memoryview``, without a copy where the transport can."""
+CODED: Final = "coded"
+"""The payload is what the codec makes of the value."""
+PARTS: Final = "parts"
+"""The same, plus raw buffers that travel beside it."""
+
+BUFFER_FORMS: Final = frozenset({BYTES, BYTEARRAY, MEMORYVIEW})
+
+_BUFFER_SHAPES: dict[type, str] = {
+    shapes.BytesType: BYTES,
+    shapes.ByteArrayType: BYTEARRAY,
+    shapes.MemoryViewType: MEMORYVIEW,
+}
+
+Parts = tuple[bytes, list[memoryview]]
+"""An encoded value: the codec's bytes, and the raw buffers that they refer to by index."""
 
 
-Explainer: TypeAlias = "Callable[[BaseException, type[RpcError], str], RpcError]"
-"""Takes what was raised, the class of the error to report, and what it is of: ``"Calculator.add(): the result"``."""
+def buffer_form(shape: shapes.Type) -> str | None:
+    """The form in which values of a type can cross as they are; ``None`` if they are no buffers."""
+    form, sized = _BUFFER_SHAPES.get(type(shape)), cast(Any, shape)
+    # A length limit (Annotated[bytes, Meta(max_length=...)]) is for a decoder to enforce: not a bare buffer then.
+    return form if form is not None and sized.min_length is None and sized.max_length is None else None
+
+
+class ValueType(NamedTuple):
+    """The type of a value, as a class declares it or a server describes it."""
+
+    annotation: Any
+    shape: shapes.Type
+    """msgspec's description of it."""
+    name: str
+    """As written, for messages."""
+    schema: Any
+    """It as plain data (see :mod:`nearcall.types.schema`)."""
+    outer: OuterType
+    """The check of values before they are sent."""
+    services: tuple[type, ...] = ()
+    """The service classes in it, whose objects travel as references."""
+    described: bool = False
+    """It is known from a server's description, which says less than a class."""
+    sender: Sender | None = None
+    """If it is described: sees to it that nothing in values is lost; ``None`` if nothing can be."""
 
 
 class ParameterType(NamedTuple):
     """A parameter of a method."""
 
     name: str
-    annotation: Any
+    type: ValueType
     required: bool
     default: Any
     """What an absent argument stands for; ``...`` if the interface leaves that to the handler."""
@@ -39,40 +111,104 @@ class MethodTypes(NamedTuple):
     parameters: tuple[ParameterType, ...]
     """All but the streaming one."""
     stream: ParameterType | None
-    """The stream from the client; the annotation is that of its items."""
-    result: Any
-    """The annotation of the result, or of the items of the stream from the server."""
-    streams_out: bool
-    oneway: bool
-    doc: str | None
+    """The stream from the client; the type is that of its items."""
+    result: ValueType
+    """The type of the result, or of the items of the stream from the server."""
+    streams_out: bool = False
+    oneway: bool = False
+    doc: str | None = None
     no_side_effects: bool = False
+    in_loop: bool = False
+    """The handler awaits methods of the objects that it gets."""
 
 
-class Coding(NamedTuple):
-    """How one value, or all arguments of a call, become bytes and back."""
+class Roles(NamedTuple):
+    """How to speak of a value in errors, and which errors each side raises over it."""
+
+    noun: str
+    """``"Calculator.add(): the result"``"""
+    sender_error: type[RpcError]
+    receiver_error: type[RpcError]
+
+    @classmethod
+    def of_stream(cls, method: str, parameter: str) -> Roles:
+        """Those of the items of a stream from the client."""
+        return cls(f"{method}(): an item of '{parameter}'", InvalidArgument, InvalidArgument)
+
+    @classmethod
+    def of_result(cls, method: str, *, items: bool) -> Roles:
+        """Those of a result, or of its items. A wrong one is the server's fault, whichever side notices."""
+        return cls(f"{method}(): {'an item of the result' if items else 'the result'}", Internal, Internal)
+
+
+class ValueCoding(msgspec.Struct, frozen=True, eq=False):
+    """How one value crosses in one codec: a result, or one item of a stream."""
 
     form: str
-    """One of the forms of :mod:`nearcall.service.plan`."""
+    """``"nothing"``, ``"bytes"``, ``"bytearray"``, ``"memoryview"``, ``"coded"`` or ``"parts"``."""
     encode: Any
-    """From the value, or from the tuple or dict of arguments, to bytes. A function, or a codec of the core."""
+    """From the value to bytes, or to :data:`Parts`: a function, or a codec of the core. ``None``: the form says all."""
+    decode: Any
+    """From bytes, or from bytes and a list of memoryview."""
+    encode_error: Callable[[BaseException], RpcError]
+    """Turns what ``encode`` raised into the error to report."""
+    decode_error: Callable[[BaseException], RpcError]
+    """Turns what ``decode`` raised into the error to report."""
+    hashed: HashedKeys | None = None
+    """What to look at before ``decode``, so that no keys collide; ``None`` if they cannot, or ``decode`` looks."""
+    references: bool = False
+    """Whether values may hold references: then the core says whose they are while ``encode`` or ``decode`` runs."""
+    remake: Callable[[bool], ValueCoding] | None = None
+    """Makes it anew, where references are: whether (``True``) the methods of what arrives are to be awaited."""
+
+    def in_loop(self, for_loop: bool) -> ValueCoding:
+        """The same for a receiver that awaits, or does not await, the methods of the objects that arrive."""
+        return self if self.remake is None else self.remake(for_loop)
+
+
+class ArgumentsCoding(msgspec.Struct, frozen=True, eq=False):
+    """How the arguments of a method cross in one codec, its streaming parameter left out.
+
+    The *coded group* is the parameters whose form is no buffer's, in order. ``encode`` and ``decode`` deal with exactly
+    that tuple; the buffers of the other parameters are the core's to carry.
+    """
+
+    names: tuple[str, ...]
+    """The parameters in the order in which they cross."""
+    forms: tuple[str, ...]
+    """Per parameter: ``"coded"``, ``"parts"``, ``"bytes"``, ``"bytearray"`` or ``"memoryview"``. If one has the form
+    ``parts``, ``encode`` and ``decode`` have it."""
+    encode: Any
+    """From the coded group. A function, or a codec of the core."""
     decode: Any
     """And back."""
-    encode_error: Explainer
-    """Turns what ``encode`` raised into the error to report."""
-    decode_error: Explainer
-    """Turns what ``decode`` raised into the error to report."""
+    encode_error: Callable[[BaseException, Any], RpcError]
+    """Turns what ``encode`` or ``encode_named`` raised into the error to report; takes what was to be encoded, too."""
+    decode_error: Callable[[BaseException], RpcError]
+    """Turns what ``decode`` or ``decode_named`` raised into the error to report."""
+    encode_named: Callable[[dict[str, Any]], Parts] | None = None
+    """Encodes what was given, by name, buffers included. ``None``: ``encode`` takes a dict as well."""
+    decode_named: Callable[..., tuple[Any, ...]] | None = None
+    """And back, to the full tuple; what was not sent takes the signature's default."""
+    hashed: HashedKeys | None = None
+    """As in a :class:`ValueCoding`, for all arguments."""
+    references: bool = False
+    """Whether arguments may hold references: then the core says whose they are while something here runs."""
+    remake: Callable[[Sequence[str], bool], ArgumentsCoding] | None = None
+    """Makes it anew, for a caller that declares the parameters in another order, and for a handler that is (or is not)
+    asynchronous. Takes the caller's names in order; those that are not known here take any value."""
 
 
 class MethodCoding(NamedTuple):
     """How a method's values cross in one codec."""
 
-    path: str
-    """Where gRPC's peers call it: ``/package.Service/Method``."""
-    arguments: Coding
-    item: Coding | None
+    arguments: ArgumentsCoding
+    item: ValueCoding | None
     """The items of the stream from the client."""
-    reply: Coding
+    reply: ValueCoding
     """The result, or the items of the stream from the server."""
+    path: str | None = None
+    """Where peers call it that know methods by paths: ``/package.Service/Method``. Such a call is always answered."""
 
 
 class Codec(Protocol):

@@ -14,7 +14,7 @@ from .._core import check_keys
 from ..errors import RpcError, error_class
 from ..status import StatusCode
 from .hashed import ANYTHING
-from .msgpack import decode_any, encode_plainly
+from .msgpack.functions import decode_any, encode_plainly
 
 __all__ = ["describe_error", "make_error"]
 

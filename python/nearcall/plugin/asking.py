@@ -124,7 +124,8 @@ class Handler:
             self.given_up()
             _, args, kwargs = question
             arguments = self.point.plan.arguments
-            arguments.encode_named(arguments.bind(args, kwargs))
+            if arguments.encode_named is not None:
+                arguments.encode_named(arguments.bind(args, kwargs))
         if isinstance(error, (Cancelled, Unavailable)):
             self.given_up()  # it is being stopped, or has ended: the host is told of that
             return True

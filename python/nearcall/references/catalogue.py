@@ -128,10 +128,12 @@ class Catalogue(ABC):
 
 def for_caller(plan: ServicePlan, for_loop: bool) -> ServicePlan:
     """A service's plan for callers that await, or do not await, methods of the objects that they get."""
-    methods = tuple(
-        msgspec.structs.replace(method, reply=method.reply.in_loop(for_loop)) if method.gives else method
-        for method in plan.methods
-    )
+
+    def changed(method: MethodPlan) -> MethodPlan:
+        reply = msgspec.structs.replace(method.reply, coding=method.reply.coding.in_loop(for_loop))
+        return msgspec.structs.replace(method, reply=reply)
+
+    methods = tuple(changed(method) if method.gives else method for method in plan.methods)
     return msgspec.structs.replace(plan, methods=methods)
 
 

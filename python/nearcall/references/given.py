@@ -155,10 +155,12 @@ def _home_of(target: Any) -> Around:
 
 
 def _for(plan: MethodPlan, for_loop: bool) -> MethodPlan:
-    arguments = plan.arguments
-    if plan.handler_is_async != for_loop and arguments.remake is not None:
-        arguments = arguments.remake(arguments.names, for_loop)
-    item = None if plan.request_item is None else plan.request_item.in_loop(for_loop)
+    arguments, item = plan.arguments, plan.request_item
+    coding = arguments.coding
+    if plan.handler_is_async != for_loop and coding.remake is not None:
+        arguments = msgspec.structs.replace(arguments, coding=coding.remake(coding.names, for_loop))
+    if item is not None:
+        item = msgspec.structs.replace(item, coding=item.coding.in_loop(for_loop))
     return msgspec.structs.replace(plan, arguments=arguments, request_item=item, handler_is_async=for_loop)
 
 

@@ -13,6 +13,7 @@ from .._core import HealthMethod
 from ..call.interceptors import ServerInterceptor, intercept_handler
 from ..codec.protocol import Codec
 from ..options.schemes import speaks_http, speaks_protobuf
+from ..service.making import in_codec
 from ..service.plan import BIDI_STREAM, SERVER_STREAM, MethodPlan
 from .instances import Served, handler_of
 
@@ -72,12 +73,10 @@ def coded_entries(served: Sequence[Served], handlers: Sequence[tuple[MethodPlan,
     Raises:
         TypeError: a method has no counterpart in it; one line that names it and the parameter.
     """
-    from ..service.coded import coded_plans  # only where it is needed
-
     found = list[Entry]()
     rest = iter(handlers)
     for each in served:
-        for plan in coded_plans(each.plan, codec):
+        for plan in in_codec(each.plan, codec).methods:
             own, handler = next(rest)
             found.append(Entry(plan.path or "", plan, handler, own.kind, each.plan.errors))
     return found

@@ -11,13 +11,14 @@ from typing import Any, Final, Literal, NamedTuple, NoReturn
 
 import msgspec
 
-from ..codec.hashed import ANYTHING, together
+from ..codec.msgpack.watching import watch_named, watch_received, watch_sent
+from ..codec.protocol import BUFFER_FORMS, CODED, PARTS, Parts
 from ..errors import FailedPrecondition, RpcError, Unimplemented
 from ..types.differences import Types, differences
 from ..types.fields import Finder, UnknownField, field_finder
 from .describing import method_info
 from .description import Description, MethodInfo, ParameterInfo, ServiceInfo, StreamInfo, ValueInfo
-from .plan import BIDI_STREAM, BUFFER_FORMS, CODED, PARTS, SERVER_STREAM, MethodPlan, ServicePlan, ValuePlan
+from .plan import BIDI_STREAM, SERVER_STREAM, MethodPlan, ServicePlan
 
 __all__ = [
     "MALFORMED",
@@ -206,14 +207,15 @@ def _agreed(client: ServicePlan, plan: MethodPlan, number: int, service: Service
     if plan.request_item is not None and ours.stream is not None and server.stream is not None:
         finder = where.finder_of_sent(ours.stream.schema, server.stream.schema)
         if finder is not None:
-            plan = msgspec.structs.replace(
-                plan, request_item=_checked_sent(plan.request_item, finder, where, ours.stream)
-            )
+            what = f"an item of '{ours.stream.name}'"
+            coding = watch_sent(plan.request_item.coding, what, finder, where.refuse_sent)
+            plan = msgspec.structs.replace(plan, request_item=msgspec.structs.replace(plan.request_item, coding=coding))
     if client.plain:  # it takes all fields that come
         return Agreed(number, plan)
     finder = field_finder(server.returns.schema, service.types, ours.returns.schema, client.types)
-    if finder is not None and plan.reply.decode is not None:
-        plan = msgspec.structs.replace(plan, reply=_checked_received(plan.reply, finder, where))
+    if finder is not None:
+        coding = watch_received(plan.reply.coding, "the result", finder, where.refuse_received)
+        plan = msgspec.structs.replace(plan, reply=msgspec.structs.replace(plan.reply, coding=coding))
     return Agreed(number, plan)
 
 
@@ -234,9 +236,9 @@ class _Where(NamedTuple):
             f"no such field: {advice}, or update the server"
         )
 
-    def refuse_received(self, found: UnknownField) -> NoReturn:
+    def refuse_received(self, what: str, found: UnknownField) -> NoReturn:
         raise FailedPrecondition(
-            f"{self.method}: the result has the field '{found}' at {found.path}, but the client's {found.reader} has "
+            f"{self.method}: {what} has the field '{found}' at {found.path}, but the client's {found.reader} has "
             "no such field: update the client's class"
         )
 
@@ -248,7 +250,6 @@ class _Arguments:
         self._method = where.method
         self._where = where
         self._order = plan.arguments.names
-        self._encode = plan.arguments.encode_named
         self._signature = server.signature
         served = {parameter.name: parameter for parameter in server.parameters}
         self._unknown = {each.name: each.type for each in ours.parameters if each.name not in served}
@@ -257,16 +258,19 @@ class _Arguments:
             for each in ours.parameters
             if not each.required and each.name in served and served[each.name].required
         }
-        self._finders: dict[str, Finder] = {}
+        finders: dict[str, Finder] = {}
         for each in ours.parameters:
             if each.name in served:
                 finder = where.finder_of_sent(each.schema, served[each.name].schema)
                 if finder is not None:
-                    self._finders[each.name] = finder
+                    finders[each.name] = finder
         same = [_place(each) for each in ours.parameters] == [_place(each) for each in server.parameters]
-        self.differ = not same or bool(self._needed or self._finders)
+        self.differ = not same or bool(self._needed or finders)
+        # Only plans in msgpack are compared, and that has names.
+        encode: Any = plan.arguments.encode_named
+        self._encode = watch_named(encode, finders, where.refuse_sent)
 
-    def encode(self, bound: tuple[Any, ...] | dict[str, Any]) -> tuple[bytes, list[memoryview]]:
+    def encode(self, bound: tuple[Any, ...] | dict[str, Any]) -> Parts:
         """In place of the plan's own ``encode_named``."""
         values = bound if isinstance(bound, dict) else dict(zip(self._order, bound, strict=True))
         for name in values:
@@ -281,51 +285,12 @@ class _Arguments:
                     f"{self._method}: '{name}' was not given, but the server's requires {name}: {type_name}, it is "
                     f"{self._signature}"
                 )
-        encoded = self._encode(values)
-        # What was encoded is looked at, not the values: a reference that is encoded is given away.
-        parts = _by_name(encoded[0]) if self._finders else {}
-        for name, find in self._finders.items():
-            if name in parts and (found := find(bytes(parts[name]))):
-                self._where.refuse_sent(f"argument '{name}'", found)
-        return encoded
-
-
-_by_name = msgspec.msgpack.Decoder(dict[str, msgspec.Raw]).decode
+        return self._encode(values)
 
 
 def _place(parameter: ParameterInfo) -> tuple[str, bool]:
     """What must be the same, in the same order, for arguments to go by position."""
     return parameter.name, parameter.form in BUFFER_FORMS
-
-
-def _checked_sent(plan: ValuePlan, find: Finder, where: _Where, stream: StreamInfo) -> ValuePlan:
-    encode = plan.encode
-    if encode is None:
-        return plan
-
-    def encode_checked(value: Any) -> Any:
-        encoded = encode(value)
-        if found := find(encoded[0] if plan.form == PARTS else encoded):
-            where.refuse_sent(f"an item of '{stream.name}'", found)
-        return encoded
-
-    return msgspec.structs.replace(plan, encode=encode_checked)
-
-
-def _checked_received(plan: ValuePlan, find: Finder, where: _Where) -> ValuePlan:
-    decode: Any = plan.decode
-
-    def decode_checked(*encoded: Any) -> Any:
-        value = decode(*encoded)
-        if found := find(encoded[0]):
-            where.refuse_received(found)
-        return value
-
-    return msgspec.structs.replace(
-        plan,
-        decode=decode_checked,
-        hashed=together([plan.hashed, ANYTHING]),  # what finds fields decodes without a type
-    )
 
 
 def refused(plan: MethodPlan, error: RpcError, problem: str | None = None) -> Agreed:

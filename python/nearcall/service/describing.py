@@ -43,7 +43,13 @@ def method_info(plan: MethodPlan) -> MethodInfo:
     if plan.request_item is not None:
         slot, item = plan.slots[plan.stream_position], plan.request_item
         stream = StreamInfo(
-            slot.name, plan.stream_position, item.type_name, item.form, slot.by_position, slot.by_name, item.schema
+            slot.name,
+            plan.stream_position,
+            item.type_name,
+            item.coding.form,
+            slot.by_position,
+            slot.by_name,
+            item.schema,
         )
     return MethodInfo(
         name=plan.name,
@@ -52,15 +58,15 @@ def method_info(plan: MethodPlan) -> MethodInfo:
             ParameterInfo(
                 name=parameter.name,
                 type=parameter.type_name,
-                form=parameter.form,
+                form=form,
                 required=parameter.required,
                 by_position=slots[parameter.name].by_position,
                 by_name=slots[parameter.name].by_name,
                 schema=parameter.schema,
             )
-            for parameter in plan.arguments.parameters
+            for parameter, form in zip(plan.arguments.parameters, plan.arguments.coding.forms, strict=True)
         ],
-        returns=ValueInfo(plan.reply.type_name, plan.reply.form, plan.reply.schema),
+        returns=ValueInfo(plan.reply.type_name, plan.reply.coding.form, plan.reply.schema),
         stream=stream,
         signature=plan.signature,
         doc=plan.doc,

@@ -7,21 +7,27 @@ from typing import Any, Optional, TypedDict
 
 from msgspec import inspect as shapes
 
-from ..codec.checks import outer_type
+from ..codec.checks import OuterType, outer_type
 from ..codec.described import described_sender
-from ..codec.hashed import ANYTHING
 from ..codec.inspection import services_in
+from ..codec.protocol import (
+    BUFFER_FORMS,
+    BYTEARRAY,
+    BYTES,
+    MEMORYVIEW,
+    NOTHING,
+    MethodTypes,
+    ParameterType,
+    ValueType,
+)
 from ..errors import FailedPrecondition
 from ..types.declared import DESCRIBED_PLAN, Declared, declared
 from ..types.guards import is_dict, is_list
 from ..types.shown import shown
-from .arguments import Argument, arguments_plan
-from .binding import Binder, make_adapter
 from .description import MethodInfo, ParameterInfo, ServiceInfo, StreamInfo, ValueInfo
-from .plan import BIDI_STREAM, BUFFER_FORMS, NOTHING, PARTS, SERVER_STREAM, MethodPlan, ServicePlan, Slot
+from .making import make_method
+from .plan import BIDI_STREAM, SERVER_STREAM, MethodPlan, ServicePlan, Slot
 from .reading import read_description
-from .signature import value_roles
-from .values import Crossing, buffer_decodes_as, value_plan
 
 __all__ = ["plans_from"]
 
@@ -162,57 +168,57 @@ class _Known:
 
 
 def _dynamic_method(service: str, method: MethodInfo, known: _Known) -> MethodPlan:
-    full_name = f"{service}.{method.name}"
     slots = [
         Slot(parameter.name, parameter.by_position, parameter.by_name, parameter.required)
         for parameter in method.parameters
     ]
-    request_item, position, stream = None, -1, method.stream
-    taken: dict[type, None] = {}
-    if stream is not None:
-        position = min(max(stream.position, 0), len(slots))
-        slots.insert(position, Slot(stream.name, stream.by_position, stream.by_name, True))
-        item = _dynamic_crossing(stream, known)
-        taken.update(dict.fromkeys(item.services))
-        request_item = value_plan(item, value_roles(full_name, stream=stream.name))
-    signature = shown(method.signature)
-    binder = Binder(full_name, slots, signature, None if stream is None else stream.name)
-    arguments = [
-        Argument(parameter.name, _dynamic_crossing(parameter, known), parameter.by_position, parameter.required)
-        for parameter in method.parameters
-    ]
-    taken.update(dict.fromkeys(cls for argument in arguments for cls in argument.crossing.services))
-    reply = _dynamic_crossing(method.returns, known)
-    return MethodPlan(
-        service=service,
+    stream = None
+    if method.stream is not None:
+        item = method.stream
+        slots.insert(min(max(item.position, 0), len(slots)), Slot(item.name, item.by_position, item.by_name, True))
+        stream = ParameterType(item.name, _described_type(item, known), True, ...)
+    types = MethodTypes(
         name=method.name,
-        kind=method.kind,
-        arguments=arguments_plan(full_name, arguments, binder),
-        request_item=request_item,
-        slots=tuple(slots),
-        stream_position=position,
-        reply=value_plan(reply, value_roles(full_name, items=method.kind in (SERVER_STREAM, BIDI_STREAM))),
-        handler_is_async=False,
-        split=binder.split,
-        adapt=make_adapter(slots),
-        signature=signature,
-        idempotent=method.idempotent,
+        parameters=tuple(
+            ParameterType(each.name, _described_type(each, known), each.required, ...) for each in method.parameters
+        ),
+        stream=stream,
+        result=_described_type(method.returns, known),
+        streams_out=method.kind in (SERVER_STREAM, BIDI_STREAM),
         doc=method.doc,
-        takes=tuple(taken),
-        gives=reply.services,
+    )
+    return make_method(
+        service,
+        types,
+        kind=method.kind,
+        slots=slots,
+        signature=shown(method.signature),
+        idempotent=method.idempotent,
     )
 
 
-def _dynamic_crossing(value: ValueInfo | ParameterInfo | StreamInfo, known: _Known) -> Crossing:
-    if value.form in BUFFER_FORMS:
-        annotation: Any = buffer_decodes_as[value.form]
-        return Crossing(annotation, value.form, value.type, value.schema, outer_type(annotation))
-    if value.form == NOTHING:
-        return Crossing(None, NOTHING, value.type, value.schema, outer_type(None))
+def _described_type(value: ValueInfo | ParameterInfo | StreamInfo, known: _Known) -> ValueType:
+    if value.form in BUFFER_FORMS or value.form == NOTHING:
+        annotation, shape, outer = _BARE[value.form]
+        return ValueType(annotation, shape, value.type, value.schema, outer, described=True)
     try:
         sender = described_sender(value.schema, known.types, known.services)
         found = known.annotation(value.schema)
         services = () if found is Any else services_in(shapes.type_info(found))
     except (AttributeError, LookupError, TypeError, ValueError, RecursionError):
         raise FailedPrecondition("the server's description of its types is malformed") from None
-    return Crossing(found, PARTS, value.type, value.schema, outer_type(Any), sender, ANYTHING, services)
+    # What it is like is the server's to check.
+    _, shape, outer = _ANY
+    return ValueType(found, shape, value.type, value.schema, outer, services, described=True, sender=sender)
+
+
+def _known(annotation: Any) -> tuple[Any, shapes.Type, OuterType]:
+    return annotation, shapes.type_info(annotation), outer_type(annotation)
+
+
+_ANY = _known(Any)
+_BARE = {
+    form: _known(annotation)
+    for form, annotation in ((NOTHING, None), (BYTES, bytes), (BYTEARRAY, bytearray), (MEMORYVIEW, memoryview))
+}
+"""What crosses without a codec, by its form."""

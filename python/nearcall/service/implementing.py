@@ -6,18 +6,19 @@ takes care as ever, because it alone knows both declarations (:mod:`nearcall.ser
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, NoReturn
 
 import msgspec
 
+from ..codec.msgpack.arguments import UNKNOWN
+from ..codec.msgpack.watching import watch_arguments, watch_received, watch_sent
 from ..errors import FailedPrecondition, InvalidArgument
-from ..types.fields import Finder, field_finder
+from ..types.fields import UnknownField, field_finder
 from .agreement import MALFORMED, Sides, method_findings
-from .arguments import UNKNOWN
 from .describing import method_info
 from .description import Description, MethodInfo, ServiceInfo
-from .plan import BUFFER_FORMS, PARTS, ArgumentsPlan, MethodPlan, ServicePlan, ValuePlan
+from .plan import MethodPlan, ServicePlan
 
 __all__ = ["Handler", "ImplementedMethod", "agree_to_implement", "by_position"]
 
@@ -71,10 +72,10 @@ def _implemented(
     if caller.stream is not None:
         theirs.insert(caller.stream.position, caller.stream.name)
     arrange = by_position(plan)
-    arguments = plan.arguments
-    if theirs != [slot.name for slot in plan.slots] and arguments.remake is not None:
+    coding = plan.arguments.coding
+    if theirs != [slot.name for slot in plan.slots] and coding.remake is not None:
         names = [parameter.name for parameter in caller.parameters]
-        arguments = arguments.remake(names, plan.handler_is_async)
+        arguments = msgspec.structs.replace(plan.arguments, coding=coding.remake(names, plan.handler_is_async))
         arrange = _Arranged(plan, theirs).arrange
         position = -1 if caller.stream is None else caller.stream.position
         plan = msgspec.structs.replace(plan, arguments=arguments, stream_position=position)
@@ -133,72 +134,29 @@ def _careful(
         if each.name in known
         and (finder := field_finder(each.schema, caller_service.types, known[each.name].schema, service.types))
     }
+
+    def refuse_received(what: str, found: UnknownField) -> NoReturn:
+        raise FailedPrecondition(
+            f"{name}(): {what} has the field '{found}' at {found.path}, but the client's {found.reader} has no such "
+            "field: update the client"
+        )
+
+    def refuse_sent(what: str, found: UnknownField) -> NoReturn:
+        raise FailedPrecondition(
+            f"{name}(): {what} has the field '{found}' at {found.path}, but the server's {found.reader} has no such "
+            "field: leave it at its default, or update the server"
+        )
+
+    arguments, item, reply = plan.arguments, plan.request_item, plan.reply
     if finders:
-        plan = msgspec.structs.replace(plan, arguments=_checked_arguments(name, plan.arguments, finders))
-    if plan.request_item is not None and caller.stream is not None and ours.stream is not None:
+        coding = watch_arguments(arguments.coding, finders, refuse_received)
+        arguments = msgspec.structs.replace(arguments, coding=coding)
+    if item is not None and caller.stream is not None and ours.stream is not None:
         finder = field_finder(caller.stream.schema, caller_service.types, ours.stream.schema, service.types)
         if finder is not None:
-            what = f"{name}(): an item of '{ours.stream.name}'"
-            plan = msgspec.structs.replace(plan, request_item=_checked_item(plan.request_item, what, finder))
+            watched = watch_received(item.coding, f"an item of '{ours.stream.name}'", finder, refuse_received)
+            item = msgspec.structs.replace(item, coding=watched)
     finder = field_finder(ours.returns.schema, service.types, caller.returns.schema, caller_service.types)
-    if finder is not None and plan.reply.encode is not None:
-        plan = msgspec.structs.replace(plan, reply=_checked_reply(plan.reply, f"{name}(): the result", finder))
-    return plan
-
-
-def _checked_arguments(method: str, plan: ArgumentsPlan, finders: dict[str, Finder]) -> ArgumentsPlan:
-    coded = [name for name, form in zip(plan.names, plan.forms, strict=True) if form not in BUFFER_FORMS]
-
-    def look(parts: Iterator[tuple[str, msgspec.Raw]]) -> None:
-        for name, part in parts:
-            if name in finders and (found := finders[name](bytes(part))):
-                raise FailedPrecondition(
-                    f"{method}(): argument '{name}' has the field '{found}' at {found.path}, but the client's "
-                    f"{found.reader} has no such field: update the client"
-                )
-
-    def decode(body: Any, *buffers: Any) -> Any:
-        values = plan.decode(body, *buffers)
-        look(iter(zip(coded, _in_order(body), strict=False)))
-        return values
-
-    def decode_named(body: Any, *buffers: Any) -> Any:
-        values = plan.decode_named(body, *buffers)
-        look(iter(_by_name(body).items()))
-        return values
-
-    return msgspec.structs.replace(plan, decode=decode, decode_named=decode_named)
-
-
-_in_order = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
-_by_name = msgspec.msgpack.Decoder(dict[str, msgspec.Raw]).decode
-
-
-def _checked_item(plan: ValuePlan, what: str, find: Finder) -> ValuePlan:
-    decode: Any = plan.decode
-
-    def decode_checked(body: Any, *buffers: Any) -> Any:
-        value = decode(body, *buffers)
-        if found := find(body):
-            raise FailedPrecondition(
-                f"{what} has the field '{found}' at {found.path}, but the client's {found.reader} has no such field: "
-                "update the client"
-            )
-        return value
-
-    return msgspec.structs.replace(plan, decode=decode_checked)
-
-
-def _checked_reply(plan: ValuePlan, what: str, find: Finder) -> ValuePlan:
-    encode: Any = plan.encode
-
-    def encode_checked(value: Any) -> Any:
-        encoded = encode(value)
-        if found := find(encoded[0] if plan.form == PARTS else encoded):
-            raise FailedPrecondition(
-                f"{what} has the field '{found}' at {found.path}, but the server's {found.reader} has no such field: "
-                "leave it at its default, or update the server"
-            )
-        return encoded
-
-    return msgspec.structs.replace(plan, encode=encode_checked)
+    if finder is not None:
+        reply = msgspec.structs.replace(reply, coding=watch_sent(reply.coding, "the result", finder, refuse_sent))
+    return msgspec.structs.replace(plan, arguments=arguments, request_item=item, reply=reply)

@@ -9,26 +9,17 @@ Plans are Structs rather than dataclasses because defining a dataclass takes twe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from collections.abc import Callable
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
-from ..codec.hashed import HashedKeys
-from ..codec.protocol import MethodTypes
-from ..errors import RpcError
+from ..codec.protocol import ArgumentsCoding, MethodTypes, Parts, ValueCoding
 
 __all__ = [
     "BIDI_STREAM",
-    "BUFFER_FORMS",
-    "BYTEARRAY",
-    "BYTES",
     "CLIENT_STREAM",
-    "CODED",
-    "MEMORYVIEW",
-    "NOTHING",
     "ONEWAY",
-    "PARTS",
     "SERVER_STREAM",
     "UNARY",
     "ArgumentsPlan",
@@ -39,22 +30,6 @@ __all__ = [
     "ValuePlan",
 ]
 
-# The forms in which a value crosses.
-NOTHING: Final = "nothing"
-"""No payload; the value is ``None``."""
-BYTES: Final = "bytes"
-"""The payload is the buffer itself; it arrives as ``bytes``."""
-BYTEARRAY: Final = "bytearray"
-"""The payload is the buffer itself; it arrives as a ``bytearray``."""
-MEMORYVIEW: Final = "memoryview"
-"""The payload is the buffer itself; it arrives as a ``memoryview``, without a copy where the transport can."""
-CODED: Final = "coded"
-"""The payload is msgpack."""
-PARTS: Final = "parts"
-"""The payload is msgpack plus raw buffers that travel beside it."""
-
-BUFFER_FORMS: Final = frozenset({BYTES, BYTEARRAY, MEMORYVIEW})
-
 # The kinds of method.
 UNARY: Final = "unary"
 SERVER_STREAM: Final = "server_stream"
@@ -62,19 +37,12 @@ CLIENT_STREAM: Final = "client_stream"
 BIDI_STREAM: Final = "bidi_stream"
 ONEWAY: Final = "oneway"
 
-Parts: TypeAlias = "tuple[bytes, list[memoryview]]"
-"""An encoded value: the msgpack, and the raw buffers it refers to by index."""
-
 
 class ValuePlan(msgspec.Struct, frozen=True, eq=False):
-    """How one value crosses: a result, or one item of a stream."""
+    """What is known of one value: a result, or one item of a stream."""
 
-    form: str
-    """``"nothing"``, ``"bytes"``, ``"bytearray"``, ``"memoryview"``, ``"coded"`` or ``"parts"``."""
-    encode: Callable[[Any], Any] | None
-    """Form ``coded``: value to bytes. Form ``parts``: value to (bytes, list of memoryview). Otherwise ``None``."""
-    decode: Callable[..., Any] | None
-    """Form ``coded``: from the body. Form ``parts``: from the body and a list of memoryview. Otherwise ``None``."""
+    coding: ValueCoding
+    """How it crosses."""
     accepts: tuple[type, ...]
     """A value whose exact type is among these needs no check."""
     check: Callable[[Any], None] | None
@@ -83,22 +51,6 @@ class ValuePlan(msgspec.Struct, frozen=True, eq=False):
     """The type as written, for messages."""
     schema: Any
     """The shape of the type as plain data (see :mod:`nearcall.types.schema`)."""
-    encode_error: Callable[[BaseException], RpcError]
-    """Turns what ``encode`` raised into the error to report."""
-    decode_error: Callable[[BaseException], RpcError]
-    """Turns what ``decode`` raised into the error to report."""
-    hashed: HashedKeys | None = None
-    """What to look at before ``decode``, so that no keys collide; ``None`` if they cannot."""
-    references: bool = False
-    """Whether values may hold references: then the core says whose they are while ``encode`` or ``decode`` runs."""
-    decoder: Callable[[bool], Callable[..., Any]] | None = None
-    """Makes ``decode`` anew: where references are, whether (``True``) the methods of what arrives are to be awaited."""
-
-    def in_loop(self, for_loop: bool) -> ValuePlan:
-        """The same for a receiver that awaits, or does not await, the methods of the objects that arrive."""
-        if self.decoder is None:
-            return self
-        return msgspec.structs.replace(self, decode=self.decoder(for_loop))
 
 
 class Slot(NamedTuple):
@@ -115,50 +67,27 @@ class Parameter(msgspec.Struct, frozen=True, eq=False):
 
     name: str
     type_name: str
-    form: str
-    """``"coded"``, ``"parts"`` or one of the buffer forms."""
     required: bool
     schema: Any
 
 
 class ArgumentsPlan(msgspec.Struct, frozen=True, eq=False):
-    """How the arguments of a method cross, its streaming parameter left out.
+    """What is known of the arguments of a method, its streaming parameter left out."""
 
-    The *coded group* is the parameters whose form is ``"coded"``, in order. ``encode`` and ``decode`` deal with
-    exactly that tuple; the buffers of the other parameters are the core's to carry.
-    """
-
+    coding: ArgumentsCoding
+    """How they cross."""
     names: tuple[str, ...]
-    forms: tuple[str, ...]
-    """Per parameter: ``"coded"``, ``"bytes"``, ``"bytearray"`` or ``"memoryview"``."""
     positional: int
     """So many of the parameters may be given by position; the rest are keyword-only."""
-    parts: bool
-    """``encode`` and ``decode`` have the form ``parts``."""
-    encode: Callable[[tuple[Any, ...]], Any]
-    decode: Callable[..., tuple[Any, ...]]
     accepts: tuple[tuple[type, ...], ...]
     """Per parameter: exact types that need no check."""
     check_at: Callable[[int, Any], None]
     """Checks a value for the parameter of that index; raises :class:`~nearcall.errors.InvalidArgument`."""
     bind: Callable[[tuple[Any, ...], dict[str, Any]], tuple[Any, ...] | dict[str, Any]]
     """Python's rules for calling: a full tuple if every parameter was given, else what was given, by name."""
-    encode_named: Callable[[tuple[Any, ...] | dict[str, Any]], Parts]
-    """Checks what ``bind`` returned, and encodes it as a msgpack map by name, buffers included."""
-    decode_named: Callable[..., tuple[Any, ...]]
-    """From the map and its buffers to the full tuple; what was not sent takes the signature's default."""
-    encode_error: Callable[[BaseException, Any], RpcError]
-    """Turns what ``encode`` or ``encode_named`` raised into the error to report; takes what was to be encoded, too."""
-    decode_error: Callable[[BaseException], RpcError]
-    """Turns what ``decode`` or ``decode_named`` raised into the error to report."""
+    encode_named: Callable[[tuple[Any, ...] | dict[str, Any]], Parts] | None
+    """Checks what ``bind`` returned, and encodes it by name. ``None``: the codec's ``encode`` takes it as it is."""
     parameters: tuple[Parameter, ...]
-    hashed: HashedKeys | None = None
-    """As in a :class:`ValuePlan`, for all arguments."""
-    references: bool = False
-    """Whether arguments may hold references: then the core says whose they are while something here runs."""
-    remake: Callable[[Sequence[str], bool], ArgumentsPlan] | None = None
-    """Makes the plan anew, for a caller that declares the parameters in another order, and for a handler that is (or
-    is not) asynchronous. Takes the caller's names in order; those that are not known here take any value."""
 
 
 class MethodPlan(msgspec.Struct, frozen=True, eq=False):
@@ -196,7 +125,7 @@ class MethodPlan(msgspec.Struct, frozen=True, eq=False):
     gives: tuple[type, ...] = ()
     """The service classes whose objects come back as references: in the result or in the stream from the handler."""
     types: MethodTypes | None = None
-    """What other codecs are made from; ``None`` if only a server's description is known."""
+    """What codings in other codecs are made from; ``None`` if only a server's description is known."""
     path: str | None = None
     """Where gRPC's peers call it, ``/package.Service/Method``, if this is the plan for them."""
 

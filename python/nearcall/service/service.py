@@ -259,7 +259,7 @@ def _implementation(interface: MethodPlan, written: ReadMethod, owner: type, bui
     for finding in method_findings(interface.service, ours, builder.types, theirs, builder.types, sides):
         raise TypeError(f"{owner.__name__}.{interface.name}() differs from its interface: {finding.text}")
     # Other codecs must come to the same on both sides, and clients know the interface alone.
-    return msgspec.structs.replace(plan, types=method_types(written, read))
+    return msgspec.structs.replace(plan, types=method_types(written, builder, read))
 
 
 def _mentioned(cls: type, scope: Mapping[str, Any]) -> dict[str, Any]:

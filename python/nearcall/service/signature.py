@@ -7,14 +7,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar, get_args, get_origin
 
 from ..codec.inspection import UnsupportedTypeError
-from ..codec.protocol import MethodTypes, ParameterType
-from ..errors import Internal, InvalidArgument
+from ..codec.protocol import MethodTypes, ParameterType, ValueType
 from ..types.hints import awaited, resolve, stream_of, type_name
 from ..types.schema import SchemaBuilder
-from .arguments import Argument, arguments_plan
-from .binding import POSITIONAL_KINDS, Binder, make_adapter
-from .plan import BIDI_STREAM, CLIENT_STREAM, NOTHING, ONEWAY, SERVER_STREAM, UNARY, MethodPlan, Slot
-from .values import Crossing, Roles, cross, value_plan
+from .binding import POSITIONAL_KINDS
+from .making import make_method
+from .plan import BIDI_STREAM, CLIENT_STREAM, ONEWAY, SERVER_STREAM, UNARY, MethodPlan, Slot
+from .values import value_type
 
 __all__ = [
     "IDEMPOTENT_MARK",
@@ -23,7 +22,6 @@ __all__ = [
     "method_plan",
     "method_types",
     "read_method",
-    "value_roles",
 ]
 
 ONEWAY_MARK = "__nearcall_oneway__"
@@ -135,57 +133,32 @@ def method_plan(method: ReadMethod, builder: SchemaBuilder) -> MethodPlan:
         TypeError: an annotation cannot be encoded; the message says which and what to do.
         NameError: a type refers to a name that does not exist (yet).
     """
-    full_name = method.full_name
-    arguments: list[Argument] = []
-    taken: dict[type, None] = {}
-    slots: list[Slot] = []
-    request_item = None
-    stream_name, stream_position = None, -1
-    for position, parameter in enumerate(method.parameters):
-        required = parameter.default is inspect.Parameter.empty
-        by_position = parameter.kind in POSITIONAL_KINDS
-        by_name = parameter.kind is not inspect.Parameter.POSITIONAL_ONLY
-        slots.append(Slot(parameter.name, by_position, by_name, required))
-        stream = stream_of(parameter.annotation)
-        what = f"parameter '{parameter.name}: {type_name(parameter.annotation)}'"
-        if stream is None:
-            crossing = _cross(full_name, what, parameter.annotation, builder)
-            arguments.append(Argument(parameter.name, crossing, by_position, required, parameter.default))
-        else:
-            crossing = _cross(full_name, what, stream.item, builder)
-            roles = value_roles(full_name, stream=parameter.name)
-            request_item = value_plan(crossing, roles, for_loop=method.is_async)
-            stream_name, stream_position = parameter.name, position
-        taken.update(dict.fromkeys(crossing.services))
-    signature = _signature(method)
-    binder = Binder(full_name, slots, signature, stream_name)
-    returned = stream_of(method.returns)
-    what = f"the result '{type_name(method.returns)}'"
-    reply = _cross(full_name, what, method.returns if returned is None else returned.item, builder)
-    return MethodPlan(
-        service=method.service,
-        name=method.name,
-        kind=_kind(method, request_item is not None, returned is not None, reply),
-        arguments=arguments_plan(full_name, arguments, binder, for_loop=method.is_async),
-        request_item=request_item,
-        slots=tuple(slots),
-        stream_position=stream_position,
-        reply=value_plan(reply, value_roles(full_name, items=returned is not None)),
-        handler_is_async=method.is_async,
-        split=binder.split,
-        adapt=make_adapter(slots),
-        signature=signature,
+    types = method_types(method, builder)
+    slots = [
+        Slot(
+            parameter.name,
+            by_position=parameter.kind in POSITIONAL_KINDS,
+            by_name=parameter.kind is not inspect.Parameter.POSITIONAL_ONLY,
+            required=parameter.default is inspect.Parameter.empty,
+        )
+        for parameter in method.parameters
+    ]
+    return make_method(
+        method.service,
+        types,
+        kind=_kind(types),
+        slots=slots,
+        signature=_signature(method),
         idempotent=method.idempotent,
-        no_side_effects=method.no_side_effects,
-        doc=method.doc,
-        takes=tuple(taken),
-        gives=reply.services,
-        types=method_types(method),
     )
 
 
-def method_types(method: ReadMethod, handler: ReadMethod | None = None) -> MethodTypes:
-    """The types of a method. ``handler``, which implements it, says what the interface leaves open: its defaults."""
+def method_types(method: ReadMethod, builder: SchemaBuilder, handler: ReadMethod | None = None) -> MethodTypes:
+    """The types of a method. ``handler``, which implements it, says what the interface leaves open: its defaults.
+
+    Raises:
+        TypeError, NameError: as :func:`method_plan`.
+    """
     handlers = {parameter.name: parameter for parameter in (handler or method).parameters}
     parameters: list[ParameterType] = []
     stream: ParameterType | None = None
@@ -193,32 +166,26 @@ def method_types(method: ReadMethod, handler: ReadMethod | None = None) -> Metho
         fallback = handlers[parameter.name].default if parameter.name in handlers else ...
         required = parameter.default is inspect.Parameter.empty
         streamed = stream_of(parameter.annotation)
-        annotation = parameter.annotation if streamed is None else streamed.item
-        found = ParameterType(parameter.name, annotation, required, parameter.default, fallback)
+        what = f"parameter '{parameter.name}: {type_name(parameter.annotation)}'"
+        type_ = _type(method, what, parameter.annotation if streamed is None else streamed.item, builder)
+        found = ParameterType(parameter.name, type_, required, parameter.default, fallback)
         if streamed is None:
             parameters.append(found)
         else:
             stream = found
     returned = stream_of(method.returns)
-    result = method.returns if returned is None else returned.item
+    what = f"the result '{type_name(method.returns)}'"
     return MethodTypes(
-        method.name,
-        tuple(parameters),
-        stream,
-        result,
-        returned is not None,
-        method.oneway,
-        method.doc,
-        method.no_side_effects,
+        name=method.name,
+        parameters=tuple(parameters),
+        stream=stream,
+        result=_type(method, what, method.returns if returned is None else returned.item, builder),
+        streams_out=returned is not None,
+        oneway=method.oneway,
+        doc=method.doc,
+        no_side_effects=method.no_side_effects,
+        in_loop=method.is_async,
     )
-
-
-def value_roles(full_name: str, *, stream: str | None = None, items: bool = False) -> Roles:
-    """How errors speak of a method's stream from the client, or else of its result or the items of its result."""
-    if stream is not None:
-        return Roles(f"{full_name}(): an item of '{stream}'", InvalidArgument, InvalidArgument)
-    # A wrong result is the server's fault, whichever side notices.
-    return Roles(f"{full_name}(): {'an item of the result' if items else 'the result'}", Internal, Internal)
 
 
 def _complete(
@@ -314,19 +281,19 @@ def _check_order(where: str, method: ReadMethod, interface: ReadMethod, written:
         )
 
 
-def _cross(full_name: str, what: str, annotation: Any, builder: SchemaBuilder) -> Crossing:
+def _type(method: ReadMethod, what: str, annotation: Any, builder: SchemaBuilder) -> ValueType:
     try:
-        return cross(annotation, builder)
+        return value_type(annotation, builder)
     except UnsupportedTypeError as problem:
-        raise TypeError(f"{full_name}(): {what} cannot be sent: {problem}") from None
+        raise TypeError(f"{method.full_name}(): {what} cannot be sent: {problem}") from None
 
 
-def _kind(method: ReadMethod, streams_in: bool, streams_out: bool, reply: Crossing) -> str:
-    if method.oneway and reply.form == NOTHING:
+def _kind(types: MethodTypes) -> str:
+    if types.oneway and types.result.annotation is None:
         return ONEWAY
-    if streams_in:
-        return BIDI_STREAM if streams_out else CLIENT_STREAM
-    return SERVER_STREAM if streams_out else UNARY
+    if types.stream is not None:
+        return BIDI_STREAM if types.streams_out else CLIENT_STREAM
+    return SERVER_STREAM if types.streams_out else UNARY
 
 
 def _signature(method: ReadMethod) -> str:

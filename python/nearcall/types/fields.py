@@ -15,7 +15,7 @@ from .differences import Types
 from .guards import is_dict, is_list
 from .schema import show
 
-__all__ = ["UnknownField", "field_finder"]
+__all__ = ["Finder", "UnknownField", "field_finder"]
 
 Decoded: TypeAlias = Any
 Finder: TypeAlias = "Callable[[bytes], UnknownField | None]"

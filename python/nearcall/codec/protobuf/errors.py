@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Final
 
-from ...errors import ResourceExhausted, RpcError
+from ...errors import InvalidArgument, ResourceExhausted, RpcError
 from ..explain import reason
-from ..protocol import Explainer
 
 __all__ = ["ArgumentErrors", "CodingError", "value_error"]
 
@@ -35,21 +35,24 @@ class ArgumentErrors:
     """Says which argument was at fault.
 
     Args:
+        method: The method's full name.
         parameter: The only parameter, if its message is the whole.
     """
 
-    def __init__(self, parameter: str | None) -> None:
+    def __init__(self, method: str, parameter: str | None) -> None:
+        self.method = f"{method}()"
         self.parameter = parameter
 
-    def encoding(self, error: BaseException, cls: type[RpcError], method: str) -> RpcError:
+    def encoding(self, error: BaseException, _values: object) -> RpcError:
         """What the encoder raised."""
-        return self._error(error, cls, method, "cannot be sent")
+        return self._error(error, "cannot be sent")
 
-    def decoding(self, error: BaseException, cls: type[RpcError], method: str) -> RpcError:
+    def decoding(self, error: BaseException) -> RpcError:
         """What the decoder raised."""
-        return self._error(error, cls, method, "cannot be decoded")
+        return self._error(error, "cannot be decoded")
 
-    def _error(self, error: BaseException, cls: type[RpcError], method: str, what: str) -> RpcError:
+    def _error(self, error: BaseException, what: str) -> RpcError:
+        cls, method = InvalidArgument, self.method
         if not isinstance(error, CodingError):
             return _other(error, cls, method, f"the arguments {what}", "the arguments")
         message, path = ValueError.__str__(error), error.path
@@ -66,10 +69,10 @@ class ArgumentErrors:
         return cls(f"{method}: argument '{name}'{f' at {rest}' if rest else ''}: {message}")
 
 
-def value_error(what: str) -> Explainer:
+def value_error(what: str, noun: str, cls: type[RpcError]) -> Callable[[BaseException], RpcError]:
     """Says where in a result or an item the fault was."""
 
-    def explain(error: BaseException, cls: type[RpcError], noun: str) -> RpcError:
+    def explain(error: BaseException) -> RpcError:
         return _other(error, cls, noun, what, "it")
 
     return explain

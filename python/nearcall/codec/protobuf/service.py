@@ -12,8 +12,18 @@ from msgspec import inspect as shapes
 from ..._core import ProtobufMessages
 from ...types.hints import type_name
 from ...types.numbers import field_options
-from ..inspection import UnsupportedTypeError, inspect_type, services_in
-from ..protocol import Coding, MethodCoding, MethodTypes, ParameterType
+from ..inspection import UnsupportedTypeError
+from ..protocol import (
+    CODED,
+    NOTHING,
+    ArgumentsCoding,
+    MethodCoding,
+    MethodTypes,
+    ParameterType,
+    Roles,
+    ValueCoding,
+    ValueType,
+)
 from .building import Builder, Declared
 from .errors import ArgumentErrors, CodingError, value_error
 from .messages import REQUIRED, Element, Field, Message
@@ -95,7 +105,7 @@ class ServiceMessages:
     def _request(self, rpc: str, method: MethodTypes) -> tuple[int, bool]:
         builder, name = self.builder, f"{self.name}{rpc}Request"
         if method.stream is not None:
-            return self._value(name, method.stream.name, method.stream.annotation, "parameter")
+            return self._value(name, method.stream.name, method.stream.type, "parameter")
         shown = [_declared(parameter) for parameter in method.parameters]
         if len(shown) == 1 and shown[0].required and _is_class(shown[0].shape):
             found = builder.element(shown[0].shape, shown[0].annotation, field_options(shown[0].annotation))
@@ -118,8 +128,7 @@ class ServiceMessages:
         element = Element(arguments, "the arguments", f"{name}Arguments", (tuple, dict))
         begin = Field(1, ARGUMENTS, ARGUMENTS, "presence", element, absent=REQUIRED)
         try:
-            shape = inspect_type(stream.annotation)
-            inner = self.builder.alone(shape, stream.annotation)
+            inner = self.builder.alone(stream.type.shape, stream.type.annotation)
         except UnsupportedTypeError as problem:
             raise UnsupportedTypeError(f"parameter '{stream.name}': {problem}") from None
         item_name = stream.name if stream.name != ARGUMENTS else "item"
@@ -127,23 +136,23 @@ class ServiceMessages:
         item.accepts = inner.accepts
         declared.fields = [begin, item]
         first = self.builder.add(Message("", "the arguments", "only", [begin]))
-        others = self.builder.add(Message("", type_name(stream.annotation), "only", [item]))
+        others = self.builder.add(Message("", stream.type.name, "only", [item]))
         return place, first, others
 
     def _response(self, rpc: str, method: MethodTypes) -> int:
         name = f"{self.name}{rpc}Response"
-        if method.result is None:
+        if method.result.annotation is None:
             return self.builder.add(Message(name, "None", "nothing"))
         return self._value(name, "value", method.result, "result")[0]
 
-    def _value(self, name: str, field: str, annotation: Any, what: str) -> tuple[int, bool]:
-        shape = inspect_type(annotation)
-        label = f"parameter '{field}'" if what == "parameter" else f"the {what} '{type_name(annotation)}'"
+    def _value(self, name: str, field: str, type_: ValueType, what: str) -> tuple[int, bool]:
+        annotation, shape = type_.annotation, type_.shape
+        label = f"parameter '{field}'" if what == "parameter" else f"the {what} '{type_.name}'"
         try:
             if _is_class(shape):
                 element = self.builder.element(shape, annotation, field_options(annotation))
                 return cast(int, element.kind), True
-            message = Message(name, type_name(annotation), "only")
+            message = Message(name, type_.name, "only")
             place = self.builder.add(message)
             message.fields.append(self.builder.field(1, Declared(field, annotation, shape)))
         except UnsupportedTypeError as problem:
@@ -173,23 +182,26 @@ class ServiceMessages:
         compiled = ProtobufMessages(self.builder.messages, CodingError)
         found: dict[str, MethodCoding] = {}
         for rpc in self.rpcs:
-            method = rpc.method
-            reply = compiled.codec(rpc.response, format=format)
-            errors = ArgumentErrors(method.parameters[0].name if rpc.direct and not rpc.streams_in else None)
+            method, stream = rpc.method, rpc.method.stream
+            where = f"{self.full_name}.{method.name}"
+            errors = ArgumentErrors(where, method.parameters[0].name if rpc.direct and stream is None else None)
             item = codec = None
-            if not rpc.streams_in:
+            if stream is None:
                 codec = compiled.codec(rpc.request, single=rpc.direct, format=format)
             else:
-                item = _value_coding(compiled.codec(rpc.request, format=format))
+                roles = Roles.of_stream(where, stream.name)
+                item = _value_coding(compiled.codec(rpc.request, format=format), CODED, roles)
                 if rpc.arguments is not None:
                     codec = compiled.codec(rpc.arguments, format=format)
+            names = tuple(parameter.name for parameter in method.parameters)
             # A message without fields is no bytes at all, but not in JSON.
-            form = "nothing" if method.result is None and format == "binary" else "coded"
+            form = NOTHING if method.result.annotation is None and format == "binary" else CODED
+            reply = compiled.codec(rpc.response, format=format)
             found[method.name] = MethodCoding(
-                path=f"/{self.full_name}/{rpc.name}",
-                arguments=Coding("coded", codec, codec, errors.encoding, errors.decoding),
+                ArgumentsCoding(names, (CODED,) * len(names), codec, codec, errors.encoding, errors.decoding),
                 item=item,
-                reply=_value_coding(reply)._replace(form=form),
+                reply=_value_coding(reply, form, Roles.of_result(where, items=method.streams_out)),
+                path=f"/{self.full_name}/{rpc.name}",
             )
         return found
 
@@ -204,15 +216,17 @@ class Protobuf:
         return ServiceMessages(name, methods).codings()
 
 
-def _value_coding(codec: Any) -> Coding:
-    return Coding("coded", codec, codec, value_error("cannot be sent"), value_error("cannot be decoded"))
+def _value_coding(codec: Any, form: str, roles: Roles) -> ValueCoding:
+    sending = value_error("cannot be sent", roles.noun, roles.sender_error)
+    receiving = value_error("cannot be decoded", roles.noun, roles.receiver_error)
+    return ValueCoding(form, codec, codec, sending, receiving)
 
 
 def _declared(parameter: ParameterType) -> Declared:
-    shape = inspect_type(parameter.annotation)
-    if services := services_in(shape):
+    if parameter.type.services:
         raise UnsupportedTypeError(
-            f"parameter '{parameter.name}' is a reference to a {type_name(services[0])}, and gRPC has none: send data"
+            f"parameter '{parameter.name}' is a reference to a {type_name(parameter.type.services[0])}, and gRPC has "
+            "none: send data"
         )
     default: Any = parameter.default
     fallback: Any = parameter.fallback
@@ -226,7 +240,8 @@ def _declared(parameter: ParameterType) -> Declared:
         default = msgspec.NODEFAULT
     if fallback is ... or fallback is inspect.Parameter.empty:
         fallback = msgspec.NODEFAULT
-    return Declared(parameter.name, parameter.annotation, shape, parameter.required, default, factory, fallback)
+    type_ = parameter.type
+    return Declared(parameter.name, type_.annotation, type_.shape, parameter.required, default, factory, fallback)
 
 
 def _is_named(message: Message) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, MutableMapping
 from types import ModuleType
 from typing import Any
 
-from ...codec.msgpack import encode_plainly
+from ...codec.msgpack.functions import encode_plainly
 
 __all__ = ["LARGEST", "MOST", "Shared", "find", "keys_of", "put", "remove", "variables"]
 

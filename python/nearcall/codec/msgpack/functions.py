@@ -18,10 +18,10 @@ from typing import Any, cast
 
 import msgspec
 
-from ..types.hints import describe_value
-from . import anything
-from .arrays import array_header, dtype_of_annotation, read_array, wrong_dtype
-from .references import REFERENCE, Incoming, Received
+from ...types.hints import describe_value
+from .. import anything
+from ..arrays import array_header, dtype_of_annotation, read_array, wrong_dtype
+from ..references import REFERENCE, Incoming, Received
 
 __all__ = [
     "ARRAY",

@@ -1,0 +1,115 @@
+"""How the arguments of a method cross in msgpack: those in order as an array, those by name as a map."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import msgspec
+from msgspec import inspect as shapes
+
+from .. import explain, sending
+from ..checks import outer_type
+from ..hashed import together
+from ..protocol import BUFFER_FORMS, CODED, NOTHING, PARTS, ArgumentsCoding, ParameterType, Parts, ValueType
+from .crossing import Crossing, cross, decoder, encoder
+from .functions import encode_parts
+
+__all__ = ["UNKNOWN", "arguments_coding"]
+
+UNKNOWN: Final = msgspec.UNSET
+"""In place of an argument that the caller declares and that is not known here: it was not given."""
+
+
+def arguments_coding(method: str, parameters: Sequence[ParameterType], *, for_loop: bool) -> ArgumentsCoding:
+    """The coding of all parameters but the streaming one.
+
+    Args:
+        method: The method's full name.
+        parameters: The parameters in order.
+        for_loop: Whether the handler awaits methods of the objects that it gets.
+    """
+    crossings = [cross(parameter.type) for parameter in parameters]
+    names = tuple(parameter.name for parameter in parameters)
+    # An argument of no payload is a member of the group like others.
+    forms = tuple(CODED if crossing.form == NOTHING else crossing.form for crossing in crossings)
+    group = [(name, each) for name, each, form in zip(names, crossings, forms, strict=True) if form not in BUFFER_FORMS]
+    coded = tuple(name for name, _ in group)
+    annotation: Any = tuple[tuple(each.type.annotation for _, each in group)]  # type: ignore[misc]
+    form = PARTS if PARTS in forms else CODED
+    references = any(parameter.type.services for parameter in parameters)
+    # Only data can be encoded a second time, to find out which of them cannot.
+    data = [parameter.name for parameter in parameters if not parameter.type.services]
+
+    def remake(names: Sequence[str], for_loop: bool) -> ArgumentsCoding:
+        known = {parameter.name: parameter for parameter in parameters}
+        return arguments_coding(method, [known.get(name) or _unknown(name) for name in names], for_loop=for_loop)
+
+    encode: Any = encoder(form)
+    return ArgumentsCoding(
+        names=names,
+        forms=forms,
+        encode=sending.group_seen_to(encode, coded, [each.sender for _, each in group]),
+        decode=decoder(annotation, form, references=references, for_loop=for_loop),
+        encode_named=_named_encoder(dict(zip(names, crossings, strict=True))),
+        decode_named=_named_decoder(parameters, references=references, for_loop=for_loop),
+        encode_error=lambda error, values: explain.explain_encode_error(
+            method, coded if len(values) == len(coded) else names, error, values, data
+        ),
+        decode_error=lambda error: explain.explain_decode_error(method, coded, error),
+        hashed=together(crossing.hashed for crossing in crossings),
+        references=references,
+        remake=remake,
+    )
+
+
+def _unknown(name: str) -> ParameterType:
+    return ParameterType(
+        name, ValueType(Any, shapes.AnyType(), "Any", "any", outer_type(Any), described=True), False, UNKNOWN
+    )
+
+
+def _named_encoder(crossings: dict[str, Crossing]) -> Callable[[dict[str, Any]], Parts]:
+    buffers = {name for name, crossing in crossings.items() if crossing.form in BUFFER_FORMS}
+    senders = {name: crossing.sender for name, crossing in crossings.items() if crossing.sender is not None}
+
+    def encode_named(values: dict[str, Any]) -> Parts:
+        # Any buffer will do for a buffer; an array, say, must not travel as an array here.
+        views = {name: memoryview(value) for name, value in values.items() if name in buffers}
+        seen = {
+            name: sending.seen_argument(name, values[name], senders[name]) for name in senders.keys() & values.keys()
+        }
+        return encode_parts({**values, **views, **seen} if views or seen else values)
+
+    return encode_named
+
+
+def _named_decoder(
+    parameters: Sequence[ParameterType], *, references: bool, for_loop: bool
+) -> Callable[..., tuple[Any, ...]]:
+    """A decoder from a map to the tuple of all parameters, which knows their defaults."""
+
+    # Most methods are never called by name, so the decoder is made when first needed.
+    @functools.cache
+    def made() -> Callable[..., Any]:
+        fields: list[Any] = []
+        for number, parameter in enumerate(parameters):
+            # A factory, because the handler shall get the very object that its signature holds, as in Python.
+            default: Any = (
+                {} if parameter.required else {"default_factory": functools.partial(_same, parameter.default)}
+            )
+            field = msgspec.field(name=parameter.name, **default)
+            fields.append((f"p{number}", parameter.type.annotation, field))
+        shape = msgspec.defstruct("Arguments", fields, kw_only=True, forbid_unknown_fields=True)
+        found: Any = decoder(shape, PARTS, references=references, for_loop=for_loop)
+        return found  # type: ignore[no-any-return]
+
+    def decode_named(body: Any, buffers: list[memoryview]) -> tuple[Any, ...]:
+        return msgspec.structs.astuple(made()(body, buffers))
+
+    return decode_named
+
+
+def _same(value: Any) -> Any:
+    return value

@@ -1,0 +1,62 @@
+"""How values of a type cross in msgpack: what is known of it once, for results, items and arguments alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from msgspec import inspect as shapes
+
+from .. import inspection, sending
+from ..hashed import ANYTHING, HashedKeys, hashed_keys
+from ..protocol import BUFFER_FORMS, CODED, NOTHING, PARTS, ValueType, buffer_form
+from ..senders import Sender
+from . import functions
+
+__all__ = ["Crossing", "cross", "decoder", "encoder"]
+
+
+class Crossing(NamedTuple):
+    """How values of a type cross."""
+
+    type: ValueType
+    form: str
+    """One of the forms of :mod:`nearcall.codec.protocol`."""
+    sender: Sender | None = None
+    """Sees to it that values arrive as they left; ``None`` if there is nothing to see to."""
+    hashed: HashedKeys | None = None
+    """Keys that must be looked at before a value is decoded; ``None`` if there are none."""
+
+
+def cross(type_: ValueType) -> Crossing:
+    """How values of a type cross."""
+    shape = type_.shape
+    if isinstance(shape, shapes.NoneType):
+        return Crossing(type_, NOTHING)
+    if (form := buffer_form(shape)) is not None:
+        return Crossing(type_, form)
+    if type_.described:
+        return Crossing(type_, PARTS, type_.sender, ANYTHING)
+    form = PARTS if inspection.holds_arrays(shape) else CODED
+    return Crossing(type_, form, sending.sender(shape, type_.annotation), hashed_keys(shape))
+
+
+def encoder(form: str) -> Callable[[Any], Any] | None:
+    """What encodes in that form."""
+    return {CODED: functions.encode, PARTS: functions.encode_parts}.get(form)
+
+
+def decoder(annotation: Any, form: str, *, references: bool, for_loop: bool) -> Callable[..., Any] | None:
+    """What decodes a type in that form.
+
+    Args:
+        annotation: The type.
+        form: The form; a buffer's needs no decoder.
+        references: Whether the type holds references.
+        for_loop: Whether the methods of the objects that arrive are to be awaited.
+    """
+    if form == NOTHING or form in BUFFER_FORMS:
+        return None
+    if references:
+        return functions.reference_decoder(annotation, for_loop=for_loop)
+    return functions.parts_decoder(annotation) if form == PARTS else functions.coded_decoder(annotation)

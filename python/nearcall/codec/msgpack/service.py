@@ -1,0 +1,49 @@
+"""The codings of a service's methods in msgpack."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from .. import explain, sending
+from ..protocol import MethodCoding, MethodTypes, Roles, ValueCoding
+from .arguments import arguments_coding
+from .crossing import Crossing, cross, decoder, encoder
+
+__all__ = ["Msgpack"]
+
+
+class Msgpack:
+    """The codec of nearcall's own transports: see :class:`nearcall.codec.protocol.Codec`."""
+
+    name = "msgpack"
+
+    def service(self, name: str, methods: Sequence[MethodTypes]) -> Mapping[str, MethodCoding]:
+        """See :meth:`nearcall.codec.protocol.Codec.service`."""
+        return {method.name: _method(f"{name}.{method.name}", method) for method in methods}
+
+
+def _method(full_name: str, method: MethodTypes) -> MethodCoding:
+    item = None
+    if (stream := method.stream) is not None:
+        item = _value(cross(stream.type), Roles.of_stream(full_name, stream.name), method.in_loop)
+    return MethodCoding(
+        arguments=arguments_coding(full_name, method.parameters, for_loop=method.in_loop),
+        item=item,
+        reply=_value(cross(method.result), Roles.of_result(full_name, items=method.streams_out), for_loop=False),
+    )
+
+
+def _value(crossing: Crossing, roles: Roles, for_loop: bool) -> ValueCoding:
+    type_, form = crossing.type, crossing.form
+    encode = encoder(form)
+    return ValueCoding(
+        form=form,
+        encode=encode and sending.seen_to(encode, crossing.sender),
+        decode=decoder(type_.annotation, form, references=bool(type_.services), for_loop=for_loop),
+        encode_error=explain.explain_value_encode_error(roles.noun, roles.sender_error),
+        decode_error=explain.explain_value_decode_error(roles.noun, type_.name, roles.receiver_error),
+        hashed=crossing.hashed,
+        references=bool(type_.services),
+        remake=partial(_value, crossing, roles) if type_.services else None,
+    )

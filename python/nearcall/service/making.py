@@ -1,0 +1,95 @@
+"""From the types of a method to its plan, in any codec."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from ..codec.msgpack.service import Msgpack
+from ..codec.protocol import Codec, MethodTypes, Roles
+from .arguments import arguments_plan
+from .binding import Binder, make_adapter
+from .plan import ONEWAY, UNARY, MethodPlan, ServicePlan, Slot
+from .values import value_plan
+
+__all__ = ["in_codec", "make_method"]
+
+_MSGPACK = Msgpack()
+"""What every plan begins with: on nearcall's own transports nothing else is spoken, and descriptions speak of it."""
+
+
+def make_method(
+    service: str, types: MethodTypes, *, kind: str, slots: Sequence[Slot], signature: str, idempotent: bool
+) -> MethodPlan:
+    """The plan of a method, in msgpack.
+
+    Args:
+        service: The service's name.
+        types: The types of the method.
+        kind: What kind of method it is.
+        slots: All parameters in order, the streaming one among them.
+        signature: The signature as one would write it.
+        idempotent: Whether calls may be repeated.
+    """
+    full_name, stream = f"{service}.{types.name}", types.stream
+    binder = Binder(full_name, slots, signature, None if stream is None else stream.name)
+    coding = _MSGPACK.service(service, [types])[types.name]
+    item, names = None, [slot.name for slot in slots]
+    if stream is not None and coding.item is not None:
+        item = value_plan(stream.type, coding.item, Roles.of_stream(full_name, stream.name))
+    taken = [*types.parameters, *([] if stream is None else [stream])]
+    positional = sum(slot.by_position for slot in slots if stream is None or slot.name != stream.name)
+    return MethodPlan(
+        service=service,
+        name=types.name,
+        kind=kind,
+        arguments=arguments_plan(full_name, types.parameters, coding.arguments, binder, positional),
+        request_item=item,
+        slots=tuple(slots),
+        stream_position=-1 if stream is None else names.index(stream.name),
+        reply=value_plan(types.result, coding.reply, Roles.of_result(full_name, items=types.streams_out)),
+        handler_is_async=types.in_loop,
+        split=binder.split,
+        adapt=make_adapter(slots),
+        signature=signature,
+        idempotent=idempotent,
+        no_side_effects=types.no_side_effects,
+        doc=types.doc,
+        takes=tuple(dict.fromkeys(cls for each in taken for cls in each.type.services)),
+        gives=types.result.services,
+        types=None if types.result.described else types,
+    )
+
+
+def in_codec(plan: ServicePlan, codec: Codec) -> ServicePlan:
+    """The same service in another codec: what is called stays, and how its values cross is the codec's.
+
+    Raises:
+        TypeError: a method has no counterpart in the codec, or only a server's description of the service is known; one
+            line that names the method and the parameter.
+    """
+    types = [method.types for method in plan.methods if method.types is not None]
+    if len(types) < len(plan.methods):
+        raise TypeError(
+            f"{plan.name} is known from a description, which says too little for {codec.name}: give a class"
+        )
+    codings = codec.service(plan.name, types)
+    methods: list[MethodPlan] = []
+    for method in plan.methods:
+        coding, item = codings[method.name], method.request_item
+        if item is not None and coding.item is not None:
+            item = msgspec.structs.replace(item, coding=coding.item)
+        methods.append(
+            msgspec.structs.replace(
+                method,
+                # Who is called by a path answers, with nothing if need be.
+                kind=UNARY if method.kind == ONEWAY and coding.path else method.kind,
+                arguments=msgspec.structs.replace(method.arguments, coding=coding.arguments, encode_named=None),
+                request_item=item,
+                reply=msgspec.structs.replace(method.reply, coding=coding.reply),
+                always_named=False,
+                path=coding.path,
+            )
+        )
+    return msgspec.structs.replace(plan, methods=tuple(methods))
