@@ -52,6 +52,7 @@ from .options.tls import TLS
 from .references.reference import release
 from .server.serve import serve
 from .server.server import Server
+from .server.topic import Subscription, Topic
 from .service.service import idempotent, no_side_effects, oneway, service
 from .status import StatusCode
 from .types.numbers import field
@@ -116,6 +117,8 @@ __all__ = [
     "Session",
     "StartedCall",
     "StatusCode",
+    "Subscription",
+    "Topic",
     "Unauthenticated",
     "Unavailable",
     "Unimplemented",

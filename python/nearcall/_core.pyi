@@ -845,8 +845,46 @@ class LoopRequest:
     def fail_late(self) -> None:
         """Ends the call because its deadline has passed."""
 
+    def subscribe(self, subscription: Subscription) -> None:
+        """The handler has returned a subscription: a topic goes on with the call, and :meth:`forget` does nothing.
+
+        Raises:
+            TypeError: items of the method cannot be sent to many.
+        """
+
     def forget(self) -> None:
         """The handler is through: nothing more comes for the call, nor is it counted."""
+
+@final
+class Topic:
+    """Where items are published."""
+
+    def __new__(cls, *, max_buffer: int, drops: bool, keeps_last: bool) -> Topic: ...
+    def publish(self, item: Any) -> int:
+        """Sends an item to all subscribers; how many there are. Waits for none of them."""
+
+    def subscribe(self) -> Subscription:
+        """What a handler returns."""
+
+    def close(self) -> None:
+        """Ends all streams well. Harmless when repeated."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+
+    @property
+    def subscribers(self) -> int:
+        """How many subscribers there are."""
+
+@final
+class Subscription:
+    """What a method returns whose caller is to get a topic's items. To iterate over it raises ``TypeError``."""
+
+    def __iter__(self) -> Subscription: ...
+    def __next__(self) -> Any: ...
+    def __aiter__(self) -> Subscription: ...
+    def __anext__(self) -> Any: ...
 
 @final
 class View:

@@ -36,6 +36,7 @@ mod session;
 mod started;
 mod stream;
 mod tls;
+mod topic;
 mod unary;
 mod view;
 mod waiting;
@@ -91,6 +92,8 @@ mod _core {
     use super::stream::Stream;
     #[pymodule_export]
     use super::tls::{Tls, dev_certs};
+    #[pymodule_export]
+    use super::topic::{Subscription, Topic};
     #[pymodule_export]
     use super::unary::Unary;
     #[pymodule_export]

@@ -1,6 +1,7 @@
 //! Requests for handlers that are coroutines: the event loop takes them, and nothing here waits.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use nearcall_core::lock::Mutex;
@@ -11,11 +12,12 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::calling::Calling;
-use crate::context::{Call, tell_all};
+use crate::context::{Call, OK, tell_all};
 use crate::errors::describe_for;
 use crate::plan::Method;
 use crate::references::ServedObject;
 use crate::served::{Served, arguments, decode_item, encode_reply, end_stream, late, reply, served, too_long, tracked};
+use crate::topic::{Owner, Subscription};
 
 /// One request for a coroutine handler.
 #[pyclass(frozen, module = "nearcall._core")]
@@ -29,13 +31,20 @@ pub(crate) struct LoopRequest {
     event: Mutex<Option<Incoming>>,
     /// Who wants to know how the call ends.
     observers: Mutex<Vec<Py<PyAny>>>,
+    /// A topic has taken the call over.
+    kept: AtomicBool,
 }
 
 impl LoopRequest {
     pub(crate) fn new(core: Arc<Core>, methods: Arc<Vec<Served>>, calling: Calling, mut request: Box<Request>) -> Self {
         let index = usize::from(request.head.method);
         let event = Mutex::new(Some(request.take_event()));
-        Self { core, methods, calling, index, request, event, observers: Mutex::default() }
+        let (observers, kept) = (Mutex::default(), AtomicBool::new(false));
+        Self { core, methods, calling, index, request, event, observers, kept }
+    }
+
+    pub(crate) fn request(&self) -> &Request {
+        &self.request
     }
 
     fn served(&self) -> &Method {
@@ -171,6 +180,18 @@ impl LoopRequest {
         self.tell_end(py, Some(code));
     }
 
+    /// The handler has returned a subscription: a topic goes on with the call, and `forget` does nothing.
+    fn subscribe(slf: Bound<'_, Self>, subscription: &Bound<'_, Subscription>) -> PyResult<()> {
+        let (py, this) = (slf.py(), slf.get());
+        let method = &served(&this.methods, &this.request).0.method;
+        Subscription::check(method.get())?;
+        // Relaxed: the loop's thread alone reads it.
+        this.kept.store(true, Ordering::Relaxed);
+        subscription.get().take(py, &this.core, method, Owner::Loop(slf.clone().unbind()));
+        this.tell_end(py, Some(OK));
+        Ok(())
+    }
+
     /// Ends the call with an exception.
     fn fail(&self, py: Python<'_>, exception: Bound<'_, PyAny>) {
         let failure = describe_for(py, self.served(), self.call(), &PyErr::from_value(exception));
@@ -180,6 +201,10 @@ impl LoopRequest {
 
     /// The handler is through: nothing more comes for the call, nor is it counted. Without a word, if it was not ended.
     fn forget(&self, py: Python<'_>) {
+        // Relaxed: see `subscribe`.
+        if self.kept.load(Ordering::Relaxed) {
+            return;
+        }
         self.request.forget(&self.core);
         self.request.finish();
         self.tell_end(py, Some(Failure::CANCELLED));

@@ -125,6 +125,11 @@ pub(crate) fn late(name: &str) -> Failure {
 }
 
 pub(crate) fn too_long(py: Python<'_>, name: &str, error: &LinkError) -> PyErr {
+    raise(py, &too_long_failure(name, error))
+}
+
+/// Why a result or an item was not sent that its connection survives.
+pub(crate) fn too_long_failure(name: &str, error: &LinkError) -> Failure {
     // Read at the client: it says whose limit that is, and where to raise it.
     let what = match error {
         LinkError::TooLong { len, limit } => format!(
@@ -134,7 +139,7 @@ pub(crate) fn too_long(py: Python<'_>, name: &str, error: &LinkError) -> PyErr {
     };
     // What no wire of this kind carries is the handler's fault.
     let code = if matches!(error, LinkError::Unfit(_)) { Failure::INTERNAL } else { Failure::RESOURCE_EXHAUSTED };
-    raise(py, &Failure::new(code, format!("the reply of {name}: {what}")))
+    Failure::new(code, format!("the reply of {name}: {what}"))
 }
 
 /// An item for the handler, `None` at the end of the stream.

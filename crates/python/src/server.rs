@@ -34,6 +34,7 @@ use crate::plan::Method;
 use crate::references::Given;
 use crate::served::{Served, arguments, decode_item, encode_reply, end_stream, late, reply, too_long, tracked};
 use crate::session::Sessions;
+use crate::topic::{Owner, Subscription};
 use crate::waiting::Waiting;
 use crate::when_full::WhenFull;
 
@@ -355,6 +356,14 @@ impl Server {
     }
 }
 
+/// What came of running a handler.
+enum Ran {
+    /// The call is over, with that code.
+    Ended(u8),
+    /// A topic goes on with it.
+    Subscribed(Py<Subscription>),
+}
+
 impl Server {
     #[inline]
     fn work_on(&self, py: Python<'_>, worker: &mut Worker, work: Work) {
@@ -429,16 +438,27 @@ impl Server {
             request.fail(&self.core, &late(&method.name));
             return;
         }
-        let code = self.run(py, served, given, &mut request).unwrap_or_else(|error| {
-            let failure = describe_for(py, method, Call::new(&self.core, &request, method), &error);
-            request.fail(&self.core, &failure);
-            failure.code
-        });
+        let code = match self.run(py, served, given, &mut request) {
+            Ok(Ran::Ended(code)) => code,
+            Ok(Ran::Subscribed(subscription)) => self.subscribe(py, &subscription, served, request),
+            Err(error) => {
+                let failure = describe_for(py, method, Call::new(&self.core, &request, method), &error);
+                request.fail(&self.core, &failure);
+                failure.code
+            }
+        };
         tell_end(py, code);
     }
 
-    /// Runs a handler and sends what it returns. How the call ended.
-    fn run(&self, py: Python<'_>, served: &Served, given: Option<&Given>, request: &mut Request) -> PyResult<u8> {
+    /// Lets a topic go on with a call.
+    #[cold]
+    fn subscribe(&self, py: Python<'_>, subscription: &Py<Subscription>, served: &Served, request: Box<Request>) -> u8 {
+        subscription.get().take(py, &self.core, &served.method, Owner::Thread(request));
+        OK
+    }
+
+    /// Runs a handler and sends what it returns.
+    fn run(&self, py: Python<'_>, served: &Served, given: Option<&Given>, request: &mut Request) -> PyResult<Ran> {
         let method = served.method.get();
         let _inherited = Inherited::enter(py, request.deadline)?;
         let result = self.call_handler(py, served, given, request)?;
@@ -446,10 +466,15 @@ impl Server {
         // Dropped before that: a generator that is left unfinished cleans up as part of the call.
         let result = result;
         if method.kind.server_streams() {
-            return self.send_items(py, method, request, &result);
+            if let Ok(subscription) = result.cast::<Subscription>() {
+                Subscription::check(method)?;
+                return Ok(Ran::Subscribed(subscription.clone().unbind()));
+            }
+            return self.send_items(py, method, request, &result).map(Ran::Ended);
         }
         // A worker waits until there is room.
-        Ok(reply(py, &self.core, &self.calling, method, request, result, is_observed())?.unwrap_or(OK))
+        let ended = reply(py, &self.core, &self.calling, method, request, result, is_observed())?;
+        Ok(Ran::Ended(ended.unwrap_or(OK)))
     }
 
     fn call_handler<'py>(

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Generator, Iterable, Sequen
 from types import TracebackType
 from typing import Any, TypeAlias, cast
 
+from .._core import Subscription
 from ..errors import Internal, RpcError
 from ..options.checked import with_option
 from ..service.implementing import by_position
@@ -252,7 +253,12 @@ def _awaitable_of(function: Proceed) -> Proceed:
 
 
 def _stream_of(function: Proceed) -> Proceed:
-    return lambda call: InterceptedReplies(function(call))
+    def proceed(call: Any) -> Any:
+        given = function(call)
+        # A subscription is the server's to take, and not to be iterated over.
+        return given if isinstance(given, Subscription) else InterceptedReplies(given)
+
+    return proceed
 
 
 class InterceptedReplies:

@@ -274,6 +274,9 @@ class LoopThread:
         replies = handler(*arguments)
         if not hasattr(replies, "__aiter__") and hasattr(replies, "__await__"):
             replies = await replies
+        if isinstance(replies, _core.Subscription):
+            request.subscribe(replies)
+            return
         try:
             async for item in replies:
                 if not await _send(request, item, changed):

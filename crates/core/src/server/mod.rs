@@ -35,7 +35,7 @@ pub use call::{CallContext, ItemOutcome, NextItem, Request, ServerCall};
 pub use connection::ServerConnection;
 pub use connection::session::{Found, SessionChange, SessionEvent, SessionHooks, SessionValue, Work};
 pub use event_loop::{AsyncQueue, ForLoop};
-pub use native::NativeHandler;
+pub use native::{Keeper, NativeHandler};
 pub use statistics::{Counts, Histogram, MeasuredMethod, MethodCounts, Snapshot};
 pub use worker::{Next, Worker};
 
@@ -271,7 +271,9 @@ impl Server {
         self.stopped.load(Ordering::Acquire)
     }
 
-    fn is_stopping(&self) -> bool {
+    /// Whether it takes no more calls: [`Server::stop`] was called.
+    #[must_use]
+    pub fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Acquire)
     }
 

@@ -26,6 +26,14 @@ pub trait NativeHandler: Send + Sync {
     fn stopping(&self, _server: &Server) {}
 }
 
+/// Who keeps calls whose handler is through, and sends the items of their streams ([`Request::outlive_handler`]). None of this
+/// may wait for anything.
+pub trait Keeper: Send + Sync {
+    /// Something has come for a call that is kept: the client has given it up, there is room for more items, or the server
+    /// begins to stop. To be asked of the two.
+    fn changed(&self, server: &Server, call: &Arc<ServerCall>);
+}
+
 impl Server {
     /// Answers a call for the worker that has received it.
     #[cold]

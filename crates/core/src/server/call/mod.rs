@@ -7,7 +7,8 @@ pub use context::CallContext;
 pub use request::Request;
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::fmt;
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use nearcall_platform::lock::{Condvar, Mutex};
@@ -19,10 +20,10 @@ use crate::given::given_in;
 use crate::server::Server;
 use crate::server::connection::ServerConnection;
 use crate::server::event_loop::AsyncQueue;
+use crate::server::native::Keeper;
 use crate::server::statistics::Measured;
 
 /// The state of a call that its handler and the receiving worker share.
-#[derive(Debug)]
 pub struct ServerCall {
     connection: Arc<ServerConnection>,
     id: u32,
@@ -33,6 +34,8 @@ pub struct ServerCall {
     measured: Option<Arc<Measured>>,
     /// The items of the caller's stream may hold references.
     references: bool,
+    /// Who sends its items once the handler is through.
+    keeper: OnceLock<Weak<dyn Keeper>>,
 }
 
 /// Who is told when something has come for a call, besides the threads that wait for it.
@@ -87,6 +90,12 @@ pub enum ItemOutcome {
     Late,
 }
 
+impl fmt::Debug for ServerCall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServerCall").field("id", &self.id).field("told", &self.told).finish_non_exhaustive()
+    }
+}
+
 impl ServerCall {
     pub(in crate::server) fn new(
         connection: Arc<ServerConnection>,
@@ -104,7 +113,8 @@ impl ServerCall {
             taken: Taken::default(),
             changes: 0,
         };
-        Self { connection, id, state: Mutex::new(state), changed: Condvar::new(), told, measured, references }
+        let (state, changed, keeper) = (Mutex::new(state), Condvar::new(), OnceLock::new());
+        Self { connection, id, state, changed, told, measured, references, keeper }
     }
 
     /// The client's number of the call.
@@ -183,11 +193,31 @@ impl ServerCall {
 
     fn tell(self: &Arc<Self>, server: &Server) {
         self.changed.notify_all();
+        if let Some(keeper) = self.keeper.get() {
+            if let Some(keeper) = keeper.upgrade() {
+                keeper.changed(server, self);
+            }
+            return;
+        }
         match &self.told {
             Told::Nobody => {}
             Told::Loop(queue) => queue.push_changed(Arc::clone(self)),
             Told::Native(handler) => server.tell_native(*handler, self),
         }
+    }
+
+    /// From now on `keeper` is told of news, and nobody else. It is to look once by itself, for what came before.
+    pub(in crate::server) fn keep(&self, keeper: Weak<dyn Keeper>) {
+        // A call is kept once: its handler is through.
+        let _ = self.keeper.set(keeper);
+        // Whoever begins to stop the server looks for a keeper after this lock, or the keeper sees after it that it stops.
+        self.state.lock().changes += 1;
+    }
+
+    /// Whether somebody has taken it over from its handler.
+    pub(in crate::server) fn is_kept(&self) -> bool {
+        drop(self.state.lock());
+        self.keeper.get().is_some()
     }
 
     /// There may be room again to send.

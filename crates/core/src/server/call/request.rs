@@ -1,7 +1,7 @@
 //! A call on the server, from its arrival to its last frame.
 
 use crate::sync::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Instant;
 
 use nearcall_platform::lock::Mutex;
@@ -15,6 +15,7 @@ use crate::server::Server;
 use crate::server::call::CallContext;
 use crate::server::call::ServerCall;
 use crate::server::connection::ServerConnection;
+use crate::server::native::Keeper;
 use crate::server::statistics::Measured;
 
 /// How a call ends that ends well; the other codes are failures'.
@@ -45,6 +46,8 @@ pub struct Request {
     pub(in crate::server) let_go: AtomicBool,
     /// Counts it as long as it runs in a thread, if it has a stream.
     pub(in crate::server) place: Option<Arc<AtomicUsize>>,
+    /// The thread is free again.
+    pub(in crate::server) left: AtomicBool,
     /// Present while somebody watches.
     pub(in crate::server) measured: Option<Arc<Measured>>,
     /// How many calls had come on its connection before it.
@@ -109,6 +112,20 @@ impl Request {
             head.extras_mut().parts = self.head.extras_mut().parts.take();
         }
         Incoming { head, payload: self.payload.take() }
+    }
+
+    /// The handler is through, and `keeper` sends the rest of the stream: the call goes on without a thread. It still counts
+    /// as under way until the request is dropped. The call itself, unless there can be no more frames for it.
+    pub fn outlive_handler(&self, keeper: Weak<dyn Keeper>) -> Option<&Arc<ServerCall>> {
+        let call = self.call.as_ref()?;
+        if let Some(streams) = &self.place
+            && !self.left.swap(true, Ordering::Relaxed)
+        {
+            // Relaxed: only the number counts.
+            streams.fetch_sub(1, Ordering::Relaxed);
+        }
+        call.keep(keeper);
+        Some(call)
     }
 
     /// Ends the call with a result.
@@ -214,7 +231,9 @@ impl Request {
             if let Some(measured) = &self.measured {
                 measured.finish();
             }
-            if let Some(streams) = &self.place {
+            if let Some(streams) = &self.place
+                && !self.left.swap(true, Ordering::Relaxed)
+            {
                 // Relaxed: only the number counts.
                 streams.fetch_sub(1, Ordering::Relaxed);
             }

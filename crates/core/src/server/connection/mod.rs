@@ -472,6 +472,7 @@ impl ServerConnection {
             finished: AtomicBool::new(false),
             let_go: AtomicBool::new(false),
             place: None,
+            left: AtomicBool::new(false),
             measured,
             // Relaxed: as where it is read.
             ordinal: self.arrived.fetch_add(1, Ordering::Relaxed),
@@ -636,6 +637,14 @@ impl ServerConnection {
             }
         }
         self.has_deferred()
+    }
+
+    /// Tells whoever keeps calls beyond their handlers that the server begins to stop.
+    pub(in crate::server) fn nudge_kept(&self, server: &Server) {
+        let calls = self.calls.lock().all();
+        for call in calls.iter().filter(|call| call.is_kept()) {
+            call.nudge(server);
+        }
     }
 
     fn has_deferred(&self) -> bool {

@@ -124,6 +124,9 @@ impl Reactor {
                 // A client that is gone is found out by reading from it.
                 let _ = connection.send(server, 0, &Outgoing::new(Kind::GoAway, Body::Whole(&[])));
             }
+            for connection in self.connections.values() {
+                connection.nudge_kept(server);
+            }
         }
         // Relaxed: as in `take`.
         let is_delivered = |one: &ServerConnection| one.hung_up.load(Ordering::Relaxed) || one.link.has_delivered();

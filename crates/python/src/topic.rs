@@ -1,0 +1,575 @@
+//! Topics: an item that is published once goes to all who have subscribed, and nobody of them costs a thread or a coroutine.
+//!
+//! A handler returns a [`Subscription`]. Its call then goes on without it: the topic keeps the request, and whoever publishes
+//! sends. An item is encoded once for each method in a codec ([`Channel`]), and lies in one log for all its subscribers. Each
+//! of them has a place in that log. Who does not read falls behind there, and so costs no memory of its own; what the log
+//! holds is limited in bytes.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Weak};
+
+use nearcall_core::lock::{Mutex, around_sleep};
+use nearcall_core::server::{ItemOutcome, Keeper, Request, Server, ServerCall};
+use nearcall_core::{Body, Failure, Kind, LinkError, Outgoing};
+use pyo3::exceptions::{PyRuntimeError, PyTypeError};
+use pyo3::prelude::*;
+use smallvec::SmallVec;
+
+use crate::context::Call;
+use crate::encoded::Encoded;
+use crate::errors::describe_for;
+use crate::interpreter::detach;
+use crate::loop_server::LoopRequest;
+use crate::plan::Method;
+use crate::served::too_long_failure;
+
+/// The key of the trailing metadata that says how many items a subscriber has missed.
+const MISSED: &str = "nearcall-missed";
+
+/// An item, encoded.
+struct Item {
+    body: Vec<u8>,
+    buffers: Option<Vec<Vec<u8>>>,
+}
+
+impl Item {
+    fn of(encoded: &Encoded<'_>) -> Self {
+        encoded.with(|body| match body {
+            Body::Whole(body) => Self { body: body.to_vec(), buffers: None },
+            Body::Pieces(pieces) => Self { body: pieces.concat(), buffers: None },
+            Body::Parts(body, buffers) => {
+                let buffers = buffers.iter().map(|buffer| buffer.to_vec()).collect();
+                Self { body: body.to_vec(), buffers: Some(buffers) }
+            }
+        })
+    }
+
+    /// What it costs to keep.
+    fn cost(&self) -> usize {
+        let buffers = self.buffers.iter().flatten().map(|buffer| size_of::<Vec<u8>>() + buffer.len());
+        size_of::<Self>() + self.body.len() + buffers.sum::<usize>()
+    }
+
+    fn send(&self, server: &Server, call: &ServerCall) -> Result<ItemOutcome, LinkError> {
+        let Some(buffers) = &self.buffers else {
+            return call.try_send_item(server, &Outgoing::new(Kind::Item, Body::Whole(&self.body)));
+        };
+        let slices: SmallVec<[&[u8]; 4]> = buffers.iter().map(Vec::as_slice).collect();
+        call.try_send_item(server, &Outgoing::new(Kind::Item, Body::Parts(&self.body, &slices)))
+    }
+}
+
+/// The items that somebody has still to get, in order.
+#[derive(Default)]
+struct Log {
+    items: VecDeque<Arc<Item>>,
+    /// How many items there were before the first of them.
+    first: u64,
+    bytes: usize,
+    /// For new subscribers, if they are to get it.
+    last: Option<Arc<Item>>,
+    /// Nothing more will come.
+    closed: bool,
+}
+
+impl Log {
+    fn end(&self) -> u64 {
+        self.first + self.items.len() as u64
+    }
+
+    fn pop(&mut self) {
+        if let Some(item) = self.items.pop_front() {
+            self.first += 1;
+            self.bytes -= item.cost();
+        }
+    }
+
+    /// Adds an item, and lets go of the oldest ones beyond so many bytes.
+    fn push(&mut self, item: Arc<Item>, most: usize) {
+        self.bytes += item.cost();
+        self.items.push_back(item);
+        while self.bytes > most && self.items.len() > 1 {
+            self.pop();
+        }
+    }
+
+    /// Everybody has got what is before that place.
+    fn forget_before(&mut self, place: u64) {
+        while self.first < place && !self.items.is_empty() {
+            self.pop();
+        }
+    }
+}
+
+/// What is next for a subscriber.
+enum Next {
+    Item(Arc<Item>),
+    /// It has all there is.
+    Nothing,
+    /// It has fallen behind what is kept.
+    Behind,
+    Closed,
+}
+
+/// The subscribers of one method in one codec, and the items for them.
+struct Channel {
+    method: Arc<Py<Method>>,
+    policy: Policy,
+    log: Mutex<Log>,
+    /// By the addresses of their calls.
+    members: Mutex<HashMap<usize, Arc<Subscriber>>>,
+}
+
+/// What becomes of a subscriber that does not read.
+#[derive(Clone, Copy)]
+struct Policy {
+    /// So many bytes wait for it at most.
+    max_buffer: usize,
+    /// The oldest items go; else the subscription ends.
+    drops: bool,
+}
+
+impl Channel {
+    fn all(&self) -> Vec<Arc<Subscriber>> {
+        self.members.lock().values().map(Arc::clone).collect()
+    }
+
+    /// Sends to everybody what there is for them. The caller lets nobody else publish meanwhile.
+    fn send(&self) {
+        let everybody = self.all();
+        let places = everybody.iter().filter_map(|subscriber| subscriber.send(self));
+        let slowest = places.min();
+        let mut log = self.log.lock();
+        let end = log.end();
+        // Who has come meanwhile begins at the end.
+        log.forget_before(slowest.unwrap_or(end));
+    }
+
+    fn next(&self, place: &mut Place) -> Next {
+        let log = self.log.lock();
+        let behind = log.first.saturating_sub(place.next);
+        if behind > 0 {
+            if !self.policy.drops {
+                return Next::Behind;
+            }
+            place.missed += behind;
+            place.next = log.first;
+        }
+        match log.items.get((place.next - log.first) as usize) {
+            Some(item) => Next::Item(Arc::clone(item)),
+            None if log.closed => Next::Closed,
+            None => Next::Nothing,
+        }
+    }
+
+    /// Takes in a call, whose handler has returned a subscription.
+    fn join(self: &Arc<Self>, server: &Arc<Server>, owner: Owner) {
+        let Some(call) = owner.request().call.clone() else { return };
+        let key = Arc::as_ptr(&call).addr();
+        let log = self.log.lock();
+        let place = Place { next: log.end(), missed: 0, first: log.last.clone(), owner: Some(owner) };
+        let subscriber = Arc::new(Subscriber {
+            server: Arc::downgrade(server),
+            channel: Arc::downgrade(self),
+            call,
+            place: Mutex::new(place),
+        });
+        self.members.lock().insert(key, Arc::clone(&subscriber));
+        drop(log);
+        subscriber.begin();
+        subscriber.send(self);
+    }
+
+    fn close(&self) {
+        self.log.lock().closed = true;
+        self.send();
+    }
+}
+
+/// What keeps a request alive: threads give it away, event loops share it.
+pub(crate) enum Owner {
+    Thread(Box<Request>),
+    Loop(Py<LoopRequest>),
+}
+
+impl Owner {
+    pub(crate) fn request(&self) -> &Request {
+        match self {
+            Self::Thread(request) => request,
+            Self::Loop(request) => request.get().request(),
+        }
+    }
+}
+
+/// A call that gets a topic's items.
+struct Subscriber {
+    server: Weak<Server>,
+    channel: Weak<Channel>,
+    call: Arc<ServerCall>,
+    place: Mutex<Place>,
+}
+
+struct Place {
+    /// The item that it gets next.
+    next: u64,
+    /// Items that it has not got because it was slow.
+    missed: u64,
+    /// What was published last before it came, until it has that.
+    first: Option<Arc<Item>>,
+    /// `None`: it is over.
+    owner: Option<Owner>,
+}
+
+/// Why a subscription is over.
+enum End {
+    /// The client has given it up, or is gone.
+    Gone,
+    Closed,
+    Failed(Failure),
+}
+
+impl Subscriber {
+    /// From now on it is told of news of its call.
+    fn begin(self: &Arc<Self>) {
+        let keeper: Weak<dyn Keeper> = Arc::downgrade(self) as Weak<dyn Keeper>;
+        if let Some(owner) = &self.place.lock().owner {
+            owner.request().outlive_handler(keeper);
+        }
+    }
+
+    /// Sends what there is for it and what the client takes. Where it stands then; `None` if it is over.
+    fn send(&self, channel: &Channel) -> Option<u64> {
+        let mut place = self.place.lock();
+        place.owner.as_ref()?;
+        let Some(server) = self.server.upgrade() else {
+            place.owner = None;
+            return None;
+        };
+        let end = loop {
+            if self.call.is_cancelled() {
+                break End::Gone;
+            }
+            if server.is_stopping() {
+                break End::Failed(Failure::new(Failure::UNAVAILABLE, "the server is stopping"));
+            }
+            let greeting = place.first.clone();
+            let item = match greeting.clone().map_or_else(|| channel.next(&mut place), Next::Item) {
+                Next::Item(item) => item,
+                Next::Nothing => return Some(place.next),
+                Next::Behind => break End::Failed(channel.too_slow()),
+                Next::Closed => break End::Closed,
+            };
+            match item.send(&server, &self.call) {
+                Ok(ItemOutcome::Sent) if greeting.is_some() => place.first = None,
+                Ok(ItemOutcome::Sent) => place.next += 1,
+                // `changed` comes when there is room.
+                Ok(ItemOutcome::NoCredit) => return Some(place.next),
+                Ok(ItemOutcome::Cancelled | ItemOutcome::Late) => break End::Gone,
+                Err(error) => break End::Failed(too_long_failure(&channel.method.get().name, &error)),
+            }
+        };
+        let (owner, missed) = (place.owner.take(), place.missed);
+        drop(place);
+        channel.members.lock().remove(&Arc::as_ptr(&self.call).addr());
+        if let Some(owner) = owner {
+            let request = owner.request();
+            if missed > 0 {
+                request.context().trailing.lock().push(MISSED, missed.to_string().as_bytes());
+            }
+            match end {
+                End::Gone => request.forget(),
+                // If that cannot be sent there is nobody left to tell.
+                End::Closed => drop(request.end_stream(&server)),
+                End::Failed(failure) => request.fail(&server, &failure),
+            }
+            request.finish();
+        }
+        None
+    }
+}
+
+impl Channel {
+    fn too_slow(&self) -> Failure {
+        let message = format!(
+            "{}: the client reads too slowly: more than {} bytes of items waited for it; raise max_buffer of the Topic at the \
+             server, or let it drop the oldest (when_full=\"drop_oldest\")",
+            self.method.get().name,
+            self.policy.max_buffer
+        );
+        Failure::new(Failure::RESOURCE_EXHAUSTED, message)
+    }
+}
+
+impl Keeper for Subscriber {
+    fn changed(&self, _server: &Server, _call: &Arc<ServerCall>) {
+        match self.channel.upgrade() {
+            Some(channel) => drop(self.send(&channel)),
+            // The topic is gone, and has ended it before.
+            None => drop(self.place.lock().owner.take()),
+        }
+    }
+}
+
+/// What the topic and its subscriptions share.
+struct State {
+    policy: Policy,
+    keeps_last: bool,
+    shared: Mutex<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    channels: Vec<Arc<Channel>>,
+    /// What was published last, if it is kept: for who comes in a codec that nobody had yet.
+    last: Option<Arc<Py<PyAny>>>,
+    closed: bool,
+}
+
+impl Shared {
+    /// Takes out the channels that nobody listens to any more.
+    fn take_deserted(&mut self) -> Vec<Arc<Channel>> {
+        let (kept, deserted) = self.channels.drain(..).partition(|channel| !channel.members.lock().is_empty());
+        self.channels = kept;
+        deserted
+    }
+
+    fn find(&self, method: &Py<Method>) -> Option<&Arc<Channel>> {
+        self.channels.iter().find(|channel| channel.method.is(method))
+    }
+}
+
+impl State {
+    /// Takes over a call whose handler is through.
+    fn join(&self, py: Python<'_>, server: &Arc<Server>, method: &Py<Method>, owner: Owner) {
+        // Counted in Rust's way, as the interpreter is not asked below.
+        let method = Arc::new(method.clone_ref(py));
+        let mut owner = Some(owner);
+        let mut known: Option<(Arc<Py<PyAny>>, Arc<Item>)> = None;
+        loop {
+            let step = detach(py, || {
+                let mut shared = self.shared.lock();
+                let channel = match shared.find(&method) {
+                    Some(channel) => Arc::clone(channel),
+                    None => {
+                        let last = match (&shared.last, &known) {
+                            (None, _) => None,
+                            (Some(value), Some((encoded, item))) if Arc::ptr_eq(value, encoded) => {
+                                Some(Arc::clone(item))
+                            }
+                            (Some(value), _) => return Some(Arc::clone(value)),
+                        };
+                        let log = Log { last, closed: shared.closed, ..Log::default() };
+                        let (method, policy) = (Arc::clone(&method), self.policy);
+                        let channel = Channel { method, policy, log: Mutex::new(log), members: Mutex::default() };
+                        let channel = Arc::new(channel);
+                        shared.channels.push(Arc::clone(&channel));
+                        channel
+                    }
+                };
+                if let Some(owner) = owner.take() {
+                    channel.join(server, owner);
+                }
+                None
+            });
+            let Some(value) = step else { return };
+            match method.get().reply.encode(value.bind(py).clone()) {
+                Ok(encoded) => known = Some((value, Arc::new(Item::of(&encoded)))),
+                Err(error) => {
+                    let Some(owner) = &owner else { return };
+                    let (request, method) = (owner.request(), method.get());
+                    let failure = describe_for(py, method, Call::new(server, request, method), &error);
+                    request.fail(server, &failure);
+                    request.finish();
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Where items are published.
+#[pyclass(frozen, module = "nearcall._core")]
+pub(crate) struct Topic {
+    state: Arc<State>,
+}
+
+#[pymethods]
+impl Topic {
+    #[new]
+    #[pyo3(signature = (*, max_buffer, drops, keeps_last))]
+    fn new(max_buffer: usize, drops: bool, keeps_last: bool) -> Self {
+        let policy = Policy { max_buffer, drops };
+        Self { state: Arc::new(State { policy, keeps_last, shared: Mutex::default() }) }
+    }
+
+    /// Sends an item to all subscribers; how many there are. Never waits for any of them.
+    fn publish(&self, py: Python<'_>, item: &Bound<'_, PyAny>) -> PyResult<usize> {
+        let value = Arc::new(item.clone().unbind());
+        let mut encoded: Vec<(Arc<Channel>, Arc<Item>)> = Vec::new();
+        loop {
+            let step = detach(py, || self.state.publish(&value, &encoded));
+            // Here, with the interpreter: methods are let go of.
+            drop(step.deserted);
+            match step.outcome {
+                Published::To(count) => return Ok(count),
+                Published::Closed => {
+                    return Err(PyRuntimeError::new_err("the topic is closed: nobody listens any more"));
+                }
+                Published::Encode(channels) => {
+                    for channel in channels {
+                        let item = channel.method.get().reply.encode(item.clone())?;
+                        let item = Arc::new(Item::of(&item));
+                        encoded.push((channel, item));
+                    }
+                }
+            }
+        }
+    }
+
+    /// What a handler returns.
+    fn subscribe(&self) -> Subscription {
+        Subscription { state: Arc::clone(&self.state) }
+    }
+
+    /// Ends all streams well, those of slow subscribers after what they have still to get. Harmless when repeated.
+    fn close(&self, py: Python<'_>) {
+        detach(py, || self.state.close());
+    }
+
+    #[getter]
+    fn closed(&self, py: Python<'_>) -> bool {
+        detach(py, || self.state.shared.lock().closed)
+    }
+
+    /// How many subscribers there are.
+    #[getter]
+    fn subscribers(&self, py: Python<'_>) -> usize {
+        detach(py, || self.state.shared.lock().count())
+    }
+}
+
+impl Drop for Topic {
+    fn drop(&mut self) {
+        // Its subscribers would wait for ever. The last one to know it may hold the interpreter.
+        let mut state = Some(Arc::clone(&self.state));
+        around_sleep(&mut || {
+            if let Some(state) = state.take() {
+                state.close();
+            }
+        });
+    }
+}
+
+/// What came of an attempt to publish.
+struct Step {
+    outcome: Published,
+    deserted: Vec<Arc<Channel>>,
+}
+
+enum Published {
+    To(usize),
+    Closed,
+    /// It must be encoded for these first.
+    Encode(Vec<Arc<Channel>>),
+}
+
+impl State {
+    fn publish(&self, value: &Arc<Py<PyAny>>, encoded: &[(Arc<Channel>, Arc<Item>)]) -> Step {
+        let mut shared = self.shared.lock();
+        if shared.closed {
+            return Step { outcome: Published::Closed, deserted: Vec::new() };
+        }
+        let deserted = shared.take_deserted();
+        let find = |channel: &Arc<Channel>| encoded.iter().find(|(known, _)| Arc::ptr_eq(known, channel));
+        let unknown: Vec<_> =
+            shared.channels.iter().filter(|channel| find(channel).is_none()).map(Arc::clone).collect();
+        if !unknown.is_empty() {
+            return Step { outcome: Published::Encode(unknown), deserted };
+        }
+        // One item after the other: so nobody who reads is behind another one that is published at the same time.
+        for (channel, item) in shared.channels.iter().filter_map(find) {
+            let mut log = channel.log.lock();
+            log.push(Arc::clone(item), self.policy.max_buffer);
+            if self.keeps_last {
+                log.last = Some(Arc::clone(item));
+            }
+            drop(log);
+            channel.send();
+        }
+        if self.keeps_last {
+            shared.last = Some(Arc::clone(value));
+        }
+        Step { outcome: Published::To(shared.count()), deserted }
+    }
+
+    fn close(&self) {
+        let mut shared = self.shared.lock();
+        if !std::mem::replace(&mut shared.closed, true) {
+            for channel in &shared.channels {
+                channel.close();
+            }
+        }
+    }
+}
+
+impl Shared {
+    fn count(&self) -> usize {
+        self.channels.iter().map(|channel| channel.members.lock().len()).sum()
+    }
+}
+
+/// What a method returns whose caller is to get a topic's items.
+#[pyclass(frozen, module = "nearcall._core")]
+pub(crate) struct Subscription {
+    state: Arc<State>,
+}
+
+impl Subscription {
+    /// Makes sure that items of the method can be sent to many.
+    ///
+    /// # Errors
+    /// A `TypeError` that says why not.
+    pub(crate) fn check(method: &Method) -> PyResult<()> {
+        if method.reply.references {
+            let message = format!(
+                "{}: a topic's items cannot hold references, which belong to one client: yield them in the method itself",
+                method.name
+            );
+            return Err(PyTypeError::new_err(message));
+        }
+        Ok(())
+    }
+
+    /// Takes over a call whose handler is through.
+    pub(crate) fn take(&self, py: Python<'_>, server: &Arc<Server>, method: &Py<Method>, owner: Owner) {
+        self.state.join(py, server, method, owner);
+    }
+}
+
+#[pymethods]
+impl Subscription {
+    fn __iter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __next__(&self) -> PyResult<Option<Py<PyAny>>> {
+        Err(Self::nothing_to_iterate())
+    }
+
+    fn __aiter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __anext__(&self) -> PyResult<Option<Py<PyAny>>> {
+        Err(Self::nothing_to_iterate())
+    }
+}
+
+impl Subscription {
+    fn nothing_to_iterate() -> PyErr {
+        PyTypeError::new_err(
+            "a subscription is for a caller: return it from a method of a service, without yielding from it; interceptors must \
+             return it as it is, too",
+        )
+    }
+}

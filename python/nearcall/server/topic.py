@@ -1,0 +1,125 @@
+"""Server push: what is published once goes to all who have subscribed, without a thread or a coroutine for them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from typing import Any, Generic, Literal, TypeVar, cast
+
+from .. import _core
+from ..options.checked import check_whole
+
+__all__ = ["Subscription", "Topic"]
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Subscription(Iterator[T_co], AsyncIterator[T_co]):
+    """What a method returns whose callers are to get the items of a :class:`Topic`.
+
+    It fits ``-> Iterator[T]`` and ``-> AsyncIterator[T]`` alike. To iterate over it here raises :class:`TypeError`: it
+    is for the caller of the method.
+    """
+
+
+cast(Any, Subscription).register(_core.Subscription)
+
+
+class Topic(Generic[T]):
+    """Items for any number of clients that have subscribed.
+
+    A method of a service returns :meth:`subscribe`, and its caller gets a stream like any other::
+
+        @nearcall.service
+        class Market:
+            def __init__(self) -> None:
+                self._prices = nearcall.Topic[Price]()
+
+            def prices(self) -> Iterator[Price]:
+                return self._prices.subscribe()
+
+    The method's handler is through then: a subscription takes no thread and no coroutine, only a place among
+    ``max_streams`` and ``max_pending`` of the server. Items are encoded once for each method and codec that somebody
+    listens to, and a client that reads slowly keeps nobody else waiting.
+
+    A subscription ends when the client stops it, is gone or past its deadline; when the topic is closed or nothing
+    refers to it any more; and with ``UNAVAILABLE`` when the server begins to stop. Each process of
+    ``serve(workers=...)`` has topics of its own.
+
+    Args:
+        max_buffer: Bytes of encoded items that are kept for clients which read too slowly: for all clients of a method
+            together, in each codec. What is on the way to a client comes on top, as for any stream. The last item is
+            kept however long it is.
+        when_full: What becomes of a client that falls further behind. ``"end"``: its stream ends with
+            ``RESOURCE_EXHAUSTED``, so that nothing is lost without a word. ``"drop_oldest"``: it misses the oldest
+            items, and learns how many from the trailing metadata ``nearcall-missed`` when its stream ends.
+        keep_last: Whether who subscribes gets at once what was published last.
+
+    Raises:
+        InvalidArgument: ``max_buffer`` is no whole number from 1.
+        ValueError: ``when_full`` is none of these.
+    """
+
+    def __init__(
+        self,
+        *,
+        max_buffer: int = 1 << 20,
+        when_full: Literal["end", "drop_oldest"] = "end",
+        keep_last: bool = False,
+    ) -> None:
+        if when_full not in ("end", "drop_oldest"):
+            raise ValueError(f"when_full must be 'end' or 'drop_oldest', not {when_full!r}")
+        self._core = _core.Topic(
+            max_buffer=check_whole("max_buffer", max_buffer, "bytes"),
+            drops=when_full == "drop_oldest",
+            keeps_last=bool(keep_last),
+        )
+
+    def publish(self, item: T) -> int:
+        """Sends an item to all subscribers; from any thread or event loop. Waits for none of them.
+
+        Of two items that are published one after the other nobody gets the second one first.
+
+        Args:
+            item: What to send. It is encoded before this returns, and may be changed afterwards.
+
+        Returns:
+            How many subscribers there are.
+
+        Raises:
+            RpcError: the item is not of the type that the method declares, or cannot be sent. Nobody gets it.
+            RuntimeError: the topic is closed.
+        """
+        return self._core.publish(item)
+
+    def subscribe(self) -> Subscription[T]:
+        """What a method returns to its caller: the items that are published from now on.
+
+        The method must stream to its caller, with items of the topic's type that hold no references. After the topic
+        was closed the stream ends at once.
+        """
+        return cast("Subscription[T]", self._core.subscribe())
+
+    def close(self) -> None:
+        """Ends all streams well; slow clients get first what is kept for them. Harmless when repeated."""
+        self._core.close()
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+        return self._core.closed
+
+    @property
+    def subscribers(self) -> int:
+        """How many subscribers there are just now."""
+        return self._core.subscribers
+
+    def __repr__(self) -> str:
+        state = "closed" if self.closed else f"subscribers={self.subscribers}"
+        return f"<nearcall.Topic {state}>"
+
+    def __enter__(self) -> Topic[T]:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
