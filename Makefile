@@ -37,7 +37,7 @@ SHORT_TESTS := tests/unit tests/e2e tests/test_docs.py tests/test_protocol.py
 # Tests in which threads wait for each other, for `make locks`.
 LOCKS_TESTS := $(addprefix tests/e2e/test_,$(addsuffix .py,concurrency backpressure streams lifecycle)) tests/survival/test_stop.py
 
-.PHONY: help setup demo test test-rust test-python test-versions test-short lint fmt bench readme docs browser web-peers audit loom locks miri fuzz h2spec interop survival sandbox hostile soak clean tools-present
+.PHONY: help setup demo test test-rust test-python test-versions test-short lint fmt bench readme docs browser web-peers audit loom locks miri fuzz h2spec interop survival sandbox hostile soak push clean tools-present
 
 help:  ## list the commands
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -127,6 +127,9 @@ fuzz: tools-present  ## fuzz the decoders, each for FUZZ_SECONDS (30)
 	  echo "fuzz: $$target, $(FUZZ_SECONDS) s"; \
 	  mkdir -p "fuzz/target/corpus/$$target"; \
 	  cargo +nightly fuzz run "$$target" "fuzz/target/corpus/$$target" "fuzz/corpus/$$target" -- -max_total_time=$(FUZZ_SECONDS) -verbosity=0 -print_final_stats=1; done; fi
+
+push: setup  ## count what subscribers of a topic cost a server: threads, memory, processor time
+	@$(PY) tools/push_cost.py $(ARGS)
 
 h2spec: tools-present  ## ask h2spec whether crates/http speaks HTTP/2 (go install github.com/summerwind/h2spec/cmd/h2spec@latest)
 	@cargo build -q --release -p nearcall-http --example echo

@@ -85,9 +85,10 @@ def _measure(url: str, subscribers: int) -> None:
                 next(stream)
         stuck, before = news.blocks(), news.cost()[2]
         flooded = news.flood(200)
+        median = took[len(took) // 2]
         print(
             f"{subscribers:6} subscribers on {len(clients):3} connections: {found[1] - threads:+} threads, "
-            f"{(found[2] - memory) / subscribers:.1f} KiB each; a publication takes its thread {took[len(took) // 2]:.0f} µs "
+            f"{(found[2] - memory) / subscribers:.1f} KiB each; a publication takes its thread {median:.0f} µs "
             f"of processor time; after 200 MiB for one who does not read: "
             f"{(flooded - before) / 1024:+.1f} MiB"
         )

@@ -29,8 +29,17 @@ def blocks() -> None:
         assert_type(calc, Calculator)
         assert_type(calc.add(1), int)
         assert_type(calc.countdown(3), Iterator[int])
+        assert_type(calc.listen(), Iterator[int])
         assert_type(calc.get("x"), bytes | None)
         calc.log("line")
+
+
+def published() -> None:
+    with nearcall.Topic[int](max_buffer=1 << 16, when_full="drop_oldest", keep_last=True) as topic:
+        assert_type(topic.publish(1), int)
+        assert_type(topic.subscribe(), nearcall.Subscription[int])
+        for item in topic.subscribe():
+            assert_type(item, int)
 
 
 def started() -> None:

@@ -10,11 +10,20 @@ import nearcall
 
 @nearcall.service
 class Calculator:
+    def __init__(self) -> None:
+        self.news = nearcall.Topic[int]()
+
     def add(self, a: int, b: int = 1) -> int:
         return a + b
 
     async def add_in_loop(self, a: int, b: int) -> int:
         return a + b
+
+    def listen(self) -> Iterator[int]:
+        return self.news.subscribe()
+
+    def listen_in_loop(self) -> AsyncIterator[int]:
+        return self.news.subscribe()
 
     def countdown(self, n: int) -> Iterator[int]:
         yield from range(n, 0, -1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import nearcall
 from tests.typing.calculator import Animals, Calculator, Ear, Room
 
@@ -15,6 +17,13 @@ def arguments() -> None:
         calc.subtract(1, 2)  # error
         calc.total(3)  # error
         calc.log(3)  # error
+
+
+def published() -> None:
+    topic = nearcall.Topic[int](when_full="block")  # error
+    topic.publish("1")  # error
+    text: Iterator[str] = topic.subscribe()  # error
+    del text
 
 
 def started() -> None:

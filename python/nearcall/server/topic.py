@@ -44,7 +44,7 @@ class Topic(Generic[T]):
 
     A subscription ends when the client stops it, is gone or past its deadline; when the topic is closed or nothing
     refers to it any more; and with ``UNAVAILABLE`` when the server begins to stop. Each process of
-    ``serve(workers=...)`` has topics of its own.
+    ``serve(workers=...)`` has topics of its own. A ``with`` block closes a topic at its end.
 
     Args:
         max_buffer: Bytes of encoded items that are kept for clients which read too slowly: for all clients of a method
