@@ -181,7 +181,7 @@ impl LoopRequest {
     }
 
     /// The handler has returned a subscription: a topic goes on with the call, and `forget` does nothing.
-    fn subscribe(slf: Bound<'_, Self>, subscription: &Bound<'_, Subscription>) -> PyResult<()> {
+    fn subscribe(slf: &Bound<'_, Self>, subscription: &Bound<'_, Subscription>) -> PyResult<()> {
         let (py, this) = (slf.py(), slf.get());
         let method = &served(&this.methods, &this.request).0.method;
         Subscription::check(method.get())?;

@@ -348,23 +348,20 @@ impl State {
         loop {
             let step = detach(py, || {
                 let mut shared = self.shared.lock();
-                let channel = match shared.find(&method) {
-                    Some(channel) => Arc::clone(channel),
-                    None => {
-                        let last = match (&shared.last, &known) {
-                            (None, _) => None,
-                            (Some(value), Some((encoded, item))) if Arc::ptr_eq(value, encoded) => {
-                                Some(Arc::clone(item))
-                            }
-                            (Some(value), _) => return Some(Arc::clone(value)),
-                        };
-                        let log = Log { last, closed: shared.closed, ..Log::default() };
-                        let (method, policy) = (Arc::clone(&method), self.policy);
-                        let channel = Channel { method, policy, log: Mutex::new(log), members: Mutex::default() };
-                        let channel = Arc::new(channel);
-                        shared.channels.push(Arc::clone(&channel));
-                        channel
-                    }
+                let channel = if let Some(channel) = shared.find(&method) {
+                    Arc::clone(channel)
+                } else {
+                    let last = match (&shared.last, &known) {
+                        (None, _) => None,
+                        (Some(value), Some((encoded, item))) if Arc::ptr_eq(value, encoded) => Some(Arc::clone(item)),
+                        (Some(value), _) => return Some(Arc::clone(value)),
+                    };
+                    let log = Log { last, closed: shared.closed, ..Log::default() };
+                    let (method, policy) = (Arc::clone(&method), self.policy);
+                    let channel = Channel { method, policy, log: Mutex::new(log), members: Mutex::default() };
+                    let channel = Arc::new(channel);
+                    shared.channels.push(Arc::clone(&channel));
+                    channel
                 };
                 if let Some(owner) = owner.take() {
                     channel.join(server, owner);
@@ -552,7 +549,7 @@ impl Subscription {
         slf
     }
 
-    fn __next__(&self) -> PyResult<Option<Py<PyAny>>> {
+    fn __next__(_slf: &Bound<'_, Self>) -> PyResult<Option<Py<PyAny>>> {
         Err(Self::nothing_to_iterate())
     }
 
@@ -560,7 +557,7 @@ impl Subscription {
         slf
     }
 
-    fn __anext__(&self) -> PyResult<Option<Py<PyAny>>> {
+    fn __anext__(_slf: &Bound<'_, Self>) -> PyResult<Option<Py<PyAny>>> {
         Err(Self::nothing_to_iterate())
     }
 }
