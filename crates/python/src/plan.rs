@@ -70,7 +70,7 @@ impl Limit {
     fn read(coding: &Bound<'_, PyAny>, method: &str, max_values: usize) -> PyResult<Self> {
         let hashed = coding.getattr("hashed")?;
         let hashed = if hashed.is_none() { None } else { Some(HashedKeys::read(&hashed)?) };
-        let references = plan.getattr("references")?.extract()?;
+        let references = coding.getattr("references")?.extract()?;
         Ok(Self { method: method.to_owned(), max_values, hashed, references })
     }
 }

@@ -277,7 +277,7 @@ impl Subscriber {
                 request.context().trailing.lock().push(MISSED, missed.to_string().as_bytes());
             }
             match end {
-                End::Gone => request.forget(),
+                End::Gone => request.forget(&server),
                 // If that cannot be sent there is nobody left to tell.
                 End::Closed => drop(request.end_stream(&server)),
                 End::Failed(failure) => request.fail(&server, &failure),
