@@ -32,26 +32,33 @@ _NOTHING_YET: Any = object()
 class _Running:
     """A request whose handler runs."""
 
-    __slots__ = ("changed", "late", "request", "task")
+    __slots__ = ("changed", "ending", "late", "request", "task")
 
     def __init__(self, request: _core.LoopRequest) -> None:
         self.request = request
         self.changed: asyncio.Event | None = None
         self.task: asyncio.Task[None] | None = None
         self.late = False
+        self.ending = False
 
     def expire(self) -> None:
         """The deadline has passed."""
-        self.late = True
-        if self.task is not None:
+        if not self.ending:
+            self.late = True
+            self._cancel()
+
+    def _cancel(self) -> None:
+        """Once: what the handler does at its end may be awaited, and is not to be interrupted."""
+        if self.task is not None and not self.ending:
+            self.ending = True
             self.task.cancel()
 
     def notice(self) -> None:
         """Something has changed: an item or room for one has come, or the client gave the call up."""
         if self.changed is not None:
             self.changed.set()
-        if self.request.cancelled and self.task is not None:
-            self.task.cancel()
+        if self.request.cancelled:
+            self._cancel()
 
 
 class LoopThread:
@@ -280,6 +287,7 @@ class LoopThread:
         try:
             async for item in replies:
                 if not await _send(request, item, changed):
+                    running.ending = True
                     request.forget()
                     return
             request.end()
