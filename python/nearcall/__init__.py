@@ -53,6 +53,7 @@ from .references.reference import release
 from .server.serve import serve
 from .server.server import Server
 from .server.topic import Subscription, Topic
+from .service.depends import depends
 from .service.service import idempotent, no_side_effects, oneway, service
 from .status import StatusCode
 from .types.numbers import field
@@ -131,6 +132,7 @@ __all__ = [
     "buffer",
     "connect",
     "context",
+    "depends",
     "empty",
     "field",
     "health",

@@ -76,15 +76,19 @@ def main() -> None:
     target, options, *urls = sys.argv[1:]
     module, _, name = target.partition(":")
     maker = getattr(importlib.import_module(module), name)
+    chosen = json.loads(options)
+    if "lifespan" in chosen:
+        chosen["lifespan"] = getattr(importlib.import_module(module), chosen["lifespan"])
     directory = os.environ[CERTIFICATES]
     encrypted = any(url.startswith("tls://") for url in urls)
     tls = nearcall.TLS(cert=f"{directory}/server.pem", key=f"{directory}/server.key") if encrypted else None
 
     def ready(workers: nearcall.Workers) -> None:
+        signal.signal(signal.SIGUSR1, lambda *_: workers.health.set("parent", False))
         print(json.dumps([workers.urls, workers.pids]), flush=True)
 
     try:
-        nearcall.serve(maker, *urls, on_ready=ready, tls=tls, **json.loads(options))
+        nearcall.serve(maker, *urls, on_ready=ready, tls=tls, **chosen)
     except (nearcall.WorkerFailed, nearcall.RpcError) as error:
         print(f"{type(error).__name__}: {error}", flush=True)
         print(f"cause: {error.__cause__}", file=sys.stderr)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import Any
 
@@ -175,3 +176,70 @@ async def event_loops() -> None:
     assert_type(client, nearcall.aio.AsyncClient)
     assert_type(client.closed, bool)
     client.close()
+
+
+class Connection:
+    pass
+
+
+def plain() -> Connection:
+    return Connection()
+
+
+def surrounds() -> Iterator[Connection]:
+    yield Connection()
+
+
+async def awaited() -> Connection:
+    return Connection()
+
+
+async def surrounds_in_loop(given: Connection = nearcall.depends(awaited)) -> AsyncIterator[Connection]:
+    yield given
+
+
+@contextmanager
+def lifespan(server: nearcall.Server) -> Generator[Connection, None, None]:
+    assert_type(server.urls, list[str])
+    yield Connection()
+
+
+@asynccontextmanager
+async def lifespan_in_loop(server: nearcall.Server) -> AsyncGenerator[Connection, None]:
+    yield Connection()
+
+
+async def undecorated(server: nearcall.Server) -> AsyncIterator[Connection]:
+    yield Connection()
+
+
+@nearcall.service
+class Depending:
+    def get(self, n: int, *, c: Connection = nearcall.depends(surrounds)) -> int:
+        return n
+
+    async def get_in_loop(self, *, c: Connection = nearcall.depends(surrounds_in_loop)) -> int:
+        return 1
+
+
+def dependencies() -> None:
+    assert_type(nearcall.depends(plain), Connection)
+    assert_type(nearcall.depends(surrounds), Connection)
+    assert_type(nearcall.depends(awaited), Connection)
+    assert_type(nearcall.depends(surrounds_in_loop), Connection)
+    assert_type(nearcall.depends(lifespan), Connection)
+    assert_type(nearcall.depends(lifespan_in_loop), Connection)
+    assert_type(nearcall.depends(undecorated), Connection)
+    assert_type(nearcall.depends(Connection), Connection)
+    with nearcall.connect("shm://x", Depending) as depending:
+        assert_type(depending.get(1), int)
+
+
+def no_connection(error: KeyError) -> Exception:
+    return nearcall.NotFound(str(error))
+
+
+def around_servers() -> None:
+    nearcall.Server(Depending(), lifespan=lifespan, overrides={surrounds: plain})
+    nearcall.Server(Depending(), lifespan=lifespan_in_loop, error_handlers={KeyError: no_connection})
+    nearcall.Server(Depending(), lifespan=undecorated, error_handlers={LookupError: lambda error: error})

@@ -76,6 +76,27 @@ def references() -> None:
         del number
 
 
+def numbers() -> int:
+    return 1
+
+
+@nearcall.service
+class Depending:
+    def get(self, n: int, *, text: str = nearcall.depends(numbers)) -> int:  # error
+        return n
+
+    def add(self, n: int, *, by: int = nearcall.depends(numbers)) -> int:
+        return n + by
+
+
+def dependencies() -> None:
+    with nearcall.connect("shm://calc", Depending) as depending:
+        depending.add(1, 2)  # error
+    nearcall.depends(3)  # error
+    nearcall.Server(Depending(), lifespan=numbers)  # error
+    nearcall.Server(Depending(), error_handlers={KeyError: numbers})  # error
+
+
 def attributes() -> None:
     nearcall.conect("shm://calc")  # error
     nearcall.NotFound(3)  # error

@@ -14,6 +14,7 @@ from ..errors import RpcError
 from ..log import LOGGER, known_peer, log
 from ..service.plan import ONEWAY, MethodPlan
 from ..status import StatusCode
+from .error_handlers import ErrorHandlers, replaced
 
 if TYPE_CHECKING:
     from .. import _core
@@ -43,9 +44,14 @@ class _Seen:
 
 
 class Failures:
-    """The faults of a server's handlers. One object for each server; any thread may use it."""
+    """The faults of a server's handlers. One object for each server; any thread may use it.
 
-    def __init__(self) -> None:
+    Args:
+        handlers: What the server's user makes of some exceptions.
+    """
+
+    def __init__(self, handlers: ErrorHandlers | None = None) -> None:
+        self._handlers = handlers
         self._lock = threading.Lock()
         self._seen: dict[tuple[str, ...], _Seen] = {}
         self._timer: threading.Timer | None = None
@@ -62,9 +68,16 @@ class Failures:
         meant: tuple[type[BaseException], ...] = (RpcError, *declared)
 
         def describe(error: BaseException, call: _core.Call) -> tuple[int, str, bytes]:
-            status = status_of(error)
-            self._tell(plan, error, call, status[0], isinstance(error, meant))
-            return status
+            if self._handlers:
+                error = replaced(error, self._handlers)
+            try:
+                status = status_of(error)
+                self._tell(plan, error, call, status[0], isinstance(error, meant))
+                return status
+            finally:
+                # One that a handler raised knows its frame, and that this one: nobody collects cycles in a server at
+                # rest, and what the first exception holds would live on.
+                del error
 
         return describe
 

@@ -14,6 +14,7 @@ from ..call.proxy import Around
 from ..codec.statuses import make_error
 from ..service.agreement import Agreed
 from ..service.implementing import Handler, ImplementedMethod
+from ..service.injecting import Injector
 from ..service.plan import MethodPlan, ServicePlan
 from ..service.service import plan_of
 from .target import Target
@@ -60,6 +61,9 @@ class Catalogue(ABC):
     """What is around methods of references to be awaited, when another event loop awaits them than the one that they
     belong to."""
 
+    injector = Injector()
+    """What fills in what the methods of objects of one's own depend on."""
+
     def __init__(self, make_callable: MakeCallable, max_values: int) -> None:
         self.make_callable = make_callable
         self._max_values = max_values
@@ -95,7 +99,7 @@ class Catalogue(ABC):
             methods: list[tuple[_core.Method, Handler]] = []
             handlers: dict[int, tuple[MethodPlan, Handler]] = {}
             for each in self.implemented(plan):
-                handler = each.arrange(given.handler(each.plan))
+                handler = each.arrange(self.injector.around(each.plan, given.handler(each.plan)))
                 method = _core.Method(
                     each.plan,
                     max_values=self._max_values,

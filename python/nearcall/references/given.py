@@ -161,7 +161,10 @@ def _for(plan: MethodPlan, for_loop: bool) -> MethodPlan:
         arguments = msgspec.structs.replace(arguments, coding=coding.remake(coding.names, for_loop))
     if item is not None:
         item = msgspec.structs.replace(item, coding=item.coding.in_loop(for_loop))
-    return msgspec.structs.replace(plan, arguments=arguments, request_item=item, handler_is_async=for_loop)
+    # What the object's own server fills in is no concern of who passes a call on.
+    return msgspec.structs.replace(
+        plan, arguments=arguments, request_item=item, handler_is_async=for_loop, dependencies=()
+    )
 
 
 def end_of_given(given: object) -> Callable[[], Any] | None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import cast
 
-from .. import _core
 from ..errors import InvalidArgument
 from ..types.hints import short_repr
 
@@ -15,18 +14,23 @@ HEALTH = "grpc.health.v1.Health"
 """The service that tells it (:mod:`nearcall.health`)."""
 
 
+LONGEST_NAME = 1000
+"""Characters of a service's name."""
+
+
 class ServerHealth:
-    """What a server says of its health, as :attr:`nearcall.Server.health`.
+    """What a server says of its health, as :attr:`nearcall.Server.health` and :attr:`nearcall.Workers.health`.
 
     From the start each service serves, and so does the server as a whole, whose name is empty. When the server begins
-    to stop, none of it serves any more. The names are independent of each other.
+    to stop, none of it serves any more. The names are independent of each other. Of several workers it is what they
+    all say, whichever of them a client asks, and whichever of them was told.
 
     Args:
-        services: The names of its services.
+        change: Changes what is said of a name.
     """
 
-    def __init__(self, services: Sequence[str]) -> None:
-        self._states = _core.Health(["", *services])
+    def __init__(self, change: Callable[[str, bool], object]) -> None:
+        self._change = change
 
     def set(self, service: str, serving: bool) -> None:
         """Says from now on whether a service is to be given calls. Calls are answered all the same.
@@ -37,9 +41,11 @@ class ServerHealth:
             serving: Whether it is.
 
         Raises:
-            InvalidArgument: the name is no text, or ``serving`` no bool.
+            InvalidArgument: the name is no text, or longer than 1000 characters, or ``serving`` no bool.
         """
         if not isinstance(cast(object, service), str) or not isinstance(cast(object, serving), bool):
             shown = f"{short_repr(service)} and {short_repr(serving)}"
             raise InvalidArgument(f"health.set() takes the name of a service and a bool, not {shown}")
-        self._states.set(service, serving)
+        if len(service) > LONGEST_NAME:
+            raise InvalidArgument(f"health.set() takes a name of at most {LONGEST_NAME} characters, not {len(service)}")
+        self._change(service, serving)

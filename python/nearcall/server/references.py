@@ -17,6 +17,7 @@ from ..references.passage import ConnectionPassage
 from ..references.target import Target
 from ..service.agreement import Agreed, refused
 from ..service.implementing import ImplementedMethod
+from ..service.injecting import Injector
 from ..service.plan import MethodPlan, ServicePlan
 
 __all__ = ["ServerCatalogue"]
@@ -30,6 +31,7 @@ class ServerCatalogue(Catalogue):
         max_values: Values that a received message may hold.
         interceptors: Functions around every call.
         failures: Where exceptions of handlers are told.
+        injector: What fills in what methods depend on.
         tracebacks: Whether clients see the traceback of an exception.
         need_loop: What to call before something is given away whose methods run in the server's event loop. The core
             keeps this catalogue, and the server keeps the core.
@@ -41,6 +43,7 @@ class ServerCatalogue(Catalogue):
         max_values: int,
         interceptors: tuple[ServerInterceptor, ...],
         failures: Failures,
+        injector: Injector,
         *,
         tracebacks: bool,
         need_loop: weakref.ReferenceType[Callable[[], object]],
@@ -49,6 +52,7 @@ class ServerCatalogue(Catalogue):
         self._numbers = numbers
         self._interceptors = interceptors
         self._failures = failures
+        self.injector = injector
         self._tracebacks = tracebacks
         self._need_loop = need_loop
 

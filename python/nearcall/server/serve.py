@@ -55,16 +55,18 @@ def serve(
 
     Raises:
         WorkerFailed: a worker could not begin to serve, or workers die at once again and again.
+        Exception: what the ``lifespan`` has raised, once the server has stopped.
     """
     if workers is not None:
         from .workers import Workers  # only where they are wanted
 
         Workers(services_and_urls, workers, check_seconds("grace", grace, endless=True), options).run(on_ready)
         return
-    server = Server(*services_and_urls, **options).start()
+    server = Server(*services_and_urls, **options)
     restore: Callable[[], object] = nothing
     try:
         restore = raise_on_sigterm()
+        server.start()
         if on_ready is not None:
             on_ready(server)
         # A signal that comes as this thread falls asleep, or that the system gives to another, does not wake it.
@@ -75,3 +77,5 @@ def serve(
     finally:
         restore()
         server.stop(grace)
+    if server.failure is not None:
+        raise server.failure

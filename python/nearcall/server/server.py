@@ -8,7 +8,7 @@ import math
 import os
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from logging import ERROR, INFO, WARNING
 from types import TracebackType
@@ -18,6 +18,7 @@ import msgspec
 
 from .. import _core
 from ..call.departures import end_departures
+from ..call.error_handlers import ErrorHandlers, check_error_handlers
 from ..call.failures import Failures
 from ..call.interceptors import ServerInterceptor, check_interceptors, intercept_handler
 from ..errors import InvalidArgument
@@ -33,7 +34,9 @@ from ..options.common import (
 )
 from ..options.origins import check_origins
 from ..options.tls import TLS
+from ..service.depends import Provider
 from ..service.describing import describe
+from ..service.injecting import Injector, check_overrides
 from ..service.references import services_passed
 from .entries import codecs_for, coded_entries, own_entries
 from .health import HEALTH, ServerHealth
@@ -46,6 +49,7 @@ if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
 
     from ..loops.handlers import LoopThread
+    from .lifespan import Lifespan, LifespanFunction
 
 __all__ = ["Server"]
 
@@ -110,10 +114,18 @@ class Server:
             has stopped: then :meth:`stop` calls it. Exactly once for each client that ``on_connect`` was called with.
         loop_factory: Makes the event loop that coroutine handlers run on, such as ``uvloop.new_event_loop``; by default
             ``asyncio.new_event_loop``, which asks the policy.
+        lifespan: Called with the server when it starts: a generator function that yields once, or one that gives a
+            context manager. It is entered before the first call, when the server listens already, and left after the
+            last one, within 5 seconds. If it is asynchronous, that happens in the event loop of the coroutine
+            handlers, otherwise in a thread of its own. What it yields is for :func:`nearcall.depends`. If it ends
+            earlier, :meth:`wait` returns.
+        error_handlers: What clients are sent in the place of an exception, by its class: functions that take it, and
+            return or raise another one, such as :class:`nearcall.NotFound`. The nearest class counts.
+        overrides: For tests: what to call in the place of functions that handlers name in :func:`nearcall.depends`.
 
     Raises:
-        TypeError: an object is no service, two serve under one name, ``on_connect`` is no ordinary function, or an
-            option is of the wrong kind.
+        TypeError: an object is no service, two serve under one name, ``on_connect`` is no ordinary function, what a
+            handler depends on cannot be had, or an option is of the wrong kind.
         ValueError: an option is for other URLs than these.
         InvalidArgument: an option is malformed.
     """
@@ -143,6 +155,9 @@ class Server:
         on_connect: Hook | None = None,
         on_disconnect: Hook | None = None,
         loop_factory: Callable[[], AbstractEventLoop] | None = None,
+        lifespan: LifespanFunction | None = None,
+        error_handlers: ErrorHandlers | None = None,
+        overrides: Mapping[Provider, Provider] | None = None,
     ) -> None:
         services = [item for item in services_and_urls if not isinstance(item, str)]
         self._asked = [item for item in services_and_urls if isinstance(item, str)]
@@ -168,7 +183,10 @@ class Server:
             if NAME in names:
                 raise TypeError(f"{NAME} is the server's own service: name yours otherwise")
             own = [look_at(introspection_of(intercepted=bool(chain), in_loop=not ordinary))]
-        self._failures = Failures()
+        self._failures = Failures(check_error_handlers(error_handlers or {}))
+        self._lifespan = _lifespan_of(lifespan)
+        value = None if self._lifespan is None else self._lifespan.value
+        injector = Injector(check_overrides(overrides), lifespan, value)
         self._sessions = Sessions(on_connect, on_disconnect, self._failures)
         methods: list[tuple[_core.Method, Any]] = []
         values = check_whole("max_values", max_values)
@@ -178,7 +196,8 @@ class Server:
         def add(each: Served) -> None:
             for method in each.plan.methods:
                 describer = self._failures.describer(method, each.plan.errors, tracebacks)
-                handler = intercept_handler(chain, method, handler_of(each, method.name))
+                handler = injector.around(method, handler_of(each, method.name))
+                handler = intercept_handler(chain, method, handler)
                 methods.append((_core.Method(method, max_values=values, describe_error=describer), handler))
                 self._handlers.append((method, handler))
 
@@ -196,7 +215,8 @@ class Server:
             (method.full_name, method.kind) for plan in (*plans, *passed) for method in plan.methods
         ]
         measured += [None] * (len(methods) - len(measured))
-        self._health = ServerHealth(names)
+        self._states = _core.Health(["", *names])
+        self._health = ServerHealth(self._states.set)
         paths: dict[str, dict[str, tuple[int, bool, bool, bool, bool]]] = {}
         for name, codec in codecs_for(self._asked).items():
             entries = coded_entries(served, self._handlers, codec)
@@ -205,7 +225,7 @@ class Server:
                 if HEALTH not in names:
                     from ..health import health_of
 
-                    besides.append(health_of(self._health._states))
+                    besides.append(health_of(self._states))
                 if reflection:
                     from ..reflection import reflection_of
 
@@ -223,6 +243,7 @@ class Server:
             values,
             chain,
             self._failures,
+            injector,
             tracebacks=tracebacks,
             need_loop=weakref.WeakMethod(self._start_loop),
         )
@@ -315,21 +336,18 @@ class Server:
             OSError: the system refuses, for another reason.
         """
         self.bind()
-        return self._begin(self._listeners)
+        return self._begin(self._listeners, self._over.set)
 
-    def _begin(self, listeners: _core.Listeners) -> Server:
+    def _begin(self, listeners: _core.Listeners, ended: Callable[[], object]) -> Server:
         try:
             self._core = self._make_core()
+            if self._lifespan is not None:
+                self._lifespan.begin(self, self._running_loop, ended)
             self._core.listen(listeners)
             if self._ends_in_loop or any(handler and plan.handler_is_async for plan, handler in self._handlers):
                 self._start_loop()
         except BaseException:
-            if self._core is not None:
-                self._core.close()
-                self._core = None
-            listeners.close()
-            self._state = "stopped"
-            _open.discard(self)
+            self._undo(listeners)
             raise
         self._process = os.getpid()
         self._state = "running"
@@ -337,6 +355,25 @@ class Server:
         self._spawn()
         log(INFO, "serving at %s", ", ".join(self._urls))
         return self
+
+    def _undo(self, listeners: _core.Listeners) -> None:
+        """It could not begin to serve."""
+        if self._lifespan is not None:
+            self._lifespan.end()
+        with self._change:
+            core, self._core, loop, self._loop = self._core, None, self._loop, None
+        if core is not None:
+            core.close()
+        if loop is not None:
+            loop.stop()
+        listeners.close()
+        self._state = "stopped"
+        _open.discard(self)
+
+    def _running_loop(self) -> AbstractEventLoop:
+        self._start_loop()
+        assert self._loop is not None
+        return self._loop.loop
 
     def _start_loop(self) -> None:
         """Starts the event loop that runs coroutine handlers, if it does not run yet."""
@@ -351,10 +388,34 @@ class Server:
                 self._catalogue.home = HomeLoop(loop.loop).around
                 self._loop = loop
 
-    def serve_at(self, listeners: _core.Listeners, urls: list[str]) -> None:
-        """Serves the clients of these listeners, not at its own URLs. Only for :func:`serve` with workers."""
+    def serve_as_worker(
+        self,
+        listeners: _core.Listeners,
+        urls: list[str],
+        tell_health: Callable[[str, bool], object],
+        ended: Callable[[], object],
+    ) -> _core.Health:
+        """Serves the clients of these listeners, not at its own URLs. Only for :func:`serve` with workers.
+
+        Args:
+            listeners: Where clients come from.
+            urls: What to show as its URLs.
+            tell_health: Told what this process says of its health, for the other workers.
+            ended: Called if the lifespan ends before the server is stopped.
+
+        Returns:
+            What it says of its health, to be changed when another worker is told.
+        """
+        states = self._states
+
+        def change(service: str, serving: bool) -> None:
+            states.set(service, serving)
+            tell_health(service, serving)
+
+        self._health = ServerHealth(change)
         self._urls = urls
-        self._begin(listeners)
+        self._begin(listeners, ended)
+        return states
 
     def _spawn(self) -> None:
         thread = threading.Thread(target=self._work, name=f"nearcall-worker-{next(self._numbers)}", daemon=True)
@@ -396,6 +457,8 @@ class Server:
             if not end_departures(core):
                 what = self._sessions.at_work()
                 log(WARNING, "the server at %s stops without waiting longer for %s", ", ".join(self._urls), what)
+            if self._lifespan is not None:
+                self._lifespan.end()
             with self._change:
                 # The core's descriptors go with it, and no loop is started for it any more.
                 self._core, loop, self._loop = None, self._loop, None
@@ -421,6 +484,11 @@ class Server:
                 # A handler that does not return cannot be ended; it is a daemon, and holds nobody up.
                 thread.join(0.5 if self._finished else 0.05)
 
+    @property
+    def failure(self) -> BaseException | None:
+        """What the lifespan has raised since it was entered, if it has."""
+        return None if self._lifespan is None else self._lifespan.failure
+
     def wait(self, timeout: float | None = None) -> bool:
         """Blocks until :meth:`stop` was called, for at most ``timeout`` seconds. Whether that is over.
 
@@ -438,6 +506,14 @@ class Server:
 
     def __repr__(self) -> str:
         return f"<{self._state} nearcall server at {', '.join(self._urls or self._asked) or 'no URL'}>"
+
+
+def _lifespan_of(function: LifespanFunction | None) -> Lifespan | None:
+    if function is None:
+        return None
+    from .lifespan import Lifespan  # asyncio only where it is needed
+
+    return Lifespan(function)
 
 
 def _tell(serious: bool, text: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import signal
 import socket
 import sys
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from .. import _core
+from .board import ParentsBoard, WorkersBoard, new_board
 from .server import Server
 from .signals import Terminated, raise_on_sigterm
 
@@ -38,6 +40,8 @@ class Task:
     urls: list[str]
     listeners: _core.Listeners
     options: dict[str, Any]
+    late_options: Callable[[], dict[str, Any]]
+    """Makes the options that belong to the process that serves."""
     grace: float
 
 
@@ -51,6 +55,7 @@ class Worker:
     lifeline: socket.socket
     channels: list[socket.socket]
     returned: int
+    board: ParentsBoard
     ready_since: float | None = None
     leaving: bool = False
     clients: int = 0
@@ -80,6 +85,7 @@ class Worker:
     def let_go(self) -> None:
         """Closes the parent's ends: the worker finishes its calls and ends."""
         self.lifeline.close()
+        self.board.close()
         for channel in self.channels:
             channel.close()
 
@@ -126,18 +132,20 @@ def start_worker(
     lifeline, its_lifeline = socket.socketpair()
     pairs = [socket.socketpair() for _ in task.urls]
     returned = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+    board, its_board = new_board()
     ours = [lifeline, *(own for own, _ in pairs)]
     for own in ours:
         own.setblocking(False)
-    inside = _Inside(number, task, its_lifeline, [theirs for _, theirs in pairs], returned)
+    inside = _Inside(number, task, its_lifeline, its_board, [theirs for _, theirs in pairs], returned)
     process = context.Process(
-        target=lambda: inside.run([*(own.close for own in ours), *inherited()]), name=f"nearcall-worker-{number}"
+        target=lambda: inside.run([board.close, *(own.close for own in ours), *inherited()]),
+        name=f"nearcall-worker-{number}",
     )
     process.start()
     for end in inside.ends():
         end.close()
     assert process.pid is not None
-    return Worker(number, process, os.pidfd_open(process.pid), lifeline, ours[1:], returned)
+    return Worker(number, process, os.pidfd_open(process.pid), lifeline, ours[1:], returned, board)
 
 
 @dataclass
@@ -147,12 +155,13 @@ class _Inside:
     number: int
     task: Task
     lifeline: socket.socket
+    board: WorkersBoard
     channels: list[socket.socket]
     returned: int
 
-    def ends(self) -> list[socket.socket]:
+    def ends(self) -> list[socket.socket | WorkersBoard]:
         """Its ends of what connects it with its parent."""
-        return [self.lifeline, *self.channels]
+        return [self.lifeline, self.board, *self.channels]
 
     def run(self, inherited: Iterable[Callable[[], object]]) -> NoReturn:
         """The process, from its first moment to its last."""
@@ -169,9 +178,12 @@ class _Inside:
                 # Nobody would be left who could kill it, should a handler hold it up.
                 _core.end_with(os.dup(self.lifeline.fileno()), self.task.grace + 2 * SLACK)
                 self.task.listeners.use_channels([channel.detach() for channel in self.channels], self.returned)
-                server = self._serve()
-                while awake.recv(4096):
-                    pass
+                server = self._make()
+                states = server.serve_as_worker(self.task.listeners, self.task.urls, self.board.tell, _end_this)
+                # A parent that is gone needs no word: what `end_with` watches ends this process.
+                with contextlib.suppress(OSError):
+                    self.lifeline.sendall(READY)
+                self._listen(awake, states)
             except Exception as error:
                 failed = True
                 self._fail(error)
@@ -179,17 +191,28 @@ class _Inside:
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
         except Terminated:
             pass
-        stopped = server is None or server.stop(self.task.grace)
-        sys.exit(0 if stopped and not failed else 1)
+        if server is not None:
+            failed |= not server.stop(self.task.grace) or server.failure is not None
+        sys.exit(1 if failed else 0)
 
-    def _serve(self) -> Server:
+    def _make(self) -> Server:
         task = self.task
-        server = Server(*(make() for make in task.makers), *task.urls, **task.options)
-        server.serve_at(task.listeners, task.urls)
-        # A parent that is gone needs no word: what `end_with` watches ends this process.
-        with contextlib.suppress(OSError):
-            self.lifeline.sendall(READY)
-        return server
+        return Server(*(make() for make in task.makers), *task.urls, **task.options, **task.late_options())
+
+    def _listen(self, awake: socket.socket, states: _core.Health) -> None:
+        """Hears what other workers say of the server's health, until a signal interrupts it."""
+        poll = select.poll()
+        poll.register(awake, select.POLLIN)
+        poll.register(self.board.end, select.POLLIN)
+        while True:
+            for fileno, _ in poll.poll():
+                if fileno == awake.fileno():
+                    awake.recv(4096)
+                    continue
+                for service, serving in self.board.heard():
+                    states.set(service, serving)
+                if not self.board.open:  # the parent is gone, or ends this process
+                    poll.unregister(self.board.end)
 
     def _fail(self, error: Exception) -> None:
         """Tells the parent why this worker cannot serve."""
@@ -199,6 +222,11 @@ class _Inside:
         told = json.dumps([said, "".join(traceback.format_exception(error))])
         with contextlib.suppress(OSError):
             self.lifeline.sendall(told.encode())
+
+
+def _end_this() -> None:
+    """The parent starts another one."""
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _woken_by_signals() -> socket.socket:

@@ -31,6 +31,7 @@ from typing import Any
 from ..log import log
 from ..options.checked import check_whole
 from ..service.service import is_service
+from .health import ServerHealth
 from .instances import is_made_per_client
 from .listening import make_listeners
 from .server import Server
@@ -76,7 +77,12 @@ class Workers:
     """The worker processes of :func:`nearcall.serve`, as ``on_ready`` gets them."""
 
     def __init__(
-        self, services_and_urls: Sequence[object], workers: int, grace: float, options: dict[str, Any]
+        self,
+        services_and_urls: Sequence[object],
+        workers: int,
+        grace: float,
+        options: dict[str, Any],
+        late_options: Callable[[], dict[str, Any]] = dict,
     ) -> None:
         count = check_whole("workers", workers)
         self._asked = [item for item in services_and_urls if isinstance(item, str)]
@@ -99,7 +105,7 @@ class Workers:
         of_servers = {name: value for name, value in options.items() if name not in _OF_LISTENERS}
         self._listeners = make_listeners(self._asked, **of_listeners)
         self._urls: list[str] = []
-        self._task = Task(makers, self._urls, self._listeners, of_servers, grace)
+        self._task = Task(makers, self._urls, self._listeners, of_servers, late_options, grace)
         self._slots = [_Slot(number) for number in range(count)]
         self._context = multiprocessing.get_context("fork")
         self._turns = itertools.count(1)
@@ -107,6 +113,16 @@ class Workers:
         self._not_accepting_until = 0.0
         self._signals = 0
         self._waker: tuple[socket.socket, socket.socket] | None = None
+        self._said: dict[str, bool] = {}
+        """What was said of the health: a new worker is told."""
+        self._health = ServerHealth(self._say)
+
+    @property
+    def health(self) -> ServerHealth:
+        """What all workers tell gRPC's health checks. Each of them can change it, too, as its ``server.health``: a
+        ``lifespan`` gets that server.
+        """
+        return self._health
 
     @property
     def urls(self) -> list[str]:
@@ -139,6 +155,11 @@ class Workers:
         finally:
             self._listeners.close()
 
+    def _say(self, service: str, serving: bool) -> None:
+        self._said[service] = serving
+        for worker in self._living():
+            worker.board.tell(service, serving)
+
     def _supervise(self, on_ready: Callable[[Workers], object] | None) -> None:
         while not self._signals:
             self._fill()
@@ -160,6 +181,7 @@ class Workers:
             if slot.worker is None and slot.not_before <= now:
                 try:
                     slot.worker = start_worker(self._context, slot.number, self._task, self._inherited)
+                    slot.worker.board.untold.update(self._said)
                 except OSError as error:
                     if not self._begun:
                         raise
@@ -187,6 +209,8 @@ class Workers:
         takers: dict[int, Worker] = {}
         for worker in self._living():
             poll.register(worker.pidfd, select.POLLIN)
+            if worker.board.open:
+                poll.register(worker.board.end, select.POLLIN | (select.POLLOUT if worker.board.untold else 0))
             if not worker.ready:
                 poll.register(worker.lifeline, select.POLLIN)
             if worker.takes_clients:
@@ -241,6 +265,9 @@ class Workers:
             worker = slot.worker
             if worker is None:
                 continue
+            for service, serving in worker.board.heard():
+                self._say(service, serving)
+            worker.board.flush()
             if not worker.ready:
                 worker.listen()
             if worker.process.exitcode is not None:

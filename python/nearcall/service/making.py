@@ -10,6 +10,7 @@ from ..codec.msgpack.service import Msgpack
 from ..codec.protocol import Codec, MethodTypes, Roles
 from .arguments import arguments_plan
 from .binding import Binder, make_adapter
+from .depends import Dependency
 from .plan import ONEWAY, UNARY, MethodPlan, ServicePlan, Slot
 from .values import value_plan
 
@@ -20,7 +21,14 @@ _MSGPACK = Msgpack()
 
 
 def make_method(
-    service: str, types: MethodTypes, *, kind: str, slots: Sequence[Slot], signature: str, idempotent: bool
+    service: str,
+    types: MethodTypes,
+    *,
+    kind: str,
+    slots: Sequence[Slot],
+    signature: str,
+    idempotent: bool,
+    dependencies: tuple[tuple[str, Dependency], ...] = (),
 ) -> MethodPlan:
     """The plan of a method, in msgpack.
 
@@ -31,6 +39,7 @@ def make_method(
         slots: All parameters in order, the streaming one among them.
         signature: The signature as one would write it.
         idempotent: Whether calls may be repeated.
+        dependencies: Parameters of the handler that its server fills in.
     """
     full_name, stream = f"{service}.{types.name}", types.stream
     binder = Binder(full_name, slots, signature, None if stream is None else stream.name)
@@ -59,6 +68,7 @@ def make_method(
         takes=tuple(dict.fromkeys(cls for each in taken for cls in each.type.services)),
         gives=types.result.services,
         types=None if types.result.described else types,
+        dependencies=dependencies,
     )
 
 

@@ -15,6 +15,7 @@ from typing import Any, Final, Literal, NamedTuple
 import msgspec
 
 from ..codec.protocol import ArgumentsCoding, MethodTypes, Parts, ValueCoding
+from .depends import Dependency
 
 __all__ = [
     "BIDI_STREAM",
@@ -128,6 +129,8 @@ class MethodPlan(msgspec.Struct, frozen=True, eq=False):
     """What codings in other codecs are made from; ``None`` if only a server's description is known."""
     path: str | None = None
     """Where gRPC's peers call it, ``/package.Service/Method``, if this is the plan for them."""
+    dependencies: tuple[tuple[str, Dependency], ...] = ()
+    """Parameters of the handler that its server fills in, by name; they are not among ``slots``."""
 
     @property
     def full_name(self) -> str:

@@ -11,6 +11,7 @@ from ..codec.protocol import MethodTypes, ParameterType, ValueType
 from ..types.hints import awaited, resolve, stream_of, type_name
 from ..types.schema import SchemaBuilder
 from .binding import POSITIONAL_KINDS
+from .depends import Dependency
 from .making import make_method
 from .plan import BIDI_STREAM, CLIENT_STREAM, ONEWAY, SERVER_STREAM, UNARY, MethodPlan, Slot
 from .values import value_type
@@ -49,6 +50,8 @@ class ReadMethod(NamedTuple):
     idempotent: bool
     no_side_effects: bool
     doc: str | None
+    dependencies: tuple[tuple[str, Dependency], ...] = ()
+    """Parameters that the server fills in."""
 
     @property
     def full_name(self) -> str:
@@ -83,6 +86,7 @@ def read_method(
         shown = f"{first.name}: {type_name(hints[first.name])}"
         raise TypeError(f"{where}: its first parameter, '{shown}', would be the object itself; write self before it")
     parameters: list[inspect.Parameter] = []
+    dependencies: list[tuple[str, Dependency]] = []
     borrowed = {} if interface is None else {parameter.name: parameter for parameter in interface.parameters}
     for parameter in written[1:]:
         if parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
@@ -90,6 +94,10 @@ def read_method(
             raise TypeError(
                 f"{where}: parameter '{stars}{parameter.name}' cannot be served; list the parameters one by one"
             )
+        if isinstance(parameter.default, Dependency):
+            _check_dependency(where, parameter, written[1:], borrowed)
+            dependencies.append((parameter.name, parameter.default))
+            continue
         if interface is not None and parameter.name not in borrowed:
             if parameter.default is inspect.Parameter.empty:
                 raise TypeError(
@@ -115,6 +123,7 @@ def read_method(
         no_side_effects=hasattr(function, NO_SIDE_EFFECTS_MARK)
         or (interface is not None and interface.no_side_effects),
         doc=inspect.cleandoc(function.__doc__) if function.__doc__ else None,
+        dependencies=tuple(dependencies),
     )
     _check_streams(method, function, own_hints=hints)
     if interface is not None:
@@ -150,6 +159,7 @@ def method_plan(method: ReadMethod, builder: SchemaBuilder) -> MethodPlan:
         slots=slots,
         signature=_signature(method),
         idempotent=method.idempotent,
+        dependencies=method.dependencies,
     )
 
 
@@ -204,6 +214,25 @@ def _complete(
             f"{where}: parameter '{parameter.name}' has no type annotation; write one (Any takes every value)"
         )
     return inspect.Parameter(parameter.name, parameter.kind, default=default, annotation=_none_type(annotation))
+
+
+def _check_dependency(
+    where: str,
+    parameter: inspect.Parameter,
+    written: Sequence[inspect.Parameter],
+    borrowed: Mapping[str, inspect.Parameter],
+) -> None:
+    """Handlers are called by position, and dependencies are added by name."""
+    name = parameter.name
+    if name in borrowed:
+        raise TypeError(f"{where}: '{name}' is given by callers of the interface; a dependency needs another name")
+    after = [
+        other.name
+        for other in written[written.index(parameter) :]
+        if other.kind in POSITIONAL_KINDS and not isinstance(other.default, Dependency)
+    ]
+    if parameter.kind is inspect.Parameter.POSITIONAL_ONLY or after:
+        raise TypeError(f"{where}: the dependency '{name}' must come after what callers give: write it behind a '*'")
 
 
 def _stands_for_itself(annotation: Any) -> bool:

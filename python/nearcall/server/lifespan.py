@@ -1,0 +1,180 @@
+"""``Server(lifespan=...)``: what surrounds the time in which a server serves."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import Future, wait
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
+from logging import ERROR, WARNING
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from ..log import log
+from ..options.checked import with_option
+
+if TYPE_CHECKING:
+    from .server import Server
+
+__all__ = ["Lifespan", "LifespanFunction"]
+
+LifespanFunction: TypeAlias = Callable[
+    ["Server"],
+    "AbstractContextManager[Any] | AbstractAsyncContextManager[Any] | Iterator[Any] | AsyncIterator[Any]",
+]
+"""A generator function that yields once, or a function that gives a context manager; asynchronous or not."""
+
+_PATIENCE = 5.0
+"""Seconds that the end may take."""
+_LOOK = 0.5
+"""Seconds after which a thread that waits looks whether it was told to end: a signal may not wake it."""
+
+
+class Lifespan:
+    """What a server enters before it serves, and leaves when it has served: both in one thread, or in one task of the
+    server's event loop.
+
+    Args:
+        function: The option as given.
+
+    Raises:
+        TypeError: it is no such function.
+    """
+
+    def __init__(self, function: LifespanFunction) -> None:
+        if not callable(function):
+            raise _wrong(f"must be a function that takes the server, not {function!r}")
+        if inspect.iscoroutinefunction(function):
+            raise _wrong("must yield once between start and stop: write 'async def' with a 'yield' in it")
+        try:
+            inspect.signature(function).bind(None)
+        except TypeError as error:
+            raise _wrong(f"is called with one argument, the server, and does not take it: {error}") from None
+        except ValueError:
+            pass  # written in C: there is no signature to look at
+        self.function = function
+        self.failure: BaseException | None = None
+        """What has gone wrong after it was entered."""
+        self._value: object = None
+        self._begun: Future[None] = Future()
+        self._is_over = threading.Event()
+        self._leave: Callable[[], object] = _nothing
+        self._leaving = False
+
+    def value(self) -> object:
+        """What it has yielded."""
+        return self._value
+
+    def begin(self, server: Server, loop: Callable[[], asyncio.AbstractEventLoop], ended: Callable[[], object]) -> None:
+        """Enters it, and waits until it is entered.
+
+        Args:
+            server: The server.
+            loop: Starts the server's event loop, if it does not run yet.
+            ended: Called if it ends before it is left.
+
+        Raises:
+            Exception: what it raises instead.
+        """
+        manager = self._manager(server)
+        if hasattr(manager, "__aenter__"):
+            self._begin_in_loop(manager, loop(), ended)
+        else:
+            leave = threading.Event()
+            self._leave = leave.set
+            arguments = (manager, leave, ended)
+            threading.Thread(target=self._in_thread, args=arguments, name="nearcall-lifespan", daemon=True).start()
+        try:
+            while not wait([self._begun], _LOOK).done:
+                pass
+            self._begun.result()
+        except BaseException:
+            self.end()
+            raise
+
+    def end(self) -> None:
+        """Leaves it, and waits for its end, for some seconds. Harmless when it is over, or was never begun."""
+        self._leaving = True
+        if self._leave is _nothing:
+            return
+        self._leave()
+        if not self._is_over.wait(_PATIENCE):
+            log(WARNING, "the server stops without waiting longer for the end of its lifespan")
+
+    def _begin_in_loop(
+        self,
+        manager: AbstractAsyncContextManager[Any],
+        loop: asyncio.AbstractEventLoop,
+        ended: Callable[[], object],
+    ) -> None:
+        leave = asyncio.Event()
+        task = asyncio.run_coroutine_threadsafe(self._in_loop(manager, leave, ended), loop)
+        task.add_done_callback(lambda _: self._is_over.set())  # also if it was cancelled before it ran
+
+        def tell() -> None:
+            if self._begun.done():
+                with contextlib.suppress(RuntimeError):  # the loop has ended
+                    loop.call_soon_threadsafe(leave.set)
+            else:
+                task.cancel()
+
+        self._leave = tell
+
+    def _manager(self, server: Server) -> Any:
+        function: Any = self.function
+        if inspect.isasyncgenfunction(function):
+            function = asynccontextmanager(function)
+        elif inspect.isgeneratorfunction(function):
+            function = contextmanager(function)
+        manager: Any = function(server)
+        if not hasattr(manager, "__aenter__") and not hasattr(manager, "__enter__"):
+            raise _wrong(f"must be a generator function, or give a context manager, not {manager!r}")
+        return manager
+
+    def _in_thread(
+        self, manager: AbstractContextManager[Any], leave: threading.Event, ended: Callable[[], object]
+    ) -> None:
+        try:
+            with manager as self._value:
+                self._begun.set_result(None)
+                leave.wait()
+        except BaseException as error:
+            self._failed(error)
+        finally:
+            self._over(ended)
+
+    async def _in_loop(
+        self, manager: AbstractAsyncContextManager[Any], leave: asyncio.Event, ended: Callable[[], object]
+    ) -> None:
+        try:
+            async with manager as self._value:
+                self._begun.set_result(None)
+                await leave.wait()
+        except BaseException as error:
+            self._failed(error)
+        finally:
+            self._over(ended)
+
+    def _failed(self, error: BaseException) -> None:
+        if not self._begun.done():
+            self._begun.set_exception(error)
+            return
+        self.failure = error
+        log(ERROR, "the server's lifespan raised %s", type(error).__name__, error=error)
+
+    def _over(self, ended: Callable[[], object]) -> None:
+        self._value = None
+        self._is_over.set()
+        if not self._leaving and self._begun.exception() is None:
+            log(ERROR, "the server's lifespan has ended while it served: it stops")
+            ended()
+
+
+def _nothing() -> None:
+    pass
+
+
+def _wrong(problem: str) -> TypeError:
+    return with_option(TypeError(f"lifespan {problem}"), "lifespan")
