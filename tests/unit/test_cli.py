@@ -329,11 +329,14 @@ def test_the_flags_of_serve(run: Any, monkeypatch: pytest.MonkeyPatch, module: s
 def test_with_workers_each_makes_its_objects(run: Any, monkeypatch: pytest.MonkeyPatch, module: str) -> None:
     served: list[Any] = []
 
-    def serve(*things: Any, workers: int, on_ready: Callable[[Any], object]) -> None:
+    def serve(
+        things: tuple[Any, ...], *, workers: int, on_ready: Callable[[Any], object], late_options: Callable[[], object]
+    ) -> None:
         served.extend([workers, *things])
+        assert late_options() == {}
         on_ready(SimpleNamespace(urls=["shm://a"]))
 
-    monkeypatch.setattr(nearcall, "serve", serve)
+    monkeypatch.setattr("nearcall.cli.serve.serve_with_workers", serve)
     status, _, err = run("serve", f"{module}:make", "shm://a", "--workers", "3")
     assert (status, err) == (0, f"serving {module}:make at shm://a with 3 workers\n")
     workers, make, url = served

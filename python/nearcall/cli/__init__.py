@@ -51,11 +51,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (UsageError, RpcError, OSError, TypeError, ValueError, RuntimeError) as error:
         if options.debug:
             raise
-        from .flags import flags_for
+        from .flags import where_to_set
 
         message = shown(" ".join(_message(error).split()))
-        if flags := flags_for(error, message, options):
-            message += f" (as a flag: {', '.join(flags)})"
+        message += where_to_set(error, message, options)
         print(f"nearcall: {message}", file=sys.stderr)
         return WRONG_USAGE if isinstance(error, UsageError) else FAILED
 

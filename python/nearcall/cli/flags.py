@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from . import UsageError
+from .settings import FUNCTIONS, users
 
-__all__ = ["add_client_options", "add_server_options", "client_options", "flags_for", "server_options"]
+__all__ = ["add_client_options", "client_options", "server_functions", "server_options", "where_to_set"]
 
-_FLAGS = {"allow_users": "allow_user", "allow_groups": "allow_group", "allow_origins": "allow_origin"}
+_FLAGS = {
+    "allow_users": "--allow-user",
+    "allow_groups": "--allow-group",
+    "allow_origins": "--allow-origin",
+    "interceptors": "--interceptor",
+}
 """Options whose flag has another name."""
 
 _FLAGS_IN_MESSAGES = {
     "allow_plaintext=True": "allow_plaintext",
-    "allow_users=[": "allow_user",
-    "allow_groups=[": "allow_group",
-    "allow_origins=[": "allow_origin",
+    "allow_users=[": "allow_users",
+    "allow_groups=[": "allow_groups",
+    "allow_origins=[": "allow_origins",
     "max_message_size": "max_message_size",
     "max_values": "max_values",
     "TLS(ca=": "tls_ca",
@@ -26,31 +33,7 @@ _FLAGS_IN_MESSAGES = {
     "TLS(server_name=": "tls_server_name",
     "auth.token(": "token_file",
 }
-"""How messages of the compiled core and of the other side name an option, and its flag: they are text only."""
-
-
-def add_server_options(parser: argparse.ArgumentParser) -> None:
-    """Adds what a server can be told."""
-    _add_common(parser)
-    parser.add_argument("--workers", type=int, metavar="N", help="serve with so many processes; each makes its objects")
-    parser.add_argument(
-        "--grace", type=float, metavar="S", help="seconds that calls have to finish at the end (default: 5)"
-    )
-    parser.add_argument("--no-introspection", action="store_true", help="do not let clients watch with `nearcall top`")
-    parser.add_argument(
-        "--no-reflection", action="store_true", help="do not let gRPC's clients ask what there is to call"
-    )
-    parser.add_argument(
-        "--allow-origin",
-        action="append",
-        metavar="ORIGIN",
-        help="let web pages from there call at http://, as in https://app.example.org; repeatable, * is all pages",
-    )
-    parser.add_argument("--tls-cert", metavar="FILE", help="the server's certificate, for tls:// (PEM)")
-    parser.add_argument("--tls-key", metavar="FILE", help="its private key, without a password")
-    parser.add_argument(
-        "--tls-client-ca", metavar="FILE", help="ask clients for a certificate that one of these authorities signed"
-    )
+"""How messages of the compiled core and of the other side name an option: they are text only."""
 
 
 def add_client_options(parser: argparse.ArgumentParser) -> None:
@@ -65,39 +48,61 @@ def add_client_options(parser: argparse.ArgumentParser) -> None:
 def _add_common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--allow-plaintext", action="store_true", help="use tcp:// beyond this machine, unencrypted")
     parser.add_argument(
-        "--allow-user", action="append", metavar="USER", help="trust this user at unix://, by name or id; repeatable"
+        "--allow-user",
+        dest="allow_users",
+        action="append",
+        metavar="USER",
+        help="trust this user at unix://, by name or id; repeatable",
     )
     parser.add_argument(
-        "--allow-group", action="append", metavar="GROUP", help="trust this group's members at unix://; repeatable"
+        "--allow-group",
+        dest="allow_groups",
+        action="append",
+        metavar="GROUP",
+        help="trust this group's members at unix://; repeatable",
     )
     parser.add_argument("--max-message-size", type=int, metavar="BYTES", help="longest message received")
     parser.add_argument("--max-values", type=int, metavar="N", help="values that a received message may hold")
     parser.add_argument(
         "--token-file",
         metavar="FILE",
-        help="a file with a token to send, or with those to demand, one per line; not on the command line, "
-        "which every user of the machine can read",
+        help="a file with a token to send; not on the command line, which every user of the machine can read",
     )
 
 
-def server_options(options: argparse.Namespace) -> dict[str, Any]:
-    """The keywords for ``nearcall.serve`` that were asked for.
+def server_options(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The keywords for ``nearcall.serve`` that settings stand for, but for functions.
 
     Raises:
         UsageError: they make no sense.
     """
-    chosen = _common(options) | _tls(options, "client_ca")
-    if options.workers is not None:
-        chosen["workers"] = options.workers
-    if options.grace is not None:
-        chosen["grace"] = options.grace
-    if options.no_introspection:
-        chosen["introspection"] = False
-    if options.no_reflection:
-        chosen["reflection"] = False
-    if options.allow_origin:
-        chosen["allow_origins"] = options.allow_origin
-    return chosen
+    tls = _tls({name.removeprefix("tls_"): value for name, value in values.items() if name.startswith("tls_")})
+    other = ("services", "urls", "token_file", "interceptors", *FUNCTIONS)
+    return tls | {name: value for name, value in values.items() if name not in other and not name.startswith("tls_")}
+
+
+def server_functions(values: Mapping[str, Any], find: Callable[[str], object]) -> Callable[[], dict[str, Any]]:
+    """Makes the rest of the keywords: whichever process serves imports the functions.
+
+    Args:
+        values: The settings.
+        find: From ``MODULE:NAME`` to what that is.
+
+    Raises:
+        UsageError: the file with tokens cannot be read.
+    """
+    tokens = _tokens(values["token_file"]) if "token_file" in values else []
+
+    def make() -> dict[str, Any]:
+        made: dict[str, Any] = {name: find(values[name]) for name in FUNCTIONS if name in values}
+        interceptors = [find(target) for target in values.get("interceptors", ())]
+        if tokens:
+            from ..auth import token
+
+            interceptors.insert(0, token(*tokens))
+        return made | ({"interceptors": interceptors} if interceptors else {})
+
+    return make
 
 
 def client_options(options: argparse.Namespace) -> dict[str, Any]:
@@ -106,16 +111,17 @@ def client_options(options: argparse.Namespace) -> dict[str, Any]:
     Raises:
         UsageError: they make no sense.
     """
-    return _common(options) | _tls(options, "ca", "server_name")
+    names = ("cert", "key", "ca", "server_name")
+    return _common(options) | _tls({name: getattr(options, f"tls_{name}") for name in names})
 
 
 def _common(options: argparse.Namespace) -> dict[str, Any]:
     chosen: dict[str, Any] = {}
     if options.allow_plaintext:
         chosen["allow_plaintext"] = True
-    for name, given in (("allow_users", options.allow_user), ("allow_groups", options.allow_group)):
-        if given:
-            chosen[name] = [int(each) if each.isdecimal() else each for each in given]
+    for name in ("allow_users", "allow_groups"):
+        if given := getattr(options, name):
+            chosen[name] = users(given)
     for name in ("max_message_size", "max_values"):
         if (size := getattr(options, name)) is not None:
             chosen[name] = size
@@ -138,9 +144,8 @@ def _tokens(path: str) -> list[str]:
     return tokens
 
 
-def _tls(options: argparse.Namespace, *names: str) -> dict[str, Any]:
-    given = {name: getattr(options, f"tls_{name}") for name in ("cert", "key", *names)}
-    given = {name: value for name, value in given.items() if value is not None}
+def _tls(asked: Mapping[str, Any]) -> dict[str, Any]:
+    given = {name: value for name, value in asked.items() if value is not None}
     if ("cert" in given) != ("key" in given):
         raise UsageError("--tls-cert and --tls-key belong together: give both or neither")
     if not given:
@@ -150,12 +155,18 @@ def _tls(options: argparse.Namespace, *names: str) -> dict[str, Any]:
     return {"tls": TLS(**given)}
 
 
-def flags_for(error: Exception, message: str, options: argparse.Namespace) -> list[str]:
-    """The flags of this command that are the option which an error is about, or those that its message advises."""
+def where_to_set(error: Exception, message: str, options: argparse.Namespace) -> str:
+    """Where the option was set which an error is about, or which flags are those that its message advises; empty if
+    that is of no help.
+    """
     # A mistake on the command line has the library's error as its cause.
     option = getattr(error, "option", None) or getattr(error.__cause__, "option", None)
     if isinstance(option, str):
-        flags = [_FLAGS.get(option, option.replace(".", "_"))]
+        names = [option.replace(".", "_")]
+        source = getattr(options, "sources", {}).get(names[0])
+        if source is not None:
+            return f" (set in {source})"
     else:
-        flags = [flag for words, flag in _FLAGS_IN_MESSAGES.items() if words in message]
-    return [f"--{flag.replace('_', '-')}" for flag in flags if hasattr(options, flag)]
+        names = [name for words, name in _FLAGS_IN_MESSAGES.items() if words in message]
+    flags = [_FLAGS.get(name, f"--{name.replace('_', '-')}") for name in names if hasattr(options, name)]
+    return f" (as a flag: {', '.join(flags)})" if flags else ""

@@ -12,9 +12,11 @@ from typing import Any, cast
 import nearcall
 
 from ..server.instances import is_made_per_client
+from ..server.serve import serve_with_workers
 from ..service.service import is_service
 from . import UsageError
-from .flags import add_server_options, server_options
+from .flags import server_functions, server_options
+from .settings import add_setting_flags, read_settings
 
 __all__ = ["add_to", "find", "load", "run"]
 
@@ -24,39 +26,48 @@ def add_to(commands: Any) -> None:
     parser = commands.add_parser(
         "serve",
         help="serve a class at one or more URLs",
-        description="Serve a class at one or more URLs until interrupted.",
+        description="Serve a class at one or more URLs until interrupted. Each option can also be set in the "
+        "environment, as NEARCALL_SERVE_MAX_PENDING=100, or in a file, as max_pending = 100 under [serve].",
         epilog="example: nearcall serve calculator:Calculator shm://calc tcp://127.0.0.1:7000",
     )
     parser.add_argument(
         "what",
-        nargs="+",
+        nargs="*",
         metavar="MODULE:CLASS | URL",
-        help="the classes to serve (or objects, or functions that make them), then the URLs to serve them at",
+        help="the classes to serve (or objects, or functions that make them), then the URLs to serve them at; what is "
+        "left out is looked for in the environment and in the file",
     )
-    add_server_options(parser)
+    add_setting_flags(parser)
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> None:
     """Serves until interrupted."""
-    urls = [item for item in options.what if "://" in item]
-    targets = [item for item in options.what if item not in urls]
+    settings = read_settings(options)
+    values = settings.values
+    options.sources = settings.sources  # for messages about what the library refuses
+    urls = [item for item in options.what if "://" in item] or values.get("urls", [])
+    targets = [item for item in options.what if "://" not in item] or values.get("services", [])
     if not targets:
         raise UsageError("what is to be served? write MODULE:CLASS before the URLs")
     if not urls:
         raise UsageError("where is it to be served? write a URL such as shm://name or tcp://127.0.0.1:7000")
-    chosen = server_options(options)
-    # Each worker imports and makes for itself: what a module starts when it is imported would not survive a fork.
-    makers = [partial(load, target) for target in targets]
-    services = makers if options.workers is not None else [make() for make in makers]
-    crew = "" if options.workers is None else f" with {options.workers} worker{'' if options.workers == 1 else 's'}"
+    chosen = server_options(values)
+    functions = server_functions(values, find)
+    workers = chosen.get("workers")
+    crew = "" if workers is None else f" with {workers} worker{'' if workers == 1 else 's'}"
 
     def tell(server: nearcall.Server | nearcall.Workers) -> None:
         for url in server.urls:
             print(f"serving {', '.join(targets)} at {url}{crew}", file=sys.stderr, flush=True)
 
+    # Each worker imports and makes for itself: what a module starts when it is imported would not survive a fork.
+    makers = [partial(load, target) for target in targets]
     try:
-        nearcall.serve(*services, *urls, on_ready=tell, **chosen)
+        if workers is None:
+            nearcall.serve(*(make() for make in makers), *urls, on_ready=tell, **chosen, **functions())
+        else:
+            serve_with_workers((*makers, *urls), on_ready=tell, late_options=functions, **chosen)
     except ValueError as error:  # a URL or an option: handlers' errors go to their callers
         raise UsageError(str(error)) from error
 

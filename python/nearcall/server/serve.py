@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 from ..options.checked import check_seconds
@@ -12,7 +12,7 @@ from .signals import Terminated, nothing, raise_on_sigterm
 if TYPE_CHECKING:
     from .workers import Workers
 
-__all__ = ["serve"]
+__all__ = ["serve", "serve_with_workers"]
 
 _LOOK = 0.5
 """Seconds after which the main thread looks whether it was told to end."""
@@ -58,9 +58,7 @@ def serve(
         Exception: what the ``lifespan`` has raised, once the server has stopped.
     """
     if workers is not None:
-        from .workers import Workers  # only where they are wanted
-
-        Workers(services_and_urls, workers, check_seconds("grace", grace, endless=True), options).run(on_ready)
+        serve_with_workers(services_and_urls, workers=workers, grace=grace, on_ready=on_ready, **options)
         return
     server = Server(*services_and_urls, **options)
     restore: Callable[[], object] = nothing
@@ -79,3 +77,31 @@ def serve(
         server.stop(grace)
     if server.failure is not None:
         raise server.failure
+
+
+def serve_with_workers(
+    services_and_urls: Sequence[object],
+    *,
+    workers: int,
+    grace: float = 5.0,
+    on_ready: Callable[[Workers], object] | None = None,
+    late_options: Callable[[], dict[str, Any]] = dict,
+    **options: Any,
+) -> None:
+    """:func:`serve` with worker processes.
+
+    Args:
+        services_and_urls: As there.
+        workers: As there.
+        grace: As there.
+        on_ready: As there.
+        late_options: Called in each worker: makes the options that must not come into being before the fork.
+        options: As there.
+
+    Raises:
+        WorkerFailed: as there.
+    """
+    from .workers import Workers  # only where they are wanted
+
+    grace = check_seconds("grace", grace, endless=True)
+    Workers(services_and_urls, workers, grace, options, late_options).run(on_ready)

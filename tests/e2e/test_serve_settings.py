@@ -1,0 +1,131 @@
+"""``nearcall serve`` with a file, the environment and functions of the user's, with and without workers."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import nearcall
+
+APP = """
+import nearcall
+
+class Sold(Exception): pass
+
+@nearcall.service
+class Shop:
+    def __init__(self):
+        self.lines = []
+    def order(self, item: str) -> str:
+        if item == "gone":
+            raise Sold(item)
+        return f"{item} of {stock['of']}"
+
+stock = {}
+
+def lifespan(server):
+    stock["of"] = "the cellar"
+    print("up", flush=True)
+    yield
+    print("down", flush=True)
+
+def only_tools(call, proceed):
+    if call.kwargs.get("item") == "cake" or "cake" in call.args:
+        raise nearcall.PermissionDenied("no cake")
+    return proceed(call)
+
+error_handlers = {Sold: lambda error: nearcall.NotFound(f"no {error} left")}
+not_a_service = 5
+"""
+CONFIG = """
+[serve]
+services = ["app:Shop"]
+urls = ["shm://not-this-one"]
+lifespan = "app:lifespan"
+interceptors = ["app:only_tools"]
+error_handlers = "app:error_handlers"
+max_pending = 100
+"""
+
+
+@nearcall.service
+class Shop:
+    def order(self, item: str) -> str: ...
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    (tmp_path / "app.py").write_text(APP)
+    (tmp_path / "nearcall.toml").write_text(CONFIG)
+    return tmp_path
+
+
+def serve(directory: Path, *arguments: str, **variables: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "nearcall", "serve", *arguments],
+        cwd=directory,
+        env=os.environ | variables,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.mark.parametrize("workers", [(), ("--workers", "2")])
+def test_everything_from_a_file(directory: Path, key: str, workers: tuple[str, ...]) -> None:
+    url = f"shm://settings{key}"
+    with serve(directory, *workers, NEARCALL_SERVE_URLS=url) as process:
+        try:
+            assert process.stderr is not None
+            assert process.stdout is not None
+            said = process.stderr.readline()
+            assert re.fullmatch(rf"serving app:Shop at {url}( with 2 workers)?\n", said), said
+            with nearcall.connect(url, Shop) as shop:
+                assert shop.order("pen") == "pen of the cellar"
+                with pytest.raises(nearcall.PermissionDenied, match="no cake"):
+                    shop.order("cake")
+                with pytest.raises(nearcall.NotFound, match="no gone left"):
+                    shop.order("gone")
+            process.send_signal(signal.SIGTERM)
+            times = 2 if workers else 1
+            assert sorted(process.stdout.read().split()) == ["down"] * times + ["up"] * times
+            assert process.wait(20) == 0
+            assert process.stderr.read() == ""
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "variables", "line"),
+    [
+        (
+            (),
+            {"MAX_PENDING": "0"},
+            "max_pending must be a whole number from 1, not 0 (set in NEARCALL_SERVE_MAX_PENDING)",
+        ),
+        ((), {"LIFESPAN": "app:nothing"}, "module 'app' has no 'nothing'"),
+        ((), {"LIFESPAN": "app:not_a_service"}, "lifespan must be a function that takes the server, not 5 (set in"),
+        (("--interceptor", "app:stock"), {}, "interceptors must be a list of functions, and {} is none"),
+        (("--max-pending", "0"), {}, "max_pending must be a whole number from 1, not 0 (as a flag: --max-pending)"),
+        (("--config", "app.py"), {}, "app.py is no TOML: "),
+        (("--config", ""), {"SERVICES": ""}, "what is to be served? write MODULE:CLASS before the URLs"),
+        (("--config", "", "app:Shop"), {}, "where is it to be served? write a URL"),
+        ((), {"COMPRESSION": "gzip"}, "compression is for"),
+    ],
+)
+def test_one_line_for_a_mistake(
+    directory: Path, arguments: tuple[str, ...], variables: dict[str, str], line: str
+) -> None:
+    named = {f"NEARCALL_SERVE_{name}": value for name, value in variables.items()}
+    with serve(directory, *arguments, **named) as process:
+        out, err = process.communicate(timeout=30)
+    assert process.returncode in (1, 2)
+    assert out == ""
+    assert err.count("\n") == 1
+    assert line in err
