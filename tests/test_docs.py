@@ -47,7 +47,12 @@ from nearcall.plugin.shims.writing import files as shim_files
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = ROOT / "examples"
 GRPC = EXAMPLES / "grpc"
-COMMAND_PAGES = [EXAMPLES / "command_line.md", GRPC / "README.md", *sorted(GRPC.glob("*/README.md"))]
+COMMAND_PAGES = [
+    EXAMPLES / "command_line.md",
+    EXAMPLES / "framework/README.md",
+    GRPC / "README.md",
+    *sorted(GRPC.glob("*/README.md")),
+]
 NEEDS = {"go": ("go",), "node": ("node", "npm"), "java": ("java", "mvn")}
 """What pages about other languages need; the name is their folder's."""
 MADE = shutil.ignore_patterns("__pycache__", "*_pb2*", "calculator.proto", "bin", "pb", "target", "node_modules")
@@ -297,7 +302,7 @@ def all_code(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def places(all_code: Path) -> list[str]:
     """Where to import from: each folder, as when its programs run."""
     programs = [all_code / program.name for program in TYPED]
-    examples = [all_code / "examples" / name for name in ("shared_interface", "plugins", "screenreader")]
+    examples = [all_code / "examples" / name for name in ("shared_interface", "plugins", "framework", "screenreader")]
     examples += [examples[-1] / name for name in ("api", "generated", "in_process", "both", "by_hand")]
     return [str(folder) for folder in (ROOT / "python", all_code, *examples, *programs)]
 
