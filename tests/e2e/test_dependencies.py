@@ -171,6 +171,16 @@ class Shop:
         self.fail(how)
 
 
+@nearcall.service(instance="session")
+class Basket:
+    def __init__(self) -> None:
+        self.items: list[str] = []
+
+    def add(self, item: str, *, user: str = nearcall.depends(caller)) -> str:
+        self.items.append(item)
+        return f"{len(self.items)} of {user}"
+
+
 @nearcall.service
 class Desk:
     """Passes objects; nearcall's own transports only."""
@@ -327,6 +337,15 @@ def test_objects_that_are_passed(desk: Desk) -> None:
     assert noted(2) == ["begin", "commit"]
     # Back where it is, it is the object itself, and whoever calls its method calls it as any other.
     assert desk.ask(printer) == "nearcall.depends(caller) nearcall.depends(transaction)"
+
+
+def test_an_object_for_each_client(key: str) -> None:
+    with (
+        nearcall.Server(Basket, f"inproc://{key}") as server,
+        nearcall.connect(server.urls[0], Basket) as basket,
+        nearcall.metadata({"user": "ada"}),
+    ):
+        assert [basket.add("pen"), basket.add("ink")] == ["1 of ada", "2 of ada"]
 
 
 def test_asyncio(shop_urls: dict[str, str]) -> None:

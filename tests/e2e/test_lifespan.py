@@ -215,9 +215,15 @@ def test_one_that_ends_early_ends_serve(key: str, caplog: pytest.LogCaptureFixtu
         async def die(self) -> None:
             die.set()
 
+        def use(self, *, value: None = nearcall.depends(lifespan)) -> None: ...
+
     def ready(server: nearcall.Server) -> None:
         with nearcall.connect(server.urls[0], Dying) as client:
+            client.use()
             client.die()
+            assert server.wait(SECONDS)
+            with pytest.raises(nearcall.Unavailable, match="about to stop: its lifespan has ended"):
+                client.use()
 
     with pytest.raises(LookupError, match="the background has died"):
         nearcall.serve(Dying(), f"inproc://{key}", lifespan=lifespan, on_ready=ready)
@@ -246,7 +252,7 @@ def test_an_end_that_takes_too_long(
 
 SLOW_START = """
 import sys, time
-import nearcall
+import nearcall, nearcall.server.lifespan
 
 @nearcall.service
 class Quiet:
@@ -266,6 +272,7 @@ async def lifespan_in_loop(server):
         print("gave up", flush=True)
     yield
 
+nearcall.server.lifespan._PATIENCE = 0.1  # seconds that nobody has to wait here
 nearcall.serve(Quiet(), sys.argv[1], lifespan=globals()[sys.argv[2]])
 print("ended", flush=True)
 """

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import nearcall
+from nearcall.cli import main
 
 APP = """
 import nearcall
@@ -120,12 +121,22 @@ def test_everything_from_a_file(directory: Path, key: str, workers: tuple[str, .
     ],
 )
 def test_one_line_for_a_mistake(
-    directory: Path, arguments: tuple[str, ...], variables: dict[str, str], line: str
+    directory: Path,
+    arguments: tuple[str, ...],
+    variables: dict[str, str],
+    line: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    named = {f"NEARCALL_SERVE_{name}": value for name, value in variables.items()}
-    with serve(directory, *arguments, **named) as process:
-        out, err = process.communicate(timeout=30)
-    assert process.returncode in (1, 2)
+    monkeypatch.chdir(directory)
+    monkeypatch.setattr(sys, "path", ["", *sys.path])
+    for name, value in variables.items():
+        monkeypatch.setenv(f"NEARCALL_SERVE_{name}", value)
+    try:
+        assert main(["serve", *arguments]) in (1, 2)
+    finally:
+        sys.modules.pop("app", None)
+    out, err = capsys.readouterr()
     assert out == ""
     assert err.count("\n") == 1
     assert line in err

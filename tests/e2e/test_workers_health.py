@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack
 
 import pytest
@@ -22,6 +23,7 @@ class Doctor:
 
     def __init__(self) -> None:
         self.server: nearcall.Server | None = None
+        self.lifespan: asyncio.Task[object] | None = None
 
     def pid(self) -> int:
         return os.getpid()
@@ -29,6 +31,10 @@ class Doctor:
     def say(self, name: str, serving: bool) -> None:
         assert doctor.server is not None
         doctor.server.health.set(name, serving)
+
+    async def break_lifespan(self) -> None:
+        assert doctor.lifespan is not None
+        doctor.lifespan.cancel()
 
 
 doctor = Doctor()
@@ -40,7 +46,14 @@ def lifespan(server: nearcall.Server) -> Iterator[None]:
     print("left", os.getpid(), flush=True)
 
 
-def ends_early(server: nearcall.Server) -> Iterator[None]:
+async def fragile(server: nearcall.Server) -> AsyncIterator[None]:
+    doctor.server, task = server, asyncio.current_task()
+    assert task is not None
+    doctor.lifespan = task
+    yield
+
+
+def cannot_begin(server: nearcall.Server) -> Iterator[None]:
     raise LookupError("there is no database")
     yield
 
@@ -113,11 +126,26 @@ def test_the_parent_is_told_and_a_new_worker_learns_of_it(served: WorkersProcess
 
 
 def test_a_lifespan_that_cannot_begin(key: str) -> None:
-    options = {"workers": 2, "lifespan": "ends_early"}
+    options = {"workers": 2, "lifespan": "cannot_begin"}
     served = WorkersProcess(f"shm://ill{key}", maker="tests.e2e.test_workers_health:Doctor", **options)
     with served:
         assert "could not begin to serve: LookupError: there is no database" in served.first_line
         assert served.wait()[0] == 1
+
+
+def test_a_worker_whose_lifespan_ends_is_replaced(key: str) -> None:
+    options = {"workers": 1, "lifespan": "fragile"}
+    url = f"shm://fragile{key}"
+    with (
+        WorkersProcess(url, maker="tests.e2e.test_workers_health:Doctor", **options) as served,
+        nearcall.connect(url, Doctor, wait_for_ready=True) as doctor,
+    ):
+        first = doctor.pid()
+        assert [first] == served.pids
+        doctor.break_lifespan()  # type: ignore[unused-coroutine]
+        until(lambda: not is_alive(first), "its end")
+        assert doctor.pid() != first
+        assert "the server's lifespan has ended while it served: it stops" in served.errors()
 
 
 @pytest.mark.parametrize("name", [7, "x" * 1001])

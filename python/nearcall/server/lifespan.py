@@ -12,6 +12,7 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager, asyn
 from logging import ERROR, WARNING
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from ..errors import Unavailable
 from ..log import log
 from ..options.checked import with_option
 
@@ -64,7 +65,13 @@ class Lifespan:
         self._leaving = False
 
     def value(self) -> object:
-        """What it has yielded."""
+        """What it has yielded.
+
+        Raises:
+            Unavailable: it is over; the server is about to stop.
+        """
+        if self._is_over.is_set():
+            raise Unavailable("the server is about to stop: its lifespan has ended")
         return self._value
 
     def begin(self, server: Server, loop: Callable[[], asyncio.AbstractEventLoop], ended: Callable[[], object]) -> None:
