@@ -60,7 +60,7 @@ ROOMS: list[set[str]] = [
     {"client"},
     {"aio"},
     {"server"},
-    {"plugin"},
+    {"plugin", "grpcio"},
     {"__init__"},  # what users import; the command line is one of them
     {"testing", "cli"},
     {"__main__"},

@@ -64,14 +64,14 @@ _core.install(make_error, describe_error)
 _core.set_call_variables(current_deadline, current_metadata)
 
 if TYPE_CHECKING:
-    from . import aio, auth, health, introspection, observe, plugin
+    from . import aio, auth, grpcio, health, introspection, observe, plugin
     from .client.child import Child, spawn
     from .server.workers import WorkerFailed, Workers
 else:  # hidden from type checkers, to which it would mean that the module has every attribute there is
 
     def __getattr__(name: str) -> Any:
         # asyncio takes longer to import than all the rest, and many programs need none of these.
-        if name in ("aio", "auth", "health", "introspection", "observe", "plugin"):
+        if name in ("aio", "auth", "grpcio", "health", "introspection", "observe", "plugin"):
             from importlib import import_module
 
             return import_module(f".{name}", __name__)
@@ -135,6 +135,7 @@ __all__ = [
     "depends",
     "empty",
     "field",
+    "grpcio",
     "health",
     "idempotent",
     "introspection",

@@ -12,6 +12,7 @@ from ..codec.protobuf.descriptor import FileDescriptorProto, codec_of, file_desc
 from ..codec.protobuf.service import ServiceMessages
 from ..service.plan import ServicePlan
 from ..types.numbers import field
+from .generated import generated_files
 
 __all__ = ["Index"]
 
@@ -47,9 +48,13 @@ class Index:
         served = [
             ServiceMessages(plan.name, [method.types for method in plan.methods if method.types is not None])
             for plan in plans
+            if not plan.encoded
         ]
         for file in file_descriptors(served):
             self._add(file, codec.encode(file))
+        for plan in plans:
+            for _, encoded in generated_files(plan.name) if plan.encoded else ():
+                self._add(codec.decode(encoded, _MOST_VALUES), encoded)
         for encoded in codec_of(_Files).decode(KNOWN.read_bytes(), _MOST_VALUES).file:
             self._add(codec.decode(encoded, _MOST_VALUES), encoded)
 

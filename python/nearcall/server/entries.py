@@ -76,9 +76,11 @@ def coded_entries(served: Sequence[Served], handlers: Sequence[tuple[MethodPlan,
     found = list[Entry]()
     rest = iter(handlers)
     for each in served:
-        for plan in in_codec(each.plan, codec).methods:
-            own, handler = next(rest)
-            found.append(Entry(plan.path or "", plan, handler, own.kind, each.plan.errors))
+        own = [next(rest) for _ in each.plan.methods]
+        if each.plan.encoded and codec.name != "protobuf":
+            continue  # whoever encodes its messages writes Protobuf
+        for plan, (method, handler) in zip(in_codec(each.plan, codec).methods, own, strict=True):
+            found.append(Entry(plan.path or "", plan, handler, method.kind, each.plan.errors))
     return found
 
 

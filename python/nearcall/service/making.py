@@ -79,13 +79,16 @@ def in_codec(plan: ServicePlan, codec: Codec) -> ServicePlan:
         TypeError: a method has no counterpart in the codec, or only a server's description of the service is known; one
             line that names the method and the parameter.
     """
+    if plan.encoded:
+        methods = [msgspec.structs.replace(method, path=f"/{plan.name}/{method.name}") for method in plan.methods]
+        return msgspec.structs.replace(plan, methods=tuple(methods))
     types = [method.types for method in plan.methods if method.types is not None]
     if len(types) < len(plan.methods):
         raise TypeError(
             f"{plan.name} is known from a description, which says too little for {codec.name}: give a class"
         )
     codings = codec.service(plan.name, types)
-    methods: list[MethodPlan] = []
+    methods = []
     for method in plan.methods:
         coding, item = codings[method.name], method.request_item
         if item is not None and coding.item is not None:

@@ -152,3 +152,5 @@ class ServicePlan(msgspec.Struct, frozen=True, eq=False):
     """Who answers: one object for all clients, or one for each, which the server makes."""
     plain: bool = False
     """Made from a description: values are plain data, whose fields nobody has declared here."""
+    encoded: bool = False
+    """Every message is bytes that somebody else encodes (:mod:`nearcall.service.encoded`): one for all codecs."""

@@ -1,0 +1,31 @@
+"""For those who come from grpcio: its servicers are served, and its stubs call, as they are.
+
+What protoc has generated, and what was written for it, stays; only the lines that make a server or a channel change::
+
+    server = nearcall.grpcio.server(futures.ThreadPoolExecutor(max_workers=10))
+    helloworld_pb2_grpc.add_GreeterServicer_to_server(Greeter(), server)
+
+    channel = nearcall.grpcio.insecure_channel("localhost:50051")
+    stub = helloworld_pb2_grpc.GreeterStub(channel)
+
+:mod:`nearcall.grpcio.aio` does the same for ``grpc.aio``. ``docs/grpcio.md`` says what is different.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from .channel import Channel, channel, insecure_channel
+from .server import Server, server
+
+if TYPE_CHECKING:
+    from . import aio
+else:
+
+    def __getattr__(name: str) -> Any:
+        if name == "aio":  # asyncio only where it is needed
+            from importlib import import_module
+
+            return import_module(f".{name}", __name__)
+        raise AttributeError(f"module 'nearcall.grpcio' has no attribute '{name}'")
+
+
+__all__ = ["Channel", "Server", "aio", "channel", "insecure_channel", "server"]

@@ -1,0 +1,179 @@
+"""``nearcall.grpcio.channel``: what grpcio's stubs call through, for threads."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from ..client.channel import Channel as Nearcall
+from ..client.options import ChannelOptions
+from ..errors import Cancelled, DeadlineExceeded, Unavailable
+from ..errors import RpcError as NearcallError
+from ..options.checked import check_url
+from ..service.encoded import EncodedMethod, encoded_class
+from .addresses import url_of
+from .calls import MultiCallable, StreamMultiCallable
+from .peer import grpc
+from .settings import compression_of, options_of
+
+if TYPE_CHECKING:
+    from typing_extensions import Self, Unpack
+
+__all__ = ["Channel", "channel", "insecure_channel", "split_path"]
+
+_PAUSE = 0.1
+"""Seconds between two attempts to connect for somebody who waits for a server."""
+
+
+class Channel(grpc.Channel):
+    """A channel for stubs that protoc has generated; made by :func:`channel` and :func:`insecure_channel`.
+
+    It connects with the first call, as grpcio's does.
+    """
+
+    def __init__(self, url: str, options: ChannelOptions) -> None:
+        check_url(url)
+        self._url, self._options = url, options
+        self._lock = threading.Lock()
+        self._channel: Nearcall | None = None
+        self._closed = False
+        self._subscribed: list[Callable[[Any], object]] = []
+
+    def unary_unary(self, method: str, request_serializer: Any = None, response_deserializer: Any = None, _registered_method: object = None) -> Any:
+        """What calls a method without streams."""
+        return MultiCallable(self, method, False, request_serializer, response_deserializer)
+
+    def unary_stream(
+        self, method: str, request_serializer: Any = None, response_deserializer: Any = None, _registered_method: object = None
+    ) -> Any:
+        """What calls a method with a stream of responses."""
+        return StreamMultiCallable(self, method, False, request_serializer, response_deserializer)
+
+    def stream_unary(
+        self, method: str, request_serializer: Any = None, response_deserializer: Any = None, _registered_method: object = None
+    ) -> Any:
+        """What calls a method with a stream of requests."""
+        return MultiCallable(self, method, True, request_serializer, response_deserializer)
+
+    def stream_stream(
+        self, method: str, request_serializer: Any = None, response_deserializer: Any = None, _registered_method: object = None
+    ) -> Any:
+        """What calls a method with streams both ways."""
+        return StreamMultiCallable(self, method, True, request_serializer, response_deserializer)
+
+    def subscribe(self, callback: Callable[[Any], object], try_to_connect: bool | None = False) -> None:
+        """Tells ``callback`` the state of now, and that there is a connection once there is one."""
+        ready = self._channel is not None
+        callback(grpc.ChannelConnectivity.READY if ready else grpc.ChannelConnectivity.IDLE)
+        if not ready:
+            self._subscribed.append(callback)
+            if try_to_connect:
+                threading.Thread(target=self._try, name="nearcall-grpcio-connect", daemon=True).start()
+
+    def unsubscribe(self, callback: Callable[[Any], object]) -> None:
+        """Tells it nothing more."""
+        if callback in self._subscribed:
+            self._subscribed.remove(callback)
+
+    def close(self) -> None:
+        """Ends the connection. Calls under way, and what is called from now on, end as cancelled."""
+        with self._lock:
+            self._closed = True
+            if self._channel is not None:
+                self._channel.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<{'closed ' if self._closed else ''}channel of nearcall.grpcio to {self._url}>"
+
+    def _opened(self, until: float | None = None) -> Nearcall:
+        """The connection. With ``until``, a time of ``time.monotonic``, it waits for a server.
+
+        Raises:
+            nearcall.RpcError: there is none.
+        """
+        channel = self._channel
+        if channel is not None:
+            return channel
+        with self._lock:
+            while self._channel is None:
+                if self._closed:
+                    raise Cancelled(f"this channel to {self._url} was closed")
+                try:
+                    self._channel = Nearcall(self._url, **self._options)
+                except (Unavailable, DeadlineExceeded):
+                    if until is None or time.monotonic() + _PAUSE > until:
+                        raise
+                    time.sleep(_PAUSE)
+            told, self._subscribed = self._subscribed, []
+            channel = self._channel
+        for callback in told:
+            callback(grpc.ChannelConnectivity.READY)
+        return channel
+
+    def _try(self) -> None:
+        """Connects for those who wait for it."""
+        while self._subscribed and not self._closed:
+            try:
+                self._opened()
+            except NearcallError:
+                for callback in list(self._subscribed):
+                    callback(grpc.ChannelConnectivity.TRANSIENT_FAILURE)
+                time.sleep(_PAUSE)
+
+    def _callable(self, method: EncodedMethod, service: str, until: float | None) -> Callable[..., Any]:
+        """What calls a method with encoded messages."""
+        client = self._opened(until).client(encoded_class(service, [method]))
+        return getattr(client.service, method.name)
+
+
+def split_path(path: str) -> tuple[str, str]:
+    """The names of service and method in ``/package.Service/Method``.
+
+    Raises:
+        ValueError: it is no such path.
+    """
+    start, _, method = path.rpartition("/")
+    service = start.removeprefix("/")
+    if not service or not method:
+        raise ValueError(f"'{path}' is no path of a method: it is /package.Service/Method")
+    return service, method
+
+
+def channel(url: str, **options: Unpack[ChannelOptions]) -> Channel:
+    """A channel for grpcio's stubs to any of nearcall's URLs: ``shm://greeter``, ``grpcs://host:443``.
+
+    Args:
+        url: Where the server is.
+        options: As for :class:`nearcall.Channel`; ``tls`` among them.
+
+    Raises:
+        InvalidArgument: the URL is malformed.
+    """
+    return Channel(url, options)
+
+
+def insecure_channel(
+    target: str, options: Iterable[tuple[str, Any]] | None = None, compression: Any = None
+) -> Channel:
+    """A channel to one of grpcio's addresses, without encryption: the arguments are those of ``grpc.insecure_channel``.
+
+    Args:
+        target: ``localhost:50051``, ``dns:///host:50051``, ``unix:/path``.
+        options: Pairs of a name and a value; ``grpc.max_receive_message_length`` counts.
+        compression: ``grpc.Compression.Gzip`` compresses what is sent, from 1 KiB.
+
+    Raises:
+        ValueError: an argument has no counterpart; says which.
+    """
+    found: Any = {"allow_plaintext": True, **options_of(options)}
+    if (written := compression_of(compression)) is not None:
+        found["compression"] = written
+    return Channel(url_of(target), found)

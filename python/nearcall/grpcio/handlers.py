@@ -1,0 +1,198 @@
+"""From a servicer's methods to handlers of encoded messages, in threads.
+
+A servicer's messages are made and read by what protoc has generated for it: ``request_deserializer`` and
+``response_serializer``. So a handler here takes bytes and returns bytes.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from .. import _core
+from ..errors import Internal, Unimplemented
+from ..service.encoded import EncodedMethod, encoded_class
+from .context import ServicerContext
+from .outcome import Metadatum, Outcome
+from .watching import Watcher
+
+__all__ = ["HandlerCallDetails", "Methods", "behavior_of", "collect", "decoded", "encoded", "is_coroutine", "services"]
+
+Methods = dict[str, dict[str, Any]]
+"""The handlers of methods, by the names of service and method."""
+
+
+class HandlerCallDetails(NamedTuple):
+    """What an interceptor is told of a call."""
+
+    method: str
+    invocation_metadata: tuple[Metadatum, ...]
+
+
+def collect(generic: Any) -> Iterator[tuple[str, str, Any]]:
+    """The methods of a generic handler: names of service and method, and its handler.
+
+    Raises:
+        TypeError: it does not say which methods it has.
+    """
+    # Only what `grpc.method_handlers_generic_handler` made has this; older generated code registers in no other way.
+    handlers = getattr(generic, "_method_handlers", None)
+    if not isinstance(handlers, Mapping):
+        raise TypeError(
+            f"{type(generic).__name__} decides call by call which methods it has, and nearcall must know them when it "
+            "starts: use grpc.method_handlers_generic_handler(service, {method: handler})"
+        )
+    for path, handler in handlers.items():
+        _, service, method = path.split("/")
+        yield service, method, handler
+
+
+def behavior_of(handler: Any) -> Callable[[Any, Any], Any]:
+    """The servicer's own method."""
+    kinds = {(False, False): "unary_unary", (False, True): "unary_stream"}
+    kinds |= {(True, False): "stream_unary", (True, True): "stream_stream"}
+    return getattr(handler, kinds[bool(handler.request_streaming), bool(handler.response_streaming)])
+
+
+def is_coroutine(handler: Any) -> bool:
+    """Whether a method is for event loops."""
+    behavior = inspect.unwrap(behavior_of(handler))
+    return inspect.iscoroutinefunction(behavior) or inspect.isasyncgenfunction(behavior)
+
+
+def decoded(handler: Any, message: bytes, path: str) -> Any:
+    """A request.
+
+    Raises:
+        Internal: the servicer's own reader does not take it.
+    """
+    if handler.request_deserializer is None:
+        return message
+    try:
+        return handler.request_deserializer(message)
+    except Exception as error:
+        raise Internal(f"{path}: the request cannot be read: {type(error).__name__}: {error}") from error
+
+
+def encoded(handler: Any, message: Any, path: str) -> bytes:
+    """A response, encoded.
+
+    Raises:
+        Internal: it is no message of that method's.
+    """
+    if handler.response_serializer is None:
+        return message
+    try:
+        return handler.response_serializer(message)
+    except Exception as error:
+        kind = type(message).__name__
+        raise Internal(f"{path}: the response, a {kind}, cannot be written: {type(error).__name__}: {error}") from error
+
+
+class _Method:
+    """A servicer's method."""
+
+    def __init__(self, path: str, handler: Any, interceptors: Sequence[Any], watcher: Watcher) -> None:
+        self._path = path
+        self._handler = handler
+        self._interceptors = interceptors
+        self._watcher = watcher
+
+    def single(self, message: Any) -> bytes:
+        """Serves a call with one response."""
+        outcome = self._begin()
+        try:
+            handler, responses = self._called(message, outcome)
+            if handler.response_streaming:  # an interceptor's
+                responses = next(iter(responses), None)
+            # A servicer that has said how the call ends may return nothing.
+            response = b"" if outcome.number else encoded(handler, responses, self._path)
+            outcome.succeed()
+            return response
+        except Exception as error:
+            status = outcome.failure(error)
+            if status is error:
+                raise
+            raise status from None
+        finally:
+            outcome.end()
+
+    def many(self, message: Any) -> Iterator[bytes]:
+        """Serves a call with a stream of responses."""
+        return self._many(message, self._begin())
+
+    def _many(self, message: Any, outcome: Outcome) -> Iterator[bytes]:
+        responses = None
+        try:
+            handler, responses = self._called(message, outcome)
+            if not handler.response_streaming:  # an interceptor's
+                responses = iter((responses,)) if not outcome.number else iter(())
+            for response in responses:
+                yield encoded(handler, response, self._path)
+            outcome.succeed()
+        except Exception as error:
+            status = outcome.failure(error)
+            if status is error:
+                raise
+            raise status from None
+        finally:
+            outcome.end()
+            if hasattr(responses, "close"):
+                with suppress(Exception):
+                    responses.close()  # type: ignore[union-attr]
+
+    def _begin(self) -> Outcome:
+        call = _core.current_call()
+        assert call is not None, "a handler runs where its call is served"
+        return Outcome(call, self._path, self._watcher.add)
+
+    def _called(self, message: Any, outcome: Outcome) -> tuple[Any, Any]:
+        """The handler that serves the call, and what it returned."""
+        handler = self._handler
+        if self._interceptors:
+            details = HandlerCallDetails(self._path, outcome.invocation_metadata)
+            handler = _continuation(self._interceptors, self._handler)(details)
+            if handler is None:
+                raise Unimplemented(f"{self._path}: an interceptor says that there is no such method")
+        streamed = not isinstance(message, bytes)
+        if handler.request_streaming:
+            messages: Iterable[bytes] = message if streamed else (message,)
+            request: Any = (decoded(handler, each, self._path) for each in messages)
+        else:  # where a stream comes all the same, the handler is an interceptor's
+            request = decoded(handler, next(iter(message), b"") if streamed else message, self._path)
+        return handler, behavior_of(handler)(request, ServicerContext(outcome))
+
+
+def _continuation(interceptors: Sequence[Any], handler: Any) -> Callable[[Any], Any]:
+    """What an interceptor goes on with: the next one, in the end the servicer's handler."""
+    if not interceptors:
+        return lambda _details: handler
+    inner = _continuation(interceptors[1:], handler)
+    return lambda details: interceptors[0].intercept_service(inner, details)
+
+
+def services(methods: Methods, interceptors: Sequence[Any], watcher: Watcher) -> list[object]:
+    """What :class:`nearcall.Server` serves for some servicers.
+
+    Raises:
+        TypeError: a method is for event loops.
+        ValueError: a name cannot be served.
+    """
+    made: list[object] = []
+    for service, handlers in methods.items():
+        shapes: list[EncodedMethod] = []
+        functions: dict[str, Callable[..., Any]] = {}
+        for name, handler in handlers.items():
+            if is_coroutine(handler):
+                raise TypeError(
+                    f"{service}.{name} is a coroutine function: serve it with nearcall.grpcio.aio.server()"
+                )
+            method = _Method(f"/{service}/{name}", handler, interceptors, watcher)
+            streams_out = bool(handler.response_streaming)
+            shapes.append(EncodedMethod(name, bool(handler.request_streaming), streams_out))
+            functions[name] = method.many if streams_out else method.single
+        made.append(encoded_class(service, shapes, functions)())
+    return made
+

@@ -1,0 +1,205 @@
+"""What a servicer says of its call besides the response: a status, metadata, who wants to know of the end.
+
+The contexts of threads and of event loops have it in common; what differs is who waits how.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from logging import ERROR
+from typing import Any, NamedTuple
+
+from .. import _core
+from ..call.metadata import Metadata, encode_metadata
+from ..errors import RpcError, error_class
+from ..log import log
+from .addresses import peer_name
+from .details import DETAILS, details_of
+from .peer import status_code, status_number
+
+__all__ = ["Aborted", "Metadatum", "Outcome", "pairs_of"]
+
+
+class Metadatum(NamedTuple):
+    """A pair of metadata."""
+
+    key: str
+    value: str | bytes
+
+
+class Aborted(Exception):
+    """Raised by ``context.abort``: the servicer ends here."""
+
+
+def pairs_of(metadata: Metadata) -> tuple[Metadatum, ...]:
+    """Metadata as grpcio has it."""
+    return tuple(Metadatum(key, value) for key, value in metadata.pairs())
+
+
+class Outcome:
+    """The call of one servicer's method.
+
+    Args:
+        call: What the core knows of it.
+        path: ``/package.Service/Method``
+        watch: Looks after those calls whose early end somebody wants to know.
+    """
+
+    def __init__(self, call: _core.Call, path: str, watch: Callable[[Outcome], None]) -> None:
+        self.call = call
+        self.path = path
+        self.number: int | None = None
+        self.message: str | None = None
+        self.trailing: tuple[Any, ...] = ()
+        self.aborted = False
+        self.over = False
+        self._details: Any = None
+        self._watch = watch
+        self._lock = threading.Lock()
+        self._callbacks: list[Callable[[], object]] | None = []
+
+    @property
+    def active(self) -> bool:
+        """Whether somebody waits for the outcome."""
+        return not self.over and not self.ended_early
+
+    @property
+    def ended_early(self) -> bool:
+        """Whether the client has given the call up, or its deadline has passed."""
+        left = self.call.time_left
+        return self.call.cancelled or (left is not None and left <= 0)
+
+    @property
+    def invocation_metadata(self) -> tuple[Metadatum, ...]:
+        """What the client sent beside its request."""
+        return pairs_of(Metadata(self.call.metadata))
+
+    @property
+    def peer(self) -> str:
+        """Who called."""
+        return peer_name(self.call.peer)
+
+    def identities(self) -> Mapping[str, list[bytes]]:
+        """What the client's certificate says, by the names of grpcio's properties."""
+        peer = self.call.peer
+        found: dict[str, list[bytes]] = {}
+        if "subject" in peer:
+            found["transport_security_type"] = [b"ssl"]
+            common = [part[3:] for part in str(peer["subject"]).split(",") if part.strip().startswith("CN=")]
+            found["x509_common_name"] = [each.encode() for each in common]
+        if peer.get("names"):
+            found["x509_subject_alternative_name"] = [str(name).encode() for name in peer["names"]]
+        return found
+
+    def send_initial(self, metadata: Iterable[tuple[str, str | bytes]] | None) -> None:
+        """Sends metadata ahead of the response."""
+        self.call.send_initial(encode_metadata(_pairs(metadata)))
+
+    def set_trailing(self, metadata: Iterable[tuple[str, str | bytes]] | None) -> None:
+        """Replaces what goes back with the end of the call.
+
+        Raises:
+            ValueError: a key or a value is malformed.
+        """
+        pairs = _pairs(metadata)
+        encode_metadata([pair for pair in pairs if pair[0] != DETAILS])
+        self.trailing = tuple(Metadatum(key, value) for key, value in pairs)
+
+    def abort(self, code: Any, message: Any, trailing: Iterable[tuple[str, str | bytes]] | None = ()) -> None:
+        """From now on the call ends so, whatever the servicer does."""
+        number = status_number(code)
+        # Whoever gives up a call has nothing to return, so that it cannot have gone well.
+        self.number = number or status_number(None)
+        self.message = _text(message)
+        if trailing:
+            self.set_trailing(trailing)
+        self.aborted = True
+
+    def set_code(self, code: Any) -> None:
+        """The status with which the call ends."""
+        if not self.aborted:
+            self.number = status_number(code)
+
+    def set_message(self, message: Any) -> None:
+        """What is said of it."""
+        if not self.aborted:
+            self.message = _text(message)
+
+    def add_callback(self, callback: Callable[[], object]) -> bool:
+        """Calls something once when the call ends, also before the servicer has returned. ``False`` if it has ended."""
+        with self._lock:
+            if self._callbacks is None:
+                return False
+            self._callbacks.append(callback)
+            first = len(self._callbacks) == 1
+        if first:
+            self._watch(self)
+        return True
+
+    def run_callbacks(self) -> None:
+        """Calls all of them, once. What they raise goes to the log."""
+        with self._lock:
+            callbacks, self._callbacks = self._callbacks, None
+        for callback in callbacks or ():
+            try:
+                callback()
+            except Exception as error:
+                log(ERROR, "a callback of a call of %s raised %s", self.path, type(error).__name__, error=error)
+
+    def succeed(self) -> None:
+        """The servicer has returned.
+
+        Raises:
+            RpcError: it has said that the call did not go well.
+        """
+        if self.number:
+            raise self._status()
+        self._send_trailing()
+
+    def failure(self, error: BaseException) -> BaseException:
+        """What to raise for what a servicer raised."""
+        if isinstance(error, RpcError) or not self.number:
+            self._send_trailing()
+            return error
+        if not self.aborted:
+            # A code that was set beforehand is the one that counts, but nobody has meant this.
+            log(ERROR, "%s raised %s", self.path, type(error).__name__, error=error)
+            if self.message is None:
+                self.message = f"{type(error).__name__}: {error}"
+        return self._status()
+
+    def end(self) -> None:
+        """Nothing more can be said."""
+        self.over = True
+        if self._callbacks:
+            self.run_callbacks()
+        else:
+            self._callbacks = None
+
+    def _send_trailing(self) -> None:
+        """Raises ``ValueError`` if the details among it are no status."""
+        if not self.trailing:
+            return
+        trailing, self.trailing = self.trailing, ()
+        for pair in trailing:
+            if pair[0] == DETAILS:
+                self._details = details_of(pair[1])
+        self.call.add_trailing(encode_metadata([pair for pair in trailing if pair[0] != DETAILS]))
+
+    def _status(self) -> RpcError:
+        self._send_trailing()
+        return error_class(self.number or 0)(self.message or "", details=self._details)
+
+    @property
+    def code(self) -> Any:
+        """The code that was set, as grpcio has it; ``None`` if none was."""
+        return None if self.number is None else status_code(self.number)
+
+
+def _pairs(metadata: Iterable[tuple[str, str | bytes]] | None) -> list[tuple[str, str | bytes]]:
+    return [(key, value) for key, value in metadata or ()]
+
+
+def _text(message: Any) -> str | None:
+    return message.decode("utf-8", "replace") if isinstance(message, bytes) else message

@@ -1,0 +1,240 @@
+"""``nearcall.grpcio.server``: grpcio's server, served by nearcall."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from .. import _core
+from ..errors import AlreadyExists, InvalidArgument
+from ..options.tls import TLS
+from ..server.listening import make_listeners
+from ..server.server import Server as Nearcall
+from .addresses import url_of
+from .handlers import Methods, collect, services
+from .peer import grpc
+from .settings import compression_of, options_of
+from .watching import Watcher
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
+
+    from typing_extensions import Self
+
+__all__ = ["Server", "ServerBase", "server"]
+
+
+class ServerBase:
+    """What servers for threads and for event loops have in common: what they serve, and where."""
+
+    def __init__(
+        self, interceptors: Sequence[Any] | None, tls: TLS | None, besides: Sequence[object], options: dict[str, Any]
+    ) -> None:
+        self._interceptors = list(interceptors or ())
+        self._tls = tls
+        self._besides = list(besides)
+        self._options = options
+        self._methods: Methods = {}
+        self._listeners: _core.Listeners | None = None
+        self._urls: list[str] = []
+        self._server: Nearcall | None = None
+        self._watcher = Watcher()
+        self._over = threading.Event()
+
+    @property
+    def urls(self) -> list[str]:
+        """Where it listens, as URLs of nearcall's."""
+        return list(self._urls)
+
+    def add_generic_rpc_handlers(self, generic_rpc_handlers: Iterable[Any]) -> None:
+        """Serves the methods of some handlers that ``grpc.method_handlers_generic_handler`` has made.
+
+        Raises:
+            TypeError: a handler does not say which methods it has.
+        """
+        for generic in generic_rpc_handlers:
+            for service, method, handler in collect(generic):
+                self._add(service, {method: handler})
+
+    def add_registered_method_handlers(self, service_name: str, method_handlers: Mapping[str, Any]) -> None:
+        """Serves the methods of one service."""
+        self._add(service_name, method_handlers)
+
+    def _add(self, service: str, handlers: Mapping[str, Any]) -> None:
+        if self._server is not None:
+            raise ValueError(f"{service} cannot be added: the server has started")
+        self._methods.setdefault(service, {}).update(handlers)
+
+    def add_insecure_port(self, address: str) -> int:
+        """Listens at one of grpcio's addresses, ``"[::]:50051"``, without encryption.
+
+        Returns:
+            The port; for an address without one, 1.
+
+        Raises:
+            RuntimeError: it cannot listen there; says why.
+        """
+        return self._listen(url_of(address))
+
+    def add_secure_port(self, address: str, server_credentials: object = None) -> int:
+        """Listens with encryption, by the ``tls`` that the server was made with.
+
+        Raises:
+            TypeError: credentials were given, which cannot be read.
+            RuntimeError: it cannot listen there; says why.
+        """
+        if server_credentials is not None or self._tls is None:
+            raise TypeError(
+                "grpcio's credentials cannot be read: give certificate and key to server(tls=nearcall.TLS(cert=..., "
+                "key=...)), and only the address to add_secure_port()"
+            )
+        return self._listen(url_of(address, encrypted=True))
+
+    def add_url(self, url: str) -> str:
+        """Listens at a URL of nearcall's, such as ``shm://greeter``, besides.
+
+        Returns:
+            The URL, with the port that the system chose.
+
+        Raises:
+            RuntimeError: it cannot listen there; says why.
+        """
+        self._listen(url)
+        return self._urls[-1]
+
+    def _listen(self, url: str) -> int:
+        if self._server is not None:
+            raise ValueError(f"nothing can be added at {url}: the server has started")
+        try:
+            if self._listeners is None:
+                # Whoever calls add_insecure_port() asks for that.
+                self._listeners = make_listeners(["grpcs://"], allow_plaintext=True, tls=self._tls)
+            try:
+                bound = self._listeners.bind(url)
+            except OSError:
+                if "//[::]:" not in url:
+                    raise
+                bound = self._listeners.bind(url.replace("[::]", "0.0.0.0"))  # no IPv6 here
+        except (AlreadyExists, InvalidArgument, OSError) as error:
+            raise RuntimeError(f"cannot listen at {url}: {error}") from error
+        self._urls.append(bound)
+        port = bound.rpartition(":")[2]
+        return int(port) if port.isdigit() else 1
+
+    def _start(self, made: Sequence[object], server: type[Nearcall] = Nearcall) -> Nearcall:
+        if self._server is not None:
+            raise ValueError("the server has started already")
+        if self._listeners is None:
+            raise ValueError("there is nowhere to serve: call add_insecure_port() first")
+        options = self._options
+        if self._tls is not None:
+            options = {**options, "tls": self._tls}
+        self._server = server(*made, *self._besides, *self._urls, allow_plaintext=True, **options)
+        self._server.serve_at(self._listeners, self._urls)
+        return self._server
+
+    def _stop(self, grace: float | None) -> None:
+        if self._server is not None:
+            self._server.stop(0.0 if grace is None else grace)
+        elif self._listeners is not None:
+            self._listeners.close()
+        self._over.set()
+
+
+class Server(ServerBase, grpc.Server):
+    """A server that servicers are added to, as to ``grpc.server``'s; made by :func:`server`."""
+
+    def start(self) -> None:
+        """Serves from now on.
+
+        Raises:
+            TypeError: a servicer's method is a coroutine function.
+            ValueError: it serves already, or nowhere.
+        """
+        self._start(services(self._methods, self._interceptors, self._watcher))
+
+    def stop(self, grace: float | None) -> threading.Event:
+        """Takes no more calls, and finishes those under way for ``grace`` seconds; ``None`` cuts them off.
+
+        Returns:
+            What is set when that is over.
+        """
+        threading.Thread(target=self._stop, args=(grace,), name="nearcall-grpcio-stop", daemon=True).start()
+        return self._over
+
+    def wait_for_termination(self, timeout: float | None = None) -> bool:
+        """Waits until the server was stopped. Whether ``timeout`` seconds have passed before."""
+        return not self._over.wait(timeout)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._stop(None)
+
+
+def server(
+    thread_pool: ThreadPoolExecutor | None = None,
+    handlers: Iterable[Any] | None = None,
+    interceptors: Sequence[Any] | None = None,
+    options: Iterable[tuple[str, Any]] | None = None,
+    maximum_concurrent_rpcs: int | None = None,
+    compression: Any = None,
+    xds: bool = False,
+    *,
+    tls: TLS | None = None,
+    services: Sequence[object] = (),
+    **besides: Any,
+) -> Server:
+    """A server for servicers that were written for grpcio: the arguments are those of ``grpc.server``.
+
+    ::
+
+        server = nearcall.grpcio.server(futures.ThreadPoolExecutor(max_workers=10))
+        helloworld_pb2_grpc.add_GreeterServicer_to_server(Greeter(), server)
+        server.add_insecure_port("[::]:50051")
+        server.add_url("shm://greeter")
+        server.start()
+        server.wait_for_termination()
+
+    Args:
+        thread_pool: Says by its size how many servicers may run at once; nearcall's own threads run them. Without it,
+            :class:`nearcall.Server` says how many.
+        handlers: Handlers that ``grpc.method_handlers_generic_handler`` has made.
+        interceptors: Objects of ``grpc.ServerInterceptor``; the first is the outermost.
+        options: Pairs of a name and a value. ``grpc.max_receive_message_length`` counts; what has no counterpart is
+            left out, with a line in the log.
+        maximum_concurrent_rpcs: Calls that may be under way or waiting at once; further ones fail with
+            ``RESOURCE_EXHAUSTED``.
+        compression: ``grpc.Compression.Gzip`` compresses what is sent, from 1 KiB.
+        xds: Must be ``False``.
+        tls: Certificate and key for :meth:`Server.add_secure_port`.
+        services: Services of nearcall's to serve besides.
+        besides: Further options, as for :class:`nearcall.Server`.
+
+    Raises:
+        ValueError: an argument has no counterpart; says which.
+        TypeError: a handler does not say which methods it has.
+    """
+    made = Server(interceptors, tls, services, _options(options, maximum_concurrent_rpcs, compression, xds, besides))
+    workers = getattr(thread_pool, "_max_workers", None)  # there is no public name for it
+    if isinstance(workers, int):
+        made._options.setdefault("max_concurrency", workers)
+    made.add_generic_rpc_handlers(handlers or ())
+    return made
+
+
+def _options(
+    pairs: Iterable[tuple[str, Any]] | None, most: int | None, compression: Any, xds: bool, besides: dict[str, Any]
+) -> dict[str, Any]:
+    """The options of :class:`nearcall.Server`."""
+    if xds:
+        raise ValueError("xds=True: nearcall knows no xDS")
+    found = options_of(pairs)
+    if most is not None:
+        found["max_pending"] = most
+    if (written := compression_of(compression)) is not None:
+        found["compression"] = written
+    return {**found, **besides}

@@ -1,0 +1,44 @@
+"""Options as grpcio's users write them: pairs of a name and a value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from logging import WARNING
+from typing import Any
+
+from ..log import log
+from .peer import grpc
+
+__all__ = ["compression_of", "options_of"]
+
+_HARMLESS = ("grpc.primary_user_agent", "grpc.secondary_user_agent", "grpc.max_send_message_length")
+_ENDLESS = (1 << 32) - 1
+"""The longest message that gRPC's framing can carry, bytes."""
+_NEEDLESS = ("grpc.so_reuseport", "grpc.keepalive", "grpc.http2", "grpc.enable_retries", "grpc.lb_policy_name")
+
+
+def options_of(pairs: Iterable[tuple[str, Any]] | None) -> dict[str, Any]:
+    """Options of nearcall's that mean the same. What has no counterpart is left out, with a line in the log."""
+    found: dict[str, Any] = {}
+    unknown: list[str] = []
+    for name, value in pairs or ():
+        if name == "grpc.max_receive_message_length":
+            found["max_message_size"] = value if value >= 0 else _ENDLESS
+        elif name not in _HARMLESS and not name.startswith(_NEEDLESS):
+            unknown.append(name)
+    if unknown:
+        log(WARNING, "nearcall.grpcio has nothing that corresponds to %s, and leaves it out", ", ".join(unknown))
+    return found
+
+
+def compression_of(compression: Any) -> str | None:
+    """What compresses.
+
+    Raises:
+        ValueError: nearcall does not write that.
+    """
+    if compression is None or compression == grpc.Compression.NoCompression:
+        return None
+    if compression == grpc.Compression.Gzip:
+        return "gzip"
+    raise ValueError(f"{compression!r} is not written: give grpc.Compression.Gzip")
