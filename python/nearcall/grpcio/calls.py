@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 from .. import _core
@@ -14,53 +14,29 @@ from ..call.metadata import metadata as sending
 from ..errors import Cancelled, FailedPrecondition, Unimplemented
 from ..errors import RpcError as NearcallError
 from ..service.encoded import EncodedMethod
-from .failures import RpcError, broken_message, failure_of, trailing_of
+from .failures import RpcError, broken_message, failure_of
 from .outcome import Metadatum, pairs_of
 from .peer import grpc
 
 if TYPE_CHECKING:
     from .channel import Channel
 
-__all__ = ["FutureCall", "MultiCallable", "StreamCall", "StreamMultiCallable"]
+__all__ = ["CallableBase", "FutureCall", "MultiCallable", "StreamCall", "StreamMultiCallable", "before"]
 
 _ENDLESS = float("inf")
 
 
-class _Callable:
-    """A method of a server's, for one stub."""
+class CallableBase:
+    """A method of a server's, for one stub: what stubs for threads and for event loops have in common."""
 
     _streams_out = False
 
-    def __init__(self, channel: Channel, path: str, streams_in: bool, serializer: Any, deserializer: Any) -> None:
-        from .channel import split_path
-
+    def __init__(self, path: str, streams_in: bool, serializer: Any, deserializer: Any) -> None:
         self._path = path
-        self._channel = channel
-        self._service, name = split_path(path)
+        self._service, name = _split_path(path)
         self._method = EncodedMethod(name, streams_in, self._streams_out)
         self._serializer, self._deserializer = serializer, deserializer
         self._bound: Callable[..., Any] | None = None
-
-    def _target(self, timeout: float | None, wait_for_ready: bool | None) -> Callable[..., Any]:
-        """What calls the method with encoded messages.
-
-        Raises:
-            nearcall.RpcError: there is no connection, or the server has no such method.
-        """
-        target = self._bound
-        if target is None:
-            until = time.monotonic() + (_ENDLESS if timeout is None else timeout) if wait_for_ready else None
-            try:
-                target = self._bound = self._channel._callable(self._method, self._service, until)
-            except FailedPrecondition as error:
-                raise Unimplemented(error.message) from None  # at nearcall's own URLs one learns it before the call
-        return target
-
-    def _encoded(self, request: Any) -> Any:
-        """The request as it is sent: bytes, or an iterator of them."""
-        if self._method.streams_in:
-            return _Requests(self, request)
-        return self._write(request)
 
     def _write(self, request: Any) -> bytes:
         if self._serializer is None:
@@ -85,6 +61,52 @@ class _Callable:
                 "channel an interceptor (nearcall.auth.token)"
             )
 
+    def _broken_iterator(self, error: BaseException) -> RpcError:
+        text = f"{self._path}: the iterator of requests has raised {type(error).__name__}: {error}"
+        return RpcError(grpc.StatusCode.UNKNOWN, text, (), ())
+
+
+def _split_path(path: str) -> tuple[str, str]:
+    """The names of service and method in ``/package.Service/Method``.
+
+    Raises:
+        ValueError: it is no such path.
+    """
+    start, _, method = path.rpartition("/")
+    service = start.removeprefix("/")
+    if not service or not method:
+        raise ValueError(f"'{path}' is no path of a method: it is /package.Service/Method")
+    return service, method
+
+
+class _Callable(CallableBase):
+    """The same for threads."""
+
+    def __init__(self, channel: Channel, path: str, streams_in: bool, serializer: Any, deserializer: Any) -> None:
+        super().__init__(path, streams_in, serializer, deserializer)
+        self._channel = channel
+
+    def _target(self, timeout: float | None, wait_for_ready: bool | None) -> Callable[..., Any]:
+        """What calls the method with encoded messages.
+
+        Raises:
+            nearcall.RpcError: there is no connection, or the server has no such method.
+        """
+        target = self._bound
+        if target is None:
+            until = time.monotonic() + (_ENDLESS if timeout is None else timeout) if wait_for_ready else None
+            try:
+                target = self._bound = self._channel._callable(self._method, self._service, until)
+            except FailedPrecondition as error:
+                raise Unimplemented(error.message) from None  # at nearcall's own URLs one learns it before the call
+        return target
+
+    def _encoded(self, request: Any) -> Any:
+        """The request as it is sent: bytes, or an iterator of them."""
+        if self._method.streams_in:
+            return _Requests(self, request)
+        return self._write(request)
+
 
 class _Requests(Iterator[bytes]):
     """The requests of a stream, encoded. What the caller's iterator raises ends the call."""
@@ -98,8 +120,7 @@ class _Requests(Iterator[bytes]):
         except StopIteration:
             raise
         except Exception as error:
-            text = f"{self._method._path}: the iterator of requests has raised {type(error).__name__}: {error}"
-            raise RpcError(grpc.StatusCode.UNKNOWN, text, (), ()) from error
+            raise self._method._broken_iterator(error) from error
         return self._method._write(request)
 
 
@@ -170,7 +191,7 @@ class MultiCallable(_Callable):
         message = self._encoded(request)
         meta = sending(metadata or ())
         try:
-            with _before(timeout), meta:
+            with before(timeout), meta:
                 response = self._target(timeout, wait_for_ready)(message)
         except NearcallError as error:
             raise failure_of(error, pairs_of(meta.initial), pairs_of(meta.trailing)) from None
@@ -191,7 +212,7 @@ class MultiCallable(_Callable):
         meta = sending(metadata or ())
         call = FutureCall(self._read, meta, timeout)
         try:
-            with _before(timeout), meta:
+            with before(timeout), meta:
                 target = self._target(timeout, wait_for_ready)
                 if isinstance(target, _core.Unary):
                     started = target.start(message)
@@ -202,14 +223,14 @@ class MultiCallable(_Callable):
             return call
 
         def work() -> bytes:
-            with _before(timeout), meta:
+            with before(timeout), meta:
                 return target(call._ending(message) if self._method.streams_in else message)
 
         call._begin(work, None, at_once=True)
         return call
 
 
-def _before(timeout: float | None) -> AbstractContextManager[object]:
+def before(timeout: float | None) -> AbstractContextManager[object]:
     """What gives a call its deadline."""
     return nullcontext() if timeout is None else within(max(timeout, 0.0))
 
@@ -364,10 +385,12 @@ class FutureCall(_Call):
         super()._wait(timeout)
 
     def done(self) -> bool:
+        """Whether it has ended."""
         self._be_told()
         return super().done()
 
     def add_callback(self, callback: Callable[[], object]) -> bool:
+        """Calls something when it has ended. ``False`` if it has already."""
         self._be_told()
         return super().add_callback(callback)
 
@@ -412,7 +435,7 @@ class StreamMultiCallable(_Callable):
         meta = sending(metadata or ())
         call = StreamCall(self._read, meta, timeout)
         try:
-            with _before(timeout), meta:
+            with before(timeout), meta:
                 call._stream = self._target(timeout, wait_for_ready)(message)
         except NearcallError as error:
             call._end(call._failed(error))
@@ -459,10 +482,8 @@ class StreamCall(_Call):
     def initial_metadata(self) -> tuple[Metadatum, ...]:
         """What the server sent ahead of its first response, which it waits for."""
         if not self._ahead and not self._over and not self._meta.initial:
-            try:
+            with suppress(StopIteration, RpcError):
                 self._ahead.append(self._next())
-            except (StopIteration, RpcError):
-                pass
         return pairs_of(self._meta.initial)
 
     def cancel(self) -> bool:

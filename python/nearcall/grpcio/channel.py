@@ -21,7 +21,7 @@ from .settings import compression_of, options_of
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
-__all__ = ["Channel", "channel", "insecure_channel", "split_path"]
+__all__ = ["Channel", "channel", "insecure_channel"]
 
 _PAUSE = 0.1
 """Seconds between two attempts to connect for somebody who waits for a server."""
@@ -41,24 +41,42 @@ class Channel(grpc.Channel):
         self._closed = False
         self._subscribed: list[Callable[[Any], object]] = []
 
-    def unary_unary(self, method: str, request_serializer: Any = None, response_deserializer: Any = None, _registered_method: object = None) -> Any:
+    def unary_unary(
+        self,
+        method: str,
+        request_serializer: Any = None,
+        response_deserializer: Any = None,
+        _registered_method: object = None,
+    ) -> Any:
         """What calls a method without streams."""
         return MultiCallable(self, method, False, request_serializer, response_deserializer)
 
     def unary_stream(
-        self, method: str, request_serializer: Any = None, response_deserializer: Any = None, _registered_method: object = None
+        self,
+        method: str,
+        request_serializer: Any = None,
+        response_deserializer: Any = None,
+        _registered_method: object = None,
     ) -> Any:
         """What calls a method with a stream of responses."""
         return StreamMultiCallable(self, method, False, request_serializer, response_deserializer)
 
     def stream_unary(
-        self, method: str, request_serializer: Any = None, response_deserializer: Any = None, _registered_method: object = None
+        self,
+        method: str,
+        request_serializer: Any = None,
+        response_deserializer: Any = None,
+        _registered_method: object = None,
     ) -> Any:
         """What calls a method with a stream of requests."""
         return MultiCallable(self, method, True, request_serializer, response_deserializer)
 
     def stream_stream(
-        self, method: str, request_serializer: Any = None, response_deserializer: Any = None, _registered_method: object = None
+        self,
+        method: str,
+        request_serializer: Any = None,
+        response_deserializer: Any = None,
+        _registered_method: object = None,
     ) -> Any:
         """What calls a method with streams both ways."""
         return StreamMultiCallable(self, method, True, request_serializer, response_deserializer)
@@ -134,19 +152,6 @@ class Channel(grpc.Channel):
         return getattr(client.service, method.name)
 
 
-def split_path(path: str) -> tuple[str, str]:
-    """The names of service and method in ``/package.Service/Method``.
-
-    Raises:
-        ValueError: it is no such path.
-    """
-    start, _, method = path.rpartition("/")
-    service = start.removeprefix("/")
-    if not service or not method:
-        raise ValueError(f"'{path}' is no path of a method: it is /package.Service/Method")
-    return service, method
-
-
 def channel(url: str, **options: Unpack[ChannelOptions]) -> Channel:
     """A channel for grpcio's stubs to any of nearcall's URLs: ``shm://greeter``, ``grpcs://host:443``.
 
@@ -160,9 +165,7 @@ def channel(url: str, **options: Unpack[ChannelOptions]) -> Channel:
     return Channel(url, options)
 
 
-def insecure_channel(
-    target: str, options: Iterable[tuple[str, Any]] | None = None, compression: Any = None
-) -> Channel:
+def insecure_channel(target: str, options: Iterable[tuple[str, Any]] | None = None, compression: Any = None) -> Channel:
     """A channel to one of grpcio's addresses, without encryption: the arguments are those of ``grpc.insecure_channel``.
 
     Args:

@@ -50,9 +50,7 @@ class ServicerContext(grpc.ServicerContext):
 
     def peer_identity_key(self) -> str | None:
         """Where in the certificate they stand."""
-        found = self._outcome.identities()
-        names = ("x509_subject_alternative_name", "x509_common_name")
-        return next((name for name in names if found.get(name)), None)
+        return self._outcome.identity_key()
 
     def auth_context(self) -> Mapping[str, Any]:
         """What is known of the client from its certificate."""

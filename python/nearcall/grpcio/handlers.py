@@ -18,7 +18,17 @@ from .context import ServicerContext
 from .outcome import Metadatum, Outcome
 from .watching import Watcher
 
-__all__ = ["HandlerCallDetails", "Methods", "behavior_of", "collect", "decoded", "encoded", "is_coroutine", "services"]
+__all__ = [
+    "HandlerCallDetails",
+    "Methods",
+    "ThreadMethod",
+    "behavior_of",
+    "collect",
+    "decoded",
+    "encoded",
+    "is_coroutine",
+    "services",
+]
 
 Methods = dict[str, dict[str, Any]]
 """The handlers of methods, by the names of service and method."""
@@ -91,7 +101,7 @@ def encoded(handler: Any, message: Any, path: str) -> bytes:
         raise Internal(f"{path}: the response, a {kind}, cannot be written: {type(error).__name__}: {error}") from error
 
 
-class _Method:
+class ThreadMethod:
     """A servicer's method."""
 
     def __init__(self, path: str, handler: Any, interceptors: Sequence[Any], watcher: Watcher) -> None:
@@ -186,13 +196,10 @@ def services(methods: Methods, interceptors: Sequence[Any], watcher: Watcher) ->
         functions: dict[str, Callable[..., Any]] = {}
         for name, handler in handlers.items():
             if is_coroutine(handler):
-                raise TypeError(
-                    f"{service}.{name} is a coroutine function: serve it with nearcall.grpcio.aio.server()"
-                )
-            method = _Method(f"/{service}/{name}", handler, interceptors, watcher)
+                raise TypeError(f"{service}.{name} is a coroutine function: serve it with nearcall.grpcio.aio.server()")
+            method = ThreadMethod(f"/{service}/{name}", handler, interceptors, watcher)
             streams_out = bool(handler.response_streaming)
             shapes.append(EncodedMethod(name, bool(handler.request_streaming), streams_out))
             functions[name] = method.many if streams_out else method.single
         made.append(encoded_class(service, shapes, functions)())
     return made
-

@@ -92,6 +92,12 @@ class Outcome:
             found["x509_subject_alternative_name"] = [str(name).encode() for name in peer["names"]]
         return found
 
+    def identity_key(self) -> str | None:
+        """Which of them names the client."""
+        found = self.identities()
+        names = ("x509_subject_alternative_name", "x509_common_name")
+        return next((name for name in names if found.get(name)), None)
+
     def send_initial(self, metadata: Iterable[tuple[str, str | bytes]] | None) -> None:
         """Sends metadata ahead of the response."""
         self.call.send_initial(encode_metadata(_pairs(metadata)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .. import _core
@@ -18,11 +18,12 @@ from .settings import compression_of, options_of
 from .watching import Watcher
 
 if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
     from concurrent.futures import ThreadPoolExecutor
 
     from typing_extensions import Self
 
-__all__ = ["Server", "ServerBase", "server"]
+__all__ = ["Server", "ServerBase", "server", "server_options"]
 
 
 class ServerBase:
@@ -41,6 +42,8 @@ class ServerBase:
         self._server: Nearcall | None = None
         self._watcher = Watcher()
         self._over = threading.Event()
+        self._ending = threading.Lock()
+        self._told: list[Callable[[], object]] = []
 
     @property
     def urls(self) -> list[str]:
@@ -122,7 +125,7 @@ class ServerBase:
         port = bound.rpartition(":")[2]
         return int(port) if port.isdigit() else 1
 
-    def _start(self, made: Sequence[object], server: type[Nearcall] = Nearcall) -> Nearcall:
+    def _start(self, made: Sequence[object], loop: AbstractEventLoop | None = None) -> None:
         if self._server is not None:
             raise ValueError("the server has started already")
         if self._listeners is None:
@@ -130,16 +133,28 @@ class ServerBase:
         options = self._options
         if self._tls is not None:
             options = {**options, "tls": self._tls}
-        self._server = server(*made, *self._besides, *self._urls, allow_plaintext=True, **options)
+        self._server = Nearcall(*made, *self._besides, *self._urls, allow_plaintext=True, **options)
+        self._server._host_loop = loop
         self._server.serve_at(self._listeners, self._urls)
-        return self._server
 
     def _stop(self, grace: float | None) -> None:
         if self._server is not None:
             self._server.stop(0.0 if grace is None else grace)
         elif self._listeners is not None:
             self._listeners.close()
-        self._over.set()
+        with self._ending:
+            self._over.set()
+            told, self._told = self._told, []
+        for each in told:
+            each()
+
+    def _tell_end(self, each: Callable[[], object]) -> None:
+        """Calls something when the server was stopped."""
+        with self._ending:
+            if not self._over.is_set():
+                self._told.append(each)
+                return
+        each()
 
 
 class Server(ServerBase, grpc.Server):
@@ -175,7 +190,7 @@ class Server(ServerBase, grpc.Server):
         self._stop(None)
 
 
-def server(
+def server(  # noqa: PLR0913 - the arguments are grpcio's
     thread_pool: ThreadPoolExecutor | None = None,
     handlers: Iterable[Any] | None = None,
     interceptors: Sequence[Any] | None = None,
@@ -218,7 +233,10 @@ def server(
         ValueError: an argument has no counterpart; says which.
         TypeError: a handler does not say which methods it has.
     """
-    made = Server(interceptors, tls, services, _options(options, maximum_concurrent_rpcs, compression, xds, besides))
+    if xds:
+        raise ValueError("xds=True: nearcall knows no xDS")
+    found = server_options(options, maximum_concurrent_rpcs, compression, besides)
+    made = Server(interceptors, tls, services, found)
     workers = getattr(thread_pool, "_max_workers", None)  # there is no public name for it
     if isinstance(workers, int):
         made._options.setdefault("max_concurrency", workers)
@@ -226,12 +244,14 @@ def server(
     return made
 
 
-def _options(
-    pairs: Iterable[tuple[str, Any]] | None, most: int | None, compression: Any, xds: bool, besides: dict[str, Any]
+def server_options(
+    pairs: Iterable[tuple[str, Any]] | None, most: int | None, compression: Any, besides: dict[str, Any]
 ) -> dict[str, Any]:
-    """The options of :class:`nearcall.Server`."""
-    if xds:
-        raise ValueError("xds=True: nearcall knows no xDS")
+    """The options of :class:`nearcall.Server` for those of grpcio's.
+
+    Raises:
+        ValueError: one of them has no counterpart; says which.
+    """
     found = options_of(pairs)
     if most is not None:
         found["max_pending"] = most

@@ -276,6 +276,8 @@ class Server:
         self._process = os.getpid()
         self._ends_in_loop = any(each.ends_in_loop for each in served)
         self._loop_factory = loop_factory
+        self._host_loop: AbstractEventLoop | None = None
+        """One that runs in another thread's care, for :mod:`nearcall.grpcio.aio`: set before the start, in the loop."""
         self._urls: list[str] = []
         self._threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
         self._numbers = itertools.count(1)
@@ -344,7 +346,8 @@ class Server:
             if self._lifespan is not None:
                 self._lifespan.begin(self, self._running_loop, ended)
             self._core.listen(listeners)
-            if self._ends_in_loop or any(handler and plan.handler_is_async for plan, handler in self._handlers):
+            in_loop = any(handler and plan.handler_is_async for plan, handler in self._handlers)
+            if self._host_loop is not None or self._ends_in_loop or in_loop:
                 self._start_loop()
         except BaseException:
             self._undo(listeners)
@@ -379,10 +382,14 @@ class Server:
         """Starts the event loop that runs coroutine handlers, if it does not run yet."""
         with self._change:
             if self._loop is None and self._core is not None:
-                from ..loops.handlers import LoopThread  # asyncio only where it is needed
+                from ..loops.guest import GuestLoop  # asyncio only where it is needed
+                from ..loops.handlers import LoopThread
                 from ..loops.home import HomeLoop
 
-                loop = LoopThread(self._core, self._handlers, self._loop_factory)
+                if self._host_loop is not None:
+                    loop: LoopThread = GuestLoop(self._core, self._handlers, self._host_loop)
+                else:
+                    loop = LoopThread(self._core, self._handlers, self._loop_factory)
                 loop.start()
                 self._sessions.finish = loop.finish
                 self._catalogue.home = HomeLoop(loop.loop).around

@@ -45,7 +45,9 @@ def encoded_class(name: str, methods: Sequence[EncodedMethod], handlers: Mapping
     """
     for part in name.split("."):
         if not part.isidentifier() or part.startswith("_"):
-            raise ValueError(f"'{name}' is no name of a service that can be served: '{part}' does not begin as names do")
+            raise ValueError(
+                f"'{name}' is no name of a service that can be served: '{part}' does not begin as names do"
+            )
     for method in methods:
         if not _IDENTIFIER.fullmatch(method.name):
             raise ValueError(f"{name}: '{method.name}' is no name of a method that can be served")

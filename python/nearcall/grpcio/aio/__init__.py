@@ -1,0 +1,15 @@
+"""The same for ``grpc.aio``: its servicers are served, and its stubs call, in the event loop that runs.
+
+::
+
+    server = nearcall.grpcio.aio.server()
+    helloworld_pb2_grpc.add_GreeterServicer_to_server(Greeter(), server)
+    server.add_insecure_port("[::]:50051")
+    await server.start()
+    await server.wait_for_termination()
+"""
+
+from .channel import Channel, channel, insecure_channel
+from .server import Server, server
+
+__all__ = ["Channel", "Server", "channel", "insecure_channel", "server"]

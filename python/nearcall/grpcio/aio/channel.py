@@ -1,0 +1,190 @@
+"""``nearcall.grpcio.aio.channel``: what stubs of ``grpc.aio`` call through."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from ...aio.channel import Channel as Nearcall
+from ...client.options import ChannelOptions
+from ...errors import Cancelled, DeadlineExceeded, Unavailable
+from ...options.checked import check_url
+from ...service.encoded import EncodedMethod, encoded_class
+from ..addresses import url_of
+from ..peer import grpc
+from ..settings import compression_of, options_of
+from .calls import MultiCallable, StreamMultiCallable
+
+if TYPE_CHECKING:
+    from typing_extensions import Self, Unpack
+
+__all__ = ["Channel", "channel", "insecure_channel"]
+
+_PAUSE = 0.1
+"""Seconds between two attempts to connect for somebody who waits for a server, and between two looks at a state."""
+
+
+class Channel(grpc.aio.Channel):
+    """A channel for stubs that protoc has generated; made by :func:`channel` and :func:`insecure_channel`.
+
+    It connects with the first call, and belongs to the event loop that makes it.
+    """
+
+    def __init__(self, url: str, options: ChannelOptions) -> None:
+        check_url(url)
+        self._url, self._options = url, options
+        self._connecting = asyncio.Lock()
+        self._channel: Nearcall | None = None
+        self._closed = False
+        self._calls: set[Any] = set()
+
+    def unary_unary(
+        self,
+        method: str,
+        request_serializer: Any = None,
+        response_deserializer: Any = None,
+        _registered_method: object = None,
+    ) -> Any:
+        """What calls a method without streams."""
+        return MultiCallable(self, method, False, request_serializer, response_deserializer)
+
+    def unary_stream(
+        self,
+        method: str,
+        request_serializer: Any = None,
+        response_deserializer: Any = None,
+        _registered_method: object = None,
+    ) -> Any:
+        """What calls a method with a stream of responses."""
+        return StreamMultiCallable(self, method, False, request_serializer, response_deserializer)
+
+    def stream_unary(
+        self,
+        method: str,
+        request_serializer: Any = None,
+        response_deserializer: Any = None,
+        _registered_method: object = None,
+    ) -> Any:
+        """What calls a method with a stream of requests."""
+        return MultiCallable(self, method, True, request_serializer, response_deserializer)
+
+    def stream_stream(
+        self,
+        method: str,
+        request_serializer: Any = None,
+        response_deserializer: Any = None,
+        _registered_method: object = None,
+    ) -> Any:
+        """What calls a method with streams both ways."""
+        return StreamMultiCallable(self, method, True, request_serializer, response_deserializer)
+
+    def get_state(self, try_to_connect: bool = False) -> grpc.ChannelConnectivity:
+        """Whether there is a connection."""
+        if self._closed:
+            return grpc.ChannelConnectivity.SHUTDOWN
+        if self._channel is not None:
+            return grpc.ChannelConnectivity.READY
+        if try_to_connect:
+            task = asyncio.ensure_future(self._try())
+            self._calls.add(task)
+            task.add_done_callback(self._calls.discard)
+        return grpc.ChannelConnectivity.IDLE
+
+    async def wait_for_state_change(self, last_observed_state: grpc.ChannelConnectivity) -> None:
+        """Waits until it is another one."""
+        while self.get_state() == last_observed_state:  # noqa: ASYNC110 - closing it says nothing to anybody
+            await asyncio.sleep(_PAUSE)
+
+    async def channel_ready(self) -> None:
+        """Waits until there is a connection."""
+        await self._opened(patient=True)
+
+    async def close(self, grace: float | None = None) -> None:
+        """Ends the connection, after ``grace`` seconds for the calls under way."""
+        self._closed = True
+        if self._calls and grace:
+            await asyncio.wait({call for call in self._calls if isinstance(call, asyncio.Future)}, timeout=grace)
+        if self._channel is not None:
+            self._channel.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return f"<{'closed ' if self._closed else ''}asynchronous channel of nearcall.grpcio to {self._url}>"
+
+    async def _try(self) -> None:
+        with suppress(Unavailable, DeadlineExceeded, Cancelled):  # the next call says it
+            await self._opened()
+
+    async def _opened(self, *, patient: bool = False) -> Nearcall:
+        """The connection. With ``patient`` it waits for a server.
+
+        Raises:
+            nearcall.RpcError: there is none.
+        """
+        async with self._connecting:
+            while self._channel is None:
+                if self._closed:
+                    raise Cancelled(f"this channel to {self._url} was closed")
+                channel = Nearcall(self._url, **self._options)
+                try:
+                    await channel
+                except (Unavailable, DeadlineExceeded):
+                    if not patient:
+                        raise
+                    await asyncio.sleep(_PAUSE)
+                else:
+                    self._channel = channel
+            return self._channel
+
+    async def _callable(self, method: EncodedMethod, service: str, patient: bool) -> Callable[..., Any]:
+        """What calls a method with encoded messages."""
+        channel = await self._opened(patient=patient)
+        return getattr(channel.client(encoded_class(service, [method])).service, method.name)
+
+
+def channel(url: str, **options: Unpack[ChannelOptions]) -> Channel:
+    """A channel for stubs of ``grpc.aio`` to any of nearcall's URLs: ``shm://greeter``, ``grpcs://host:443``.
+
+    Args:
+        url: Where the server is.
+        options: As for :class:`nearcall.aio.Channel`; ``tls`` among them.
+
+    Raises:
+        InvalidArgument: the URL is malformed.
+    """
+    return Channel(url, options)
+
+
+def insecure_channel(
+    target: str,
+    options: Iterable[tuple[str, Any]] | None = None,
+    compression: Any = None,
+    interceptors: object = None,
+) -> Channel:
+    """A channel to one of grpcio's addresses, without encryption: the arguments are those of
+    ``grpc.aio.insecure_channel``.
+
+    Args:
+        target: ``localhost:50051``, ``dns:///host:50051``, ``unix:/path``.
+        options: Pairs of a name and a value; ``grpc.max_receive_message_length`` counts.
+        compression: ``grpc.Compression.Gzip`` compresses what is sent, from 1 KiB.
+        interceptors: Must be empty.
+
+    Raises:
+        ValueError: an argument has no counterpart; says which.
+    """
+    if interceptors:
+        raise ValueError(
+            "interceptors of grpc.aio's clients are not run: give nearcall's to channel(url, interceptors=[...])"
+        )
+    found: Any = {"allow_plaintext": True, **options_of(options)}
+    if (written := compression_of(compression)) is not None:
+        found["compression"] = written
+    return Channel(url_of(target), found)

@@ -1,0 +1,172 @@
+"""From a servicer's methods to handlers of encoded messages, in an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any
+
+from ...call.context import context as current
+from ...errors import Unimplemented
+from ...service.encoded import EncodedMethod, encoded_class
+from ..handlers import HandlerCallDetails, Methods, ThreadMethod, behavior_of, decoded, encoded, is_coroutine
+from ..outcome import Outcome
+from ..watching import Watcher
+from .context import ServicerContext
+
+__all__ = ["services"]
+
+
+class _LoopMethod:
+    """A servicer's method that is awaited."""
+
+    def __init__(self, path: str, handler: Any, interceptors: Sequence[Any]) -> None:
+        self._path = path
+        self._handler = handler
+        self._interceptors = interceptors
+
+    async def single(self, message: Any) -> bytes:
+        """Serves a call with one response."""
+        outcome = self._begin()
+        try:
+            handler, context, called = await self._called(message, outcome)
+            if handler.response_streaming:  # an interceptor's
+                response = await anext(_responses(context, called), None)
+            else:
+                response = await called
+            # A servicer that has said how the call ends may return nothing.
+            written = b"" if outcome.number else encoded(handler, response, self._path)
+            outcome.succeed()
+            return written
+        except Exception as error:
+            status = outcome.failure(error)
+            if status is error:
+                raise
+            raise status from None
+        finally:
+            outcome.end()
+
+    async def many(self, message: Any) -> AsyncIterator[bytes]:
+        """Serves a call with a stream of responses."""
+        outcome = self._begin()
+        try:
+            handler, context, called = await self._called(message, outcome)
+            if handler.response_streaming:
+                responses = _responses(context, called)
+                try:
+                    async for response in responses:
+                        yield encoded(handler, response, self._path)
+                finally:
+                    await responses.aclose()  # type: ignore[attr-defined]
+            else:  # an interceptor's
+                response = await called
+                if not outcome.number:
+                    yield encoded(handler, response, self._path)
+            outcome.succeed()
+        except Exception as error:
+            status = outcome.failure(error)
+            if status is error:
+                raise
+            raise status from None
+        finally:
+            outcome.end()
+
+    def _begin(self) -> Outcome:
+        return Outcome(current()._call, self._path, _nothing)
+
+    async def _called(self, message: Any, outcome: Outcome) -> tuple[Any, ServicerContext, Any]:
+        """The handler that serves the call, its context, and what it returned."""
+        handler = self._handler
+        if self._interceptors:
+            details = HandlerCallDetails(self._path, outcome.invocation_metadata)
+            handler = await _continuation(self._interceptors, self._handler)(details)
+            if handler is None:
+                raise Unimplemented(f"{self._path}: an interceptor says that there is no such method")
+            if not is_coroutine(handler):
+                raise TypeError(f"{self._path}: an interceptor has given a handler that is no coroutine function")
+        context = ServicerContext(outcome)
+        streamed = not isinstance(message, bytes)
+        if handler.request_streaming:
+            request = context._requests = _requests(handler, message if streamed else _only(message), self._path)
+        else:  # where a stream comes all the same, the handler is an interceptor's
+            request = decoded(handler, await anext(message, b"") if streamed else message, self._path)
+        return handler, context, behavior_of(handler)(request, context)
+
+
+def _nothing(_outcome: Outcome) -> None:
+    """A handler in a loop is cancelled when its call ends early, and so comes to its end by itself."""
+
+
+async def _only(message: bytes) -> AsyncIterator[bytes]:
+    yield message
+
+
+async def _requests(handler: Any, messages: AsyncIterator[bytes], path: str) -> AsyncIterator[Any]:
+    async for message in messages:
+        yield decoded(handler, message, path)
+
+
+async def _responses(context: ServicerContext, called: Any) -> AsyncIterator[Any]:
+    """What an asynchronous generator yields, or what a coroutine writes to its context."""
+    if hasattr(called, "__aiter__"):
+        try:
+            async for response in called:
+                yield response
+        finally:
+            if hasattr(called, "aclose"):
+                await called.aclose()
+        return
+    written = context._written = asyncio.Queue(1)
+    writer = asyncio.ensure_future(called)
+    waiting: asyncio.Future[Any] | None = None
+    try:
+        while True:
+            waiting = asyncio.ensure_future(written.get())
+            await asyncio.wait((waiting, writer), return_when=asyncio.FIRST_COMPLETED)
+            if not waiting.done():
+                await writer
+                return
+            yield waiting.result()
+            written.task_done()
+    finally:
+        for future in (waiting, writer):
+            if future is not None:
+                future.cancel()
+
+
+def _continuation(interceptors: Sequence[Any], handler: Any) -> Callable[[Any], Awaitable[Any]]:
+    """What an interceptor goes on with: the next one, in the end the servicer's handler."""
+
+    async def proceed(details: Any) -> Any:
+        if not interceptors:
+            return handler
+        return await interceptors[0].intercept_service(_continuation(interceptors[1:], handler), details)
+
+    return proceed
+
+
+def services(methods: Methods, interceptors: Sequence[Any], watcher: Watcher) -> list[object]:
+    """What :class:`nearcall.Server` serves for some servicers: coroutine functions in the loop, others in threads.
+
+    Raises:
+        TypeError: there are interceptors, and a method is no coroutine function.
+        ValueError: a name cannot be served.
+    """
+    made: list[object] = []
+    for service, handlers in methods.items():
+        shapes: list[EncodedMethod] = []
+        functions: dict[str, Callable[..., Any]] = {}
+        for name, handler in handlers.items():
+            path, in_loop = f"/{service}/{name}", is_coroutine(handler)
+            if interceptors and not in_loop:
+                raise TypeError(
+                    f"{service}.{name} is no coroutine function, and the server's interceptors are: await it"
+                )
+            method: Any = (
+                _LoopMethod(path, handler, interceptors) if in_loop else ThreadMethod(path, handler, (), watcher)
+            )
+            streams_out = bool(handler.response_streaming)
+            shapes.append(EncodedMethod(name, bool(handler.request_streaming), streams_out, in_loop))
+            functions[name] = method.many if streams_out else method.single
+        made.append(encoded_class(service, shapes, functions)())
+    return made

@@ -1,0 +1,51 @@
+"""Coroutine handlers of a server in an event loop that somebody else runs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from .. import _core
+from ..service.plan import MethodPlan
+from .handlers import LoopThread
+
+__all__ = ["GuestLoop"]
+
+_MOMENT = 1.0
+"""Seconds that the loop may take to come to the end of a server."""
+
+
+class GuestLoop(LoopThread):
+    """As :class:`LoopThread`, in a loop that runs already: what handlers share with the rest of a program stays theirs.
+
+    Only :meth:`start` is called in the loop's own thread, everything else in others.
+    """
+
+    def __init__(
+        self, core: _core.Server, handlers: Sequence[tuple[MethodPlan, Any]], loop: asyncio.AbstractEventLoop
+    ) -> None:
+        super().__init__(core, handlers, lambda: loop)
+
+    def start(self) -> None:
+        """Requests are taken from now on."""
+        self._core.use_loop(self._loop)
+        self._loop.add_reader(self._core.loop_fileno(), self._on_queue)
+
+    def stop(self) -> None:
+        """Cancels the handlers that are left, and leaves the loop to those who run it."""
+        self._stopping = True
+        left = threading.Event()
+
+        def leave() -> None:
+            for task in self._tasks:
+                task.cancel()
+            self._loop.remove_reader(self._core.loop_fileno())
+            self._listen(False)
+            left.set()
+
+        with contextlib.suppress(RuntimeError):  # the loop is closed, and watches nothing any more
+            self._loop.call_soon_threadsafe(leave)
+            left.wait(_MOMENT)
