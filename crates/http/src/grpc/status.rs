@@ -7,9 +7,16 @@ use percent_encoding::{AsciiSet, CONTROLS, percent_decode, utf8_percent_encode};
 /// What a message may not contain as it is: anything but printable ASCII, and the mark itself.
 const MARKED: &AsciiSet = &CONTROLS.add(b'%');
 
-/// A message as `grpc-message` carries it.
+/// A message as `grpc-message` carries it. HTTP/2 allows no space at a value's ends: it is encoded as well.
 pub(crate) fn encode_message(message: &str) -> Cow<'_, str> {
-    utf8_percent_encode(message, MARKED).into()
+    let text = message.trim_matches(' ');
+    if text.len() == message.len() {
+        return utf8_percent_encode(message, MARKED).into();
+    }
+    let before = message.len() - message.trim_start_matches(' ').len();
+    let after = message.len() - text.len() - before;
+    let marks = |count| "%20".repeat(count);
+    format!("{}{}{}", marks(before), utf8_percent_encode(text, MARKED), marks(after)).into()
 }
 
 /// The message that `grpc-message` carries. What is wrongly encoded is taken as it is; what is no UTF-8 is replaced.
@@ -37,9 +44,10 @@ mod tests {
 
     #[test]
     fn messages_go_there_and_back() {
-        for message in ["", "plain text", "100%", "tab\tand\nline", "Grüße, 世界 🦀", "%41"] {
+        for message in ["", "plain text", "100%", " between ", "   ", "tab\tand\nline", "Grüße, 世界 🦀", "%41"] {
             let value = encode_message(message);
             assert!(value.bytes().all(|octet| (0x20..0x7f).contains(&octet)), "{value}");
+            assert!(!value.starts_with(' ') && !value.ends_with(' '), "{value:?}");
             assert_eq!(decode_message(value.as_bytes()), message);
         }
         assert_eq!(decode_message(b"50% %zz %ff"), "50% %zz \u{fffd}");
