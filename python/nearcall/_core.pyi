@@ -560,7 +560,7 @@ class StartedCall(Generic[_R]):
         """Waits for the outcome: returns the result, or raises what the call raises."""
 
     def cancel(self) -> None:
-        """Gives the call up. Harmless when it has ended."""
+        """Gives the call up, also while another thread waits for it. Harmless when it has ended."""
 
 @final
 class Oneway:

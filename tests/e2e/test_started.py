@@ -9,6 +9,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,17 @@ def test_one_that_is_given_up_ends_at_the_server(waiting: Any, key: str, how: st
     else:
         del started
         gc.collect()
+    assert waiting.how_it_ended(key) == "cancelled"
+
+
+def test_one_that_another_thread_waits_for_can_be_given_up(waiting: Any, key: str) -> None:
+    started = nearcall.start(waiting.hold_in_loop, key)
+    with ThreadPoolExecutor(1) as pool:
+        result = pool.submit(started.result)
+        assert waiting.entered(key)
+        started.cancel()
+        with pytest.raises(nearcall.Cancelled):
+            result.result(LONG)
     assert waiting.how_it_ended(key) == "cancelled"
 
 

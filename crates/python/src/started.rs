@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use nearcall_core::Failure;
-use nearcall_core::client::Connection as Core;
+use nearcall_core::client::{CallId, Connection as Core};
 use nearcall_core::lock::Mutex;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -20,6 +20,8 @@ pub(crate) struct StartedCall {
     unary: Py<Unary>,
     /// Until somebody waits for it, or gives it up.
     under_way: Mutex<Option<UnderWay>>,
+    /// What was sent first, for who gives the call up while another thread waits for it.
+    first: Option<(Arc<Core>, CallId)>,
 }
 
 struct UnderWay {
@@ -48,8 +50,9 @@ impl StartedCall {
             unary.get().send(&call, &core, |request, expected| Ok((core.begin_ahead(request, expected)?, ())))?;
         let Call { surroundings, until, .. } = call;
         let (args, kwargs) = (args.unbind(), kwargs.map(Bound::unbind));
+        let first = sent.as_ref().ok().map(|sent| (Arc::clone(&core), sent.id));
         let under_way = UnderWay { core, sent, args, kwargs, surroundings, until };
-        Ok(Self { unary: unary.clone().unbind(), under_way: Mutex::new(Some(under_way)) })
+        Ok(Self { unary: unary.clone().unbind(), under_way: Mutex::new(Some(under_way)), first })
     }
 }
 
@@ -77,10 +80,13 @@ impl StartedCall {
         }
     }
 
-    /// Gives the call up. Harmless when it has ended.
+    /// Gives the call up, also while another thread waits for it. Harmless when it has ended.
     fn cancel(&self, py: Python<'_>) {
-        let under_way = self.under_way.lock().take();
-        detach(py, || under_way.as_ref().map(UnderWay::give_up));
+        // Nobody waits for it from now on.
+        drop(self.under_way.lock().take());
+        if let Some((core, id)) = &self.first {
+            detach(py, || core.cancel(*id));
+        }
     }
 
     fn __repr__(&self) -> String {
@@ -88,18 +94,10 @@ impl StartedCall {
     }
 }
 
-impl UnderWay {
-    fn give_up(&self) {
-        if let Ok(sent) = &self.sent {
-            self.core.cancel(sent.id);
-        }
-    }
-}
-
 impl Drop for StartedCall {
     fn drop(&mut self) {
-        if let Some(under_way) = self.under_way.get_mut() {
-            under_way.give_up();
+        if let (Some(_), Some((core, id))) = (self.under_way.get_mut(), &self.first) {
+            core.cancel(*id);
         }
     }
 }
