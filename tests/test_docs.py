@@ -47,9 +47,11 @@ from nearcall.plugin.shims.writing import files as shim_files
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = ROOT / "examples"
 GRPC = EXAMPLES / "grpc"
+MIGRATION = EXAMPLES / "migration"
 COMMAND_PAGES = [
     EXAMPLES / "command_line.md",
     EXAMPLES / "framework/README.md",
+    MIGRATION / "README.md",
     GRPC / "README.md",
     *sorted(GRPC.glob("*/README.md")),
 ]
@@ -292,6 +294,7 @@ def all_code(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("pages")
     shutil.copytree(EXAMPLES, folder / "examples", ignore=MADE)
     (folder / "examples/grpc/client.py").unlink()  # it needs what protoc makes
+    shutil.rmtree(folder / "examples/migration")  # so does this
     for old in ("digits", "chimes"):  # add-ons of another time say no types
         shutil.rmtree(folder / "examples/screenreader/addons" / old)
     for program in TYPED:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 __all__ = ["CallableBase", "FutureCall", "MultiCallable", "StreamCall", "StreamMultiCallable", "before"]
 
 _ENDLESS = float("inf")
+_LONGEST = 1e9
+"""Seconds, some thirty years: more is no deadline."""
 
 
 class CallableBase:
@@ -39,12 +41,11 @@ class CallableBase:
         self._bound: Callable[..., Any] | None = None
 
     def _write(self, request: Any) -> bytes:
-        if self._serializer is None:
-            return request
         try:
-            return self._serializer(request)
+            written: bytes = request if self._serializer is None else self._serializer(request)
         except Exception as error:
             raise broken_message(self._path, "request cannot be written", error) from error
+        return written
 
     def _read(self, response: bytes) -> Any:
         if self._deserializer is None:
@@ -222,7 +223,7 @@ class MultiCallable(_Callable):
             call._end(call._failed(error))
             return call
 
-        def work() -> bytes:
+        def work() -> Any:
             with before(timeout), meta:
                 return target(call._ending(message) if self._method.streams_in else message)
 
@@ -232,7 +233,8 @@ class MultiCallable(_Callable):
 
 def before(timeout: float | None) -> AbstractContextManager[object]:
     """What gives a call its deadline."""
-    return nullcontext() if timeout is None else within(max(timeout, 0.0))
+    # A servicer that passes on what it has left itself may have a number for ever.
+    return nullcontext() if timeout is None or timeout > _LONGEST else within(max(timeout, 0.0))
 
 
 class _Call:
@@ -462,7 +464,7 @@ class StreamCall(_Call):
 
     next = __next__
 
-    def _next(self) -> bytes:
+    def _next(self) -> Any:
         if self._over:
             if self._failure is not None:
                 raise self._failure

@@ -149,7 +149,8 @@ class Channel(grpc.Channel):
     def _callable(self, method: EncodedMethod, service: str, until: float | None) -> Callable[..., Any]:
         """What calls a method with encoded messages."""
         client = self._opened(until).client(encoded_class(service, [method]))
-        return getattr(client.service, method.name)
+        called: Callable[..., Any] = getattr(client.service, method.name)
+        return called
 
 
 def channel(url: str, **options: Unpack[ChannelOptions]) -> Channel:

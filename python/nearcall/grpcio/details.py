@@ -10,7 +10,7 @@ import msgspec
 
 from ..codec.protobuf.descriptor import codec_of
 from ..errors import RpcError
-from ..types.guards import is_list
+from ..types.guards import is_dict, is_list
 from ..types.numbers import field
 
 __all__ = ["DETAILS", "details_of", "status_of"]
@@ -60,5 +60,5 @@ def status_of(error: RpcError) -> bytes | None:
 
 def _messages(details: Any) -> Iterator[_Any]:
     for each in cast("Iterable[Any]", details) if is_list(details) else ():
-        if isinstance(each, dict) and isinstance(each.get("type"), str) and isinstance(each.get("value"), bytes):
+        if is_dict(each) and isinstance(each.get("type"), str) and isinstance(each.get("value"), bytes):
             yield _Any(each["type"], each["value"])

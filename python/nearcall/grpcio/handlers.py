@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from .. import _core
 from ..errors import Internal, Unimplemented
@@ -54,7 +54,7 @@ def collect(generic: Any) -> Iterator[tuple[str, str, Any]]:
             f"{type(generic).__name__} decides call by call which methods it has, and nearcall must know them when it "
             "starts: use grpc.method_handlers_generic_handler(service, {method: handler})"
         )
-    for path, handler in handlers.items():
+    for path, handler in cast("Mapping[str, Any]", handlers).items():
         _, service, method = path.split("/")
         yield service, method, handler
 
@@ -63,7 +63,10 @@ def behavior_of(handler: Any) -> Callable[[Any, Any], Any]:
     """The servicer's own method."""
     kinds = {(False, False): "unary_unary", (False, True): "unary_stream"}
     kinds |= {(True, False): "stream_unary", (True, True): "stream_stream"}
-    return getattr(handler, kinds[bool(handler.request_streaming), bool(handler.response_streaming)])
+    behavior: Callable[[Any, Any], Any] = getattr(
+        handler, kinds[bool(handler.request_streaming), bool(handler.response_streaming)]
+    )
+    return behavior
 
 
 def is_coroutine(handler: Any) -> bool:
@@ -92,13 +95,12 @@ def encoded(handler: Any, message: Any, path: str) -> bytes:
     Raises:
         Internal: it is no message of that method's.
     """
-    if handler.response_serializer is None:
-        return message
     try:
-        return handler.response_serializer(message)
+        written: bytes = message if handler.response_serializer is None else handler.response_serializer(message)
     except Exception as error:
         kind = type(message).__name__
         raise Internal(f"{path}: the response, a {kind}, cannot be written: {type(error).__name__}: {error}") from error
+    return written
 
 
 class ThreadMethod:

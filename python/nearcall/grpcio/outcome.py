@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from .. import _core
 from ..call.metadata import Metadata, encode_metadata
-from ..errors import RpcError, error_class
+from ..errors import DeadlineExceeded, RpcError, error_class
 from ..log import log
 from .addresses import peer_name
 from .details import DETAILS, details_of
@@ -161,6 +161,10 @@ class Outcome:
         """
         if self.number:
             raise self._status()
+        left = self.call.time_left
+        if left is not None and left <= 0:
+            # A callback may have ended the servicer at that very moment, and the client's own clock be behind.
+            raise DeadlineExceeded(f"{self.path}: the deadline has passed")
         self._send_trailing()
 
     def failure(self, error: BaseException) -> BaseException:

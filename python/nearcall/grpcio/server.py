@@ -130,9 +130,9 @@ class ServerBase:
             raise ValueError("the server has started already")
         if self._listeners is None:
             raise ValueError("there is nowhere to serve: call add_insecure_port() first")
-        options = self._options
+        options: dict[str, Any] = {**self._options}
         if self._tls is not None:
-            options = {**options, "tls": self._tls}
+            options["tls"] = self._tls
         self._server = Nearcall(*made, *self._besides, *self._urls, allow_plaintext=True, **options)
         self._server._host_loop = loop
         self._server.serve_at(self._listeners, self._urls)

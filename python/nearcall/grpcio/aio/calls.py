@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Generator, Iterable
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 from ...call.metadata import metadata as sending
 from ...errors import FailedPrecondition, Unimplemented
@@ -86,7 +86,7 @@ class _Call:
         """What the server sent with the end of the call."""
         await self._ended
         if self._error is not None:
-            return self._error.trailing_metadata()  # type: ignore[return-value]
+            return self._error.trailing_metadata()
         return grpc.aio.Metadata(*pairs_of(self._meta.trailing))
 
     async def code(self) -> grpc.StatusCode:
@@ -329,11 +329,15 @@ class _Written:
             closed.cancel()
 
 
+def _is_async(requests: Any) -> TypeGuard[AsyncIterable[Any]]:
+    return hasattr(requests, "__aiter__")
+
+
 async def _encoded(method: _Callable, requests: Any) -> AsyncIterator[bytes]:
     """The requests of a stream, encoded."""
     try:
-        if isinstance(requests, AsyncIterable):
-            async for request in cast("AsyncIterable[Any]", requests):
+        if _is_async(requests):
+            async for request in requests:
                 yield method._write(request)
         else:
             for request in cast("Iterable[Any]", requests):

@@ -38,7 +38,7 @@ class Channel(grpc.aio.Channel):
         self._connecting = asyncio.Lock()
         self._channel: Nearcall | None = None
         self._closed = False
-        self._calls: set[Any] = set()
+        self._calls: set[asyncio.Future[Any]] = set()
 
     def unary_unary(
         self,
@@ -105,7 +105,7 @@ class Channel(grpc.aio.Channel):
         """Ends the connection, after ``grace`` seconds for the calls under way."""
         self._closed = True
         if self._calls and grace:
-            await asyncio.wait({call for call in self._calls if isinstance(call, asyncio.Future)}, timeout=grace)
+            await asyncio.wait(self._calls, timeout=grace)
         if self._channel is not None:
             self._channel.close()
 
@@ -146,7 +146,8 @@ class Channel(grpc.aio.Channel):
     async def _callable(self, method: EncodedMethod, service: str, patient: bool) -> Callable[..., Any]:
         """What calls a method with encoded messages."""
         channel = await self._opened(patient=patient)
-        return getattr(channel.client(encoded_class(service, [method])).service, method.name)
+        called: Callable[..., Any] = getattr(channel.client(encoded_class(service, [method])).service, method.name)
+        return called
 
 
 def channel(url: str, **options: Unpack[ChannelOptions]) -> Channel:
