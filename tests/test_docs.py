@@ -52,6 +52,7 @@ COMMAND_PAGES = [
     EXAMPLES / "command_line.md",
     EXAMPLES / "framework/README.md",
     MIGRATION / "README.md",
+    EXAMPLES / "schema_first/README.md",
     GRPC / "README.md",
     *sorted(GRPC.glob("*/README.md")),
 ]
@@ -305,7 +306,10 @@ def all_code(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def places(all_code: Path) -> list[str]:
     """Where to import from: each folder, as when its programs run."""
     programs = [all_code / program.name for program in TYPED]
-    examples = [all_code / "examples" / name for name in ("shared_interface", "plugins", "framework", "screenreader")]
+    examples = [
+        all_code / "examples" / name
+        for name in ("shared_interface", "schema_first", "plugins", "framework", "screenreader")
+    ]
     examples += [examples[-1] / name for name in ("api", "generated", "in_process", "both", "by_hand")]
     return [str(folder) for folder in (ROOT / "python", all_code, *examples, *programs)]
 

@@ -67,7 +67,7 @@ def _message(error: Exception) -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
-    from . import call, check, dev_certs, listing, ping, plugin, proto, serve, top
+    from . import call, check, dev_certs, listing, ping, plugin, proto, serve, stub, top
 
     parser = argparse.ArgumentParser(
         prog="nearcall",
@@ -76,7 +76,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"nearcall {_version()}")
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=_Intermixed)
-    for module in (serve, listing, call, ping, top, check, proto, dev_certs, plugin):
+    for module in (serve, listing, call, ping, top, check, proto, stub, dev_certs, plugin):
         module.add_to(commands)
     for command in commands.choices.values():
         # It may stand behind the command as well; without a default, which would hide the one before it.

@@ -17,23 +17,28 @@ _RESERVED: Final = range(19_000, 20_000)
 class FieldOptions:
     """What :func:`field` was told."""
 
-    __slots__ = ("number", "type")
+    __slots__ = ("implicit", "number", "type")
 
-    def __init__(self, number: int | None = None, type: str | None = None) -> None:
+    def __init__(self, number: int | None = None, type: str | None = None, implicit: bool = False) -> None:
         self.number = number
         self.type = type
+        self.implicit = implicit
 
     def __repr__(self) -> str:
-        return f"nearcall.field({self.number!r}, type={self.type!r})"
+        implicit = ", implicit=True" if self.implicit else ""
+        return f"nearcall.field({self.number!r}, type={self.type!r}{implicit})"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, FieldOptions) and (self.number, self.type) == (other.number, other.type)
+        return isinstance(other, FieldOptions) and self._all() == other._all()
 
     def __hash__(self) -> int:
-        return hash((self.number, self.type))
+        return hash(self._all())
+
+    def _all(self) -> tuple[int | None, str | None, bool]:
+        return self.number, self.type, self.implicit
 
 
-def field(number: int | None = None, *, type: str | None = None) -> FieldOptions:
+def field(number: int | None = None, *, type: str | None = None, implicit: bool = False) -> FieldOptions:
     """Pins the number of a Protobuf field, or says how its number is encoded. Write it into the annotation::
 
         @dataclass
@@ -46,6 +51,8 @@ def field(number: int | None = None, *, type: str | None = None) -> FieldOptions
     Args:
         number: The field's number, from 1 to 536,870,911 and not from 19,000 to 19,999; its place if not given.
         type: The Protobuf type of an ``int`` or a ``float``, such as ``"uint32"`` or ``"float"``.
+        implicit: The default is the type's zero, and is not told from absence: as proto3 has it of fields that are not
+            ``optional``. Of ``Any`` the default is ``None``, and ``None`` is not sent.
 
     Raises:
         TypeError: the number is no int.
@@ -58,7 +65,7 @@ def field(number: int | None = None, *, type: str | None = None) -> FieldOptions
             raise ValueError(f"{number} cannot be the number of a field: take one from 1 to 18,999")
     if type is not None and type not in INTEGERS | FLOATS:
         raise ValueError(f"{type!r} is no number type of Protobuf: write one of {', '.join(sorted(INTEGERS | FLOATS))}")
-    return FieldOptions(number, type)
+    return FieldOptions(number, type, implicit)
 
 
 def field_options(annotation: Any) -> FieldOptions:

@@ -119,7 +119,8 @@ class Builder:
         contained = _CONTAINERS.get(cast(Any, type(shape)))
         if not apart and not optional and (contained or isinstance(shape, shapes.DictType)):
             empty = declared.default in ((), frozenset()) if _is_plain(declared.default) else False
-            empty = empty or declared.factory in (list, dict, set, frozenset, tuple)
+            factory: Any = get_origin(declared.factory) or declared.factory  # list[int] makes one as well
+            empty = empty or factory in (list, dict, set, frozenset, tuple)
             if not declared.may_lack and not unset and (declared.required or empty):
                 return self._container(number, declared, shape, hint, ZERO)
         if apart:
@@ -147,7 +148,13 @@ class Builder:
             found.absent = ("value", None)
         elif element.is_message or element.from_ is not None:
             found.absent = REQUIRED
-        if not defaults and not optional and not element.is_message:
+        if options.implicit and element.kind == "any" and declared.default is None:
+            found.left_out = [None]
+        elif options.implicit:
+            if not defaults or optional or element.is_message or not _is_zero(declared.default):
+                raise UnsupportedTypeError("implicit=True is for fields of a single value whose default is zero")
+            found.shape = "implicit"
+        elif not defaults and not optional and not element.is_message:
             found.shape = "implicit"
         return found
 
@@ -386,6 +393,12 @@ def _bare(shape: Any, hint: Any) -> tuple[Any, Any, bool, bool]:
     while isinstance(shape, shapes.Metadata):
         shape = shape.type
     return shape, hint, optional, unset
+
+
+def _is_zero(default: Any) -> bool:
+    """Whether a default is what Protobuf takes absence for, of a number, a text, bytes or an enum."""
+    value: Any = default.value if isinstance(default, enum.Enum) else default
+    return isinstance(value, (bool, int, float, str, bytes)) and not value
 
 
 def _is_plain(default: Any) -> bool:

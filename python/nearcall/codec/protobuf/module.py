@@ -1,0 +1,418 @@
+"""A typed module of Python from ``.proto`` files: a dataclass for each message, an interface for each service.
+
+What the module declares is the same on the wire as what the files do. Names of messages are not on the wire: one that
+is declared in another gets both names. The members of a ``oneof`` are fields that may be ``None``, of which one at most
+is set. Everything is written by its module's name (``typing.Annotated``), so that no message hides what it needs.
+"""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+from .names import camel_case, title, upper_snake
+from .sources import EnumSource, FieldSource, FileSource, MessageSource, MethodSource, Place
+
+__all__ = ["CannotBeWritten", "module_text"]
+
+_SCALARS: Final = {
+    1: ("float", None, "0.0"),
+    2: ("float", "float", "0.0"),
+    3: ("int", None, "0"),
+    4: ("int", "uint64", "0"),
+    5: ("int", "int32", "0"),
+    6: ("int", "fixed64", "0"),
+    7: ("int", "fixed32", "0"),
+    8: ("bool", None, "False"),
+    9: ("str", None, '""'),
+    12: ("bytes", None, 'b""'),
+    13: ("int", "uint32", "0"),
+    15: ("int", "sfixed32", "0"),
+    16: ("int", "sfixed64", "0"),
+    17: ("int", "sint32", "0"),
+    18: ("int", "sint64", "0"),
+}
+"""By descriptor.proto's numbers: Python's type, ours if it is not the usual one, and zero."""
+_GROUP, _MESSAGE, _ENUM = 10, 11, 14
+_REQUIRED, _REPEATED = 2, 3
+_KNOWN: Final = {
+    ".google.protobuf.Timestamp": "datetime.datetime",
+    ".google.protobuf.Duration": "datetime.timedelta",
+    ".google.protobuf.Value": "typing.Any",
+}
+_TAKEN: Final = frozenset(
+    {"bool", "bytes", "collections", "dataclasses", "datetime", "dict", "enum", "float", "int", "list", "msgspec"}
+    | {"nearcall", "self", "str", "typing"}
+)
+"""Names that annotations need, which a field would hide from them."""
+_MIXED = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+
+
+class CannotBeWritten(ValueError):
+    """Something in a file has no counterpart: where, what, and what to do."""
+
+
+class _Type(NamedTuple):
+    """A message or an enum of a file."""
+
+    file: FileSource
+    path: tuple[int, ...]
+    source: Any
+    name: str
+    """The class's."""
+
+
+class _Writer:
+    def __init__(self, files: Sequence[FileSource], asked: Iterable[str]) -> None:
+        self._asked = set(asked)
+        self._files = files
+        self._places: dict[str, dict[tuple[int, ...], Place]] = {}
+        self._types: dict[str, _Type] = {}
+        self._maps: dict[str, MessageSource] = {}
+        self._used: dict[str, None] = {}
+        for file in sorted(files, key=lambda file: file.name not in self._asked):  # what is asked for keeps its names
+            info = file.source_code_info
+            self._places[file.name] = {tuple(place.path): place for place in info.location} if info else {}
+            self._collect(file)
+        self._names = {each.name for each in self._types.values()}
+
+    def _collect(self, file: FileSource) -> None:
+        scope = f".{file.package}" if file.package else ""
+        taken = {each.name for each in self._types.values()} | set(_services(self._files))
+
+        def name(parts: tuple[str, ...]) -> str:
+            found = "".join(parts)
+            if found in taken and len(parts) > 1:
+                found = "_".join(parts)
+            if found in taken or keyword.iskeyword(found):
+                found = f"{''.join(map(title, file.package.split('.')))}{found}"
+            while found in taken:
+                found += "_"
+            taken.add(found)
+            return found
+
+        def messages(sources: Sequence[MessageSource], outer: tuple[str, ...], path: tuple[int, ...]) -> None:
+            for index, source in enumerate(sources):
+                parts, here = (*outer, source.name), (*path, index)
+                full = ".".join((scope, *parts))
+                if source.options is not None and source.options.map_entry:
+                    self._maps[full] = source
+                    continue
+                if full not in _KNOWN:
+                    self._types[full] = _Type(file, here, source, name(parts))
+                enums(source.enum_type, parts, (*here, 4))
+                messages(source.nested_type, parts, (*here, 3))
+
+        def enums(sources: Sequence[EnumSource], outer: tuple[str, ...], path: tuple[int, ...]) -> None:
+            for index, source in enumerate(sources):
+                parts = (*outer, source.name)
+                self._types[".".join((scope, *parts))] = _Type(file, (*path, index), source, name(parts))
+
+        messages(file.message_type, (), (4,))
+        enums(file.enum_type, (), (5,))
+
+    def write(self) -> Iterator[str]:
+        """The lines of the module."""
+        services = [
+            (file, index, service)
+            for file in self._files
+            if file.name in self._asked
+            for index, service in enumerate(file.service)
+        ]
+        named: dict[str, FileSource] = {}
+        for file, index, service in services:
+            if (other := named.setdefault(service.name, file)) is not file:
+                problem = f"there is another service {service.name} in {other.name}: make a module of each file"
+                raise self._refusal(file, (6, index), problem)
+        for file in self._files:
+            if file.name in self._asked:
+                self._check(file)
+        for full, each in self._types.items():
+            if each.file.name in self._asked:
+                self._use(full)
+        interfaces = [line for each in services for line in self._service(*each)]
+        bodies: dict[str, list[str]] = {}
+        waiting = list(self._used)
+        while waiting:  # a message uses others
+            full = waiting.pop(0)
+            if full not in bodies:
+                bodies[full] = list(self._type(self._types[full]))
+                waiting += [other for other in self._used if other not in bodies]
+        names = sorted([self._types[full].name for full in bodies] + [service.name for _, _, service in services])
+        yield f'"""Made by ``nearcall stub`` of {", ".join(sorted(self._asked))}; do not edit."""'
+        yield ""
+        yield "from __future__ import annotations"
+        yield ""
+        text = "\n".join(line for lines in (*bodies.values(), interfaces) for line in lines)
+        for module in ("collections.abc", "dataclasses", "datetime", "enum", "typing"):
+            if f"{module}." in text:
+                yield f"import {module}"
+        yield ""
+        if "msgspec." in text:
+            yield "import msgspec"
+        yield "import nearcall"
+        yield ""
+        yield "__all__ = ["
+        yield from (f'    "{name}",' for name in names)
+        yield "]"
+        is_enum = {full: isinstance(self._types[full].source, EnumSource) for full in bodies}
+        for full in sorted(bodies, key=lambda full: not is_enum[full]):  # defaults name members of enums
+            yield from ("", "", *bodies[full])
+        yield from interfaces
+
+    def _check(self, file: FileSource) -> None:
+        for index, extension in enumerate(file.extension):
+            raise self._refusal(file, (7, index), f"the extension '{extension.name}' has no counterpart: remove it")
+
+    def _use(self, full: str) -> str:
+        """The class of a message or an enum."""
+        self._used[full] = None
+        return self._types[full].name
+
+    def _refusal(self, file: FileSource, path: tuple[int, ...], problem: str) -> CannotBeWritten:
+        place = self._places[file.name].get(path)
+        line = f":{place.span[0] + 1}" if place is not None and place.span else ""
+        return CannotBeWritten(f"{file.name}{line}: {problem}")
+
+    def _doc(self, file: FileSource, path: tuple[int, ...], indent: str, *more: str) -> Iterator[str]:
+        """A docstring of what is written about something; of Google's own messages its documentation says it."""
+        if file.name.startswith("google/protobuf/"):
+            return
+        place = self._places[file.name].get(path)
+        comment = (place.leading or place.trailing) if place is not None else ""
+        lines = [line.strip() for line in comment.strip().splitlines()]
+        lines += ([""] if lines and more else []) + list(more)
+        if not lines:
+            return
+        text = "\n".join(lines).replace("\\", "\\\\").replace('"""', "'''")
+        text += " " if text.endswith('"') else ""
+        first, *others = text.splitlines()
+        if not others:
+            yield f'{indent}"""{first}"""'
+            return
+        yield f'{indent}"""{first}'
+        yield from (f"{indent}{line}" if line else "" for line in others)
+        yield f'{indent}"""'
+
+    def _type(self, each: _Type) -> Iterator[str]:
+        return self._enum(each) if isinstance(each.source, EnumSource) else self._message(each)
+
+    def _enum(self, each: _Type) -> Iterator[str]:
+        source: EnumSource = each.source
+        yield f"class {each.name}(enum.IntEnum):"
+        doc = list(self._doc(each.file, each.path, "    "))
+        if doc:
+            yield from (*doc, "")
+        for index, value in enumerate(source.value):
+            yield f"    {_member(source, value.name)} = {value.number}"
+            yield from self._doc(each.file, (*each.path, 2, index), "    ")
+
+    def _message(self, each: _Type) -> Iterator[str]:
+        source: MessageSource = each.source
+        for index, extension in enumerate(source.extension):
+            problem = f"the extension '{extension.name}' has no counterpart: remove it"
+            raise self._refusal(each.file, (*each.path, 6, index), problem)
+        renamed = any(self._attribute(field.name) != field.name for field in source.field)
+        if renamed:
+            yield f"class {each.name}(msgspec.Struct, kw_only=True):"
+        else:
+            yield "@dataclasses.dataclass(kw_only=True)"
+            yield f"class {each.name}:"
+        gone = [f"{each.start} to {each.end - 1}" for each in source.reserved_range if each.end - each.start > 1]
+        gone = [str(each.start) for each in source.reserved_range if each.end - each.start == 1] + gone
+        more = [f"No field may have the numbers {', '.join(gone)}."] if gone else []
+        doc = list(self._doc(each.file, each.path, "    ", *more))
+        yield from doc
+        if doc and source.field:
+            yield ""
+        for index, field in enumerate(source.field):
+            yield from self._field(each, index, field, renamed)
+        yield from self._oneofs(source)
+        if not doc and not source.field:
+            yield "    pass"
+
+    def _field(self, each: _Type, index: int, field: FieldSource, renamed: bool) -> Iterator[str]:
+        path = (*each.path, 2, index)
+        features = field.options.features if field.options is not None else None
+        of_file = each.file.options.features if each.file.options is not None else None
+        as_group = features.message_encoding if features is not None else 0
+        as_group = as_group or (of_file.message_encoding if of_file is not None else 0)
+        if field.type == _GROUP or (field.type == _MESSAGE and as_group == 2 and field.type_name not in self._maps):
+            raise self._refusal(each.file, path, f"the group '{field.name}' has no counterpart: make it a message")
+        kind, zero = self._kind(field)
+        own = _SCALARS.get(field.type, (None, None))[1]
+        options = [str(field.number)]
+        more: list[str] = []
+        factory = None
+        if field.label == _REPEATED:
+            entry = self._maps.get(field.type_name)
+            if entry is not None:
+                key, value = (self._inner(part) for part in entry.field)
+                kind = f"dict[{key}, {value}]"
+                factory = f"dict[{', '.join(self._bare(part) for part in entry.field)}]"
+            else:
+                kind, factory = f"list[{self._inner(field)}]", f"list[{self._bare(field)}]"
+            default = None
+        else:
+            if own is not None:
+                options.append(f'type="{own}"')
+            if zero is not None and self._is_implicit(each.file, field):
+                options.append("implicit=True")
+                default = zero
+            else:
+                default = "None"
+                if kind != "typing.Any":
+                    kind += " | None"
+                else:
+                    options.append("implicit=True")
+                if field.label == _REQUIRED:
+                    default = None
+                    more.append("It must be set.")
+            if field.default_value is not None:
+                more.append(f"Where it is not set, peers take {field.default_value}.")
+            if (oneof := _oneof(each.source, field)) is not None:
+                more.append(f"One of {oneof}: at most one of those is set.")
+        attribute = self._attribute(field.name)
+        given = [f"default_factory={factory}"] if factory else [f"default={default}"] if default is not None else []
+        if attribute != field.name:
+            value = f" = msgspec.field({', '.join([*given, f'name={field.name!r}'])})".replace("'", '"')
+        elif factory:
+            value = f" = {'msgspec' if renamed else 'dataclasses'}.field({given[0]})"
+        else:
+            value = f" = {default}" if default is not None else ""
+        yield f"    {attribute}: typing.Annotated[{kind}, nearcall.field({', '.join(options)})]{value}"
+        yield from self._doc(each.file, path, "    ", *more)
+
+    def _is_implicit(self, file: FileSource, field: FieldSource) -> bool:
+        """Whether a zero is not told from absence: proto3 without ``optional``, or what says so in an edition."""
+        if file.syntax == "proto3":
+            return not field.proto3_optional and field.oneof_index is None
+        own = field.options.features if field.options is not None else None
+        whole = file.options.features if file.options is not None else None
+        said = [each.field_presence for each in (own, whole) if each is not None and each.field_presence]
+        return said[:1] == [2] and field.oneof_index is None
+
+    def _kind(self, field: FieldSource) -> tuple[str, str | None]:
+        """Python's type of a single value, and its zero if absence is no different."""
+        if field.type == _MESSAGE:
+            if field.type_name in self._maps:
+                return "", None  # the caller writes a dict
+            return _KNOWN.get(field.type_name) or self._use(field.type_name), None
+        if field.type == _ENUM:
+            name = self._use(field.type_name)
+            source: EnumSource = self._types[field.type_name].source
+            zero = next((value.name for value in source.value if value.number == 0), None)
+            return name, None if zero is None else f"{name}.{_member(source, zero)}"
+        kind, _, zero = _SCALARS[field.type]
+        return kind, zero
+
+    def _bare(self, field: FieldSource) -> str:
+        """The same for something that runs, where the class may be declared further down."""
+        kind, _ = self._kind(field)
+        return f'"{kind}"' if field.type == _ENUM or (field.type == _MESSAGE and "." not in kind) else kind
+
+    def _inner(self, field: FieldSource) -> str:
+        """Python's type of a value in a list or a dict."""
+        kind, _ = self._kind(field)
+        own = _SCALARS.get(field.type, (None, None))[1]
+        return kind if own is None else f'typing.Annotated[{kind}, nearcall.field(type="{own}")]'
+
+    def _attribute(self, name: str) -> str:
+        """What a field is called in Python."""
+        hides = name in _TAKEN or name in self._names or name.startswith("__")
+        return f"{name}_" if hides or keyword.iskeyword(name) else name
+
+    def _oneofs(self, source: MessageSource) -> Iterator[str]:
+        groups: dict[str, list[str]] = {}
+        for field in source.field:
+            if (oneof := _oneof(source, field)) is not None:
+                groups.setdefault(oneof, []).append(f"self.{self._attribute(field.name)}")
+        if not groups:
+            return
+        yield ""
+        yield "    def __post_init__(self) -> None:"
+        for oneof, members in groups.items():
+            yield f"        if sum(each is not None for each in [{', '.join(members)}]) > 1:"
+            yield f'            raise ValueError("{source.name}: more than one of {oneof} is set")'
+
+    def _service(self, file: FileSource, index: int, service: Any) -> Iterator[str]:
+        full = f"{file.package}.{service.name}" if file.package else service.name
+        yield from ("", "", f'@nearcall.service(name="{full}")', f"class {service.name}(typing.Protocol):")
+        doc = list(self._doc(file, (6, index), "    "))
+        yield from doc
+        for number, method in enumerate(service.method):
+            if doc or number:
+                yield ""
+            yield from self._method(file, (6, index, 2, number), method)
+        if not service.method:
+            raise self._refusal(file, (6, index), f"the service {service.name} has no methods")
+
+    def _method(self, file: FileSource, path: tuple[int, ...], method: MethodSource) -> Iterator[str]:
+        name = _method_name(method.name)
+        if name is None:
+            raise self._refusal(file, path, f"the method '{method.name}' must be written in CamelCase")
+        types: list[str] = []
+        for full, streams in (
+            (method.input_type, method.client_streaming),
+            (method.output_type, method.server_streaming),
+        ):
+            if full in _KNOWN:
+                raise self._refusal(file, path, f"{full[1:]} cannot be a request or a response: put it into a message")
+            cls = self._use(full)
+            types.append(f"collections.abc.Iterator[{cls}]" if streams else cls)
+        level = method.options.idempotency_level if method.options is not None else 0
+        if level:
+            yield f"    @nearcall.{('no_side_effects', 'idempotent')[level - 1]}"
+        parameter = "requests" if method.client_streaming else "request"
+        doc = list(self._doc(file, path, "        "))
+        yield f"    def {name}(self, {parameter}: {types[0]}) -> {types[1]}:{'' if doc else ' ...'}"
+        if doc:
+            yield from doc
+            yield "        ..."
+
+
+def _services(files: Sequence[FileSource]) -> Iterator[str]:
+    for file in files:
+        yield from (service.name for service in file.service)
+
+
+def _oneof(source: MessageSource, field: FieldSource) -> str | None:
+    if field.oneof_index is None or field.proto3_optional:
+        return None
+    return source.oneof_decl[field.oneof_index].name
+
+
+def _member(source: EnumSource, name: str) -> str:
+    """What an enum's value is called in Python: without the enum's name, if all of them have it."""
+    prefix = f"{upper_snake(source.name)}_"
+    short = [value.name.removeprefix(prefix) for value in source.value]
+    fits = all(
+        value.name.startswith(prefix) and each.isidentifier() and not keyword.iskeyword(each) and each != "mro"
+        for value, each in zip(source.value, short, strict=True)
+    )
+    found = name.removeprefix(prefix) if fits else name
+    return f"{found}_" if keyword.iskeyword(found) else found
+
+
+def _method_name(name: str) -> str | None:
+    """``"get_feature"`` of ``"GetFeature"``; ``None`` if no name becomes that."""
+    mixed = _MIXED.sub("_", name)
+    for each in (mixed.lower(), mixed, name):
+        if camel_case(each) == name and not keyword.iskeyword(each) and not each.startswith("_"):
+            return each
+    return None
+
+
+def module_text(files: Sequence[FileSource], asked: Iterable[str]) -> str:
+    """A module for some files, and what they need of those that they import.
+
+    Args:
+        files: All of them, each behind those that it imports.
+        asked: The names of those whose services and messages are all wanted.
+
+    Raises:
+        CannotBeWritten: something has no counterpart; a line that begins with file and line number.
+    """
+    return "\n".join(_Writer(files, asked).write()) + "\n"
