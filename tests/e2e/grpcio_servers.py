@@ -165,6 +165,7 @@ class Loops:
             left = context.time_remaining()
             return "none" if left is None or left > 1e9 else str(round(left))
         if word == "hold":
+            self._log.append("held")
             context.add_done_callback(lambda _: self._log.append("done"))
             try:
                 await asyncio.sleep(20)
