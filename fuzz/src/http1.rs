@@ -64,7 +64,7 @@ fn look(session: &mut Http1, heard: &mut Vec<String>, call: &mut Option<(u32, Re
                 match Asked::read(request, &origins, false, OPTIONS.max_message) {
                     Ok(asked) => {
                         asked.reads.into_iter().for_each(|reads| session.read_as(stream, reads));
-                        *call = Some((stream, Reply::to(&asked)));
+                        *call = Some((stream, Reply::to(&asked, None)));
                         end = (ended || asked.by_get.is_some()).then_some((stream, 0));
                     }
                     Err(answer) => {

@@ -328,6 +328,8 @@ class Connection:
         ring_size: int,
         max_message_size: int,
         handshake_timeout: float,
+        codec: Literal["protobuf", "json"],
+        use_get: bool,
         compression: Literal["gzip", "zstd"] | None,
         allow_plaintext: bool,
         tls: Tls | None,

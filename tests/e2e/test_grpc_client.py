@@ -1,4 +1,6 @@
-"""Our client against gRPC's own server, and against ours: processes of their own, and bytes without Protobuf."""
+"""Our client against gRPC's own server, and against ours, by gRPC and by Connect: processes of their own, and bytes without
+Protobuf.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +23,7 @@ from nearcall.client.options import check_options
 from nearcall.service.service import plan_of
 
 from .grpc_services import Raw
+from .http1_only import Http1Only
 from .process import ServerProcess, start_program
 
 PATIENCE = 20.0
@@ -43,6 +46,7 @@ class Client:
     """The methods of :class:`Raw`, and one that no server has, over one connection."""
 
     nothing: Any
+    kind: str
 
     def __init__(self, url: str, **options: Any) -> None:
         settings = check_options(url, None, **options)
@@ -74,18 +78,42 @@ def peer() -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def server(runtime_dir: Path) -> Iterator[ServerProcess]:
-    urls = ("grpc://127.0.0.1:0", f"grpc+unix://{runtime_dir}/raw2.grpc", "grpcs://127.0.0.1:0")
-    with ServerProcess(*urls, services="tests.e2e.grpc_services:raw") as server:
+    urls = (
+        "grpc://127.0.0.1:0",
+        f"grpc+unix://{runtime_dir}/raw2.grpc",
+        "grpcs://127.0.0.1:0",
+        "http://127.0.0.1:0",
+        f"http+unix://{runtime_dir}/raw2.http",
+        "https://127.0.0.1:0",
+    )
+    with ServerProcess(*urls, services="tests.e2e.grpc_services:raw", compression="gzip") as server:
         yield server
 
 
-@pytest.fixture(params=["grpcio", "tcp", "unix", "tls"])
+@pytest.fixture(scope="module")
+def old(server: ServerProcess) -> Iterator[str]:
+    """The same server, for those who know HTTP/1.1 only."""
+    with Http1Only(server.urls[3]) as relay:
+        yield relay.url
+
+
+KINDS = ["tcp", "unix", "tls", "http", "http+unix", "https"]
+
+
+@pytest.fixture(params=["grpcio", *KINDS, "http1", "packed"])
 def client(request: pytest.FixtureRequest, certificates: Path) -> Iterator[Client]:
-    if request.param == "grpcio":
+    kind: str = request.param
+    options: dict[str, Any] = {}
+    if kind == "grpcio":
         url = request.getfixturevalue("peer")
+    elif kind == "http1":
+        url = request.getfixturevalue("old")
+    elif kind == "packed":
+        url, options = request.getfixturevalue("server").urls[3], {"compression": "gzip", "use_get": True}
     else:
-        url = request.getfixturevalue("server").urls[["tcp", "unix", "tls"].index(request.param)]
-    client = Client(url)
+        url = request.getfixturevalue("server").urls[KINDS.index(kind)]
+    client = Client(url, **options)
+    client.kind = kind
     client.shut(b"")
     yield client
     client.connection.close()
@@ -138,7 +166,11 @@ def test_streams_both_ways(client: Client) -> None:
 def test_a_stream_that_is_left_early(client: Client) -> None:
     blocks = client.blocks(b"100000")
     assert len(next(blocks)) == 64 << 10
-    assert client.echo(b"meanwhile") == b"meanwhile"
+    if client.kind == "http1":
+        with pytest.raises(nearcall.ResourceExhausted, match="one call at a time, and a stream is under way"):
+            client.echo(b"meanwhile")
+    else:
+        assert client.echo(b"meanwhile") == b"meanwhile"
     blocks.close()
     assert client.echo(b"afterwards") == b"afterwards"
 
@@ -176,6 +208,8 @@ def test_many_calls_at_once(client: Client) -> None:
 
 
 def test_a_thread_sends_a_stream_while_another_waits(client: Client) -> None:
+    if client.kind == "http1":
+        return  # it has one call at a time
     with ThreadPoolExecutor(2) as pool:
         held = pool.submit(client.hold, b"held")
         until(lambda: b"held" in client.log(b""))
@@ -220,6 +254,10 @@ def test_servers_that_do_not_speak_grpc_are_told_apart(runtime_dir: Path) -> Non
 
 
 def test_a_ping_is_answered(client: Client) -> None:
+    if client.kind == "http1":
+        with pytest.raises(nearcall.RpcError, match=r"HTTP/1.1, which has no ping"):
+            client.connection.ping(PATIENCE)
+        return
     assert client.connection.ping(PATIENCE) >= 0
 
 
@@ -258,11 +296,14 @@ class AsyncClient:
 
 
 def url_of(request: pytest.FixtureRequest, kind: str) -> str:
-    url: str = request.getfixturevalue("peer") if kind == "grpcio" else request.getfixturevalue("server").urls[0]
-    return url
+    if kind == "grpcio":
+        return str(request.getfixturevalue("peer"))
+    if kind == "http1":
+        return str(request.getfixturevalue("old"))
+    return str(request.getfixturevalue("server").urls[KINDS.index(kind)])
 
 
-@pytest.mark.parametrize("kind", ["grpcio", "nearcall"])
+@pytest.mark.parametrize("kind", ["grpcio", "tcp", "http", "http1"])
 def test_an_event_loop_calls(request: pytest.FixtureRequest, kind: str) -> None:
     async def blocks(block: bytes, count: int) -> AsyncIterator[bytes]:
         for _ in range(count):

@@ -214,5 +214,5 @@ def test_the_option_is_checked() -> None:
     for make in makers:
         with pytest.raises(nearcall.InvalidArgument, match='compression must be None, "gzip" or "zstd", not \'br\''):
             make("grpc://127.0.0.1:1", compression="br")
-        with pytest.raises(ValueError, match="compression is for grpc:// URLs, and there is none"):
+        with pytest.raises(ValueError, match="compression is for grpc:// and http:// URLs, and there is none"):
             make("tcp://127.0.0.1:1", compression="gzip")

@@ -393,11 +393,6 @@ def test_calls_over_tls(protocol: str, certificates: Path) -> None:
                 assert peer.call(path("echo"), b"x" * 100_000).only == b"x" * 100_000
 
 
-def test_our_clients_are_sent_to_grpc(server: ServerProcess) -> None:
-    url = server.urls[0]
-    with pytest.raises(nearcall.InvalidArgument, match=url.replace("http://", "connect to grpc://")):
-        nearcall.connect(url, Raw)
-
 
 def test_the_option_is_checked() -> None:
     for wrong, error in (

@@ -1,12 +1,12 @@
-//! What a server's connection is, whatever version of HTTP it speaks.
+//! What a connection is, whatever version of HTTP it speaks: at a server, and at a client.
 
 use std::fmt::Debug;
 
-use crate::code::Broken;
-use crate::event::{Event, SendError, Sent, StreamId};
-use crate::h1::Http1;
+use crate::code::{Broken, Code};
+use crate::event::{Event, RequestHead, SendError, Sent, StreamId};
+use crate::h1::{Http1, Http1Client};
 use crate::reading::Reads;
-use crate::session::Session;
+use crate::session::{Out, Session};
 
 /// Bytes that come and go, and how many are kept: what whoever has the socket knows of a connection. The methods are those of
 /// [`Session`].
@@ -32,6 +32,32 @@ pub trait Connection: Debug + Send {
     fn ends(&self) -> bool {
         false
     }
+
+    /// Whether the connection is to be cut off: HTTP/1.1 has no other way to give up what is under way.
+    fn is_cut(&self) -> bool {
+        false
+    }
+}
+
+/// Requests and responses at a client. The methods are those of [`Session`].
+#[expect(missing_docs, reason = "they are described where they are")]
+pub trait Requests: Connection {
+    fn next_event(&mut self) -> Result<Option<Event<'_>>, Broken>;
+    fn request(&mut self, head: &RequestHead<'_>, ends: bool) -> Result<StreamId, SendError>;
+    fn end(&mut self, id: StreamId) -> Result<(), SendError>;
+    fn read_as(&mut self, id: StreamId, reads: Reads);
+    fn release(&mut self, id: StreamId, cost: usize);
+    fn reset(&mut self, id: StreamId, code: Code);
+    fn limit_decompression(&mut self, most: usize);
+
+    /// A part of the body of a request. What is long is written by `out` on the way, where that is possible.
+    ///
+    /// # Errors
+    /// [`SendError::Gone`].
+    fn send_data(&mut self, id: StreamId, pieces: &[&[u8]], last: bool, out: Out<'_>) -> Result<Sent, SendError>;
+
+    /// The same connection, if it speaks HTTP/2: gRPC needs that, and pings do.
+    fn http2(&mut self) -> Option<&mut Session>;
 }
 
 /// Requests and responses at a server. The methods are those of [`Session`].
@@ -136,6 +162,65 @@ impl Calls for Session {
 
     fn http2(&mut self) -> Option<&mut Session> {
         Some(self)
+    }
+}
+
+impl Requests for Session {
+    delegate!(mut Session:
+        fn next_event(&mut self) -> Result<Option<Event<'_>>, Broken>;
+        fn request(&mut self, head: &RequestHead<'_>, ends: bool) -> Result<StreamId, SendError>;
+        fn end(&mut self, id: StreamId) -> Result<(), SendError>;
+        fn read_as(&mut self, id: StreamId, reads: Reads);
+        fn release(&mut self, id: StreamId, cost: usize);
+        fn reset(&mut self, id: StreamId, code: Code);
+        fn limit_decompression(&mut self, most: usize);
+    );
+
+    fn send_data(&mut self, id: StreamId, pieces: &[&[u8]], last: bool, out: Out<'_>) -> Result<Sent, SendError> {
+        self.send_data_through(id, pieces, last, out)
+    }
+
+    fn http2(&mut self) -> Option<&mut Session> {
+        Some(self)
+    }
+}
+
+impl Connection for Http1Client {
+    delegate_connection!(Http1Client);
+
+    fn waiting(&self) -> usize {
+        0
+    }
+
+    fn takes_more(&self) -> bool {
+        Self::takes_more(self)
+    }
+
+    fn is_cut(&self) -> bool {
+        Self::is_cut(self)
+    }
+}
+
+impl Requests for Http1Client {
+    delegate!(mut Http1Client:
+        fn next_event(&mut self) -> Result<Option<Event<'_>>, Broken>;
+        fn request(&mut self, head: &RequestHead<'_>, ends: bool) -> Result<StreamId, SendError>;
+        fn end(&mut self, id: StreamId) -> Result<(), SendError>;
+        fn read_as(&mut self, id: StreamId, reads: Reads);
+        fn release(&mut self, id: StreamId, cost: usize);
+        fn limit_decompression(&mut self, most: usize);
+    );
+
+    fn send_data(&mut self, id: StreamId, pieces: &[&[u8]], last: bool, _out: Out<'_>) -> Result<Sent, SendError> {
+        Self::send_data(self, id, pieces, last)
+    }
+
+    fn reset(&mut self, id: StreamId, _code: Code) {
+        Self::reset(self, id);
+    }
+
+    fn http2(&mut self) -> Option<&mut Session> {
+        None
     }
 }
 

@@ -105,6 +105,8 @@ pub enum Event<'a> {
 pub enum Ending {
     /// Server: there are no more messages. Client: there is no more of a body that is not gRPC's.
     Plain,
+    /// Client: the message that has ended a stream of Connect's.
+    Stream(Vec<u8>),
     /// Client: the call's status. The stream is gone.
     Status {
         /// gRPC's status, 0 to 16.
@@ -161,6 +163,21 @@ pub struct Call<'a> {
     pub user_agent: &'a str,
 }
 
+/// The head of a request that is not gRPC's. What it says must be good to be sent: names in lower case, values printable.
+#[derive(Debug, Clone, Copy)]
+pub struct RequestHead<'a> {
+    /// `POST` or `GET`.
+    pub method: &'a str,
+    /// What is asked for, its query included.
+    pub path: &'a str,
+    /// The server's name, and its port if that is not the usual one.
+    pub authority: &'a str,
+    /// Whether the connection is encrypted.
+    pub is_secure: bool,
+    /// Further headers. If there is a `content-length`, so many bytes follow.
+    pub headers: &'a [(&'a str, &'a [u8])],
+}
+
 /// What became of a message, which was taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sent {
@@ -176,6 +193,12 @@ pub enum SendError {
     /// The stream has ended or was reset.
     #[error("the stream is closed")]
     Gone,
+    /// The connection carries one call at a time, and the one under way may last: it is a stream.
+    #[error(
+        "over HTTP/1.1 a connection carries one call at a time, and a stream is under way on this one: end it first, or \
+         call on another channel; over HTTP/2 there is no such limit"
+    )]
+    Occupied,
     /// The server takes no more streams at a time: [`Event::StreamsFree`] comes.
     #[error("as many calls are under way as the server allows")]
     TooManyStreams,

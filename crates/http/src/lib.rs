@@ -1,6 +1,7 @@
 //! HTTP/2, HTTP/1.1 and the framing of gRPC, gRPC-Web and Connect, without sockets: state machines over bytes.
 //!
-//! [`Session`] is one connection of HTTP/2, for servers and clients, and [`Http1`] one of HTTP/1.1, for servers. Everything from the peer is checked; what it can make this side keep is limited by
+//! [`Session`] is one connection of HTTP/2, for servers and clients, and [`Http1`] one of HTTP/1.1, for
+//! servers, with [`Http1Client`] at its other end. Everything from the peer is checked; what it can make this side keep is limited by
 //! [`Options`]. Written from RFC 9113 (HTTP/2), RFC 7541 (HPACK) and gRPC's description of itself; why it is not the `h2`
 //! crate says `docs/adr/0032-http2.md`.
 //!
@@ -58,13 +59,13 @@ mod session;
 mod settings;
 mod web;
 
-pub use calls::{Calls, Connection};
+pub use calls::{Calls, Connection, Requests};
 pub use code::{Broken, Code};
-pub use event::{Call, Ending, Event, Head, Outcome, SendError, Sent, StreamId};
+pub use event::{Call, Ending, Event, Head, Outcome, RequestHead, SendError, Sent, StreamId};
 pub use fields::{Request, Response};
 pub use grpc::{BadMetadata, BadTimeout, Encoding, Encodings, code_of_http};
-pub use h1::{Http1, refusal_of_http1};
+pub use h1::{Http1, Http1Client, refusal_of_http1};
 pub use options::Options;
 pub use reading::Reads;
 pub use session::{Filled, Out, Session, refusal};
-pub use web::{Answer, Asked, Codec, Origins, Protocol, Reply};
+pub use web::{Answer, Asked, Asks, Caller, Codec, Opened, Origins, Protocol, Reply, Shape};

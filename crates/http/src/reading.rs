@@ -11,7 +11,9 @@ use crate::grpc::{Assembler, Decompressor, Encoding, Piece, TooLong};
 pub(crate) enum Body {
     /// Message by message: each has a flag and its length in front of it, as in gRPC.
     Messages,
-    /// The same in base64 (gRPC-Web's text).
+    /// The same, and the last one ends the stream: a response of Connect's.
+    Stream,
+    /// As in gRPC, in base64 (gRPC-Web's text).
     Text,
     /// All of it is one message.
     Whole,
@@ -38,8 +40,8 @@ impl Declared {
     }
 }
 
-/// How the body of a request is to be read that is not gRPC's: an owner [says](crate::Calls::read_as) so before it asks for
-/// the next event.
+/// How a body is to be read that is not gRPC's: an owner says so, [at a server](crate::Calls::read_as) and
+/// [at a client](crate::Requests::read_as), before it asks for the next event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reads {
     pub(crate) body: Body,
@@ -64,6 +66,8 @@ pub(crate) enum Given {
     Here(usize),
     /// A message that came in several parts, or compressed, and how many bytes of the body it was.
     Message(Vec<u8>, usize),
+    /// The body is over, and ended with this: see [`Body::Stream`].
+    End(Vec<u8>),
     /// The call cannot go on: gRPC's status, and why.
     Refused(u8, Cow<'static, str>),
 }
@@ -77,6 +81,8 @@ pub(crate) struct Reader {
     /// What has come of a body that is one message.
     whole: Vec<u8>,
     text: Text,
+    /// What has ended a stream.
+    end: Option<Vec<u8>>,
 }
 
 /// A body in base64 that is being decoded: four characters make up to three bytes.
@@ -105,7 +111,14 @@ impl Reader {
             assembler: Assembler::default(),
             whole: Vec::new(),
             text: Text::default(),
+            end: None,
         }
+    }
+
+    /// The body is read in that way from here on.
+    pub(crate) fn read_as(&mut self, reads: Reads) {
+        (self.body, self.declared) = (reads.body, reads.declared);
+        self.assembler.takes_end = reads.body == Body::Stream;
     }
 
     /// Takes the next message out of `bytes`, and says how many it took. `last`: the body ends with them.
@@ -115,13 +128,20 @@ impl Reader {
                 let (taken, piece) = self.assembler.take(bytes, limits.message);
                 (taken, self.given(piece, &bytes[..taken], limits))
             }
+            Body::Stream if self.end.is_some() && !bytes.is_empty() => {
+                (0, Given::Refused(INTERNAL, "the stream goes on after its end".into()))
+            }
+            Body::Stream => {
+                let (taken, piece) = self.assembler.take(bytes, limits.message);
+                (taken, self.given(piece, &bytes[..taken], limits))
+            }
             Body::Text => self.take_text(bytes, limits),
             Body::Whole => (bytes.len(), self.take_whole(bytes, last, limits)),
             Body::Raw | Body::Discarded => (bytes.len(), Given::Nothing),
         }
     }
 
-    fn given(&self, piece: Piece, bytes: &[u8], limits: Limits) -> Given {
+    fn given(&mut self, piece: Piece, bytes: &[u8], limits: Limits) -> Given {
         let refused = |code, why: &'static str| Given::Refused(code, why.into());
         match piece {
             Piece::Unfinished => Given::Nothing,
@@ -132,6 +152,16 @@ impl Reader {
             }
             Piece::Here { is_compressed: true, len } => self.decompressed(&bytes[bytes.len() - len..], limits),
             Piece::Whole { is_compressed: true, message } => self.decompressed(&message, limits),
+            Piece::End { is_compressed, message } => {
+                let end = if is_compressed { self.decompressed(&message, limits) } else { Given::Message(message, 0) };
+                match end {
+                    Given::Message(end, _) => {
+                        self.end = Some(end);
+                        Given::Nothing
+                    }
+                    refused => refused,
+                }
+            }
             Piece::TooLong(len) => too_long(len, limits.message),
             Piece::Malformed => refused(INTERNAL, "the flag before a message is none that is known"),
         }
@@ -198,9 +228,10 @@ impl Reader {
                 }
                 self.decompressed(&whole, limits)
             }
-            Body::Messages | Body::Text if self.is_inside() => {
-                Given::Refused(INTERNAL, "the request ends inside of a message".into())
+            Body::Messages | Body::Stream | Body::Text if self.is_inside() => {
+                Given::Refused(INTERNAL, "the body ends inside of a message".into())
             }
+            Body::Stream => self.end.take().map_or(Given::Nothing, Given::End),
             _ => Given::Nothing,
         }
     }
@@ -217,7 +248,7 @@ impl Reader {
 
     /// Bytes of memory it keeps for what is not complete.
     pub(crate) fn held(&self) -> usize {
-        self.assembler.held() + self.whole.capacity()
+        self.assembler.held() + self.whole.capacity() + self.end.as_ref().map_or(0, Vec::capacity)
     }
 
     /// Throws away what is there, and what comes.
@@ -266,7 +297,7 @@ mod tests {
             loop {
                 let (taken, given) = reader.take(part, last, LIMITS);
                 match given {
-                    Given::Nothing => assert_eq!(taken, part.len()),
+                    Given::Nothing | Given::End(_) => assert_eq!(taken, part.len()),
                     Given::Here(len) => got.push(part[taken - len..taken].to_vec()),
                     Given::Message(message, _) => got.push(message),
                     Given::Refused(code, _) => return Err(code),
@@ -311,6 +342,33 @@ mod tests {
         }
         assert_eq!(read(Body::Text, b"AAA*", 4), Err(INTERNAL));
         assert_eq!(read(Body::Text, STANDARD.encode(enveloped(&[&[0; 301]])).as_bytes(), 50), Err(RESOURCE_EXHAUSTED));
+    }
+
+    #[test]
+    fn a_stream_ends_with_a_message_of_its_own_and_nothing_behind_it() {
+        let compressed = |bytes: &[u8]| {
+            let mut out = Vec::new();
+            crate::grpc::Compressor::run(Encoding::Gzip, &[bytes], &mut out);
+            out
+        };
+        let end = |flag: u8, end: &[u8]| [&[flag, 0, 0, 0, end.len() as u8], end].concat();
+        let reader = || {
+            let mut reader = Reader::new(Body::Raw);
+            reader.read_as(Reads { body: Body::Stream, declared: Declared::Known(Encoding::Gzip) });
+            reader
+        };
+        for end in [end(2, b"{}"), end(3, &compressed(b"{}"))] {
+            let mut reader = reader();
+            let body = [enveloped(&[b"one"]), end].concat();
+            let (taken, given) = reader.take(&body, true, LIMITS);
+            assert_eq!((taken, given), (8, Given::Here(3)));
+            assert_eq!(reader.take(&body[8..], true, LIMITS), (body.len() - 8, Given::Nothing));
+            assert!(matches!(reader.take(b"x", true, LIMITS), (0, Given::Refused(INTERNAL, _))));
+            assert_eq!(reader.end(LIMITS), Given::End(b"{}".to_vec()));
+        }
+        assert_eq!(reader().end(LIMITS), Given::Nothing, "nobody has said how it ended");
+        let bomb = end(3, &compressed(&[b' '; 301]));
+        assert!(matches!(reader().take(&bomb, true, LIMITS), (_, Given::Refused(RESOURCE_EXHAUSTED, _))));
     }
 
     #[test]

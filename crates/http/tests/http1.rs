@@ -40,7 +40,7 @@ impl Echo {
                 Ok(Some(Event::Request { stream, request, ended })) => {
                     match Asked::read(request, &self.origins, false, OPTIONS.max_message) {
                         Ok(asked) => {
-                            let reply = Reply::to(&asked);
+                            let reply = Reply::to(&asked, None);
                             asked.reads.into_iter().for_each(|reads| self.session.read_as(stream, reads));
                             self.calls.push((stream, reply));
                             if ended {
@@ -319,7 +319,7 @@ fn a_sender_hears_when_there_is_room_again() {
         .feed(b"POST /s HTTP/1.1\r\nHost: x\r\nContent-Type: application/connect+proto\r\nContent-Length: 100\r\n\r\n");
     let Ok(Some(Event::Request { stream, request, .. })) = echo.session.next_event() else { panic!() };
     let asked = Asked::read(request, &Origins::default(), false, 100).expect("a call");
-    let mut reply = Reply::to(&asked);
+    let mut reply = Reply::to(&asked, None);
     let mut sent = nearcall_http::Sent::Ready;
     while sent == nearcall_http::Sent::Ready {
         sent = reply.message(&mut echo.session, stream, &[&[0; 100]], false, &mut |_| 0).expect("the call is there");

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use nearcall_core::client::{Adopter, Channel, Connection as Core, NoEvent, Patience, may_pass};
 use nearcall_core::lock::Mutex;
-use nearcall_core::{Failure, Peer, Url};
+use nearcall_core::{Codec, Failure, Peer, Url};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
@@ -47,7 +47,7 @@ impl Connection {
     /// is that of a call, also of one with streams; with `by_item` of such a one it is that until the next item.
     #[new]
     #[expect(clippy::too_many_arguments, reason = "they are keyword arguments in Python")]
-    #[pyo3(signature = (url, *, spin, ring_size, max_message_size, handshake_timeout, compression, allow_plaintext, tls, allow_users, allow_groups, timeout, wait_for_ready, oneway, on_drop, on_change, make_passage, explain=None, by_item=false))]
+    #[pyo3(signature = (url, *, spin, ring_size, max_message_size, handshake_timeout, codec, use_get, compression, allow_plaintext, tls, allow_users, allow_groups, timeout, wait_for_ready, oneway, on_drop, on_change, make_passage, explain=None, by_item=false))]
     fn new(
         py: Python<'_>,
         url: &str,
@@ -55,6 +55,8 @@ impl Connection {
         ring_size: usize,
         max_message_size: u64,
         handshake_timeout: f64,
+        codec: &str,
+        use_get: bool,
         compression: Option<&str>,
         allow_plaintext: bool,
         tls: Option<Py<Tls>>,
@@ -72,6 +74,8 @@ impl Connection {
         let url: Url = url.parse().map_err(|bad: nearcall_core::BadUrl| invalid(py, bad.to_string()))?;
         let mut options = options(py, spin, ring_size, max_message_size, handshake_timeout, compression)?;
         trust(&mut options, allow_plaintext, tls, allow_users, allow_groups);
+        options.codec = if codec == "json" { Codec::Json } else { Codec::Proto };
+        options.by_get = use_get;
         let timeout = timeout.map(|seconds| seconds_of(py, "timeout", seconds)).transpose()?;
         let agree = move |description: &str| attach(|py| agree(py, &on_change, description));
         let handshake = options.handshake;

@@ -241,6 +241,7 @@ impl Method {
         let name: String = plan.getattr("full_name")?.extract()?;
         let path: Option<String> = plan.getattr("path")?.extract()?;
         let (streams_in, streams_out) = (kind.client_streams(), kind.server_streams());
+        let is_safe = plan.getattr("no_side_effects")?.extract()?;
         Ok(Self {
             number,
             kind,
@@ -256,7 +257,7 @@ impl Method {
             in_loop: plan.getattr("handler_is_async")?.extract()?,
             always_named: plan.getattr("always_named")?.extract()?,
             idempotent: plan.getattr("idempotent")?.extract()?,
-            path: path.map(|path| MethodPath { path, streams_in, streams_out }),
+            path: path.map(|path| MethodPath { path, streams_in, streams_out, is_safe }),
             make_error,
             describe_error,
             keeps,

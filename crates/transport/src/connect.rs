@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Instant;
 
-use nearcall_http::{Broken, Code, Event};
+use nearcall_http::{Asks, Broken, Code, Event};
 use nearcall_platform::sys;
 use nearcall_ring::Segment;
 use nearcall_wire::{Hello, Limits, Preamble, Welcome, shown};
@@ -61,16 +61,27 @@ pub(crate) async fn establish(
         let wire = TlsWire::client(socket, config, name).map_err(|error| {
             ConnectError::Options(format!("cannot connect to {url}: {}", explain(&error, true, None)))
         })?;
-        if speaks == Speaks::Grpc {
+        if speaks != Speaks::Nearcall {
             encrypt(url, &wire, pace).await.map_err(|error| untrusted(url, &wire, error))?;
             let peer = identify(peer_of(wire.fd()), &wire);
-            return speak_grpc(url, wire, peer, true, version, options, pace).await;
+            // A server that does not say what it speaks has no HTTP/2.
+            if speaks == Speaks::Http && wire.agreed().is_none_or(|protocol| protocol != b"h2") {
+                return speak_http1(url, wire, peer, true, version, options);
+            }
+            return speak_http2(url, wire, peer, true, speaks, options, pace).await?.connected(url, version);
         }
         return connect_encrypted(url, wire, &hello, options, pace).await;
     }
-    if speaks == Speaks::Grpc {
+    if speaks != Speaks::Nearcall {
         let peer = peer_of(socket.as_fd());
-        return speak_grpc(url, Plain(socket), peer, false, version, options, pace).await;
+        let met = speak_http2(url, Plain(socket), peer, false, speaks, options, pace).await?;
+        if matches!(met, Met::Http1) && speaks == Speaks::Http {
+            // It has taken what HTTP/2 begins with for a bad request, and hung up or is about to.
+            let Dialled { socket, .. } = url.place().dial(options, pace).await?;
+            let peer = peer_of(socket.as_fd());
+            return speak_http1(url, Plain(socket), peer, false, version, options);
+        }
+        return met.connected(url, version);
     }
     let segment = if memory == Memory::Never {
         None
@@ -131,20 +142,42 @@ fn untrusted(url: &Url, wire: &TlsWire, error: ConnectError) -> ConnectError {
     }
 }
 
-/// A connection to a gRPC server, which has nothing to say of itself but HTTP/2's settings.
-async fn speak_grpc(
+/// What a server of HTTP turned out to speak.
+enum Met {
+    Http2(Arc<dyn Link>),
+    /// Not HTTP/2.
+    Http1,
+}
+
+impl Met {
+    fn connected(self, url: &Url, version: &str) -> Result<Connected, ConnectError> {
+        match self {
+            Self::Http2(link) => Ok(undescribed(link, version)),
+            Self::Http1 => Err(handshake_failure(url, &LinkError::Closed)),
+        }
+    }
+}
+
+/// A connection to a server that says nothing of itself.
+fn undescribed(link: Arc<dyn Link>, version: &str) -> Connected {
+    let limits = Limits { max_message: u64::MAX };
+    let welcome =
+        Welcome { version: version.to_owned(), limits, description: String::new(), memory: false, buffers: 0 };
+    Connected { link, welcome }
+}
+
+/// A connection to a server of gRPC or Connect, which has nothing to say of itself but HTTP/2's settings.
+async fn speak_http2(
     url: &Url,
     wire: impl Wire + 'static,
     peer: Peer,
     is_secure: bool,
-    version: &str,
+    speaks: Speaks,
     options: &Options,
     pace: &Pace,
-) -> Result<Connected, ConnectError> {
-    let failed = |error: Option<LinkError>| match error {
-        None => out_of_time(url),
-        Some(error) => handshake_failure(url, &error),
-    };
+) -> Result<Met, ConnectError> {
+    let failed = |error: &LinkError| handshake_failure(url, error);
+    let may_be_http1 = speaks == Speaks::Http && !is_secure;
     let mut session = http::client_session(options);
     let mut first = Vec::with_capacity(TELLING);
     while !session.is_settled() {
@@ -152,25 +185,27 @@ async fn speak_grpc(
         match send_all(&wire, &unsent, &[], pace).await {
             // A server that does not want us may have said so without reading what we say.
             Ok(()) | Err(Some(LinkError::Closed)) => session.sent(unsent.len()),
-            Err(error) => return Err(failed(error)),
+            Err(None) => return Err(out_of_time(url)),
+            Err(Some(error)) => return Err(failed(&error)),
         }
         let space = session.space();
-        match wire.read(space, false).map_err(|error| handshake_failure(url, &error))? {
-            Some(0) => return Err(handshake_failure(url, &LinkError::Closed)),
-            Some(len) => {
+        match wire.read(space, false) {
+            Ok(Some(0)) | Err(LinkError::Closed) if may_be_http1 && first.is_empty() => return Ok(Met::Http1),
+            Ok(Some(0)) => return Err(failed(&LinkError::Closed)),
+            Ok(Some(len)) => {
                 first.extend(space[..len].iter().take(TELLING - first.len()));
                 session.arrived(len);
             }
-            None if pace
-                .ready(wire.fd(), PollFlags::IN)
-                .await
-                .map_err(|error| handshake_failure(url, &error.into()))? =>
-            {
+            Ok(None) if pace.ready(wire.fd(), PollFlags::IN).await.map_err(|error| failed(&error.into()))? => {
                 continue;
             }
-            None => return Err(out_of_time(url)),
+            Ok(None) => return Err(out_of_time(url)),
+            Err(error) => return Err(failed(&error)),
         }
-        if let Some(other) = first.first_chunk().and_then(|first| met(url, Speaks::Grpc, *first)) {
+        if may_be_http1 && first == b"HTTP" {
+            return Ok(Met::Http1);
+        }
+        if let Some(other) = first.first_chunk().and_then(|first| met(url, speaks, *first)) {
             return Err(ConnectError::Mismatch(other));
         }
         let mismatch = |broken: Broken| ConnectError::Mismatch(format!("cannot use {url}: {}", broken.why));
@@ -181,16 +216,39 @@ async fn speak_grpc(
             }
         }
     }
+    let asks = if speaks == Speaks::Grpc { Asks::Grpc } else { asks_connect(options) };
+    let link = http::call(wire, peer, session, asks, authority_of(url), is_secure, options);
+    Ok(Met::Http2(link.map_err(|error| unavailable(url, &error))?))
+}
+
+/// The same to a server of Connect's without HTTP/2, which says nothing before it is asked.
+fn speak_http1(
+    url: &Url,
+    wire: impl Wire + 'static,
+    peer: Peer,
+    is_secure: bool,
+    version: &str,
+    options: &Options,
+) -> Result<Connected, ConnectError> {
+    let session = http::http1_client_session(options);
+    let link = http::call(wire, peer, session, asks_connect(options), authority_of(url), is_secure, options);
+    Ok(undescribed(link.map_err(|error| unavailable(url, &error))?, version))
+}
+
+fn asks_connect(options: &Options) -> Asks {
+    Asks::Connect { codec: options.codec, by_get: options.by_get }
+}
+
+fn unavailable(url: &Url, error: &io::Error) -> ConnectError {
+    ConnectError::Unavailable(format!("cannot connect to {url}: {error}"))
+}
+
+/// Whom requests are for.
+fn authority_of(url: &Url) -> String {
     let shown = url.to_string();
     // A Unix socket's path is no name of a server.
     let authority = shown.split_once("://").map_or("", |(_, place)| place);
-    let authority = if authority.starts_with('/') { "localhost" } else { authority };
-    let link = http::call(wire, peer, session, authority.to_owned(), is_secure, options)
-        .map_err(|error| ConnectError::Unavailable(format!("cannot connect to {url}: {error}")))?;
-    let limits = Limits { max_message: u64::MAX };
-    let welcome =
-        Welcome { version: version.to_owned(), limits, description: String::new(), memory: false, buffers: 0 };
-    Ok(Connected { link, welcome })
+    if authority.starts_with('/') { "localhost".to_owned() } else { authority.to_owned() }
 }
 
 /// A server's goodbye before anything was begun.

@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use nearcall_http::{Encoding, Origins};
+use nearcall_http::{Codec, Encoding, Origins};
 use nearcall_ring::SpinPolicy;
 
 use crate::budget::{Account, Budget};
@@ -344,7 +344,11 @@ pub struct Options {
     pub admission: Admission,
     /// The methods that clients may call by their paths, over HTTP.
     pub paths: Arc<Paths>,
-    /// How messages are compressed over gRPC, if they are.
+    /// How clients ask for calls at `http://`, where they speak Connect.
+    pub codec: Codec,
+    /// Whether they ask by GET for what changes nothing.
+    pub by_get: bool,
+    /// How messages are compressed over HTTP, if they are.
     pub compression: Option<Encoding>,
     /// Where the web pages are from that may call.
     pub origins: Arc<Origins>,
@@ -370,6 +374,8 @@ impl Default for Options {
             budget: None,
             admission: Admission::default(),
             paths: Arc::default(),
+            codec: Codec::Proto,
+            by_get: false,
             compression: None,
             origins: Arc::default(),
         }

@@ -8,15 +8,22 @@ use crate::url::Url;
 /// So many bytes tell.
 pub(crate) const TELLING: usize = 4;
 
-/// Which URL is for nearcall's own protocol and which for gRPC, at the same place.
-const COUNTERPARTS: [(&str, &str); 3] = [("tcp", "grpc"), ("tls", "grpcs"), ("unix", "grpc+unix")];
+/// Which URL is for nearcall's own protocol and which for gRPC or Connect, at the same place.
+const COUNTERPARTS: [(&str, &str); 6] = [
+    ("tcp", "grpc"),
+    ("tls", "grpcs"),
+    ("unix", "grpc+unix"),
+    ("tcp", "http"),
+    ("tls", "https"),
+    ("unix", "http+unix"),
+];
 /// Which is without encryption and which with it.
-const ENCRYPTED: [(&str, &str); 2] = [("tcp", "tls"), ("grpc", "grpcs")];
+const ENCRYPTED: [(&str, &str); 3] = [("tcp", "tls"), ("grpc", "grpcs"), ("http", "https")];
 
 /// What is wrong with `url` for a client that speaks `ours`, and which one to use; `None` if these bytes say nothing.
 pub(crate) fn met(url: &Url, ours: Speaks, first: [u8; TELLING]) -> Option<String> {
     let (what, schemes) = match (first, ours) {
-        (MAGIC, Speaks::Grpc) => ("the server there speaks nearcall's own protocol", &COUNTERPARTS[..]),
+        (MAGIC, Speaks::Grpc | Speaks::Http) => ("the server there speaks nearcall's own protocol", &COUNTERPARTS[..]),
         // An HTTP/2 server begins with settings: three bytes of a length, and the number of that frame's type.
         ([0, 0, _, 4], Speaks::Nearcall) => ("the server there speaks HTTP/2, as gRPC's servers do", &COUNTERPARTS[..]),
         (first, Speaks::Grpc) if first == *b"HTTP" => {
@@ -60,6 +67,9 @@ mod tests {
             ("grpc+unix:///run/calc", Speaks::Grpc, MAGIC, "unix:///run/calc"),
             ("tcp://127.0.0.1:7001", Speaks::Nearcall, [0, 0, 18, 4], "grpc://127.0.0.1:7001"),
             ("unix:///run/calc", Speaks::Nearcall, [0, 0, 0, 4], "grpc+unix:///run/calc"),
+            ("http://127.0.0.1:7001", Speaks::Http, MAGIC, "tcp://127.0.0.1:7001"),
+            ("http+unix:///run/calc", Speaks::Http, MAGIC, "unix:///run/calc"),
+            ("http://127.0.0.1:7001", Speaks::Http, [21, 3, 3, 0], "https://127.0.0.1:7001"),
             ("tcp://127.0.0.1:7001", Speaks::Nearcall, [21, 3, 3, 0], "tls://127.0.0.1:7001"),
             ("grpc://127.0.0.1:7001", Speaks::Grpc, [21, 3, 3, 0], "grpcs://127.0.0.1:7001"),
         ] {

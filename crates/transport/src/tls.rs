@@ -92,6 +92,11 @@ impl TlsWire {
         self.state.lock().session.wants_write()
     }
 
+    /// What both sides have agreed to speak, if they have.
+    pub(crate) fn agreed(&self) -> Option<Vec<u8>> {
+        self.state.lock().session.alpn_protocol().map(<[u8]>::to_vec)
+    }
+
     /// Why the connection cannot go on, if TLS is the reason.
     pub(crate) fn trouble(&self) -> Option<String> {
         self.state.lock().trouble.clone()

@@ -10,13 +10,13 @@ from typing import Any, cast
 
 import nearcall
 
-from ..options.schemes import speaks_protobuf
+from ..options.schemes import speaks_http, speaks_protobuf
 from ..service.description import Description, MethodInfo, ServiceInfo
 from ..service.reading import read_description
 from . import UsageError
 from .flags import client_options
 
-__all__ = ["connect", "connected", "find_method", "refuse_grpc", "remote_method"]
+__all__ = ["connect", "connected", "find_method", "refuse_undescribed", "remote_method"]
 
 
 @contextmanager
@@ -31,10 +31,10 @@ def connect(options: argparse.Namespace) -> Any:
     """A dynamic client of ``options.url``.
 
     Raises:
-        UsageError: the URL or an option is malformed, or gRPC is spoken at the URL.
+        UsageError: the URL or an option is malformed, or gRPC or Connect is spoken at the URL.
         RpcError: nobody serves there, or not for this client.
     """
-    refuse_grpc(options.url)
+    refuse_undescribed(options.url)
     chosen = client_options(options)
     try:
         return cast(Any, nearcall).connect(options.url, **chosen)
@@ -42,14 +42,15 @@ def connect(options: argparse.Namespace) -> Any:
         raise UsageError(str(error)) from error
 
 
-def refuse_grpc(url: str) -> None:
+def refuse_undescribed(url: str) -> None:
     """For commands that need what a server says of itself.
 
     Raises:
-        UsageError: gRPC is spoken at the URL, where it says nothing.
+        UsageError: gRPC or Connect is spoken at the URL, where it says nothing.
     """
     if speaks_protobuf(url):
-        raise UsageError(f"{url}: a server does not describe itself over gRPC: give another of its URLs")
+        how = "Connect" if speaks_http(url) else "gRPC"
+        raise UsageError(f"{url}: a server does not describe itself over {how}: give another of its URLs")
 
 
 def find_method(description: Description, name: str) -> tuple[ServiceInfo, MethodInfo]:

@@ -19,7 +19,7 @@ from ..introspection import Introspection
 from ..types.shown import shown, shown_json
 from . import UsageError
 from .flags import add_client_options, client_options
-from .remote import connected, refuse_grpc
+from .remote import connected, refuse_undescribed
 from .top_table import plain_lines, rich_table
 from .top_view import View, compare
 
@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> None:
 
 @contextmanager
 def _client(options: argparse.Namespace) -> Generator[Introspection, None, None]:
-    refuse_grpc(options.url)
+    refuse_undescribed(options.url)
     try:
         client = nearcall.connect(options.url, Introspection, **client_options(options))
     except FailedPrecondition:

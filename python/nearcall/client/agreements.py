@@ -7,8 +7,10 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from .. import _core
+from ..codec.protocol import Codec
 from ..errors import Cancelled, FailedPrecondition, RpcError
-from ..options.schemes import speaks_protobuf
+from ..options.common import HttpCodec
+from ..options.schemes import speaks_http, speaks_protobuf
 from ..references.catalogue import error_maker, for_caller
 from ..service.agreement import MALFORMED, Agreed, agree, refused
 from ..service.description import Description
@@ -39,16 +41,18 @@ class Agreement:
         cls: The class that the client was made with; without one it is what the first server described.
         make_error: What makes exceptions of failures, if the class declares some of its own.
         max_values: Values that a received message may hold.
+        codec: How messages are written where there is a choice.
         for_loop: Whether the methods of objects that are received are to be awaited.
     """
 
     def __init__(
-        self, url: str, cls: type | None, make_error: MakeError | None, max_values: int, *, for_loop: bool
+        self, url: str, cls: type | None, make_error: MakeError | None, max_values: int, codec: HttpCodec, *, for_loop: bool
     ) -> None:
         self._url = url
         self.cls = cls
         self._make_error = make_error
         self._max_values = max_values
+        self._codec = codec
         self._methods: Methods = {}
         self._ended = False
         self._for_loop = for_loop
@@ -70,7 +74,7 @@ class Agreement:
 
         Raises:
             FailedPrecondition: the server does not serve it, or no call of one of the methods could go right.
-            TypeError: one of the methods cannot be called over gRPC, which is spoken here.
+            TypeError: one of the methods cannot be called over gRPC or Connect, which is spoken here.
         """
         if speaks_protobuf(self._url):
             self._take(self.cls)
@@ -96,16 +100,20 @@ class Agreement:
         self._methods = self._make(agreed)
 
     def _take(self, cls: type | None) -> None:
-        """Takes for granted that the server serves a class: over gRPC nobody says, and what it lacks it refuses when it
-        is called.
+        """Takes for granted that the server serves a class: over gRPC and Connect nobody says, and what it lacks it
+        refuses when it is called.
         """
         if cls is None:
+            whose = "Connect" if speaks_http(self._url) else "gRPC"
             raise FailedPrecondition(
-                f"{self._url}: gRPC's servers do not describe themselves: give the service's class"
+                f"{self._url}: {whose}'s servers do not describe themselves: give the service's class"
             )
-        from ..codec.protobuf.service import Protobuf  # only where it is needed
-
-        plan = in_codec(plan_of(cls), Protobuf())
+        plan = plan_of(cls)
+        if plan.encoded and self._codec == "json":
+            raise FailedPrecondition(
+                f"{self._url}: who encodes messages of {plan.name} writes Protobuf: leave out codec='json'"
+            )
+        plan = in_codec(plan, _codec_of(self._codec))
         self.plans = [plan]
         agreed = {method.name: Agreed(number, method) for number, method in enumerate(plan.methods)}
         self._methods = self._make({plan.name: agreed})
@@ -163,8 +171,9 @@ class Agreements:
     could leave locked: who adds one looks at the description afterwards, who renews them changes it before.
     """
 
-    def __init__(self, url: str, max_values: int, *, for_loop: bool = False) -> None:
+    def __init__(self, url: str, max_values: int, codec: HttpCodec = "protobuf", *, for_loop: bool = False) -> None:
         self._url = url
+        self._codec: HttpCodec = codec
         self._for_loop = for_loop
         self._max_values = max_values
         self._description: str | None = None
@@ -182,7 +191,7 @@ class Agreements:
             FailedPrecondition: the server does not serve the class, or no call of one of the methods could go right.
         """
         maker = None if cls is None else error_maker(plan_of(cls))
-        agreement = Agreement(self._url, cls, maker, self._max_values, for_loop=self._for_loop)
+        agreement = Agreement(self._url, cls, maker, self._max_values, self._codec, for_loop=self._for_loop)
         ref = weakref.ref(agreement, self._forget)
         self._agreements[ref] = None
         try:
@@ -219,6 +228,16 @@ class Agreements:
 
     def _forget(self, ref: weakref.ref[Agreement]) -> None:
         self._agreements.pop(ref, None)
+
+
+def _codec_of(name: HttpCodec) -> Codec:
+    if name == "json":
+        from ..codec.protobuf.json import Json  # only where it is needed
+
+        return Json()
+    from ..codec.protobuf.service import Protobuf
+
+    return Protobuf()
 
 
 def _checked(url: str, read: Callable[[], T]) -> T:

@@ -48,7 +48,8 @@ class ChannelBase(Connected):
     def __init__(self, url: str, sync: str | None, options: ChannelOptions, *, for_loop: bool) -> None:
         self._url = url
         self._settings = check_options(url, sync, **options)
-        self._agreements = Agreements(url, self._settings.max_values, for_loop=for_loop)
+        codec = self._settings.of_connection["codec"]
+        self._agreements = Agreements(url, self._settings.max_values, codec, for_loop=for_loop)
         self._passages = self._make_passages()
         self._for_loop = for_loop
 
@@ -142,8 +143,8 @@ class Channel(ChannelBase, ForThreads):
     longer fits fails call by call.
 
     Args:
-        url: ``shm://name``, ``unix:///path``, ``tcp://host:port``, ``tls://host:port``, ``inproc://name``, ``fd://N``
-            or ``stdio:``.
+        url: ``shm://name``, ``unix:///path``, ``tcp://host:port``, ``tls://host:port``, ``grpc://host:port``,
+            ``http://host:port`` (Connect), ``inproc://name``, ``fd://N`` or ``stdio:``.
         options: The options below, by name. They count for all clients of the channel.
         timeout: Seconds each call may take unless a surrounding ``nearcall.timeout`` is nearer; ``None``: for ever.
         spin: How long to spin for a reply before sleeping: ``"auto"`` measures and adapts, ``0`` sleeps at once,
@@ -162,8 +163,12 @@ class Channel(ChannelBase, ForThreads):
             counts it in :attr:`dropped`. The last two never wait.
         interceptors: Functions around every call, each ``f(call, proceed)`` with a :class:`~nearcall.ClientCall`; the
             first is the outermost.
-        compression: For ``grpc://``: compress what is sent, from 1 KiB, with ``"gzip"`` or ``"zstd"``. A server that
-            cannot read it refuses every call; gRPC's read gzip. What a server compresses is read whatever this says.
+        codec: For ``http://``: write messages in Protobuf (``"protobuf"``), or in JSON (``"json"``).
+        use_get: For ``http://``: call methods that are marked :func:`~nearcall.no_side_effects` by GET, so that caches
+            may answer. What is longer than 4 KiB is posted all the same.
+        compression: For ``grpc://`` and ``http://``: compress what is sent, from 1 KiB, with ``"gzip"`` or ``"zstd"``.
+            A server that cannot read it refuses every call; gRPC's and Connect's read gzip. What a server compresses is
+            read whatever this says.
         allow_plaintext: Whether ``tcp://`` may lead to another machine: anybody on the way can read along, and
             pretend to be the server.
         tls: For ``tls://``: whom to trust if not the system's authorities, and the client's own certificate.
@@ -254,8 +259,8 @@ def connect(url: str, service: Callable[..., Any] | None = None, **options: Unpa
     closes it.
 
     Args:
-        url: ``shm://name``, ``unix:///path``, ``tcp://host:port``, ``tls://host:port``, ``inproc://name``, ``fd://N``
-            or ``stdio:``.
+        url: ``shm://name``, ``unix:///path``, ``tcp://host:port``, ``tls://host:port``, ``grpc://host:port``,
+            ``http://host:port`` (Connect), ``inproc://name``, ``fd://N`` or ``stdio:``.
         service: The service's class or interface. Without one the client is dynamic: its methods come from the
             server's own description, and values are plain data.
         options: ``timeout``, ``spin``, ``max_message_size``, ``max_values``, ``max_references``, ``ring_size``,

@@ -13,10 +13,13 @@ from ..options.common import (
     DEFAULT_MAX_REFERENCES,
     DEFAULT_MAX_VALUES,
     Compression,
+    HttpCodec,
+    check_codec,
     check_compression,
     check_spin,
     check_users,
 )
+from ..options.schemes import speaks_http
 from ..options.tls import TLS, client_side
 from .dropping import OnewayPolicy, check_oneway, drop_reporter
 
@@ -50,6 +53,8 @@ class ChannelOptions(TypedDict, total=False):
     wait_for_ready: bool
     oneway: OnewayPolicy
     interceptors: Sequence[ClientInterceptor]
+    codec: HttpCodec
+    use_get: bool
     compression: Compression | None
     allow_plaintext: bool
     tls: TLS | None
@@ -109,6 +114,8 @@ def _checked(  # noqa: PLR0913 - options have names
     wait_for_ready: bool = False,
     oneway: OnewayPolicy = "block",
     interceptors: Sequence[ClientInterceptor] = (),
+    codec: HttpCodec = "protobuf",
+    use_get: bool = False,
     compression: Compression | None = None,
     allow_plaintext: bool = False,
     tls: TLS | None = None,
@@ -124,6 +131,8 @@ def _checked(  # noqa: PLR0913 - options have names
         "max_message_size": check_whole("max_message_size", max_message_size, "bytes"),
         "ring_size": _check_ring_size(ring_size),
         "handshake_timeout": check_seconds("handshake_timeout", handshake_timeout),
+        "codec": check_codec(url, codec),
+        "use_get": _check_use_get(url, use_get),
         "compression": check_compression([url], compression),
         "wait_for_ready": check_flag("wait_for_ready", wait_for_ready),
     }
@@ -137,6 +146,12 @@ def _checked(  # noqa: PLR0913 - options have names
         "on_drop": drop_reporter(url),
     }
     return Settings(of_connection, values, references, chain)
+
+
+def _check_use_get(url: str, use_get: bool) -> bool:
+    if check_flag("use_get", use_get) and not speaks_http(url):
+        raise with_option(ValueError(f"use_get is for http:// URLs: at {url} there is no GET"), "use_get")
+    return use_get
 
 
 def _check_ring_size(size: int) -> int:

@@ -7,13 +7,15 @@ from typing import Literal, TypeAlias, cast, get_args
 
 from ..errors import InvalidArgument
 from .checked import check_seconds, with_option
-from .schemes import speaks_protobuf
+from .schemes import speaks_http, speaks_protobuf
 
 __all__ = [
     "DEFAULT_MAX_MESSAGE_SIZE",
     "DEFAULT_MAX_REFERENCES",
     "DEFAULT_MAX_VALUES",
     "Compression",
+    "HttpCodec",
+    "check_codec",
     "check_compression",
     "check_spin",
     "check_users",
@@ -21,6 +23,9 @@ __all__ = [
 
 Compression: TypeAlias = Literal["gzip", "zstd"]
 """How messages may be compressed."""
+
+HttpCodec: TypeAlias = Literal["protobuf", "json"]
+"""How clients write messages at ``http://`` URLs."""
 
 DEFAULT_MAX_MESSAGE_SIZE = 64 * 1024 * 1024
 """Longest message received, bytes, unless the user says otherwise."""
@@ -40,12 +45,26 @@ def check_spin(spin: float | Literal["auto"]) -> float | Literal["auto"]:
     return spin if spin == "auto" else check_seconds("spin", spin, otherwise='"auto"')
 
 
+def check_codec(url: str, codec: HttpCodec) -> HttpCodec:
+    """The option ``codec`` of clients.
+
+    Raises:
+        InvalidArgument: there is no such codec.
+        ValueError: another one than usual is asked for where there is no choice.
+    """
+    if codec not in get_args(HttpCodec):
+        raise with_option(InvalidArgument(f'codec must be "protobuf" or "json", not {codec!r}'), "codec")
+    if codec != "protobuf" and not speaks_http(url):
+        raise with_option(ValueError(f"codec is for http:// URLs: at {url} there is no choice"), "codec")
+    return codec
+
+
 def check_compression(urls: Sequence[str], compression: Compression | None) -> Compression | None:
     """The option ``compression``.
 
     Raises:
         InvalidArgument: there is no such compression.
-        ValueError: none of the URLs is one of gRPC's.
+        ValueError: none of the URLs is one of gRPC's or HTTP's.
     """
     if compression is None:
         return None
@@ -55,7 +74,7 @@ def check_compression(urls: Sequence[str], compression: Compression | None) -> C
         )
     if not any(map(speaks_protobuf, urls)):
         raise with_option(
-            ValueError("compression is for grpc:// URLs, and there is none: at others nothing is compressed"),
+            ValueError("compression is for grpc:// and http:// URLs, and there is none: at others nothing is compressed"),
             "compression",
         )
     return compression

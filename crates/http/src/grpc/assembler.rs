@@ -13,6 +13,8 @@ pub(crate) struct Assembler {
     /// Bytes of the prefix that are here.
     got: usize,
     bytes: Vec<u8>,
+    /// Whether a message may come that ends the stream.
+    pub(crate) takes_end: bool,
 }
 
 /// What a body has for its reader.
@@ -24,11 +26,17 @@ pub(crate) enum Piece {
     Here { is_compressed: bool, len: usize },
     /// A message that came in several parts.
     Whole { is_compressed: bool, message: Vec<u8> },
+    /// What ends a stream of Connect's, where that may come.
+    End { is_compressed: bool, message: Vec<u8> },
     /// A message of so many bytes, which is more than the limit.
     TooLong(usize),
-    /// The flag is none of gRPC's.
+    /// The flag is none that may be here.
     Malformed,
 }
+
+/// The flag's bit of a message that is compressed, and the one of what ends a stream of Connect's.
+const COMPRESSED: u8 = 1;
+pub(crate) const END_OF_STREAM: u8 = 2;
 
 impl Assembler {
     /// Takes the next message out of `bytes`, and says how many bytes it took.
@@ -37,8 +45,8 @@ impl Assembler {
             // The usual case: all of a message at once.
             if let Some((prefix, rest)) = bytes.split_first_chunk::<PREFIX>() {
                 let len = length(*prefix);
-                if prefix[0] <= 1 && len <= limit && len <= rest.len() {
-                    return (PREFIX + len, Piece::Here { is_compressed: prefix[0] == 1, len });
+                if prefix[0] <= COMPRESSED && len <= limit && len <= rest.len() {
+                    return (PREFIX + len, Piece::Here { is_compressed: prefix[0] == COMPRESSED, len });
                 }
             }
         }
@@ -49,7 +57,8 @@ impl Assembler {
             return (head, Piece::Unfinished);
         }
         let len = length(self.prefix);
-        if self.prefix[0] > 1 {
+        let flag = self.prefix[0];
+        if flag > if self.takes_end { COMPRESSED | END_OF_STREAM } else { COMPRESSED } {
             return (head, Piece::Malformed);
         }
         if len > limit {
@@ -69,7 +78,11 @@ impl Assembler {
         }
         let message = std::mem::take(&mut self.bytes);
         self.got = 0;
-        (head + part, Piece::Whole { is_compressed: self.prefix[0] == 1, message })
+        let is_compressed = flag & COMPRESSED != 0;
+        if flag & END_OF_STREAM != 0 {
+            return (head + part, Piece::End { is_compressed, message });
+        }
+        (head + part, Piece::Whole { is_compressed, message })
     }
 
     /// Whether a message has begun.
@@ -138,5 +151,17 @@ mod tests {
         assert_eq!(assembler.missing(), 0x3f00_0000 - 1);
         assert_eq!(Assembler::default().take(&[0, 0, 0, 1, 1], 256), (5, Piece::TooLong(257)));
         assert_eq!(Assembler::default().take(&[2, 0, 0, 0, 0], 256), (5, Piece::Malformed));
+    }
+
+    #[test]
+    fn the_end_of_a_stream_has_a_flag_where_it_may_come() {
+        let take = |bytes: &[u8]| Assembler { takes_end: true, ..Assembler::default() }.take(bytes, 256).1;
+        assert_eq!(take(&[2, 0, 0, 0, 1, b'x']), Piece::End { is_compressed: false, message: b"x".to_vec() });
+        assert_eq!(take(&[3, 0, 0, 0, 1, b'x']), Piece::End { is_compressed: true, message: b"x".to_vec() });
+        assert_eq!(take(&[2, 0, 0, 0, 0]), Piece::End { is_compressed: false, message: Vec::new() });
+        assert_eq!(take(&[0, 0, 0, 0, 1, b'x']), Piece::Here { is_compressed: false, len: 1 });
+        for flag in [4, 6, 0x80] {
+            assert_eq!(take(&[flag, 0, 0, 0, 0]), Piece::Malformed);
+        }
     }
 }

@@ -44,12 +44,24 @@ pub struct Encodings {
 impl Encodings {
     /// What this implementation accepts, as a header's value.
     pub(crate) const ACCEPTED: &'static str = "identity,gzip,zstd";
+    /// The same where it goes without saying that what is not compressed is accepted.
+    pub(crate) const COMPRESSED: &'static str = "gzip,zstd";
 
-    /// Those of a header's value that are known here.
+    /// Those of a header's value that are known here. What HTTP's own header says of how much each is liked counts only if it
+    /// is not at all.
     #[must_use]
     pub fn read(value: &[u8]) -> Self {
         let mut this = Self::default();
-        for name in value.split(|&octet| octet == b',') {
+        for one in value.split(|&octet| octet == b',') {
+            let mut parts = one.split(|&octet| octet == b';');
+            let name = parts.next().unwrap_or_default();
+            let is_none = |part: &[u8]| {
+                let weight = part.trim_ascii().strip_prefix(b"q=");
+                weight.is_some_and(|weight| weight.iter().all(|octet| matches!(octet, b'0' | b'.')))
+            };
+            if parts.any(is_none) {
+                continue;
+            }
             match Encoding::named(name.trim_ascii()) {
                 Some(Encoding::Gzip) => this.gzip = true,
                 Some(Encoding::Zstd) => this.zstd = true,
@@ -114,6 +126,13 @@ impl Decompressor {
 pub(crate) struct Compressor;
 
 impl Compressor {
+    /// The pieces, compressed as one message, if there is an encoding and that makes them shorter.
+    pub(crate) fn shorter(encoding: Option<Encoding>, pieces: &[&[u8]]) -> Option<Vec<u8>> {
+        let mut out = Vec::new();
+        Self::run(encoding?, pieces, &mut out);
+        (out.len() < pieces.iter().map(|piece| piece.len()).sum()).then_some(out)
+    }
+
     /// Appends the pieces, compressed as one message, to `out`.
     pub(crate) fn run(encoding: Encoding, pieces: &[&[u8]], out: &mut Vec<u8>) {
         let joined;
@@ -161,5 +180,7 @@ mod tests {
         assert_eq!(some.best(), Some(Encoding::Gzip));
         assert_eq!(Encodings::read(Encodings::ACCEPTED.as_bytes()).best(), Some(Encoding::Zstd));
         assert_eq!(Encodings::read(b"").best(), None);
+        let weighed = Encodings::read(b"zstd;q=0.0, gzip; q=0.5, *;q=0");
+        assert!(weighed.has(Encoding::Gzip) && !weighed.has(Encoding::Zstd));
     }
 }

@@ -84,7 +84,7 @@ pub(super) fn read(bytes: &[u8], is_secure: bool, fields: &mut Fields) -> Result
         _ => return Err(bad("the request has more than one Host")),
     };
     let framing = match (seen.length, seen.is_chunked) {
-        (Some(_), true) => return Err(bad("the request has both Content-Length and Transfer-Encoding")),
+        (Some(_), true) => return Err(bad("there are both Content-Length and Transfer-Encoding")),
         (None, true) if is_old => return Err(bad("HTTP/1.0 has no Transfer-Encoding")),
         (None, true) => Framing::Chunked,
         (length, false) => Framing::Length(length.unwrap_or(0)),
@@ -94,15 +94,7 @@ pub(super) fn read(bytes: &[u8], is_secure: bool, fields: &mut Fields) -> Result
     fields.push(b":scheme", if is_secure { b"https" } else { b"http" });
     fields.push(b":path", path.as_bytes());
     fields.push(b":authority", authority.map_or(host, str::as_bytes));
-    let mut name = Vec::new();
-    for header in request.headers.iter() {
-        name.clear();
-        name.extend(header.name.bytes().map(|octet| octet.to_ascii_lowercase()));
-        // What is about the connection is not the application's, and `host` has become the authority.
-        if !crate::fields::is_of_connection(&name) && !matches!(&name[..], b"host" | b"te" | b"trailer" | b"expect") {
-            fields.push(&name, header.value.trim_ascii());
-        }
-    }
+    push_fields(fields, request.headers);
     if fields.is_over() {
         return Err(refusal(431, "the headers of the request are more than the server takes"));
     }
@@ -114,6 +106,66 @@ pub(super) fn read(bytes: &[u8], is_secure: bool, fields: &mut Fields) -> Result
         closes: seen.closes || is_old,
         waits: seen.waits && has_body && !is_old,
     })
+}
+
+/// What the connection has to know of a response's head.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ResponseHead {
+    pub(super) status: u16,
+    pub(super) framing: Framing,
+    /// The server ends the connection after the response.
+    pub(super) closes: bool,
+}
+
+/// Reads the whole head of a response, as [`read`] does that of a request. `None`: there are more headers than are taken.
+///
+/// # Errors
+/// In words; nobody knows what comes next.
+pub(super) fn read_response(bytes: &[u8], fields: &mut Fields) -> Result<Option<ResponseHead>, &'static str> {
+    only_whole_line_ends(bytes).map_err(|refusal| refusal.why)?;
+    let mut space = [httparse::EMPTY_HEADER; MOST_FIELDS];
+    let mut response = httparse::Response::new(&mut space);
+    match response.parse(bytes) {
+        Ok(httparse::Status::Complete(len)) if len == bytes.len() => {}
+        Err(httparse::Error::TooManyHeaders) => return Ok(None),
+        _ => return Err("the head of the response is malformed"),
+    }
+    let (Some(status), Some(version)) = (response.code, response.version) else {
+        return Err("the head of the response is malformed");
+    };
+    let mut seen = Seen::default();
+    for header in response.headers.iter() {
+        seen.note(header.name, header.value).map_err(|refusal| refusal.why)?;
+    }
+    // Those have no body, and nothing that they say of one counts.
+    let is_bodiless = status < 200 || matches!(status, 204 | 304);
+    let framing = match (seen.length, seen.is_chunked) {
+        _ if is_bodiless => Framing::Length(0),
+        (Some(_), true) => return Err("there are both Content-Length and Transfer-Encoding"),
+        (None, true) if version == 0 => return Err("HTTP/1.0 has no Transfer-Encoding"),
+        (None, true) => Framing::Chunked,
+        (Some(length), false) => Framing::Length(length),
+        // It would end with the connection, and one that is cut off looks the same.
+        (None, false) => return Err("the response says neither how long it is nor that it comes in chunks"),
+    };
+    fields.clear();
+    let digits = [status / 100, status / 10 % 10, status % 10].map(|digit| b'0' + digit as u8);
+    fields.push(b":status", &digits);
+    push_fields(fields, response.headers);
+    Ok((!fields.is_over()).then_some(ResponseHead { status, framing, closes: seen.closes || version == 0 }))
+}
+
+/// Appends the fields that are not about the connection, with their names in lower case.
+fn push_fields(fields: &mut Fields, headers: &[httparse::Header<'_>]) {
+    let mut name = Vec::new();
+    for header in headers {
+        name.clear();
+        name.extend(header.name.bytes().map(|octet| octet.to_ascii_lowercase()));
+        // What is about the connection is not the application's, and `host` has become the authority.
+        if !crate::fields::is_of_connection(&name) && !matches!(&name[..], b"host" | b"te" | b"trailer" | b"expect") {
+            fields.push(&name, header.value.trim_ascii());
+        }
+    }
 }
 
 /// Whether the first line ends with a version of HTTP that is neither 1.0 nor 1.1.
@@ -128,10 +180,10 @@ fn only_whole_line_ends(bytes: &[u8]) -> Result<(), Refusal<'static>> {
     let mut before = 0;
     for &octet in bytes {
         if (octet == b'\n') != (before == b'\r') {
-            return Err(bad("a line of the request ends with half of CR LF"));
+            return Err(bad("a line of the head ends with half of CR LF"));
         }
         if octet == 0 {
-            return Err(bad("the head of the request has a zero byte"));
+            return Err(bad("the head has a zero byte"));
         }
         before = octet;
     }
@@ -179,12 +231,12 @@ impl<'a> Seen<'a> {
         } else if is("content-length") {
             // Even if both say the same: whoever passed this on may have gone by another rule.
             if self.length.is_some() {
-                return Err(bad("the request has more than one Content-Length"));
+                return Err(bad("there is more than one Content-Length"));
             }
             self.length = Some(decimal(value).ok_or(bad("the Content-Length is no number"))?);
         } else if is("transfer-encoding") {
             if self.is_chunked {
-                return Err(bad("the request has more than one Transfer-Encoding"));
+                return Err(bad("there is more than one Transfer-Encoding"));
             }
             if !value.eq_ignore_ascii_case(b"chunked") {
                 return Err(refusal(501, "the Transfer-Encoding may be chunked and nothing else"));

@@ -1,10 +1,13 @@
-//! One connection of HTTP/1.1, at a server: requests in, responses out, one after the other (RFC 9112).
+//! One connection of HTTP/1.1 (RFC 9112). [`Http1`] is a server's: requests in, responses out, one after the other;
+//! [`Http1Client`] is the other end of one.
 //!
 //! A request that comes before the one in front of it is answered waits in the input, of which little is read then. So
 //! responses are in order, and no client has more than one call under way on a connection.
 
 mod chunks;
+mod client;
 mod head;
+mod sending;
 mod writing;
 
 use std::collections::VecDeque;
@@ -20,6 +23,7 @@ use crate::session::input::Input;
 use crate::session::output::Output;
 
 use chunks::Chunks;
+pub use client::Http1Client;
 use head::{Framing, Head, Refusal};
 use writing::Written;
 pub use writing::refusal_of_http1;
@@ -249,7 +253,7 @@ impl Http1 {
     /// How the body of a request is to be read, before the next event.
     pub fn read_as(&mut self, id: StreamId, reads: Reads) {
         let Some(exchange) = self.of(id) else { return };
-        (exchange.reader.body, exchange.reader.declared) = (reads.body, reads.declared);
+        exchange.reader.read_as(reads);
         if std::mem::take(&mut exchange.waits) {
             self.output.buffer().extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
         }
@@ -437,40 +441,24 @@ impl Http1 {
             return (len, None);
         };
         let id = exchange.id;
-        let is_whole = exchange.reader.body == Body::Whole;
         match exchange.reader.body {
-            Body::Raw => {
-                exchange.unreleased += len;
-                self.input.skip(len);
-                (len, Some(Ready::Raw { id, len, ended: last }))
-            }
             Body::Discarded => {
                 self.unwanted(len);
                 (len, None)
             }
-            Body::Messages | Body::Text | Body::Whole => {
-                let (taken, given) = exchange.reader.take(&self.input.data()[..len], last, limits);
-                let ended = last && taken == len && !exchange.reader.is_inside();
+            _ => {
+                let (taken, given) =
+                    take_body(&mut exchange.reader, &mut exchange.unreleased, &mut self.input, len, last, limits);
                 let ready = match given {
-                    Given::Nothing => None,
-                    Given::Here(len) => {
-                        exchange.unreleased += len;
-                        Some(Ready::Here { id, len, ended })
-                    }
-                    Given::Message(message, cost) => {
-                        let cost = if is_whole { 0 } else { cost };
-                        exchange.unreleased += cost;
-                        Some(Ready::Whole { id, message, cost, ended })
-                    }
-                    Given::Refused(code, why) => {
-                        exchange.reader.discard();
-                        Some(Ready::Notice(Notice::Refused(id, code, why)))
-                    }
+                    Taken::Nothing => None,
+                    Taken::Here { len, ended } => Some(Ready::Here { id, len, ended }),
+                    Taken::Whole { message, cost, ended } => Some(Ready::Whole { id, message, cost, ended }),
+                    Taken::Raw { len, ended } => Some(Ready::Raw { id, len, ended }),
+                    Taken::Refused(code, why) => Some(Ready::Notice(Notice::Refused(id, code, why))),
                 };
                 if ready.is_some() {
                     self.patience.earn(1);
                 }
-                self.input.skip(taken);
                 (taken, ready)
             }
         }
@@ -547,4 +535,62 @@ impl Http1 {
             _ => {}
         }
     }
+}
+
+/// What the next bytes of a body are to the owner.
+enum Taken {
+    Nothing,
+    /// A message, or a part of the body as it came: the bytes of the input that were skipped last.
+    Here {
+        len: usize,
+        ended: bool,
+    },
+    Raw {
+        len: usize,
+        ended: bool,
+    },
+    Whole {
+        message: Vec<u8>,
+        cost: usize,
+        ended: bool,
+    },
+    /// The rest is thrown away.
+    Refused(u8, std::borrow::Cow<'static, str>),
+}
+
+/// Takes up to `len` bytes of a body out of the input. How many it took, and what they made. `last`: the body ends with them.
+fn take_body(
+    reader: &mut Reader,
+    unreleased: &mut usize,
+    input: &mut Input,
+    len: usize,
+    last: bool,
+    limits: Limits,
+) -> (usize, Taken) {
+    if reader.body == Body::Raw {
+        *unreleased += len;
+        input.skip(len);
+        return (len, Taken::Raw { len, ended: last });
+    }
+    let is_whole = reader.body == Body::Whole;
+    let (taken, given) = reader.take(&input.data()[..len], last, limits);
+    let ended = last && taken == len && !reader.is_inside();
+    input.skip(taken);
+    let made = match given {
+        Given::Nothing | Given::End(_) => Taken::Nothing,
+        Given::Here(len) => {
+            *unreleased += len;
+            Taken::Here { len, ended }
+        }
+        Given::Message(message, cost) => {
+            let cost = if is_whole { 0 } else { cost };
+            *unreleased += cost;
+            Taken::Whole { message, cost, ended }
+        }
+        Given::Refused(code, why) => {
+            reader.discard();
+            Taken::Refused(code, why)
+        }
+    };
+    (taken, made)
 }

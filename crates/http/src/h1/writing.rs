@@ -6,6 +6,7 @@ use crate::event::{SendError, Sent, StreamId};
 use crate::reading::Body;
 
 use super::head::Refusal;
+use super::sending::{LAST_CHUNK, put_body, put_field};
 use super::{Http1, Reading};
 
 /// How far a response has come.
@@ -89,23 +90,14 @@ impl Http1 {
         if matches!(written, Written::Nothing | Written::All) {
             return Err(SendError::Gone);
         }
-        let len: usize = pieces.iter().map(|piece| piece.len()).sum();
         let is_chunked = written == Written::Chunks;
         let out = self.output.buffer();
-        if len > 0 && written != Written::Nowhere {
-            if is_chunked {
-                let _ = write!(out, "{len:x}\r\n");
-            }
-            for piece in pieces {
-                out.extend_from_slice(piece);
-            }
-            if is_chunked {
-                out.extend_from_slice(b"\r\n");
-            }
+        if written != Written::Nowhere {
+            put_body(out, pieces, is_chunked);
         }
         if last {
             if is_chunked {
-                out.extend_from_slice(b"0\r\n\r\n");
+                out.extend_from_slice(LAST_CHUNK);
             }
             self.response_is_out();
             return Ok(Sent::Ready);
@@ -160,13 +152,6 @@ fn put_refusal(out: &mut Vec<u8>, refusal: &Refusal<'_>) {
         out,
         "HTTP/1.1 {status} {reason}\r\ncontent-type: text/plain\r\ncontent-length: {len}\r\nconnection: close\r\n\r\n{why}\n"
     );
-}
-
-fn put_field(out: &mut Vec<u8>, name: &str, value: &[u8]) {
-    out.extend_from_slice(name.as_bytes());
-    out.extend_from_slice(b": ");
-    out.extend_from_slice(value);
-    out.extend_from_slice(b"\r\n");
 }
 
 /// What a status is called.

@@ -80,7 +80,7 @@ impl Session {
         let body = self.streams.get(&id).map_or(Body::Discarded, |stream| stream.incoming.reader.body);
         let ready = match body {
             _ if frame.left == 0 => None,
-            Body::Messages | Body::Text | Body::Whole => self.next_message(&mut frame),
+            Body::Messages | Body::Stream | Body::Text | Body::Whole => self.next_message(&mut frame),
             Body::Raw => {
                 let len = std::mem::take(&mut frame.left);
                 self.input.skip(len);
@@ -118,7 +118,8 @@ impl Session {
         let (id, limits, window) = (frame.stream, self.limits(), self.options.stream_window);
         let incoming = &mut self.streams.get_mut(&id).expect("hand_out has looked").incoming;
         let before = incoming.reader.held();
-        let is_counted = incoming.reader.body == Body::Messages;
+        let body = incoming.reader.body;
+        let is_counted = matches!(body, Body::Messages | Body::Stream);
         let (taken, given) = incoming.reader.take(&self.input.data()[..frame.left], frame.ended, limits);
         self.assembling = self.assembling + incoming.reader.held() - before;
         self.input.skip(taken);
@@ -132,7 +133,7 @@ impl Session {
         let (message, len) = match given {
             Given::Here(len) => (None, len),
             Given::Message(message, len) => (Some(message), len),
-            Given::Nothing => {
+            Given::Nothing | Given::End(_) => {
                 if is_counted {
                     let more = incoming.lend(window);
                     self.grant(id, more);
@@ -147,8 +148,9 @@ impl Session {
         let cost = if is_counted { PREFIX + len } else { 0 };
         incoming.unreleased += cost;
         self.patience.earn(1);
-        // A client hears of the end by the status.
-        let ended = frame.ended && frame.left == 0 && self.is_server && !incoming.reader.is_inside();
+        // A client of gRPC's hears of the end by the status.
+        let tells = self.is_server || body != Body::Messages;
+        let ended = frame.ended && frame.left == 0 && tells && !incoming.reader.is_inside();
         Some(match message {
             Some(message) => Ready::Whole { stream: id, message, cost, ended },
             None => Ready::Here { stream: id, len, cost, ended },
@@ -160,10 +162,10 @@ impl Session {
         Limits { message: self.options.max_message, decompressed: self.most_decompressed }
     }
 
-    /// Server: how the body of a request is to be read that is not gRPC's, before the next event.
+    /// How the body of a request, or of a response, is to be read that is not gRPC's: before the next event.
     pub fn read_as(&mut self, id: StreamId, reads: Reads) {
         if let Some(stream) = self.streams.get_mut(&id) {
-            (stream.incoming.reader.body, stream.incoming.reader.declared) = (reads.body, reads.declared);
+            stream.incoming.reader.read_as(reads);
         }
     }
 
@@ -199,7 +201,7 @@ impl Session {
                 self.finish_call(id, Ending::Status { code: INTERNAL, message, details: Vec::new(), metadata: None });
                 return;
             }
-            (_, true) => {
+            _ => {
                 let before = incoming.reader.held();
                 let given =
                     if is_told && !incoming.reader.is_inside() { None } else { Some(incoming.reader.end(limits)) };
@@ -211,11 +213,10 @@ impl Session {
                         self.notices.push_back(Notice::Refused(id, code, why));
                         self.discard(id);
                     }
+                    Some(Given::End(end)) => self.notices.push_back(Notice::Ended(id, Ending::Stream(end))),
                     Some(_) => self.notices.push_back(Notice::Ended(id, Ending::Plain)),
                 }
             }
-            _ if is_told => {}
-            _ => self.notices.push_back(Notice::Ended(id, Ending::Plain)),
         }
         self.close_if_ended(id);
     }

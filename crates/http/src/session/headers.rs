@@ -81,7 +81,7 @@ impl Session {
         if id <= self.highest {
             return self.late(id).map(|()| None);
         }
-        self.request(id, ended, depends_on_itself)
+        self.new_request(id, ended, depends_on_itself)
     }
 
     /// Headers for a stream that is gone, at a server.
@@ -96,7 +96,7 @@ impl Session {
         })
     }
 
-    fn request(&mut self, id: StreamId, ended: bool, depends_on_itself: bool) -> Result<Option<Ready>, Broken> {
+    fn new_request(&mut self, id: StreamId, ended: bool, depends_on_itself: bool) -> Result<Option<Ready>, Broken> {
         self.highest = id;
         let is_late = self.draining.is_some_and(|last| id > last);
         if is_late || self.streams() >= self.options.max_concurrent_streams as usize {
@@ -186,6 +186,9 @@ impl Session {
             incoming.content_left = checked.content_length;
         }
         if body != Body::Messages {
+            if ended && self.stream(id).incoming.content_left.is_some_and(|left| left > 0) {
+                return self.fail_stream(id, Code::PROTOCOL_ERROR).map(|()| None);
+            }
             return Ok(self.other_response(id, ended, is_first, checked.status));
         }
         let content_type = self.fields.get("content-type").and_then(|value| std::str::from_utf8(value).ok());

@@ -5,6 +5,7 @@ mod headers;
 pub(crate) mod input;
 pub(crate) mod output;
 mod receive;
+mod request;
 mod send;
 mod stream;
 

@@ -5,11 +5,10 @@ use std::collections::VecDeque;
 use nearcall_wire::Metadata;
 
 use crate::code::Code;
-use crate::event::{Call, Head, Outcome, SendError, Sent, StreamId};
+use crate::event::{Head, Outcome, SendError, Sent, StreamId};
 use crate::frame::{HEAD, HIGHEST, LONGEST, flag, kind, put, put_head};
 use crate::grpc::{self, CONTENT_TYPE, Compressor, Encodings, PREFIX};
 use crate::hpack::{Encoder, Keep, OVERHEAD};
-use crate::reading::Body;
 
 use super::Session;
 use super::output::HIGH;
@@ -300,11 +299,25 @@ impl Session {
         Ok(())
     }
 
-    /// Server: a part of the body of a response that is not gRPC's, after [`respond`](Self::respond).
+    /// A part of a body that is not gRPC's, after [`respond`](Self::respond) or [`request`](Self::request).
     ///
     /// # Errors
     /// [`SendError::Gone`].
     pub fn send_data(&mut self, id: StreamId, pieces: &[&[u8]], last: bool) -> Result<Sent, SendError> {
+        self.send_data_through(id, pieces, last, &mut |_| 0)
+    }
+
+    /// The same, and what is long is written on the way, as by [`send_message_through`](Self::send_message_through).
+    ///
+    /// # Errors
+    /// [`SendError::Gone`].
+    pub fn send_data_through(
+        &mut self,
+        id: StreamId,
+        pieces: &[&[u8]],
+        last: bool,
+        out: Out<'_>,
+    ) -> Result<Sent, SendError> {
         if !self.sendable(id)?.outgoing.has_head {
             return Err(SendError::Gone);
         }
@@ -315,70 +328,7 @@ impl Session {
             }
             return Ok(Sent::Ready);
         }
-        Ok(self.body(id, Pieces::new(&[], pieces), len, last, &mut |_| 0))
-    }
-
-    /// Client: a gRPC call's headers. Its messages follow, and its end.
-    ///
-    /// # Errors
-    /// Nothing was begun: [`SendError::TooManyStreams`], [`SendError::NoMoreIds`], [`SendError::GoingAway`],
-    /// [`SendError::Unfit`], [`SendError::TooMuchMetadata`].
-    pub fn begin(&mut self, call: &Call<'_>) -> Result<StreamId, SendError> {
-        let id = if self.highest == 0 { 1 } else { self.highest + 2 };
-        if self.going_away.is_some() || self.draining.is_some() || self.over.is_some() {
-            return Err(SendError::GoingAway);
-        }
-        if id > HIGHEST {
-            return Err(SendError::NoMoreIds);
-        }
-        for (what, text) in [("path", call.path), ("authority", call.authority), ("codec", call.codec)] {
-            if !text.bytes().all(|octet| octet.is_ascii_graphic()) {
-                return Err(SendError::Unfit(format!("the {what} {text:?} has characters that HTTP cannot carry")));
-            }
-        }
-        if call.path.is_empty() || !call.user_agent.bytes().all(|octet| (0x20..0x7f).contains(&octet)) {
-            return Err(SendError::Unfit("the path is empty, or the user agent is not printable ASCII".to_owned()));
-        }
-        let metadata = self.fit(call.metadata)?;
-        if !self.has_free_streams() {
-            self.wants_streams = true;
-            return Err(SendError::TooManyStreams);
-        }
-        self.highest = id;
-        let mut stream = Stream::new(self.options.stream_window, self.peer.initial_window_size, Body::Messages);
-        (stream.outgoing.has_head, stream.outgoing.encoding) = (true, call.encoding);
-        self.streams.insert(id, stream);
-        self.put_block(id, false, |encoder, out| {
-            encoder.field(out, ":method", b"POST", Keep::Yes);
-            encoder.field(out, ":scheme", if call.is_secure { b"https" } else { b"http" }, Keep::Yes);
-            encoder.field(out, ":path", call.path.as_bytes(), Keep::Yes);
-            encoder.field(out, ":authority", call.authority.as_bytes(), Keep::Yes);
-            encoder.field(out, "te", b"trailers", Keep::Yes);
-            if call.codec.is_empty() {
-                encoder.field(out, "content-type", CONTENT_TYPE.as_bytes(), Keep::Yes);
-            } else {
-                encoder.field(out, "content-type", format!("{CONTENT_TYPE}+{}", call.codec).as_bytes(), Keep::Yes);
-            }
-            if !call.user_agent.is_empty() {
-                encoder.field(out, "user-agent", call.user_agent.as_bytes(), Keep::Yes);
-            }
-            encoder.field(out, "grpc-accept-encoding", Encodings::ACCEPTED.as_bytes(), Keep::Yes);
-            if let Some(encoding) = call.encoding {
-                encoder.field(out, "grpc-encoding", encoding.name().as_bytes(), Keep::Yes);
-            }
-            if let Some(timeout) = call.timeout {
-                encoder.field(out, "grpc-timeout", grpc::write_timeout(timeout).as_bytes(), Keep::No);
-            }
-            put_metadata(encoder, out, metadata.as_ref());
-        });
-        Ok(id)
-    }
-
-    /// Whether the peer takes another stream.
-    pub(super) fn has_free_streams(&self) -> bool {
-        // Before it has said how many: as many as the specification wants every server to take.
-        let most = if self.is_settled { self.peer.max_concurrent_streams } else { 100 };
-        self.streams.len() < most as usize
+        Ok(self.body(id, Pieces::new(&[], pieces), len, last, out))
     }
 
     /// Nothing follows, after what waits. Not for a server's gRPC calls: those end with a status.
@@ -479,7 +429,7 @@ impl Session {
     }
 
     /// Metadata whose values are as headers carry them.
-    fn fit(&self, metadata: Option<&Metadata>) -> Result<Option<Metadata>, SendError> {
+    pub(super) fn fit(&self, metadata: Option<&Metadata>) -> Result<Option<Metadata>, SendError> {
         let Some(metadata) = metadata.filter(|metadata| !metadata.is_empty()) else { return Ok(None) };
         let (mut fitted, mut size) = (Metadata::default(), 0);
         for (key, value) in metadata.pairs() {
@@ -548,7 +498,7 @@ impl Session {
 }
 
 /// Appends metadata whose values are as headers carry them.
-fn put_metadata(encoder: &mut Encoder, out: &mut Vec<u8>, metadata: Option<&Metadata>) {
+pub(super) fn put_metadata(encoder: &mut Encoder, out: &mut Vec<u8>, metadata: Option<&Metadata>) {
     for (key, value) in metadata.map_or(&[][..], Metadata::pairs) {
         let is_secret = matches!(key.as_str(), "authorization" | "cookie" | "proxy-authorization");
         encoder.field(out, key, value, if is_secret { Keep::Never } else { Keep::No });

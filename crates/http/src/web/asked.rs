@@ -6,7 +6,7 @@ use std::time::Duration;
 use nearcall_wire::Metadata;
 
 use crate::fields::Request;
-use crate::grpc::{self, Decompressor, Encoding, TooLong};
+use crate::grpc::{self, Decompressor, Encoding, Encodings, TooLong};
 use crate::reading::{Body, Declared, Reads};
 
 use super::connect;
@@ -25,6 +25,26 @@ pub enum Protocol {
     Connect,
     /// Connect: a body is a stream of messages.
     ConnectStream,
+}
+
+impl Protocol {
+    /// The header in which either side says what it can decompress.
+    pub(super) fn accepts(self) -> &'static str {
+        match self {
+            Self::Connect => "accept-encoding",
+            Self::ConnectStream => "connect-accept-encoding",
+            Self::Grpc | Self::GrpcWeb | Self::GrpcWebText => "grpc-accept-encoding",
+        }
+    }
+
+    /// The header that says how messages are compressed.
+    pub(super) fn encoding(self) -> &'static str {
+        match self {
+            Self::Connect => "content-encoding",
+            Self::ConnectStream => "connect-content-encoding",
+            Self::Grpc | Self::GrpcWeb | Self::GrpcWebText => "grpc-encoding",
+        }
+    }
 }
 
 /// How a message is written.
@@ -115,6 +135,8 @@ pub struct Asked {
     pub trouble: Option<(u8, Cow<'static, str>)>,
     /// How its body is to be read; not said of gRPC's, which is known by its content type.
     pub reads: Option<Reads>,
+    /// How a reply to it may be compressed.
+    pub(super) accepts: Encodings,
     /// The page that calls may see the reply.
     pub(super) origin: Option<Vec<u8>>,
 }
@@ -152,7 +174,8 @@ impl Asked {
 
     fn new(protocol: Protocol, codec: Codec, reads: Option<Reads>) -> Self {
         let (timeout, metadata, by_get, trouble, origin) = (None, None, None, None, None);
-        Self { protocol, codec, timeout, metadata, by_get, trouble, reads, origin }
+        let accepts = Encodings::default();
+        Self { protocol, codec, timeout, metadata, by_get, trouble, reads, accepts, origin }
     }
 
     fn posted(request: Request<'_>, is_http2: bool, is_page: bool) -> Result<Self, Answer> {
@@ -218,6 +241,7 @@ impl Asked {
 
     /// Reads what the headers say of any call.
     fn look_at_headers(&mut self, request: Request<'_>) {
+        self.accepts = request.header(self.protocol.accepts()).map(Encodings::read).unwrap_or_default();
         let mut trouble = |why: &'static str| {
             self.trouble.get_or_insert((INVALID_ARGUMENT, why.into()));
         };

@@ -8,10 +8,12 @@ use base64::alphabet::{STANDARD, URL_SAFE};
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use nearcall_wire::CODE_NAMES;
 use nearcall_wire::protobuf::{Fields, Wire};
-use percent_encoding::percent_decode;
+use percent_encoding::{NON_ALPHANUMERIC, percent_decode, percent_encode};
 
 use crate::event::Outcome;
 use crate::fields::decimal;
+
+use super::asked::Codec;
 
 const WITHOUT_PADDING: GeneralPurposeConfig =
     GeneralPurposeConfig::new().with_encode_padding(false).with_decode_padding_mode(DecodePaddingMode::Indifferent);
@@ -28,6 +30,11 @@ fn name(code: u8) -> String {
         1 => "canceled".to_owned(),
         _ => CODE_NAMES.get(usize::from(code)).unwrap_or(&"UNKNOWN").to_ascii_lowercase(),
     }
+}
+
+/// The code of that name.
+pub(super) fn code(name: &str) -> Option<u8> {
+    (1..CODE_NAMES.len() as u8).find(|&code| self::name(code) == name)
 }
 
 /// HTTP's status for a unary call that ends with a code.
@@ -52,6 +59,27 @@ pub(super) fn http_status(code: u8) -> u16 {
 pub(super) fn timeout(value: &[u8]) -> Option<Duration> {
     let number = decimal(value).filter(|_| value.len() <= MOST_DIGITS)?;
     Some(Duration::from_millis(number))
+}
+
+/// A timeout as a header has it, rounded up: a deadline must not pass at the server before it passes here.
+pub(super) fn write_timeout(timeout: Duration) -> String {
+    let most = 10u128.pow(MOST_DIGITS as u32) - 1;
+    timeout.as_nanos().div_ceil(1_000_000).clamp(1, most).to_string()
+}
+
+/// The bytes of a detail's value.
+pub(super) fn decode_detail(value: &str) -> Option<Vec<u8>> {
+    BASE64.decode(value).ok()
+}
+
+/// The query of a call by GET.
+pub(super) fn write_query(codec: Codec, message: &[u8]) -> String {
+    let name = codec.name();
+    if codec == Codec::Proto {
+        let message = BASE64_OF_URLS.encode(message);
+        return format!("?connect=v1&encoding={name}&base64=1&message={message}");
+    }
+    format!("?connect=v1&encoding={name}&message={}", percent_encode(message, NON_ALPHANUMERIC))
 }
 
 /// The JSON of an error.
@@ -213,6 +241,30 @@ mod tests {
         assert_eq!(timeout(b"1500"), Some(Duration::from_millis(1500)));
         for bad in [&b""[..], b"-1", b"1.5", b"12345678901", b"1s"] {
             assert_eq!(timeout(bad), None);
+        }
+        for (nanoseconds, written) in [(0, "1"), (1, "1"), (1_000_000, "1"), (1_000_001, "2"), (u64::MAX, "9999999999")]
+        {
+            assert_eq!(write_timeout(Duration::from_nanos(nanoseconds)), written);
+        }
+    }
+
+    #[test]
+    fn what_is_written_by_get_is_read() {
+        for codec in [Codec::Proto, Codec::Json] {
+            for message in [&b""[..], b"{\"a\": 1, \"b\": \"+&=%/\xc3\xa4\"}", &[0, 255, 62, 63]] {
+                let written = write_query(codec, message);
+                assert!(written.bytes().all(|octet| octet.is_ascii_graphic()));
+                let read = query(&written[1..]).expect("good");
+                assert_eq!((&*read.encoding, &*read.message), (codec.name(), message));
+            }
+        }
+    }
+
+    #[test]
+    fn codes_have_names() {
+        assert_eq!((code("canceled"), code("not_found"), code("unauthenticated")), (Some(1), Some(5), Some(16)));
+        for other in ["ok", "cancelled", "", "NOT_FOUND"] {
+            assert_eq!(code(other), None, "{other}");
         }
     }
 }

@@ -1,14 +1,18 @@
-//! Calls as browsers and `curl` make them: Connect, gRPC-Web and JSON that is posted, over either version of HTTP.
+//! Calls as browsers and `curl` make them: Connect, gRPC-Web and JSON that is posted, over either version of HTTP. And calls
+//! as Connect's clients make them.
 //!
 //! By the projects' own descriptions: [Connect](https://connectrpc.com/docs/protocol),
-//! [gRPC-Web](https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-WEB.md). [`Asked`] is how a call is asked for, [`Reply`]
-//! how it is answered.
+//! [gRPC-Web](https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-WEB.md). At a server [`Asked`] is how a
+//! call is asked for and [`Reply`] how it is answered; [`Caller`] is both at a client.
 
 mod asked;
+mod caller;
 mod connect;
+mod ends;
 mod origins;
 mod reply;
 
 pub use asked::{Answer, Asked, Codec, Protocol};
+pub use caller::{Asks, Caller, Opened, Shape};
 pub use origins::Origins;
 pub use reply::Reply;

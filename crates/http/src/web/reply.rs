@@ -6,14 +6,12 @@ use nearcall_wire::Metadata;
 
 use crate::calls::Calls;
 use crate::event::{Head, Outcome, SendError, Sent, StreamId};
-use crate::grpc::{self, Encodings, PREFIX};
+use crate::grpc::{self, Compressor, END_OF_STREAM, Encoding, Encodings};
 use crate::session::Out;
 
 use super::asked::{Answer, Asked, Codec, Protocol};
 use super::connect;
 
-/// The flag of what ends a stream of Connect's.
-const END_OF_STREAM: u8 = 2;
 /// The flag of gRPC-Web's trailers.
 const TRAILERS: u8 = 0x80;
 
@@ -23,6 +21,10 @@ pub struct Reply {
     protocol: Protocol,
     codec: Codec,
     origin: Option<Vec<u8>>,
+    /// How messages may be compressed: the client reads it. gRPC's own know that by themselves.
+    encoding: Option<Encoding>,
+    /// What is said depends on what the client can read, which whoever keeps replies for others has to know.
+    varies: bool,
     /// Connect's unary calls: what is sent when the call is over, as its status comes first in HTTP.
     later: Option<Box<Later>>,
     has_head: bool,
@@ -34,17 +36,30 @@ pub struct Reply {
 struct Later {
     metadata: Vec<(String, Vec<u8>)>,
     message: Vec<u8>,
+    /// In its place.
+    compressed: Option<Vec<u8>>,
 }
 
-type Pairs = Vec<(String, Vec<u8>)>;
+pub(super) type Pairs = Vec<(String, Vec<u8>)>;
 
 impl Reply {
-    /// The reply to such a call.
+    /// The reply to such a call. `encoding`: how its messages are compressed if the client can read that.
     #[must_use]
-    pub fn to(asked: &Asked) -> Self {
+    pub fn to(asked: &Asked, encoding: Option<Encoding>) -> Self {
+        let varies = encoding.is_some() && asked.protocol == Protocol::Connect;
+        let encoding = encoding.filter(|&encoding| asked.accepts.has(encoding));
         let later = (asked.protocol == Protocol::Connect).then(Box::default);
         let origin = asked.origin.clone();
-        Self { protocol: asked.protocol, codec: asked.codec, origin, later, has_head: false, http_status: None }
+        Self {
+            protocol: asked.protocol,
+            codec: asked.codec,
+            origin,
+            encoding,
+            varies,
+            later,
+            has_head: false,
+            http_status: None,
+        }
     }
 
     /// With a status of HTTP other than that of the failure's code.
@@ -74,16 +89,17 @@ impl Reply {
         if std::mem::replace(&mut self.has_head, true) {
             return Err(SendError::Gone);
         }
-        let pairs = fit(head.metadata)?;
+        let mut pairs = fit(head.metadata)?;
         if let Some(later) = &mut self.later {
             later.metadata = pairs;
             return Ok(());
         }
+        pairs.extend(self.encoding.map(|encoding| named(self.protocol, encoding)));
         self.respond(to, id, 200, self.content_type(), &pairs, false)
     }
 
-    /// Sends, or keeps, a message, of which `pieces` are the parts end to end. gRPC's are compressed if that
-    /// was agreed on and `compress` says so, and what is long of them is written by `out` on the way.
+    /// Sends, or keeps, a message, of which `pieces` are the parts end to end. It is compressed if the client reads that and
+    /// `compress` says so; what is long of gRPC's is written by `out` on the way.
     ///
     /// # Errors
     /// [`SendError::Gone`], [`SendError::TooLong`].
@@ -99,13 +115,16 @@ impl Reply {
             return to.http2().ok_or(SendError::Gone)?.send_message_through(id, pieces, compress, false, out);
         }
         if let Some(later) = &mut self.later {
-            later.message = pieces.concat();
+            later.compressed = Compressor::shorter(self.encoding.filter(|_| compress), pieces);
+            if later.compressed.is_none() {
+                later.message = pieces.concat();
+            }
             return Ok(Sent::Ready);
         }
         if !self.has_head {
             self.head(to, id, &Head::default())?;
         }
-        self.envelope(to, id, 0, pieces, false)
+        self.envelope(to, id, (0, self.encoding.filter(|_| compress)), pieces, false)
     }
 
     /// Sends the end of the call, after which nothing may follow.
@@ -136,11 +155,13 @@ impl Reply {
         outcome: &Outcome<'_>,
         trailers: Pairs,
     ) -> Result<(), SendError> {
-        let Later { mut metadata, message } = self.later.take().map(|later| *later).unwrap_or_default();
+        let Later { mut metadata, message, compressed } = self.later.take().map(|later| *later).unwrap_or_default();
         metadata.extend(trailers.into_iter().map(|(key, value)| (format!("trailer-{key}"), value)));
         let error;
         let (content_type, body) = if outcome.code == 0 {
-            (self.content_type(), &message[..])
+            let encoding = self.encoding.filter(|_| compressed.is_some());
+            metadata.extend(encoding.map(|encoding| named(self.protocol, encoding)));
+            (self.content_type(), compressed.as_deref().unwrap_or(&message))
         } else {
             error = connect::error(outcome);
             ("application/json", error.as_bytes())
@@ -167,7 +188,7 @@ impl Reply {
         }
         if self.protocol == Protocol::ConnectStream {
             let end = connect::end_of_stream(outcome, trailers);
-            return self.envelope(to, id, END_OF_STREAM, &[end.as_bytes()], true).map(drop);
+            return self.envelope(to, id, (END_OF_STREAM, None), &[end.as_bytes()], true).map(drop);
         }
         let mut fields = format!("grpc-status:{}\r\n", outcome.code).into_bytes();
         let mut put = |name: &str, value: &[u8]| {
@@ -186,32 +207,24 @@ impl Reply {
         for (key, value) in trailers {
             put(key, value);
         }
-        self.envelope(to, id, TRAILERS, &[&fields], true).map(drop)
+        self.envelope(to, id, (TRAILERS, None), &[&fields], true).map(drop)
     }
 
-    /// Sends bytes with a flag and their length in front of them.
+    /// Sends bytes with a flag and their length in front of them, compressed if there is an encoding for them.
     fn envelope(
         &self,
         to: &mut impl Calls,
         id: StreamId,
-        flag: u8,
+        (flag, encoding): (u8, Option<Encoding>),
         pieces: &[&[u8]],
         last: bool,
     ) -> Result<Sent, SendError> {
-        let len: usize = pieces.iter().map(|piece| piece.len()).sum();
-        let [a, b, c, d] = u32::try_from(len).map_err(|_| SendError::TooLong { len })?.to_be_bytes();
-        let prefix = [flag, a, b, c, d];
-        let mut all = Vec::with_capacity(1 + pieces.len());
-        all.push(&prefix[..]);
-        all.extend_from_slice(pieces);
-        if self.protocol == Protocol::GrpcWebText {
-            let mut whole = Vec::with_capacity(PREFIX + len);
-            for piece in &all {
-                whole.extend_from_slice(piece);
+        grpc::envelope(flag, encoding, pieces, |all| {
+            if self.protocol == Protocol::GrpcWebText {
+                return to.send_data(id, &[STANDARD.encode(all.concat()).as_bytes()], last);
             }
-            return to.send_data(id, &[STANDARD.encode(whole).as_bytes()], last);
-        }
-        to.send_data(id, &all, last)
+            to.send_data(id, all, last)
+        })
     }
 
     fn content_type(&self) -> &'static str {
@@ -239,12 +252,11 @@ impl Reply {
         ends: bool,
     ) -> Result<(), SendError> {
         let mut headers: Vec<(&str, &[u8])> = vec![("content-type", content_type.as_bytes())];
-        let accepts = match self.protocol {
-            Protocol::Connect => "accept-encoding",
-            Protocol::ConnectStream => "connect-accept-encoding",
-            _ => "grpc-accept-encoding",
-        };
+        let accepts = self.protocol.accepts();
         headers.push((accepts, Encodings::ACCEPTED.as_bytes()));
+        if self.varies {
+            headers.push(("vary", b"accept-encoding"));
+        }
         let mut exposed = String::new();
         if let Some(origin) = &self.origin {
             headers.push(("access-control-allow-origin", origin));
@@ -262,8 +274,13 @@ impl Reply {
     }
 }
 
+/// The header that names an encoding.
+fn named(protocol: Protocol, encoding: Encoding) -> (String, Vec<u8>) {
+    (protocol.encoding().to_owned(), encoding.name().as_bytes().to_vec())
+}
+
 /// Metadata as headers carry it.
-fn fit(metadata: Option<&Metadata>) -> Result<Pairs, SendError> {
+pub(super) fn fit(metadata: Option<&Metadata>) -> Result<Pairs, SendError> {
     let mut pairs = Pairs::new();
     for (key, value) in metadata.map_or(&[][..], Metadata::pairs) {
         let value = grpc::encode_value(key, value).map_err(SendError::Unfit)?;

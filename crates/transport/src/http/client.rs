@@ -1,10 +1,13 @@
-//! The client's end of a gRPC connection.
+//! The client's end of a connection: calls by gRPC or by Connect.
 
 use std::collections::HashMap;
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use nearcall_http::{Call as Begin, Code, Encoding, Ending, Event, Out, SendError, Session, StreamId};
+use nearcall_http::{
+    Asks, Call as Begin, Caller, Code, Encoding, Ending, Event, Opened, Out, Requests, SendError, Shape, StreamId,
+};
 use nearcall_wire::{Failure, FrameHead, Kind, Metadata, rpc_status};
 use smallvec::SmallVec;
 
@@ -18,7 +21,7 @@ use crate::outgoing::{Body, CallKey, Outgoing};
 
 /// The calls that are made over one connection.
 #[derive(Debug)]
-pub(crate) struct Client {
+pub(crate) struct Client<S> {
     origin: Origin,
     account: Arc<Account>,
     calls: HashMap<StreamId, Call>,
@@ -30,6 +33,7 @@ pub(crate) struct Client {
     max_message: usize,
     /// Bytes of messages that the core has no credit for.
     waiting: usize,
+    of: PhantomData<fn(S)>,
 }
 
 /// What all calls of a connection say.
@@ -40,6 +44,8 @@ pub(crate) struct Origin {
     pub(super) is_secure: bool,
     /// How messages are compressed, if they are.
     pub(super) encoding: Option<Encoding>,
+    /// In which protocol.
+    pub(super) asks: Asks,
 }
 
 /// Bytes of messages that may wait for the core on each call, compressed ones counted as what they become. HTTP/2's windows
@@ -50,6 +56,7 @@ const WAITING_PER_CALL: usize = 16 << 20;
 #[derive(Debug)]
 struct Call {
     number: u32,
+    caller: Caller,
     /// The answer is a stream.
     streams_out: bool,
     /// Its deadline.
@@ -60,30 +67,30 @@ struct Call {
     outflow: Outflow,
 }
 
-impl Client {
+impl<S: Requests + 'static> Client<S> {
     pub(crate) fn new(origin: Origin, account: Arc<Account>, max_message: usize) -> Self {
         let (calls, streams, queue) = (HashMap::new(), HashMap::new(), Waiting::default());
-        Self { origin, account, calls, streams, queue, max_message, waiting: 0 }
+        Self { origin, account, calls, streams, queue, max_message, waiting: 0, of: PhantomData }
     }
 
     fn begin(
         &mut self,
-        session: &mut Session,
+        session: &mut S,
         frames: &mut Frames,
         number: u32,
         frame: &Outgoing<'_>,
         out: Out<'_>,
     ) -> Result<(), LinkError> {
         let Some(path) = frame.path else {
-            return Err(LinkError::Unfit("gRPC cannot carry calls of this method: it has no path".into()));
+            return Err(LinkError::Unfit("HTTP cannot carry calls of this method: it has no path".into()));
         };
         if frame.flags != 0 || frame.target.is_some() {
             return Err(LinkError::Unfit(
-                "gRPC has no one-way calls, no arguments by name and no calls of objects".into(),
+                "over HTTP there are no one-way calls, no arguments by name and no calls of objects".into(),
             ));
         }
         let arguments = message(frame)?;
-        let begun = session.begin(&Begin {
+        let call = Begin {
             path: &path.path,
             authority: &self.origin.authority,
             is_secure: self.origin.is_secure,
@@ -92,14 +99,18 @@ impl Client {
             encoding: self.origin.encoding,
             metadata: frame.metadata.as_ref(),
             user_agent: concat!("nearcall/", env!("CARGO_PKG_VERSION")),
-        });
-        let stream = match begun {
-            Ok(stream) => stream,
+        };
+        let shape = Shape { streams_in: path.streams_in, streams_out: path.streams_out, is_safe: path.is_safe };
+        // Of a stream only the arguments that are beside it are a message now.
+        let first = (!path.streams_in || !frame.is_empty()).then_some(arguments);
+        let begun = Caller::begin(session, self.origin.asks, shape, &call, first, pays_to_compress(frame), out);
+        let (stream, caller) = match begun {
+            Ok(begun) => begun,
             Err(SendError::NoMoreIds | SendError::GoingAway) => {
                 // The core makes another connection, and calls again.
                 frames.push_back(bare(Kind::GoAway, 0));
                 let why = "the server ends this connection; calls go to a new one";
-                frames.push_back(Incoming::local(number, &Failure::new(Failure::UNAVAILABLE, why)));
+                frames.push_back(Incoming::refused(number, &Failure::new(Failure::UNAVAILABLE, why)));
                 return Ok(());
             }
             Err(SendError::TooManyStreams) => return Err(LinkError::Full),
@@ -107,24 +118,12 @@ impl Client {
         };
         let until = frame.deadline_us.and_then(|left| Instant::now().checked_add(Duration::from_micros(left)));
         let (inflow, outflow) = (Inflow::new(number), Outflow::default());
-        self.keep(stream, Call { number, streams_out: path.streams_out, until, reply: None, inflow, outflow });
-        let compress = pays_to_compress(frame);
-        let sent = if !path.streams_in {
-            session.send_message_through(stream, arguments, compress, true, out).map(drop)
-        } else if !frame.is_empty() {
-            session.send_message_through(stream, arguments, compress, false, out).map(drop)
-        } else {
-            Ok(())
-        };
-        sent.or_else(|error| {
-            self.forget(stream);
-            session.reset(stream, Code::CANCEL);
-            unsent(error)
-        })
+        self.keep(stream, Call { number, caller, streams_out: path.streams_out, until, reply: None, inflow, outflow });
+        Ok(())
     }
 
     /// Begins calls that have waited, as many as the server takes now.
-    fn begin_waiting(&mut self, session: &mut Session, frames: &mut Frames) {
+    fn begin_waiting(&mut self, session: &mut S, frames: &mut Frames) {
         while let Some(mut waited) = self.queue.pop() {
             match self.begin(session, frames, waited.number, &waited.frame(), &mut |_| 0) {
                 Ok(()) => {}
@@ -174,9 +173,14 @@ impl Client {
         }
     }
 
-    fn ended(&mut self, frames: &mut Frames, stream: StreamId, ending: Ending) {
+    fn ended(&mut self, session: &mut S, frames: &mut Frames, stream: StreamId, ending: Ending) {
         let Some(mut call) = self.forget(stream) else { return };
-        let end = match ending {
+        // What it had to send is wanted no longer.
+        session.reset(stream, Code::CANCEL);
+        if !call.streams_out && call.caller.is_whole() {
+            call.reply.get_or_insert_default();
+        }
+        let end = match call.caller.ended(ending) {
             Ending::Status { code: 0, metadata, .. } if call.streams_out => {
                 Incoming::new(with_metadata(FrameHead::new(Kind::End, call.number), metadata), &[])
             }
@@ -194,9 +198,8 @@ impl Client {
                 end.head = with_metadata(end.head, metadata);
                 end
             }
-            Ending::Plain => {
-                let why = "the server's answer is not gRPC's";
-                Incoming::local(call.number, &Failure::new(Failure::UNKNOWN, why))
+            Ending::Plain | Ending::Stream(_) => {
+                Incoming::local(call.number, &Failure::new(Failure::INTERNAL, "the call has ended without a status"))
             }
         };
         call.inflow.end(end, frames);
@@ -211,10 +214,10 @@ fn with_metadata(mut head: FrameHead, metadata: Option<Metadata>) -> FrameHead {
     head
 }
 
-impl Role for Client {
-    type Session = Session;
+impl<S: Requests + 'static> Role for Client<S> {
+    type Session = S;
 
-    fn take_in(&mut self, session: &mut Session, frames: &mut Frames) -> Result<bool, LinkError> {
+    fn take_in(&mut self, session: &mut S, frames: &mut Frames) -> Result<bool, LinkError> {
         let most = self.max_message.saturating_add(WAITING_PER_CALL.saturating_mul(self.calls.len()));
         session.limit_decompression(most.saturating_sub(self.waiting));
         let Some(event) = session.next_event().map_err(|broken| LinkError::Broken(broken.why.to_owned()))? else {
@@ -222,22 +225,24 @@ impl Role for Client {
         };
         match event {
             Event::Response { stream, response } => {
-                let metadata = response.metadata();
-                let Some(call) = self.calls.get(&stream) else { return Ok(true) };
-                match metadata {
-                    Ok(None) => {}
-                    Ok(metadata) => {
-                        let head = with_metadata(FrameHead::new(Kind::Head, call.number), metadata);
-                        frames.push_back(Incoming::new(head, &[]));
+                let Some(call) = self.calls.get_mut(&stream) else { return Ok(true) };
+                match call.caller.opened(response) {
+                    Ok(Opened { metadata, reads }) => {
+                        if let Some(reads) = reads {
+                            session.read_as(stream, reads);
+                        }
+                        if metadata.is_some() {
+                            let head = with_metadata(FrameHead::new(Kind::Head, call.number), metadata);
+                            frames.push_back(Incoming::new(head, &[]));
+                        }
                     }
-                    Err(_) => {
+                    Err((code, why)) => {
                         session.reset(stream, Code::CANCEL);
-                        let why = "the server's metadata is malformed";
-                        self.fail(frames, stream, &Failure::new(Failure::INTERNAL, why));
+                        self.fail(frames, stream, &Failure::new(code, why));
                     }
                 }
             }
-            Event::Message { stream, message, cost, .. } => {
+            Event::Message { stream, message, cost, ended } => {
                 let message = match message {
                     std::borrow::Cow::Borrowed(bytes) => SmallVec::from_slice(bytes),
                     std::borrow::Cow::Owned(bytes) => SmallVec::from_vec(bytes),
@@ -246,20 +251,26 @@ impl Role for Client {
                     session.release(stream, cost);
                     return Ok(true);
                 };
-                if call.streams_out {
+                if !call.caller.takes(&message) {
+                    session.release(stream, cost);
+                } else if call.streams_out {
                     let before = call.inflow.waiting();
                     call.inflow.item(message, cost, frames, &self.account);
                     self.waiting += call.inflow.waiting() - before;
-                    return Ok(true);
+                } else {
+                    session.release(stream, cost);
+                    if call.reply.replace(message).is_some() {
+                        session.reset(stream, Code::CANCEL);
+                        let why = "the server has sent more than one message";
+                        self.fail(frames, stream, &Failure::new(Failure::INTERNAL, why));
+                        return Ok(true);
+                    }
                 }
-                session.release(stream, cost);
-                if call.reply.replace(message).is_some() {
-                    session.reset(stream, Code::CANCEL);
-                    let why = "the server has sent more than one message";
-                    self.fail(frames, stream, &Failure::new(Failure::INTERNAL, why));
+                if ended {
+                    self.ended(session, frames, stream, Ending::Plain);
                 }
             }
-            Event::Ended { stream, ending } => self.ended(frames, stream, ending),
+            Event::Ended { stream, ending } => self.ended(session, frames, stream, ending),
             Event::Refused { stream, code, why } => self.fail(frames, stream, &Failure::new(code, why)),
             Event::Reset { stream, code, unprocessed } => {
                 if unprocessed {
@@ -303,7 +314,7 @@ impl Role for Client {
 
     fn put(
         &mut self,
-        session: &mut Session,
+        session: &mut S,
         frames: &mut Frames,
         call: CallKey,
         frame: &Outgoing<'_>,
@@ -316,25 +327,28 @@ impl Role for Client {
                 if number == u32::MAX {
                     // It is to wake whoever receives, which needs no server.
                     frames.push_back(bare(Kind::Pong, number));
-                } else {
-                    let [a, b, c, d] = number.to_be_bytes();
-                    session.ping([a, b, c, d, 0, 0, 0, 0]);
+                    return Ok(());
                 }
+                let Some(session) = session.http2() else {
+                    return Err(LinkError::Unfit("the server speaks HTTP/1.1, which has no ping".into()));
+                };
+                let [a, b, c, d] = number.to_be_bytes();
+                session.ping([a, b, c, d, 0, 0, 0, 0]);
                 return Ok(());
             }
             Kind::Item | Kind::End | Kind::Cancel | Kind::Credit => {}
             Kind::Pong | Kind::GoAway | Kind::Reply | Kind::Error | Kind::Head | Kind::Release => {
-                return Err(LinkError::Unfit("a gRPC server cannot call".into()));
+                return Err(LinkError::Unfit("over HTTP a server cannot call".into()));
             }
         }
         // A call that has ended has no stream any more, and one that waits has none yet.
         let Some(&stream) = self.streams.get(&number) else { return self.queue.follow(number, frame) };
         match frame.kind {
             Kind::Item => {
-                let outflow = self.calls.get_mut(&stream).map(|call| &mut call.outflow);
-                let compress = pays_to_compress(frame);
-                let sent = session.send_message_through(stream, message(frame)?, compress, false, out);
-                Outflow::sent(outflow, sent, frame.len(), number, frames)
+                let Some(call) = self.calls.get_mut(&stream) else { return Ok(()) };
+                let (pieces, compress) = (message(frame)?, pays_to_compress(frame));
+                let sent = call.caller.message(session, stream, pieces, compress, false, out);
+                Outflow::sent(Some(&mut call.outflow), sent, frame.len(), number, frames)
             }
             Kind::End => session.end(stream).or_else(unsent),
             Kind::Credit => {
@@ -360,12 +374,12 @@ impl Role for Client {
         self.queue.push(call.number, frame)
     }
 
-    fn make_room(&mut self, _session: &mut Session, _frames: &mut Frames) -> bool {
+    fn make_room(&mut self, _session: &mut S, _frames: &mut Frames) -> bool {
         // A client keeps whatever it has asked for.
         false
     }
 
-    fn finished(&mut self, _session: &mut Session, _call: u32) {}
+    fn finished(&mut self, _session: &mut S, _call: u32) {}
 
     fn given_up(&self) -> usize {
         0
@@ -374,7 +388,7 @@ impl Role for Client {
 
 #[cfg(test)]
 mod tests {
-    use nearcall_http::{Head, Options};
+    use nearcall_http::{Head, Options, Session};
 
     use super::*;
     use crate::budget::Budget;
@@ -383,7 +397,7 @@ mod tests {
     const MEGABYTE: usize = 1 << 20;
 
     fn origin() -> Origin {
-        Origin { authority: "there".into(), is_secure: false, encoding: None }
+        Origin { authority: "there".into(), is_secure: false, encoding: None, asks: Asks::Grpc }
     }
 
     fn carry(from: &mut Session, to: &mut Session) {
@@ -394,7 +408,7 @@ mod tests {
     /// A client with one call under way, and a server that has its request.
     struct Pair {
         own: Session,
-        client: Client,
+        client: Client<Session>,
         frames: Frames,
         server: Session,
         stream: StreamId,
@@ -406,7 +420,7 @@ mod tests {
             let (mut own, mut server) = (Session::client(options()), Session::server(options()));
             let budget = Budget::new(1 << 30);
             let mut client = Client::new(origin(), Account::of(&budget, 1 << 30), MEGABYTE);
-            let path = MethodPath { path: "/a.B/C".into(), streams_in: false, streams_out: true };
+            let path = MethodPath { path: "/a.B/C".into(), streams_in: false, streams_out: true, is_safe: false };
             let mut frames = Frames::new();
             let call = Outgoing { path: Some(&path), deadline_us, ..Outgoing::new(Kind::Call, Body::Whole(b"")) };
             carry(&mut server, &mut own);

@@ -1,4 +1,4 @@
-//! What both ends of a gRPC connection have in common: bytes between a session and a socket, and who looks at them.
+//! What both ends of a connection of HTTP have in common: bytes between a session and a socket, and who looks at them.
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -65,6 +65,9 @@ pub(crate) struct HttpLink<W, R: Role> {
     /// A client's: wakes whoever receives.
     bell: Option<Bell>,
 }
+
+/// What a client's poller tells of its socket.
+const ARRIVALS: EventFlags = EventFlags::IN.union(EventFlags::RDHUP);
 
 /// Wakes whoever sleeps until something arrives, when a thread that sends has made frames for the core.
 #[derive(Debug)]
@@ -156,8 +159,7 @@ impl<W: Wire, R: Role> HttpLink<W, R> {
     /// What the system says.
     pub(crate) fn with_bell(mut self) -> io::Result<Self> {
         let (poller, event) = (descriptors::new_poller()?, descriptors::new_event()?);
-        let events = EventFlags::IN | EventFlags::RDHUP;
-        epoll::add(&poller, self.wire.fd(), EventData::new_u64(0), events)?;
+        epoll::add(&poller, self.wire.fd(), EventData::new_u64(0), ARRIVALS)?;
         epoll::add(&poller, &event, EventData::new_u64(1), EventFlags::IN)?;
         self.bell = Some(Bell { poller, event, rung: AtomicBool::new(false) });
         Ok(self)
@@ -202,7 +204,7 @@ impl<W: Wire, R: Role> HttpLink<W, R> {
 
     /// Reads once, without waiting. How many bytes; none if none are there.
     fn read(&self, state: &mut State<R>) -> Result<usize, LinkError> {
-        state.is_paused = !state.session.takes_more();
+        self.pause(state)?;
         if state.is_paused {
             return Ok(0);
         }
@@ -214,6 +216,22 @@ impl<W: Wire, R: Role> HttpLink<W, R> {
             }
             None => Ok(0),
         }
+    }
+
+    /// Notes whether the session takes more for now. A client's poller does not tell of what nobody reads: whoever waits in it
+    /// would wake again and again.
+    fn pause(&self, state: &mut State<R>) -> Result<(), LinkError> {
+        let pauses = !state.session.takes_more();
+        if pauses == state.is_paused {
+            return Ok(());
+        }
+        state.is_paused = pauses;
+        match &self.bell {
+            Some(bell) if pauses => epoll::delete(&bell.poller, self.wire.fd())?,
+            Some(bell) => epoll::add(&bell.poller, self.wire.fd(), EventData::new_u64(0), ARRIVALS)?,
+            None => {}
+        }
+        Ok(())
     }
 
     /// Writes what there is room for. Whether nothing is left.
@@ -229,6 +247,11 @@ impl<W: Wire, R: Role> HttpLink<W, R> {
                 Some(len) => session.sent(len),
                 None => return Ok(false),
             }
+        }
+        if session.is_cut() {
+            // The peer notices at once, and so does whoever receives here.
+            let _ = rustix::net::shutdown(self.wire.fd(), rustix::net::Shutdown::Both);
+            return Ok(true);
         }
         // A peer that reads no more gets no rest of a record, either.
         let all = state.is_deaf || self.wire.flush()?;
@@ -362,7 +385,9 @@ impl<W: Wire, R: Role> HttpLink<W, R> {
             // What is read again now may have been here for long, and nobody tells of it.
             return Ok(!state.frames.is_empty() || (state.is_paused && state.session.takes_more()));
         };
-        if !state.frames.is_empty() {
+        let was_paused = state.is_paused;
+        self.pause(state)?;
+        if !state.frames.is_empty() || (was_paused && !state.is_paused) {
             bell.ring();
         }
         // A call that has waited may have begun.
@@ -511,7 +536,7 @@ impl<W: Wire, R: Role> Link for HttpLink<W, R> {
     }
 
     fn wait_room(&self, receiving: bool, timeout: Duration) -> Result<(), LinkError> {
-        if receiving && self.wire.holds() {
+        if receiving && self.wire.holds() && !self.state.lock().is_paused {
             return Ok(());
         }
         match self.sleep(receiving, Instant::now() + timeout) {
@@ -526,7 +551,8 @@ impl<W: Wire, R: Role> Link for HttpLink<W, R> {
     }
 
     fn arm(&self) -> bool {
-        self.state.lock().frames.is_empty() && !self.wire.holds()
+        let state = self.state.lock();
+        state.frames.is_empty() && (state.is_paused || !self.wire.holds())
     }
 
     fn peer(&self) -> &Peer {

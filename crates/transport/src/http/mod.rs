@@ -1,7 +1,7 @@
-//! gRPC, and what browsers speak, as one more [`Link`](crate::Link): calls, items and ends of `nearcall_wire` on one side, the
+//! gRPC, Connect, and what browsers speak, as one more [`Link`](crate::Link): calls, items and ends of `nearcall_wire` on one side, the
 //! messages, headers and statuses of `nearcall_http` on the other.
 //!
-//! A call's number at the server is the stream's. Credit becomes HTTP/2's windows. What gRPC cannot say is refused in words:
+//! A call's number at the server is the stream's. Credit becomes HTTP/2's windows. What these cannot say is refused in words:
 //! one-way calls, named arguments, buffers beside a message, calls of objects.
 
 mod client;
@@ -15,7 +15,9 @@ mod waiting;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use nearcall_http::{Connection, Http1, Options as SessionOptions, Out, SendError, Session};
+use nearcall_http::{
+    Asks, Connection, Http1, Http1Client, Options as SessionOptions, Out, Requests, SendError, Session,
+};
 use nearcall_wire::flow::WINDOW;
 use nearcall_wire::{FrameHead, Kind, Metadata};
 use smallvec::SmallVec;
@@ -109,23 +111,29 @@ pub(crate) fn serve<W: Wire + 'static>(
     Arc::new(HttpLink::new(wire, peer, session, server, account, options))
 }
 
-/// The state of a fresh connection to a gRPC server.
+/// The state of a fresh connection to a server that speaks HTTP/2.
 pub(crate) fn client_session(options: &Options) -> Session {
     Session::client(session_options(options))
 }
 
-/// A connection to a gRPC server, whose settings the session has.
+/// The same of one that speaks HTTP/1.1.
+pub(crate) fn http1_client_session(options: &Options) -> Http1Client {
+    Http1Client::new(session_options(options))
+}
+
+/// A connection to a server, whose settings the session has, for calls that are asked for in that way.
 pub(crate) fn call<W: Wire + 'static>(
     wire: W,
     peer: Peer,
-    session: Session,
+    session: impl Requests + 'static,
+    asks: Asks,
     authority: String,
     is_secure: bool,
     options: &Options,
 ) -> std::io::Result<Arc<dyn crate::link::Link>> {
     let account = options.account();
     let max_message = usize::try_from(options.max_message).unwrap_or(usize::MAX);
-    let origin = Origin { authority, is_secure, encoding: options.compression };
+    let origin = Origin { authority, is_secure, encoding: options.compression, asks };
     let client = Client::new(origin, Arc::clone(&account), max_message);
     Ok(Arc::new(HttpLink::new(wire, peer, session, client, account, options).with_bell()?))
 }
@@ -171,7 +179,7 @@ fn message<'f, 'a>(frame: &'f Outgoing<'a>) -> Result<&'f [&'a [u8]], LinkError>
     match &frame.body {
         Body::Whole(bytes) => Ok(std::slice::from_ref(bytes)),
         Body::Pieces(pieces) => Ok(pieces),
-        Body::Parts(..) => Err(LinkError::Unfit("gRPC has no messages with buffers beside them".into())),
+        Body::Parts(..) => Err(LinkError::Unfit("over HTTP there are no messages with buffers beside them".into())),
     }
 }
 
@@ -186,6 +194,7 @@ fn unsent(error: SendError) -> Result<(), LinkError> {
         SendError::Gone => Ok(()),
         SendError::Unfit(why) => Err(LinkError::Unfit(why)),
         SendError::TooMuchMetadata { len, limit } => Err(LinkError::HeadTooLong { len, limit: limit as u64 }),
+        SendError::Occupied => Err(LinkError::Exhausted(error.to_string())),
         SendError::TooLong { len } => Err(LinkError::TooLong { len, limit: u64::from(u32::MAX) }),
         other @ (SendError::TooManyStreams | SendError::NoMoreIds | SendError::GoingAway) => {
             Err(LinkError::Unfit(other.to_string()))

@@ -36,7 +36,7 @@ impl Path {
     }
 }
 
-/// A method as a client calls it over gRPC.
+/// A method as a client calls it over HTTP.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MethodPath {
     /// `/package.Service/Method`
@@ -45,6 +45,8 @@ pub struct MethodPath {
     pub streams_in: bool,
     /// The server does.
     pub streams_out: bool,
+    /// It changes nothing, so that it may be called by GET.
+    pub is_safe: bool,
 }
 
 /// Which methods paths such as `/package.Service/Method` name, in each codec.

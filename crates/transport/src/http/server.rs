@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nearcall_http::{
-    Answer, Asked, Calls, Codec, Event, Head, Origins, Out, Outcome, Protocol, Reads, Reply, Request, SendError,
-    StreamId,
+    Answer, Asked, Calls, Codec, Encoding, Event, Head, Origins, Out, Outcome, Protocol, Reads, Reply, Request,
+    SendError, StreamId,
 };
 use nearcall_wire::{Failure, FrameHead, Kind, rpc_status};
 use smallvec::SmallVec;
@@ -30,8 +30,8 @@ pub(crate) struct Server<S> {
     /// The longest message, bytes.
     most: usize,
     account: Arc<Account>,
-    /// Messages are compressed for clients that read that.
-    compresses: bool,
+    /// How messages are compressed for clients that read that, if they are.
+    encoding: Option<Encoding>,
     calls: HashMap<StreamId, Call>,
     /// Of those, the ones that the client has given up.
     given_up: usize,
@@ -90,7 +90,7 @@ impl<S: Calls> Server<S> {
             is_open,
             most: usize::try_from(options.max_message).unwrap_or(usize::MAX),
             account,
-            compresses: options.compression.is_some(),
+            encoding: options.compression,
             calls: HashMap::new(),
             given_up: 0,
             parting: Parting::No,
@@ -117,7 +117,7 @@ impl<S: Calls> Server<S> {
             Ok(asked) => asked,
             Err(answer) => return Begun::Foreign(answer),
         };
-        let reply = Reply::to(&asked);
+        let reply = Reply::to(&asked, self.encoding);
         let path = request.path().split('?').next().unwrap_or_default();
         let found = match self.find(path, &asked, &reply) {
             Ok(Some(found)) => found,
@@ -361,14 +361,16 @@ impl<S: Calls> Role for Server<S> {
             return Ok(());
         };
         match frame.kind {
-            Kind::Head => reply.head(session, stream, &Head { metadata, compress: self.compresses }).or_else(unsent),
+            Kind::Head => {
+                reply.head(session, stream, &Head { metadata, compress: self.encoding.is_some() }).or_else(unsent)
+            }
             Kind::Item => {
-                let compress = self.compresses && pays_to_compress(frame);
+                let compress = self.encoding.is_some() && pays_to_compress(frame);
                 let sent = reply.message(session, stream, message(frame)?, compress, out);
                 Outflow::sent(Some(outflow), sent, frame.len(), stream, frames)
             }
             Kind::Reply => {
-                let compress = self.compresses && pays_to_compress(frame);
+                let compress = self.encoding.is_some() && pays_to_compress(frame);
                 let sent = reply.message(session, stream, message(frame)?, compress, out).map(drop);
                 let sent = sent.and_then(|()| reply.end(session, stream, &ok(metadata)));
                 self.end(session, stream, sent)

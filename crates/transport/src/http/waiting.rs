@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn calls_that_are_given_up_leave_nothing_and_others_keep_their_turns() {
-        let path = MethodPath { path: "/a.B/C".into(), streams_in: true, streams_out: false };
+        let path = MethodPath { path: "/a.B/C".into(), streams_in: true, streams_out: false, is_safe: false };
         let call = Outgoing { path: Some(&path), ..Outgoing::new(Kind::Call, Body::Whole(b"arguments")) };
         let frame = |kind| Outgoing::new(kind, Body::Whole(b"item"));
         let mut waiting = Waiting::default();

@@ -1,5 +1,5 @@
 //! `http://host:port`, `https://host:port` and `http+unix:///path`: whatever browsers, `curl` and gRPC's clients speak, over
-//! HTTP/1.1 and HTTP/2. For servers: a client of nearcall's calls such a port with `grpc://`.
+//! HTTP/1.1 and HTTP/2. Clients of nearcall's speak Connect there.
 
 use std::sync::Arc;
 

@@ -54,7 +54,6 @@ impl fmt::Display for Local {
 impl Place for Local {
     fn dial<'a>(&'a self, options: &'a Options, pace: &'a Pace) -> Dialling<'a> {
         Box::pin(async move {
-            self.speaks.check_client(self)?;
             let socket = rendezvous::dial(self, self.meeting(), &self.admission(options), pace).await?;
             Ok(Dialled { socket, memory: self.memory, tls: None, speaks: self.speaks })
         })

@@ -108,25 +108,11 @@ pub(crate) enum Speaks {
     Nearcall,
     /// gRPC over HTTP/2, without a handshake of ours.
     Grpc,
-    /// The same, gRPC-Web, Connect and JSON, over HTTP/2 or HTTP/1.1. Servers only.
+    /// The same, gRPC-Web, Connect and JSON, over HTTP/2 or HTTP/1.1. Clients speak Connect.
     Http,
 }
 
 impl Speaks {
-    /// Whether nearcall's clients speak it.
-    fn check_client(self, url: &impl Display) -> Result<(), ConnectError> {
-        if self != Self::Http {
-            return Ok(());
-        }
-        let url = url.to_string();
-        let grpc = [("http+unix://", "grpc+unix://"), ("https://", "grpcs://"), ("http://", "grpc://")];
-        let grpc = grpc.into_iter().find_map(|(http, grpc)| Some(format!("{grpc}{}", url.strip_prefix(http)?)));
-        Err(ConnectError::Options(format!(
-            "cannot connect to {url}: clients of nearcall speak gRPC to such a server; connect to {}",
-            grpc.unwrap_or_default()
-        )))
-    }
-
     /// What TLS is to agree on, if that matters.
     fn alpn(self) -> Vec<Vec<u8>> {
         match self {

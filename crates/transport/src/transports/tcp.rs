@@ -57,7 +57,6 @@ impl Display for Plain {
 impl Place for Plain {
     fn dial<'a>(&'a self, options: &'a Options, pace: &'a Pace) -> Dialling<'a> {
         Box::pin(async move {
-            self.speaks.check_client(self)?;
             let socket = self.address.dial(self, options.allow_plaintext, pace).await?;
             Ok(Dialled { socket, memory: Memory::Never, tls: None, speaks: self.speaks })
         })

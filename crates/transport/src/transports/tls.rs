@@ -44,7 +44,6 @@ impl Place for Encrypted {
     fn dial<'a>(&'a self, options: &'a Options, pace: &'a Pace) -> Dialling<'a> {
         Box::pin(async move {
             let host = &self.address.host;
-            self.speaks.check_client(self)?;
             let side = self.client_side(options)?;
             let name = match &side.server_name {
                 Some(name) => name.clone(),
