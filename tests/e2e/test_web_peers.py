@@ -1,19 +1,23 @@
-"""Clients of Connect, gRPC-Web and gRPC of others' make, in Node, call our server. `make web-peers` installs them."""
+"""Clients of Connect, gRPC-Web and gRPC of others' make, in Node, call our server, and ours calls a server of Connect's own
+make. `make web-peers` installs them.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import nearcall
+import nearcall.aio
 
 from .process import ServerProcess
 
@@ -60,6 +64,15 @@ class Web:
     def both(self, xs: Iterator[int]) -> Iterator[int]:
         for x in xs:
             yield -x
+
+    def given_up(self) -> int:
+        """How many calls of `hold` were. Only the peer knows."""
+        raise NotImplementedError
+
+    @nearcall.no_side_effects
+    def method(self) -> str:
+        """HTTP's, of this call. Only the peer knows."""
+        raise NotImplementedError
 
 
 def web() -> list[object]:
@@ -127,3 +140,92 @@ def test_googles_client(server: ServerProcess, descriptors: Path) -> None:
         "failure": ["FailedPrecondition", 'not "here"'],
         "countdown": [3, 2, 1],
     }
+
+
+@pytest.fixture(scope="module")
+def foreign(descriptors: Path) -> Iterator[dict[str, str]]:
+    """Where a server of Connect's own make is, by HTTP's version."""
+    assert NODE is not None
+    command = [NODE, "server.mjs", str(descriptors)]
+    with subprocess.Popen(command, cwd=FOLDER, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        ports = json.loads(process.stdout.readline())
+        yield {version: f"http://127.0.0.1:{port}" for version, port in zip(("1.1", "2"), ports, strict=True)}
+        process.stdin.close()
+        process.wait(20)
+
+
+SERVERS = [(version, codec) for version in ("1.1", "2") for codec in ("protobuf", "json")]
+
+
+@pytest.mark.parametrize(("version", "codec"), SERVERS)
+@pytest.mark.parametrize("compression", [None, "gzip"])
+def test_our_client_and_a_server_of_connects_own_make(
+    foreign: dict[str, str], version: str, codec: Any, compression: Any
+) -> None:
+    options: Any = {"codec": codec, "compression": compression, "use_get": compression is not None}
+    with nearcall.connect(foreign[version], Web, **options) as web:
+        assert web.add(1, 2) == 3
+        assert web.add(0, 0) == 0
+        assert web.greet("Käse 🦀") == "Käse 🦀"
+        long = "x" * 300_000
+        assert web.greet(long) == long
+        assert web.method() == ("GET" if options["use_get"] else "POST")
+        with nearcall.metadata() as metadata, pytest.raises(nearcall.FailedPrecondition, match='not "here"') as caught:
+            web.fail('not "here"')
+        assert caught.value.details == [
+            {"type": "type.googleapis.com/google.protobuf.StringValue", "value": b"\n\x04more"}
+        ]
+        assert (metadata.initial.get("x-tail") or metadata.trailing.get("x-tail")) == "of the error"
+        with nearcall.metadata({"x-word": "hello", "x-bytes-bin": b"\0\xff"}) as metadata:
+            web.metadata()
+        assert metadata.initial["x-word-back"] == "hello"
+        assert (metadata.trailing["x-word-tail"], metadata.trailing["x-bytes-tail-bin"]) == ("hello", b"\0\xff")
+        assert list(web.countdown(1000)) == list(range(1000, 0, -1))
+        items = web.breaks()
+        assert next(items) == 1
+        with pytest.raises(nearcall.Aborted, match="enough"):
+            next(items)
+        assert web.total(iter(range(1, 101))) == 5050
+        before = web.given_up()
+        with nearcall.timeout(0.2), pytest.raises(nearcall.DeadlineExceeded):
+            web.hold()
+        until(lambda: web.given_up() == before + 1)
+        early = web.countdown(1_000_000)
+        assert next(early) == 1_000_000
+        early.close()
+        assert web.add(3, 4) == 7
+        if version == "2":
+            assert list(web.both(iter(range(100)))) == [-x for x in range(100)]
+        else:
+            with pytest.raises(nearcall.RpcError, match="HTTP status 505"):
+                list(web.both(iter([1])))
+            assert web.add(5, 6) == 11
+
+
+def until(check: Callable[[], bool]) -> None:
+    end = time.monotonic() + 20
+    while not check():
+        assert time.monotonic() < end, "it does not happen"
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize(("version", "codec"), SERVERS)
+def test_our_client_in_an_event_loop_and_a_server_of_connects_own_make(
+    foreign: dict[str, str], version: str, codec: Any
+) -> None:
+    async def numbers() -> AsyncIterator[int]:
+        for number in range(1, 101):
+            yield number
+
+    async def main() -> None:
+        async with nearcall.aio.connect(foreign[version], Web, codec=codec) as web:
+            assert await asyncio.gather(*(web.add(n, n) for n in range(50))) == [2 * n for n in range(50)]
+            assert [value async for value in web.countdown(1000)] == list(range(1000, 0, -1))
+            assert await web.total(numbers()) == 5050
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(web.hold(), 0.1)
+            assert await web.add(1, 2) == 3
+
+    asyncio.run(main())
