@@ -393,7 +393,6 @@ def test_calls_over_tls(protocol: str, certificates: Path) -> None:
                 assert peer.call(path("echo"), b"x" * 100_000).only == b"x" * 100_000
 
 
-
 def test_the_option_is_checked() -> None:
     for wrong, error in (
         (["page.example"], nearcall.InvalidArgument),

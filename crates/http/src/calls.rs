@@ -33,6 +33,11 @@ pub trait Connection: Debug + Send {
         false
     }
 
+    /// Whether the peer may end the connection between any two calls without a word, as servers of HTTP/1.1 do.
+    fn may_end(&self) -> bool {
+        false
+    }
+
     /// Whether the connection is to be cut off: HTTP/1.1 has no other way to give up what is under way.
     fn is_cut(&self) -> bool {
         false
@@ -194,6 +199,10 @@ impl Connection for Http1Client {
 
     fn takes_more(&self) -> bool {
         Self::takes_more(self)
+    }
+
+    fn may_end(&self) -> bool {
+        true
     }
 
     fn is_cut(&self) -> bool {

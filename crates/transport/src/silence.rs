@@ -26,7 +26,12 @@ impl Silence {
         if now.saturating_sub(self.0.swap(now, Ordering::Relaxed)) < LONG_NS {
             return false;
         }
-        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
-        wire.holds() || rustix::net::recv(wire.fd(), &mut [0; 1], flags).is_ok()
+        has_come(wire)
     }
+}
+
+/// Whether something has come in that nobody has read, or the peer has hung up.
+pub(crate) fn has_come(wire: &impl Wire) -> bool {
+    let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+    wire.holds() || rustix::net::recv(wire.fd(), &mut [0; 1], flags).is_ok()
 }

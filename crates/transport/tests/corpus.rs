@@ -9,6 +9,8 @@ mod handshake;
 mod hpack_decode;
 #[path = "../../../fuzz/src/http1.rs"]
 mod http1;
+#[path = "../../../fuzz/src/http1_client.rs"]
+mod http1_client;
 #[path = "../../../fuzz/src/http_session.rs"]
 mod http_session;
 #[path = "../../../fuzz/src/json.rs"]
@@ -57,6 +59,11 @@ fn http_connections() {
 #[test]
 fn http1_connections() {
     replay("http1", http1::run);
+}
+
+#[test]
+fn connections_to_servers_of_http1() {
+    replay("http1_client", http1_client::run);
 }
 
 #[test]

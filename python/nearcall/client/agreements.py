@@ -46,7 +46,14 @@ class Agreement:
     """
 
     def __init__(
-        self, url: str, cls: type | None, make_error: MakeError | None, max_values: int, codec: HttpCodec, *, for_loop: bool
+        self,
+        url: str,
+        cls: type | None,
+        make_error: MakeError | None,
+        max_values: int,
+        codec: HttpCodec,
+        *,
+        for_loop: bool,
     ) -> None:
         self._url = url
         self.cls = cls

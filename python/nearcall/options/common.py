@@ -74,7 +74,9 @@ def check_compression(urls: Sequence[str], compression: Compression | None) -> C
         )
     if not any(map(speaks_protobuf, urls)):
         raise with_option(
-            ValueError("compression is for grpc:// and http:// URLs, and there is none: at others nothing is compressed"),
+            ValueError(
+                "compression is for grpc:// and http:// URLs, and there is none: at others nothing is compressed"
+            ),
             "compression",
         )
     return compression

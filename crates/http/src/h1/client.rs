@@ -418,7 +418,8 @@ impl Http1Client {
             let (taken, ready) = match &mut self.reading {
                 Reading::Head => match self.next_head()? {
                     Some(ready) => return Ok(Some(ready)),
-                    None if matches!(self.reading, Reading::Head) && self.notices.is_empty() => return Ok(None),
+                    // Neither the head of something before the response, nor one that was refused.
+                    None if self.input.len() == len && self.notices.is_empty() => return Ok(None),
                     None => continue,
                 },
                 Reading::Length(left) => {

@@ -19,7 +19,7 @@ use crate::incoming::Incoming;
 use crate::link::{LONGEST_SLEEP, Link, LinkError, Options, PART, Room, Sent};
 use crate::outgoing::{CallKey, Outgoing};
 use crate::peer::Peer;
-use crate::silence::Silence;
+use crate::silence::{Silence, has_come};
 use crate::stream::Wire;
 use crate::sync::{AtomicBool, AtomicUsize, Ordering};
 
@@ -62,6 +62,8 @@ pub(crate) struct HttpLink<W, R: Role> {
     silence: Silence,
     closed: AtomicBool,
     generation: u32,
+    /// The peer may end the connection between two calls: that is looked for before each.
+    may_end: bool,
     /// A client's: wakes whoever receives.
     bell: Option<Bell>,
 }
@@ -126,6 +128,7 @@ impl<W: Wire, R: Role> HttpLink<W, R> {
         account: Arc<Account>,
         options: &Options,
     ) -> Self {
+        let may_end = session.may_end();
         let state = State {
             session,
             role,
@@ -149,6 +152,7 @@ impl<W: Wire, R: Role> HttpLink<W, R> {
             silence: Silence::begin(),
             closed: AtomicBool::new(false),
             generation: fork::mark(),
+            may_end,
             bell: None,
         }
     }
@@ -532,6 +536,11 @@ impl<W: Wire, R: Role> Link for HttpLink<W, R> {
     }
 
     fn is_stale(&self) -> bool {
+        if self.may_end {
+            let state = self.state.lock();
+            // A goodbye is among them.
+            return !state.frames.is_empty() || state.session.has_arrived() || has_come(&self.wire);
+        }
         self.silence.hides_something(&self.wire)
     }
 
