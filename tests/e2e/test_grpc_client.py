@@ -1,5 +1,5 @@
-"""Our client against gRPC's own server, and against ours, by gRPC and by Connect: processes of their own, and bytes without
-Protobuf.
+"""Our client against gRPC's own server, and against ours, by gRPC and by Connect: processes of their own, and
+bytes without Protobuf.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Clients of Connect, gRPC-Web and gRPC of others' make, in Node, call our server, and ours calls a server of Connect's own
-make. `make web-peers` installs them.
+"""Clients of Connect, gRPC-Web and gRPC of others' make, in Node, call our server, and ours calls a server of
+Connect's own make. `make web-peers` installs them.
 """
 
 from __future__ import annotations

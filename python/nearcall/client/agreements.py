@@ -59,7 +59,7 @@ class Agreement:
         self.cls = cls
         self._make_error = make_error
         self._max_values = max_values
-        self._codec = codec
+        self._codec: HttpCodec = codec
         self._methods: Methods = {}
         self._ended = False
         self._for_loop = for_loop

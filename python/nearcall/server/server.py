@@ -101,8 +101,8 @@ class Server:
         introspection: Whether whoever may call methods may also watch what calls there are, with ``nearcall top``.
         reflection: Whether whoever may call methods over gRPC may also ask what there is to call, with ``grpcurl`` and
             the like. At nearcall's own URLs every client is told.
-        compression: For ``grpc://`` and ``http://``: compress what is sent to clients that can read it, from 1 KiB, with ``"gzip"`` or
-            ``"zstd"``.
+        compression: For ``grpc://`` and ``http://``: compress what is sent to clients that can read it, from 1 KiB,
+            with ``"gzip"`` or ``"zstd"``.
         tls: For ``tls://``: the server's certificate and key, and whether clients must have one, too.
         allow_users: Users, by name or id, that may connect to ``unix://`` besides the server's own.
         allow_groups: Groups, by name or id, whose members may connect to ``unix://``.
