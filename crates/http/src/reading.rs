@@ -124,14 +124,10 @@ impl Reader {
     /// Takes the next message out of `bytes`, and says how many it took. `last`: the body ends with them.
     pub(crate) fn take(&mut self, bytes: &[u8], last: bool, limits: Limits) -> (usize, Given) {
         match self.body {
-            Body::Messages => {
-                let (taken, piece) = self.assembler.take(bytes, limits.message);
-                (taken, self.given(piece, &bytes[..taken], limits))
-            }
             Body::Stream if self.end.is_some() && !bytes.is_empty() => {
                 (0, Given::Refused(INTERNAL, "the stream goes on after its end".into()))
             }
-            Body::Stream => {
+            Body::Messages | Body::Stream => {
                 let (taken, piece) = self.assembler.take(bytes, limits.message);
                 (taken, self.given(piece, &bytes[..taken], limits))
             }

@@ -209,14 +209,14 @@ fn tail() -> Metadata {
 fn calls_go_there_and_back() {
     for codec in [Codec::Proto, Codec::Json] {
         all_ways(Asks::Connect { codec, by_get: false }, |call, seen| {
-            for message in [&b""[..], b"{}", &[7; 30_000]] {
+            for message in [&b""[..], b"{}", &[7; 15_000]] {
                 let heard = call(UNARY, &to("/a.B/Echo"), &[message]);
                 assert_eq!((heard.code, &heard.messages.concat()[..]), (Some(0), message));
                 assert_eq!(heard.trailers, Some(tail()));
             }
             assert_eq!(seen(), "POST /a.B/Echo ");
-            let heard = call(STREAM, &to("/a.B/Echo"), &[b"one", b"", &[7; 30_000]]);
-            assert_eq!(heard.messages, [b"one".to_vec(), vec![], vec![7; 30_000]]);
+            let heard = call(STREAM, &to("/a.B/Echo"), &[b"one", b"", &[7; 15_000]]);
+            assert_eq!(heard.messages, [b"one".to_vec(), vec![], vec![7; 15_000]]);
             assert_eq!((heard.code, heard.trailers), (Some(0), Some(tail())));
             let heard = call(STREAM, &to("/a.B/Echo"), &[]);
             assert_eq!((heard.code, heard.messages.len()), (Some(0), 0));
@@ -246,12 +246,12 @@ fn deadlines_and_compression_are_said() {
     let seconds = std::time::Duration::from_millis(1500);
     let packed = Call { encoding: Some(Encoding::Gzip), timeout: Some(seconds), ..to("/a.B/Echo") };
     all_ways(Asks::Connect { codec: Codec::Proto, by_get: false }, |call, seen| {
-        assert_eq!(call(UNARY, &packed, &[&[7; 30_000]]).messages, [vec![7; 30_000]]);
+        assert_eq!(call(UNARY, &packed, &[&[7; 15_000]]).messages, [vec![7; 15_000]]);
         assert_eq!(seen(), "POST /a.B/Echo gzip 1500");
         // It would become longer.
         assert_eq!(call(UNARY, &packed, &[b"x"]).messages, [b"x"]);
         assert_eq!(seen(), "POST /a.B/Echo 1500");
-        assert_eq!(call(STREAM, &packed, &[&[7; 30_000], b"x"]).messages, [vec![7; 30_000], b"x".to_vec()]);
+        assert_eq!(call(STREAM, &packed, &[&[7; 15_000], b"x"]).messages, [vec![7; 15_000], b"x".to_vec()]);
         assert_eq!(seen(), "POST /a.B/Echo gzip 1500");
     });
 }

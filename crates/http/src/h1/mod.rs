@@ -441,27 +441,23 @@ impl Http1 {
             return (len, None);
         };
         let id = exchange.id;
-        match exchange.reader.body {
-            Body::Discarded => {
-                self.unwanted(len);
-                (len, None)
-            }
-            _ => {
-                let (taken, given) =
-                    take_body(&mut exchange.reader, &mut exchange.unreleased, &mut self.input, len, last, limits);
-                let ready = match given {
-                    Taken::Nothing => None,
-                    Taken::Here { len, ended } => Some(Ready::Here { id, len, ended }),
-                    Taken::Whole { message, cost, ended } => Some(Ready::Whole { id, message, cost, ended }),
-                    Taken::Raw { len, ended } => Some(Ready::Raw { id, len, ended }),
-                    Taken::Refused(code, why) => Some(Ready::Notice(Notice::Refused(id, code, why))),
-                };
-                if ready.is_some() {
-                    self.patience.earn(1);
-                }
-                (taken, ready)
-            }
+        if exchange.reader.body == Body::Discarded {
+            self.unwanted(len);
+            return (len, None);
         }
+        let (reader, unreleased) = (&mut exchange.reader, &mut exchange.unreleased);
+        let (taken, given) = take_body(reader, unreleased, &mut self.input, len, last, limits);
+        let ready = match given {
+            Taken::Nothing => None,
+            Taken::Here { len, ended } => Some(Ready::Here { id, len, ended }),
+            Taken::Whole { message, cost, ended } => Some(Ready::Whole { id, message, cost, ended }),
+            Taken::Raw { len, ended } => Some(Ready::Raw { id, len, ended }),
+            Taken::Refused(code, why) => Some(Ready::Notice(Notice::Refused(id, code, why))),
+        };
+        if ready.is_some() {
+            self.patience.earn(1);
+        }
+        (taken, ready)
     }
 
     fn limits(&self) -> Limits {

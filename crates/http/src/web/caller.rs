@@ -188,7 +188,7 @@ impl Caller {
         let kind = whole.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
         let declared = |header| Declared::read(response.header(header));
         let is_unary = self.protocol == Protocol::Connect;
-        let metadata = if is_unary { self.divide(metadata) } else { metadata };
+        let metadata = if is_unary { self.divide(metadata.as_ref()) } else { metadata };
         if response.status() != 200 {
             self.failed = Some((response.status(), kind == "application/json"));
             let reads = Reads { body: Body::Whole, declared: declared("content-encoding") };
@@ -212,9 +212,9 @@ impl Caller {
     }
 
     /// Divides the metadata of a unary call's response: what comes first, and, kept here, what comes last.
-    fn divide(&mut self, metadata: Option<Metadata>) -> Option<Metadata> {
+    fn divide(&mut self, metadata: Option<&Metadata>) -> Option<Metadata> {
         let (mut first, mut last) = (Metadata::default(), Metadata::default());
-        for (key, value) in metadata.as_ref().map_or(&[][..], Metadata::pairs) {
+        for (key, value) in metadata.map_or(&[][..], Metadata::pairs) {
             match key.strip_prefix(TRAILER) {
                 Some(key) if !key.is_empty() => last.push(key, value),
                 _ => first.push(key, value),
