@@ -142,10 +142,11 @@ fn ending(code: u8, failure: Failure, metadata: Option<Metadata>) -> Ending {
 
 #[cfg(test)]
 mod tests {
+    use super::super::reply::Pairs;
     use super::*;
 
     /// Code, message, details and metadata of a call's end.
-    fn parts(ending: Ending) -> (u8, String, Vec<u8>, Vec<(String, Vec<u8>)>) {
+    fn parts(ending: Ending) -> (u8, String, Vec<u8>, Pairs) {
         let Ending::Status { code, message, details, metadata } = ending else { panic!("{ending:?}") };
         (code, message, details, metadata.map_or_else(Vec::new, |metadata| metadata.pairs().to_vec()))
     }
