@@ -16,7 +16,7 @@ use crate::credentials::names_in;
 use crate::dial::{Dial, Pace};
 use crate::http;
 use crate::link::{ConnectError, LONGEST_SLEEP, Link, LinkError, Options};
-use crate::met::{TELLING, met};
+use crate::met::{TELLING, met, silent};
 use crate::peer::Peer;
 use crate::shm::{PeerLimits, ShmLink};
 use crate::stream::{Plain, StreamLink, Wire};
@@ -318,7 +318,12 @@ async fn shake_hands(
     let mismatch = |what: String| ConnectError::Mismatch(format!("cannot use {url}: {what}"));
     // Who speaks something else may wait for us after fewer bytes.
     let (telling, rest) = preamble.split_at_mut(TELLING);
-    receive_exactly(wire, telling, pace).await.map_err(failed)?;
+    receive_exactly(wire, telling, pace).await.map_err(|error| match error {
+        Some(LinkError::Closed) => {
+            ConnectError::Unavailable(format!("{url} hung up during the handshake{}", silent(url)))
+        }
+        error => failed(error),
+    })?;
     if let Some(other) = telling.first_chunk().and_then(|first| met(url, Speaks::Nearcall, *first)) {
         return Err(ConnectError::Mismatch(other));
     }
@@ -337,7 +342,7 @@ async fn shake_hands(
 }
 
 /// Sends all of `bytes`, with `fds` beside the first of them. The error is `None` when time ran out.
-async fn send_all(
+pub(crate) async fn send_all(
     wire: &impl Wire,
     mut bytes: &[u8],
     mut fds: &[BorrowedFd<'_>],
@@ -362,7 +367,11 @@ async fn send_all(
     }
 }
 
-async fn receive_exactly(wire: &impl Wire, mut into: &mut [u8], pace: &Pace) -> Result<(), Option<LinkError>> {
+pub(crate) async fn receive_exactly(
+    wire: &impl Wire,
+    mut into: &mut [u8],
+    pace: &Pace,
+) -> Result<(), Option<LinkError>> {
     while !into.is_empty() {
         match wire.read(into, false) {
             Ok(Some(0)) => return Err(Some(LinkError::Closed)),

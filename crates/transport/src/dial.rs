@@ -1,12 +1,16 @@
 //! Dialling in slices: whoever waits for a connection may stop at any time, and somebody else go on where he was.
+//!
+//! A URL may lead to several addresses. They are tried in order, and the next one is begun without giving up the one before
+//! if that does not answer soon: the first connection that a server has greeted is the one that counts.
 
+use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use nearcall_platform::lock::Mutex;
 use nearcall_platform::sys;
@@ -14,18 +18,56 @@ use rustix::event::PollFlags;
 
 use crate::connect::{Connected, establish};
 use crate::link::{ConnectError, Options};
+use crate::sync::{AtomicBool, Ordering};
+use crate::transports::{Each, Found};
 use crate::url::Url;
+
+/// An address that has not answered for so long is no reason to wait with the next one; RFC 8305 recommends this time.
+const STAGGER: Duration = Duration::from_millis(250);
+/// How long each of several attempts is waited for before the others are looked at.
+const TURN: Duration = Duration::from_millis(5);
 
 /// A connection in the making: dialled, but not greeted yet. It goes on only inside [`Dial::advance`], and ends when it is
 /// dropped.
 pub struct Dial {
-    steps: Pin<Box<dyn Future<Output = Result<Connected, ConnectError>> + Send>>,
+    url: Url,
+    version: &'static str,
+    options: Options,
+    deadline: Instant,
+    stage: Stage,
+}
+
+enum Stage {
+    /// Where the servers are is being found out.
+    Finding(Steps<Vec<Found>>),
+    Dialling(Attempts),
+}
+
+/// Something that is done bit by bit.
+struct Steps<T> {
+    future: Pin<Box<dyn Future<Output = Result<T, ConnectError>> + Send>>,
     pace: Arc<Pace>,
+}
+
+/// What is tried of the addresses of a URL.
+struct Attempts {
+    waiting: VecDeque<Found>,
+    under_way: Vec<Attempt>,
+    /// When the next one is begun if no attempt has been accepted, and when if one has, and greets.
+    soon: Instant,
+    later: Instant,
+    failures: Vec<ConnectError>,
+}
+
+struct Attempt {
+    /// Which of the URL's hosts it is for.
+    host: usize,
+    steps: Steps<Connected>,
 }
 
 impl std::fmt::Debug for Dial {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Dial").field("deadline", &self.pace.deadline).finish_non_exhaustive()
+        f.debug_struct("Dial").field("deadline", &self.deadline).finish_non_exhaustive()
     }
 }
 
@@ -33,9 +75,9 @@ impl Dial {
     /// A connection to `url` that is to be there within `options.handshake`. `version` is this library's.
     #[must_use]
     pub fn new(url: &Url, version: &'static str, options: &Options) -> Self {
-        let pace = Arc::new(Pace::new(Instant::now() + options.handshake));
-        let (url, options, own) = (url.clone(), options.clone(), Arc::clone(&pace));
-        Self { steps: Box::pin(async move { establish(&url, version, &options, &own).await }), pace }
+        let deadline = Instant::now() + options.handshake;
+        let stage = Stage::Finding(find(url, options, Each::Address, deadline));
+        Self { url: url.clone(), version, options: options.clone(), deadline, stage }
     }
 
     /// Goes on for at most until then, or until a signal arrives. `None` if it has not come to an end.
@@ -46,12 +88,163 @@ impl Dial {
     /// # Panics
     /// If it has come to an end before.
     pub fn advance(&mut self, until: Instant) -> Result<Option<Connected>, ConnectError> {
+        if let Stage::Finding(steps) = &mut self.stage {
+            let Some(mut found) = steps.advance(until)? else { return Ok(None) };
+            if found.is_empty() {
+                found.push(Found { url: self.url.clone(), host: 0 });
+            }
+            self.stage = Stage::Dialling(Attempts::new(found));
+        }
+        loop {
+            let Stage::Dialling(attempts) = &mut self.stage else { return Ok(None) };
+            let now = Instant::now();
+            if attempts.is_time_for_next(now)
+                && let Some(found) = attempts.waiting.pop_front()
+            {
+                attempts.begin(&found, self.version, &self.options, self.deadline);
+            }
+            if attempts.under_way.is_empty() {
+                return Err(attempts.failure(&self.url));
+            }
+            if let Some(connected) = attempts.advance(until) {
+                return Ok(Some(connected));
+            }
+            if !attempts.under_way.is_empty() && (attempts.is_last() || Instant::now() >= until) {
+                return Ok(None);
+            }
+        }
+    }
+}
+
+/// The servers at `url`, each by a URL of its own, within `options.handshake`. A URL that leads to one only is itself.
+///
+/// # Errors
+/// [`ConnectError`], with a sentence that names the URL.
+pub fn servers(url: &Url, options: &Options) -> Result<Vec<Url>, ConnectError> {
+    let deadline = Instant::now() + options.handshake;
+    let mut steps = find(url, options, Each::Server, deadline);
+    loop {
+        if let Some(found) = steps.advance(deadline)? {
+            let found: Vec<Url> = found.into_iter().map(|found| found.url).collect();
+            return Ok(if found.is_empty() { vec![url.clone()] } else { found });
+        }
+    }
+}
+
+fn find(url: &Url, options: &Options, each: Each, deadline: Instant) -> Steps<Vec<Found>> {
+    let (url, options) = (url.clone(), options.clone());
+    Steps::new(deadline, |pace| async move { url.place().servers(&options, each, &pace).await })
+}
+
+impl<T> Steps<T> {
+    fn new<F>(deadline: Instant, begin: impl FnOnce(Arc<Pace>) -> F) -> Self
+    where
+        F: Future<Output = Result<T, ConnectError>> + Send + 'static,
+    {
+        let pace = Arc::new(Pace::new(deadline));
+        Self { future: Box::pin(begin(Arc::clone(&pace))), pace }
+    }
+
+    fn advance(&mut self, until: Instant) -> Result<Option<T>, ConnectError> {
         *self.pace.slice.lock() = until;
-        match self.steps.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        match self.future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(ended) => ended.map(Some),
             Poll::Pending => Ok(None),
         }
     }
+}
+
+impl Attempts {
+    fn new(found: Vec<Found>) -> Self {
+        let (under_way, failures) = (Vec::new(), Vec::new());
+        let now = Instant::now();
+        Self { waiting: found.into(), under_way, soon: now, later: now, failures }
+    }
+
+    /// Whether the next address is to be tried: nothing else is, or what is has had its time.
+    fn is_time_for_next(&self, now: Instant) -> bool {
+        self.under_way.is_empty() || now >= self.next()
+    }
+
+    fn next(&self) -> Instant {
+        // Who is connected, and greets, is slow for another reason than that nobody is there.
+        let greets = self.under_way.iter().any(|attempt| attempt.steps.pace.is_reached());
+        if greets { self.later } else { self.soon }
+    }
+
+    fn begin(&mut self, found: &Found, version: &'static str, options: &Options, deadline: Instant) {
+        let (url, options) = (found.url.clone(), options.clone());
+        let steps = Steps::new(deadline, |pace| async move { establish(&url, version, &options, &pace).await });
+        self.under_way.push(Attempt { host: found.host, steps });
+        let now = Instant::now();
+        self.soon = now + STAGGER;
+        let share = deadline.saturating_duration_since(now) / (self.waiting.len() as u32 + 1);
+        self.later = self.soon.max(now + share);
+    }
+
+    /// Whether one attempt is under way, and is the last.
+    fn is_last(&self) -> bool {
+        self.waiting.is_empty() && self.under_way.len() == 1
+    }
+
+    /// Goes on with all that are under way, for at most until then.
+    fn advance(&mut self, until: Instant) -> Option<Connected> {
+        let end = match &self.under_way[..] {
+            [_] if self.waiting.is_empty() => until,
+            [_] => until.min(self.next()),
+            _ => until.min(Instant::now() + TURN),
+        };
+        let mut index = 0;
+        while let Some(attempt) = self.under_way.get_mut(index) {
+            match attempt.steps.advance(end) {
+                Ok(None) => index += 1,
+                Ok(Some(connected)) => return Some(connected),
+                Err(error) => {
+                    let host = self.under_way.remove(index).host;
+                    if !may_pass(&error) {
+                        // Its other addresses lead to the same server.
+                        self.under_way.retain(|attempt| attempt.host != host);
+                        self.waiting.retain(|found| found.host != host);
+                        index = 0;
+                    }
+                    self.failures.push(error);
+                    self.soon = Instant::now();
+                    self.later = self.soon;
+                }
+            }
+        }
+        None
+    }
+
+    /// Why none of them led to a connection.
+    fn failure(&mut self, url: &Url) -> ConnectError {
+        let mut failures = std::mem::take(&mut self.failures);
+        let mut said: Vec<String> = Vec::new();
+        for text in failures.iter().map(ToString::to_string) {
+            if !said.contains(&text) {
+                said.push(text);
+            }
+        }
+        // What may pass counts for more than what will not, and that nobody is there for more than that somebody is slow.
+        let rank = |error: &ConnectError| match error {
+            ConnectError::Unavailable(_) => 0,
+            ConnectError::TimedOut(_) => 1,
+            _ => 2,
+        };
+        failures.sort_by_key(rank);
+        let first = failures.into_iter().next();
+        let nobody = || ConnectError::Unavailable(format!("cannot connect to {url}: the host has no address"));
+        match (first, &said[..]) {
+            (None, _) => nobody(),
+            (Some(only), [] | [_]) => only,
+            (Some(first), all) => first.saying(format!("none of the servers of {url} can be used: {}", all.join("; "))),
+        }
+    }
+}
+
+/// Whether another address of the same server may do better.
+fn may_pass(error: &ConnectError) -> bool {
+    matches!(error, ConnectError::Unavailable(_) | ConnectError::TimedOut(_))
 }
 
 /// How long a dial may go on: in one go, and in all.
@@ -59,19 +252,46 @@ impl Dial {
 pub(crate) struct Pace {
     deadline: Instant,
     slice: Mutex<Instant>,
+    reached: AtomicBool,
 }
 
 impl Pace {
     pub(crate) fn new(deadline: Instant) -> Self {
-        Self { deadline, slice: Mutex::new(deadline) }
+        Self { deadline, slice: Mutex::new(deadline), reached: AtomicBool::new(false) }
+    }
+
+    /// Somebody has accepted the connection.
+    pub(crate) fn reach(&self) {
+        // Relaxed: only how long is waited depends on it.
+        self.reached.store(true, Ordering::Relaxed);
+    }
+
+    fn is_reached(&self) -> bool {
+        // Relaxed: as above.
+        self.reached.load(Ordering::Relaxed)
+    }
+
+    /// Until when it may go on.
+    pub(crate) fn deadline(&self) -> Instant {
+        self.deadline
     }
 
     /// Lets `attempt` wait until the end of a slice, again and again until it has something. `None` if time ran out.
     pub(crate) async fn wait<T>(&self, mut attempt: impl FnMut(Instant) -> Option<T>) -> Option<T> {
+        self.wait_until(self.deadline, &mut attempt).await
+    }
+
+    /// The same, but no longer than until then.
+    pub(crate) async fn wait_until<T>(
+        &self,
+        until: Instant,
+        mut attempt: impl FnMut(Instant) -> Option<T>,
+    ) -> Option<T> {
+        let deadline = self.deadline.min(until);
         poll_fn(|_| {
-            let end = self.deadline.min(*self.slice.lock());
+            let end = deadline.min(*self.slice.lock());
             match attempt(end) {
-                None if Instant::now() < self.deadline => Poll::Pending,
+                None if Instant::now() < deadline => Poll::Pending,
                 ended => Poll::Ready(ended),
             }
         })
@@ -91,28 +311,85 @@ impl Pace {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::net::TcpListener;
 
     use super::*;
 
-    #[test]
-    fn a_dial_goes_on_where_it_was_and_ends_with_its_time() {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("listen");
+    fn listening(address: &str) -> (TcpListener, u16) {
+        let listener = TcpListener::bind(address).expect("listen");
         let port = listener.local_addr().expect("its address").port();
-        let options = Options { handshake: Duration::from_millis(300), ..Options::default() };
-        let mut dial = Dial::new(&format!("tcp://127.0.0.1:{port}").parse().expect("a URL"), "test", &options);
+        (listener, port)
+    }
+
+    fn dial(url: &str, time: Duration) -> (usize, ConnectError) {
+        let options = Options { handshake: time, ..Options::default() };
+        let mut dial = Dial::new(&url.parse().expect("a URL"), "test", &options);
         let mut slices = 0;
-        let error = loop {
+        loop {
             slices += 1;
             match dial.advance(Instant::now() + Duration::from_millis(10)) {
                 Ok(connected) => assert!(connected.is_none(), "nobody answers"),
-                Err(error) => break error,
+                Err(error) => return (slices, error),
             }
-        };
+        }
+    }
+
+    #[test]
+    fn a_dial_goes_on_where_it_was_and_ends_with_its_time() {
+        let (listener, port) = listening("127.0.0.1:0");
+        let (slices, error) = dial(&format!("tcp://127.0.0.1:{port}"), Duration::from_millis(300));
         assert!(matches!(error, ConnectError::TimedOut(_)), "{error}");
         assert!(slices > 1);
         // All of that was one connection.
         listener.set_nonblocking(true).expect("set");
         assert!(listener.accept().is_ok() && listener.accept().is_err());
+    }
+
+    #[test]
+    fn each_address_is_tried_and_each_failure_is_named() {
+        let (one, port) = listening("127.0.0.1:0");
+        let url = format!("tcp://127.0.0.1:{port},127.0.0.2:{port}");
+        let (_, error) = dial(&url, Duration::from_millis(600));
+        let said = error.to_string();
+        // That nobody listens at one of them may pass sooner than that the other one is silent.
+        assert!(matches!(error, ConnectError::Unavailable(_)), "{error}");
+        for part in [&url[..], "did not finish the handshake in time", &format!("127.0.0.2:{port}: nobody listens")] {
+            assert!(said.contains(part), "{said}");
+        }
+        one.set_nonblocking(true).expect("set");
+        assert!(one.accept().is_ok() && one.accept().is_err());
+    }
+
+    #[test]
+    fn who_does_not_want_us_is_not_asked_at_its_other_addresses() {
+        use std::io::Write;
+        let (listener, port) = listening("127.0.0.1:0");
+        let answering = std::thread::spawn(move || {
+            let (mut client, _) = listener.accept().expect("a client");
+            client.write_all(b"\x15\x03\x03\x00\x02\x02\x28").expect("an alert of TLS");
+            listener.set_nonblocking(true).expect("set");
+            (client, listener)
+        });
+        let options = Options::default();
+        let url: Url = format!("tcp://127.0.0.1:{port}").parse().expect("a URL");
+        let address = &servers(&url, &options).expect("one address")[0];
+        let found = |host| Found { url: address.clone(), host };
+        let deadline = Instant::now() + Duration::from_secs(20);
+        let mut dial = Dial {
+            url,
+            version: "test",
+            options,
+            deadline,
+            stage: Stage::Dialling(Attempts::new(vec![found(0), found(0)])),
+        };
+        let error = loop {
+            match dial.advance(deadline) {
+                Ok(connected) => assert!(connected.is_none()),
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(error, ConnectError::Mismatch(_)), "{error}");
+        let (_client, listener) = answering.join().expect("no panic");
+        assert!(listener.accept().is_err(), "it was asked once");
     }
 }

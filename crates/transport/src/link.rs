@@ -16,6 +16,7 @@ use crate::http::Paths;
 use crate::incoming::Incoming;
 use crate::outgoing::{CallKey, Outgoing};
 use crate::peer::{Admission, Peer};
+use crate::proxy::Proxy;
 
 /// Bytes of a long frame that are taken in at once, while other links wait: read from a socket, or asked of the system where
 /// a region lies.
@@ -98,6 +99,11 @@ pub trait Link: Send + Sync + Debug {
     /// # Errors
     /// As [`Link::receive`].
     fn wait_room(&self, receiving: bool, timeout: Duration) -> Result<(), LinkError>;
+
+    /// What is said of the peer when there was no room for a frame in time, if that is not that it does not read.
+    fn why_no_room(&self) -> Option<String> {
+        None
+    }
 
     /// The descriptor to poll for reading while this link is [armed](Link::arm).
     fn fd(&self) -> BorrowedFd<'_>;
@@ -323,6 +329,20 @@ pub enum ConnectError {
     Options(String),
 }
 
+impl ConnectError {
+    /// The same in other words.
+    pub(crate) fn saying(self, text: String) -> Self {
+        match self {
+            Self::Unavailable(_) => Self::Unavailable(text),
+            Self::Mismatch(_) => Self::Mismatch(text),
+            Self::Refused(_) => Self::Refused(text),
+            Self::TimedOut(_) => Self::TimedOut(text),
+            Self::Untrusted(_) => Self::Untrusted(text),
+            Self::Options(_) => Self::Options(text),
+        }
+    }
+}
+
 /// What the user may choose about a connection.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -352,6 +372,8 @@ pub struct Options {
     pub compression: Option<Encoding>,
     /// Where the web pages are from that may call.
     pub origins: Arc<Origins>,
+    /// The proxy that a client connects through, if there is one.
+    pub proxy: Option<Arc<Proxy>>,
 }
 
 impl Options {
@@ -378,6 +400,7 @@ impl Default for Options {
             by_get: false,
             compression: None,
             origins: Arc::default(),
+            proxy: None,
         }
     }
 }

@@ -39,6 +39,14 @@ pub(crate) fn met(url: &Url, ours: Speaks, first: [u8; TELLING]) -> Option<Strin
     })
 }
 
+/// What may be wrong with `url` for a client that speaks nearcall's own protocol, if the server hangs up without a byte, as
+/// some of gRPC's servers do; empty if there is nothing to say.
+pub(crate) fn silent(url: &Url) -> String {
+    let other = other_url(url, &COUNTERPARTS);
+    other
+        .map_or(String::new(), |other| format!(" without a word; if a gRPC server listens there, connect with {other}"))
+}
+
 /// The same place by another scheme.
 fn other_url(url: &Url, schemes: &[(&str, &str)]) -> Option<String> {
     let shown = url.to_string();
@@ -76,6 +84,13 @@ mod tests {
             let said = said(url, ours, first).expect("it is known");
             assert!(said.ends_with(&format!("; connect with {other}")), "{said}");
         }
+    }
+
+    #[test]
+    fn who_says_nothing_may_speak_grpc() {
+        let url = |text: &str| text.parse::<Url>().expect("a URL");
+        assert!(silent(&url("tcp://127.0.0.1:7001")).ends_with("connect with grpc://127.0.0.1:7001"));
+        assert_eq!(silent(&url("shm://calc")), "");
     }
 
     #[test]

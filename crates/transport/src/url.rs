@@ -29,6 +29,12 @@ impl Url {
         self.0.comeback()
     }
 
+    /// What tells it from the URLs of other servers, even if they are shown alike.
+    #[must_use]
+    pub fn key(&self) -> String {
+        self.0.key()
+    }
+
     pub(crate) fn place(&self) -> &dyn Place {
         &*self.0
     }

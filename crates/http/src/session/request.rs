@@ -118,9 +118,14 @@ impl Session {
 
     /// Whether the peer takes another stream.
     pub(super) fn has_free_streams(&self) -> bool {
+        self.streams.len() < self.most_streams() as usize
+    }
+
+    /// Streams that the peer takes at a time.
+    #[must_use]
+    pub fn most_streams(&self) -> u32 {
         // Before it has said how many: as many as the specification wants every server to take.
-        let most = if self.is_settled { self.peer.max_concurrent_streams } else { 100 };
-        self.streams.len() < most as usize
+        if self.is_settled { self.peer.max_concurrent_streams } else { 100 }
     }
 }
 

@@ -217,6 +217,17 @@ fn with_metadata(mut head: FrameHead, metadata: Option<Metadata>) -> FrameHead {
 impl<S: Requests + 'static> Role for Client<S> {
     type Session = S;
 
+    fn why_no_room(&self, session: &mut S) -> Option<String> {
+        let most = session.http2()?.most_streams();
+        if self.calls.len() < most as usize {
+            return None;
+        }
+        Some(match most {
+            0 => "takes no calls at present (its max_concurrent_streams is 0)".into(),
+            most => format!("takes {most} calls at a time (its max_concurrent_streams), and as many are under way"),
+        })
+    }
+
     fn take_in(&mut self, session: &mut S, frames: &mut Frames) -> Result<bool, LinkError> {
         let most = self.max_message.saturating_add(WAITING_PER_CALL.saturating_mul(self.calls.len()));
         session.limit_decompression(most.saturating_sub(self.waiting));

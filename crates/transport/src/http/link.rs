@@ -572,6 +572,11 @@ impl<W: Wire, R: Role> Link for HttpLink<W, R> {
         true
     }
 
+    fn why_no_room(&self) -> Option<String> {
+        let State { session, role, .. } = &mut *self.state.lock();
+        role.why_no_room(session)
+    }
+
     fn has_delivered(&self) -> bool {
         let mut state = self.state.lock();
         let State { session, role, .. } = &mut *state;

@@ -51,6 +51,11 @@ pub(crate) trait Role: Send + std::fmt::Debug {
     /// The peer broke the protocol.
     fn take_in(&mut self, session: &mut Self::Session, frames: &mut Frames) -> Result<bool, LinkError>;
 
+    /// Why a frame may find no room, if that is not that the peer does not read.
+    fn why_no_room(&self, _session: &mut Self::Session) -> Option<String> {
+        None
+    }
+
     /// Encodes a frame into the session.
     ///
     /// # Errors

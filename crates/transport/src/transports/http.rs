@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use super::tcp::{Address, Plain};
+use super::address::Address;
+use super::tcp::Plain;
 use super::tls::Encrypted;
 use super::unix::socket_at;
 use super::{Place, Speaks, Transport};

@@ -1,10 +1,12 @@
 //! The ways to reach a server: one file each, and one line in the table.
 
+mod address;
 mod grpc;
 mod http;
 mod inherited;
 mod inproc;
 mod local;
+mod resolve;
 mod shm;
 mod tcp;
 mod tls;
@@ -26,6 +28,7 @@ use crate::dial::Pace;
 use crate::handed::ConnectionPermit;
 use crate::link::{ConnectError, Options};
 use crate::peer::{Admission, Peer};
+use crate::url::Url;
 
 /// All of them, in the order in which users are told of them.
 pub(crate) const TABLE: &[&dyn Transport] = &[
@@ -66,6 +69,17 @@ pub(crate) trait Place: Debug + Display + Send + Sync {
     /// Connects a socket to the server there.
     fn dial<'a>(&'a self, options: &'a Options, pace: &'a Pace) -> Dialling<'a>;
 
+    /// The servers there, in the order in which to try them: a name has several addresses, a URL may list several hosts.
+    /// Empty if the place is one of them, and can be dialled.
+    fn servers<'a>(&'a self, _options: &'a Options, _each: Each, _pace: &'a Pace) -> Finding<'a> {
+        Box::pin(std::future::ready(Ok(Vec::new())))
+    }
+
+    /// What tells it from other servers' places. A name may have several addresses, and is shown for each of them.
+    fn key(&self) -> String {
+        self.to_string()
+    }
+
     /// Listens there.
     ///
     /// # Errors
@@ -87,6 +101,27 @@ pub enum Comeback {
     /// None will: there was one connection.
     Never,
 }
+
+/// What counts as one server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Each {
+    /// Each address that can be connected to, the proxy's if there is one.
+    Address,
+    /// Each address of a server; behind a proxy, which looks names up, each host.
+    Server,
+}
+
+/// A server of several.
+#[derive(Debug)]
+pub(crate) struct Found {
+    /// Where it is.
+    pub(crate) url: Url,
+    /// Which of the hosts that were listed it belongs to.
+    pub(crate) host: usize,
+}
+
+/// A search for servers under way.
+pub(crate) type Finding<'a> = Pin<Box<dyn Future<Output = Result<Vec<Found>, ConnectError>> + Send + 'a>>;
 
 /// A dial under way.
 pub(crate) type Dialling<'a> = Pin<Box<dyn Future<Output = Result<Dialled, ConnectError>> + Send + 'a>>;

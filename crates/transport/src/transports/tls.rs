@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use rustls::pki_types::ServerName;
 
-use super::tcp::Address;
-use super::{Bound, Comeback, Dialled, Dialling, Memory, Place, Speaks, Transport};
+use super::address::Address;
+use super::{Bound, Comeback, Dialled, Dialling, Each, Finding, Memory, Place, Speaks, Transport};
 use crate::credentials::{ClientSide, Credentials};
 use crate::dial::Pace;
 use crate::link::{ConnectError, Options};
@@ -43,21 +43,30 @@ impl fmt::Display for Encrypted {
 impl Place for Encrypted {
     fn dial<'a>(&'a self, options: &'a Options, pace: &'a Pace) -> Dialling<'a> {
         Box::pin(async move {
-            let host = &self.address.host;
             let side = self.client_side(options)?;
-            let name = match &side.server_name {
-                Some(name) => name.clone(),
-                None => ServerName::try_from(host.clone()).map_err(|_| {
+            let name = if let Some(name) = &side.server_name {
+                name.clone()
+            } else {
+                let host = self.address.name();
+                ServerName::try_from(host.to_owned()).map_err(|_| {
                     ConnectError::Options(format!("cannot connect to {self}: {host:?} is no name of a server"))
-                })?,
+                })?
             };
             let mut config = side.config;
             if self.speaks != Speaks::Nearcall {
                 Arc::make_mut(&mut config).alpn_protocols = self.speaks.alpn();
             }
-            let socket = self.address.dial(self, true, pace).await?;
+            let socket = self.address.dial(self, pace).await?;
             Ok(Dialled { socket, memory: Memory::Never, tls: Some((config, name)), speaks: self.speaks })
         })
+    }
+
+    fn servers<'a>(&'a self, options: &'a Options, each: Each, pace: &'a Pace) -> Finding<'a> {
+        self.address.find(self, options, each, true, pace, |address| Arc::new(Self { address, ..self.clone() }))
+    }
+
+    fn key(&self) -> String {
+        format!("{self}{}", self.address.place())
     }
 
     fn bind(&self, options: &Options) -> io::Result<Bound> {
