@@ -27,6 +27,7 @@ from .call.session import ServerConnection, Session
 from .client.channel import Channel, connect
 from .client.client import Client
 from .client.options import ChannelOptions
+from .client.retry import Retry
 from .client.start import StartedCall, start
 from .codec.statuses import describe_error, make_error
 from .errors import (
@@ -110,6 +111,7 @@ __all__ = [
     "PermissionDenied",
     "Proceed",
     "ResourceExhausted",
+    "Retry",
     "RpcError",
     "Server",
     "ServerCall",

@@ -337,6 +337,9 @@ class Connection:
         allow_groups: Sequence[int],
         timeout: float | None,
         wait_for_ready: bool,
+        balancing: Literal["pick_first", "round_robin"],
+        retry: tuple[int, float, float, float, Sequence[int], float, float] | None,
+        proxy: tuple[str, int, str | None, Sequence[str] | None] | None,
         oneway: Literal["block", "error", "drop"],
         on_drop: Callable[[dict[str, int]], object],
         on_change: Callable[[str], object],
@@ -348,6 +351,12 @@ class Connection:
 
         ``timeout`` is that of a call, also of one with streams; with ``by_item`` of such a one it is that until the
         next item.
+
+        ``retry`` says which failed calls are sent again: attempts, first and longest pause in seconds, by how much
+        pauses grow, statuses, tokens of the budget, and tokens for a success.
+
+        ``proxy`` is the one to connect through: host, port, the value of ``proxy-authorization``, and the hosts that
+        are not for it; ``None`` in place of these if it is for all, even for this machine.
 
         ``on_drop`` is called once in a while with the numbers of one-way calls that were dropped, by method.
 
@@ -373,6 +382,10 @@ class Connection:
         """Who the server is: ``pid``, ``uid`` and ``gid``, or ``address``; certified also ``subject``, ``names``."""
 
     @property
+    def peers(self) -> list[dict[str, Any]]:
+        """The same of all servers that are connected now."""
+
+    @property
     def closed(self) -> bool:
         """Whether ``close`` was called."""
 
@@ -388,8 +401,8 @@ class Connection:
     def in_flight(self) -> int:
         """Calls under way."""
 
-    def watch(self) -> Watched | None:
-        """The connection of the moment, for the event loop to watch; ``None`` if it does so already."""
+    def watch(self) -> list[Watched]:
+        """The connections of the moment that the event loop does not watch yet."""
 
     def on_idle(self) -> None:
         """To be called by the event loop when it has run all that was ready and a call waits."""
@@ -406,13 +419,15 @@ class Connection:
         call_soon: Callable[..., object],
         on_idle: Callable[[], object],
         call_again: Callable[..., Coroutine[Any, Any, Any]],
+        follow: Callable[[], object],
     ) -> None:
         """Gives the connection to an event loop.
 
         ``running`` is the loop, ``call_soon`` is its method,
-        ``on_idle`` calls the method of that name, and ``call_again`` takes a method's
-        callable with its arguments, whether to wait for a server that is not there yet, and the
-        seconds that are left for it, and returns a coroutine that connects and calls it.
+        ``on_idle`` calls the method of that name, and ``call_again`` takes a call, the seconds to wait before it,
+        whether to wait for a server that is not there yet, the seconds that are left for it, and the exception to
+        raise if there is none, and returns a coroutine that connects and awaits the call. ``follow`` watches the
+        connections of the moment.
         """
 
     def serve_with(self, callback_server: Callable[[], Server], max_references: int) -> None:

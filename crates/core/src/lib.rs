@@ -19,7 +19,8 @@ pub use nearcall_platform::lock;
 pub use nearcall_ring::SpinPolicy;
 pub use nearcall_transport::{
     Admission, BadUrl, Body, Buffer, Codec, ConnectError, Credentials, DevCerts, Encoding, Incoming, Lease, LinkError,
-    Listener, Messages, MethodPath, Options, Origins, Outgoing, Path, Paths, Payload, Peer, Pem, Shelf, Url, dev_certs,
+    Listener, Messages, MethodPath, Options, Origins, Outgoing, Path, Paths, Payload, Peer, Pem, Proxy, Shelf, Url,
+    dev_certs,
 };
 pub use nearcall_wire::{
     Effort, Failure, Hashed, KeyHash, KeyType, Kind, Malformed, Metadata, REFERENCE_VALUES, TableKind, TooMuch, Watch,

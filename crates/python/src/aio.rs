@@ -5,9 +5,9 @@
 
 use std::ffi::CString;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use nearcall_core::client::{CallId, Connection as Core, Expected};
+use nearcall_core::client::{CallId, Connection as Core, Expected, Tally};
 use nearcall_core::lock::Mutex;
 use nearcall_core::{Failure, Incoming, Kind, Outgoing};
 use pyo3::exceptions::{PyAttributeError, PyRuntimeError, PyRuntimeWarning, PyStopIteration};
@@ -16,7 +16,7 @@ use pyo3::types::{PyDict, PyFloat, PyTuple};
 use pyo3::{PyTraverseError, PyVisit, intern};
 
 use crate::callback::Callback;
-use crate::calling::{Calling, is_hopeful, may_repeat};
+use crate::calling::{Again, Calling, counted};
 use crate::deadline::Surroundings;
 use crate::errors::{raise, raise_for};
 use crate::interpreter::{attach, detach};
@@ -44,13 +44,7 @@ impl AsyncUnary {
     /// The call is sent when the result is first awaited.
     #[pyo3(signature = (*args, **kwargs))]
     fn __call__(slf: &Bound<'_, Self>, args: Bound<'_, PyTuple>, kwargs: Option<Bound<'_, PyDict>>) -> PendingCall {
-        let arguments = (args.unbind(), kwargs.map(Bound::unbind));
-        PendingCall {
-            call: slf.clone().unbind(),
-            stage: Mutex::new(Stage::Fresh(arguments)),
-            timer: Mutex::default(),
-            surroundings: Mutex::default(),
-        }
+        PendingCall::new(slf.clone().unbind(), (args.unbind(), kwargs.map(Bound::unbind)), Tally::default())
     }
 
     /// The same, but the call is sent now. It does not wait for its reply, and is given up when nobody holds it any more.
@@ -82,6 +76,8 @@ pub(crate) struct PendingCall {
     stage: Mutex<Stage>,
     timer: Mutex<Option<Py<PyAny>>>,
     surroundings: Mutex<Surroundings>,
+    /// How often it was sent before.
+    tally: Tally,
 }
 
 type CallArguments = (Py<PyTuple>, Option<Py<PyDict>>);
@@ -109,12 +105,17 @@ struct Sent {
 /// A call that was not sent because there is no connection.
 struct Unsent {
     arguments: CallArguments,
-    /// A successor of the server is hoped for.
-    hopeful: bool,
     until: Option<Instant>,
+    /// It was to be sent, and could not.
+    again: Option<(Again, Tally)>,
 }
 
 impl PendingCall {
+    fn new(call: Py<AsyncUnary>, arguments: CallArguments, tally: Tally) -> Self {
+        let stage = Mutex::new(Stage::Fresh(arguments));
+        Self { call, stage, timer: Mutex::default(), surroundings: Mutex::default(), tally }
+    }
+
     fn give_up(&self) {
         let stage = std::mem::replace(&mut *self.stage.lock(), Stage::Done);
         if let Stage::Sent(sent) = stage {
@@ -138,7 +139,7 @@ impl PendingCall {
     fn begin<'py>(&self, py: Python<'py>, arguments: CallArguments) -> PyResult<Bound<'py, PyAny>> {
         let sent = match self.send_now(py, arguments)? {
             Ok(sent) => sent,
-            Err(Unsent { arguments, hopeful, until }) => return self.delegate(py, &arguments, hopeful, until),
+            Err(Unsent { arguments, until, again }) => return self.delegate(py, &arguments, again, until),
         };
         let call = self.call.get();
         if sent.core.in_flight() == 1 {
@@ -154,15 +155,15 @@ impl PendingCall {
         call.calling.waiting.check_loop(py)?;
         let surroundings = Surroundings::look(py, call.calling.limits.of_call())?;
         let until = surroundings.until();
-        let Some(core) = call.calling.ready() else {
-            return Ok(Err(Unsent { arguments, hopeful: false, until }));
+        let Some(core) = call.calling.ready_for_loop(py)? else {
+            return Ok(Err(Unsent { arguments, until, again: None }));
         };
         let successor = call.method.get().successor(py);
         let method = successor.as_ref().unwrap_or(&call.method).get();
         let (args, kwargs) = &arguments;
         let encode = || method.encode_call(args.bind(py), kwargs.as_ref().map(|kwargs| kwargs.bind(py)));
         let mut encoded = encoding(method.arguments.references, &core, &call.calling, encode)?;
-        let metadata = surroundings.metadata(py)?;
+        let metadata = counted(surroundings.metadata(py)?, self.tally);
         // This call may end at once, and others wait on.
         call.calling.waiting.stirred(py)?;
         let begun = encoded.with(|body| {
@@ -183,9 +184,11 @@ impl PendingCall {
             }
             // Not even begun: the connection was lost before.
             Err(failure) if call.calling.may_move() && !core.is_usable() && failure.code == Failure::UNAVAILABLE => {
-                let hopeful = is_hopeful(&core, method);
+                let mut tally = self.tally;
+                let again = call.calling.again_unsent(&core, method, failure, &mut tally);
+                let again = again.map_err(|failure| name_failure(py, &failure, &method.name))?;
                 drop(encoded);
-                return Ok(Err(Unsent { arguments, hopeful, until }));
+                return Ok(Err(Unsent { arguments, until, again: Some((again, tally)) }));
             }
             Err(failure) => return Err(name_failure(py, &failure, &method.name)),
         };
@@ -231,35 +234,29 @@ impl PendingCall {
         };
         self.stop_timer(py);
         let method = sent.successor.as_ref().unwrap_or(&call.method).get();
-        match event.head.kind {
-            Kind::Reply => {
-                let decode = |event: &mut Incoming| method.reply.decode(py, event);
-                let value = decoding(method.reply.references, &sent.core, &call.calling, &mut event, decode)?;
-                Err(PyStopIteration::new_err((value,)))
-            }
-            Kind::Error if call.calling.may_move() && (!sent.core.is_usable() || event.is_unbegun()) => {
-                let failure = event.failure().unwrap_or_else(Failure::from);
-                if failure.code == Failure::UNAVAILABLE && (event.is_unbegun() || may_repeat(&sent.core, method)) {
-                    return self.delegate(py, &sent.arguments, is_hopeful(&sent.core, method), sent.until);
-                }
-                Err(raise_for(py, method, &failure))
-            }
-            _ => Err(outcome(py, &event, method)),
+        if event.head.kind == Kind::Reply {
+            call.calling.succeeded();
+            let decode = |event: &mut Incoming| method.reply.decode(py, event);
+            let value = decoding(method.reply.references, &sent.core, &call.calling, &mut event, decode)?;
+            return Err(PyStopIteration::new_err((value,)));
+        }
+        let mut tally = self.tally;
+        match call.calling.again(&sent.core, method, &event, &mut tally) {
+            Some(again) => self.delegate(py, &sent.arguments, Some((again, tally)), sent.until),
+            None => Err(outcome(py, &event, method)),
         }
     }
 
-    /// Leaves the call to a coroutine that connects anew first, waiting for a successor of the server if there is hope.
+    /// Leaves the call to a coroutine that connects anew first, if need be, and calls once more.
     #[cold]
     fn delegate<'py>(
         &self,
         py: Python<'py>,
-        arguments: &CallArguments,
-        hopeful: bool,
+        (args, kwargs): &CallArguments,
+        again: Option<(Again, Tally)>,
         until: Option<Instant>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let call = self.call.get();
-        let (args, kwargs) = arguments;
-        let kwargs = kwargs.as_ref().map_or_else(|| PyDict::new(py), |kwargs| kwargs.bind(py).clone());
         let schedule = match call.calling.waiting.owner() {
             Owner::Loop(schedule) if call.calling.may_move() => Some(schedule),
             _ => None,
@@ -271,8 +268,22 @@ impl PendingCall {
                 .usable(py, None)
                 .and_then(|_| Err(PyRuntimeError::new_err("its event loop let go of it")));
         };
-        let left = until.map(|until| until.saturating_duration_since(Instant::now()).as_secs_f64());
-        let again = schedule.call_again.bind(py).run_with((&self.call, args, kwargs, hopeful, left))?;
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        let method = call.method.get();
+        let (pause, hopeful, tally, failure) = match again {
+            Some((again, tally)) => (again.pause, again.hopeful, tally, Some(raise_for(py, method, &again.failure))),
+            None => (Duration::ZERO, false, self.tally, None),
+        };
+        let failure = match failure {
+            // What happened to the call says more than that there is no time left.
+            Some(failure) if !pause.is_zero() && left.is_some_and(|left| pause >= left) => return Err(failure),
+            // The same, of nobody being there.
+            failure => failure.filter(|_| method.idempotent).map(|failure| failure.into_value(py)),
+        };
+        let arguments = (args.clone_ref(py), kwargs.as_ref().map(|kwargs| kwargs.clone_ref(py)));
+        let next = Py::new(py, Self::new(self.call.clone_ref(py), arguments, tally.sent_once_more()))?;
+        let (pause, left) = (pause.as_secs_f64(), left.map(|left| left.as_secs_f64()));
+        let again = schedule.call_again.bind(py).run_with((next, pause, hopeful, left, failure))?;
         *self.stage.lock() = Stage::Delegated(again.clone().unbind());
         again.run_method(intern!(py, "send"), [py.None().bind(py)])
     }
@@ -445,7 +456,7 @@ impl PendingCall {
 
 impl Drop for PendingCall {
     fn drop(&mut self) {
-        if matches!(self.stage.get_mut(), Stage::Fresh(_)) {
+        if matches!(self.stage.get_mut(), Stage::Fresh(_)) && !self.tally.is_repeated() {
             self.warn_of_no_await();
         }
         self.give_up();

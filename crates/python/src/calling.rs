@@ -4,9 +4,9 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use nearcall_core::client::{Channel, Connection as Core, Expected, Patience};
+use nearcall_core::client::{Cause, Channel, Connection as Core, Expected, Patience, Pushback, Retries, Tally};
 use nearcall_core::lock::Mutex;
-use nearcall_core::{Failure, Kind, Outgoing};
+use nearcall_core::{Failure, Incoming, Kind, Metadata, Outgoing};
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
@@ -18,18 +18,15 @@ use crate::outcome::name_failure;
 use crate::plan::Method;
 use crate::references::{Target, encoding};
 use crate::stream::Stream;
-use crate::unary::ATTEMPTS;
 use crate::waiting::Waiting;
 use crate::when_full::WhenFull;
 
+/// How often a call that was not even begun is sent at the most.
+pub(crate) const ATTEMPTS: u32 = 3;
+/// Metadata in which a call that is sent once more says how often it failed before.
+const PREVIOUS_ATTEMPTS: &str = "grpc-previous-rpc-attempts";
 /// How long a repeated call waits for the successor of a server that said goodbye, or a call that may be repeated for any.
 const COMEBACK: Duration = Duration::from_secs(1);
-
-/// Whether a call that failed on a connection that is no longer usable may be sent once more.
-pub(crate) fn may_repeat(failed: &Core, method: &Method) -> bool {
-    // A server that goes away refuses what it has not begun; a lost connection leaves that open.
-    failed.is_going_away() && !failed.is_dead() || method.idempotent
-}
 
 /// Whether it is to wait for another server. One that died without a word is no reason to hope for a successor.
 pub(crate) fn is_hopeful(failed: &Core, method: &Method) -> bool {
@@ -40,6 +37,16 @@ pub(crate) fn is_hopeful(failed: &Core, method: &Method) -> bool {
 pub(crate) fn seconds_of(py: Python<'_>, name: &str, seconds: f64) -> PyResult<Duration> {
     Duration::try_from_secs_f64(seconds)
         .map_err(|_| invalid(py, format!("{name} must be a number of seconds, not {seconds}")))
+}
+
+/// A call is to be sent once more.
+pub(crate) struct Again {
+    /// What it has failed with.
+    pub(crate) failure: Failure,
+    /// How long to wait before.
+    pub(crate) pause: Duration,
+    /// [Whether](is_hopeful) to wait for another server.
+    pub(crate) hopeful: bool,
 }
 
 /// Where calls go.
@@ -96,6 +103,8 @@ pub(crate) struct Calling {
     pub(crate) make_passage: Arc<Py<PyAny>>,
     /// Called with the reason why there is no server, and returns what users are to read in its place.
     pub(crate) explain: Option<Arc<Py<PyAny>>>,
+    /// Which failed calls are sent again, if the user says so.
+    pub(crate) retries: Option<Arc<Retries>>,
 }
 
 impl Calling {
@@ -109,6 +118,18 @@ impl Calling {
     #[inline]
     pub(crate) fn ready(&self) -> Option<Arc<Core>> {
         if let Way::Channel(channel) = &self.way { channel.ready() } else { self.ready_for_object() }
+    }
+
+    /// The same for an event loop, which watches it then.
+    #[inline]
+    pub(crate) fn ready_for_loop(&self, py: Python<'_>) -> PyResult<Option<Arc<Core>>> {
+        let ready = self.ready();
+        if let (Way::Channel(channel), Some(core)) = (&self.way, &ready)
+            && channel.is_balanced()
+        {
+            self.waiting.follow(py, core)?;
+        }
+        Ok(ready)
     }
 
     fn ready_for_object(&self) -> Option<Arc<Core>> {
@@ -140,6 +161,54 @@ impl Calling {
     #[inline]
     pub(crate) fn may_move(&self) -> bool {
         matches!(self.way, Way::Channel(_))
+    }
+
+    /// Whether a call's end means that it is to be sent once more.
+    #[cold]
+    pub(crate) fn again(&self, core: &Core, method: &Method, event: &Incoming, tally: &mut Tally) -> Option<Again> {
+        if event.head.kind != Kind::Error || !self.may_move() {
+            return None;
+        }
+        let failure = event.failure().unwrap_or_else(Failure::from);
+        let gone = !core.is_usable() && failure.code == Failure::UNAVAILABLE;
+        let cause = if event.is_unbegun() {
+            if gone { Cause::NeverSent } else { Cause::Refused }
+        } else if gone && core.is_going_away() && !core.is_dead() {
+            // A server that goes away refuses what it has not begun; a lost connection leaves that open.
+            Cause::NeverSent
+        } else if gone {
+            Cause::Lost
+        } else {
+            Cause::Answered(failure.code)
+        };
+        let pushback = event.head.metadata().and_then(Pushback::of);
+        let pause = tally.again(self.retries.as_deref(), cause, method.idempotent, pushback)?;
+        // A server that is there has answered: there is nobody else to wait for.
+        let hopeful = !matches!(cause, Cause::Answered(_)) && is_hopeful(core, method);
+        Some(Again { failure, pause, hopeful })
+    }
+
+    /// The same for a call that could not even be begun, because the connection was lost before.
+    #[cold]
+    pub(crate) fn again_unsent(
+        &self,
+        core: &Core,
+        method: &Method,
+        failure: Failure,
+        tally: &mut Tally,
+    ) -> Result<Again, Failure> {
+        match tally.again(self.retries.as_deref(), Cause::NeverSent, method.idempotent, None) {
+            Some(pause) => Ok(Again { failure, pause, hopeful: is_hopeful(core, method) }),
+            None => Err(failure),
+        }
+    }
+
+    /// A call has succeeded.
+    #[inline]
+    pub(crate) fn succeeded(&self) {
+        if let Some(retries) = &self.retries {
+            retries.succeeded();
+        }
     }
 
     /// A usable connection for a call that ends by then; made now if need be.
@@ -215,6 +284,17 @@ impl Calling {
     }
 }
 
+/// A call's metadata, with what is said of how often it has failed before.
+#[inline]
+pub(crate) fn counted(metadata: Option<Metadata>, tally: Tally) -> Option<Metadata> {
+    if tally.failed() == 0 {
+        return metadata;
+    }
+    let mut metadata = metadata.unwrap_or_default();
+    metadata.push(PREVIOUS_ATTEMPTS, tally.failed().to_string().as_bytes());
+    Some(metadata)
+}
+
 /// Begins a call with streams. `arguments` is what the plan's `split` returned.
 pub(crate) fn begin_stream(
     py: Python<'_>,
@@ -227,7 +307,8 @@ pub(crate) fn begin_stream(
     let metadata = surroundings.metadata(py)?;
     let mut attempts = 1;
     let (core, method, id) = loop {
-        let core = match calling.ready() {
+        let ready = if for_loop { calling.ready_for_loop(py)? } else { calling.ready() };
+        let core = match ready {
             Some(core) => core,
             // A loop has connected before, and is not to wait here.
             None => calling.usable(py, if for_loop { Some(Instant::now()) } else { surroundings.until() })?,

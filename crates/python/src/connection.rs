@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use nearcall_core::client::{Adopter, Channel, Connection as Core, NoEvent, Patience, may_pass};
+use nearcall_core::client::{Adopter, Balancing, Channel, Connection as Core, NoEvent, Patience, Retries, may_pass};
 use nearcall_core::lock::Mutex;
 use nearcall_core::{Codec, Failure, Peer, Url};
 use pyo3::exceptions::PyRuntimeError;
@@ -14,18 +14,18 @@ use pyo3::{PyTraverseError, PyVisit};
 
 use crate::aio::AsyncUnary;
 use crate::callback::Callback;
-use crate::calling::{Calling, Limits, Way, begin_stream, seconds_of};
+use crate::calling::{ATTEMPTS, Calling, Limits, Way, begin_stream, seconds_of};
 use crate::deadline::Surroundings;
 use crate::errors::{describe, invalid, raise};
 use crate::interpreter::{attach, detach};
 use crate::oneway::Oneway;
-use crate::options::{options, trust};
+use crate::options::{Proxied, Retried, options, proxy_of, retry_policy, trust};
 use crate::outcome::late;
 use crate::plan::Method;
 use crate::server::Server;
 use crate::stream::Stream;
 use crate::tls::Tls;
-use crate::unary::{ATTEMPTS, Unary};
+use crate::unary::Unary;
 use crate::waiting::Waiting;
 use crate::watched::Watched;
 use crate::when_full::WhenFull;
@@ -47,7 +47,7 @@ impl Connection {
     /// is that of a call, also of one with streams; with `by_item` of such a one it is that until the next item.
     #[new]
     #[expect(clippy::too_many_arguments, reason = "they are keyword arguments in Python")]
-    #[pyo3(signature = (url, *, spin, ring_size, max_message_size, handshake_timeout, codec, use_get, compression, allow_plaintext, tls, allow_users, allow_groups, timeout, wait_for_ready, oneway, on_drop, on_change, make_passage, explain=None, by_item=false))]
+    #[pyo3(signature = (url, *, spin, ring_size, max_message_size, handshake_timeout, codec, use_get, compression, allow_plaintext, tls, allow_users, allow_groups, timeout, wait_for_ready, balancing, retry, proxy, oneway, on_drop, on_change, make_passage, explain=None, by_item=false))]
     fn new(
         py: Python<'_>,
         url: &str,
@@ -64,6 +64,9 @@ impl Connection {
         allow_groups: Vec<u32>,
         timeout: Option<f64>,
         wait_for_ready: bool,
+        balancing: &str,
+        retry: Option<Retried>,
+        proxy: Option<Proxied>,
         oneway: &str,
         on_drop: Py<PyAny>,
         on_change: Py<PyAny>,
@@ -79,7 +82,10 @@ impl Connection {
         let timeout = timeout.map(|seconds| seconds_of(py, "timeout", seconds)).transpose()?;
         let agree = move |description: &str| attach(|py| agree(py, &on_change, description));
         let handshake = options.handshake;
-        let channel = Arc::new(Channel::new(url, options, Box::new(agree)));
+        options.proxy = proxy.map(|proxy| Arc::new(proxy_of(proxy)));
+        let balancing = if balancing == "round_robin" { Balancing::RoundRobin } else { Balancing::PickFirst };
+        let retries = retry.map(|retry| retry_policy(py, retry)).transpose()?;
+        let channel = Arc::new(Channel::new(url, options, balancing, Box::new(agree)));
         let when_full = Arc::new(WhenFull::new(py, oneway, on_drop)?);
         let calling = Calling {
             way: Way::Channel(Arc::clone(&channel)),
@@ -91,6 +97,7 @@ impl Connection {
             serves: false,
             make_passage: Arc::new(make_passage),
             explain: explain.map(Arc::new),
+            retries: retries.map(|policy| Arc::new(Retries::new(policy))),
         };
         Ok(Self { channel, calling, handshake })
     }
@@ -133,6 +140,12 @@ impl Connection {
         peer(py, self.core()?.peer())
     }
 
+    /// The same of all servers that are connected now.
+    #[getter]
+    fn peers<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
+        self.channel.connections().iter().map(|core| peer(py, core.peer())).collect()
+    }
+
     /// Whether `close` was called.
     #[getter]
     fn closed(&self) -> bool {
@@ -142,10 +155,12 @@ impl Connection {
     /// Whether there is a connection now. A lost one is renewed by the next call.
     #[getter]
     fn connected(&self, py: Python<'_>) -> bool {
-        self.channel.ready().is_some_and(|core| {
-            // Of a connection that no loop watches, nobody may have noticed the end since the last call.
-            !self.calling.waiting.is_threads() || detach(py, || core.stands())
-        })
+        // Of a connection that no loop watches, nobody may have noticed the end since the last call.
+        let stands = |core: &Arc<Core>| !self.calling.waiting.is_threads() || detach(py, || core.stands());
+        if self.channel.is_balanced() {
+            return self.channel.connections().iter().any(stands);
+        }
+        self.channel.ready().as_ref().is_some_and(stands)
     }
 
     /// Connects anew if the connection was lost, as a call does; for threads.
@@ -166,15 +181,23 @@ impl Connection {
     /// Calls under way.
     #[getter]
     fn in_flight(&self) -> usize {
+        if self.channel.is_balanced() {
+            return self.channel.connections().iter().map(|core| core.in_flight()).sum();
+        }
         self.channel.current().map_or(0, |core| core.in_flight())
     }
 
-    /// The connection of the moment, for the event loop to watch; `None` if it does so already.
-    fn watch(&self) -> PyResult<Option<Watched>> {
-        let Some(core) = self.channel.current() else { return Ok(None) };
-        let by = core.wakes_by()?;
-        let first = self.calling.waiting.watch(&core, by);
-        Ok(first.then(|| Watched::new(core, by, Arc::clone(&self.calling.waiting))))
+    /// The connections of the moment that the event loop does not watch yet.
+    fn watch(&self) -> PyResult<Vec<Watched>> {
+        let current = if self.channel.is_balanced() {
+            self.channel.connections()
+        } else {
+            self.channel.current().into_iter().collect()
+        };
+        let woken = |core: Arc<Core>| core.wakes_by().map(|by| (core, by));
+        let current = current.into_iter().map(woken).collect::<std::io::Result<_>>()?;
+        let new = self.calling.waiting.watch(current);
+        Ok(new.into_iter().map(|(core, by)| Watched::new(core, by, Arc::clone(&self.calling.waiting))).collect())
     }
 
     /// To be called by the event loop when it has run all that was ready and a call waits.
@@ -187,10 +210,18 @@ impl Connection {
         self.calling.waiting.stirred(py)
     }
 
-    /// Gives the connection to an event loop: the loop, its `call_soon`, a callable that calls `on_idle`, and one that takes
-    /// a method's callable and its arguments and returns a coroutine that connects and calls it.
-    fn use_loop(&self, running: Py<PyAny>, call_soon: Py<PyAny>, on_idle: Py<PyAny>, call_again: Py<PyAny>) {
-        self.calling.waiting.use_loop(running, call_soon, on_idle, call_again);
+    /// Gives the connection to an event loop: the loop, its `call_soon`, a callable that calls `on_idle`, one that takes a
+    /// call, seconds to wait before it, whether a server is to come, the seconds left and the exception to raise if none
+    /// comes, and returns a coroutine that connects and makes the call, and one that watches the connections of the moment.
+    fn use_loop(
+        &self,
+        running: Py<PyAny>,
+        call_soon: Py<PyAny>,
+        on_idle: Py<PyAny>,
+        call_again: Py<PyAny>,
+        follow: Py<PyAny>,
+    ) {
+        self.calling.waiting.use_loop(running, call_soon, on_idle, call_again, follow);
     }
 
     /// Raises unless the running event loop is the one that the connection was given to.

@@ -127,7 +127,8 @@ impl Oneway {
             }
             Ok(passed)
         };
-        let core = match self.calling.ready() {
+        let ready = if self.for_loop { self.calling.ready_for_loop(py)? } else { self.calling.ready() };
+        let core = match ready {
             Some(core) => core,
             None => self.usable(py, until)?,
         };

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use nearcall_core::{Admission, Encoding, Options, SpinPolicy};
+use nearcall_core::client::RetryPolicy;
+use nearcall_core::{Admission, Encoding, Options, Proxy, SpinPolicy};
 use pyo3::prelude::*;
 
 use crate::errors::invalid;
@@ -55,4 +56,23 @@ pub(crate) fn trust(
     options.allow_plaintext = allow_plaintext;
     options.tls = tls.map(|tls| tls.get().0.clone());
     options.admission = Admission { users: allow_users, groups: allow_groups };
+}
+
+/// Attempts, first and longest pause in seconds, by how much pauses grow, statuses, tokens, and tokens for a success.
+pub(crate) type Retried = (u32, f64, f64, f64, Vec<u8>, f64, f64);
+
+/// Which calls are sent again.
+pub(crate) fn retry_policy(py: Python<'_>, retry: Retried) -> PyResult<RetryPolicy> {
+    let (attempts, initial, longest, multiplier, codes, max_tokens, token_ratio) = retry;
+    let seconds = |value: f64| Duration::try_from_secs_f64(value).map_err(|error| invalid(py, error.to_string()));
+    let (initial_backoff, max_backoff) = (seconds(initial)?, seconds(longest)?);
+    Ok(RetryPolicy { attempts, initial_backoff, max_backoff, multiplier, codes, max_tokens, token_ratio })
+}
+
+/// Host, port, `proxy-authorization`, and the hosts that are not for it.
+pub(crate) type Proxied = (String, u16, Option<String>, Option<Vec<String>>);
+
+/// The proxy to connect through.
+pub(crate) fn proxy_of((host, port, authorization, bypass): Proxied) -> Proxy {
+    Proxy { host, port, authorization, bypass }
 }

@@ -209,6 +209,7 @@ impl Server {
             serves: true,
             make_passage: Arc::new(make_passage),
             explain: None,
+            retries: None,
         };
         Ok(Self { core, methods: Arc::new(methods), notices, sessions, calling, on_release })
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use nearcall_core::Failure;
-use nearcall_core::client::{CallId, Connection as Core};
+use nearcall_core::client::{CallId, Connection as Core, Tally};
 use nearcall_core::lock::Mutex;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -43,8 +43,8 @@ impl StartedCall {
         kwargs: Option<Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
         let surroundings = unary.get().surroundings(unary.py())?;
-        let call =
-            Call { py: unary.py(), args: &args, kwargs: kwargs.as_ref(), until: surroundings.until(), surroundings };
+        let (py, until, tally) = (unary.py(), surroundings.until(), Tally::default());
+        let call = Call { py, args: &args, kwargs: kwargs.as_ref(), until, surroundings, tally };
         let core = unary.get().core(&call)?;
         let sent =
             unary.get().send(&call, &core, |request, expected| Ok((core.begin_ahead(request, expected)?, ())))?;
@@ -65,18 +65,18 @@ impl StartedCall {
         };
         let UnderWay { core, sent, args, kwargs, surroundings, until } = under_way;
         let (args, kwargs) = (args.bind(py), kwargs.as_ref().map(|kwargs| kwargs.bind(py)));
-        let call = Call { py, args, kwargs, surroundings, until };
+        let mut call = Call { py, args, kwargs, surroundings, until, tally: Tally::default() };
         let unary = self.unary.get();
         let attempt = match sent {
             Ok(Sent { id, successor, first: () }) => {
                 let first = detach(py, || core.next_event(id, until));
-                unary.finish(&call, &core, Sent { id, successor, first })?
+                unary.finish(&mut call, &core, Sent { id, successor, first })?
             }
-            Err(failure) => Attempt::Repeat(failure),
+            Err(failure) => Attempt::Repeat(unary.unsent(&mut call, &core, failure)?),
         };
         match attempt {
             Attempt::Ended(value) => Ok(value),
-            Attempt::Repeat(failure) => unary.repeat(&call, &core, failure),
+            Attempt::Repeat(again) => unary.repeat(&mut call, again),
         }
     }
 

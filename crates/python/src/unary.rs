@@ -3,24 +3,22 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use nearcall_core::client::{CallId, Connection as Core, Expected, NoEvent};
+use nearcall_core::client::{CallId, Connection as Core, Expected, NoEvent, Tally};
 use nearcall_core::{Failure, Incoming, Kind, Outgoing};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
-use crate::calling::{Calling, is_hopeful, may_repeat};
+use crate::calling::{Again, Calling, counted};
 use crate::deadline::Surroundings;
-use crate::errors::raise;
+use crate::errors::raise_for;
 use crate::interpreter::detach;
 use crate::outcome::{name_failure, outcome, wait_on};
 use crate::plan::Method;
 use crate::references::{decoding, encoding};
 use crate::started::StartedCall;
 
-/// How often a call is sent at the most.
-pub(crate) const ATTEMPTS: u32 = 3;
-/// What a call waits before it is sent again to a server that has refused it, and four times that before the next time.
-const REFUSED_PAUSE: Duration = Duration::from_millis(5);
+/// How long a thread sleeps before it looks whether a signal wants its attention.
+const SIGNAL_CHECK: Duration = Duration::from_millis(50);
 
 /// A method without streams, bound to a connection.
 #[pyclass(frozen, module = "nearcall._core")]
@@ -42,6 +40,8 @@ pub(crate) struct Call<'a, 'py> {
     pub(crate) kwargs: Option<&'a Bound<'py, PyDict>>,
     pub(crate) surroundings: Surroundings,
     pub(crate) until: Option<Instant>,
+    /// How often it was sent.
+    pub(crate) tally: Tally,
 }
 
 /// A call that was sent, and what was done with it at once.
@@ -57,7 +57,7 @@ pub(crate) enum Attempt {
     /// With a result.
     Ended(Py<PyAny>),
     /// It did not come to the server, or did and may be repeated.
-    Repeat(Failure),
+    Repeat(Again),
 }
 
 #[pymethods]
@@ -70,11 +70,11 @@ impl Unary {
         kwargs: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Py<PyAny>> {
         let surroundings = self.surroundings(py)?;
-        let call = Call { py, args, kwargs, until: surroundings.until(), surroundings };
+        let mut call = Call { py, args, kwargs, until: surroundings.until(), surroundings, tally: Tally::default() };
         let core = self.core(&call)?;
-        match self.attempt(&call, &core)? {
+        match self.attempt(&mut call, &core)? {
             Attempt::Ended(value) => Ok(value),
-            Attempt::Repeat(failure) => self.repeat(&call, &core, failure),
+            Attempt::Repeat(again) => self.repeat(&mut call, again),
         }
     }
 
@@ -95,6 +95,22 @@ impl Unary {
 
     fn __repr__(&self) -> String {
         format!("<{}>", self.shown())
+    }
+}
+
+/// Waits before a call is sent once more; signals are handled meanwhile. `false`, at once, if its time would be over then.
+fn pause(call: &Call<'_, '_>, pause: Duration) -> PyResult<bool> {
+    let end = Instant::now() + pause;
+    if call.until.is_some_and(|until| end >= until) {
+        return Ok(pause.is_zero());
+    }
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(true);
+        }
+        detach(call.py, || std::thread::sleep(left.min(SIGNAL_CHECK)));
+        call.py.check_signals()?;
     }
 }
 
@@ -119,7 +135,7 @@ impl Unary {
     }
 
     #[inline]
-    fn attempt(&self, call: &Call<'_, '_>, core: &Arc<Core>) -> PyResult<Attempt> {
+    fn attempt(&self, call: &mut Call<'_, '_>, core: &Arc<Core>) -> PyResult<Attempt> {
         let until = call.until;
         let sent = self.send(call, core, |request, expected| {
             let id = core.begin(request, expected)?;
@@ -127,7 +143,7 @@ impl Unary {
         })?;
         match sent {
             Ok(sent) => self.finish(call, core, sent),
-            Err(failure) => Ok(Attempt::Repeat(failure)),
+            Err(failure) => self.unsent(call, core, failure).map(Attempt::Repeat),
         }
     }
 
@@ -149,7 +165,7 @@ impl Unary {
             Ok(encoded) => encoded,
             Err(refusal) => return self.calling.reconsider(py, core, refusal).map(Err),
         };
-        let metadata = call.surroundings.metadata(py)?;
+        let metadata = counted(call.surroundings.metadata(py)?, call.tally);
         let begun: Result<_, Failure> = encoded.with(|body| {
             let mut request = Outgoing::new(Kind::Call, body);
             request.method = method.number;
@@ -176,7 +192,7 @@ impl Unary {
     #[inline]
     pub(crate) fn finish(
         &self,
-        call: &Call<'_, '_>,
+        call: &mut Call<'_, '_>,
         core: &Arc<Core>,
         sent: Sent<Result<Incoming, NoEvent>>,
     ) -> PyResult<Attempt> {
@@ -189,43 +205,47 @@ impl Unary {
         if event.head.extras().is_some() {
             event = self.take_metadata(py, core, event, id, &call.surroundings, until)?;
         }
-        if event.head.kind == Kind::Error && self.calling.may_move() && (!core.is_usable() || event.is_unbegun()) {
-            let failure = event.failure().unwrap_or_else(Failure::from);
-            if failure.code == Failure::UNAVAILABLE && (event.is_unbegun() || may_repeat(core, method)) {
-                return Ok(Attempt::Repeat(failure));
-            }
-        }
         match event.head.kind {
             Kind::Reply => {
+                self.calling.succeeded();
                 let decode = |event: &mut Incoming| method.reply.decode(py, event);
                 decoding(method.reply.references, core, &self.calling, &mut event, decode).map(Attempt::Ended)
             }
-            _ => Err(outcome(py, &event, method)),
+            _ => match self.calling.again(core, method, &event, &mut call.tally) {
+                Some(again) => Ok(Attempt::Repeat(again)),
+                None => Err(outcome(py, &event, method)),
+            },
         }
     }
 
+    /// What is to be done about a call that was not even begun.
     #[cold]
-    pub(crate) fn repeat(&self, call: &Call<'_, '_>, failed: &Core, mut failure: Failure) -> PyResult<Py<PyAny>> {
-        let hopeful = is_hopeful(failed, self.method.get());
-        for attempt in 1..ATTEMPTS {
-            if failed.is_usable() {
-                // It was refused, for a server counts calls a moment longer than its client.
-                let pause = REFUSED_PAUSE * 4u32.pow(attempt - 1);
-                let left = call.until.map_or(pause, |until| until.saturating_duration_since(Instant::now()));
-                detach(call.py, || std::thread::sleep(pause.min(left)));
+    pub(crate) fn unsent(&self, call: &mut Call<'_, '_>, core: &Core, failure: Failure) -> PyResult<Again> {
+        let method = self.method.get();
+        let again = self.calling.again_unsent(core, method, failure, &mut call.tally);
+        again.map_err(|failure| name_failure(call.py, &failure, &method.name))
+    }
+
+    #[cold]
+    pub(crate) fn repeat(&self, call: &mut Call<'_, '_>, mut again: Again) -> PyResult<Py<PyAny>> {
+        loop {
+            if !pause(call, again.pause)? {
+                // What happened to the call says more than that there is no time left.
+                return Err(raise_for(call.py, self.method.get(), &again.failure));
             }
-            let core = match self.calling.usable_again(call.py, hopeful, call.until) {
+            let core = match self.calling.usable_again(call.py, again.hopeful, call.until) {
                 Ok(core) => core,
-                // What happened to the call says more than that nobody is there now.
-                Err(_) if self.method.get().idempotent => break,
+                // The same, of nobody being there now.
+                Err(_) if self.method.get().idempotent => {
+                    return Err(raise_for(call.py, self.method.get(), &again.failure));
+                }
                 Err(error) => return Err(error),
             };
             match self.attempt(call, &core)? {
                 Attempt::Ended(value) => return Ok(value),
-                Attempt::Repeat(again) => failure = again,
+                Attempt::Repeat(next) => again = next,
             }
         }
-        Err(raise(call.py, &failure))
     }
 
     /// Tells the surrounding block of the metadata that came, and waits for the outcome behind initial metadata.

@@ -26,8 +26,7 @@ static RUNNING_LOOP: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 pub(crate) struct Waiting {
     /// Two may wait for one call: the reader of its replies, and the sender of its stream.
     futures: Mutex<HashMap<Call, SmallVec<[Py<PyAny>; 1]>>>,
-    /// The connections that the loop watches: that of the moment last, and those before it that calls are still under way
-    /// on.
+    /// The connections that the loop watches: those of the moment, and those before them that calls are still under way on.
     watched: Mutex<SmallVec<[Watch; 1]>>,
     owner: Mutex<Owner>,
     scheduled: AtomicBool,
@@ -44,11 +43,19 @@ const MANY_CALLS: usize = 8;
 const MOST_LOOKS: usize = 4;
 
 /// A connection that a loop watches, and how.
-type Watch = (Arc<Core>, WakesBy);
+#[derive(Clone)]
+struct Watch {
+    core: Arc<Core>,
+    by: WakesBy,
+    /// It is of the moment: calls go there.
+    current: bool,
+}
 
-/// Whether a connection is watched in that way.
-fn is((watched, how): &Watch, core: &Arc<Core>, by: WakesBy) -> bool {
-    Arc::ptr_eq(watched, core) && *how == by
+impl Watch {
+    /// Whether it is that connection, watched in that way.
+    fn is(&self, core: &Arc<Core>, by: WakesBy) -> bool {
+        Arc::ptr_eq(&self.core, core) && self.by == by
+    }
 }
 
 /// A call by its connection and its number there.
@@ -72,9 +79,11 @@ pub(crate) struct Schedule {
     running: Py<PyAny>,
     call_soon: Py<PyAny>,
     on_idle: Py<PyAny>,
-    /// Takes a method's callable, its arguments, whether a successor of the server is hoped for and the seconds left;
-    /// returns a coroutine that connects and calls it.
+    /// Takes a call, seconds to wait before it, whether a successor of the server is hoped for, the seconds left, and the
+    /// exception to raise if there is none; returns a coroutine that connects and makes the call.
     pub(crate) call_again: Py<PyAny>,
+    /// Lets the loop watch the connections of the moment.
+    follow: Py<PyAny>,
 }
 
 impl Default for Waiting {
@@ -103,15 +112,22 @@ impl Waiting {
 
     /// Names that loop.
     pub(crate) fn use_loop_of_server(&self, py: Python<'_>, running: Py<PyAny>) {
-        self.use_loop(running, py.None(), py.None(), py.None());
+        self.use_loop(running, py.None(), py.None(), py.None(), py.None());
     }
 
     /// Names the loop, its `call_soon`, and what it is to call when it is idle.
-    pub(crate) fn use_loop(&self, running: Py<PyAny>, call_soon: Py<PyAny>, on_idle: Py<PyAny>, call_again: Py<PyAny>) {
+    pub(crate) fn use_loop(
+        &self,
+        running: Py<PyAny>,
+        call_soon: Py<PyAny>,
+        on_idle: Py<PyAny>,
+        call_again: Py<PyAny>,
+        follow: Py<PyAny>,
+    ) {
         let mut owner = self.owner.lock();
         // A connection belongs to one loop for life.
         if matches!(*owner, Owner::Threads) {
-            *owner = Owner::Loop(Arc::new(Schedule { running, call_soon, on_idle, call_again }));
+            *owner = Owner::Loop(Arc::new(Schedule { running, call_soon, on_idle, call_again, follow }));
         }
     }
 
@@ -138,6 +154,7 @@ impl Waiting {
             visit.call(&schedule.call_soon)?;
             visit.call(&schedule.on_idle)?;
             visit.call(&schedule.call_again)?;
+            visit.call(&schedule.follow)?;
         }
         Ok(())
     }
@@ -223,29 +240,42 @@ impl Waiting {
         future.into_iter().flatten().try_for_each(|future| wake(future.bind(py)))
     }
 
-    /// Counts a connection among those that the loop watches, as that of the moment. `false` if it is that already.
-    pub(crate) fn watch(&self, core: &Arc<Core>, by: WakesBy) -> bool {
+    /// The connections of the moment: those of them that the loop does not watch yet in that way.
+    pub(crate) fn watch(&self, current: Vec<(Arc<Core>, WakesBy)>) -> Vec<(Arc<Core>, WakesBy)> {
         let mut watched = self.watched.lock();
-        if watched.last().is_some_and(|last| is(last, core, by)) {
-            return false;
+        for watch in watched.iter_mut() {
+            watch.current = current.iter().any(|(core, by)| watch.is(core, *by));
         }
-        watched.push((Arc::clone(core), by));
-        true
+        let is_new = |(core, by): &(Arc<Core>, WakesBy)| !watched.iter().any(|watch| watch.is(core, *by));
+        let new: Vec<_> = current.into_iter().filter(is_new).collect();
+        watched.extend(new.iter().map(|(core, by)| Watch { core: Arc::clone(core), by: *by, current: true }));
+        new
     }
 
-    /// Whether the loop is to watch the connection on: it is that of the moment, or calls are under way on it.
+    /// Makes sure that the loop watches a connection that it is about to call over.
+    pub(crate) fn follow(&self, py: Python<'_>, core: &Arc<Core>) -> PyResult<()> {
+        if self.watched.lock().iter().any(|watch| watch.current && Arc::ptr_eq(&watch.core, core)) {
+            return Ok(());
+        }
+        match self.owner() {
+            Owner::Loop(schedule) => schedule.follow.bind(py).run([]).map(drop),
+            Owner::Nobody | Owner::Threads => Ok(()),
+        }
+    }
+
+    /// Whether the loop is to watch the connection on: it is one of the moment, or calls are under way on it.
     pub(crate) fn goes_on(&self, core: &Arc<Core>, by: WakesBy) -> bool {
         let watched = self.watched.lock();
-        let current = watched.last().is_some_and(|last| is(last, core, by));
+        let current = watched.iter().any(|watch| watch.current && watch.is(core, by));
         // The same connection may be watched in another way by now.
-        let earlier = watched.last().is_some_and(|(last, _)| !Arc::ptr_eq(last, core));
+        let otherwise = watched.iter().any(|watch| watch.current && Arc::ptr_eq(&watch.core, core));
         drop(watched);
-        !core.is_dead() && (current || earlier && core.in_flight() > 0)
+        !core.is_dead() && (current || !otherwise && core.in_flight() > 0)
     }
 
     /// The loop watches the connection no more.
     pub(crate) fn unwatch(&self, core: &Arc<Core>, by: WakesBy) {
-        self.watched.lock().retain(|other| !is(other, core, by));
+        self.watched.lock().retain(|watch| !watch.is(core, by));
     }
 
     pub(crate) fn on_readable(&self, py: Python<'_>, core: &Core, by: WakesBy) -> PyResult<()> {
@@ -263,18 +293,21 @@ impl Waiting {
         // Relaxed: as in `call_when_idle`.
         self.scheduled.store(false, Ordering::Relaxed);
         let watched = self.watched.lock().clone();
-        let Some(((current, _), earlier)) = watched.split_last() else { return Ok(()) };
         let mut delivered = false;
-        for (core, _) in earlier {
+        for Watch { core, .. } in &watched {
             core.stay_awake();
             delivered |= self.deliver(py, core)?;
         }
-        current.stay_awake();
-        delivered |= self.deliver(py, current)?;
         // Whoever has let others run is about to look.
         delivered |= self.rounds.are_under_way();
-        if !delivered && !self.futures.lock().is_empty() && detach(py, || current.spin()) {
-            delivered = self.deliver(py, current)?;
+        // Of several connections none is worth to keep the others waiting.
+        let mut current = watched.iter().filter(|watch| watch.current);
+        if let (Some(Watch { core, .. }), None) = (current.next(), current.next())
+            && !delivered
+            && !self.futures.lock().is_empty()
+            && detach(py, || core.spin())
+        {
+            delivered = self.deliver(py, core)?;
         }
         // If something comes while we fall asleep, and is not for us, the next look finds nothing; unless the server never
         // stops sending, and the loop's other work has its turn.
@@ -282,7 +315,9 @@ impl Waiting {
             if delivered {
                 break;
             }
-            let Some((awake, _)) = watched.iter().find(|(core, _)| !core.is_dead() && !core.may_sleep()) else {
+            let Some(Watch { core: awake, .. }) =
+                watched.iter().find(|Watch { core, .. }| !core.is_dead() && !core.may_sleep())
+            else {
                 return Ok(());
             };
             delivered = self.deliver(py, awake)?;
@@ -307,7 +342,7 @@ impl Waiting {
 
     /// The client is closed: all connections end, and everybody looks.
     pub(crate) fn close(&self, py: Python<'_>) -> PyResult<()> {
-        for (core, _) in std::mem::take(&mut *self.watched.lock()) {
+        for Watch { core, .. } in std::mem::take(&mut *self.watched.lock()) {
             core.close();
             core.pump();
         }

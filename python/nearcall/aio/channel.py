@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from contextvars import ContextVar
+from collections.abc import Awaitable
 from copy import copy
 from functools import partial
 from math import inf
@@ -32,15 +31,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Channel", "connect"]
 
-_MOST_ATTEMPTS = 3
-_REFUSED_PAUSE = 0.005
-"""Seconds that a call waits before it is sent again, and four times that before the next time: a server that refuses
-counts calls a moment longer than its client."""
 _SLICE = 0.1
 """Seconds for which a thread goes on connecting before a task has to want that still."""
 _COMEBACK = 1.0
 """Seconds for which a call that may be repeated waits for a server to come back."""
-_attempts: ContextVar[int] = ContextVar("nearcall.attempts", default=0)
 
 
 class Channel(Caller, ChannelBase, ForLoops):
@@ -121,7 +115,7 @@ class Channel(Caller, ChannelBase, ForLoops):
             soon = loop.time() + options["handshake_timeout"] if options["wait_for_ready"] else None
             await self._connect(connection, soon, until=soon)
             self._connection = connection
-            connection.use_loop(loop, loop.call_soon, connection.on_idle, self._call_again)
+            connection.use_loop(loop, loop.call_soon, connection.on_idle, self._call_again, self._follow)
             self._follow()
         except BaseException:
             self._connecting.clear()
@@ -134,12 +128,13 @@ class Channel(Caller, ChannelBase, ForLoops):
         self._follow()
 
     def _follow(self) -> None:
-        """Lets the loop watch the connection of the moment, and no longer those before it on which nothing happens."""
-        watched = self._opened().watch()
-        if watched is not None:
+        """Lets the loop watch the connections of the moment, and of those before them only where something happens."""
+        new = self._opened().watch()
+        if new:
             for other in [other for other in self._watched if not other.goes_on]:
                 # Its calls that are not over yet learn of their end.
                 self._on_readable(other)
+        for watched in new:
             self._watched.append(watched)
             self._running().add_reader(watched.fileno(), self._on_readable, watched)
             self._on_readable(watched)
@@ -204,24 +199,27 @@ class Channel(Caller, ChannelBase, ForLoops):
 
     async def _call_again(
         self,
-        method: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
+        call: Awaitable[Any],
+        pause: float,
         hopeful: bool,
         left: float | None,
+        failure: BaseException | None,
     ) -> Any:
-        """Calls once more: the connection was lost before or while the method was called, or it was refused."""
-        attempts = _attempts.get() + 1
-        if attempts > _MOST_ATTEMPTS:
-            raise Unavailable(f"the server at {self._url} was lost or has refused the call {attempts} times")
-        token = _attempts.set(attempts)
+        """Calls once more: the connection was lost before or while the method was called, or the server has refused it
+        or failed. Where there is no server, ``failure`` says what happened to the call before.
+        """
+        now = self._running().time()
+        until = None if left is None else now + left
+        if pause:
+            await asyncio.sleep(pause)
         try:
-            with within(left):
-                await asyncio.sleep(_REFUSED_PAUSE * 4 ** (attempts - 1))
-                await self._renew(hopeful, left)
-                return await method(*args, **kwargs)
-        finally:
-            _attempts.reset(token)
+            await self._renew(hopeful, None if until is None else until - self._running().time())
+        except (Unavailable, DeadlineExceeded):
+            if failure is None:
+                raise
+            raise failure from None
+        with within(None if until is None else max(until - self._running().time(), 0.0)):
+            return await call
 
     def _running(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:

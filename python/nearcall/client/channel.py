@@ -144,7 +144,8 @@ class Channel(ChannelBase, ForThreads):
 
     Args:
         url: ``shm://name``, ``unix:///path``, ``tcp://host:port``, ``tls://host:port``, ``grpc://host:port``,
-            ``http://host:port`` (Connect), ``inproc://name``, ``fd://N`` or ``stdio:``.
+            ``http://host:port`` (Connect), ``inproc://name``, ``fd://N`` or ``stdio:``. Several hosts have
+            commas between them: ``tcp://one:7000,two:7000``.
         options: The options below, by name. They count for all clients of the channel.
         timeout: Seconds each call may take unless a surrounding ``nearcall.timeout`` is nearer; ``None``: for ever.
         spin: How long to spin for a reply before sleeping: ``"auto"`` measures and adapts, ``0`` sleeps at once,
@@ -158,6 +159,14 @@ class Channel(ChannelBase, ForThreads):
         handshake_timeout: Seconds that connecting may take; 5.
         wait_for_ready: Where there is no server, wait for one: here for at most ``handshake_timeout``, and in a call
             until its deadline. Otherwise that is :class:`~nearcall.Unavailable` at once.
+        balancing: Which servers are called where a URL lists several hosts, or a name has several addresses:
+            ``"pick_first"``, the first that can be reached, until its connection is lost; ``"round_robin"``, all of
+            them in turn, each over a connection of its own.
+        retry: Which failed calls of idempotent methods are sent once more, as a :class:`~nearcall.Retry`; ``None``:
+            those whose connection was lost, twice at the most.
+        proxy: A proxy to connect through by HTTP's CONNECT, as ``http://host:port``, whatever the host;
+            ``"environment"``: as ``grpc_proxy``, ``https_proxy``, ``http_proxy`` and ``no_proxy`` say, and never for
+            this machine; ``None``: none.
         oneway: What a one-way call does when the ring or the socket is full: ``"block"`` waits for room, until the
             call's deadline; ``"error"`` raises :class:`~nearcall.ResourceExhausted`; ``"drop"`` drops the call and
             counts it in :attr:`dropped`. The last two never wait.
@@ -264,8 +273,9 @@ def connect(url: str, service: Callable[..., Any] | None = None, **options: Unpa
         service: The service's class or interface. Without one the client is dynamic: its methods come from the
             server's own description, and values are plain data.
         options: ``timeout``, ``spin``, ``max_message_size``, ``max_values``, ``max_references``, ``ring_size``,
-            ``handshake_timeout``, ``wait_for_ready``, ``oneway``, ``interceptors``, ``allow_plaintext``, ``tls``,
-            ``allow_users`` and ``allow_groups``, as for :class:`Channel`.
+            ``handshake_timeout``, ``wait_for_ready``, ``balancing``, ``retry``, ``proxy``, ``oneway``,
+            ``interceptors``, ``compression``, ``allow_plaintext``, ``tls``, ``allow_users`` and ``allow_groups``, as
+            for :class:`Channel`.
 
     A connection that is lost is renewed by the next call. A call that was under way when it was lost fails with
     :class:`~nearcall.Unavailable`, unless its method is marked :func:`~nearcall.idempotent`: then it is repeated.

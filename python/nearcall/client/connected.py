@@ -79,6 +79,13 @@ class Connected(ABC):
         return self._opened().peer
 
     @property
+    def peers(self) -> list[dict[str, Any]]:
+        """Who the servers are that are connected now, each as :attr:`peer`: with ``balancing="round_robin"`` all that
+        are called in turn, otherwise at most one. Then ``peer`` is one of them.
+        """
+        return self._opened().peers
+
+    @property
     def description(self) -> dict[str, Any]:
         """What the server serves, as it describes itself: services, methods, parameters, types."""
         return cast("dict[str, Any]", msgspec.json.decode(self._opened().description))

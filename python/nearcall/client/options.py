@@ -21,7 +21,9 @@ from ..options.common import (
 )
 from ..options.schemes import speaks_http
 from ..options.tls import TLS, client_side
+from .balancing import Balancing, check_balancing, check_proxy
 from .dropping import OnewayPolicy, check_oneway, drop_reporter
+from .retry import Retry, check_retry
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -51,6 +53,9 @@ class ChannelOptions(TypedDict, total=False):
     ring_size: int
     handshake_timeout: float
     wait_for_ready: bool
+    balancing: Balancing
+    retry: Retry | None
+    proxy: str | None
     oneway: OnewayPolicy
     interceptors: Sequence[ClientInterceptor]
     codec: HttpCodec
@@ -112,6 +117,9 @@ def _checked(  # noqa: PLR0913 - options have names
     ring_size: int = DEFAULT_RING_SIZE,
     handshake_timeout: float = 5.0,
     wait_for_ready: bool = False,
+    balancing: Balancing = "pick_first",
+    retry: Retry | None = None,
+    proxy: str | None = "environment",
     oneway: OnewayPolicy = "block",
     interceptors: Sequence[ClientInterceptor] = (),
     codec: HttpCodec = "protobuf",
@@ -135,6 +143,9 @@ def _checked(  # noqa: PLR0913 - options have names
         "use_get": _check_use_get(url, use_get),
         "compression": check_compression([url], compression),
         "wait_for_ready": check_flag("wait_for_ready", wait_for_ready),
+        "balancing": check_balancing(url, balancing),
+        "retry": check_retry(retry),
+        "proxy": check_proxy(url, proxy),
     }
     users, groups = check_users([url], allow_users, allow_groups)
     of_connection |= {

@@ -1,11 +1,14 @@
 //! The client's end of a connection.
 
+mod balancer;
 mod channel;
 mod flushing;
 mod leadership;
 mod oneway;
 pub(crate) mod received;
 mod receiving;
+mod retries;
+mod subchannel;
 mod table;
 
 use crate::sync::{AtomicBool, Ordering};
@@ -23,11 +26,13 @@ use nearcall_wire::{Failure, Kind, Released, Welcome};
 use crate::exports::{Export, Exports, Identity, Methods, Object};
 use crate::flow::{Taken, cost};
 use crate::given::release_payloads;
-pub use channel::{Channel, OnChange, Patience, may_pass};
+pub use channel::{Balancing, Channel, OnChange, Patience};
 use leadership::Leadership;
 pub use oneway::Passed;
 use received::Receiver;
 pub use received::{Adopter, WakesBy};
+pub use retries::{Cause, Pushback, Retries, RetryPolicy, Tally};
+pub use subchannel::may_pass;
 pub use table::CallId;
 use table::{SharedTable, Waker};
 
@@ -479,14 +484,10 @@ impl Connection {
     /// The failure of a call that could not be sent.
     fn cannot_send(&self, error: &LinkError) -> Failure {
         if *error == LinkError::DeadlinePassed {
-            return Failure::new(
-                Failure::DEADLINE_EXCEEDED,
-                format!(
-                    "there was no room to send before the deadline: the {} at {} reads nothing",
-                    self.other(),
-                    self.name
-                ),
-            );
+            let (other, name) = (self.other(), &self.name);
+            let why = self.link.why_no_room().unwrap_or_else(|| "reads nothing".into());
+            let text = format!("there was no room to send before the deadline: the {other} at {name} {why}");
+            return Failure::new(Failure::DEADLINE_EXCEEDED, text);
         }
         if let LinkError::TooLong { len, limit } = error {
             return Failure::new(

@@ -1,0 +1,376 @@
+//! Calls to several servers in turn.
+//!
+//! Each server has a way of its own. A call takes the next of those that are connected; one that is not is dialled by a
+//! thread for that dial alone, which the next call starts when the pause after the last failure is over. So no call waits
+//! for a server while another one is there, and a client that makes no calls does nothing.
+
+use std::collections::HashSet;
+use std::sync::{Arc, OnceLock, Weak};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use arc_swap::{ArcSwap, ArcSwapOption};
+use nearcall_platform::fork;
+use nearcall_platform::lock::{Condvar, Mutex};
+use nearcall_transport::{Options, Url, servers};
+use nearcall_wire::Failure;
+
+use super::channel::{OnChange, Patience, SLICE};
+use super::subchannel::{Subchannel, connect_failure, may_pass, remembered};
+use super::{Adopter, Connection};
+use crate::sync::{AtomicBool, AtomicUsize, Ordering};
+
+/// Names are looked up again when they are called after so long: servers come and go.
+const FRESH: Duration = Duration::from_secs(30);
+/// The pause after a look-up that failed, or when a server was lost.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// Makes connections to all servers at a URL.
+pub(super) struct Balancer {
+    this: Weak<Self>,
+    url: Url,
+    options: Options,
+    on_change: OnChange,
+    lanes: ArcSwap<Vec<Arc<Lane>>>,
+    /// Counts calls.
+    turn: AtomicUsize,
+    closed: AtomicBool,
+    /// How all servers that are in use describe themselves.
+    description: ArcSwapOption<String>,
+    progress: ArcSwap<Progress>,
+    /// Who receives in the place of those who wait, if the servers may call.
+    adopter: OnceLock<Arc<dyn Adopter>>,
+}
+
+/// The way to one server.
+struct Lane {
+    key: String,
+    channel: Subchannel,
+}
+
+/// What the threads of this process are doing.
+struct Progress {
+    /// Those who wait are told of every change.
+    changed: Condvar,
+    state: Mutex<State>,
+    generation: u32,
+}
+
+#[derive(Default)]
+struct State {
+    /// A thread looks names up.
+    looking: bool,
+    /// When names were looked up last, and why that failed if it did.
+    looked: Option<Instant>,
+    trouble: Option<Failure>,
+    /// The lanes that a thread dials.
+    dialling: HashSet<String>,
+    /// Those of them whose server describes itself like all others.
+    agreed: HashSet<String>,
+}
+
+impl std::fmt::Debug for Balancer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Balancer").field("url", &self.url).finish_non_exhaustive()
+    }
+}
+
+/// What a thread was started for has ended, whatever became of it.
+struct Done<'a> {
+    balancer: &'a Balancer,
+    lane: Option<&'a str>,
+}
+
+impl Drop for Done<'_> {
+    fn drop(&mut self) {
+        let progress = self.balancer.progress();
+        {
+            let mut state = progress.state.lock();
+            if let Some(key) = self.lane {
+                state.dialling.remove(key);
+                state.agreed.remove(key);
+            } else {
+                state.looking = false;
+                state.looked = Some(Instant::now());
+            }
+        }
+        progress.changed.notify_all();
+    }
+}
+
+impl Balancer {
+    pub(super) fn new(url: Url, options: Options, on_change: OnChange) -> Arc<Self> {
+        Arc::new_cyclic(|this| Self {
+            this: this.clone(),
+            url,
+            options,
+            on_change,
+            lanes: ArcSwap::default(),
+            turn: AtomicUsize::new(0),
+            closed: AtomicBool::new(false),
+            description: ArcSwapOption::empty(),
+            progress: ArcSwap::new(Progress::new()),
+            adopter: OnceLock::new(),
+        })
+    }
+
+    /// The connection for the next call.
+    pub(super) fn ready(&self) -> Option<Arc<Connection>> {
+        let lanes = self.lanes.load();
+        let ready = lanes.iter().filter(|lane| lane.channel.is_ready()).count();
+        if ready < lanes.len() || lanes.is_empty() || self.is_stale() {
+            self.tend();
+        }
+        // Relaxed: nothing depends on it but who is next.
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed).checked_rem(ready)?;
+        let mut usable = lanes.iter().filter_map(|lane| lane.channel.ready());
+        let first = usable.next();
+        // One may have been lost since they were counted.
+        if turn == 0 { first } else { usable.nth(turn - 1).or(first) }
+    }
+
+    pub(super) fn connections(&self) -> Vec<Arc<Connection>> {
+        self.lanes.load().iter().filter_map(|lane| lane.channel.ready()).collect()
+    }
+
+    pub(super) fn current(&self) -> Option<Arc<Connection>> {
+        let lanes = self.lanes.load();
+        let ready = lanes.iter().find_map(|lane| lane.channel.ready());
+        ready.or_else(|| lanes.iter().find_map(|lane| lane.channel.current()))
+    }
+
+    /// As [`super::Channel::usable`].
+    pub(super) fn usable(
+        &self,
+        patience: Patience,
+        until: Option<Instant>,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Result<Option<Arc<Connection>>, Failure> {
+        loop {
+            if self.is_closed() {
+                return Err(Failure::new(Failure::CANCELLED, format!("the connection to {} was closed", self.url)));
+            }
+            // It also starts what is to be dialled.
+            if let Some(connection) = self.ready() {
+                return Ok(Some(connection));
+            }
+            let progress = self.progress();
+            let failure = self.failure(&progress);
+            let mut state = progress.state.lock();
+            let now = Instant::now();
+            let over = until.is_some_and(|until| now >= until);
+            let busy = state.looking || !state.dialling.is_empty();
+            match failure {
+                Some(failure) if !busy && (over || patience.has_ended() || !may_pass(&failure)) => return Err(failure),
+                Some(failure) if over => return Err(failure),
+                None if over => return Ok(None),
+                _ => {}
+            }
+            let end = until.map_or(now + SLICE, |until| until.min(now + SLICE));
+            // A thread that has ended just now tells nobody again.
+            if busy || self.connections().is_empty() {
+                progress.changed.wait_for(&mut state, end.saturating_duration_since(now));
+            }
+            drop(state);
+            if self.connections().is_empty() && !go_on() {
+                return Err(Failure::new(Failure::CANCELLED, "interrupted while connecting"));
+            }
+        }
+    }
+
+    /// Whether names are to be looked up again.
+    fn is_stale(&self) -> bool {
+        let progress = self.progress();
+        // Who has the lock looks by himself.
+        progress.state.try_lock().is_some_and(|state| state.looked.is_none_or(|looked| looked.elapsed() >= FRESH))
+    }
+
+    /// Starts what is to be done: to look names up, and to dial who is not connected.
+    #[cold]
+    fn tend(&self) {
+        let Some(this) = self.this.upgrade().filter(|_| !self.is_closed()) else { return };
+        let lanes = self.lanes.load_full();
+        let progress = self.progress();
+        let now = Instant::now();
+        // Before the lock: these have locks of their own.
+        let lost: Vec<_> = lanes.iter().filter(|lane| !lane.channel.is_ready()).cloned().collect();
+        let due: Vec<_> =
+            lost.iter().filter(|lane| lane.channel.failure().is_none_or(|(.., next)| now >= next)).collect();
+        let (look, dial) = {
+            let mut state = progress.state.lock();
+            let pause = if lost.is_empty() { FRESH } else { LOOK_AGAIN };
+            let look = !state.looking && state.looked.is_none_or(|looked| looked.elapsed() >= pause);
+            state.looking |= look;
+            let dial: Vec<_> =
+                due.into_iter().filter(|lane| state.dialling.insert(lane.key.clone())).cloned().collect();
+            (look, dial)
+        };
+        if look {
+            let balancer = Arc::clone(&this);
+            let spawned = thread::Builder::new().name("nearcall-look-up".into()).spawn(move || {
+                let _done = Done { balancer: &balancer, lane: None };
+                balancer.look_up();
+            });
+            if let Err(error) = spawned {
+                let failure = Failure::new(Failure::UNAVAILABLE, format!("cannot look {} up: {error}", self.url));
+                progress.state.lock().trouble = Some(failure);
+                drop(Done { balancer: self, lane: None });
+            }
+        }
+        for lane in dial {
+            let (balancer, key) = (Arc::clone(&this), lane.key.clone());
+            let spawned = thread::Builder::new().name("nearcall-dial".into()).spawn(move || {
+                let _done = Done { balancer: &balancer, lane: Some(&lane.key) };
+                // Why it failed is kept there.
+                let _ = lane.channel.usable(Patience::FailFast, None, &mut || !balancer.is_closed());
+            });
+            if spawned.is_err() {
+                // The next call tries again.
+                drop(Done { balancer: self, lane: Some(&key) });
+            }
+        }
+    }
+
+    /// Finds out which servers there are.
+    fn look_up(&self) {
+        let found = servers(&self.url, &self.options);
+        let progress = self.progress();
+        let urls = match found {
+            Ok(urls) => urls,
+            Err(error) => {
+                progress.state.lock().trouble = Some(connect_failure(&error));
+                return;
+            }
+        };
+        let known = self.lanes.load_full();
+        let mut lanes: Vec<Arc<Lane>> = Vec::with_capacity(urls.len());
+        for url in urls {
+            let key = url.key();
+            if lanes.iter().any(|lane| lane.key == key) {
+                continue;
+            }
+            let lane = known.iter().find(|lane| lane.key == key).cloned();
+            lanes.push(lane.unwrap_or_else(|| self.lane(key, url)));
+        }
+        progress.state.lock().trouble = None;
+        // Who is gone from the list gets no new calls. Its connection ends with the last call that it has.
+        self.lanes.store(Arc::new(lanes));
+        // What was not there yet when the channel was closed, or learned to serve, is told now.
+        if self.is_closed() {
+            self.close();
+        }
+        if let Some(adopter) = self.adopter.get() {
+            self.adopt(adopter);
+        }
+        // Whoever waits has not dialled any of them.
+        self.tend();
+    }
+
+    fn lane(&self, key: String, url: Url) -> Arc<Lane> {
+        let (this, own) = (self.this.clone(), key.clone());
+        let agree =
+            move |_: Option<&str>, new: &str| this.upgrade().map_or(Ok(()), |balancer| balancer.agree(&own, new));
+        Arc::new(Lane { key, channel: Subchannel::new(url, self.options.clone(), Box::new(agree)) })
+    }
+
+    /// Whether a server may be used beside the others: all of them are called by one description.
+    fn agree(&self, key: &str, description: &str) -> Result<(), Failure> {
+        let progress = self.progress();
+        let earlier = {
+            let mut state = progress.state.lock();
+            let earlier = self.description.load_full();
+            let is_new = earlier.as_ref().is_some_and(|earlier| **earlier != *description);
+            let others = self.lanes.load().iter().any(|lane| lane.key != key && lane.channel.is_ready());
+            if is_new && (others || state.agreed.iter().any(|other| other != key)) {
+                let text = format!(
+                    "a server of {} describes itself otherwise than those that are in use: calls go to these until none \
+                     of them is left",
+                    self.url
+                );
+                return Err(Failure::new(Failure::UNAVAILABLE, text));
+            }
+            state.agreed.insert(key.to_owned());
+            if is_new || earlier.is_none() {
+                self.description.store(Some(Arc::new(description.to_owned())));
+            }
+            earlier.filter(|_| is_new)
+        };
+        let Some(earlier) = earlier else { return Ok(()) };
+        (self.on_change)(description).inspect_err(|_| {
+            let mut state = progress.state.lock();
+            state.agreed.remove(key);
+            self.description.store(Some(earlier));
+        })
+    }
+
+    /// Why there is no connection, as far as is known.
+    fn failure(&self, progress: &Progress) -> Option<Failure> {
+        let lanes = self.lanes.load();
+        let failures: Vec<_> = lanes.iter().filter_map(|lane| lane.channel.failure()).collect();
+        if failures.len() < lanes.len() || failures.is_empty() {
+            return progress.state.lock().trouble.clone();
+        }
+        let (at, next) = failures
+            .iter()
+            .fold((failures[0].1, failures[0].2), |(at, next), failure| (at.max(failure.1), next.min(failure.2)));
+        let mut said: Vec<&str> = Vec::new();
+        for (failure, ..) in &failures {
+            if !said.contains(&&*failure.message) {
+                said.push(&failure.message);
+            }
+        }
+        let (first, ..) = failures.iter().find(|(failure, ..)| may_pass(failure)).unwrap_or(&failures[0]);
+        let message = match &said[..] {
+            [only] => (*only).to_owned(),
+            all => format!("none of the servers of {} can be used: {}", self.url, all.join("; ")),
+        };
+        Some(remembered(&Failure { message, ..first.clone() }, at, Some(next)))
+    }
+
+    pub(super) fn serve_with(&self, adopter: Arc<dyn Adopter>) {
+        // Of two who do it one is first, and a channel has one adopter.
+        let _ = self.adopter.set(adopter);
+        if let Some(adopter) = self.adopter.get() {
+            self.adopt(adopter);
+        }
+    }
+
+    fn adopt(&self, adopter: &Arc<dyn Adopter>) {
+        for lane in self.lanes.load().iter() {
+            lane.channel.serve_with(Arc::clone(adopter));
+        }
+    }
+
+    pub(super) fn close(&self) -> bool {
+        // SeqCst, as is the list: whoever makes a list after it sees this, or we see the list.
+        self.closed.store(true, Ordering::SeqCst);
+        let cut_short = self.lanes.load_full().iter().filter(|lane| !lane.channel.close()).count();
+        self.progress().changed.notify_all();
+        cut_short == 0
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        // SeqCst: as above.
+        self.closed.load(Ordering::SeqCst)
+    }
+
+    /// What this process does: what a child by fork finds is its parent's.
+    fn progress(&self) -> Arc<Progress> {
+        let progress = self.progress.load_full();
+        if progress.generation == fork::generation() {
+            return progress;
+        }
+        // A thread of the parent may have held its lock. Of two threads of the child, one is first.
+        let before = self.progress.compare_and_swap(&progress, Progress::new());
+        if Arc::ptr_eq(&before, &progress) {
+            std::mem::forget(progress);
+        }
+        self.progress.load_full()
+    }
+}
+
+impl Progress {
+    fn new() -> Arc<Self> {
+        Arc::new(Self { changed: Condvar::new(), state: Mutex::default(), generation: fork::mark() })
+    }
+}

@@ -1,0 +1,116 @@
+"""Options about the way to several servers: which of them are called, and through which proxy."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Final, Literal, TypeAlias, get_args
+
+from ..errors import InvalidArgument
+from ..options.checked import with_option
+
+__all__ = ["Balancing", "Proxied", "check_balancing", "check_proxy"]
+
+Balancing: TypeAlias = Literal["pick_first", "round_robin"]
+"""Which of several servers are called."""
+
+Proxied: TypeAlias = "tuple[str, int, str | None, list[str] | None]"
+"""As :class:`nearcall._core.Connection` takes it."""
+
+_NETWORK: Final = frozenset({"tcp", "tls", "grpc", "grpcs", "http", "https"})
+"""Schemes of URLs that name hosts."""
+
+
+def check_balancing(url: str, balancing: object) -> Balancing:
+    """The option ``balancing``.
+
+    Raises:
+        InvalidArgument: there is no such way.
+        ValueError: there is one server only at such a URL.
+    """
+    if balancing == "pick_first":
+        return "pick_first"
+    if balancing != "round_robin":
+        names = " or ".join(f'"{name}"' for name in get_args(Balancing))
+        raise with_option(InvalidArgument(f"balancing must be {names}, not {balancing!r}"), "balancing")
+    if _scheme(url) not in _NETWORK:
+        raise with_option(
+            ValueError(
+                f'balancing="round_robin" is for URLs that name hosts, such as tcp://one:7000,two:7000: at {url} '
+                "there is one server"
+            ),
+            "balancing",
+        )
+    return "round_robin"
+
+
+def check_proxy(url: str, proxy: object) -> Proxied | None:
+    """The option ``proxy``: the proxy to connect through, and for which hosts it is.
+
+    Raises:
+        InvalidArgument: it, or a variable of the environment, is no URL of a proxy.
+        ValueError: there is no host at such a URL.
+    """
+    scheme = _scheme(url)
+    if proxy is None or (proxy == "environment" and scheme not in _NETWORK):
+        return None
+    if not isinstance(proxy, str):
+        raise with_option(
+            TypeError(f'proxy takes "environment", None or a URL such as http://proxy:3128, not {proxy!r}'), "proxy"
+        )
+    if proxy != "environment":
+        if scheme not in _NETWORK:
+            raise with_option(ValueError(f"proxy is for URLs that name hosts, and {url} names none"), "proxy")
+        return (*_read("proxy", proxy), None)
+    name, found = _in_environment(scheme)
+    if not found:
+        return None
+    listed = _variable("no_proxy") or _variable("NO_PROXY")
+    if scheme in ("grpc", "grpcs"):
+        listed = _variable("no_grpc_proxy") or listed
+    return (*_read(name, found), [entry.strip() for entry in listed.split(",") if entry.strip()])
+
+
+def _in_environment(scheme: str) -> tuple[str, str]:
+    # HTTP_PROXY in capitals is not among them: to a CGI program, that is a header that its client has sent.
+    names = ["https_proxy", "HTTPS_PROXY", "http_proxy"]
+    if scheme in ("grpc", "grpcs"):
+        names = ["grpc_proxy", "GRPC_PROXY", *names]
+    for name in names:
+        if value := _variable(name):
+            return name, value
+    return "", ""
+
+
+def _variable(name: str) -> str:
+    return os.environ.get(name, "").strip()
+
+
+def _read(option: str, proxy: str) -> tuple[str, int, str | None]:
+    """Host, port, and who asks."""
+    import base64  # few have a proxy
+    from urllib.parse import unquote, urlsplit
+
+    text = proxy if "://" in proxy else f"http://{proxy}"
+    try:
+        parts = urlsplit(text)
+        host, port, scheme = parts.hostname, parts.port, parts.scheme
+    except ValueError:
+        raise _refused(option, "no URL of a proxy") from None
+    if scheme != "http":
+        raise _refused(option, f"a proxy of a kind that is not spoken here ({scheme}://)")
+    if not host:
+        raise _refused(option, "no URL of a proxy")
+    if parts.username is None:
+        return host, port or 80, None
+    user = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+    return host, port or 80, "Basic " + base64.b64encode(user.encode()).decode()
+
+
+def _refused(option: str, what: str) -> Exception:
+    # Not what it is: there may be a password in it.
+    error = InvalidArgument(f"{option} names {what}: write http://host:port, or http://user:password@host:port")
+    return with_option(error, "proxy")
+
+
+def _scheme(url: Any) -> str:
+    return str(url).partition("://")[0].lower()
