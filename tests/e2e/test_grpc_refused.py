@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import struct
 import threading
 from collections.abc import Callable, Iterator
 
@@ -15,9 +16,23 @@ import pytest
 import nearcall
 import nearcall.aio
 
-from .h2_raw import DATA, END_HEADERS, END_STREAM, HEADERS, PREFACE, data, field, frame, message, reset, settings
+from .h2_raw import (
+    DATA,
+    END_HEADERS,
+    END_STREAM,
+    HEADERS,
+    PREFACE,
+    SETTINGS,
+    data,
+    field,
+    frame,
+    message,
+    reset,
+    settings,
+)
 
 REFUSED_STREAM = 7
+MAX_CONCURRENT_STREAMS = 3
 
 
 @nearcall.service
@@ -113,3 +128,24 @@ def test_a_refused_stream_fails() -> None:
     with Refusing(1) as server, nearcall.connect(server.url, Echo) as client, refused:
         list(client.count(3))
     assert server.seen == 1
+
+
+def test_a_server_that_takes_no_calls_is_said_to_take_none() -> None:
+    def serve() -> None:
+        connection, _ = listener.accept()
+        with connection, connection.makefile("rb") as incoming:
+            connection.sendall(frame(SETTINGS, struct.pack(">HI", MAX_CONCURRENT_STREAMS, 0)))
+            incoming.read()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=serve)
+        thread.start()
+        url = f"grpc://127.0.0.1:{listener.getsockname()[1]}"
+        with (
+            nearcall.connect(url, Echo, timeout=0.05) as client,
+            pytest.raises(
+                nearcall.DeadlineExceeded, match=r"takes no calls at present \(its max_concurrent_streams is 0"
+            ),
+        ):
+            client.echo(1)
+        thread.join(20)
