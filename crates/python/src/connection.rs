@@ -46,7 +46,11 @@ impl Connection {
     /// `explain` is called with the reason why there is no server, and returns what users are to read in its place. `timeout`
     /// is that of a call, also of one with streams; with `by_item` of such a one it is that until the next item.
     #[new]
-    #[expect(clippy::too_many_arguments, reason = "they are keyword arguments in Python")]
+    #[expect(
+        clippy::too_many_arguments,
+        clippy::fn_params_excessive_bools,
+        reason = "they are keyword arguments in Python"
+    )]
     #[pyo3(signature = (url, *, spin, ring_size, max_message_size, handshake_timeout, codec, use_get, compression, allow_plaintext, tls, allow_users, allow_groups, timeout, wait_for_ready, balancing, retry, proxy, oneway, on_drop, on_change, make_passage, explain=None, by_item=false))]
     fn new(
         py: Python<'_>,
