@@ -395,6 +395,11 @@ class Server:
                 self._catalogue.home = HomeLoop(loop.loop).around
                 self._loop = loop
 
+    def serve_at(self, listeners: _core.Listeners, urls: list[str]) -> None:
+        """Serves the clients of these listeners, which somebody else has made, and not at its own URLs."""
+        self._urls = urls
+        self._begin(listeners, self._over.set)
+
     def serve_as_worker(
         self,
         listeners: _core.Listeners,

@@ -88,12 +88,12 @@ def in_codec(plan: ServicePlan, codec: Codec) -> ServicePlan:
             f"{plan.name} is known from a description, which says too little for {codec.name}: give a class"
         )
     codings = codec.service(plan.name, types)
-    methods = []
+    changed = list[MethodPlan]()
     for method in plan.methods:
         coding, item = codings[method.name], method.request_item
         if item is not None and coding.item is not None:
             item = msgspec.structs.replace(item, coding=coding.item)
-        methods.append(
+        changed.append(
             msgspec.structs.replace(
                 method,
                 # Who is called by a path answers, with nothing if need be.
@@ -105,4 +105,4 @@ def in_codec(plan: ServicePlan, codec: Codec) -> ServicePlan:
                 path=coding.path,
             )
         )
-    return msgspec.structs.replace(plan, methods=tuple(methods))
+    return msgspec.structs.replace(plan, methods=tuple(changed))
