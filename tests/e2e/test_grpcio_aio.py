@@ -246,7 +246,8 @@ def test_interceptors_of_servers_are_awaited() -> None:
             assert await stub.unary("a", metadata=token) == "a"
             assert await all_of(stub.chat(iter("ab"), metadata=token)) == ["a", "b"]
             assert await status(stub.unary("a")) == ("UNAUTHENTICATED", "no token")
-            assert await status(all_of(stub.chat(iter("ab")))) == ("UNAUTHENTICATED", "no token")
+            # What it would send may meet a call that is over, which grpcio takes for an error of its own.
+            assert await status(all_of(stub.chat(iter("")))) == ("UNAUTHENTICATED", "no token")
 
     asyncio.run(main())
 

@@ -65,7 +65,7 @@ pub(crate) enum Way {
 pub(crate) struct Limits {
     /// Of every call over the connection.
     pub(crate) usual: Option<Duration>,
-    /// Of a callable, in the place of that.
+    /// Of a callable, in the place of that; the shortest that it was given.
     pub(crate) own: Option<Duration>,
     /// Of a stream the usual time is that until the next item: as a whole it may take as long as it likes.
     pub(crate) by_item: bool,
@@ -110,7 +110,8 @@ pub(crate) struct Calling {
 impl Calling {
     /// The same, with so many seconds for each call in the place of the connection's.
     pub(crate) fn within(&self, py: Python<'_>, seconds: f64) -> PyResult<Self> {
-        let limits = Limits { own: Some(seconds_of(py, "timeout", seconds)?), ..self.limits };
+        let most = seconds_of(py, "timeout", seconds)?;
+        let limits = Limits { own: Some(self.limits.own.map_or(most, |own| own.min(most))), ..self.limits };
         Ok(Self { limits, ..self.clone() })
     }
 
