@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from ..errors import PermissionDenied
 from ..service.service import plan_of
 from .registry import registry
 from .runtime import taking_service
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 __all__ = ["Granted", "granted", "offer", "on_stop", "storage", "use"]
 
@@ -120,6 +122,8 @@ def storage() -> Path:
     if not registry.storage:
         why = registry.no_storage or "there is no host"
         raise PermissionDenied(f"the permission 'storage' is missing: {why}", details={"permission": "storage"})
+    from pathlib import Path  # it takes as long to import as a plugin's own modules, and few ask for it
+
     return Path(registry.storage)
 
 
