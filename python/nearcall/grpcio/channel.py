@@ -16,7 +16,8 @@ from ..service.encoded import EncodedMethod, encoded_class
 from .addresses import url_of
 from .calls import MultiCallable, StreamMultiCallable
 from .peer import grpc
-from .settings import compression_of, options_of
+from .settings import insecure_options
+from .stubs import StubMethods
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
@@ -27,11 +28,14 @@ _PAUSE = 0.1
 """Seconds between two attempts to connect for somebody who waits for a server."""
 
 
-class Channel(grpc.Channel):
+class Channel(StubMethods, grpc.Channel):
     """A channel for stubs that protoc has generated; made by :func:`channel` and :func:`insecure_channel`.
 
     It connects with the first call, as grpcio's does.
     """
+
+    _one_response = MultiCallable
+    _many_responses = StreamMultiCallable
 
     def __init__(self, url: str, options: ChannelOptions) -> None:
         check_url(url)
@@ -40,46 +44,6 @@ class Channel(grpc.Channel):
         self._channel: Nearcall | None = None
         self._closed = False
         self._subscribed: list[Callable[[Any], object]] = []
-
-    def unary_unary(
-        self,
-        method: str,
-        request_serializer: Any = None,
-        response_deserializer: Any = None,
-        _registered_method: object = None,
-    ) -> Any:
-        """What calls a method without streams."""
-        return MultiCallable(self, method, False, request_serializer, response_deserializer)
-
-    def unary_stream(
-        self,
-        method: str,
-        request_serializer: Any = None,
-        response_deserializer: Any = None,
-        _registered_method: object = None,
-    ) -> Any:
-        """What calls a method with a stream of responses."""
-        return StreamMultiCallable(self, method, False, request_serializer, response_deserializer)
-
-    def stream_unary(
-        self,
-        method: str,
-        request_serializer: Any = None,
-        response_deserializer: Any = None,
-        _registered_method: object = None,
-    ) -> Any:
-        """What calls a method with a stream of requests."""
-        return MultiCallable(self, method, True, request_serializer, response_deserializer)
-
-    def stream_stream(
-        self,
-        method: str,
-        request_serializer: Any = None,
-        response_deserializer: Any = None,
-        _registered_method: object = None,
-    ) -> Any:
-        """What calls a method with streams both ways."""
-        return StreamMultiCallable(self, method, True, request_serializer, response_deserializer)
 
     def subscribe(self, callback: Callable[[Any], object], try_to_connect: bool | None = False) -> None:
         """Tells ``callback`` the state of now, and that there is a connection once there is one."""
@@ -177,7 +141,4 @@ def insecure_channel(target: str, options: Iterable[tuple[str, Any]] | None = No
     Raises:
         ValueError: an argument has no counterpart; says which.
     """
-    found: Any = {"allow_plaintext": True, **options_of(options)}
-    if (written := compression_of(compression)) is not None:
-        found["compression"] = written
-    return Channel(url_of(target), found)
+    return Channel(url_of(target), insecure_options(options, compression))

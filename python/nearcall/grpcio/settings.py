@@ -9,7 +9,7 @@ from typing import Any
 from ..log import log
 from .peer import grpc
 
-__all__ = ["compression_of", "options_of"]
+__all__ = ["compression_of", "insecure_options", "options_of"]
 
 _HARMLESS = ("grpc.primary_user_agent", "grpc.secondary_user_agent", "grpc.max_send_message_length")
 _ENDLESS = (1 << 32) - 1
@@ -42,3 +42,15 @@ def compression_of(compression: Any) -> str | None:
     if compression == grpc.Compression.Gzip:
         return "gzip"
     raise ValueError(f"{compression!r} is not written: give grpc.Compression.Gzip")
+
+
+def insecure_options(pairs: Iterable[tuple[str, Any]] | None, compression: Any) -> Any:
+    """The options of a channel without encryption.
+
+    Raises:
+        ValueError: an argument has no counterpart; says which.
+    """
+    found: dict[str, Any] = {"allow_plaintext": True, **options_of(pairs)}
+    if (written := compression_of(compression)) is not None:
+        found["compression"] = written
+    return found

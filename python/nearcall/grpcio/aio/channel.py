@@ -14,7 +14,8 @@ from ...options.checked import check_url
 from ...service.encoded import EncodedMethod, encoded_class
 from ..addresses import url_of
 from ..peer import grpc
-from ..settings import compression_of, options_of
+from ..settings import insecure_options
+from ..stubs import StubMethods
 from .calls import MultiCallable, StreamMultiCallable
 
 if TYPE_CHECKING:
@@ -26,11 +27,14 @@ _PAUSE = 0.1
 """Seconds between two attempts to connect for somebody who waits for a server, and between two looks at a state."""
 
 
-class Channel(grpc.aio.Channel):
+class Channel(StubMethods, grpc.aio.Channel):
     """A channel for stubs that protoc has generated; made by :func:`channel` and :func:`insecure_channel`.
 
     It connects with the first call, and belongs to the event loop that makes it.
     """
+
+    _one_response = MultiCallable
+    _many_responses = StreamMultiCallable
 
     def __init__(self, url: str, options: ChannelOptions) -> None:
         check_url(url)
@@ -39,46 +43,6 @@ class Channel(grpc.aio.Channel):
         self._channel: Nearcall | None = None
         self._closed = False
         self._calls: set[asyncio.Future[Any]] = set()
-
-    def unary_unary(
-        self,
-        method: str,
-        request_serializer: Any = None,
-        response_deserializer: Any = None,
-        _registered_method: object = None,
-    ) -> Any:
-        """What calls a method without streams."""
-        return MultiCallable(self, method, False, request_serializer, response_deserializer)
-
-    def unary_stream(
-        self,
-        method: str,
-        request_serializer: Any = None,
-        response_deserializer: Any = None,
-        _registered_method: object = None,
-    ) -> Any:
-        """What calls a method with a stream of responses."""
-        return StreamMultiCallable(self, method, False, request_serializer, response_deserializer)
-
-    def stream_unary(
-        self,
-        method: str,
-        request_serializer: Any = None,
-        response_deserializer: Any = None,
-        _registered_method: object = None,
-    ) -> Any:
-        """What calls a method with a stream of requests."""
-        return MultiCallable(self, method, True, request_serializer, response_deserializer)
-
-    def stream_stream(
-        self,
-        method: str,
-        request_serializer: Any = None,
-        response_deserializer: Any = None,
-        _registered_method: object = None,
-    ) -> Any:
-        """What calls a method with streams both ways."""
-        return StreamMultiCallable(self, method, True, request_serializer, response_deserializer)
 
     def get_state(self, try_to_connect: bool = False) -> grpc.ChannelConnectivity:
         """Whether there is a connection."""
@@ -185,7 +149,4 @@ def insecure_channel(
         raise ValueError(
             "interceptors of grpc.aio's clients are not run: give nearcall's to channel(url, interceptors=[...])"
         )
-    found: Any = {"allow_plaintext": True, **options_of(options)}
-    if (written := compression_of(compression)) is not None:
-        found["compression"] = written
-    return Channel(url_of(target), found)
+    return Channel(url_of(target), insecure_options(options, compression))
