@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from typing import Any, NoReturn
 
+from .caller import CallerOf
 from .outcome import Aborted, Metadatum, Outcome
 from .peer import grpc
 
@@ -13,7 +14,7 @@ __all__ = ["ServicerContext"]
 _ENDLESS = float(1 << 63)
 
 
-class ServicerContext(grpc.ServicerContext):
+class ServicerContext(CallerOf, grpc.ServicerContext):
     """What ``context`` is in a servicer: grpcio's interface, of a call that nearcall serves."""
 
     def __init__(self, outcome: Outcome) -> None:
@@ -41,23 +42,6 @@ class ServicerContext(grpc.ServicerContext):
     def invocation_metadata(self) -> tuple[Metadatum, ...]:
         """What the client sent beside its request."""
         return self._outcome.invocation_metadata
-
-    def peer(self) -> str:
-        """Who called: ``ipv4:127.0.0.1:4711``."""
-        return self._outcome.peer
-
-    def peer_identities(self) -> Iterable[bytes] | None:
-        """The names in the client's certificate."""
-        key = self.peer_identity_key()
-        return None if key is None else self._outcome.identities()[key]
-
-    def peer_identity_key(self) -> str | None:
-        """Where in the certificate they stand."""
-        return self._outcome.identity_key()
-
-    def auth_context(self) -> Mapping[str, Any]:
-        """What is known of the client from its certificate."""
-        return self._outcome.identities()
 
     def send_initial_metadata(self, initial_metadata: Any) -> None:
         """Sends metadata at once, ahead of the response."""

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable
 from typing import Any, NoReturn
 
+from ..caller import CallerOf
 from ..outcome import Metadatum, Outcome
 from ..peer import grpc
 
 __all__ = ["ServicerContext"]
 
 
-class ServicerContext(grpc.aio.ServicerContext[Any, Any]):
+class ServicerContext(CallerOf, grpc.aio.ServicerContext[Any, Any]):
     """What ``context`` is in a servicer: the interface of ``grpc.aio``, of a call that nearcall serves."""
 
     def __init__(self, outcome: Outcome) -> None:
@@ -82,23 +83,6 @@ class ServicerContext(grpc.aio.ServicerContext[Any, Any]):
 
     def disable_next_message_compression(self) -> None:
         """Without effect, as :meth:`set_compression`."""
-
-    def peer(self) -> str:
-        """Who called: ``ipv4:127.0.0.1:4711``."""
-        return self._outcome.peer
-
-    def peer_identities(self) -> Iterable[bytes] | None:
-        """The names in the client's certificate."""
-        key = self.peer_identity_key()
-        return None if key is None else self._outcome.identities()[key]
-
-    def peer_identity_key(self) -> str | None:
-        """Where in the certificate they stand."""
-        return self._outcome.identity_key()
-
-    def auth_context(self) -> Mapping[str, Any]:
-        """What is known of the client from its certificate."""
-        return self._outcome.identities()
 
     def time_remaining(self) -> float | None:  # type: ignore[override]
         """Seconds until the deadline; ``None`` if there is none."""
