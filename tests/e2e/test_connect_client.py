@@ -136,7 +136,6 @@ class Strange:
 
     def __init__(self) -> None:
         self.answer = b""
-        self.closes = True
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._thread = threading.Thread(target=self._serve, daemon=True)
 
@@ -153,7 +152,9 @@ class Strange:
                     if first.startswith(b"PRI"):
                         connection.sendall(b"HTTP/1.1 505 No\r\ncontent-length: 0\r\n\r\n")
                     elif first:
-                        connection.sendall(self.answer)
+                        # With its end in the same packet: a client that has read the answer must find that this
+                        # connection is over, and not send its next request here.
+                        connection.sendall(self.answer, socket.MSG_MORE)
                         connection.shutdown(socket.SHUT_WR)
                         # What it sends is lost if it closes with something unread.
                         while connection.recv(1 << 16):
