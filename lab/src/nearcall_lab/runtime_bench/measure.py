@@ -17,6 +17,7 @@ from nearcall_lab.placement import choose
 from nearcall_lab.registry import Entrant, discover, entrants_of
 from nearcall_lab.results.metric import metric_of
 from nearcall_lab.runtime_bench import floor
+from nearcall_lab.runtime_bench.grpc_tasks import GrpcTasks
 from nearcall_lab.runtime_bench.load_tasks import GRPC, LoadTasks
 from nearcall_lab.runtime_bench.pair import Pair
 from nearcall_lab.runtime_bench.plugin_tasks import PluginTasks
@@ -127,6 +128,7 @@ class RuntimeRun:
         }
         grpc = self._entrants.get(GRPC)
         probes |= LoadTasks(self._service, grpc, self._apart, self.amounts, self.collected).tasks()
+        probes |= GrpcTasks(self._apart, self.amounts, self.collected).tasks()
         probes |= PluginTasks(self._service, self._apart, self.amounts, self.collected).tasks()
         for name, run in probes.items():
             if self._service.problem:

@@ -1,4 +1,4 @@
-"""One server and one client in which functions are run: for what is more than a cell."""
+"""One server and clients, one as a rule, in which functions are run: for what is more than a cell."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class Pair(Crew):
         """Process id of the client."""
         return self.clients[0].process.pid
 
-    def probe(self, target: str, timeout: float, **arguments: Any) -> Any:
-        """Run ``module:function`` in the client process and return its result."""
+    def probe(self, target: str, timeout: float, client: int = 0, /, **arguments: Any) -> Any:
+        """Run ``module:function`` in a client process, the first if none is named, and return its result."""
         request = {"do": "probe", "target": target, "arguments": arguments, "address": self.address}
-        return self.clients[0].ask(request, timeout)[0]["result"]
+        return self.clients[client].ask(request, timeout)[0]["result"]
 
     def server_cpu_s(self) -> float:
         """CPU seconds the server's process has used."""

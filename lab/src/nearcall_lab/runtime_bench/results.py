@@ -23,9 +23,11 @@ class Amounts:
     naps: int = 10_000
     streamed_bytes: int = 10_000_000_000
     events: int = 200
+    connections: int = 10_000
+    calls: int = 1_000_000
 
 
-QUICK = Amounts(0.1, 100_000, 50_000, 20_000, 500, 1.0, 2, 1000, 500_000_000, 50)
+QUICK = Amounts(0.1, 100_000, 50_000, 20_000, 500, 1.0, 2, 1000, 500_000_000, 50, 200, 10_000)
 
 
 @dataclass
