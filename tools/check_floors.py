@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from rust_modules import Crate
+
 if sys.version_info >= (3, 11):
     import tomllib
 else:
@@ -29,6 +31,8 @@ FLOORS: list[set[str]] = [
     {"models"},
 ]
 FLOOR_OF = {f"nearcall-{name}": floor for floor, names in enumerate(FLOORS) for name in names}
+# Crates whose files have an order among themselves, too: no two of them know each other, not even by way of others.
+WITHOUT_CIRCLES = {"core", "ring", "sandbox", "wire"}
 DEPENDENCY_TABLES = ("dependencies", "dev-dependencies", "build-dependencies")
 PYTHON_CRATES = {"pyo3", "pyo3-ffi", "pyo3-build-config", "numpy", "pythonize"}
 LOCK_CRATES = {"crossbeam", "crossbeam-channel", "crossbeam-utils", "parking_lot", "parking_lot_core", "spin"}
@@ -116,6 +120,13 @@ def check_rust(path: Path, crate: str) -> Iterator[str]:
             yield f"line {number} names the standard library's atomics: use those of the crate's {ATOMICS}"
 
 
+def check_circles(source: Path) -> Iterator[tuple[Path, str]]:
+    """Files of one crate that know each other, given its `src`; each group with its first file."""
+    for circle in Crate(source).circles():
+        names = ", ".join(str(file.relative_to(source)) for file in circle)
+        yield circle[0], f"these files know each other, and one must not: {names}"
+
+
 def check_python(path: Path) -> Iterator[str]:
     """Breaches in one Python file of the runtime."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"), str(path))):
@@ -182,6 +193,8 @@ def breaches(root: Path) -> Iterator[tuple[Path, str]]:
         yield from ((manifest, text) for text in check_manifest(manifest))
         for source in sorted(manifest.parent.rglob("*.rs")):
             yield from ((source, text) for text in check_rust(source, manifest.parent.name))
+        if manifest.parent.name in WITHOUT_CIRCLES:
+            yield from check_circles(manifest.parent / "src")
     package = root / "python" / PACKAGE
     for source in sorted(package.rglob("*.py*")):
         if source.suffix in {".py", ".pyi"}:

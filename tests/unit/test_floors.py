@@ -67,3 +67,48 @@ def test_a_folder_that_is_no_room_is_found(tmp_path: Path) -> None:
     status, said = check_module(tmp_path, "helpers/things.py", "")
     assert status == 1
     assert "is in no room" in said
+
+
+def check_crate(root: Path, files: dict[str, str]) -> tuple[int, str]:
+    crate = root / "crates" / "core"
+    for name, code in files.items():
+        file = crate / "src" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(code, encoding="utf-8")
+    manifest = '[package]\nname = "nearcall-core"\n[lints]\nworkspace = true\n'
+    (crate / "Cargo.toml").write_text(manifest, encoding="utf-8")
+    return check(root)
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"a.rs": "use crate::b::B;", "b.rs": "use crate::a::A;"},
+        {"a.rs": "use crate::b::{C, D as E};", "b.rs": "fn f(a: &super::a::A) {}"},
+        {"a.rs": "use crate::b::B;", "b/mod.rs": "mod c;\npub use c::B;", "b/c.rs": "use super::super::a::A;"},
+        {"a/mod.rs": "mod b;\npub use b::B;\nstruct A(B);", "a/b.rs": "use super::A;"},
+        {"a/mod.rs": "mod b;\nuse b::B;", "a/b.rs": "use crate::{x, a::{A}};"},
+        {"a.rs": "use crate::b::B;", "b.rs": "use crate::c::C;", "c.rs": "pub(crate) use crate::a::A;"},
+    ],
+)
+def test_files_of_the_core_that_know_each_other_are_found(tmp_path: Path, files: dict[str, str]) -> None:
+    status, said = check_crate(tmp_path, {"lib.rs": "mod a;", **files})
+    assert status == 1
+    assert "these files know each other" in said
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"a.rs": "use crate::b::B; // use crate::c::C", "b.rs": "use std::a::A;\nuse other::a::B;"},
+        {"a/mod.rs": "//! [`b::B`]\nmod b;\npub use b::B;", "a/b.rs": "use super::c::C;\nuse crate::d;", "a/c.rs": ""},
+        {"a/mod.rs": "mod b;\npub(crate) use b::B;\npub struct A;", "a/b.rs": "use crate::a::A;"},
+        {
+            "a/mod.rs": "#[cfg(test)]\nmod tests;\npub(in crate::a) use b::B;\nmod b;",
+            "a/b.rs": 'const X: &str = "crate::a";',
+        },
+        {"a.rs": "#[cfg(test)]\nmod tests {\n    use crate::b::B;\n}\n", "b.rs": "use crate::a::A;"},
+    ],
+)
+def test_files_of_the_core_may_know_those_below(tmp_path: Path, files: dict[str, str]) -> None:
+    assert check_crate(tmp_path, {"lib.rs": "mod a;\npub use a::A;", **files}) == (0, "")

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Instant;
 
-use nearcall_core::server::{CallContext, Request, Server as Core};
+use nearcall_core::server::{CallContext, Request};
 use nearcall_core::{Failure, Shelf};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -33,7 +33,6 @@ thread_local! {
 #[derive(Clone, Copy)]
 pub(crate) struct Current {
     request: *const Request,
-    core: *const Arc<Core>,
     method: *const Method,
 }
 
@@ -43,8 +42,8 @@ pub(crate) struct Restore(Option<Current>);
 impl Current {
     /// Makes a request the current one until the returned guard is dropped, which must be before the others are.
     #[inline]
-    pub(crate) fn enter(request: &Request, core: &Arc<Core>, method: &Method) -> Restore {
-        Restore(CURRENT.replace(Some(Self { request, core, method })))
+    pub(crate) fn enter(request: &Request, method: &Method) -> Restore {
+        Restore(CURRENT.replace(Some(Self { request, method })))
     }
 }
 
@@ -58,13 +57,11 @@ impl Drop for Restore {
 #[pyfunction]
 pub(crate) fn current_call() -> Option<Call> {
     let current = CURRENT.with_borrow(|current| *current)?;
-    // SAFETY: set by `Current::enter`, whose guard lives shorter than all three and on this very thread.
+    // SAFETY: set by `Current::enter`, whose guard lives shorter than both and on this very thread.
     let request = unsafe { &*current.request };
     // SAFETY: as above.
-    let core = unsafe { &*current.core };
-    // SAFETY: as above.
     let method = unsafe { &*current.method };
-    Some(Call::new(core, request, method))
+    Some(Call::new(request, method))
 }
 
 /// Calls `observer` with the status code of the call that this thread serves, once that has ended.
@@ -118,14 +115,13 @@ pub(crate) fn tell_all(py: Python<'_>, observers: Vec<Py<PyAny>>, code: u8) {
 /// One call, as its handler sees it.
 #[pyclass(frozen, module = "nearcall._core")]
 pub(crate) struct Call {
-    core: Arc<Core>,
     context: Arc<CallContext>,
     method: String,
 }
 
 impl Call {
-    pub(crate) fn new(core: &Arc<Core>, request: &Request, method: &Method) -> Self {
-        Self { core: Arc::clone(core), context: request.context(), method: method.name.clone() }
+    pub(crate) fn new(request: &Request, method: &Method) -> Self {
+        Self { context: request.context(), method: method.name.clone() }
     }
 
     /// Where memory comes from for what will be sent to the caller.
@@ -149,7 +145,7 @@ impl Call {
 
     /// What belongs to the caller's connection; at first, what `make` makes of the caller's identity.
     fn belongings(&self, py: Python<'_>, make: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
-        of_client(py, self.context.connection(), make)
+        of_client(py, self.context.connection().session(), make)
     }
 
     /// Seconds until the caller stops waiting; `None` if it waits for ever.
@@ -177,7 +173,7 @@ impl Call {
         method: &Bound<'py, IntrospectionMethod>,
     ) -> PyResult<Bound<'py, PyBytes>> {
         let method = *method.get();
-        let answer = detach(py, || method.answer(&self.core, &self.context));
+        let answer = detach(py, || method.answer(&self.context));
         Ok(PyBytes::new(py, &answer.map_err(|failure| raise(py, &failure))?))
     }
 
@@ -185,7 +181,7 @@ impl Call {
     fn send_initial(&self, py: Python<'_>, pairs: &Bound<'_, PyAny>) -> PyResult<()> {
         let metadata = metadata_from(pairs)?;
         // A client that is gone needs no metadata.
-        let _ = detach(py, || self.context.send_head(&self.core, metadata));
+        let _ = detach(py, || self.context.send_head(metadata));
         Ok(())
     }
 

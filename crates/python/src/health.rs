@@ -6,11 +6,11 @@
 //! gets the last status when it does, and those in between never.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::Arc;
 
 use nearcall_core::lock::Mutex;
 use nearcall_core::protobuf::{Fields, Wire, Writer};
-use nearcall_core::server::{ItemOutcome, NativeHandler, Request, Server, ServerCall};
+use nearcall_core::server::{CallObserver, ItemOutcome, NativeHandler, Request, ServerCall};
 use nearcall_core::{Body, Failure, Kind, Malformed, Outgoing};
 use pyo3::prelude::*;
 
@@ -29,8 +29,6 @@ enum Status {
 #[derive(Default)]
 struct States {
     known: Mutex<Known>,
-    /// Whose they are.
-    server: OnceLock<Weak<Server>>,
 }
 
 #[derive(Default)]
@@ -61,12 +59,12 @@ impl Known {
     }
 
     /// Tells a client the status of its service, if that is news and the client reads. The watch, if it is over.
-    fn tell(&mut self, server: &Server, key: usize) -> Option<Watch> {
+    fn tell(&mut self, key: usize) -> Option<Watch> {
         let watch = self.watches.get(&key)?;
         // It could be read when the call came.
         let status = self.status(service(&watch.request).unwrap_or_default());
         if watch.told != Some(status) {
-            match watch.call.try_send_item(server, &Outgoing::new(Kind::Item, Body::Whole(&response(status)))) {
+            match watch.call.try_send_item(&Outgoing::new(Kind::Item, Body::Whole(&response(status)))) {
                 Ok(ItemOutcome::Sent) => self.watches.get_mut(&key)?.told = Some(status),
                 // `changed` comes when there is room.
                 Ok(ItemOutcome::NoCredit) => {}
@@ -81,14 +79,14 @@ impl Known {
 
 impl States {
     /// Looks at watches again. Those that are over are ended.
-    fn tell(&self, server: &Server, change: impl FnOnce(&mut Known) -> Vec<usize>) {
+    fn tell(&self, change: impl FnOnce(&mut Known) -> Vec<usize>) {
         let mut known = self.known.lock();
         let keys = change(&mut known);
-        let over: Vec<Watch> = keys.into_iter().filter_map(|key| known.tell(server, key)).collect();
+        let over: Vec<Watch> = keys.into_iter().filter_map(|key| known.tell(key)).collect();
         drop(known);
         for watch in over {
             // If it is cancelled there is nobody to tell.
-            watch.request.fail(server, &Failure::new(Failure::UNAVAILABLE, "the server is stopping"));
+            watch.request.fail(&Failure::new(Failure::UNAVAILABLE, "the server is stopping"));
         }
     }
 }
@@ -108,8 +106,14 @@ enum Method {
     List,
 }
 
+impl CallObserver for HealthMethod {
+    fn changed(&self, call: &Arc<ServerCall>) {
+        self.states.tell(|_| vec![Arc::as_ptr(call).addr()]);
+    }
+}
+
 impl NativeHandler for HealthMethod {
-    fn handle(&self, server: &Server, request: Box<Request>) {
+    fn handle(&self, request: Box<Request>) {
         let answer = match (self.kind, service(&request)) {
             (Method::List, _) => Ok(listed(&self.states.known.lock())),
             (_, Err(bad)) => Err(Failure::new(Failure::INVALID_ARGUMENT, bad.0)),
@@ -120,22 +124,18 @@ impl NativeHandler for HealthMethod {
             (Method::Watch, Ok(_)) => {
                 let Some(call) = request.call.clone() else { return };
                 let key = Arc::as_ptr(&call).addr();
-                self.states.tell(server, |known| {
+                self.states.tell(|known| {
                     known.watches.insert(key, Watch { request, call, told: None });
                     vec![key]
                 });
                 return;
             }
         };
-        request.answer(server, answer);
+        request.answer(answer);
     }
 
-    fn changed(&self, server: &Server, call: &Arc<ServerCall>) {
-        self.states.tell(server, |_| vec![Arc::as_ptr(call).addr()]);
-    }
-
-    fn stopping(&self, server: &Server) {
-        self.states.tell(server, |known| {
+    fn stopping(&self) {
+        self.states.tell(|known| {
             known.stopping = true;
             known.watches.keys().copied().collect()
         });
@@ -154,37 +154,22 @@ impl Health {
     #[new]
     fn new(services: Vec<String>) -> Self {
         let serving = services.into_iter().map(|service| (service, true)).collect();
-        Self {
-            states: Arc::new(States { known: Mutex::new(Known { serving, ..Known::default() }), ..States::default() }),
-        }
+        Self { states: Arc::new(States { known: Mutex::new(Known { serving, ..Known::default() }) }) }
     }
 
     /// Says from now on whether a service serves, and tells those who watch it.
     fn set(&self, py: Python<'_>, service: String, serving: bool) {
         detach(py, || {
-            let changed = |known: &mut Known| {
+            self.states.tell(|known| {
                 known.serving.insert(service, serving);
                 known.watches.keys().copied().collect()
-            };
-            match self.states.server.get().and_then(Weak::upgrade) {
-                Some(server) => self.states.tell(&server, changed),
-                // Nobody watches before it serves, nor after.
-                None => drop(changed(&mut self.states.known.lock())),
-            }
+            });
         });
     }
 
     /// The handlers of `Check`, `Watch` and `List`.
     fn methods(&self) -> [HealthMethod; 3] {
         [Method::Check, Method::Watch, Method::List].map(|kind| HealthMethod { states: Arc::clone(&self.states), kind })
-    }
-}
-
-impl HealthMethod {
-    /// Of which server it speaks.
-    pub(crate) fn attach(&self, server: &Arc<Server>) {
-        // Each of the methods says the same.
-        let _ = self.states.server.set(Arc::downgrade(server));
     }
 }
 

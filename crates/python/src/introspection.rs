@@ -1,7 +1,7 @@
 //! The server's own service, `nearcall.Introspection`, in Rust: its methods, and its answers in msgpack.
 
 use nearcall_core::Failure;
-use nearcall_core::server::{CallContext, NativeHandler, Request, Server};
+use nearcall_core::server::{CallContext, CallObserver, NativeHandler, Request};
 use pyo3::prelude::*;
 use serde::Deserialize;
 
@@ -17,10 +17,10 @@ pub(crate) enum IntrospectionMethod {
 
 impl IntrospectionMethod {
     /// Answers the client of a call. The encoded result.
-    pub(crate) fn answer(self, server: &Server, call: &CallContext) -> Result<Vec<u8>, Failure> {
+    pub(crate) fn answer(self, call: &CallContext) -> Result<Vec<u8>, Failure> {
         match self {
             Self::Read => {
-                let seen = rmp_serde::to_vec_named(&call.watch(server));
+                let seen = rmp_serde::to_vec_named(&call.watch());
                 seen.map_err(|error| Failure::new(Failure::INTERNAL, error.to_string()))
             }
             Self::Stop => {
@@ -31,16 +31,18 @@ impl IntrospectionMethod {
     }
 }
 
+impl CallObserver for IntrospectionMethod {}
+
 impl NativeHandler for IntrospectionMethod {
-    fn handle(&self, server: &Server, request: Box<Request>) {
+    fn handle(&self, request: Box<Request>) {
         // By position there is nothing to send, and nothing is looked at.
         let named = request.is_named().then(|| request.payload.inline().unwrap_or_default());
         let answer = if named.is_some_and(|named| rmp_serde::from_slice::<NoArguments>(named).is_err()) {
             Err(Failure::new(Failure::INVALID_ARGUMENT, "the methods of nearcall.Introspection take no arguments"))
         } else {
-            (*self).answer(server, &request.context())
+            (*self).answer(&request.context())
         };
-        request.answer(server, answer);
+        request.answer(answer);
     }
 }
 

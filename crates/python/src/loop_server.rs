@@ -71,7 +71,7 @@ impl Drop for LoopRequest {
     fn drop(&mut self) {
         let unread = self.event.get_mut().take();
         if let Some(unread) = unread.filter(|_| self.served().arguments.references) {
-            self.request.connection.release_given(&self.core, &given_in(&unread.head, &unread.payload));
+            self.request.connection().release_given(&given_in(&unread.head, &unread.payload));
         }
     }
 }
@@ -111,7 +111,7 @@ impl LoopRequest {
 
     /// The call, for `nearcall.context()`.
     fn call(&self) -> Call {
-        Call::new(&self.core, &self.request, self.served())
+        Call::new(&self.request, self.served())
     }
 
     /// Seconds until the caller stops waiting; `None` if it waits for ever.
@@ -122,7 +122,7 @@ impl LoopRequest {
 
     /// Ends the call because its deadline has passed.
     fn fail_late(&self, py: Python<'_>) {
-        self.request.fail(&self.core, &late(&self.served().name));
+        self.request.fail(&late(&self.served().name));
         self.tell_end(py, Some(Failure::DEADLINE_EXCEEDED));
     }
 
@@ -136,16 +136,16 @@ impl LoopRequest {
         // The lock is free again before Python runs, which may let others have the interpreter.
         let event = self.event.lock().take();
         let event = event.ok_or_else(|| PyOSError::new_err("the arguments were asked for before"))?;
-        let (connection, named) = (&self.request.connection, self.request.is_named());
+        let (connection, named) = (self.request.connection(), self.request.is_named());
         arguments(py, &self.core, &self.calling, self.served(), connection, event, named)
     }
 
     /// The next item of the client's stream, or `default` if it is not here yet; raises `StopAsyncIteration` at the end.
     fn try_next(&self, py: Python<'_>, default: Py<PyAny>) -> PyResult<Py<PyAny>> {
         let call = tracked(&self.request)?;
-        match call.try_next_item(&self.core) {
+        match call.try_next_item() {
             NextItem::Pending => Ok(default),
-            next => decode_item(py, &self.core, &self.calling, self.served(), &self.request.connection, next)?
+            next => decode_item(py, &self.core, &self.calling, self.served(), self.request.connection(), next)?
                 .ok_or_else(|| PyStopAsyncIteration::new_err(())),
         }
     }
@@ -154,8 +154,8 @@ impl LoopRequest {
     /// earlier items first: `changed` tells when to try again.
     fn try_send(&self, py: Python<'_>, item: Bound<'_, PyAny>) -> PyResult<Option<bool>> {
         let call = tracked(&self.request)?;
-        let mut encoded = encode_reply(&self.core, &self.calling, self.served(), &self.request.connection, item)?;
-        let sent = encoded.send(py, |body| call.try_send_item(&self.core, &Outgoing::new(Kind::Item, body)));
+        let mut encoded = encode_reply(&self.core, &self.calling, self.served(), self.request.connection(), item)?;
+        let sent = encoded.send(py, |body| call.try_send_item(&Outgoing::new(Kind::Item, body)));
         Ok(match sent.map_err(|error| too_long(py, &self.served().name, &error))? {
             ItemOutcome::Sent => {
                 encoded.sent();
@@ -176,7 +176,7 @@ impl LoopRequest {
     /// Ends the call well after its items.
     fn end(&self, py: Python<'_>) {
         let observed = self.is_observed();
-        let code = end_stream(&self.core, &self.request, observed);
+        let code = end_stream(&self.request, observed);
         self.tell_end(py, Some(code));
     }
 
@@ -187,7 +187,7 @@ impl LoopRequest {
         Subscription::check(method.get())?;
         // Relaxed: the loop's thread alone reads it.
         this.kept.store(true, Ordering::Relaxed);
-        subscription.get().take(py, &this.core, method, Owner::Loop(slf.clone().unbind()));
+        subscription.get().take(py, method, Owner::Loop(slf.clone().unbind()));
         this.tell_end(py, Some(OK));
         Ok(())
     }
@@ -195,7 +195,7 @@ impl LoopRequest {
     /// Ends the call with an exception.
     fn fail(&self, py: Python<'_>, exception: Bound<'_, PyAny>) {
         let failure = describe_for(py, self.served(), self.call(), &PyErr::from_value(exception));
-        self.request.fail(&self.core, &failure);
+        self.request.fail(&failure);
         self.tell_end(py, Some(failure.code));
     }
 
@@ -205,7 +205,7 @@ impl LoopRequest {
         if self.kept.load(Ordering::Relaxed) {
             return;
         }
-        self.request.forget(&self.core);
+        self.request.forget();
         self.request.finish();
         self.tell_end(py, Some(Failure::CANCELLED));
     }

@@ -37,7 +37,7 @@ pub(crate) fn served<'a>(methods: &'a [Served], request: &'a Request) -> (&'a Se
 /// The half that calls the client of a request. A client of this process may be gone before its connection is.
 pub(crate) fn caller(py: Python<'_>, core: &Arc<Core>, connection: &Arc<ServerConnection>) -> PyResult<Arc<Caller>> {
     let gone = || raise(py, &Failure::new(Failure::UNAVAILABLE, "the connection is gone"));
-    connection.caller(core).ok_or_else(gone)
+    core.caller(connection).ok_or_else(gone)
 }
 
 /// Decodes a request's arguments.
@@ -95,14 +95,14 @@ pub(crate) fn reply(
         request.end_oneway();
         return Ok(Some(OK));
     }
-    let mut encoded = encode_reply(core, calling, method, &request.connection, result)?;
+    let mut encoded = encode_reply(core, calling, method, request.connection(), result)?;
     if encoded.unsent.is_some() && request.context().is_cancelled() {
         // The client would not look at the reply, and so never let go of what it gives: that is taken back here.
-        request.forget(core);
+        request.forget();
         return Ok(Some(Failure::CANCELLED));
     }
     let code = standing(request, observed);
-    match encoded.send(py, |body| request.reply(core, body)) {
+    match encoded.send(py, |body| request.reply(body)) {
         Ok(()) => {
             encoded.sent();
             Ok(Some(code))
@@ -115,9 +115,9 @@ pub(crate) fn reply(
 }
 
 /// Ends a call well after its items. How it ended.
-pub(crate) fn end_stream(core: &Core, request: &Request, observed: bool) -> u8 {
+pub(crate) fn end_stream(request: &Request, observed: bool) -> u8 {
     let code = standing(request, observed);
-    if request.end_stream(core).is_ok() { code } else { Failure::CANCELLED }
+    if request.end_stream().is_ok() { code } else { Failure::CANCELLED }
 }
 
 pub(crate) fn late(name: &str) -> Failure {

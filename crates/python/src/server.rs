@@ -194,11 +194,6 @@ impl Server {
         let limits = WorkLimits { max_concurrency, max_pending, max_streams, max_memory, max_references };
         let sessions = Sessions::new(make_client, on_arrival, on_departure, departures);
         let core = Arc::new(Core::new(known, options, limits, sessions.hooks(), on_notice)?);
-        for served in &methods {
-            if let Some(Ok(handler)) = served.handler.as_ref().map(|handler| handler.bind(py).cast::<HealthMethod>()) {
-                handler.get().attach(&core);
-            }
-        }
         let calling = Calling {
             way: Way::Nowhere,
             waiting: Arc::new(Waiting::of_server()),
@@ -415,12 +410,12 @@ impl Server {
     /// Handles a request, and the one-way requests that waited for it.
     #[inline]
     fn handle_all(&self, py: Python<'_>, worker: &mut Worker, request: Box<Request>) {
-        let oneway_of = request.is_oneway().then(|| Arc::clone(&request.connection));
+        let turn = request.oneway_turn();
         self.handle(py, request);
-        let mut next = worker.finish(oneway_of.as_deref());
+        let mut next = worker.finish(turn.as_ref());
         while let Some(request) = next {
             self.handle(py, request);
-            next = worker.finish(oneway_of.as_deref());
+            next = worker.finish(turn.as_ref());
         }
     }
 
@@ -436,26 +431,19 @@ impl Server {
         let method = served.method.get();
         if request.is_late() {
             // Nobody waits for the result any more.
-            request.fail(&self.core, &late(&method.name));
+            request.fail(&late(&method.name));
             return;
         }
         let code = match self.run(py, served, given, &mut request) {
             Ok(Ran::Ended(code)) => code,
-            Ok(Ran::Subscribed(subscription)) => self.subscribe(py, &subscription, served, request),
+            Ok(Ran::Subscribed(subscription)) => subscribe(py, &subscription, served, request),
             Err(error) => {
-                let failure = describe_for(py, method, Call::new(&self.core, &request, method), &error);
-                request.fail(&self.core, &failure);
+                let failure = describe_for(py, method, Call::new(&request, method), &error);
+                request.fail(&failure);
                 failure.code
             }
         };
         tell_end(py, code);
-    }
-
-    /// Lets a topic go on with a call.
-    #[cold]
-    fn subscribe(&self, py: Python<'_>, subscription: &Py<Subscription>, served: &Served, request: Box<Request>) -> u8 {
-        subscription.get().take(py, &self.core, &served.method, Owner::Thread(request));
-        OK
     }
 
     /// Runs a handler and sends what it returns.
@@ -463,7 +451,7 @@ impl Server {
         let method = served.method.get();
         let _inherited = Inherited::enter(py, request.deadline)?;
         let result = self.call_handler(py, served, given, request)?;
-        let _current = Current::enter(request, &self.core, method);
+        let _current = Current::enter(request, method);
         // Dropped before that: a generator that is left unfinished cleans up as part of the call.
         let result = result;
         if method.kind.server_streams() {
@@ -495,12 +483,12 @@ impl Server {
             // No tuple for one argument: worth it for the smallest and most frequent calls.
             let argument = buffer(py, form, &mut request.payload)?;
             request.payload.clear();
-            let _current = Current::enter(request, &self.core, method);
+            let _current = Current::enter(request, method);
             return handler.run([argument.bind(py)]);
         }
         let (named, event) = (request.is_named(), request.take_event());
-        let arguments = arguments(py, &self.core, &self.calling, method, &request.connection, event, named)?;
-        let _current = Current::enter(request, &self.core, method);
+        let arguments = arguments(py, &self.core, &self.calling, method, request.connection(), event, named)?;
+        let _current = Current::enter(request, method);
         if !method.kind.client_streams() {
             let Some(given) = given else { return handler.run_with(arguments) };
             return handler.run_with(after(given, &arguments)?);
@@ -509,7 +497,7 @@ impl Server {
         let stream = RequestStream {
             core: Arc::clone(&self.core),
             calling: self.calling.clone(),
-            connection: Arc::clone(&request.connection),
+            connection: Arc::clone(request.connection()),
             call,
             method: served.method.clone_ref(py),
             until: request.deadline,
@@ -528,9 +516,9 @@ impl Server {
         let mut turns = Turns::new();
         for item in items.items()? {
             turns.give(py);
-            let mut encoded = encode_reply(&self.core, &self.calling, method, &request.connection, item?)?;
+            let mut encoded = encode_reply(&self.core, &self.calling, method, request.connection(), item?)?;
             let sent =
-                encoded.send(py, |body| call.send_item(&self.core, &Outgoing::new(Kind::Item, body), request.deadline));
+                encoded.send(py, |body| self.core.send_item(&call, &Outgoing::new(Kind::Item, body), request.deadline));
             match sent.map_err(|error| too_long(py, &method.name, &error))? {
                 ItemOutcome::Sent => encoded.sent(),
                 outcome => {
@@ -541,16 +529,23 @@ impl Server {
                     if outcome == ItemOutcome::Late {
                         return Err(raise(py, &late(&method.name)));
                     }
-                    request.forget(&self.core);
+                    request.forget();
                     return Ok(Failure::CANCELLED);
                 }
             }
         }
-        Ok(end_stream(&self.core, request, is_observed()))
+        Ok(end_stream(request, is_observed()))
     }
 }
 
-type NativeHandlers = Vec<Box<dyn NativeHandler>>;
+/// Lets a topic go on with a call.
+#[cold]
+fn subscribe(py: Python<'_>, subscription: &Py<Subscription>, served: &Served, request: Box<Request>) -> u8 {
+    subscription.get().take(py, &served.method, Owner::Thread(request));
+    OK
+}
+
+type NativeHandlers = Vec<Arc<dyn NativeHandler>>;
 
 /// What the core must know of each method; and the handlers among them that are not Python's.
 fn routings(py: Python<'_>, methods: &[Served]) -> PyResult<(Vec<Option<MethodRouting>>, NativeHandlers)> {
@@ -559,10 +554,10 @@ fn routings(py: Python<'_>, methods: &[Served]) -> PyResult<(Vec<Option<MethodRo
         let Some(handler) = &served.handler else { return Ok(None) };
         let mut routing = served.method.get().routing();
         let handler = handler.bind(py);
-        let found: Option<Box<dyn NativeHandler>> = if let Ok(method) = handler.cast::<IntrospectionMethod>() {
-            Some(Box::new(*method.get()))
+        let found: Option<Arc<dyn NativeHandler>> = if let Ok(method) = handler.cast::<IntrospectionMethod>() {
+            Some(Arc::new(*method.get()))
         } else if let Ok(method) = handler.cast::<HealthMethod>() {
-            Some(Box::new(method.get().clone()))
+            Some(Arc::new(method.get().clone()))
         } else {
             None
         };
@@ -602,7 +597,7 @@ impl RequestStream {
     }
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
-        let next = self.call.next_item(&self.core, self.until);
+        let next = self.core.next_item(&self.call, self.until);
         decode_item(py, &self.core, &self.calling, self.method.get(), &self.connection, next)
     }
 }

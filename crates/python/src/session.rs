@@ -1,6 +1,6 @@
 //! A client's session on a server: an object of Python's that belongs to the client, and hooks for its begin and end.
 
-use nearcall_core::server::{Found, ServerConnection, SessionChange, SessionEvent, SessionHooks, SessionValue};
+use nearcall_core::server::{Found, Session, SessionChange, SessionEvent, SessionHooks, SessionValue};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
@@ -35,13 +35,13 @@ impl Sessions {
     pub(crate) fn run_hook(&self, py: Python<'_>, mut event: SessionEvent) {
         let make = self.make.bind(py);
         let told = match event.begin() {
-            SessionChange::Begin => of_client(py, event.connection(), make).and_then(|client| match &self.on_arrival {
+            SessionChange::Begin => of_client(py, event.session(), make).and_then(|client| match &self.on_arrival {
                 Some(on_arrival) => on_arrival.bind(py).run([client.bind(py)]).map(drop),
                 None => Ok(()),
             }),
             SessionChange::End(value) => match value.and_then(python) {
                 Some(client) => self.on_departure.bind(py).run([client.bind(py)]).map(drop),
-                None => made(py, event.connection(), make)
+                None => made(py, event.session(), make)
                     .and_then(|client| self.on_departure.bind(py).run([client.bind(py)]).map(drop)),
             },
         };
@@ -52,9 +52,9 @@ impl Sessions {
 }
 
 /// What belongs to a client; made now if nothing does yet.
-pub(crate) fn of_client(py: Python<'_>, connection: &ServerConnection, make: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+pub(crate) fn of_client(py: Python<'_>, session: &Session, make: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
     loop {
-        match connection.session_value(|kept| kept.downcast_ref::<Py<PyAny>>().map(|client| client.clone_ref(py))) {
+        match session.value(|kept| kept.downcast_ref::<Py<PyAny>>().map(|client| client.clone_ref(py))) {
             Found::Kept(Some(client)) => return Ok(client),
             Found::Over | Found::Kept(None) => {
                 return Err(PyRuntimeError::new_err(
@@ -64,16 +64,16 @@ pub(crate) fn of_client(py: Python<'_>, connection: &ServerConnection, make: &Bo
             }
             Found::Nothing => {}
         }
-        let client = made(py, connection, make)?;
+        let client = made(py, session, make)?;
         // Of two threads one is first, and the other finds that.
-        if let Err(late) = connection.keep_session_value(Box::new(client)) {
+        if let Err(late) = session.keep(Box::new(client)) {
             drop(late);
         }
     }
 }
 
-fn made<'py>(py: Python<'py>, connection: &ServerConnection, make: &Bound<'py, PyAny>) -> PyResult<Py<PyAny>> {
-    let identity = peer(py, connection.peer())?;
+fn made<'py>(py: Python<'py>, session: &Session, make: &Bound<'py, PyAny>) -> PyResult<Py<PyAny>> {
+    let identity = peer(py, session.peer())?;
     Ok(make.run([identity.as_any()])?.unbind())
 }
 

@@ -9,7 +9,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
 
 use nearcall_core::lock::{Mutex, around_sleep};
-use nearcall_core::server::{ItemOutcome, Keeper, Request, Server, ServerCall};
+use nearcall_core::server::{CallObserver, ItemOutcome, Request, ServerCall};
 use nearcall_core::{Body, Failure, Kind, LinkError, Outgoing};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
@@ -50,12 +50,12 @@ impl Item {
         size_of::<Self>() + self.body.len() + buffers.sum::<usize>()
     }
 
-    fn send(&self, server: &Server, call: &ServerCall) -> Result<ItemOutcome, LinkError> {
+    fn send(&self, call: &ServerCall) -> Result<ItemOutcome, LinkError> {
         let Some(buffers) = &self.buffers else {
-            return call.try_send_item(server, &Outgoing::new(Kind::Item, Body::Whole(&self.body)));
+            return call.try_send_item(&Outgoing::new(Kind::Item, Body::Whole(&self.body)));
         };
         let slices: SmallVec<[&[u8]; 4]> = buffers.iter().map(Vec::as_slice).collect();
-        call.try_send_item(server, &Outgoing::new(Kind::Item, Body::Parts(&self.body, &slices)))
+        call.try_send_item(&Outgoing::new(Kind::Item, Body::Parts(&self.body, &slices)))
     }
 }
 
@@ -163,17 +163,12 @@ impl Channel {
     }
 
     /// Takes in a call, whose handler has returned a subscription.
-    fn join(self: &Arc<Self>, server: &Arc<Server>, owner: Owner) {
+    fn join(self: &Arc<Self>, owner: Owner) {
         let Some(call) = owner.request().call.clone() else { return };
         let key = Arc::as_ptr(&call).addr();
         let log = self.log.lock();
         let place = Place { next: log.end(), missed: 0, first: log.last.clone(), owner: Some(owner) };
-        let subscriber = Arc::new(Subscriber {
-            server: Arc::downgrade(server),
-            channel: Arc::downgrade(self),
-            call,
-            place: Mutex::new(place),
-        });
+        let subscriber = Arc::new(Subscriber { channel: Arc::downgrade(self), call, place: Mutex::new(place) });
         self.members.lock().insert(key, Arc::clone(&subscriber));
         drop(log);
         subscriber.begin();
@@ -203,7 +198,6 @@ impl Owner {
 
 /// A call that gets a topic's items.
 struct Subscriber {
-    server: Weak<Server>,
     channel: Weak<Channel>,
     call: Arc<ServerCall>,
     place: Mutex<Place>,
@@ -231,7 +225,7 @@ enum End {
 impl Subscriber {
     /// From now on it is told of news of its call.
     fn begin(self: &Arc<Self>) {
-        let keeper: Weak<dyn Keeper> = Arc::downgrade(self) as Weak<dyn Keeper>;
+        let keeper: Weak<dyn CallObserver> = Arc::downgrade(self) as Weak<dyn CallObserver>;
         if let Some(owner) = &self.place.lock().owner {
             owner.request().outlive_handler(keeper);
         }
@@ -240,16 +234,12 @@ impl Subscriber {
     /// Sends what there is for it and what the client takes. Where it stands then; `None` if it is over.
     fn send(&self, channel: &Channel) -> Option<u64> {
         let mut place = self.place.lock();
-        place.owner.as_ref()?;
-        let Some(server) = self.server.upgrade() else {
-            place.owner = None;
-            return None;
-        };
+        let connection = Arc::clone(place.owner.as_ref()?.request().connection());
         let end = loop {
             if self.call.is_cancelled() {
                 break End::Gone;
             }
-            if server.is_stopping() {
+            if connection.is_stopping() {
                 break End::Failed(Failure::new(Failure::UNAVAILABLE, "the server is stopping"));
             }
             let greeting = place.first.clone();
@@ -259,7 +249,7 @@ impl Subscriber {
                 Next::Behind => break End::Failed(channel.too_slow()),
                 Next::Closed => break End::Closed,
             };
-            match item.send(&server, &self.call) {
+            match item.send(&self.call) {
                 Ok(ItemOutcome::Sent) if greeting.is_some() => place.first = None,
                 Ok(ItemOutcome::Sent) => place.next += 1,
                 // `changed` comes when there is room.
@@ -277,10 +267,10 @@ impl Subscriber {
                 request.context().trailing.lock().push(MISSED, missed.to_string().as_bytes());
             }
             match end {
-                End::Gone => request.forget(&server),
+                End::Gone => request.forget(),
                 // If that cannot be sent there is nobody left to tell.
-                End::Closed => drop(request.end_stream(&server)),
-                End::Failed(failure) => request.fail(&server, &failure),
+                End::Closed => drop(request.end_stream()),
+                End::Failed(failure) => request.fail(&failure),
             }
             request.finish();
         }
@@ -300,8 +290,8 @@ impl Channel {
     }
 }
 
-impl Keeper for Subscriber {
-    fn changed(&self, _server: &Server, _call: &Arc<ServerCall>) {
+impl CallObserver for Subscriber {
+    fn changed(&self, _call: &Arc<ServerCall>) {
         match self.channel.upgrade() {
             Some(channel) => drop(self.send(&channel)),
             // The topic is gone, and has ended it before.
@@ -340,7 +330,7 @@ impl Shared {
 
 impl State {
     /// Takes over a call whose handler is through.
-    fn join(&self, py: Python<'_>, server: &Arc<Server>, method: &Py<Method>, owner: Owner) {
+    fn join(&self, py: Python<'_>, method: &Py<Method>, owner: Owner) {
         // Counted in Rust's way, as the interpreter is not asked below.
         let method = Arc::new(method.clone_ref(py));
         let mut owner = Some(owner);
@@ -364,7 +354,7 @@ impl State {
                     channel
                 };
                 if let Some(owner) = owner.take() {
-                    channel.join(server, owner);
+                    channel.join(owner);
                 }
                 None
             });
@@ -374,8 +364,8 @@ impl State {
                 Err(error) => {
                     let Some(owner) = &owner else { return };
                     let (request, method) = (owner.request(), method.get());
-                    let failure = describe_for(py, method, Call::new(server, request, method), &error);
-                    request.fail(server, &failure);
+                    let failure = describe_for(py, method, Call::new(request, method), &error);
+                    request.fail(&failure);
                     request.finish();
                     return;
                 }
@@ -538,8 +528,8 @@ impl Subscription {
     }
 
     /// Takes over a call whose handler is through.
-    pub(crate) fn take(&self, py: Python<'_>, server: &Arc<Server>, method: &Py<Method>, owner: Owner) {
-        self.state.join(py, server, method, owner);
+    pub(crate) fn take(&self, py: Python<'_>, method: &Py<Method>, owner: Owner) {
+        self.state.join(py, method, owner);
     }
 }
 

@@ -15,7 +15,7 @@ use nearcall_platform::lock::{Condvar, Mutex};
 use nearcall_transport::{Options, Url, servers};
 use nearcall_wire::Failure;
 
-use super::channel::{OnChange, Patience, SLICE};
+use super::patience::{OnChange, Patience, SLICE};
 use super::subchannel::{Subchannel, connect_failure, may_pass, remembered};
 use super::{Adopter, Connection};
 use crate::sync::{AtomicBool, AtomicUsize, Ordering};

@@ -1,22 +1,16 @@
 //! A client's way to its servers: to one of them at a time, or to all of them in turn.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use nearcall_transport::{Options, Url};
 use nearcall_wire::Failure;
 
 use super::balancer::Balancer;
+use super::connection::Connection;
+use super::patience::{OnChange, Patience};
+use super::received::Adopter;
 use super::subchannel::Subchannel;
-use super::{Adopter, Connection};
-
-/// Less time than this is not worth one more attempt.
-const LEAST: Duration = Duration::from_millis(5);
-/// Who waits asks so often whether to go on.
-pub(super) const SLICE: Duration = Duration::from_millis(50);
-
-/// Told when a new connection's server describes itself differently; refuses it with a failure.
-pub type OnChange = Box<dyn Fn(&str) -> Result<(), Failure> + Send + Sync>;
 
 /// Which of the servers at a URL are called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -26,34 +20,6 @@ pub enum Balancing {
     PickFirst,
     /// All that can be reached, in turn.
     RoundRobin,
-}
-
-/// What to do while there is no server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Patience {
-    /// Fail at once; try to connect at most as often as the pauses allow.
-    FailFast,
-    /// Keep trying until then, or for ever.
-    Until(Option<Instant>),
-}
-
-impl Patience {
-    /// What is left of it; `None` if that is for ever.
-    fn left(self) -> Option<Duration> {
-        match self {
-            Self::FailFast => Some(Duration::ZERO),
-            Self::Until(until) => until.map(|until| until.saturating_duration_since(Instant::now())),
-        }
-    }
-
-    pub(super) fn has_ended(self) -> bool {
-        self.left().is_some_and(|left| left <= LEAST)
-    }
-
-    /// When to try again, sooner towards the end of the time there is.
-    pub(super) fn shorten(self, at: Instant) -> Instant {
-        self.left().map_or(at, |left| at.min(Instant::now() + left / 2))
-    }
 }
 
 /// Makes connections to the servers at a URL, and new ones when they are lost.

@@ -8,45 +8,14 @@ use std::time::{Duration, Instant};
 
 use nearcall_platform::{descriptors, fork};
 use nearcall_transport::{Body, CallKey, Incoming, Link, Outgoing, Room};
-use nearcall_wire::{Failure, Kind, flags};
+use nearcall_wire::{Kind, flags};
 
+use super::connection::{Connection, NoEvent, Receiver, is_past};
 use super::leadership::Leadership;
 use super::receiving::SIGNAL_CHECK;
 use super::table::{CallId, SharedTable, Table};
-use super::{Connection, NoEvent, is_past};
 use crate::exports::Exports;
 use crate::sync::AtomicBool;
-
-/// A server that receives for a connection, in the place of the threads that wait for replies.
-pub(crate) trait Receiver: Send + Sync {
-    /// The calling thread receives, for all of the server, until `over` or for `slice`. `false` if another thread does so:
-    /// then this one is woken when something has come for it.
-    fn receive(&self, over: &mut dyn FnMut() -> bool, slice: Duration) -> bool;
-
-    /// The calling thread begins to wait for a reply: it counts as none of the server's workers meanwhile.
-    fn enter(&self);
-
-    /// It waits no longer. `woken`: by another thread that received.
-    fn leave(&self, woken: bool);
-
-    /// Whether the calling thread may wait for a reply.
-    ///
-    /// # Errors
-    /// Too many of the server's workers do so.
-    fn may_wait(&self) -> Result<(), Failure>;
-
-    /// A thread is woken that waits for a reply.
-    fn note_woken(&self);
-
-    /// Something waits to be sent: whoever receives sends it when there is room.
-    fn note_queued(&self);
-
-    /// Something has come for a call of an event loop.
-    fn tell_loop(&self, connection: &Arc<Connection>);
-
-    /// The thread that received for the connection until now has left that.
-    fn take_over(&self);
-}
 
 /// How an event loop is woken that makes calls over a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

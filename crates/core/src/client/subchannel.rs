@@ -14,7 +14,7 @@ use nearcall_platform::lock::{Condvar, Mutex, MutexGuard};
 use nearcall_transport::{Comeback, ConnectError, Connected, Dial, Options, Url};
 use nearcall_wire::Failure;
 
-use super::channel::{Patience, SLICE};
+use super::patience::{Patience, SLICE};
 use super::{Adopter, Connection};
 
 /// First pause between two attempts to connect; each next one is longer by [`GROWTH`], up to [`LONGEST`].

@@ -8,8 +8,7 @@ use nearcall_platform::lock::Mutex;
 use nearcall_transport::{Body, LinkError, Outgoing, Peer, Shelf};
 use nearcall_wire::{Kind, Metadata};
 
-use crate::server::Server;
-use crate::server::call::ServerCall;
+use crate::server::call::server_call::ServerCall;
 use crate::server::connection::ServerConnection;
 use crate::server::statistics::Snapshot;
 
@@ -54,21 +53,21 @@ impl CallContext {
     ///
     /// # Errors
     /// The connection is gone.
-    pub fn send_head(&self, server: &Server, metadata: Metadata) -> Result<(), LinkError> {
+    pub fn send_head(&self, metadata: Metadata) -> Result<(), LinkError> {
         if self.oneway {
             return Ok(());
         }
         let mut frame = Outgoing::new(Kind::Head, Body::Whole(&[]));
         frame.metadata = Some(metadata);
-        self.connection.send(server, self.id, &frame)
+        self.connection.send(self.id, &frame)
     }
 
     /// What the server measures. From the first look of a client on it measures, until the client is gone or says that it
     /// is through ([`CallContext::stop_watching`]).
     #[must_use]
-    pub fn watch(&self, server: &Server) -> Snapshot {
+    pub fn watch(&self) -> Snapshot {
         self.connection.watch();
-        server.snapshot()
+        self.connection.shared.snapshot()
     }
 
     /// The client looks no more.

@@ -14,8 +14,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use crate::exports::HandlerKind;
 use crate::server::Server;
-use crate::server::call::Request;
-use crate::server::connection::session::Work;
+use crate::server::request::Request;
+use crate::server::work::Work;
 
 /// So many requests in a row are for the loop before it is offered the lead: where both kinds of handlers are called in
 /// turn, a worker goes on receiving.
@@ -37,8 +37,10 @@ pub enum ForLoop {
 impl Server {
     /// Hands a request to the event loop, and the lead with it if the work seems to be there.
     pub(in crate::server) fn hand_to_loop(&self, request: Box<Request>) {
-        let Some(queue) = self.async_queue.get() else {
-            return self.notify(true, "a request for a coroutine handler, but no event loop, was dropped".into());
+        let Some(queue) = self.directory.event_loop() else {
+            return self
+                .shared
+                .notify(true, "a request for a coroutine handler, but no event loop, was dropped".into());
         };
         let first = queue.push(request);
         if !first {
@@ -48,7 +50,7 @@ impl Server {
         // Relaxed: a hint where the work is.
         if self.loop_run.fetch_add(1, Ordering::Relaxed) >= RUN {
             // Before the loop is woken, or it would come too early.
-            self.leadership.offer();
+            self.shared.leadership.offer();
         } else if let Some(mut reactor) = self.reactor.try_lock() {
             reactor.note_loop_active();
         }
@@ -58,14 +60,14 @@ impl Server {
     /// The descriptor that the event loop watches while it holds the lead and sleeps.
     #[must_use]
     pub fn poll_fd(&self) -> BorrowedFd<'_> {
-        self.poller.as_fd()
+        self.shared.poller.as_fd()
     }
 
     /// The event loop's next request. Never waits. `may_spin`: whether nothing else is under way in the loop.
     pub fn next_for_loop(&self, may_spin: bool) -> ForLoop {
-        let receives = self.leadership.back() || self.leadership.take_offered();
+        let receives = self.shared.leadership.back() || self.shared.leadership.take_offered();
         // After the lead was taken: who offered it has queued everything before.
-        if let Some(request) = self.async_queue.get().and_then(|queue| queue.pop()) {
+        if let Some(request) = self.directory.event_loop().and_then(|queue| queue.pop()) {
             if receives {
                 self.begin_handler();
             }
@@ -75,10 +77,10 @@ impl Server {
             return ForLoop::Elsewhere;
         }
         let mut reactor = self.reactor.lock();
-        let mut request = reactor.poll(self);
+        let mut request = reactor.poll();
         if request.is_none() && reactor.is_asleep() {
-            reactor.wake_up(self);
-            request = reactor.poll(self);
+            reactor.wake_up();
+            request = reactor.poll();
         }
         if let Some(request) = request {
             drop(reactor);
@@ -98,20 +100,20 @@ impl Server {
             if reactor.fall_asleep() {
                 break;
             }
-            if let Some(request) = reactor.poll(self) {
+            if let Some(request) = reactor.poll() {
                 drop(reactor);
                 return self.take_for_loop(request);
             }
         }
         drop(reactor);
-        self.leadership.listen();
+        self.shared.leadership.listen();
         ForLoop::Listen
     }
 
     /// Spins for the event loop's next request, after [`ForLoop::Spin`].
     pub fn spin_for_loop(&self) -> ForLoop {
         let mut reactor = self.reactor.lock();
-        let (again, request) = reactor.spin_for_loop(self);
+        let (again, request) = reactor.spin_for_loop();
         drop(reactor);
         match request {
             Some(request) => self.take_for_loop(request),

@@ -9,7 +9,8 @@ use nearcall_platform::descriptors::{self, EventDescriptor};
 use nearcall_platform::lock::Mutex;
 
 use crate::client::Connection;
-use crate::server::call::{Request, ServerCall};
+use crate::server::call::{CallObserver, ServerCall};
+use crate::server::request::Request;
 
 /// What an event loop is told of: new requests for it, and changes of the calls it handles.
 #[derive(Debug)]
@@ -24,6 +25,18 @@ struct Queued {
     changed: Vec<Arc<ServerCall>>,
     /// Connections on which something has come for calls that the loop has made.
     callers: Vec<Arc<Connection>>,
+}
+
+impl CallObserver for AsyncQueue {
+    fn changed(&self, call: &Arc<ServerCall>) {
+        let mut queued = self.queued.lock();
+        let first = queued.changed.is_empty();
+        queued.changed.push(Arc::clone(call));
+        drop(queued);
+        if first {
+            self.wake();
+        }
+    }
 }
 
 impl AsyncQueue {
@@ -44,16 +57,6 @@ impl AsyncQueue {
         let first = queued.requests.is_empty();
         queued.requests.push_back(request);
         first
-    }
-
-    pub(in crate::server) fn push_changed(&self, call: Arc<ServerCall>) {
-        let mut queued = self.queued.lock();
-        let first = queued.changed.is_empty();
-        queued.changed.push(call);
-        drop(queued);
-        if first {
-            self.wake();
-        }
     }
 
     /// Something has come for calls that the loop has made over a connection.

@@ -2,14 +2,14 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nearcall_transport::{ConnectionPermit, Handshake, Link, Listener, Options, is_end_of_clients};
+use nearcall_wire::Welcome;
 use rustix::event::epoll::{self, EventData, EventFlags};
 
-use crate::server::Server;
+use crate::server::shared::Shared;
 
 /// How long no client is accepted after the system ran out of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -20,8 +20,10 @@ const MOST_HANDSHAKES: usize = 1024;
 
 /// All listeners and handshakes of a server.
 pub(in crate::server) struct Handshakes {
-    poller: Arc<OwnedFd>,
+    shared: Arc<Shared>,
     options: Options,
+    /// What each client is told of the server.
+    welcome: Welcome,
     last_token: u64,
     listeners: HashMap<u64, Listener>,
     accept_again: Option<Instant>,
@@ -48,10 +50,11 @@ pub(in crate::server) struct NewClient {
 
 impl Handshakes {
     /// `last_token` is the last of the poller's words that mean something else.
-    pub(in crate::server) fn new(options: Options, poller: Arc<OwnedFd>, last_token: u64) -> Self {
+    pub(in crate::server) fn new(options: Options, welcome: Welcome, shared: Arc<Shared>, last_token: u64) -> Self {
         Self {
-            poller,
+            shared,
             options,
+            welcome,
             last_token,
             listeners: HashMap::new(),
             accept_again: None,
@@ -68,7 +71,7 @@ impl Handshakes {
 
     pub(in crate::server) fn listen(&mut self, listener: Listener) -> io::Result<()> {
         let token = self.token();
-        epoll::add(&*self.poller, listener.fd(), EventData::new_u64(token), EventFlags::IN)?;
+        epoll::add(&*self.shared.poller, listener.fd(), EventData::new_u64(token), EventFlags::IN)?;
         self.listeners.insert(token, listener);
         Ok(())
     }
@@ -97,24 +100,26 @@ impl Handshakes {
     }
 
     /// Goes on with what the poller has seen; the clients that are in now come out.
-    pub(in crate::server) fn handle(&mut self, server: &Server, token: u64) -> Vec<NewClient> {
+    pub(in crate::server) fn handle(&mut self, token: u64) -> Vec<NewClient> {
         let mut new_clients = Vec::new();
         if self.listeners.contains_key(&token) {
-            self.accept(server, token, &mut new_clients);
+            self.accept(token, &mut new_clients);
         } else {
-            new_clients.extend(self.greet(server, token));
+            new_clients.extend(self.greet(token));
         }
         new_clients
     }
 
-    fn accept(&mut self, server: &Server, listener: u64, new_clients: &mut Vec<NewClient>) {
+    fn accept(&mut self, listener: u64, new_clients: &mut Vec<NewClient>) {
         // The poller tells of those that are left.
         for _ in 0..ACCEPTED_AT_ONCE {
             match self.listeners[&listener].accept() {
                 Ok(Some(handshake)) => {
                     let token = self.token();
                     let deadline = Instant::now() + self.options.handshake;
-                    if epoll::add(&*self.poller, handshake.fd(), EventData::new_u64(token), EventFlags::IN).is_err() {
+                    if epoll::add(&*self.shared.poller, handshake.fd(), EventData::new_u64(token), EventFlags::IN)
+                        .is_err()
+                    {
                         continue;
                     }
                     if self.pending.len() >= MOST_HANDSHAKES {
@@ -124,21 +129,21 @@ impl Handshakes {
                     }
                     self.pending.insert(token, Pending { handshake, deadline, polled: EventFlags::IN });
                     // Its hello is most likely here already.
-                    new_clients.extend(self.greet(server, token));
+                    new_clients.extend(self.greet(token));
                 }
                 Ok(None) => return,
                 Err(error) if is_end_of_clients(&error) => {
                     if let Some(listener) = self.listeners.remove(&listener) {
-                        let _ = epoll::delete(&self.poller, listener.fd());
+                        let _ = epoll::delete(&self.shared.poller, listener.fd());
                     }
                     self.ended = true;
                     return;
                 }
                 Err(error) => {
-                    server.notify(true, format!("cannot accept a client: {error}; trying again in a moment"));
+                    self.shared.notify(true, format!("cannot accept a client: {error}; trying again in a moment"));
                     // The listener stays readable: without a pause this would be a busy loop.
                     for listener in self.listeners.values() {
-                        let _ = epoll::delete(&*self.poller, listener.fd());
+                        let _ = epoll::delete(&*self.shared.poller, listener.fd());
                     }
                     self.accept_again = Some(Instant::now() + ACCEPT_PAUSE);
                     return;
@@ -147,9 +152,9 @@ impl Handshakes {
         }
     }
 
-    fn greet(&mut self, server: &Server, token: u64) -> Option<NewClient> {
+    fn greet(&mut self, token: u64) -> Option<NewClient> {
         let Pending { handshake, polled, .. } = self.pending.get_mut(&token)?;
-        let greeted = handshake.advance(&server.welcome, &self.options);
+        let greeted = handshake.advance(&self.welcome, &self.options);
         if let Ok(false) = greeted {
             let events = match (handshake.is_welcomed(), handshake.wants_room()) {
                 // It has nothing to say now: what it says all the same must not keep us awake.
@@ -160,7 +165,7 @@ impl Handshakes {
             if *polled != events {
                 *polled = events;
                 // If it fails, the client runs out of time.
-                let _ = epoll::modify(&*self.poller, handshake.fd(), EventData::new_u64(token), events);
+                let _ = epoll::modify(&*self.shared.poller, handshake.fd(), EventData::new_u64(token), events);
             }
             return None;
         }
@@ -169,12 +174,12 @@ impl Handshakes {
         let permit = handshake.permit();
         match greeted {
             Ok(_) => {
-                let _ = epoll::delete(&*self.poller, handshake.fd());
+                let _ = epoll::delete(&*self.shared.poller, handshake.fd());
                 return handshake.into_link(&self.options).map(|link| NewClient { token, link, permit });
             }
             Err(Some(why)) => {
                 let why = handshake.reject(&why);
-                server.notify(false, format!("turned away {peer}: {why}"));
+                self.shared.notify(false, format!("turned away {peer}: {why}"));
             }
             Err(None) => {}
         }
@@ -182,12 +187,12 @@ impl Handshakes {
     }
 
     /// Does what is due: listens again, turns away those whose handshake takes too long.
-    pub(in crate::server) fn run_timers(&mut self, server: &Server) {
+    pub(in crate::server) fn run_timers(&mut self) {
         let now = Instant::now();
         if self.accept_again.is_some_and(|at| at <= now) {
             self.accept_again = None;
             for (&token, listener) in &self.listeners {
-                let _ = epoll::add(&*self.poller, listener.fd(), EventData::new_u64(token), EventFlags::IN);
+                let _ = epoll::add(&*self.shared.poller, listener.fd(), EventData::new_u64(token), EventFlags::IN);
             }
         }
         let late: Vec<u64> =
@@ -196,7 +201,7 @@ impl Handshakes {
             if let Some(Pending { handshake, .. }) = self.pending.remove(&token) {
                 let peer = handshake.peer().clone();
                 let why = handshake.reject("the handshake took too long");
-                server.notify(false, format!("turned away {peer}: {why}"));
+                self.shared.notify(false, format!("turned away {peer}: {why}"));
             }
         }
     }

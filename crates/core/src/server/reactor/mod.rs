@@ -7,23 +7,25 @@ use crate::sync::Ordering;
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
 use nearcall_platform::descriptors;
 use nearcall_ring::SpinBudget;
 use nearcall_transport::{Body, Incoming, Link, LinkError, Listener, Options, Outgoing};
-use nearcall_wire::Kind;
+use nearcall_wire::{Kind, Welcome};
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
 
-use crate::server::call::Request;
-use crate::server::connection::session::Work;
-use crate::server::connection::{Routed, ServerConnection, StallReason};
+use crate::server::adopted::{Adopted, Adoptions};
+use crate::server::connection::{SOCKET, ServerConnection};
+use crate::server::directory::Directory;
+use crate::server::inbound::{Inbound, Routed, StallReason};
+use crate::server::notice::Notice;
 use crate::server::reactor::handshakes::{Handshakes, NewClient};
-use crate::server::receives::Adopted;
-use crate::server::{ASKED, DELIVERED, Notice, Server};
+use crate::server::request::Request;
+use crate::server::shared::Shared;
+use crate::server::work::Work;
 
 /// Frames taken in between two looks at the system's poller, however busy the clients are. A long one counts as many.
 const FRAMES_PER_POLL: u32 = 128;
@@ -33,23 +35,21 @@ const PART: u32 = 64;
 /// Events taken from the poller at once.
 const EVENTS: usize = 64;
 
-/// What the poller watches a client's socket for, if nothing waits to be sent.
-pub(in crate::server) const SOCKET: EventFlags = EventFlags::IN.union(EventFlags::RDHUP).union(EventFlags::ET);
-
 /// The poller's word for the descriptor that wakes it.
 const WAKE: u64 = 0;
 
 /// Everything the receiving worker looks at. Used by one worker at a time.
 pub(in crate::server) struct Reactor {
-    poller: Arc<OwnedFd>,
-    wake: Arc<OwnedFd>,
+    shared: Arc<Shared>,
+    directory: Arc<Directory>,
+    adoptions: Arc<Adoptions>,
     handshakes: Handshakes,
-    connections: HashMap<u64, Arc<ServerConnection>>,
+    connections: HashMap<u64, Arc<Inbound<Request>>>,
     /// Shared memory connections that were active since the last sleep: their rings are looked at in a loop.
-    memory: Vec<Arc<ServerConnection>>,
+    memory: Vec<Arc<Inbound<Request>>>,
     cursor: usize,
     /// Sockets that have something to read.
-    readable: VecDeque<Arc<ServerConnection>>,
+    readable: VecDeque<Arc<Inbound<Request>>>,
     /// A socket was active since the last sleep.
     sockets_active: bool,
     /// The event loop was handed a request since the last sleep.
@@ -61,11 +61,11 @@ pub(in crate::server) struct Reactor {
     /// Work received by a worker that could not do it.
     backlog: VecDeque<Work>,
     /// Clients that are not read from, because they send more than the server takes on now, or do not read themselves.
-    stalled: Vec<(Arc<ServerConnection>, StallReason)>,
+    stalled: Vec<(Arc<Inbound<Request>>, StallReason)>,
     /// How often the server has looked at them in vain.
     looks: u32,
     /// Clients that read again, and have requests that waited for that.
-    resumable: VecDeque<Arc<ServerConnection>>,
+    resumable: VecDeque<Arc<Inbound<Request>>>,
     /// Whether a deferred request goes next, and not one that has just come.
     deferred_next: bool,
     /// Sockets are looked at before rings.
@@ -83,13 +83,20 @@ pub(in crate::server) struct Reactor {
 }
 
 impl Reactor {
-    pub(in crate::server) fn new(options: Options, poller: Arc<OwnedFd>, wake: Arc<OwnedFd>) -> io::Result<Self> {
-        epoll::add(&*poller, &*wake, EventData::new_u64(WAKE), EventFlags::IN)?;
+    pub(in crate::server) fn new(
+        options: Options,
+        welcome: Welcome,
+        shared: &Arc<Shared>,
+        directory: Arc<Directory>,
+        adoptions: Arc<Adoptions>,
+    ) -> io::Result<Self> {
+        epoll::add(&*shared.poller, &*shared.wake, EventData::new_u64(WAKE), EventFlags::IN)?;
         Ok(Self {
-            poller: Arc::clone(&poller),
-            wake,
+            shared: Arc::clone(shared),
+            directory,
+            adoptions,
             budget: SpinBudget::new(options.spin),
-            handshakes: Handshakes::new(options, poller, WAKE),
+            handshakes: Handshakes::new(options, welcome, Arc::clone(shared), WAKE),
             connections: HashMap::new(),
             memory: Vec::new(),
             cursor: 0,
@@ -117,26 +124,25 @@ impl Reactor {
     }
 
     /// Tells every client, once, that no new calls are taken here; later, whether all have what was sent.
-    fn say_goodbye(&mut self, server: &Server) {
+    fn say_goodbye(&mut self) {
         self.handshakes.stop();
         if !std::mem::replace(&mut self.said_goodbye, true) {
-            for connection in self.connections.values().filter(|connection| !connection.is_own_clients()) {
+            let clients = self.connections.values().map(|client| &client.connection);
+            for connection in clients.filter(|connection| !connection.is_own_clients()) {
                 // A client that is gone is found out by reading from it.
-                let _ = connection.send(server, 0, &Outgoing::new(Kind::GoAway, Body::Whole(&[])));
+                let _ = connection.send(0, &Outgoing::new(Kind::GoAway, Body::Whole(&[])));
             }
-            for connection in self.connections.values() {
-                connection.nudge_kept(server);
+            for client in self.connections.values() {
+                client.nudge_kept();
             }
         }
         // Relaxed: as in `take`.
-        let is_delivered = |one: &ServerConnection| one.hung_up.load(Ordering::Relaxed) || one.link.has_delivered();
-        // Acquire: what was sent before the question is out.
-        if server.delivery.load(Ordering::Acquire) == ASKED && self.connections.values().all(|one| is_delivered(one)) {
-            server.delivery.store(DELIVERED, Ordering::Release);
-        }
+        let is_delivered =
+            |one: &Inbound<_>| one.hung_up.load(Ordering::Relaxed) || one.connection.link.has_delivered();
+        self.shared.answer_delivery(|| self.connections.values().all(|one| is_delivered(one)));
     }
 
-    pub(in crate::server) fn close(&mut self, server: &Server) {
+    pub(in crate::server) fn close(&mut self) {
         self.handshakes.stop();
         self.closed = true;
         self.backlog.drain(..).for_each(Work::give_up);
@@ -144,16 +150,16 @@ impl Reactor {
         self.readable.clear();
         self.stalled.clear();
         self.resumable.clear();
-        for (_, connection) in self.connections.drain() {
-            connection.die(server);
-            connection.clear_oneway();
+        for (_, client) in self.connections.drain() {
+            client.die();
+            client.oneway.clear();
         }
     }
 
     /// Receives what is here without handing out requests. Whether requests wait now.
-    pub(in crate::server) fn poll_into_backlog(&mut self, server: &Server) -> bool {
+    pub(in crate::server) fn poll_into_backlog(&mut self) -> bool {
         while self.backlog.is_empty() {
-            match self.poll(server) {
+            match self.poll() {
                 Some(work) => self.keep(work),
                 None => break,
             }
@@ -176,16 +182,16 @@ impl Reactor {
     }
 
     /// The next work that is here. `None` only if there is none: whoever gets that may sleep.
-    pub(in crate::server) fn poll(&mut self, server: &Server) -> Option<Work> {
+    pub(in crate::server) fn poll(&mut self) -> Option<Work> {
         loop {
-            let tick = server.leadership.take_tick();
+            let tick = self.shared.leadership.take_tick();
             if tick {
                 // A handler takes long: what others have replied does not wait for it.
-                self.readable.iter().for_each(|connection| connection.release(server));
+                self.readable.iter().for_each(|client| client.connection.release());
             }
             if self.unpolled >= FRAMES_PER_POLL || tick {
                 // Nobody is overlooked because others always have something, or because their handlers take long.
-                self.poll_events(server, Some(Duration::ZERO));
+                self.poll_events(Some(Duration::ZERO));
             }
             // First of all: it is older than what its client has sent since.
             if let Some(work) = self.backlog.pop_front() {
@@ -193,12 +199,12 @@ impl Reactor {
             }
             // Neither deferred requests nor what comes go before the others for as long as they have something.
             self.deferred_next = !self.deferred_next && !self.resumable.is_empty();
-            let mut request = if self.deferred_next { self.next_deferred(server) } else { None };
+            let mut request = if self.deferred_next { self.next_deferred() } else { None };
             if request.is_none() {
-                request = self.receive(server);
+                request = self.receive();
             }
             if request.is_none() && !self.resumable.is_empty() {
-                request = self.next_deferred(server);
+                request = self.next_deferred();
             }
             if request.is_some() || self.unpolled < FRAMES_PER_POLL {
                 return request.map(Work::Call);
@@ -208,14 +214,14 @@ impl Reactor {
 
     /// A request that waited until its client read.
     #[cold]
-    fn next_deferred(&mut self, server: &Server) -> Option<Box<Request>> {
-        while let Some(connection) = self.resumable.pop_front() {
-            let (request, more) = connection.next_deferred();
+    fn next_deferred(&mut self) -> Option<Box<Request>> {
+        while let Some(client) = self.resumable.pop_front() {
+            let (request, more) = client.next_deferred();
             if more {
-                self.resumable.push_back(connection);
+                self.resumable.push_back(client);
             }
             if request.is_some() {
-                self.resume(server);
+                self.resume();
                 return request;
             }
         }
@@ -224,13 +230,13 @@ impl Reactor {
 
     /// A request that has just come.
     #[inline]
-    fn receive(&mut self, server: &Server) -> Option<Box<Request>> {
+    fn receive(&mut self) -> Option<Box<Request>> {
         // Neither sockets nor rings go before the other, likewise.
         self.sockets_turn = !self.sockets_turn && !self.readable.is_empty();
         if self.sockets_turn {
-            self.receive_from_sockets(server).or_else(|| self.receive_from_memory(server))
+            self.receive_from_sockets().or_else(|| self.receive_from_memory())
         } else {
-            self.receive_from_memory(server).or_else(|| self.receive_from_sockets(server))
+            self.receive_from_memory().or_else(|| self.receive_from_sockets())
         }
     }
 
@@ -240,26 +246,26 @@ impl Reactor {
     }
 
     #[inline]
-    fn receive_from_memory(&mut self, server: &Server) -> Option<Box<Request>> {
+    fn receive_from_memory(&mut self) -> Option<Box<Request>> {
         let mut quiet = 0;
         while quiet < self.memory.len() && self.unpolled < FRAMES_PER_POLL {
             if self.cursor >= self.memory.len() {
                 self.cursor = 0;
             }
-            let connection = &self.memory[self.cursor];
-            let routed = match connection.link.try_receive_part() {
+            let client = &self.memory[self.cursor];
+            let routed = match client.connection.link.try_receive_part() {
                 Ok(Some(incoming)) => {
                     self.unpolled += weight(&incoming);
                     let beside = incoming.payload.lease().is_some();
-                    let routed = connection.route(server, incoming);
+                    let routed = client.route(&self.directory, incoming);
                     if beside {
                         // A bell may have been read along with the memory it lies in, and the poller does not tell of it.
-                        flush(server, connection, &mut self.resumable);
+                        flush(client, &mut self.resumable);
                     }
                     routed
                 }
                 // Relaxed: set and read by whoever holds this reactor.
-                Ok(None) if connection.hung_up.load(Ordering::Relaxed) => Err(LinkError::Closed),
+                Ok(None) if client.hung_up.load(Ordering::Relaxed) => Err(LinkError::Closed),
                 Err(LinkError::Unfinished) => {
                     quiet = 0;
                     self.unpolled += PART;
@@ -275,8 +281,8 @@ impl Reactor {
             };
             quiet = 0;
             match routed {
-                Ok(Routed::Request(request)) if connection.begins_at_once() => {
-                    // The next look starts with the next connection: a busy client does not starve the others.
+                Ok(Routed::Request(request)) if client.begins_at_once() => {
+                    // The next look starts with the next client: a busy one does not starve the others.
                     self.cursor += 1;
                     return Some(request);
                 }
@@ -285,8 +291,8 @@ impl Reactor {
                     self.routed += 1;
                 }
                 other => {
-                    let connection = self.memory.swap_remove(self.cursor);
-                    if let Some(request) = self.set_aside(server, connection, other) {
+                    let client = self.memory.swap_remove(self.cursor);
+                    if let Some(request) = self.set_aside(client, other) {
                         return Some(request);
                     }
                 }
@@ -296,33 +302,33 @@ impl Reactor {
     }
 
     #[inline]
-    fn receive_from_sockets(&mut self, server: &Server) -> Option<Box<Request>> {
+    fn receive_from_sockets(&mut self) -> Option<Box<Request>> {
         while self.unpolled < FRAMES_PER_POLL
-            && let Some(connection) = self.readable.front()
+            && let Some(client) = self.readable.front()
         {
-            let routed = match connection.link.try_receive_part() {
+            let routed = match client.connection.link.try_receive_part() {
                 Ok(Some(incoming)) => {
                     self.unpolled += weight(&incoming);
-                    connection.route(server, incoming)
+                    client.route(&self.directory, incoming)
                 }
                 Err(LinkError::Unfinished) => {
                     self.unpolled += PART;
-                    connection.release(server);
+                    client.connection.release();
                     self.readable.rotate_left(1);
                     continue;
                 }
                 // A ring whose client is gone is looked at here, too. Relaxed: as above.
-                Ok(None) if connection.hung_up.load(Ordering::Relaxed) => Err(LinkError::Closed),
+                Ok(None) if client.hung_up.load(Ordering::Relaxed) => Err(LinkError::Closed),
                 Ok(None) => {
-                    connection.release(server);
-                    connection.listed.store(false, Ordering::Relaxed);
+                    client.connection.release();
+                    client.listed.store(false, Ordering::Relaxed);
                     self.readable.pop_front();
                     continue;
                 }
                 Err(error) => Err(error),
             };
             match routed {
-                Ok(Routed::Request(request)) if connection.begins_at_once() => {
+                Ok(Routed::Request(request)) if client.begins_at_once() => {
                     self.readable.rotate_left(1);
                     return Some(request);
                 }
@@ -331,8 +337,8 @@ impl Reactor {
                     self.routed += 1;
                 }
                 other => {
-                    if let Some(connection) = self.readable.pop_front()
-                        && let Some(request) = self.set_aside(server, connection, other)
+                    if let Some(client) = self.readable.pop_front()
+                        && let Some(request) = self.set_aside(client, other)
                     {
                         return Some(request);
                     }
@@ -344,62 +350,57 @@ impl Reactor {
 
     /// What is rare: a client that must wait, or is gone. It was taken off its list.
     #[cold]
-    fn set_aside(
-        &mut self,
-        server: &Server,
-        connection: Arc<ServerConnection>,
-        routed: Result<Routed, LinkError>,
-    ) -> Option<Box<Request>> {
+    fn set_aside(&mut self, client: Arc<Inbound<Request>>, routed: Result<Routed, LinkError>) -> Option<Box<Request>> {
         let reason = match routed {
-            Ok(Routed::Request(request)) if connection.is_deferred_full() => StallReason::Deferred(request),
+            Ok(Routed::Request(request)) if client.is_deferred_full() => StallReason::Deferred(request),
             Ok(Routed::Request(request)) => {
-                let request = connection.defer(request);
-                self.list(connection);
+                let request = client.defer(request);
+                self.list(client);
                 return request;
             }
             Ok(Routed::Stall(reason)) => reason,
             Ok(Routed::Done) => {
-                self.list(connection);
+                self.list(client);
                 return None;
             }
             Err(LinkError::OverBudget) => StallReason::Budget,
             Err(error) => {
-                self.drop_connection(server, &connection, &error);
+                self.drop_client(&client, &error);
                 return None;
             }
         };
-        connection.release(server);
-        self.stalled.push((connection, reason));
+        client.connection.release();
+        self.stalled.push((client, reason));
         None
     }
 
     /// Reads again from clients for which there may be room now.
     #[cold]
-    fn resume(&mut self, server: &Server) {
+    fn resume(&mut self) {
         let mut at = 0;
         while at < self.stalled.len() {
-            let (connection, reason) = &self.stalled[at];
+            let (client, reason) = &self.stalled[at];
             // Relaxed: set and read by whoever holds this reactor.
-            if connection.hung_up.load(Ordering::Relaxed) {
-                connection.end_calls(server);
+            if client.hung_up.load(Ordering::Relaxed) {
+                client.end_calls();
             }
-            if !connection.may_go_on(server, reason) {
+            if !client.may_go_on(reason) {
                 at += 1;
                 continue;
             }
-            let (connection, reason) = self.stalled.swap_remove(at);
+            let (client, reason) = self.stalled.swap_remove(at);
             match reason {
                 // Behind those of the client that wait already.
                 StallReason::Oneway(request) | StallReason::Deferred(request) => {
-                    connection.defer(request).map(Work::Call).into_iter().for_each(|work| self.keep(work));
+                    client.defer(request).map(Work::Call).into_iter().for_each(|work| self.keep(work));
                 }
                 StallReason::Answer(call, kind, payload) => {
                     // If the client is gone, that is found out by reading from it.
-                    let _ = connection.send(server, call, &Outgoing::new(kind, Body::Whole(&payload)));
+                    let _ = client.connection.send(call, &Outgoing::new(kind, Body::Whole(&payload)));
                 }
                 StallReason::Budget => {}
             }
-            self.list(connection);
+            self.list(client);
         }
     }
 
@@ -409,34 +410,41 @@ impl Reactor {
     }
 
     /// Looks at a client from now on. It is marked as listed.
-    fn list(&mut self, connection: Arc<ServerConnection>) {
-        if connection.link.is_memory() {
-            self.memory.push(connection);
+    fn list(&mut self, client: Arc<Inbound<Request>>) {
+        if client.connection.link.is_memory() {
+            self.memory.push(client);
         } else {
             self.sockets_active = true;
-            self.readable.push_back(connection);
+            self.readable.push_back(client);
         }
     }
 
-    fn drop_connection(&mut self, server: &Server, connection: &Arc<ServerConnection>, error: &LinkError) {
-        if self.connections.remove(&connection.token).is_some() {
+    fn drop_client(&mut self, client: &Inbound<Request>, error: &LinkError) {
+        let connection = &client.connection;
+        if self.connections.remove(&connection.token()).is_some() {
             // It may be gone from the poller already, with its socket.
-            let _ = epoll::delete(&*self.poller, connection.link.fd());
-            server.connections.store(self.connections.len(), Ordering::Relaxed);
+            let _ = epoll::delete(&*self.shared.poller, connection.link.fd());
+            self.note_connections();
         }
-        connection.tell_end(server, error);
+        connection.tell_end(error);
         connection.lose(error);
-        connection.die(server);
-        self.tell_if_deserted(server);
+        client.die();
+        self.tell_if_deserted();
+    }
+
+    fn note_connections(&self) {
+        // Relaxed: shown, and a hint for who stops the server.
+        self.shared.connections.store(self.connections.len(), Ordering::Relaxed);
     }
 
     /// Asks the system's poller. Whether anything happened.
-    fn poll_events(&mut self, server: &Server, timeout: Option<Duration>) -> bool {
+    fn poll_events(&mut self, timeout: Option<Duration>) -> bool {
         let timeout = timeout
             .map(|timeout| Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: i64::from(timeout.subsec_nanos()) });
         let mut space = [MaybeUninit::<Event>::uninit(); EVENTS];
         // An error is a signal; the caller looks again.
-        let events = epoll::wait(&*self.poller, &mut space[..], timeout.as_ref()).map_or(&[][..], |(events, _)| events);
+        let events =
+            epoll::wait(&*self.shared.poller, &mut space[..], timeout.as_ref()).map_or(&[][..], |(events, _)| events);
         let happened = !events.is_empty();
         if self.unpolled > 0 {
             self.looks = 0;
@@ -444,112 +452,118 @@ impl Reactor {
         self.unpolled = 0;
         for event in events {
             let (token, flags) = (event.data.u64(), event.flags);
-            self.handle(server, token, flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR));
+            self.handle(token, flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR));
         }
         if !self.stalled.is_empty() {
-            self.resume(server);
+            self.resume();
         }
         if self.handshakes.has_timer() {
-            self.handshakes.run_timers(server);
+            self.handshakes.run_timers();
         }
-        self.tell_if_deserted(server);
+        self.tell_if_deserted();
         happened
     }
 
     /// Says, once, that there is nobody to serve any more.
-    fn tell_if_deserted(&mut self, server: &Server) {
+    fn tell_if_deserted(&mut self) {
         if self.handshakes.is_over() && self.connections.is_empty() && !std::mem::replace(&mut self.deserted, true) {
-            server.tell(Notice::Deserted);
+            self.shared.tell(Notice::Deserted);
         }
     }
 
-    fn handle(&mut self, server: &Server, token: u64, hung_up: bool) {
-        if let Some(connection) = self.connections.get(&token).cloned() {
+    fn handle(&mut self, token: u64, hung_up: bool) {
+        if let Some(client) = self.connections.get(&token).cloned() {
             let mut hung_up = hung_up;
-            if connection.link.is_memory() {
-                match connection.link.readable() {
+            if client.connection.link.is_memory() {
+                match client.connection.link.readable() {
                     Ok(Some(wake_cost)) => self.budget.learn_wake_cost(wake_cost),
                     Ok(None) => {}
                     Err(error) => {
-                        connection.tell_end(server, &error);
+                        client.connection.tell_end(&error);
                         hung_up = true;
                     }
                 }
-                connection.link.disarm();
+                client.connection.link.disarm();
             }
             if hung_up {
                 // Nobody reads there any more; the messages it sent before are still taken in. Relaxed: as in `take`.
-                connection.hung_up.store(true, Ordering::Relaxed);
-                connection.link.stop_sending();
+                client.hung_up.store(true, Ordering::Relaxed);
+                client.connection.link.stop_sending();
                 // There is no more news of it.
-                let _ = epoll::delete(&*self.poller, connection.link.fd());
+                let _ = epoll::delete(&*self.shared.poller, client.connection.link.fd());
             }
-            flush(server, &connection, &mut self.resumable);
-            if !connection.listed.swap(true, Ordering::Relaxed) {
-                self.list(connection);
+            flush(&client, &mut self.resumable);
+            if !client.listed.swap(true, Ordering::Relaxed) {
+                self.list(client);
             }
         } else if token == WAKE {
-            descriptors::clear(&self.wake);
+            descriptors::clear(&self.shared.wake);
             // Whoever is about to sleep looks at the server's state again: the event is seen only once.
             self.routed += 1;
-            server.session_events.take().into_iter().for_each(|event| self.keep(Work::Session(event)));
-            server.releases.take().into_iter().for_each(|release| self.keep(Work::Release(release)));
-            server.take_adopted(|adopted| self.adopt(server, adopted));
-            for connection in server.session_events.take_admitted() {
-                if self.connections.contains_key(&connection.token) {
-                    self.list(connection);
-                }
-            }
-            if server.is_stopping() {
-                self.say_goodbye(server);
-            }
+            self.take_in_news();
         } else {
-            for client in self.handshakes.handle(server, token) {
-                self.add_connection(server, client);
+            for client in self.handshakes.handle(token) {
+                self.add_client(client);
             }
         }
     }
 
-    fn add_connection(&mut self, server: &Server, client: NewClient) {
+    /// What other threads have put down for whoever receives.
+    fn take_in_news(&mut self) {
+        let shared = Arc::clone(&self.shared);
+        shared.session_events.take().into_iter().for_each(|event| self.keep(Work::Session(event)));
+        shared.releases.take().into_iter().for_each(|release| self.keep(Work::Release(release)));
+        Arc::clone(&self.adoptions).take(|adopted| self.adopt(adopted));
+        for token in shared.session_events.take_admitted() {
+            if let Some(client) = self.connections.get(&token) {
+                self.list(Arc::clone(client));
+            }
+        }
+        if shared.is_stopping() {
+            self.say_goodbye();
+        }
+    }
+
+    fn add_client(&mut self, client: NewClient) {
         let NewClient { token, link, permit } = client;
         if let Err(error) = self.watch(&*link, token) {
-            server.notify(true, format!("cannot take in a client: {error}"));
+            self.shared.notify(true, format!("cannot take in a client: {error}"));
             return;
         }
-        let connection = ServerConnection::new(server, token, link, permit);
-        connection.listed.store(true, Ordering::Relaxed);
-        if connection.begin_session() {
-            self.list(Arc::clone(&connection));
+        let client = Inbound::new(ServerConnection::new(&self.shared, token, link, permit));
+        client.listed.store(true, Ordering::Relaxed);
+        if client.connection.session().begin() {
+            self.list(Arc::clone(&client));
         }
-        self.connections.insert(token, connection);
-        // Relaxed: only ever shown.
-        server.connections.store(self.connections.len(), Ordering::Relaxed);
+        self.connections.insert(token, client);
+        self.note_connections();
     }
 
     fn watch(&self, link: &dyn Link, token: u64) -> rustix::io::Result<()> {
         let flags = if link.is_memory() { EventFlags::IN } else { SOCKET };
-        epoll::add(&*self.poller, link.fd(), EventData::new_u64(token), flags)
+        epoll::add(&*self.shared.poller, link.fd(), EventData::new_u64(token), flags)
     }
 
     /// Receives from now on for a client of this process. Whether that is settled: not while a thread of the client still
     /// receives, which says when it leaves.
-    fn adopt(&mut self, server: &Server, adopted: &Adopted) -> bool {
+    fn adopt(&mut self, adopted: &Adopted) -> bool {
         let Some(client) = adopted.client() else { return true };
         if !client.leave_to_server() {
             return false;
         }
         let token = self.handshakes.token();
-        let connection = ServerConnection::of_client(server, token, &client);
+        let connection = ServerConnection::of_client(&self.shared, token, &client);
         if let Err(error) = self.watch(&*connection.link, token) {
             connection.lose(&LinkError::Exhausted(format!("cannot watch the connection: {error}")));
             return true;
         }
         // After that: what was queued before is sent when the poller tells of room.
         adopted.settle(&connection);
-        connection.listed.store(true, Ordering::Relaxed);
-        self.list(Arc::clone(&connection));
-        self.connections.insert(token, connection);
-        server.connections.store(self.connections.len(), Ordering::Relaxed);
+        let client = Inbound::new(connection);
+        client.listed.store(true, Ordering::Relaxed);
+        self.list(Arc::clone(&client));
+        self.connections.insert(token, client);
+        self.note_connections();
         true
     }
 }
@@ -557,12 +571,12 @@ impl Reactor {
 /// There may be room for what waits to be sent to a client. A ring's reader tells of it once, so that the queue itself is
 /// looked at: whoever has just put a frame there may not have noted it yet. The connection is then among those whose deferred
 /// requests may be begun.
-fn flush(server: &Server, connection: &Arc<ServerConnection>, resumable: &mut VecDeque<Arc<ServerConnection>>) {
-    if (connection.link.is_memory() || connection.has_queued_frames())
-        && connection.flush(server)
-        && !resumable.iter().any(|other| Arc::ptr_eq(other, connection))
+fn flush(client: &Arc<Inbound<Request>>, resumable: &mut VecDeque<Arc<Inbound<Request>>>) {
+    if (client.connection.link.is_memory() || client.connection.has_queued_frames())
+        && client.flush()
+        && !resumable.iter().any(|other| Arc::ptr_eq(other, client))
     {
-        resumable.push_back(Arc::clone(connection));
+        resumable.push_back(Arc::clone(client));
     }
 }
 

@@ -11,7 +11,7 @@ use nearcall_wire::FrameHead;
 
 use super::*;
 use crate::exports::MethodRouting;
-use crate::server::{ServedMethods, SessionHooks, WorkLimits};
+use crate::server::{ServedMethods, Server, SessionHooks, WorkLimits};
 
 /// More than a client may leave unread.
 const MUCH: usize = 1 << 21;
@@ -99,7 +99,7 @@ impl Link for Chosen {
 /// A server with one client, which has been sent more than it reads, and has made some calls since.
 struct Scene {
     server: Server,
-    connection: Arc<ServerConnection>,
+    client: Arc<Inbound<Request>>,
     link: Arc<Chosen>,
 }
 
@@ -120,20 +120,20 @@ impl Scene {
             queued: Mutex::default(),
             broken: Mutex::default(),
         });
-        let guest = NewClient { token: TOKEN, link: Arc::clone(&link) as Arc<dyn Link>, permit: None };
-        let connection = {
+        let newcomer = NewClient { token: TOKEN, link: Arc::clone(&link) as Arc<dyn Link>, permit: None };
+        let client = {
             let mut reactor = server.reactor.lock();
-            reactor.add_connection(&server, guest);
+            reactor.add_client(newcomer);
             Arc::clone(&reactor.connections[&TOKEN])
         };
-        let scene = Self { server, connection, link };
+        let scene = Self { server, client, link };
         scene.send();
         scene
     }
 
     /// The server sends the client more than it reads.
     fn send(&self) {
-        self.connection.send(&self.server, 0, &Outgoing::new(Kind::Reply, Body::Whole(&[]))).expect("it is queued");
+        self.client.connection.send(0, &Outgoing::new(Kind::Reply, Body::Whole(&[]))).expect("it is queued");
     }
 
     /// The client reads all that it was sent.
@@ -150,7 +150,8 @@ impl Scene {
 
     /// The poller has an event of the client.
     fn has_news(&self) {
-        self.server.watch_room(&self.connection, true);
+        let flags = SOCKET | EventFlags::OUT;
+        epoll::modify(&*self.server.shared.poller, self.link.fd(), EventData::new_u64(TOKEN), flags).expect("watched");
     }
 }
 
@@ -161,7 +162,7 @@ fn to_flush_what_can_never_be_sent_comes_to_an_end() {
     *scene.link.broken.lock() = true;
     let (done, ended) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
-        scene.server.reactor.lock().handle(&scene.server, TOKEN, false);
+        scene.server.reactor.lock().handle(TOKEN, false);
         done.send(scene.link.queued())
     });
     assert_eq!(ended.recv_timeout(Duration::from_secs(20)), Ok(0), "nothing is left that would have to be sent");
@@ -183,10 +184,10 @@ fn number(work: Option<Work>) -> Option<u32> {
 fn whoever_finds_nothing_has_begun_all_calls_that_waited_for_room() {
     let scene = Scene::new(3);
     let mut reactor = scene.server.reactor.lock();
-    assert_eq!(number(reactor.poll(&scene.server)), None, "they wait until the client reads");
+    assert_eq!(number(reactor.poll()), None, "they wait until the client reads");
     scene.read();
-    reactor.poll_events(&scene.server, Some(Duration::ZERO));
-    let begun: Vec<_> = std::iter::from_fn(|| number(reactor.poll(&scene.server))).collect();
+    reactor.poll_events(Some(Duration::ZERO));
+    let begun: Vec<_> = std::iter::from_fn(|| number(reactor.poll())).collect();
     assert_eq!(begun, [0, 1, 2]);
 }
 
@@ -198,11 +199,11 @@ fn nobody_falls_asleep_over_a_call_that_waited_for_room() {
     let mut reactor = scene.server.reactor.lock();
     for call in 0..3 {
         scene.call(call);
-        reactor.poll_events(&scene.server, Some(Duration::ZERO));
-        assert_eq!(number(reactor.poll(&scene.server)), None, "it waits until the client reads");
+        reactor.poll_events(Some(Duration::ZERO));
+        assert_eq!(number(reactor.poll()), None, "it waits until the client reads");
         scene.read();
         reactor.unpolled = FRAMES_PER_POLL;
-        assert_eq!(number(reactor.wait_for(&scene.server, Some(Duration::ZERO))), Some(call));
+        assert_eq!(number(reactor.wait_for(Some(Duration::ZERO))), Some(call));
         scene.send();
     }
 }
@@ -212,15 +213,15 @@ fn nobody_falls_asleep_over_a_call_that_waited_for_room() {
 fn calls_that_waited_do_not_keep_others_waiting() {
     let scene = Scene::new(3);
     let mut reactor = scene.server.reactor.lock();
-    assert_eq!(number(reactor.poll(&scene.server)), None);
+    assert_eq!(number(reactor.poll()), None);
     scene.read();
-    reactor.poll_events(&scene.server, Some(Duration::ZERO));
+    reactor.poll_events(Some(Duration::ZERO));
     let other = Scene::new(0);
     other.read();
     other.link.frames.lock().extend((10..13).map(call));
     let (token, link) = (TOKEN + 1, Arc::clone(&other.link) as Arc<dyn Link>);
-    reactor.add_connection(&scene.server, NewClient { token, link, permit: None });
-    let begun: Vec<_> = std::iter::from_fn(|| number(reactor.poll(&scene.server))).collect();
+    reactor.add_client(NewClient { token, link, permit: None });
+    let begun: Vec<_> = std::iter::from_fn(|| number(reactor.poll())).collect();
     assert_eq!(begun, [0, 10, 1, 11, 2, 12]);
 }
 
@@ -228,12 +229,12 @@ fn calls_that_waited_do_not_keep_others_waiting() {
 fn who_has_work_is_not_told_to_sleep() {
     let scene = Scene::new(1);
     let mut reactor = scene.server.reactor.lock();
-    assert_eq!(number(reactor.poll(&scene.server)), None);
+    assert_eq!(number(reactor.poll()), None);
     scene.read();
-    reactor.poll_events(&scene.server, Some(Duration::ZERO));
+    reactor.poll_events(Some(Duration::ZERO));
     assert!(!reactor.arm() && !reactor.fall_asleep());
-    assert_eq!(number(reactor.poll(&scene.server)), Some(0));
-    assert_eq!(number(reactor.poll(&scene.server)), None);
+    assert_eq!(number(reactor.poll()), Some(0));
+    assert_eq!(number(reactor.poll()), None);
     assert!(reactor.fall_asleep());
 }
 
@@ -244,9 +245,9 @@ fn who_waits_for_a_reply_leaves_work_that_has_come_to_others() {
     scene.call(7);
     let received = scene.server.receive_for_caller(&mut || false, Duration::from_secs(1));
     assert!(!received, "it sleeps now, until something has come for it");
-    assert!(!scene.server.leadership.is_mine());
-    assert!(scene.server.leadership.try_take(), "another worker may receive");
-    assert_eq!(number(scene.server.reactor.lock().poll(&scene.server)), Some(7));
+    assert!(!scene.server.shared.leadership.is_mine());
+    assert!(scene.server.shared.leadership.try_take(), "another worker may receive");
+    assert_eq!(number(scene.server.reactor.lock().poll()), Some(7));
 }
 
 /// A worker may be about to look at the poller when the server is closed.
@@ -255,11 +256,11 @@ fn what_comes_after_the_close_is_left_to_who_stops_the_server() {
     let scene = Scene::new(0);
     scene.server.close();
     for number in 0..2 {
-        scene.server.releases.push(Box::new(number));
+        scene.server.shared.releases.push(Box::new(number));
     }
     let mut reactor = scene.server.reactor.lock();
-    reactor.poll_events(&scene.server, Some(Duration::ZERO));
-    assert!(reactor.poll(&scene.server).is_none());
+    reactor.poll_events(Some(Duration::ZERO));
+    assert!(reactor.poll().is_none());
     drop(reactor);
     assert!(std::iter::from_fn(|| scene.server.take_release()).count() == 2 && scene.server.has_no_hooks());
 }
@@ -268,12 +269,12 @@ fn what_comes_after_the_close_is_left_to_who_stops_the_server() {
 #[test]
 fn what_is_handed_out_after_the_close_is_left_to_who_stops_the_server() {
     let scene = Scene::new(0);
-    scene.server.releases.push(Box::new(()));
+    scene.server.shared.releases.push(Box::new(()));
     let release = scene.server.take_release().expect("one is there");
     scene.server.stop(Duration::ZERO, false);
     scene.server.close();
     // Two workers, one handler at most.
-    scene.server.workers.store(2, Ordering::Relaxed);
+    scene.server.shared.workers.store(2, Ordering::Relaxed);
     assert!(scene.server.accept(Work::Release(release)).is_none());
     assert!(scene.server.take_release().is_some());
 }

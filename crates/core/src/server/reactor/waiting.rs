@@ -5,9 +5,8 @@ use std::time::Duration;
 use nearcall_platform::clock;
 
 use super::Reactor;
-use crate::server::Server;
-use crate::server::connection::session::Work;
 use crate::server::leadership::PATIENCE;
+use crate::server::work::Work;
 use crate::sync::Ordering;
 
 /// Spinning rounds between two looks at the clock, while only shared memory is active.
@@ -25,13 +24,13 @@ const LONGER: u32 = 5;
 impl Reactor {
     /// Waits until something may be here, for `at_most` so long: spins while that pays, then sleeps in the poller. A request
     /// it met by spinning is returned at once.
-    pub(in crate::server) fn wait_for(&mut self, server: &Server, at_most: Option<Duration>) -> Option<Work> {
+    pub(in crate::server) fn wait_for(&mut self, at_most: Option<Duration>) -> Option<Work> {
         if self.has_work() {
             return None;
         }
         self.asleep_since = None;
         let routed = self.routed;
-        let (spun, found) = self.spin(server);
+        let (spun, found) = self.spin();
         if let Some(waited) = spun {
             self.budget.learn(waited);
             return found;
@@ -49,9 +48,9 @@ impl Reactor {
         if self.slept_long {
             // As a rule the next sleep is as long as the last one. One that is short leaves the alarm set: it is set once in
             // a while then, and not for each request.
-            server.leadership.rest();
+            self.shared.leadership.rest();
         }
-        let happened = self.poll_events(server, timeout);
+        let happened = self.poll_events(timeout);
         let waited = clock::monotonic_ns() - begun;
         self.slept_long = Duration::from_nanos(waited) > PATIENCE;
         if happened {
@@ -61,8 +60,8 @@ impl Reactor {
     }
 
     /// For an event loop that receives: spins while that pays. Whether to look again, and a request it met.
-    pub(in crate::server) fn spin_for_loop(&mut self, server: &Server) -> (bool, Option<Work>) {
-        let (spun, found) = self.spin(server);
+    pub(in crate::server) fn spin_for_loop(&mut self) -> (bool, Option<Work>) {
+        let (spun, found) = self.spin();
         if let Some(waited) = spun {
             self.budget.learn(waited);
         }
@@ -84,8 +83,8 @@ impl Reactor {
     }
 
     /// For an event loop that comes back: takes in what the poller has seen meanwhile.
-    pub(in crate::server) fn wake_up(&mut self, server: &Server) {
-        let happened = self.poll_events(server, Some(Duration::ZERO));
+    pub(in crate::server) fn wake_up(&mut self) {
+        let happened = self.poll_events(Some(Duration::ZERO));
         if let Some(since) = self.asleep_since.take()
             && happened
         {
@@ -113,20 +112,20 @@ impl Reactor {
             return false;
         }
         let mut all_quiet = true;
-        for connection in &self.memory {
-            all_quiet &= connection.link.arm();
+        for client in &self.memory {
+            all_quiet &= client.connection.link.arm();
         }
         if !all_quiet {
-            for connection in &self.memory {
-                connection.link.disarm();
+            for client in &self.memory {
+                client.connection.link.disarm();
             }
             return false;
         }
-        for connection in self.memory.drain(..) {
-            connection.listed.store(false, Ordering::Relaxed);
-            if connection.hung_up.load(Ordering::Relaxed) {
+        for client in self.memory.drain(..) {
+            client.listed.store(false, Ordering::Relaxed);
+            if client.hung_up.load(Ordering::Relaxed) {
                 // Nothing will wake us for it again.
-                self.readable.push_back(connection);
+                self.readable.push_back(client);
             }
         }
         if !self.readable.is_empty() {
@@ -138,14 +137,14 @@ impl Reactor {
     }
 
     /// Spins for a request or an event. How long it took if there is something, and the request.
-    fn spin(&mut self, server: &Server) -> (Option<u64>, Option<Work>) {
+    fn spin(&mut self) -> (Option<u64>, Option<Work>) {
         let limit = self.budget.next();
         // The clock is read only after the first rounds, in which the usual next request comes.
         let mut begun = None;
         let mut rounds = 0_u32;
         let routed = self.routed;
         loop {
-            let request = self.poll(server);
+            let request = self.poll();
             if request.is_some() || self.routed != routed {
                 if rounds > 0 && self.shares_cpu() {
                     self.budget.uncrowded();
@@ -161,11 +160,11 @@ impl Reactor {
                 return (None, None);
             }
             if self.sockets_active {
-                if self.poll_events(server, Some(Duration::ZERO)) {
+                if self.poll_events(Some(Duration::ZERO)) {
                     self.budget.uncrowded();
                     return (Some(since(begun)), None);
                 }
-            } else if rounds.is_multiple_of(ROUNDS_PER_POLL) && self.poll_events(server, Some(Duration::ZERO)) {
+            } else if rounds.is_multiple_of(ROUNDS_PER_POLL) && self.poll_events(Some(Duration::ZERO)) {
                 return (Some(since(begun)), None);
             }
             if self.shares_cpu() || rounds.is_multiple_of(ROUNDS_PER_CLOCK) {
@@ -173,9 +172,9 @@ impl Reactor {
                 if now - *begun.get_or_insert(now) >= limit || !self.spinning_pays() {
                     return (None, None);
                 }
-                for connection in &self.memory {
+                for client in &self.memory {
                     // We may have moved to another CPU.
-                    connection.link.disarm();
+                    client.connection.link.disarm();
                 }
             }
         }
@@ -187,7 +186,7 @@ impl Reactor {
     }
 
     fn spinning_pays(&self) -> bool {
-        self.sockets_active || self.memory.iter().any(|connection| connection.link.spinning_pays())
+        self.sockets_active || self.memory.iter().any(|client| client.connection.link.spinning_pays())
     }
 }
 

@@ -1,5 +1,6 @@
 //! The threads that run handlers take turns at receiving.
 
+mod in_handler;
 mod queue;
 
 use queue::STUCK;
@@ -7,21 +8,27 @@ use queue::STUCK;
 pub(super) use queue::Queue;
 
 use crate::sync::{Ordering, fence};
+use std::cell::Cell;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use nearcall_platform::lock::around_sleep;
 
 use crate::exports::HandlerKind;
 use crate::server::Server;
-use crate::server::call::Request;
-use crate::server::call::ServerCall;
-use crate::server::connection::ServerConnection;
-use crate::server::connection::session::Work;
-use crate::server::receives;
+use crate::server::request::{OnewayTurn, Request};
+use crate::server::work::Work;
 
 /// Workers beyond the receiving one that are kept for the next slow handler.
 const KEPT_STANDBY: usize = 2;
+
+/// Workers of a server that may wait in a handler for replies, at once. Each is a thread, and another one takes its place.
+/// Of these, no more may wait for one peer than are left for the others: who never answers does not stop calls of others.
+pub(super) const MOST_WAITING: usize = 512;
+
+thread_local! {
+    /// The server whose worker this thread is, by its address; 0 if it is none's.
+    static WORKS_FOR: Cell<usize> = const { Cell::new(0) };
+}
 
 /// A thread's share in a server. The thread calls [`Worker::try_next`] and [`Worker::wait`] in turn, and
 /// [`Worker::finish`] after each handler.
@@ -47,8 +54,8 @@ impl Worker {
     /// Counts the calling thread in.
     #[must_use]
     pub fn new(server: Arc<Server>) -> Self {
-        server.workers.fetch_add(1, Ordering::AcqRel);
-        let before = receives::work_for(Arc::as_ptr(&server).addr());
+        server.shared.workers.fetch_add(1, Ordering::AcqRel);
+        let before = WORKS_FOR.replace(Arc::as_ptr(&server).addr());
         Self { server, before }
     }
 
@@ -66,13 +73,13 @@ impl Worker {
     pub fn try_next(&mut self) -> Option<Work> {
         let server = &*self.server;
         // Acquire: pairs with the release in `enqueue`.
-        if server.queued.load(Ordering::Acquire) > 0
+        if server.shared.queued.load(Ordering::Acquire) > 0
             && let Some(work) = server.dequeue()
         {
             return Some(work);
         }
-        while server.leadership.is_mine() {
-            let work = server.reactor.lock().poll(server)?;
+        while server.shared.leadership.is_mine() {
+            let work = server.reactor.lock().poll()?;
             if let Some(work) = server.accept(work) {
                 return Some(work);
             }
@@ -80,11 +87,11 @@ impl Worker {
         None
     }
 
-    /// To be called when the handler of the last request has returned. `oneway_of` is the request's connection if the request
-    /// was one-way: what is returned is then the connection's next one-way request, to be handled now.
-    pub fn finish(&mut self, oneway_of: Option<&ServerConnection>) -> Option<Box<Request>> {
-        self.server.leadership.back();
-        let next = oneway_of?.next_oneway()?;
+    /// To be called when the handler of the last request has returned. `turn` is the request's if it was one-way: what is
+    /// returned is then the client's next one-way request, to be handled now.
+    pub fn finish(&mut self, turn: Option<&OnewayTurn>) -> Option<Box<Request>> {
+        self.server.shared.leadership.back();
+        let next = turn?.next()?;
         self.server.begin_handler();
         Some(next)
     }
@@ -97,11 +104,11 @@ impl Worker {
                 server.release();
                 return Next::End;
             }
-            if server.leadership.is_mine() && server.leaves_to_caller() {
+            if server.shared.leadership.is_mine() && server.leaves_to_caller() {
                 // It has just received a reply, and nothing else.
-                server.leadership.offer();
+                server.shared.leadership.offer();
             }
-            if server.leadership.is_mine() || server.leadership.try_take() {
+            if server.shared.leadership.is_mine() || server.shared.leadership.try_take() {
                 if server.lacks_standby() {
                     spawn();
                 }
@@ -112,24 +119,24 @@ impl Worker {
                 let patience = server.lacks_workers().then_some(STUCK);
                 // Relaxed: see `leaves_to_caller`. Others may have received before.
                 server.woke_caller.store(false, Ordering::Relaxed);
-                let work = server.reactor.lock().wait_for(server, patience);
+                let work = server.reactor.lock().wait_for(patience);
                 server.tell_stuck();
                 if work.is_none() && server.leaves_to_caller() {
-                    server.leadership.offer();
+                    server.shared.leadership.offer();
                 }
                 return work.and_then(|work| server.accept(work)).map_or(Next::Look, Next::Work);
             }
-            if server.standby.load(Ordering::Acquire) >= KEPT_STANDBY {
+            if server.shared.standby.load(Ordering::Acquire) >= KEPT_STANDBY {
                 return Next::End;
             }
-            server.standby.fetch_add(1, Ordering::AcqRel);
+            server.shared.standby.fetch_add(1, Ordering::AcqRel);
             if server.may_dequeue() {
                 // It was queued because this very worker was busy a moment ago.
-                server.standby.fetch_sub(1, Ordering::AcqRel);
+                server.shared.standby.fetch_sub(1, Ordering::AcqRel);
                 return Next::Look;
             }
-            server.leadership.stand_by(|| server.is_stopped());
-            server.standby.fetch_sub(1, Ordering::AcqRel);
+            server.shared.leadership.stand_by(|| server.is_stopped());
+            server.shared.standby.fetch_sub(1, Ordering::AcqRel);
         }
     }
 }
@@ -137,8 +144,8 @@ impl Worker {
 impl Drop for Worker {
     fn drop(&mut self) {
         self.server.release();
-        self.server.workers.fetch_sub(1, Ordering::AcqRel);
-        receives::work_for(self.before);
+        self.server.shared.workers.fetch_sub(1, Ordering::AcqRel);
+        WORKS_FOR.set(self.before);
     }
 }
 
@@ -162,7 +169,7 @@ impl Server {
             // Relaxed: a hint where the work is.
             self.loop_run.store(0, Ordering::Relaxed);
             if request.is_oneway() {
-                request = ServerConnection::begin_oneway(request)?;
+                request = Request::begin_oneway(request)?;
             }
             work = Work::Call(request);
         }
@@ -170,7 +177,7 @@ impl Server {
         if !self.served.load(Ordering::Relaxed) {
             self.served.store(true, Ordering::Relaxed);
         }
-        if self.others_busy() >= self.limits.max_concurrency || !self.take_place(&mut work) {
+        if self.others_busy() >= self.shared.limits.max_concurrency || !self.take_place(&mut work) {
             let mut queue = self.queue.lock();
             if self.is_stopped() {
                 // `close` empties the queue after that, and no worker comes any more.
@@ -190,8 +197,8 @@ impl Server {
     /// Workers that run handlers, not counting the one that receives.
     fn others_busy(&self) -> usize {
         // Relaxed: a moment's excess or lack of one is corrected at the next request.
-        let idle = self.standby.load(Ordering::Relaxed) + self.waiting.load(Ordering::Relaxed);
-        self.workers.load(Ordering::Relaxed).saturating_sub(idle + 1)
+        let idle = self.shared.standby.load(Ordering::Relaxed) + self.waiting.load(Ordering::Relaxed);
+        self.shared.workers.load(Ordering::Relaxed).saturating_sub(idle + 1)
     }
 
     /// Whether nobody stands by to receive in the place of this worker, and there may be one more.
@@ -199,8 +206,8 @@ impl Server {
         // Relaxed: as above. While handlers wait, there is always one more: those that have waited are busy again before the
         // others can know.
         let waiting = self.waiting.load(Ordering::Relaxed) > 0;
-        let most = self.limits.max_concurrency + if waiting { receives::MOST_WAITING } else { 0 };
-        self.standby.load(Ordering::Acquire) == 0 && self.workers() <= most
+        let most = self.shared.limits.max_concurrency + if waiting { MOST_WAITING } else { 0 };
+        self.shared.standby.load(Ordering::Acquire) == 0 && self.workers() <= most
     }
 
     /// Whether the thread that has just got the reply it waited for is to receive from now on: it will get the next one by
@@ -213,18 +220,12 @@ impl Server {
     /// Whether calls wait for a worker, and there are as many as may be.
     fn lacks_workers(&self) -> bool {
         // Relaxed: asked again a moment later.
-        self.queued.load(Ordering::Relaxed) > 0 && !self.may_dequeue()
-    }
-
-    /// How many handlers of streams may run in threads. They run for as long as their clients like: whoever opens many of
-    /// them leaves threads for the calls of others.
-    fn most_streams(&self) -> usize {
-        self.limits.max_concurrency - self.limits.max_concurrency / 4
+        self.shared.queued.load(Ordering::Relaxed) > 0 && !self.may_dequeue()
     }
 
     fn may_stream(&self) -> bool {
         // Relaxed: taken with `take_place`.
-        self.streams.load(Ordering::Relaxed) < self.most_streams()
+        self.streams.load(Ordering::Relaxed) < self.shared.limits.most_streams()
     }
 
     /// Takes the place that a handler of a stream needs, if there is one. Other work needs none.
@@ -233,7 +234,7 @@ impl Server {
         if !request.routing.streams {
             return true;
         }
-        let next = |streams| (streams < self.most_streams()).then_some(streams + 1);
+        let next = |streams| (streams < self.shared.limits.most_streams()).then_some(streams + 1);
         // Relaxed: only the number counts.
         let taken = self.streams.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).is_ok();
         if taken {
@@ -246,21 +247,21 @@ impl Server {
         // Relaxed: looked at after the other one.
         self.queued_streams.store(queue.streams(), Ordering::Relaxed);
         // Release: whoever sees the count finds the request.
-        self.queued.store(queue.len(), Ordering::Release);
+        self.shared.queued.store(queue.len(), Ordering::Release);
     }
 
     /// Tells the operator if calls wait for a worker, and no handler has returned for a while.
     fn tell_stuck(&self) {
         // Relaxed: asked again whenever the one that receives wakes up.
-        if self.queued.load(Ordering::Relaxed) == 0 {
+        if self.shared.queued.load(Ordering::Relaxed) == 0 {
             return;
         }
         let Some(waiting) = self.queue.lock().stuck() else { return };
-        let most = self.limits.max_concurrency;
+        let most = self.shared.limits.max_concurrency;
         let busy = if self.others_busy() >= most {
             format!("{most} handlers run in threads, which is the limit,")
         } else {
-            let streams = self.most_streams();
+            let streams = self.shared.limits.most_streams();
             format!(
                 "{streams} handlers of streams run in threads, three quarters of max_concurrency, which is their limit,"
             )
@@ -270,13 +271,32 @@ impl Server {
             "{waiting} calls wait, because {busy} and none has returned for {seconds} s: raise max_concurrency, or write \
              handlers that wait, streams above all, with 'async def'"
         );
-        self.notify(true, text);
+        self.shared.notify(true, text);
     }
 
-    /// The same, for who receives in the middle of a handler. Cheap.
+    /// Answers a call for the worker that has received it.
+    #[cold]
+    fn handle_natively(&self, handler: u8, request: Box<Request>) {
+        self.begin_handler();
+        let mut request = Some(request);
+        // A worker may hold the interpreter just now. A client that calls without a pause must not keep it from the others.
+        around_sleep(&mut || {
+            if let Some(request) = request.take() {
+                self.directory.native(handler).handle(request);
+            }
+        });
+        self.shared.leadership.back();
+    }
+
+    /// Whether the calling thread runs a handler of this server.
+    pub(super) fn is_worker(&self) -> bool {
+        WORKS_FOR.get() == std::ptr::from_ref(self).addr()
+    }
+
+    /// Whether a request is queued that a worker should run now; for who receives in the middle of a handler. Cheap.
     fn has_work_queued(&self) -> bool {
         // Relaxed: looked at closely if there is any.
-        self.queued.load(Ordering::Relaxed) > 0 && self.may_dequeue()
+        self.shared.queued.load(Ordering::Relaxed) > 0 && self.may_dequeue()
     }
 
     /// Whether a request is queued that a worker should run now.
@@ -284,17 +304,17 @@ impl Server {
         // SeqCst: a worker that queues a request looks at the counts after it, one that goes to sleep at the queue after
         // it was counted: one of them sees the other.
         fence(Ordering::SeqCst);
-        let queued = self.queued.load(Ordering::Relaxed);
+        let queued = self.shared.queued.load(Ordering::Relaxed);
         queued > 0
-            && self.others_busy() < self.limits.max_concurrency
+            && self.others_busy() < self.shared.limits.max_concurrency
             && (queued > self.queued_streams.load(Ordering::Relaxed) || self.may_stream())
     }
 
     /// A queued request, if this worker may run it.
     #[cold]
     fn dequeue(&self) -> Option<Work> {
-        let receives = self.leadership.is_mine();
-        if receives && self.others_busy() >= self.limits.max_concurrency {
+        let receives = self.shared.leadership.is_mine();
+        if receives && self.others_busy() >= self.shared.limits.max_concurrency {
             return None;
         }
         let mut queue = self.queue.lock();
@@ -303,13 +323,12 @@ impl Server {
             work = match next {
                 // Nobody waits for it any more.
                 Work::Call(request) if request.is_given_up() => {
-                    request.forget(self);
+                    request.forget();
                     None
                 }
                 // A one-way request goes on: it is its client's turn, and nothing is sent for it.
-                Work::Call(request) if !request.connection.has_room() && !request.is_oneway() => {
-                    let connection = Arc::clone(&request.connection);
-                    connection.defer(request).map(Work::Call)
+                Work::Call(request) if !request.connection().has_room() && !request.is_oneway() => {
+                    Request::defer(request).map(Work::Call)
                 }
                 next => Some(next),
             };
@@ -332,70 +351,4 @@ impl Server {
         }
         work
     }
-
-    pub(in crate::server) fn begin_handler(&self) {
-        self.leadership.busy();
-    }
-
-    /// Lets another worker receive: the caller is going to wait for something else.
-    pub(in crate::server) fn release(&self) {
-        self.leadership.release();
-    }
-
-    /// A handler waits for frames of its call: it receives by itself, unless another worker does. Returns when `ready`, at
-    /// the deadline, or when the server stops.
-    pub(in crate::server) fn wait_in_handler(
-        &self,
-        call: &Arc<ServerCall>,
-        until: Option<Instant>,
-        ready: impl Fn(&ServerCall) -> bool + Copy + Sync,
-    ) {
-        let mut over = || ready(call) || self.is_stopped() || until.is_some_and(|until| Instant::now() >= until);
-        if self.receive_in_handler(&mut over, None) {
-            return;
-        }
-        let mut wait = || {
-            while !over() {
-                let slice = until.map_or(SLICE, |until| until.saturating_duration_since(Instant::now()).min(SLICE));
-                if !self.receive_in_handler(&mut over, Some(slice)) {
-                    call.wait_changed(ready, slice);
-                }
-            }
-        };
-        around_sleep(&mut wait);
-    }
-
-    /// Receives in the middle of a handler, if the lead is ours or free, until `over`, sleeping for `slice` at a time. A
-    /// request that comes meanwhile is left to another worker, and the lead with it. Whether it is over.
-    fn receive_in_handler(&self, over: &mut dyn FnMut() -> bool, slice: Option<Duration>) -> bool {
-        if !self.leadership.back() && !self.leadership.try_take() {
-            return over();
-        }
-        self.receive_as_mine(over, slice)
-    }
-
-    /// The same for who has the lead.
-    pub(in crate::server) fn receive_as_mine(&self, over: &mut dyn FnMut() -> bool, slice: Option<Duration>) -> bool {
-        let mut reactor = self.reactor.lock();
-        loop {
-            let more = reactor.poll_into_backlog(self) || self.has_work_queued();
-            let over = over();
-            if more {
-                drop(reactor);
-                self.release();
-                return over;
-            }
-            let Some(slice) = slice.filter(|_| !over) else {
-                drop(reactor);
-                self.begin_handler();
-                return over;
-            };
-            if let Some(work) = reactor.wait_for(self, Some(slice)) {
-                reactor.keep(work);
-            }
-        }
-    }
 }
-
-/// How long a handler that waits for its call sleeps before it looks at the deadline and the server's state again.
-const SLICE: Duration = Duration::from_millis(50);

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use crate::server::connection::session::Work;
+use crate::server::work::Work;
 
 /// Work that waits for a worker, because as many handlers run as may.
 #[derive(Debug, Default)]

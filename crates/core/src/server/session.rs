@@ -4,17 +4,14 @@
 //! Where there is a hook for the begin, a client is not read from until that hook is through: its calls wait where they
 //! are, and nothing else does. The end comes after the client's last call. Where there are no hooks, both cost nothing.
 
-use crate::sync::{AtomicU64, AtomicUsize, Ordering};
+use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::any::Any;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use nearcall_platform::descriptors;
 use nearcall_platform::lock::Mutex;
-
-use crate::exports::Release;
-use crate::server::call::Request;
-use crate::server::connection::ServerConnection;
+use nearcall_transport::{ConnectionPermit, Link, Peer};
 
 /// The value that belongs to one client; only whoever put it there knows what it is.
 pub type SessionValue = Box<dyn Any + Send>;
@@ -28,24 +25,12 @@ pub struct SessionHooks {
     pub end: bool,
 }
 
-/// Something for a worker.
-#[derive(Debug)]
-pub enum Work {
-    /// A call to be handled.
-    Call(Box<Request>),
-    /// A session begins or has ended.
-    Session(SessionEvent),
-    /// Nobody holds an object any more that was given.
-    Release(Release),
-}
-
 /// The begin or end of a session, until its hook is through.
 #[derive(Debug)]
 pub struct SessionEvent {
-    connection: Arc<ServerConnection>,
+    session: Arc<Session>,
     change: SessionChange,
     begun: bool,
-    events: Arc<SessionEvents>,
 }
 
 /// Which one.
@@ -60,11 +45,11 @@ pub enum SessionChange {
 /// The begins and ends of sessions whose hooks are not through.
 #[derive(Debug)]
 pub(in crate::server) struct SessionEvents {
-    pub(in crate::server) hooks: SessionHooks,
+    hooks: SessionHooks,
     /// For whoever receives to hand out.
     waiting: Mutex<Vec<SessionEvent>>,
-    /// Clients that may be read from now.
-    admitted: Mutex<Vec<Arc<ServerConnection>>>,
+    /// Clients that may be read from now, by their tokens.
+    admitted: Mutex<Vec<u64>>,
     /// Those that wait, and those that are dealt with just now.
     pending: AtomicUsize,
     /// Wakes whoever receives.
@@ -76,10 +61,10 @@ impl SessionEvents {
         Self { hooks, waiting: Mutex::default(), admitted: Mutex::default(), pending: AtomicUsize::new(0), wake }
     }
 
-    fn push(self: &Arc<Self>, connection: Arc<ServerConnection>, change: SessionChange) {
+    fn push(&self, session: Arc<Session>, change: SessionChange) {
         // Release: who stops the server and finds none pending finds the calls before it through.
         self.pending.fetch_add(1, Ordering::Release);
-        self.keep(SessionEvent { connection, change, begun: false, events: Arc::clone(self) });
+        self.keep(SessionEvent { session, change, begun: false });
         descriptors::signal(&self.wake);
     }
 
@@ -99,7 +84,8 @@ impl SessionEvents {
         if waiting.is_empty() { None } else { Some(waiting.remove(0)) }
     }
 
-    pub(in crate::server) fn take_admitted(&self) -> Vec<Arc<ServerConnection>> {
+    /// The tokens of clients that may be read from now.
+    pub(in crate::server) fn take_admitted(&self) -> Vec<u64> {
         std::mem::take(&mut *self.admitted.lock())
     }
 
@@ -110,39 +96,11 @@ impl SessionEvents {
     }
 }
 
-impl Work {
-    /// Whether it is a call with a stream, whose handler may run for as long as its client likes.
-    pub(in crate::server) fn is_stream(&self) -> bool {
-        matches!(self, Self::Call(request) if request.routing.streams)
-    }
-
-    /// Whose it is: the token of a client's connection, or 0.
-    pub(in crate::server) fn client(&self) -> u64 {
-        match self {
-            Self::Call(request) => request.connection.token,
-            Self::Session(event) => event.connection.token,
-            Self::Release(_) => 0,
-        }
-    }
-
-    /// The server ends: no call begins any more, nor does a session; what has begun is ended.
-    pub(in crate::server) fn give_up(self) {
-        match self {
-            Self::Session(event) if matches!(event.change, SessionChange::End(_)) => {
-                let events = Arc::clone(&event.events);
-                events.keep(event);
-            }
-            Self::Release(release) => release.keep(),
-            Self::Call(_) | Self::Session(_) => {}
-        }
-    }
-}
-
 impl SessionEvent {
     /// Whose it is.
     #[must_use]
-    pub fn connection(&self) -> &ServerConnection {
-        &self.connection
+    pub fn session(&self) -> &Session {
+        &self.session
     }
 
     /// To be asked once, by whoever deals with it.
@@ -153,35 +111,54 @@ impl SessionEvent {
             SessionChange::End(value) => SessionChange::End(value.take()),
         }
     }
+
+    /// The server ends: a session that has begun is ended by whoever stops it, and none begins any more.
+    pub(in crate::server) fn give_up(self) {
+        if matches!(self.change, SessionChange::End(_)) {
+            let events = Arc::clone(&self.session.events);
+            events.keep(self);
+        }
+    }
 }
 
 /// Its hook is through.
 impl Drop for SessionEvent {
     fn drop(&mut self) {
+        let events = &self.session.events;
         if matches!(self.change, SessionChange::Begin) {
             if !self.begun {
                 // A session that never began does not end.
-                drop(self.connection.session.end());
+                drop(self.session.end());
             }
-            self.events.admitted.lock().push(Arc::clone(&self.connection));
-            descriptors::signal(&self.events.wake);
-            self.connection.one_finished();
+            events.admitted.lock().push(self.session.token);
+            descriptors::signal(&events.wake);
+            self.session.one_finished();
         }
         // Release: as in `push`.
-        self.events.pending.fetch_sub(1, Ordering::Release);
+        events.pending.fetch_sub(1, Ordering::Release);
     }
 }
 
 /// One client's session.
-#[derive(Debug, Default)]
-pub(in crate::server) struct Session {
-    /// Calls that are through, and the hook of the begin.
+#[derive(Debug)]
+pub struct Session {
+    /// The poller's word for the client's connection.
+    token: u64,
+    link: Arc<dyn Link>,
+    /// Counts the client for as long as a handler or a hook may be at work for it.
+    _permit: Option<Arc<ConnectionPermit>>,
+    events: Arc<SessionEvents>,
+    /// Calls that have arrived, and the hook of the begin: a call's ordinal is what this was when it did.
+    arrived: AtomicU64,
+    /// Those of them that are through.
     finished: AtomicU64,
+    /// The client is gone.
+    gone: AtomicBool,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
-pub(in crate::server) enum State {
+enum State {
     /// Nothing belongs to the client yet.
     #[default]
     Nothing,
@@ -202,28 +179,38 @@ pub enum Found<R> {
 }
 
 impl Session {
-    /// Counts one more call that is through; how many that makes.
-    pub(in crate::server) fn count(&self) -> u64 {
-        // SeqCst: whoever finishes a call counts it and then looks whether the client is gone; the client's end is noted
-        // before the count is looked at. One of the two sees the other.
-        self.finished.fetch_add(1, Ordering::SeqCst) + 1
+    pub(in crate::server) fn new(
+        token: u64,
+        link: Arc<dyn Link>,
+        permit: Option<Arc<ConnectionPermit>>,
+        events: Arc<SessionEvents>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            token,
+            link,
+            _permit: permit,
+            events,
+            arrived: AtomicU64::new(0),
+            finished: AtomicU64::new(0),
+            gone: AtomicBool::new(false),
+            state: Mutex::default(),
+        })
     }
 
-    pub(in crate::server) fn finished(&self) -> u64 {
-        // SeqCst: as above.
-        self.finished.load(Ordering::SeqCst)
+    /// The poller's word for the client's connection.
+    pub(in crate::server) fn token(&self) -> u64 {
+        self.token
     }
 
-    /// Ends it. How it was before.
-    pub(in crate::server) fn end(&self) -> State {
-        std::mem::replace(&mut *self.state.lock(), State::Over)
+    /// Who the client is.
+    #[must_use]
+    pub fn peer(&self) -> &Peer {
+        self.link.peer()
     }
-}
 
-impl ServerConnection {
     /// Looks at what belongs to the client. `look` is called with a lock held.
-    pub fn session_value<R>(&self, look: impl FnOnce(&(dyn Any + Send)) -> R) -> Found<R> {
-        match &*self.session.state.lock() {
+    pub fn value<R>(&self, look: impl FnOnce(&(dyn Any + Send)) -> R) -> Found<R> {
+        match &*self.state.lock() {
             State::Nothing => Found::Nothing,
             State::Kept(value) => Found::Kept(look(&**value)),
             State::Over => Found::Over,
@@ -234,8 +221,8 @@ impl ServerConnection {
     ///
     /// # Errors
     /// What was to be kept.
-    pub fn keep_session_value(&self, value: SessionValue) -> Result<(), SessionValue> {
-        let mut state = self.session.state.lock();
+    pub fn keep(&self, value: SessionValue) -> Result<(), SessionValue> {
+        let mut state = self.state.lock();
         if !matches!(*state, State::Nothing) {
             return Err(value);
         }
@@ -244,34 +231,71 @@ impl ServerConnection {
     }
 
     /// The client is connected. Whether it is to be read from at once: not if there is a hook for the begin.
-    pub(in crate::server) fn begin_session(self: &Arc<Self>) -> bool {
-        if self.session_events.hooks.begin {
+    pub(in crate::server) fn begin(self: &Arc<Self>) -> bool {
+        if self.events.hooks.begin {
             self.count_arrival();
-            self.session_events.push(Arc::clone(self), SessionChange::Begin);
+            self.events.push(Arc::clone(self), SessionChange::Begin);
         }
-        !self.session_events.hooks.begin
+        !self.events.hooks.begin
+    }
+
+    /// Counts a call that has come. How many had come before it.
+    pub(in crate::server) fn count_arrival(&self) -> u64 {
+        // Relaxed: as in `arrived`.
+        self.arrived.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Calls that have arrived, and the hook of the session's begin, if there is one.
+    pub(in crate::server) fn arrived(&self) -> u64 {
+        // Relaxed: frames are taken in one after the other. Nothing arrives once the client is gone, and who has finished a
+        // call knows of it.
+        self.arrived.load(Ordering::Relaxed)
     }
 
     /// A call is through, or the hook of the begin.
     #[inline]
     pub(in crate::server) fn one_finished(self: &Arc<Self>) {
-        let finished = self.session.count();
-        if self.is_gone() {
+        // SeqCst, both: whoever finishes a call counts it and then looks whether the client is gone; the client's end is noted
+        // before the count is looked at. One of the two sees the other.
+        let finished = self.finished.fetch_add(1, Ordering::SeqCst) + 1;
+        if self.gone.load(Ordering::SeqCst) {
             self.look_whether_over(finished);
         }
     }
 
-    /// The client is gone: if its last call is through, its session ends.
+    /// The client is gone. Its session ends with its last call: see [`Session::end_if_over`].
+    pub(in crate::server) fn note_gone(&self) {
+        // SeqCst: see `one_finished`.
+        self.gone.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether the client is gone.
+    pub(in crate::server) fn is_gone(&self) -> bool {
+        // SeqCst: whoever sees it finds what was done before. Asked in places where that costs nothing.
+        self.gone.load(Ordering::SeqCst)
+    }
+
+    /// The client is gone, and its calls are cancelled: if the last one is through, the session ends.
+    pub(in crate::server) fn end_if_over(self: &Arc<Self>) {
+        // SeqCst: see `one_finished`.
+        self.look_whether_over(self.finished.load(Ordering::SeqCst));
+    }
+
     #[cold]
-    pub(in crate::server) fn look_whether_over(self: &Arc<Self>, finished: u64) {
+    fn look_whether_over(self: &Arc<Self>, finished: u64) {
         if finished != self.arrived() {
             return;
         }
-        let value = match self.session.end() {
+        let value = match self.end() {
             State::Kept(value) => Some(value),
-            State::Nothing if self.session_events.hooks.end => None,
+            State::Nothing if self.events.hooks.end => None,
             State::Nothing | State::Over => return,
         };
-        self.session_events.push(Arc::clone(self), SessionChange::End(value));
+        self.events.push(Arc::clone(self), SessionChange::End(value));
+    }
+
+    /// Ends it. How it was before.
+    fn end(&self) -> State {
+        std::mem::replace(&mut *self.state.lock(), State::Over)
     }
 }

@@ -1,4 +1,4 @@
-//! A call on the server, from its arrival to its last frame.
+//! A call as it is handed to whoever handles it, from its arrival to its last frame.
 
 use crate::sync::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -11,11 +11,9 @@ use nearcall_wire::{Failure, FrameHead, Kind};
 use crate::exports::Export;
 use crate::exports::MethodRouting;
 use crate::given::given_in;
-use crate::server::Server;
-use crate::server::call::CallContext;
-use crate::server::call::ServerCall;
+use crate::server::call::{CallContext, CallObserver, ServerCall};
 use crate::server::connection::ServerConnection;
-use crate::server::native::Keeper;
+use crate::server::inbound::Inbound;
 use crate::server::statistics::Measured;
 
 /// How a call ends that ends well; the other codes are failures'.
@@ -24,8 +22,8 @@ const OK: u8 = 0;
 /// A call that has arrived and waits to be handled. It passes through many hands, always in a box.
 #[derive(Debug)]
 pub struct Request {
-    /// Who called.
-    pub connection: Arc<ServerConnection>,
+    /// Who called, and what else has come from there.
+    pub(in crate::server) inbound: Arc<Inbound<Self>>,
     /// Method, flags, deadline, metadata.
     pub head: FrameHead,
     /// The arguments.
@@ -54,6 +52,17 @@ pub struct Request {
     pub(in crate::server) ordinal: u64,
 }
 
+/// The turn of a one-way request: its client's next one follows it.
+#[derive(Debug)]
+pub struct OnewayTurn(Arc<Inbound<Request>>);
+
+impl OnewayTurn {
+    /// The next one-way request of the client, to be handled now.
+    pub(in crate::server) fn next(&self) -> Option<Box<Request>> {
+        self.0.oneway.next()
+    }
+}
+
 impl Drop for Request {
     fn drop(&mut self) {
         self.finish();
@@ -61,6 +70,30 @@ impl Drop for Request {
 }
 
 impl Request {
+    /// Who called.
+    #[must_use]
+    pub fn connection(&self) -> &Arc<ServerConnection> {
+        &self.inbound.connection
+    }
+
+    /// A one-way request that may be handled now; `None` if it waits for an earlier one.
+    pub(in crate::server) fn begin_oneway(request: Box<Self>) -> Option<Box<Self>> {
+        let inbound = Arc::clone(&request.inbound);
+        inbound.oneway.begin(request)
+    }
+
+    /// Lets a request wait until its client reads, and behind others that wait. Gives it back if it may be begun.
+    pub(in crate::server) fn defer(request: Box<Self>) -> Option<Box<Self>> {
+        let inbound = Arc::clone(&request.inbound);
+        inbound.defer(request)
+    }
+
+    /// Present if it is one-way: the one-way requests of its client wait until it is through.
+    #[must_use]
+    pub fn oneway_turn(&self) -> Option<OnewayTurn> {
+        self.is_oneway().then(|| OnewayTurn(Arc::clone(&self.inbound)))
+    }
+
     /// Whether the client waits for no reply.
     #[must_use]
     pub fn is_oneway(&self) -> bool {
@@ -70,16 +103,16 @@ impl Request {
     /// Whether the client gave it up, or is gone, before anybody has begun with it. A one-way call is never given up.
     pub(in crate::server) fn is_given_up(&self) -> bool {
         !self.is_oneway()
-            && (self.connection.is_dead()
+            && (self.connection().is_dead()
                 || self.call.as_ref().is_some_and(|call| call.is_cancelled())
-                || self.connection.was_cancelled(self.head.call, self.ordinal))
+                || self.connection().was_cancelled(self.head.call, self.ordinal))
     }
 
     /// The circumstances of the call, for its handler.
     pub fn context(&self) -> Arc<CallContext> {
         let context = self.context.get_or_init(|| {
             Arc::new(CallContext {
-                connection: Arc::clone(&self.connection),
+                connection: Arc::clone(self.connection()),
                 id: self.head.call,
                 ordinal: self.ordinal,
                 cancelled: AtomicBool::new(false),
@@ -116,7 +149,7 @@ impl Request {
 
     /// The handler is through, and `keeper` sends the rest of the stream: the call goes on without a thread. It still counts
     /// as under way until the request is dropped. The call itself, unless there can be no more frames for it.
-    pub fn outlive_handler(&self, keeper: Weak<dyn Keeper>) -> Option<&Arc<ServerCall>> {
+    pub fn outlive_handler(&self, keeper: Weak<dyn CallObserver>) -> Option<&Arc<ServerCall>> {
         let call = self.call.as_ref()?;
         if let Some(streams) = &self.place
             && !self.left.swap(true, Ordering::Relaxed)
@@ -134,31 +167,45 @@ impl Request {
     /// One that [spares the connection](LinkError::spares_connection) (nothing was sent, the call still waits), or the
     /// connection is gone. [`LinkError::Full`] for an event loop whose client does not read: it is told when it may try
     /// again. A thread need not wait: its reply does.
-    pub fn reply(&self, server: &Server, body: Body<'_>) -> Result<(), LinkError> {
-        self.end(server, Outgoing::new(Kind::Reply, body), OK)
+    pub fn reply(&self, body: Body<'_>) -> Result<(), LinkError> {
+        self.end(Outgoing::new(Kind::Reply, body), OK)
     }
 
     /// Ends the call well after its stream of items.
     ///
     /// # Errors
     /// The connection is gone.
-    pub fn end_stream(&self, server: &Server) -> Result<(), LinkError> {
-        self.end(server, Outgoing::new(Kind::End, Body::Whole(&[])), OK)
+    pub fn end_stream(&self) -> Result<(), LinkError> {
+        self.end(Outgoing::new(Kind::End, Body::Whole(&[])), OK)
     }
 
     /// Ends the call with a failure. If that cannot be sent, there is nobody left to tell.
-    pub fn fail(&self, server: &Server, failure: &Failure) {
+    pub fn fail(&self, failure: &Failure) {
         let mut failure = failure.clone();
         // A message of any length may be an exception's text; the client must not refuse the frame for it.
         failure.cut();
-        let sent = self.end(server, Outgoing::new(Kind::Error, Body::Whole(&failure.encode())), failure.code);
+        let sent = self.end(Outgoing::new(Kind::Error, Body::Whole(&failure.encode())), failure.code);
         if sent.is_err_and(|error| error.spares_connection()) {
             // The client waits for its end all the same.
             failure.details.clear();
             if let Some(context) = self.context.get() {
                 drop(std::mem::take(&mut *context.trailing.lock()));
             }
-            let _ = self.end(server, Outgoing::new(Kind::Error, Body::Whole(&failure.encode())), failure.code);
+            let _ = self.end(Outgoing::new(Kind::Error, Body::Whole(&failure.encode())), failure.code);
+        }
+    }
+
+    /// Ends a call without streams, with its encoded result or a failure.
+    pub fn answer(&self, answer: Result<Vec<u8>, Failure>) {
+        let answered = answer.and_then(|result| match self.reply(Body::Whole(&result)) {
+            Err(error) if error.spares_connection() => {
+                Err(Failure::new(Failure::RESOURCE_EXHAUSTED, format!("the reply cannot be sent: {error}")))
+            }
+            // If the client is gone there is nobody to tell.
+            _ => Ok(()),
+        });
+        if let Err(failure) = answered {
+            self.fail(&failure);
         }
     }
 
@@ -174,7 +221,7 @@ impl Request {
     }
 
     /// Sends the call's last frame, if it is not one-way; `code` is how it ends.
-    fn end(&self, server: &Server, mut frame: Outgoing<'_>, code: u8) -> Result<(), LinkError> {
+    fn end(&self, mut frame: Outgoing<'_>, code: u8) -> Result<(), LinkError> {
         if self.is_oneway() {
             self.note_end(code, 0);
             return Ok(());
@@ -185,11 +232,11 @@ impl Request {
         }
         if frame.kind == Kind::Reply
             && self.call.as_ref().is_some_and(|call| call.is_in_loop())
-            && !self.connection.has_room_or_tells()
+            && !self.connection().has_room_or_tells()
         {
             return Err(LinkError::Full);
         }
-        let sent = self.connection.send(server, self.head.call, &frame);
+        let sent = self.connection().send(self.head.call, &frame);
         match &sent {
             Ok(()) => self.note_end(code, frame.len()),
             Err(error) if error.spares_connection() => {}
@@ -197,29 +244,29 @@ impl Request {
             Err(_) => self.note_end(Failure::CANCELLED, 0),
         }
         if !sent.as_ref().is_err_and(LinkError::spares_connection) {
-            self.forget(server);
+            self.forget();
         }
         sent
     }
 
     /// Takes the call off its connection: no frame reaches it any more. What was given with it and not read is let go of.
-    pub fn forget(&self, server: &Server) {
-        self.let_go_of_arguments(server);
+    pub fn forget(&self) {
+        self.let_go_of_arguments();
         if let Some(call) = &self.call {
             if self.routing.item_references {
                 // Before that: an item that finds no call finds this.
-                self.connection.note_ended(self.head.call);
+                self.connection().note_ended(self.head.call);
             }
-            self.connection.forget(self.head.call);
-            call.let_go_of_items(server);
+            self.inbound.forget(self.head.call);
+            call.let_go_of_items();
         }
     }
 
     /// Lets go of what was given with arguments that nobody has taken out, nor ever will.
-    pub(in crate::server) fn let_go_of_arguments(&self, server: &Server) {
+    pub(in crate::server) fn let_go_of_arguments(&self) {
         // Relaxed: only the hand that has the request gets here.
         if self.routing.references && !self.payload.is_empty() && !self.let_go.swap(true, Ordering::Relaxed) {
-            self.connection.release_given(server, &given_in(&self.head, &self.payload));
+            self.connection().release_given(&given_in(&self.head, &self.payload));
         }
     }
 
@@ -227,7 +274,7 @@ impl Request {
     pub fn finish(&self) {
         if !self.finished.swap(true, Ordering::Relaxed) {
             // Release: `stop` sees the reply sent once it sees the count.
-            self.connection.in_flight.fetch_sub(1, Ordering::Release);
+            self.connection().shared.in_flight.fetch_sub(1, Ordering::Release);
             if let Some(measured) = &self.measured {
                 measured.finish();
             }
@@ -238,11 +285,10 @@ impl Request {
                 streams.fetch_sub(1, Ordering::Relaxed);
             }
             if self.is_oneway() {
-                // Relaxed: as for `max_pending`, see `begin`.
-                self.connection.oneway_pending.fetch_sub(1, Ordering::Relaxed);
+                self.inbound.oneway.one_finished();
             }
-            self.connection.link.finished(self.head.call);
-            self.connection.one_finished();
+            self.connection().link.finished(self.head.call);
+            self.connection().session().one_finished();
         }
     }
 }

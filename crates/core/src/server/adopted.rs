@@ -1,0 +1,52 @@
+//! Clients of this process that a server is to receive for.
+
+use std::sync::{Arc, OnceLock, Weak};
+
+use nearcall_platform::lock::Mutex;
+
+use crate::client::Connection;
+use crate::server::connection::ServerConnection;
+
+/// Those that wait for it.
+#[derive(Debug, Default)]
+pub(in crate::server) struct Adoptions {
+    waiting: Mutex<Vec<Adopted>>,
+}
+
+/// One of them.
+#[derive(Debug)]
+pub(in crate::server) struct Adopted {
+    pub(in crate::server) client: Weak<Connection>,
+    /// Set once the server has it.
+    pub(in crate::server) connection: Arc<OnceLock<Weak<ServerConnection>>>,
+}
+
+impl Adoptions {
+    pub(in crate::server) fn push(&self, adopted: Adopted) {
+        self.waiting.lock().push(adopted);
+    }
+
+    /// Takes those in that wait; `adopt` says whether one is settled, else it is asked again.
+    pub(in crate::server) fn take(&self, mut adopt: impl FnMut(&Adopted) -> bool) {
+        let waiting = std::mem::take(&mut *self.waiting.lock());
+        let left: Vec<_> = waiting.into_iter().filter(|adopted| !adopt(adopted)).collect();
+        if !left.is_empty() {
+            self.waiting.lock().extend(left);
+        }
+    }
+}
+
+impl Adopted {
+    /// The client's connection, if it is still there.
+    pub(in crate::server) fn client(&self) -> Option<Arc<Connection>> {
+        self.client.upgrade()
+    }
+
+    /// From now on the connection is received for.
+    pub(in crate::server) fn settle(&self, connection: &Arc<ServerConnection>) {
+        // It is settled once.
+        let _ = self.connection.set(Arc::downgrade(connection));
+        // What was queued before had nobody to send it.
+        connection.note_queued_frame();
+    }
+}

@@ -1,0 +1,312 @@
+//! A call on the server for which more frames may come: stream items, credit, cancellation.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
+
+use nearcall_platform::lock::{Condvar, Mutex};
+use nearcall_transport::{Body, Incoming, LinkError, Outgoing};
+use nearcall_wire::Kind;
+
+use crate::flow::{Taken, WINDOW, cost, granted};
+use crate::given::given_in;
+use crate::server::connection::ServerConnection;
+use crate::server::statistics::Measured;
+
+/// The state of a call that its handler and the receiving worker share.
+pub struct ServerCall {
+    connection: Arc<ServerConnection>,
+    id: u32,
+    state: Mutex<State>,
+    changed: Condvar,
+    told: Told,
+    /// Present while somebody watches.
+    measured: Option<Arc<Measured>>,
+    /// The items of the caller's stream may hold references.
+    references: bool,
+    /// Who sends its items once the handler is through.
+    keeper: OnceLock<Weak<dyn CallObserver>>,
+}
+
+/// Who is told when something has come for a call: the client has given it up, there is room for more items, or the server
+/// begins to stop. To be asked of the two. None of this may wait for anything.
+pub trait CallObserver: Send + Sync {
+    /// Something has come.
+    fn changed(&self, _call: &Arc<ServerCall>) {}
+}
+
+/// The first who is told, besides the threads that wait for the call.
+pub(in crate::server) enum Told {
+    Nobody,
+    /// The event loop that handles the call.
+    Loop(Arc<dyn CallObserver>),
+    /// Its native handler.
+    Native(Arc<dyn CallObserver>),
+}
+
+#[derive(Debug)]
+struct State {
+    items: VecDeque<Incoming>,
+    ended: bool,
+    cancelled: bool,
+    /// What the handler may still send, bytes.
+    credit: i64,
+    /// What the client may still send, bytes: it may begin an item as long as anything is left.
+    allowance: i64,
+    taken: Taken,
+    /// How often anything has changed: tells a waiter that it looked too early.
+    changes: u64,
+}
+
+/// What came of asking for the next item of the client's stream.
+#[derive(Debug)]
+pub enum NextItem {
+    /// An item.
+    Item(Incoming),
+    /// The stream is complete.
+    End,
+    /// The client gave the call up, or is gone.
+    Cancelled,
+    /// Nothing yet.
+    Pending,
+    /// The call's deadline has passed.
+    Late,
+}
+
+/// What came of sending an item.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ItemOutcome {
+    /// It is on its way.
+    Sent,
+    /// The client gave the call up, or is gone.
+    Cancelled,
+    /// The client must take items first.
+    NoCredit,
+    /// The call's deadline has passed.
+    Late,
+}
+
+impl fmt::Debug for ServerCall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServerCall").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+impl ServerCall {
+    pub(in crate::server) fn new(
+        connection: Arc<ServerConnection>,
+        id: u32,
+        told: Told,
+        measured: Option<Arc<Measured>>,
+        references: bool,
+    ) -> Self {
+        let state = State {
+            items: VecDeque::new(),
+            ended: false,
+            cancelled: false,
+            credit: WINDOW,
+            allowance: WINDOW,
+            taken: Taken::default(),
+            changes: 0,
+        };
+        let (state, changed, keeper) = (Mutex::new(state), Condvar::new(), OnceLock::new());
+        Self { connection, id, state, changed, told, measured, references, keeper }
+    }
+
+    /// The client's number of the call.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// Whether own objects may come home in its items.
+    pub(in crate::server) fn may_bring_home(&self) -> bool {
+        self.references
+    }
+
+    /// Whether the client gave the call up, or is gone.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.state.lock().cancelled
+    }
+
+    pub(in crate::server) fn cancel(self: &Arc<Self>) {
+        {
+            let mut state = self.state.lock();
+            state.cancelled = true;
+            state.changes += 1;
+        }
+        self.tell();
+    }
+
+    /// The call is over: items that are still here nobody reads, and what was given in them is let go of.
+    pub(in crate::server) fn let_go_of_items(&self) {
+        if !self.references {
+            return;
+        }
+        let items = {
+            let mut state = self.state.lock();
+            // A handler that goes on reading does not wait for more.
+            state.cancelled = true;
+            std::mem::take(&mut state.items)
+        };
+        for item in items {
+            self.connection.release_given(&given_in(&item.head, &item.payload));
+        }
+    }
+
+    pub(in crate::server) fn take_in(self: &Arc<Self>, event: Incoming) -> Result<(), LinkError> {
+        {
+            let mut state = self.state.lock();
+            state.changes += 1;
+            match event.head.kind {
+                Kind::Item => {
+                    if state.ended {
+                        return Err(LinkError::Broken("the client sent an item after the end of its stream".into()));
+                    }
+                    if state.allowance <= 0 {
+                        return Err(LinkError::Broken("the client sent more items than it may".into()));
+                    }
+                    state.allowance -= cost(event.payload.len());
+                    if let Some(measured) = &self.measured {
+                        measured.item_in(event.payload.len());
+                    }
+                    state.items.push_back(event);
+                }
+                Kind::End => state.ended = true,
+                Kind::Cancel => state.cancelled = true,
+                Kind::Credit => {
+                    let more = event.payload.inline().and_then(granted);
+                    let more = more.ok_or_else(|| LinkError::Broken("a credit frame is malformed".into()))?;
+                    state.credit = state.credit.saturating_add(more);
+                }
+                _ => {}
+            }
+        }
+        self.tell();
+        Ok(())
+    }
+
+    fn tell(self: &Arc<Self>) {
+        self.changed.notify_all();
+        if let Some(keeper) = self.keeper.get() {
+            if let Some(keeper) = keeper.upgrade() {
+                keeper.changed(self);
+            }
+            return;
+        }
+        match &self.told {
+            Told::Nobody => {}
+            Told::Loop(observer) | Told::Native(observer) => observer.changed(self),
+        }
+    }
+
+    /// From now on `keeper` is told of news, and nobody else. It is to look once by itself, for what came before.
+    pub(in crate::server) fn keep(&self, keeper: Weak<dyn CallObserver>) {
+        // A call is kept once: its handler is through.
+        let _ = self.keeper.set(keeper);
+        // Whoever begins to stop the server looks for a keeper after this lock, or the keeper sees after it that it stops.
+        self.state.lock().changes += 1;
+    }
+
+    /// Whether somebody has taken it over from its handler.
+    pub(in crate::server) fn is_kept(&self) -> bool {
+        drop(self.state.lock());
+        self.keeper.get().is_some()
+    }
+
+    /// There may be room again to send.
+    pub(in crate::server) fn nudge(self: &Arc<Self>) {
+        self.state.lock().changes += 1;
+        self.tell();
+    }
+
+    /// The next item of the client's stream, if it is here.
+    pub fn try_next_item(&self) -> NextItem {
+        let (next, credit) = {
+            let mut state = self.state.lock();
+            let next = Self::next(&mut state);
+            let credit = match &next {
+                Some(NextItem::Item(item)) => state.taken.count(item.payload.len()),
+                _ => None,
+            };
+            state.allowance += credit.unwrap_or(0) as i64;
+            (next.unwrap_or(NextItem::Pending), credit)
+        };
+        if let Some(credit) = credit {
+            let bytes = credit.to_le_bytes();
+            // If it cannot be sent the client is gone, which the next item reports.
+            let _ = self.connection.send(self.id, &Outgoing::new(Kind::Credit, Body::Whole(&bytes)));
+        }
+        next
+    }
+
+    /// Whether an event loop handles the call.
+    pub(in crate::server) fn is_in_loop(&self) -> bool {
+        matches!(self.told, Told::Loop(_))
+    }
+
+    fn next(state: &mut State) -> Option<NextItem> {
+        if state.cancelled {
+            return Some(NextItem::Cancelled);
+        }
+        match state.items.pop_front() {
+            Some(item) => Some(NextItem::Item(item)),
+            None if state.ended => Some(NextItem::End),
+            None => None,
+        }
+    }
+
+    /// Whether [`ServerCall::try_next_item`] has something to say.
+    pub(in crate::server) fn has_next(&self) -> bool {
+        let state = self.state.lock();
+        state.cancelled || state.ended || !state.items.is_empty()
+    }
+
+    /// Sends an item if there is credit for it, and the client reads what it is sent.
+    ///
+    /// # Errors
+    /// As [`Request::reply`](crate::server::Request::reply).
+    pub fn try_send_item(&self, item: &Outgoing<'_>) -> Result<ItemOutcome, LinkError> {
+        {
+            let mut state = self.state.lock();
+            if state.cancelled {
+                return Ok(ItemOutcome::Cancelled);
+            }
+            if state.credit <= 0 || !self.connection.has_room_or_tells() {
+                return Ok(ItemOutcome::NoCredit);
+            }
+            state.credit -= cost(item.len());
+        }
+        match self.connection.send(self.id, item) {
+            Ok(()) => {
+                if let Some(measured) = &self.measured {
+                    measured.item_out(item.len());
+                }
+                Ok(ItemOutcome::Sent)
+            }
+            Err(error) if error.spares_connection() => Err(error),
+            Err(_) => Ok(ItemOutcome::Cancelled),
+        }
+    }
+
+    /// Whether [`ServerCall::try_send_item`] would send one. If only the client's reading is missing, the call is told of it.
+    pub(in crate::server) fn may_send(&self) -> bool {
+        let state = self.state.lock();
+        state.cancelled || (state.credit > 0 && self.connection.has_room_or_tells())
+    }
+
+    /// Sleeps until something has come for the call, or it is `ready`, but no longer than `timeout`.
+    pub(in crate::server) fn wait_changed(&self, ready: impl Fn(&Self) -> bool, timeout: Duration) {
+        let seen = self.state.lock().changes;
+        // `ready` locks the state itself, so it is asked outside; a change in between is seen by the count.
+        if ready(self) {
+            return;
+        }
+        let mut state = self.state.lock();
+        if state.changes == seen {
+            self.changed.wait_for(&mut state, timeout);
+        }
+    }
+}

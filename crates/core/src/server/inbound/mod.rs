@@ -1,0 +1,125 @@
+//! What comes from one client: its calls under way, and its requests that wait.
+//!
+//! [`routing`] makes requests of frames. The type of a request is left open here, because a request knows where it came from.
+
+mod calls;
+mod deferred;
+mod oneway;
+mod routing;
+
+use std::sync::Arc;
+
+use nearcall_platform::lock::Mutex;
+use nearcall_transport::LinkError;
+
+use crate::server::connection::ServerConnection;
+use crate::server::inbound::calls::Calls;
+use crate::server::inbound::deferred::Deferred;
+use crate::server::inbound::oneway::OnewayOrder;
+use crate::sync::AtomicBool;
+
+pub(in crate::server) use routing::{Routed, StallReason};
+
+/// A client's connection, and what has come over it.
+#[derive(Debug)]
+pub(in crate::server) struct Inbound<R> {
+    pub(in crate::server) connection: Arc<ServerConnection>,
+    /// The client hung up: the one-way calls it sent before are still handled. Set and read by whoever holds the reactor.
+    pub(in crate::server) hung_up: AtomicBool,
+    /// It is in one of the reactor's lists of connections to look at. For whoever holds that.
+    pub(in crate::server) listed: AtomicBool,
+    calls: Mutex<Calls>,
+    pub(in crate::server) oneway: OnewayOrder<R>,
+    deferred: Deferred<R>,
+}
+
+impl<R> Inbound<R> {
+    pub(in crate::server) fn new(connection: Arc<ServerConnection>) -> Arc<Self> {
+        Arc::new(Self {
+            connection,
+            hung_up: AtomicBool::new(false),
+            listed: AtomicBool::new(false),
+            calls: Mutex::default(),
+            oneway: OnewayOrder::default(),
+            deferred: Deferred::default(),
+        })
+    }
+
+    /// No frame reaches the call of that number any more.
+    pub(in crate::server) fn forget(&self, call: u32) {
+        self.calls.lock().remove(call);
+    }
+
+    /// The client is gone: its calls are cancelled.
+    pub(in crate::server) fn die(&self) {
+        self.connection.close();
+        self.deferred.clear();
+        self.connection.unwatch();
+        self.cancel_calls();
+        self.connection.lose(&LinkError::Closed);
+        self.connection.exports().end();
+        self.connection.session().end_if_over();
+    }
+
+    /// The client is gone, and what it has left behind cannot be taken in now. Handlers that wait for it may be those that
+    /// keep the memory for which that waits.
+    pub(in crate::server) fn end_calls(&self) {
+        self.cancel_calls();
+        if let Some(caller) = self.connection.caller() {
+            caller.end_calls();
+        }
+    }
+
+    fn cancel_calls(&self) {
+        let calls = self.calls.lock().take();
+        for call in calls {
+            call.cancel();
+        }
+    }
+
+    /// Tells whoever keeps calls beyond their handlers that the server begins to stop.
+    pub(in crate::server) fn nudge_kept(&self) {
+        let calls = self.calls.lock().all();
+        for call in calls.iter().filter(|call| call.is_kept()) {
+            call.nudge();
+        }
+    }
+
+    /// Sends what waits, as far as there is room. For whoever holds the reactor. Whether deferred requests may be begun now.
+    #[cold]
+    pub(in crate::server) fn flush(&self) -> bool {
+        self.connection.flush_queued();
+        if !self.connection.has_room() {
+            return false;
+        }
+        if self.connection.take_room_wanted() {
+            let calls = self.calls.lock().all();
+            for call in &calls {
+                call.nudge();
+            }
+        }
+        !self.deferred.is_empty()
+    }
+
+    /// Whether a request need not wait until the client reads, nor behind others that do.
+    #[inline]
+    pub(in crate::server) fn begins_at_once(&self) -> bool {
+        self.connection.has_room() && self.deferred.is_empty()
+    }
+
+    /// Lets a request wait until the client reads, and behind others that wait. Gives it back if it may be begun.
+    #[cold]
+    pub(in crate::server) fn defer(&self, request: Box<R>) -> Option<Box<R>> {
+        self.deferred.push(request, || self.connection.has_room())
+    }
+
+    /// Whether as many requests wait as may.
+    pub(in crate::server) fn is_deferred_full(&self) -> bool {
+        self.deferred.is_full()
+    }
+
+    /// The first request that waited, if the client reads; and whether more wait that may be begun.
+    pub(in crate::server) fn next_deferred(&self) -> (Option<Box<R>>, bool) {
+        self.deferred.pop(|| self.connection.has_room())
+    }
+}

@@ -1,0 +1,74 @@
+//! One-way calls of a client are handled one after the other, in the order they were sent: nothing else could tell the
+//! client's code when the first is done.
+
+use std::collections::VecDeque;
+
+use nearcall_platform::lock::Mutex;
+
+use crate::sync::{AtomicUsize, Ordering};
+
+/// The order of one client's one-way requests.
+#[derive(Debug)]
+pub(in crate::server) struct OnewayOrder<R> {
+    queue: Mutex<Queue<R>>,
+    /// Those that were received and are not finished.
+    pending: AtomicUsize,
+}
+
+#[derive(Debug)]
+struct Queue<R> {
+    running: bool,
+    waiting: VecDeque<Box<R>>,
+}
+
+impl<R> Default for OnewayOrder<R> {
+    fn default() -> Self {
+        let queue = Queue { running: false, waiting: VecDeque::new() };
+        Self { queue: Mutex::new(queue), pending: AtomicUsize::new(0) }
+    }
+}
+
+impl<R> OnewayOrder<R> {
+    /// The request, if it may be handled now; `None` if it waits for an earlier one.
+    pub(in crate::server) fn begin(&self, request: Box<R>) -> Option<Box<R>> {
+        let mut queue = self.queue.lock();
+        if queue.running {
+            queue.waiting.push_back(request);
+            return None;
+        }
+        queue.running = true;
+        Some(request)
+    }
+
+    /// The request that waited for the one just handled.
+    pub(in crate::server) fn next(&self) -> Option<Box<R>> {
+        let mut queue = self.queue.lock();
+        let next = queue.waiting.pop_front();
+        queue.running = next.is_some();
+        next
+    }
+
+    /// Forgets the requests that wait: the server ends.
+    pub(in crate::server) fn clear(&self) {
+        let waiting = std::mem::take(&mut self.queue.lock().waiting);
+        drop(waiting);
+    }
+
+    /// Counts one that was received. Whether none is under way besides.
+    pub(in crate::server) fn count(&self) -> bool {
+        // Relaxed: a bound on memory, exact enough.
+        self.pending.fetch_add(1, Ordering::Relaxed) == 0
+    }
+
+    /// One is finished that was counted.
+    pub(in crate::server) fn one_finished(&self) {
+        // Relaxed: as in `count`.
+        self.pending.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Whether one that was counted is the only one.
+    pub(in crate::server) fn is_alone(&self) -> bool {
+        // Relaxed: as in `count`.
+        self.pending.load(Ordering::Relaxed) <= 1
+    }
+}

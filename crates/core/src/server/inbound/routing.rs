@@ -1,0 +1,224 @@
+//! What becomes of the frames of one client.
+
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use nearcall_transport::{Body, Incoming, LinkError, Outgoing};
+use nearcall_wire::{Failure, Kind};
+
+use crate::server::call::ServerCall;
+use crate::server::directory::Directory;
+use crate::server::inbound::Inbound;
+use crate::server::request::Request;
+use crate::sync::{AtomicBool, Ordering};
+
+/// What became of a frame.
+pub(in crate::server) enum Routed {
+    /// A call to be handled.
+    Request(Box<Request>),
+    /// It is done with.
+    Done,
+    /// Nothing is read from the client until this can go on.
+    Stall(StallReason),
+}
+
+/// Why nothing is read from a client for now.
+pub(in crate::server) enum StallReason {
+    /// A one-way call came when the server had all it takes.
+    Oneway(Box<Request>),
+    /// There is no room for the answer to a frame: the client does not read.
+    Answer(u32, Kind, Vec<u8>),
+    /// Many of its calls wait until it reads.
+    Deferred(Box<Request>),
+    /// More is kept of what it has sent than may be.
+    Budget,
+}
+
+/// The failure of a call of an object that its caller does not hold.
+fn released() -> Failure {
+    Failure::new(Failure::NOT_FOUND, "there is no such object on this connection: it was released")
+}
+
+/// A deadline that is farther off is taken for this one: it can be reckoned with everywhere, and nobody waits so long.
+const LONGEST_DEADLINE: Duration = Duration::from_secs(1_000_000_000);
+
+impl Inbound<Request> {
+    /// Takes in a frame; a new call comes out as a request.
+    pub(in crate::server) fn route(
+        self: &Arc<Self>,
+        directory: &Directory,
+        mut event: Incoming,
+    ) -> Result<Routed, LinkError> {
+        let connection = &*self.connection;
+        if !connection.is_called_by(&event) {
+            return self.answered(event);
+        }
+        let head = &event.head;
+        match head.kind {
+            Kind::Call => return self.begin(directory, event),
+            Kind::Ping => {
+                let payload = event.payload.inline().unwrap_or_default();
+                return self.answer(head.call, Kind::Pong, payload);
+            }
+            Kind::Release if !connection.is_own_clients() => connection.exports().release(&event)?,
+            Kind::Item | Kind::End | Kind::Cancel | Kind::Credit => {
+                // Of a call that has ended here: the client could not know yet.
+                let call = self.calls.lock().get(head.call);
+                if let Some(call) = call {
+                    if head.kind == Kind::Item && call.may_bring_home() {
+                        connection.exports().keep_home(&mut event);
+                    }
+                    call.take_in(event)?;
+                } else if head.kind == Kind::Item {
+                    connection.let_go_of_item(&event);
+                } else if head.kind == Kind::Cancel {
+                    connection.note_cancelled(head.call);
+                }
+            }
+            Kind::Pong => {}
+            Kind::Reply | Kind::Error | Kind::GoAway | Kind::Head | Kind::Release => {
+                return Err(LinkError::Broken("the client sent a frame that only servers send".into()));
+            }
+        }
+        Ok(Routed::Done)
+    }
+
+    /// Takes in a frame of a call that this side began.
+    fn answered(&self, event: Incoming) -> Result<Routed, LinkError> {
+        if !self.connection.has_called() {
+            return Err(LinkError::Broken("the client sent a frame of a call that was never made".into()));
+        }
+        // If it is gone, nobody waits any more.
+        if let Some(caller) = self.connection.caller() {
+            caller.take_in(event);
+        }
+        Ok(Routed::Done)
+    }
+
+    fn begin(self: &Arc<Self>, directory: &Directory, mut event: Incoming) -> Result<Routed, LinkError> {
+        let connection = &*self.connection;
+        let shared = &*connection.shared;
+        let (number, mut target) = (event.head.method, None);
+        let method = match event.head.target {
+            Some(id) => {
+                target = connection.exports().get(id);
+                target.as_ref().and_then(|export| export.methods.get(number))
+            }
+            None if !connection.is_own_clients() => directory.method(number),
+            // What a client of this process has not given cannot be called.
+            None => None,
+        };
+        if method.is_some_and(|method| method.references) {
+            connection.exports().keep_home(&mut event);
+        }
+        // Relaxed: a bound on memory, exact enough; the request itself is published by other means.
+        let pending = shared.in_flight.fetch_add(1, Ordering::Relaxed);
+        let deadline =
+            event.head.deadline_us().map(|us| Instant::now() + Duration::from_micros(us).min(LONGEST_DEADLINE));
+        let context = OnceLock::new();
+        let measured = shared.statistics.begin(number, event.payload.len());
+        let charge = event.payload.take_charge();
+        let mut request = Box::new(Request {
+            inbound: Arc::clone(self),
+            head: event.head,
+            payload: event.payload,
+            routing: method.unwrap_or_default(),
+            target,
+            _charge: charge,
+            call: None,
+            deadline,
+            context,
+            finished: AtomicBool::new(false),
+            let_go: AtomicBool::new(false),
+            place: None,
+            left: AtomicBool::new(false),
+            measured,
+            ordinal: connection.session().count_arrival(),
+        });
+        let oneway = request.is_oneway();
+        let alone = !oneway || self.oneway.count();
+        let refusal = match method {
+            None if request.head.target.is_some() && request.target.is_none() => Some(released()),
+            None => {
+                let what = format!("the server has no method number {}", request.head.method);
+                Some(Failure::new(Failure::UNIMPLEMENTED, what))
+            }
+            Some(_) if shared.is_stopping() && !connection.link.takes_last_calls() => {
+                Some(Failure::new(Failure::UNAVAILABLE, "the server is stopping"))
+            }
+            Some(_) if pending >= shared.limits.max_pending && !oneway => Some(shared.limits.too_many_pending()),
+            Some(method) if method.streams && oneway => {
+                return Err(LinkError::Broken("the client sent a one-way call of a method that has a stream".into()));
+            }
+            Some(method) if method.streams && self.calls.lock().streams() >= shared.limits.max_streams => {
+                Some(shared.limits.too_many_streams())
+            }
+            Some(_) if pending >= shared.limits.most_oneway() && oneway && !alone => {
+                return Ok(Routed::Stall(StallReason::Oneway(request)));
+            }
+            Some(_) => None,
+        };
+        // Relaxed: set and read by whoever holds the reactor.
+        if !oneway && self.hung_up.load(Ordering::Relaxed) {
+            // Nobody is there to be answered, and what it left behind may be much.
+            request.note_end(Failure::CANCELLED, 0);
+            return Ok(Routed::Done);
+        }
+        if let Some(refusal) = refusal {
+            request.note_end(refusal.code, 0);
+            request.let_go_of_arguments();
+            if !oneway {
+                if shared.is_stopping() {
+                    // The goodbye to all may not be sent yet; without it the client would not know that it may try again.
+                    connection.send(0, &Outgoing::new(Kind::GoAway, Body::Whole(&[])))?;
+                }
+                let body = refusal.encode();
+                return self.answer(request.head.call, Kind::Error, &body);
+            } else if refusal.code == Failure::UNAVAILABLE {
+                shared.came_too_late.fetch_add(1, Ordering::Relaxed);
+            }
+            return Ok(Routed::Done);
+        }
+        if let Some(method) = method
+            && method.is_tracked()
+            && !oneway
+        {
+            let told = directory.told(method.handler);
+            let (id, brings) = (request.head.call, method.item_references);
+            connection.note_begun(id, brings);
+            let call = ServerCall::new(Arc::clone(&self.connection), id, told, request.measured.clone(), brings);
+            let call = Arc::new(call);
+            if !self.calls.lock().insert(request.head.call, &call, method.streams) {
+                return Err(LinkError::Broken("the client used the number of a call that is under way".into()));
+            }
+            request.call = Some(call);
+        }
+        Ok(Routed::Request(request))
+    }
+
+    /// Sends the answer to a frame, if the client reads.
+    fn answer(&self, call: u32, kind: Kind, payload: &[u8]) -> Result<Routed, LinkError> {
+        if !self.connection.has_room() {
+            return Ok(Routed::Stall(StallReason::Answer(call, kind, payload.to_vec())));
+        }
+        self.connection.send(call, &Outgoing::new(kind, Body::Whole(payload)))?;
+        Ok(Routed::Done)
+    }
+
+    /// Whether reading can go on that has stopped for this reason.
+    pub(in crate::server) fn may_go_on(&self, reason: &StallReason) -> bool {
+        match reason {
+            StallReason::Oneway(_) => self.may_begin_oneway(),
+            StallReason::Answer(..) => self.connection.has_room(),
+            StallReason::Deferred(_) => !self.deferred.is_full(),
+            StallReason::Budget => true,
+        }
+    }
+
+    fn may_begin_oneway(&self) -> bool {
+        // A request that waits counts itself, in both. Relaxed: as in `begin`. One at least is always under way, so that a
+        // client's messages move on whatever others do.
+        let shared = &*self.connection.shared;
+        shared.in_flight.load(Ordering::Relaxed) <= shared.limits.most_oneway() || self.oneway.is_alone()
+    }
+}

@@ -1,0 +1,51 @@
+//! How much a server takes on at once, and what a client is told that asks for more.
+
+use nearcall_wire::Failure;
+
+/// How much a server takes on at once.
+#[derive(Debug, Clone, Copy)]
+pub struct WorkLimits {
+    /// Handlers that run in threads; coroutines are not counted.
+    pub max_concurrency: usize,
+    /// Requests received and not finished, those that wait included.
+    pub max_pending: usize,
+    /// Calls with a stream under way on one connection.
+    pub max_streams: usize,
+    /// Bytes kept of what clients have sent, and of what waits for them to read.
+    pub max_memory: usize,
+    /// Objects that one client may hold.
+    pub max_references: usize,
+}
+
+impl WorkLimits {
+    /// So many requests may be there before one-way calls wait at their clients: some room is left for those who would be
+    /// refused.
+    pub(in crate::server) fn most_oneway(&self) -> usize {
+        self.max_pending - self.max_pending / 4
+    }
+
+    /// How many handlers of streams may run in threads. They run for as long as their clients like: whoever opens many of
+    /// them leaves threads for the calls of others.
+    pub(in crate::server) fn most_streams(&self) -> usize {
+        self.max_concurrency - self.max_concurrency / 4
+    }
+
+    pub(in crate::server) fn too_many_pending(&self) -> Failure {
+        let limit = self.max_pending;
+        Failure::new(
+            Failure::RESOURCE_EXHAUSTED,
+            format!("the server has {limit} calls under way, which is its limit; raise it there with max_pending"),
+        )
+    }
+
+    pub(in crate::server) fn too_many_streams(&self) -> Failure {
+        let limit = self.max_streams;
+        Failure::new(
+            Failure::RESOURCE_EXHAUSTED,
+            format!(
+                "this client has {limit} streams open, which is the server's limit for one connection; close some, or \
+                 raise it there with max_streams"
+            ),
+        )
+    }
+}
