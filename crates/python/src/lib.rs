@@ -21,6 +21,7 @@ mod introspection;
 mod listeners;
 mod loop_server;
 mod native;
+mod notices;
 mod oneway;
 mod options;
 mod outcome;
@@ -28,6 +29,7 @@ mod payload;
 mod plan;
 mod protobuf;
 mod references;
+mod request_stream;
 mod rounds;
 mod sandbox;
 mod served;
@@ -83,9 +85,11 @@ mod _core {
     #[pymodule_export]
     use super::references::{References, ServedObject, current_references};
     #[pymodule_export]
+    use super::request_stream::RequestStream;
+    #[pymodule_export]
     use super::sandbox::{confine, sandbox_names};
     #[pymodule_export]
-    use super::server::{RequestStream, Server};
+    use super::server::Server;
     #[pymodule_export]
     use super::started::StartedCall;
     #[pymodule_export]

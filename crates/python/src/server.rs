@@ -3,13 +3,12 @@
 use std::collections::HashMap;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nearcall_core::lock::Mutex;
 use nearcall_core::server::{
     ForLoop, HandlerKind, ItemOutcome, MeasuredMethod, MethodRouting, NativeHandler, Next, Notice, Release, Request,
-    ServedMethods, Server as Core, ServerCall, ServerConnection, Work, WorkLimits, Worker,
+    ServedMethods, Server as Core, Work, WorkLimits, Worker,
 };
 use nearcall_core::{Codec, Failure, Kind, Messages, Options, Origins, Outgoing, Path, Paths};
 use pyo3::exceptions::PyValueError;
@@ -28,81 +27,17 @@ use crate::interpreter::{Turns, attach, detach};
 use crate::introspection::IntrospectionMethod;
 use crate::listeners::Listeners;
 use crate::loop_server::LoopRequest;
+use crate::notices::Notices;
 use crate::options::options;
 use crate::payload::buffer;
 use crate::plan::Method;
 use crate::references::Given;
-use crate::served::{Served, arguments, decode_item, encode_reply, end_stream, late, reply, too_long, tracked};
+use crate::request_stream::RequestStream;
+use crate::served::{Served, arguments, encode_reply, end_stream, late, reply, too_long, tracked};
 use crate::session::Sessions;
 use crate::topic::{Owner, Subscription};
 use crate::waiting::Waiting;
 use crate::when_full::WhenFull;
-
-/// What the operator should know, until a worker tells it.
-#[derive(Default)]
-struct Notices {
-    any: AtomicBool,
-    kept: Mutex<Kept>,
-}
-
-#[derive(Default)]
-struct Kept {
-    list: Vec<Notice>,
-    /// When the present second of lines began, how many lines it has, and how many it would have had besides.
-    begun: Option<Instant>,
-    lines: usize,
-    left_out: usize,
-}
-
-/// Lines in one second; what peers do must not fill a disk.
-const MOST_LINES: usize = 100;
-
-impl Notices {
-    fn push(&self, notice: Notice) {
-        let mut kept = self.kept.lock();
-        if matches!(notice, Notice::Line { .. }) {
-            if kept.begun.is_none_or(|begun| begun.elapsed() >= Duration::from_secs(1)) {
-                kept.tell_left_out();
-                (kept.begun, kept.lines) = (Some(Instant::now()), 0);
-            }
-            if kept.lines == MOST_LINES {
-                kept.left_out += 1;
-                return;
-            }
-            kept.lines += 1;
-        }
-        kept.list.push(notice);
-        // Relaxed: a hint. Whoever pushes from another thread wakes a worker, which brings the rest in order.
-        self.any.store(true, Ordering::Relaxed);
-    }
-
-    fn take(&self) -> Vec<Notice> {
-        // Relaxed: as above. Looked at around every call, so it costs no lock.
-        if !self.any.load(Ordering::Relaxed) {
-            return Vec::new();
-        }
-        let mut kept = self.kept.lock();
-        self.any.store(false, Ordering::Relaxed);
-        std::mem::take(&mut kept.list)
-    }
-
-    /// When no more will come: what was left out is told as well.
-    fn finish(&self) {
-        let mut kept = self.kept.lock();
-        kept.tell_left_out();
-        self.any.store(true, Ordering::Relaxed);
-    }
-}
-
-impl Kept {
-    fn tell_left_out(&mut self) {
-        let left_out = std::mem::take(&mut self.left_out);
-        if left_out > 0 {
-            let text = format!("{left_out} more lines like these were left out, over {MOST_LINES} in a second");
-            self.list.push(Notice::Line { serious: false, text });
-        }
-    }
-}
 
 /// A method by its path: its number, whether the client sends a stream, whether that begins with the arguments, whether the
 /// server sends a stream, and whether it changes nothing.
@@ -494,14 +429,8 @@ impl Server {
             return handler.run_with(after(given, &arguments)?);
         }
         let call = tracked(request)?;
-        let stream = RequestStream {
-            core: Arc::clone(&self.core),
-            calling: self.calling.clone(),
-            connection: Arc::clone(request.connection()),
-            call,
-            method: served.method.clone_ref(py),
-            until: request.deadline,
-        };
+        let of = served.method.clone_ref(py);
+        let stream = RequestStream::new(Arc::clone(&self.core), self.calling.clone(), of, request, call);
         let stream = Bound::new(py, stream)?.into_any();
         let mut values: Vec<Bound<'py, PyAny>> = arguments.iter().collect();
         values.insert(method.stream_position.min(values.len()), stream);
@@ -577,27 +506,4 @@ fn after<'py>(given: &Given, arguments: &Bound<'py, PyTuple>) -> PyResult<Bound<
     let values: SmallVec<[Bound<'py, PyAny>; 8]> =
         std::iter::once(given.object.bind(py).clone()).chain(arguments.iter()).collect();
     PyTuple::new(py, values)
-}
-
-/// The client's stream, as the handler sees it: an iterator.
-#[pyclass(frozen, module = "nearcall._core")]
-pub(crate) struct RequestStream {
-    core: Arc<Core>,
-    calling: Calling,
-    connection: Arc<ServerConnection>,
-    call: Arc<ServerCall>,
-    method: Py<Method>,
-    until: Option<Instant>,
-}
-
-#[pymethods]
-impl RequestStream {
-    fn __iter__(slf: Py<Self>) -> Py<Self> {
-        slf
-    }
-
-    fn __next__(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
-        let next = self.core.next_item(&self.call, self.until);
-        decode_item(py, &self.core, &self.calling, self.method.get(), &self.connection, next)
-    }
 }

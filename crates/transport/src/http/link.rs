@@ -1,18 +1,17 @@
 //! What both ends of a connection of HTTP have in common: bytes between a session and a socket, and who looks at them.
 
 use std::io::{self, IoSlice};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nearcall_http::Connection;
-use nearcall_platform::descriptors::{self, EventDescriptor, Poller};
 use nearcall_platform::lock::Mutex;
 use nearcall_platform::{clock, fork, sys};
 use nearcall_ring::SpinBudget;
 use rustix::event::PollFlags;
-use rustix::event::epoll::{self, EventData, EventFlags};
 
+use super::bell::Bell;
 use super::{Frames, Role};
 use crate::budget::{Account, Charge};
 use crate::incoming::Incoming;
@@ -66,36 +65,6 @@ pub(crate) struct HttpLink<W, R: Role> {
     may_end: bool,
     /// A client's: wakes whoever receives.
     bell: Option<Bell>,
-}
-
-/// What a client's poller tells of its socket.
-const ARRIVALS: EventFlags = EventFlags::IN.union(EventFlags::RDHUP);
-
-/// Wakes whoever sleeps until something arrives, when a thread that sends has made frames for the core.
-#[derive(Debug)]
-struct Bell {
-    /// Readable when the socket is, or the bell has rung.
-    poller: Poller,
-    event: EventDescriptor,
-    rung: AtomicBool,
-}
-
-impl Bell {
-    fn ring(&self) {
-        // AcqRel, here and below: what was done before it rang is seen by who clears it.
-        if !self.rung.swap(true, Ordering::AcqRel) {
-            descriptors::signal(&self.event);
-        }
-    }
-
-    fn clear(&self) {
-        // Relaxed: a look before the swap, which costs more.
-        if self.rung.load(Ordering::Relaxed) {
-            // In this order: who rings from here on is heard.
-            descriptors::clear(&self.event);
-            self.rung.swap(false, Ordering::AcqRel);
-        }
-    }
 }
 
 #[derive(Debug)]
@@ -162,10 +131,7 @@ impl<W: Wire, R: Role> HttpLink<W, R> {
     /// # Errors
     /// What the system says.
     pub(crate) fn with_bell(mut self) -> io::Result<Self> {
-        let (poller, event) = (descriptors::new_poller()?, descriptors::new_event()?);
-        epoll::add(&poller, self.wire.fd(), EventData::new_u64(0), ARRIVALS)?;
-        epoll::add(&poller, &event, EventData::new_u64(1), EventFlags::IN)?;
-        self.bell = Some(Bell { poller, event, rung: AtomicBool::new(false) });
+        self.bell = Some(Bell::beside(self.wire.fd())?);
         Ok(self)
     }
 
@@ -231,8 +197,7 @@ impl<W: Wire, R: Role> HttpLink<W, R> {
         }
         state.is_paused = pauses;
         match &self.bell {
-            Some(bell) if pauses => epoll::delete(&bell.poller, self.wire.fd())?,
-            Some(bell) => epoll::add(&bell.poller, self.wire.fd(), EventData::new_u64(0), ARRIVALS)?,
+            Some(bell) => bell.watch(self.wire.fd(), !pauses)?,
             None => {}
         }
         Ok(())
@@ -556,7 +521,7 @@ impl<W: Wire, R: Role> Link for HttpLink<W, R> {
     }
 
     fn fd(&self) -> BorrowedFd<'_> {
-        self.bell.as_ref().map_or_else(|| self.wire.fd(), |bell| bell.poller.as_fd())
+        self.bell.as_ref().map_or_else(|| self.wire.fd(), Bell::fd)
     }
 
     fn arm(&self) -> bool {

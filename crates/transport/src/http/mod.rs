@@ -4,6 +4,7 @@
 //! A call's number at the server is the stream's. Credit becomes HTTP/2's windows. What these cannot say is refused in words:
 //! one-way calls, named arguments, buffers beside a message, calls of objects.
 
+mod bell;
 mod client;
 mod held;
 mod inflow;
