@@ -130,6 +130,7 @@ class Streams:
 
     def __init__(self) -> None:
         self._closed = Events()
+        self._told = Events()
         self._how: dict[str, str] = {}
 
     def count(self, n: int) -> Iterator[int]:
@@ -143,6 +144,21 @@ class Streams:
             yield number
             if number % 100 == 0:
                 await asyncio.sleep(0)
+
+    def count_and_wait(self, n: int, key: str) -> Iterator[int]:
+        """Sends quickly, and waits then until it is told to go on."""
+        yield from range(n)
+        if not self._told[key].wait(PATIENCE):
+            raise TimeoutError("nobody says that the items have come")
+
+    async def count_and_wait_in_loop(self, n: int, key: str) -> AsyncIterator[int]:
+        for number in range(n):
+            yield number
+        if not await asyncio.to_thread(self._told[key].wait, PATIENCE):
+            raise TimeoutError("nobody says that the items have come")
+
+    def go_on(self, key: str) -> None:
+        self._told[key].set()
 
     def blocks(self, n: int, size: int) -> Iterator[bytes]:
         for number in range(n):

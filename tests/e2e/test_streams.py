@@ -59,6 +59,15 @@ def test_items_go_back_and_forth_one_at_a_time(streams: Any, method: str) -> Non
     assert list(replies) == []
 
 
+@pytest.mark.parametrize("n", [2, 3, 100])
+@pytest.mark.parametrize("method", ["count_and_wait", "count_and_wait_in_loop"])
+def test_what_was_sent_quickly_comes_although_nothing_follows(streams: Any, key: str, method: str, n: int) -> None:
+    items = getattr(streams, method)(n, key)
+    assert list(itertools.islice(items, n)) == list(range(n))
+    streams.go_on(key)
+    assert list(items) == []
+
+
 def test_blocks_larger_than_any_window(streams: Any) -> None:
     for n, size in ((300, 10_000), (30, 300_000), (3, 5_000_000), (50, 0)):
         blocks = streams.blocks(n, size)

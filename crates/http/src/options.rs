@@ -34,7 +34,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             max_message: 64 << 20,
-            max_concurrent_streams: 1000,
+            max_concurrent_streams: 16_384,
             stream_window: 1 << 20,
             connection_window: 4 << 20,
             max_header_list: 64 << 10,

@@ -4,6 +4,7 @@
 /// What becomes of a frame that there is no room for.
 pub enum Room<'a> {
     Later,
+    Together,
     Now,
     Wait(&'a mut dyn FnMut() -> Result<(), LinkError>),
 }
@@ -12,6 +13,7 @@ pub enum Room<'a> {
 pub enum Sent {
     Out,
     Queued,
+    Kept,
 }
 
 #[derive(Debug, PartialEq, Eq)]

@@ -162,6 +162,9 @@ pub trait Link: Send + Sync + Debug {
 pub enum Room<'a> {
     /// It waits in the connection's queue, and whoever sends it need not: somebody has to [flush](Link::flush) it.
     Later,
+    /// The same; and even with room it may be kept back for a moment, because more is about to follow and they may go out
+    /// together: [`Sent::Kept`].
+    Together,
     /// It is not sent: [`LinkError::Full`]. One that has begun is kept to its end.
     Now,
     /// This is called, again and again: it waits for room ([`Link::wait_room`]) or makes some. When it fails, nothing of the
@@ -176,6 +179,8 @@ pub enum Sent {
     Out,
     /// It, or something behind it, waits for room: somebody has to [flush](Link::flush).
     Queued,
+    /// It is kept back, to go out with what follows: somebody has to [release](Link::release) it in a moment.
+    Kept,
 }
 
 /// How long a client sleeps in one go. A signal that arrives just before it falls asleep wakes nobody: it is looked for

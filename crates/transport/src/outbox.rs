@@ -145,9 +145,11 @@ impl<S: Sink> Outbox<S> {
         if state.closed {
             return Err(LinkError::Closed);
         }
+        let together = matches!(room, Room::Together);
+        let room = if together { Room::Later } else { room };
         if S::JOINS
-            && (state.corked || state.kept_since.is_some())
-            && let Some(sent) = self.send_together(&mut state, frame, &room)?
+            && (state.corked || together || state.kept_since.is_some())
+            && let Some(sent) = self.send_together(&mut state, frame, &room, together)?
         {
             return Ok(sent);
         }
@@ -161,7 +163,7 @@ impl<S: Sink> Outbox<S> {
         let mut sent = 0;
         let put = match room {
             Room::Wait(_) => state.put(frame, &mut sent),
-            Room::Now | Room::Later => state.put_or_ask(frame, &mut sent),
+            Room::Now | Room::Later | Room::Together => state.put_or_ask(frame, &mut sent),
         };
         match put {
             Ok(true) => Ok(Sent::Out),
@@ -173,7 +175,7 @@ impl<S: Sink> Outbox<S> {
                         self.send_patiently(frame, sent, blocked)
                     }
                     Room::Now if sent == 0 => Err(LinkError::Full),
-                    Room::Now | Room::Later => self.keep(&mut state, frame, sent, false),
+                    Room::Now | Room::Later | Room::Together => self.keep(&mut state, frame, sent, false),
                 }
             }
             Err(error) => Err(error),
@@ -202,13 +204,15 @@ impl<S: Sink> Outbox<S> {
         Ok(if all { Sent::Out } else { Sent::Queued })
     }
 
-    /// Keeps a frame back behind others, or sends it with them. `None` if it has to go by itself: there is nothing in front of
-    /// it then but what waits for room.
+    /// Keeps a frame back behind others, or sends it with them: more is to come from whoever receives, or from its sender, who
+    /// sees to it that it goes out. `None` if it has to go by itself: there is nothing in front of it then but what waits for
+    /// room.
     fn send_together(
         &self,
         state: &mut State<S>,
         frame: &Frame<'_>,
         room: &Room<'_>,
+        together: bool,
     ) -> Result<Option<Sent>, LinkError> {
         let len = frame.head.len() + frame.payload_len;
         let waits_for_room = state.lent || (state.kept_since.is_none() && !state.frames.is_empty());
@@ -228,8 +232,8 @@ impl<S: Sink> Outbox<S> {
         let now = state.sink.now();
         let since = *state.kept_since.get_or_insert(now);
         let many = state.frames.back().is_some_and(|kept| kept.bytes.len() >= MANY);
-        if state.corked && !many && now.saturating_sub(since) < OLD_NS {
-            return Ok(Some(Sent::Out));
+        if (state.corked || together) && !many && now.saturating_sub(since) < OLD_NS {
+            return Ok(Some(if together { Sent::Kept } else { Sent::Out }));
         }
         self.release_from(state).map(Some)
     }
@@ -246,7 +250,7 @@ impl<S: Sink> Outbox<S> {
                     Err(LinkError::Full)
                 }
             }
-            Room::Later => {
+            Room::Later | Room::Together => {
                 let mut state = self.state.lock();
                 if state.closed {
                     return Err(LinkError::Closed);
@@ -465,6 +469,30 @@ mod tests {
         assert!(written(&outbox).is_empty());
         send(&outbox, &name, Room::Later);
         assert_eq!(written(&outbox).len(), 1);
+    }
+
+    #[test]
+    fn items_go_out_with_those_that_follow() {
+        let (outbox, budget) = outbox();
+        assert_eq!([send(&outbox, "a", Room::Together), send(&outbox, "b", Room::Together)], [Sent::Kept; 2]);
+        assert!(written(&outbox).is_empty() && outbox.queued() > 0);
+        outbox.peek(|pipe| pipe.now += OLD_NS);
+        assert_eq!(send(&outbox, "c", Room::Together), Sent::Out, "the first has waited for long");
+        assert_eq!(written(&outbox), ["a.b.c."]);
+        send(&outbox, "d", Room::Together);
+        assert_eq!(send(&outbox, "e", Room::Later), Sent::Out, "what waits for nothing takes them along");
+        assert_eq!(written(&outbox), ["d.e."]);
+        send(&outbox, "f", Room::Together);
+        assert_eq!(outbox.release(), Ok(Sent::Out));
+        assert_eq!(written(&outbox), ["f."]);
+        outbox.peek(|pipe| pipe.full = true);
+        send(&outbox, "g", Room::Together);
+        assert_eq!(outbox.release(), Ok(Sent::Queued), "without room they wait as others do");
+        assert_eq!(send(&outbox, "h", Room::Together), Sent::Queued);
+        outbox.peek(|pipe| pipe.full = false);
+        assert_eq!(outbox.flush(), Ok(true));
+        assert_eq!(written(&outbox).concat(), "g.h.");
+        assert_eq!((outbox.queued(), budget.used()), (0, 0));
     }
 
     #[test]

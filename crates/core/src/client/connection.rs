@@ -196,7 +196,7 @@ impl Connection {
         }
         let release = Outgoing::new(Kind::Release, Body::Whole(payload));
         match self.link.send(CallKey { number: 0, side: 0 }, &release, Room::Later) {
-            Ok(Sent::Queued) => self.note_queued(),
+            Ok(Sent::Queued | Sent::Kept) => self.note_queued(),
             Ok(Sent::Out) => {}
             // There is no room even to keep it: the peer reads nothing, and holds up its own memory.
             Err(error) if error.spares_connection() => {}

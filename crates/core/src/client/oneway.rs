@@ -43,7 +43,7 @@ impl Connection {
         };
         match sent {
             Ok(Sent::Out) => Ok(Passed::Sent),
-            Ok(Sent::Queued) => {
+            Ok(Sent::Queued | Sent::Kept) => {
                 self.note_queued();
                 Ok(Passed::Begun)
             }

@@ -54,7 +54,7 @@ impl Connection {
     fn note_sent(&self, sent: Result<Sent, LinkError>) -> Result<(), Failure> {
         match sent {
             Ok(Sent::Out) => Ok(()),
-            Ok(Sent::Queued) => {
+            Ok(Sent::Queued | Sent::Kept) => {
                 self.note_queued();
                 Ok(())
             }

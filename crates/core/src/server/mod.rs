@@ -3,7 +3,7 @@
 //! From the ground up; no file knows one above it (`tools/check_floors.py` looks):
 //!
 //! - `shared`: what all parts know of their server: limits, counts, whether it stops. With it `statistics`, what is measured of
-//!   calls; `session`, what belongs to a client; `leadership`, which thread runs the reactor at the moment, and who takes over;
+//!   calls; `kept`, who has kept items back; `session`, what belongs to a client; `leadership`, which thread runs the reactor at the moment, and who takes over;
 //! - `connection`: one client, as its calls know it: how frames reach it;
 //! - `call`: one call: its streams, and what its handler can learn of it;
 //! - `inbound`, `request`: what has come from one client, and what becomes of it;
@@ -19,6 +19,7 @@ mod connection;
 mod directory;
 mod event_loop;
 mod inbound;
+mod kept;
 mod leadership;
 mod limits;
 mod native;
@@ -58,6 +59,7 @@ pub use worker::{Next, Worker};
 
 use adopted::Adoptions;
 use directory::Directory;
+use kept::Kept;
 use leadership::Leadership;
 use reactor::Reactor;
 use session::SessionEvents;
@@ -129,6 +131,7 @@ impl Server {
             poller,
             wake,
             budget,
+            kept: Kept::new(descriptors::new_alarm()?),
         });
         let directory = Directory::new(routings, native_handlers);
         let adoptions = Arc::<Adoptions>::default();

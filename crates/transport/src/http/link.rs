@@ -196,9 +196,8 @@ impl<W: Wire, R: Role> HttpLink<W, R> {
             return Ok(());
         }
         state.is_paused = pauses;
-        match &self.bell {
-            Some(bell) => bell.watch(self.wire.fd(), !pauses)?,
-            None => {}
+        if let Some(bell) = &self.bell {
+            bell.watch(self.wire.fd(), !pauses)?;
         }
         Ok(())
     }
@@ -327,7 +326,13 @@ impl<W: Wire, R: Role> HttpLink<W, R> {
     }
 
     /// Puts a frame into the session, and sends it, unless it is to go out with others.
-    fn put(&self, state: &mut State<R>, call: CallKey, frame: &Outgoing<'_>) -> Result<Sent, LinkError> {
+    fn put(
+        &self,
+        state: &mut State<R>,
+        call: CallKey,
+        frame: &Outgoing<'_>,
+        together: bool,
+    ) -> Result<Sent, LinkError> {
         let State { session, role, frames, is_deaf, .. } = &mut *state;
         // A failure shows again in the next write.
         let mut out = |bytes: &[u8]| {
@@ -335,11 +340,16 @@ impl<W: Wire, R: Role> HttpLink<W, R> {
             taken.ok().flatten().unwrap_or(0)
         };
         role.put(session, frames, call, frame, &mut out)?;
-        if state.looks_again && state.session.has_arrived() && state.session.queued() < MANY {
+        let more_comes = together || (state.looks_again && state.session.has_arrived());
+        if more_comes && state.session.queued() < MANY {
             let now = clock::monotonic_ns();
             if now.saturating_sub(*state.kept_since.get_or_insert(now)) < OLD_NS {
                 self.note(state);
-                return Ok(Sent::Out);
+                if !together {
+                    return Ok(Sent::Out);
+                }
+                let is_looked_at = state.looks_again || !self.has_made_frames(state)?;
+                return Ok(if is_looked_at { Sent::Kept } else { Sent::Queued });
             }
         }
         let sent = self.flush_from(state)?;
@@ -382,10 +392,10 @@ impl<W: Wire, R: Role> HttpLink<W, R> {
 
 impl<W: Wire, R: Role> Link for HttpLink<W, R> {
     fn send(&self, call: CallKey, frame: &Outgoing<'_>, room: Room<'_>) -> Result<Sent, LinkError> {
-        let may_queue = matches!(room, Room::Later);
+        let (may_queue, together) = (matches!(room, Room::Later | Room::Together), matches!(room, Room::Together));
         let mut blocked = match room {
             Room::Now if self.queued() > 0 && !self.flush()? => return Err(LinkError::Full),
-            Room::Later | Room::Now => None,
+            Room::Later | Room::Together | Room::Now => None,
             Room::Wait(blocked) => Some(blocked),
         };
         loop {
@@ -394,7 +404,7 @@ impl<W: Wire, R: Role> Link for HttpLink<W, R> {
                 return Err(LinkError::Closed);
             }
             if blocked.is_none() || state.session.queued() + state.session.waiting() < MUCH {
-                match self.put(&mut state, call, frame) {
+                match self.put(&mut state, call, frame, together) {
                     Err(LinkError::Full) if blocked.is_some() => {}
                     Err(LinkError::Full) if may_queue => {
                         return state.role.wait(call, frame).map(|()| Sent::Out);

@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
+use nearcall_platform::clock;
 use nearcall_platform::lock::{Condvar, Mutex};
 use nearcall_transport::{Body, Incoming, LinkError, Outgoing};
 use nearcall_wire::Kind;
@@ -12,6 +13,7 @@ use nearcall_wire::Kind;
 use crate::flow::{Taken, WINDOW, cost, granted};
 use crate::given::given_in;
 use crate::server::connection::ServerConnection;
+use crate::server::kept::QUICK_NS;
 use crate::server::statistics::Measured;
 
 /// The state of a call that its handler and the receiving worker share.
@@ -52,6 +54,8 @@ struct State {
     cancelled: bool,
     /// What the handler may still send, bytes.
     credit: i64,
+    /// When the handler has sent its last item, nanoseconds on the monotonic clock; 0 if it has asked for one since.
+    last_sent_ns: u64,
     /// What the client may still send, bytes: it may begin an item as long as anything is left.
     allowance: i64,
     taken: Taken,
@@ -93,6 +97,14 @@ impl fmt::Debug for ServerCall {
     }
 }
 
+impl State {
+    /// Whether an item comes so soon after the last one that others will follow.
+    fn follows_quickly(&mut self) -> bool {
+        let now = clock::monotonic_ns();
+        now - std::mem::replace(&mut self.last_sent_ns, now) < QUICK_NS
+    }
+}
+
 impl ServerCall {
     pub(in crate::server) fn new(
         connection: Arc<ServerConnection>,
@@ -106,6 +118,7 @@ impl ServerCall {
             ended: false,
             cancelled: false,
             credit: WINDOW,
+            last_sent_ns: 0,
             allowance: WINDOW,
             taken: Taken::default(),
             changes: 0,
@@ -226,6 +239,8 @@ impl ServerCall {
     pub fn try_next_item(&self) -> NextItem {
         let (next, credit) = {
             let mut state = self.state.lock();
+            // The client may wait for an answer to what it has sent.
+            state.last_sent_ns = 0;
             let next = Self::next(&mut state);
             let credit = match &next {
                 Some(NextItem::Item(item)) => state.taken.count(item.payload.len()),
@@ -234,6 +249,9 @@ impl ServerCall {
             state.allowance += credit.unwrap_or(0) as i64;
             (next.unwrap_or(NextItem::Pending), credit)
         };
+        if matches!(next, NextItem::Pending) {
+            self.connection.release_own();
+        }
         if let Some(credit) = credit {
             let bytes = credit.to_le_bytes();
             // If it cannot be sent the client is gone, which the next item reports.
@@ -269,17 +287,26 @@ impl ServerCall {
     /// # Errors
     /// As [`Request::reply`](crate::server::Request::reply).
     pub fn try_send_item(&self, item: &Outgoing<'_>) -> Result<ItemOutcome, LinkError> {
-        {
+        let is_one_of_many = {
             let mut state = self.state.lock();
             if state.cancelled {
                 return Ok(ItemOutcome::Cancelled);
             }
             if state.credit <= 0 || !self.connection.has_room_or_tells() {
+                drop(state);
+                self.connection.release_own();
                 return Ok(ItemOutcome::NoCredit);
             }
             state.credit -= cost(item.len());
-        }
-        match self.connection.send(self.id, item) {
+            // Memory has no system call that could be saved.
+            !self.connection.link.is_memory() && state.follows_quickly()
+        };
+        let sent = if is_one_of_many {
+            self.connection.send_together(self.id, item)
+        } else {
+            self.connection.send(self.id, item)
+        };
+        match sent {
             Ok(()) => {
                 if let Some(measured) = &self.measured {
                     measured.item_out(item.len());

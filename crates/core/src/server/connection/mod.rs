@@ -40,6 +40,8 @@ pub struct ServerConnection {
     write_interest: WriteInterest,
     /// Calls under way wait for room.
     room_wanted: AtomicBool,
+    /// It is among those that keep items back.
+    keeps: AtomicBool,
     ended_giving: EndedGiving,
     /// What the frames of calls that are handled here say of who began them: [`flags::BACK`] if this side did not accept the
     /// connection.
@@ -154,6 +156,7 @@ impl ServerConnection {
             watches: Mutex::default(),
             write_interest: WriteInterest::default(),
             room_wanted: AtomicBool::new(false),
+            keeps: AtomicBool::new(false),
             ended_giving: EndedGiving::default(),
             side,
             caller,
@@ -310,8 +313,22 @@ impl ServerConnection {
 
     /// Sends a frame, without waiting: what there is no room for waits in the connection's queue.
     pub(in crate::server) fn send(&self, call: u32, frame: &Outgoing<'_>) -> Result<(), LinkError> {
-        match self.link.send(CallKey { number: call, side: self.side }, frame, Room::Later) {
-            Ok(Sent::Out) => Ok(()),
+        self.sent(self.link.send(CallKey { number: call, side: self.side }, frame, Room::Later))
+    }
+
+    /// The same for an item that others are going to follow at once: it may go out with them.
+    pub(in crate::server) fn send_together(&self, call: u32, frame: &Outgoing<'_>) -> Result<(), LinkError> {
+        let sent = self.link.send(CallKey { number: call, side: self.side }, frame, Room::Together);
+        // AcqRel: see `release_kept`.
+        if sent == Ok(Sent::Kept) && !self.keeps.swap(true, Ordering::AcqRel) {
+            self.shared.kept.add(self.token());
+        }
+        self.sent(sent)
+    }
+
+    fn sent(&self, sent: Result<Sent, LinkError>) -> Result<(), LinkError> {
+        match sent {
+            Ok(Sent::Out | Sent::Kept) => Ok(()),
             Ok(Sent::Queued) => {
                 self.note_queued_frame();
                 Ok(())
@@ -324,6 +341,21 @@ impl ServerConnection {
                 }
                 Err(error)
             }
+        }
+    }
+
+    /// It is among those that keep items back no longer: sends them. For whoever receives.
+    pub(in crate::server) fn release_kept(&self) {
+        // AcqRel: what was kept before is seen by the release, and what is kept from here on lists it again.
+        self.keeps.swap(false, Ordering::AcqRel);
+        self.release();
+    }
+
+    /// A handler is going to wait: what it has sent does not.
+    pub(in crate::server) fn release_own(&self) {
+        // Relaxed: this thread has kept it.
+        if self.keeps.load(Ordering::Relaxed) {
+            self.release();
         }
     }
 

@@ -37,6 +37,8 @@ const EVENTS: usize = 64;
 
 /// The poller's word for the descriptor that wakes it.
 const WAKE: u64 = 0;
+/// The poller's word for the alarm of items that were kept back.
+const KEPT: u64 = 1;
 
 /// Everything the receiving worker looks at. Used by one worker at a time.
 pub(in crate::server) struct Reactor {
@@ -91,12 +93,13 @@ impl Reactor {
         adoptions: Arc<Adoptions>,
     ) -> io::Result<Self> {
         epoll::add(&*shared.poller, &*shared.wake, EventData::new_u64(WAKE), EventFlags::IN)?;
+        epoll::add(&*shared.poller, shared.kept.alarm(), EventData::new_u64(KEPT), EventFlags::IN)?;
         Ok(Self {
             shared: Arc::clone(shared),
             directory,
             adoptions,
             budget: SpinBudget::new(options.spin),
-            handshakes: Handshakes::new(options, welcome, Arc::clone(shared), WAKE),
+            handshakes: Handshakes::new(options, welcome, Arc::clone(shared), KEPT),
             connections: HashMap::new(),
             memory: Vec::new(),
             cursor: 0,
@@ -501,6 +504,10 @@ impl Reactor {
             // Whoever is about to sleep looks at the server's state again: the event is seen only once.
             self.routed += 1;
             self.take_in_news();
+        } else if token == KEPT {
+            for client in self.shared.kept.take().iter().filter_map(|token| self.connections.get(token)) {
+                client.connection.release_kept();
+            }
         } else {
             for client in self.handshakes.handle(token) {
                 self.add_client(client);
