@@ -1,22 +1,43 @@
-"""The log of nearcall itself: what is written there is fit to be shown, and writing never fails."""
+"""The log of nearcall itself: what is written there is fit to be shown, and writing never fails.
+
+The module ``logging`` is imported when there is something to be written: many programs never write, and it would be a
+twelfth of the time that ``import nearcall`` takes.
+"""
 
 from __future__ import annotations
 
-import logging
 import sys
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .types.shown import LONGEST, shown, traceback_text
 
-__all__ = ["LOGGER", "known_peer", "log", "write"]
+if TYPE_CHECKING:
+    import logging
 
-LOGGER = logging.getLogger("nearcall")
+__all__ = ["DEBUG", "ERROR", "INFO", "WARNING", "is_logged", "known_peer", "log", "write"]
+
+DEBUG, INFO, WARNING, ERROR = 10, 20, 30, 40
+"""The levels of ``logging``."""
+
+
+def _logger() -> logging.Logger:
+    import logging
+
+    return logging.getLogger("nearcall")
+
+
+def is_logged(level: int) -> bool:
+    """Whether the logger ``nearcall`` writes lines of that level. As long as nobody has imported ``logging``, nobody
+    has told it anything.
+    """
+    return _logger().isEnabledFor(level) if "logging" in sys.modules else level >= WARNING
 
 
 def log(level: int, text: str, *args: object, error: BaseException | None = None) -> None:
     """Writes to the logger ``nearcall``; see :func:`write`."""
-    write(LOGGER, level, text, *args, error=error)
+    if is_logged(level):
+        write(_logger(), level, text, *args, error=error)
 
 
 def write(
@@ -57,6 +78,8 @@ def known_peer(peer: dict[str, Any]) -> str:
 
 
 def _complain(problem: BaseException, text: str) -> None:
+    import logging
+
     if not (logging.raiseExceptions and sys.stderr):
         return
     try:

@@ -25,6 +25,7 @@ SUBPROCESS = pytest.param(
         "asyncio",
         "difflib",
         "importlib.metadata",
+        "logging",
         "nearcall.cli",
         "nearcall.testing",
         "pickle",

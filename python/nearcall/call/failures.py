@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Collection
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..codec.statuses import describe_error
 from ..errors import RpcError
-from ..log import LOGGER, known_peer, log
+from ..log import DEBUG, ERROR, WARNING, is_logged, known_peer, log
 from ..service.plan import ONEWAY, MethodPlan
 from ..status import StatusCode
 from .error_handlers import ErrorHandlers, replaced
@@ -82,12 +81,11 @@ class Failures:
         return describe
 
     def _tell(self, plan: MethodPlan, error: BaseException, call: _core.Call, code: int, meant: bool) -> None:
+        level = ERROR
         if meant and code != StatusCode.INTERNAL:
             # A status, raised on purpose, and its caller gets it; unless there is nobody to get it.
-            level = logging.WARNING if plan.kind == ONEWAY else logging.DEBUG
-        else:
-            level = logging.ERROR
-        if not LOGGER.isEnabledFor(level):
+            level = WARNING if plan.kind == ONEWAY else DEBUG
+        if not is_logged(level):
             return
         name = type(error).__name__
         left_out = self._count(plan.full_name, name, _place(error))
@@ -103,12 +101,12 @@ class Failures:
     def tell(self, what: str, error: BaseException, peer: dict[str, Any]) -> None:
         """Writes what was raised by something of the server's user that is no handler: ``on_connect``, for instance."""
         name = type(error).__name__
-        left_out = self._count(what, name, _place(error)) if LOGGER.isEnabledFor(logging.ERROR) else None
+        left_out = self._count(what, name, _place(error)) if is_logged(ERROR) else None
         if left_out is not None:
             text = "%s raised %s" + (", for the client %s" if peer else "%s")
             if left_out:
                 text += f" (and {left_out} times more since the last line of it)"
-            log(logging.ERROR, text, what, name, known_peer(peer), error=error)
+            log(ERROR, text, what, name, known_peer(peer), error=error)
 
     def _count(self, method: str, name: str, place: str) -> int | None:
         """How many lines were left out before this one; ``None`` if this one is left out, too."""
@@ -166,7 +164,7 @@ class Failures:
         for (method, *name), seen in over.items():
             if seen.left_out:
                 what = name[0] if name else "exceptions of many kinds"
-                log(logging.ERROR, "%s raised %s %d times more", method, what, seen.left_out)
+                log(ERROR, "%s raised %s %d times more", method, what, seen.left_out)
 
 
 def _place(error: BaseException) -> str:

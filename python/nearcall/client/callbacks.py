@@ -11,14 +11,13 @@ import itertools
 import os
 import threading
 from collections.abc import Awaitable
-from logging import ERROR, INFO, WARNING
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from .. import _core
 from ..call.departures import end_departures
 from ..call.failures import Failures
 from ..call.session import ServerConnection
-from ..log import log
+from ..log import ERROR, INFO, WARNING, log
 from ..options.common import DEFAULT_MAX_MESSAGE_SIZE, DEFAULT_MAX_REFERENCES
 from ..references.given import finish_given
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from logging import WARNING
 from typing import Literal, TypeAlias, cast
 
 from ..errors import InvalidArgument
-from ..log import log
+from ..log import WARNING, log
 from ..options.checked import with_option
 
 __all__ = ["OnewayPolicy", "check_oneway", "drop_reporter"]

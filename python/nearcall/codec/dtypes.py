@@ -23,9 +23,9 @@ _MAX_DEPTH: Final = 16
 _MAX_DIMENSIONS: Final = 32
 """Dimensions of a field that is an array itself."""
 
-_NUMBER = re.compile(r"[<>|](?:b(?P<b>1)|[iu](?P<i>[1248])|f(?P<f>2|4|8|12|16)|c(?P<c>8|16|24|32))")
-_TEXT = re.compile(r"[<>|](?P<kind>[SUV])(?P<length>[1-9][0-9]{0,9})")
-_TIME = re.compile(r"[<>|][mM]8(?:\[(?:[1-9][0-9]{0,8})?(?:Y|M|W|D|h|m|s|ms|us|ns|ps|fs|as)\])?")
+_NUMBER = r"[<>|](?:b(?P<b>1)|[iu](?P<i>[1248])|f(?P<f>2|4|8|12|16)|c(?P<c>8|16|24|32))"
+_TEXT = r"[<>|](?P<kind>[SUV])(?P<length>[1-9][0-9]{0,9})"
+_TIME = r"[<>|][mM]8(?:\[(?:[1-9][0-9]{0,8})?(?:Y|M|W|D|h|m|s|ms|us|ns|ps|fs|as)\])?"
 
 
 def size_of(code: Any) -> int:
@@ -84,13 +84,13 @@ def _size(code: Any, depth: int) -> tuple[int, int]:
 def _plain_size(code: str) -> int:
     if len(code) > 32:
         raise ValueError("no dtype that nearcall carries")
-    if found := _NUMBER.fullmatch(code):
+    if found := re.fullmatch(_NUMBER, code):
         return int(found[found.lastgroup or 0])
-    if found := _TEXT.fullmatch(code):
+    if found := re.fullmatch(_TEXT, code):
         size = int(found["length"]) * (4 if found["kind"] == "U" else 1)
         if size <= _MAX_ITEM:
             return size
-    elif _TIME.fullmatch(code):
+    elif re.fullmatch(_TIME, code):
         return 8
     raise ValueError(f"no dtype that nearcall carries: {code!r}")
 

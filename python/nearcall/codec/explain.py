@@ -14,14 +14,15 @@ from .senders import MisfitError
 
 __all__ = ["explain_decode_error", "explain_encode_error", "explain_value_decode_error", "explain_value_encode_error"]
 
-_PATH = re.compile(r" - at `(?:key in )?\$(?P<path>.*)`$")
-_QUOTED = re.compile(r"`([^`]*)`")
-_NULL = re.compile(r"\bnull\b")
-_INDEX = re.compile(r"^\[(\d+)\](.*)$")
-_FIELD = re.compile(r"^\.([^.\[]+)(.*)$")
-_WRONG_COUNT = re.compile(r"^Expected `array` of (?:at least )?length (\d+)(?: to \d+)?, got (\d+)$")
-_MISSING = re.compile(r"^Object missing required field `(.+)`$")
-_UNKNOWN = re.compile(r"^Object contains unknown field `(.*)`$", re.DOTALL)
+# Compiled where they are used: that takes longer than the import of this file.
+_PATH = r" - at `(?:key in )?\$(?P<path>.*)`$"
+_QUOTED = r"`([^`]*)`"
+_NULL = r"\bnull\b"
+_INDEX = r"^\[(\d+)\](.*)$"
+_FIELD = r"^\.([^.\[]+)(.*)$"
+_WRONG_COUNT = r"^Expected `array` of (?:at least )?length (\d+)(?: to \d+)?, got (\d+)$"
+_MISSING = r"^Object missing required field `(.+)`$"
+_UNKNOWN = r"(?s)^Object contains unknown field `(.*)`$"
 
 
 def explain_decode_error(method: str, names: Sequence[str], error: BaseException) -> RpcError:
@@ -40,17 +41,17 @@ def explain_decode_error(method: str, names: Sequence[str], error: BaseException
     if not isinstance(error, msgspec.ValidationError):
         return InvalidArgument(f"{method}(): the arguments cannot be decoded: {message}")
     if path == "":
-        if found := _WRONG_COUNT.match(str(error)):
+        if found := re.match(_WRONG_COUNT, str(error)):
             return InvalidArgument(f"{method}(): expected {found[1]} encoded arguments, got {found[2]}")
-        if found := _MISSING.match(str(error).split(" - at")[0]):
+        if found := re.match(_MISSING, str(error).split(" - at")[0]):
             return InvalidArgument(f"{method}(): argument '{found[1]}' is missing")
-        if found := _UNKNOWN.match(str(error).split(" - at")[0]):
+        if found := re.match(_UNKNOWN, str(error).split(" - at")[0]):
             return InvalidArgument(f"{method}(): unexpected argument '{found[1]}'")
         return InvalidArgument(f"{method}(): the arguments cannot be decoded: {message}")
     name, rest = path, ""
-    if (found := _INDEX.match(path)) and int(found[1]) < len(names):
+    if (found := re.match(_INDEX, path)) and int(found[1]) < len(names):
         name, rest = names[int(found[1])], found[2]
-    elif found := _FIELD.match(path):
+    elif found := re.match(_FIELD, path):
         name, rest = found[1], found[2]
     where = f"argument '{name}' at {rest}" if rest else f"argument '{name}'"
     return InvalidArgument(f"{method}(): {where}: {message}")
@@ -133,7 +134,7 @@ def reason(error: BaseException) -> str:
     if isinstance(error, BufferError):
         return "the buffer is not C-contiguous: copy it first"
     # In the library's own quotes a type may be `int | null`.
-    words = _QUOTED.sub(lambda found: _NULL.sub("None", found[1]), str(error))
+    words = re.sub(_QUOTED, lambda found: re.sub(_NULL, "None", found[1]), str(error))
     text = " ".join(words.replace("`", "").split())
     return text or type(error).__name__
 
@@ -141,7 +142,7 @@ def reason(error: BaseException) -> str:
 def _split(error: BaseException) -> tuple[str, str]:
     """An error's message in lower case, and the path in it, if any."""
     path = ""
-    if found := _PATH.search(str(error)):
+    if found := re.search(_PATH, str(error)):
         path = found["path"]
     message = reason(error)
     if path:

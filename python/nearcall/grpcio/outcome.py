@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from logging import ERROR
 from typing import Any, NamedTuple
 
 from .. import _core
 from ..call.metadata import Metadata, encode_metadata
 from ..errors import DeadlineExceeded, RpcError, error_class
-from ..log import log
+from ..log import ERROR, log
 from .addresses import peer_name
 from .details import DETAILS, details_of
 from .peer import status_code, status_number

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from logging import WARNING
 from typing import Any
 
-from ..log import log
+from ..log import WARNING, log
 from .peer import grpc
 
 __all__ = ["compression_of", "insecure_options", "options_of"]

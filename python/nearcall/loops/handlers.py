@@ -10,14 +10,13 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextvars import Context
 from functools import partial
-from logging import ERROR
 from typing import TYPE_CHECKING, Any, cast
 
 from .. import _core
 from ..call.context import current_request
 from ..call.deadline import timeout
 from ..errors import Unavailable, Unknown
-from ..log import log
+from ..log import ERROR, log
 from ..service.plan import BIDI_STREAM, CLIENT_STREAM, ONEWAY, SERVER_STREAM, UNARY, MethodPlan
 from .starting import starter
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from logging import INFO, WARNING
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeAlias, TypeVar, cast
 
 from ..call.deadline import timeout
 from ..client.channel import Channel
-from ..log import log
+from ..log import INFO, WARNING, log
 from ..service.service import plan_of
 from .asking import Handler, begin, run
 from .manifest import MANIFEST, Manifest, ManifestError, read_manifest

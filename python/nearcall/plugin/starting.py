@@ -8,13 +8,13 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable
-from logging import INFO, WARNING
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
 from packaging.specifiers import SpecifierSet
 
 from ..errors import FailedPrecondition
+from ..log import INFO, WARNING
 from ..types.shown import shown
 from . import sandboxing
 from .asking import Handler

@@ -5,9 +5,8 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable
-from logging import WARNING
 
-from ..log import log
+from ..log import WARNING, log
 from .settings import PluginEvent
 
 __all__ = ["Teller", "call_safely"]

@@ -11,10 +11,9 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from logging import ERROR
 from typing import Any
 
-from ..log import log
+from ..log import ERROR, log
 
 __all__ = ["Watch"]
 

@@ -6,9 +6,8 @@ import contextlib
 import json
 import socket
 from collections.abc import Iterator
-from logging import WARNING
 
-from ..log import log
+from ..log import WARNING, log
 
 __all__ = ["ParentsBoard", "WorkersBoard", "new_board"]
 

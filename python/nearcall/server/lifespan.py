@@ -9,11 +9,10 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Future, wait
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
-from logging import ERROR, WARNING
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..errors import Unavailable
-from ..log import log
+from ..log import ERROR, WARNING, log
 from ..options.checked import with_option
 
 if TYPE_CHECKING:

@@ -10,7 +10,6 @@ import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from logging import ERROR, INFO, WARNING
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -22,7 +21,7 @@ from ..call.error_handlers import ErrorHandlers, check_error_handlers
 from ..call.failures import Failures
 from ..call.interceptors import ServerInterceptor, check_interceptors, intercept_handler
 from ..errors import InvalidArgument
-from ..log import log
+from ..log import ERROR, INFO, WARNING, log
 from ..options.checked import check_seconds, check_whole, with_option
 from ..options.common import (
     DEFAULT_MAX_MESSAGE_SIZE,

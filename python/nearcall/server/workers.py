@@ -25,10 +25,9 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
-from logging import WARNING
 from typing import Any
 
-from ..log import log
+from ..log import WARNING, log
 from ..options.checked import check_whole
 from ..service.service import is_service
 from .health import ServerHealth

@@ -32,8 +32,8 @@ __all__ = ["idempotent", "is_service", "no_side_effects", "oneway", "plan_of", "
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
-_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
-_IDENTIFIER = re.compile(r"[^\W\d]\w*")
+_NAME = r"(?a)[A-Za-z_]\w*(\.[A-Za-z_]\w*)*"
+_IDENTIFIER = r"[^\W\d]\w*"
 
 
 _plans: WeakKeyDictionary[type, ServicePlan] = WeakKeyDictionary()
@@ -91,7 +91,7 @@ def service(
             raise TypeError(f"errors: {error!r} is not an exception class")
     if name is not None and not isinstance(cast(object, name), str):
         raise TypeError(f"name must be a str, not {name!r}")
-    if name is not None and not _NAME.fullmatch(name):
+    if name is not None and not re.fullmatch(_NAME, name):
         raise ValueError(f"'{name}' is not a service name: write letters, digits, underscores and dots")
     if instance not in (None, "server", "session"):
         raise ValueError(f"instance must be 'server' or 'session', not {instance!r}")
@@ -269,7 +269,7 @@ def _mentioned(cls: type, scope: Mapping[str, Any]) -> dict[str, Any]:
         text = " ".join(str(annotation) for function in functions for annotation in function.__annotations__.values())
     except NameError:  # Python 3.14 evaluates late, and finds local names by itself
         return {}
-    return {name: scope[name] for name in set(_IDENTIFIER.findall(text)) if name in scope}
+    return {name: scope[name] for name in set(re.findall(_IDENTIFIER, text)) if name in scope}
 
 
 def _namespace(cls: type) -> dict[str, Any]:

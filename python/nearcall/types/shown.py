@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Iterable
 
 __all__ = ["shown", "shown_json", "traceback_text"]
@@ -51,6 +50,9 @@ def _escaped_json(char: str) -> str:
 def traceback_text(error: BaseException) -> str:
     """The traceback of an exception as Python prints it, fit to be shown. Never raises."""
     try:
+        # Imported only where something has failed: it takes as long as all the types here.
+        import traceback
+
         lines = traceback.TracebackException(type(error), error, error.__traceback__).format()
         text = _joined(lines)
     except Exception as problem:
