@@ -6,9 +6,10 @@ imported it or a peer has sent one.
 
 from __future__ import annotations
 
+import functools
 import math
 import sys
-from typing import TYPE_CHECKING, Any, cast, get_args, get_origin
+from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 import msgspec
 
@@ -77,19 +78,20 @@ def array_header(array: np.ndarray[Any, Any], index: int) -> tuple[bytes, memory
     Raises:
         TypeError: the elements are Python objects, or of a type that its name does not define.
     """
-    import numpy as np
-
-    if isinstance(array, np.ma.MaskedArray):
-        raise TypeError("a masked array cannot be sent: send its data and its mask")
+    np: Any = sys.modules["numpy"]  # of whoever has an array
+    flat: Any = array
+    if type(array) is not np.ndarray:
+        if isinstance(array, np.ma.MaskedArray):
+            raise TypeError("a masked array cannot be sent: send its data and its mask")
+        flat = np.asarray(array)
     code, plain = _dtype_codes.get(array.dtype) or _dtype_code(array.dtype)
     order = "C"
-    flat: Any = cast(Any, np.asarray(array))
     if not array.flags.c_contiguous:
         if array.flags.f_contiguous:
             order = "F"
             flat = flat.T
         else:
-            flat = cast(Any, np.ascontiguousarray(flat))
+            flat = np.ascontiguousarray(flat)
     header = _encode((code, array.shape, order, index))
     if array.nbytes == 0:
         return header, memoryview(b"")
@@ -109,12 +111,39 @@ def read_array(header: bytes | memoryview, buffers: list[memoryview]) -> np.ndar
     Raises:
         ValueError: the header is malformed or does not fit the buffer.
     """
+    if len(header) > _MAX_HEADER:
+        raise ValueError(f"malformed array header: {len(header)} bytes, at most {_MAX_HEADER} are accepted")
+    header = bytes(header)
+    # Arrays that come one after the other are described alike, as the frames of a camera are.
+    layout = _layout(header) if len(header) <= _CACHED_CODE else _read_layout(header)
+    make, dtype, shape, order, index, size = layout
+    if index >= len(buffers):
+        raise ValueError(f"an array refers to buffer {index} of {len(buffers)}")
+    buffer = buffers[index]
+    if buffer.nbytes != size:
+        raise ValueError(f"an array of {size} bytes refers to a buffer of {buffer.nbytes} bytes")
+    try:
+        # The usual order is not named: a keyword takes numpy four times as long as all the rest.
+        array: np.ndarray[Any, Any] = (
+            make(shape, dtype, buffer) if order == "C" else make(shape, dtype, buffer, order="F")
+        )
+    except (TypeError, ValueError, MemoryError, RecursionError) as problem:
+        raise ValueError(f"malformed array header: {problem}") from None
+    if array.nbytes != size:
+        raise ValueError(f"malformed array header: numpy makes {array.nbytes} bytes of {size}")
+    return array
+
+
+def _read_layout(header: bytes) -> tuple[Any, Any, tuple[int, ...], str, int, int]:
+    """numpy's class of arrays; and of this one the dtype, the shape, the order, the number of its buffer, its bytes.
+
+    Raises:
+        ValueError: the header is malformed.
+    """
     try:
         import numpy as np
     except ImportError:
         raise ValueError("a numpy array arrived, and numpy is not installed here: pip install numpy") from None
-    if len(header) > _MAX_HEADER:
-        raise ValueError(f"malformed array header: {len(header)} bytes, at most {_MAX_HEADER} are accepted")
     try:
         code, shape, order, index = _decode(header)
         itemsize = dtypes.size_of(code)
@@ -122,24 +151,18 @@ def read_array(header: bytes | memoryview, buffers: list[memoryview]) -> np.ndar
         raise ValueError(f"malformed array header: {problem}") from None
     if order not in ("C", "F") or len(shape) > _MAX_DIMENSIONS or min(shape, default=0) < 0:
         raise ValueError("malformed array header: shape or order")
-    if not 0 <= index < len(buffers):
-        raise ValueError(f"an array refers to buffer {index} of {len(buffers)}")
-    buffer = buffers[index]
-    size = itemsize * math.prod(shape)
-    if buffer.nbytes != size:
-        raise ValueError(f"an array of {size} bytes refers to a buffer of {buffer.nbytes} bytes")
+    if index < 0:
+        raise ValueError(f"an array refers to buffer {index}")
     try:
         dtype = dtypes.dtype_of(code)
         if dtype.itemsize != itemsize or dtype.hasobject:
             raise ValueError(f"numpy makes {dtype.itemsize} bytes of {itemsize}")
-        # The usual order is not named: a keyword takes numpy four times as long as all the rest.
-        array: np.ndarray[Any, Any]
-        array = np.ndarray(shape, dtype, buffer) if order == "C" else np.ndarray(shape, dtype, buffer, order="F")
     except (TypeError, ValueError, MemoryError, RecursionError) as problem:
         raise ValueError(f"malformed array header: {problem}") from None
-    if array.nbytes != size:
-        raise ValueError(f"malformed array header: numpy makes {array.nbytes} bytes of {size}")
-    return array
+    return np.ndarray, dtype, shape, order, index, itemsize * math.prod(shape)
+
+
+_layout = functools.lru_cache(maxsize=_CACHED_DTYPES)(_read_layout)  # what is refused is not kept
 
 
 def _dtype_code(dtype: Any) -> tuple[Any, bool]:
