@@ -1,5 +1,7 @@
 #![no_main]
 
+#[path = "../src/http1_limits.rs"]
+mod http1_limits;
 #[path = "../src/http1.rs"]
 mod target;
 

@@ -1,20 +1,8 @@
 //! A connection of HTTP/1.1 with a stranger at its other end: the same comes of his bytes however they are divided, and little
 //! of them is kept.
-use nearcall_http::{Asked, Calls, Event, Http1, Options, Origins, Outcome, Reply};
+use nearcall_http::{Asked, Calls, Connection as _, Event, Http1, Origins, Outcome, Reply};
 
-const OPTIONS: Options = Options {
-    max_message: 3000,
-    max_concurrent_streams: 1,
-    stream_window: 65_535,
-    connection_window: 65_535,
-    max_header_list: 2000,
-    send_queue: 1000,
-    encoding: None,
-    useless_burst: 20,
-    useless_per_second: 0,
-};
-/// A message and its compressed form, the input's buffer, a request's head.
-const MOST_HELD: usize = 256 << 10;
+use crate::http1_limits::{MOST_HELD, OPTIONS};
 
 /// Runs the target on one input; panics if something is wrong.
 pub(crate) fn run(input: &[u8]) {

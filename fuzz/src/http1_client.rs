@@ -1,20 +1,8 @@
 //! A client of Connect's over HTTP/1.1 with a stranger for a server: the same comes of his bytes however they are divided, each
 //! call ends once, and little of what he says is kept.
-use nearcall_http::{Asks, Call, Caller, Codec, Ending, Event, Http1Client, Options, Requests, Shape};
+use nearcall_http::{Asks, Call, Caller, Code, Codec, Connection as _, Ending, Event, Http1Client, Requests, Shape};
 
-const OPTIONS: Options = Options {
-    max_message: 3000,
-    max_concurrent_streams: 1,
-    stream_window: 65_535,
-    connection_window: 65_535,
-    max_header_list: 2000,
-    send_queue: 1000,
-    encoding: None,
-    useless_burst: 20,
-    useless_per_second: 0,
-};
-/// A message and its compressed form, the input's buffer, a response's head.
-const MOST_HELD: usize = 256 << 10;
+use crate::http1_limits::{MOST_HELD, OPTIONS};
 
 /// Runs the target on one input; panics if something is wrong.
 pub(crate) fn run(input: &[u8]) {
@@ -70,7 +58,7 @@ fn look(session: &mut Http1Client, heard: &mut Vec<String>, call: &mut Option<(u
                     Err((code, why)) => {
                         heard.push(format!("{code} {why}"));
                         *call = None;
-                        session.reset(stream);
+                        session.reset(stream, Code::CANCEL);
                     }
                 }
             }
@@ -80,7 +68,7 @@ fn look(session: &mut Http1Client, heard: &mut Vec<String>, call: &mut Option<(u
                     heard.push(format!("{} {message:?}", caller.takes(&message)));
                 }
                 over = ended.then_some(Ending::Plain);
-                Requests::release(session, stream, cost);
+                session.release(stream, cost);
             }
             Ok(Some(Event::Ended { ending, .. })) => over = Some(ending),
             Ok(Some(Event::Refused { code, why, .. })) => {

@@ -4,7 +4,6 @@ use std::fmt::Debug;
 
 use crate::code::{Broken, Code};
 use crate::event::{Event, RequestHead, SendError, Sent, StreamId};
-use crate::h1::{Http1, Http1Client};
 use crate::reading::Reads;
 use crate::session::{Out, Session};
 
@@ -113,43 +112,20 @@ macro_rules! delegate {
     };
 }
 
-macro_rules! delegate_connection {
-    ($type:ty) => {
-        delegate!($type:
-            fn has_arrived(&self) -> bool;
-            fn unsent(&self) -> &[u8];
-            fn queued(&self) -> usize;
-            fn held(&self) -> usize;
-            fn unfinished(&self) -> usize;
-        );
-        delegate!(mut $type:
-            fn space(&mut self) -> &mut [u8];
-            fn arrived(&mut self, len: usize);
-            fn sent(&mut self, len: usize);
-            fn hold_credit(&mut self, hold: bool);
-        );
-    };
-}
-
-macro_rules! delegate_calls {
-    ($type:ty) => {
-        delegate!($type: fn longest_unfinished(&self) -> Option<(StreamId, usize)>;);
-        delegate!(mut $type:
-            fn next_event(&mut self) -> Result<Option<Event<'_>>, Broken>;
-            fn read_as(&mut self, id: StreamId, reads: Reads);
-            fn discard(&mut self, id: StreamId);
-            fn release(&mut self, id: StreamId, cost: usize);
-            fn respond(&mut self, id: StreamId, status: u16, headers: &[(&str, &[u8])], ends: bool)
-                -> Result<(), SendError>;
-            fn send_data(&mut self, id: StreamId, pieces: &[&[u8]], last: bool) -> Result<Sent, SendError>;
-            fn limit_decompression(&mut self, most: usize);
-            fn drain_now(&mut self);
-        );
-    };
-}
-
 impl Connection for Session {
-    delegate_connection!(Session);
+    delegate!(Session:
+        fn has_arrived(&self) -> bool;
+        fn unsent(&self) -> &[u8];
+        fn queued(&self) -> usize;
+        fn held(&self) -> usize;
+        fn unfinished(&self) -> usize;
+    );
+    delegate!(mut Session:
+        fn space(&mut self) -> &mut [u8];
+        fn arrived(&mut self, len: usize);
+        fn sent(&mut self, len: usize);
+        fn hold_credit(&mut self, hold: bool);
+    );
 
     fn waiting(&self) -> usize {
         Self::waiting(self)
@@ -159,7 +135,18 @@ impl Connection for Session {
 impl Calls for Session {
     const IS_HTTP2: bool = true;
 
-    delegate_calls!(Session);
+    delegate!(Session: fn longest_unfinished(&self) -> Option<(StreamId, usize)>;);
+    delegate!(mut Session:
+        fn next_event(&mut self) -> Result<Option<Event<'_>>, Broken>;
+        fn read_as(&mut self, id: StreamId, reads: Reads);
+        fn discard(&mut self, id: StreamId);
+        fn release(&mut self, id: StreamId, cost: usize);
+        fn respond(&mut self, id: StreamId, status: u16, headers: &[(&str, &[u8])], ends: bool)
+            -> Result<(), SendError>;
+        fn send_data(&mut self, id: StreamId, pieces: &[&[u8]], last: bool) -> Result<Sent, SendError>;
+        fn limit_decompression(&mut self, most: usize);
+        fn drain_now(&mut self);
+    );
 
     fn forget(&mut self, id: StreamId) {
         Self::forget(self, id);
@@ -187,76 +174,5 @@ impl Requests for Session {
 
     fn http2(&mut self) -> Option<&mut Session> {
         Some(self)
-    }
-}
-
-impl Connection for Http1Client {
-    delegate_connection!(Http1Client);
-
-    fn waiting(&self) -> usize {
-        0
-    }
-
-    fn takes_more(&self) -> bool {
-        Self::takes_more(self)
-    }
-
-    fn may_end(&self) -> bool {
-        true
-    }
-
-    fn is_cut(&self) -> bool {
-        Self::is_cut(self)
-    }
-}
-
-impl Requests for Http1Client {
-    delegate!(mut Http1Client:
-        fn next_event(&mut self) -> Result<Option<Event<'_>>, Broken>;
-        fn request(&mut self, head: &RequestHead<'_>, ends: bool) -> Result<StreamId, SendError>;
-        fn end(&mut self, id: StreamId) -> Result<(), SendError>;
-        fn read_as(&mut self, id: StreamId, reads: Reads);
-        fn release(&mut self, id: StreamId, cost: usize);
-        fn limit_decompression(&mut self, most: usize);
-    );
-
-    fn send_data(&mut self, id: StreamId, pieces: &[&[u8]], last: bool, _out: Out<'_>) -> Result<Sent, SendError> {
-        Self::send_data(self, id, pieces, last)
-    }
-
-    fn reset(&mut self, id: StreamId, _code: Code) {
-        Self::reset(self, id);
-    }
-
-    fn http2(&mut self) -> Option<&mut Session> {
-        None
-    }
-}
-
-impl Connection for Http1 {
-    delegate_connection!(Http1);
-
-    fn waiting(&self) -> usize {
-        0
-    }
-
-    fn takes_more(&self) -> bool {
-        Self::takes_more(self)
-    }
-
-    fn ends(&self) -> bool {
-        self.is_finished()
-    }
-}
-
-impl Calls for Http1 {
-    const IS_HTTP2: bool = false;
-
-    delegate_calls!(Http1);
-
-    fn forget(&mut self, _id: StreamId) {}
-
-    fn http2(&mut self) -> Option<&mut Session> {
-        None
     }
 }

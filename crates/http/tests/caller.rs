@@ -2,8 +2,8 @@
 //! HTTP/1.1.
 
 use nearcall_http::{
-    Asked, Asks, Call, Caller, Calls, Code, Codec, Encoding, Ending, Event, Http1, Http1Client, Options, Origins,
-    Outcome, Protocol, Reply, RequestHead, Requests, SendError, Session, Shape,
+    Asked, Asks, Call, Caller, Calls, Code, Codec, Connection as _, Encoding, Ending, Event, Http1, Http1Client,
+    Options, Origins, Outcome, Protocol, Reply, RequestHead, Requests, SendError, Session, Shape,
 };
 use nearcall_wire::Metadata;
 
@@ -284,7 +284,7 @@ const HEAD: RequestHead<'_> = RequestHead {
 fn asking() -> (Http1Client, u32) {
     let mut client = Http1Client::new(OPTIONS);
     let id = client.request(&HEAD, false).expect("it is fresh");
-    client.send_data(id, &[b"x"], true).expect("open");
+    client.send_data(id, &[b"x"], true, &mut |_| 0).expect("open");
     (client, id)
 }
 
@@ -403,9 +403,9 @@ fn a_server_that_closes_gets_no_further_request() {
 #[test]
 fn what_is_given_up_takes_the_connection_with_it() {
     let (mut client, id) = asking();
-    client.reset(id + 2);
+    client.reset(id + 2, Code::CANCEL);
     assert!(!client.is_cut(), "that is another one");
-    client.reset(id);
+    client.reset(id, Code::CANCEL);
     assert!(client.is_cut());
     assert_eq!(client.queued(), 0);
     client.feed(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
@@ -418,11 +418,11 @@ fn a_response_before_the_end_of_its_request_is_the_last() {
     let mut client = Http1Client::new(OPTIONS);
     let stream = RequestHead { headers: &[], ..HEAD };
     let id = client.request(&stream, false).expect("it is fresh");
-    client.send_data(id, &[b"half"], false).expect("open");
+    client.send_data(id, &[b"half"], false, &mut |_| 0).expect("open");
     client.feed(b"HTTP/1.1 415 No\r\nContent-Length: 0\r\n\r\n");
     assert_eq!(events(&mut client), ["response 415", "ended", "goodbye"]);
     assert!(client.is_cut());
-    assert_eq!(client.send_data(id, &[b"more"], true), Err(SendError::Gone));
+    assert_eq!(client.send_data(id, &[b"more"], true, &mut |_| 0), Err(SendError::Gone));
 }
 
 #[test]

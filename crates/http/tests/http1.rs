@@ -1,6 +1,6 @@
 //! HTTP/1.1 at a server: requests in any division, bodies in any framing, and clients that mean harm.
 
-use nearcall_http::{Asked, Calls, Event, Http1, Options, Origins, Outcome, Reply};
+use nearcall_http::{Asked, Calls, Connection as _, Event, Http1, Options, Origins, Outcome, Reply};
 
 const OPTIONS: Options = Options {
     max_message: 5000,

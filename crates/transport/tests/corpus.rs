@@ -11,6 +11,8 @@ mod hpack_decode;
 mod http1;
 #[path = "../../../fuzz/src/http1_client.rs"]
 mod http1_client;
+#[path = "../../../fuzz/src/http1_limits.rs"]
+mod http1_limits;
 #[path = "../../../fuzz/src/http_session.rs"]
 mod http_session;
 #[path = "../../../fuzz/src/json.rs"]

@@ -7,24 +7,10 @@ use crate::reading::Body;
 
 use super::head::Refusal;
 use super::sending::{LAST_CHUNK, put_body, put_field};
-use super::{Http1, Reading};
-
-/// How far a response has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Written {
-    Nothing,
-    /// Its head, and part of a body of a length that it has named.
-    Length,
-    Chunks,
-    /// Part of a body that ends with the connection: HTTP/1.0 knows no chunks.
-    UntilEnd,
-    /// The head of the response to a HEAD, which has no body, whatever it says.
-    Nowhere,
-    All,
-}
+use super::server::{Http1, MOST_UNWANTED, Reading, Written};
 
 /// The longest body of a request that is read after its response, so that the connection can go on.
-const WORTH_READING: u64 = super::MOST_UNWANTED as u64;
+const WORTH_READING: u64 = MOST_UNWANTED as u64;
 
 impl Http1 {
     /// The head of a response; all of it if it `ends` with that. If `headers` have a `content-length`, so many bytes follow.
@@ -32,7 +18,7 @@ impl Http1 {
     ///
     /// # Errors
     /// [`SendError::Gone`], also if there was a head already.
-    pub fn respond(
+    pub(super) fn put_response(
         &mut self,
         id: StreamId,
         status: u16,
@@ -44,21 +30,21 @@ impl Http1 {
             _ => 0,
         };
         let draining = self.draining;
-        let Some(exchange) = self.of(id).filter(|exchange| exchange.written == Written::Nothing) else {
+        let Some(exchange) = self.endpoint.of(id).filter(|exchange| exchange.own.written == Written::Nothing) else {
             return Err(SendError::Gone);
         };
         // A client that waits to be told to send its body may send it or not: nobody could know where the next request is.
-        exchange.closes |= exchange.waits || draining || rest > WORTH_READING;
+        exchange.closes |= exchange.own.waits || draining || rest > WORTH_READING;
         let has_length = headers.iter().any(|(name, _)| *name == "content-length");
-        exchange.written = match (ends, has_length) {
+        exchange.own.written = match (ends, has_length) {
             (true, _) => Written::All,
-            (false, _) if exchange.is_bodiless => Written::Nowhere,
+            (false, _) if exchange.own.is_bodiless => Written::Nowhere,
             (false, true) => Written::Length,
-            (false, false) if exchange.is_old => Written::UntilEnd,
+            (false, false) if exchange.own.is_old => Written::UntilEnd,
             (false, false) => Written::Chunks,
         };
-        let (written, closes, is_bodiless) = (exchange.written, exchange.closes, exchange.is_bodiless);
-        let out = self.output.buffer();
+        let (written, closes, is_bodiless) = (exchange.own.written, exchange.closes, exchange.own.is_bodiless);
+        let out = self.endpoint.output.buffer();
         let _ = write!(out, "HTTP/1.1 {status} {}\r\n", reason(status));
         for (name, value) in headers {
             put_field(out, name, value);
@@ -83,15 +69,14 @@ impl Http1 {
     ///
     /// # Errors
     /// [`SendError::Gone`].
-    pub fn send_data(&mut self, id: StreamId, pieces: &[&[u8]], last: bool) -> Result<Sent, SendError> {
-        let limit = self.options.send_queue;
-        let Some(exchange) = self.of(id) else { return Err(SendError::Gone) };
-        let written = exchange.written;
+    pub(super) fn put_data(&mut self, id: StreamId, pieces: &[&[u8]], last: bool) -> Result<Sent, SendError> {
+        let Some(exchange) = self.endpoint.of(id) else { return Err(SendError::Gone) };
+        let written = exchange.own.written;
         if matches!(written, Written::Nothing | Written::All) {
             return Err(SendError::Gone);
         }
         let is_chunked = written == Written::Chunks;
-        let out = self.output.buffer();
+        let out = self.endpoint.output.buffer();
         if written != Written::Nowhere {
             put_body(out, pieces, is_chunked);
         }
@@ -102,21 +87,15 @@ impl Http1 {
             self.response_is_out();
             return Ok(Sent::Ready);
         }
-        if self.output.len() < limit {
-            return Ok(Sent::Ready);
-        }
-        if let Some(exchange) = self.of(id) {
-            exchange.wants_room = true;
-        }
-        Ok(Sent::Full)
+        Ok(self.endpoint.has_sent_part())
     }
 
     /// The response is complete.
     fn response_is_out(&mut self) {
-        self.patience.earn(1);
-        let Some(exchange) = &mut self.exchange else { return };
-        exchange.closes |= exchange.written == Written::UntilEnd;
-        exchange.written = Written::All;
+        self.endpoint.patience.earn(1);
+        let Some(exchange) = &mut self.endpoint.exchange else { return };
+        exchange.closes |= exchange.own.written == Written::UntilEnd;
+        exchange.own.written = Written::All;
         if exchange.reader.body != Body::Discarded {
             exchange.reader.discard();
         }
@@ -131,8 +110,8 @@ impl Http1 {
 
     /// Answers what is no request. The connection ends with that.
     pub(super) fn refuse(&mut self, refusal: Refusal<'_>) {
-        put_refusal(self.output.buffer(), &refusal);
-        self.input.skip(self.input.len());
+        put_refusal(self.endpoint.output.buffer(), &refusal);
+        self.endpoint.input.skip(self.endpoint.input.len());
         self.stop_reading();
     }
 }
