@@ -12,7 +12,8 @@ use crate::grpc::{self, Compressor, Encoding, Encodings};
 use crate::reading::{Body, Declared, Reads};
 use crate::session::Out;
 
-use super::asked::{Codec, Protocol};
+use super::asked::Protocol;
+use super::codec::Codec;
 use super::reply::fit;
 use super::{connect, ends};
 

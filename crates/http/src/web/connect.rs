@@ -13,7 +13,7 @@ use percent_encoding::{NON_ALPHANUMERIC, percent_decode, percent_encode};
 use crate::event::Outcome;
 use crate::fields::decimal;
 
-use super::asked::Codec;
+use super::codec::Codec;
 
 const WITHOUT_PADDING: GeneralPurposeConfig =
     GeneralPurposeConfig::new().with_encode_padding(false).with_decode_padding_mode(DecodePaddingMode::Indifferent);

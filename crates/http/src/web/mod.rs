@@ -5,14 +5,18 @@
 //! [gRPC-Web](https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-WEB.md). At a server [`Asked`] is how a
 //! call is asked for and [`Reply`] how it is answered; [`Caller`] is both at a client.
 
+mod answer;
 mod asked;
 mod caller;
+mod codec;
 mod connect;
 mod ends;
 mod origins;
 mod reply;
 
-pub use asked::{Answer, Asked, Codec, Protocol};
+pub use answer::Answer;
+pub use asked::{Asked, Protocol};
 pub use caller::{Asks, Caller, Opened, Shape};
+pub use codec::Codec;
 pub use origins::Origins;
 pub use reply::Reply;

@@ -2,7 +2,7 @@
 
 use crate::fields::Request;
 
-use super::asked::Answer;
+use super::answer::Answer;
 
 /// Where the pages may be from that call, as in `https://example.org:8443`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

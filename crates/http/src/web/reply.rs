@@ -9,7 +9,9 @@ use crate::event::{Head, Outcome, SendError, Sent, StreamId};
 use crate::grpc::{self, Compressor, END_OF_STREAM, Encoding, Encodings};
 use crate::session::Out;
 
-use super::asked::{Answer, Asked, Codec, Protocol};
+use super::answer::Answer;
+use super::asked::{Asked, Protocol};
+use super::codec::Codec;
 use super::connect;
 
 /// The flag of gRPC-Web's trailers.
