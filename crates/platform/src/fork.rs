@@ -2,7 +2,6 @@
 
 use std::sync::Once;
 
-use crate::inheritance;
 use crate::sync::{AtomicU32, Ordering};
 
 static GENERATION: AtomicU32 = AtomicU32::new(0);
@@ -11,19 +10,24 @@ static WATCH: Once = Once::new();
 extern "C" fn in_child() {
     // Relaxed: the child has one thread here.
     GENERATION.fetch_add(1, Ordering::Relaxed);
-    inheritance::leave_to_parent();
+}
+
+/// From the first call with this `once` on, `run` is run in every child by fork, also one that a C library makes. It must do
+/// only what a signal handler may: other threads may have held any lock.
+pub(crate) fn in_children(once: &'static Once, run: extern "C" fn()) {
+    once.call_once(|| {
+        // SAFETY: the handler is an `extern "C" fn` that lives as long as the program, and does only what is allowed after a
+        // fork, as its caller promises.
+        let result = unsafe { libc::pthread_atfork(None, None, Some(run)) };
+        assert_eq!(result, 0, "no memory to watch for forks");
+    });
 }
 
 /// The number to remember with something that belongs to this process; see [`generation`]. From the first call on every
 /// fork is noticed, also one that a C library makes.
 #[must_use]
 pub fn mark() -> u32 {
-    WATCH.call_once(|| {
-        // SAFETY: the handler is an `extern "C" fn` that lives as long as the program, and does only what is
-        // allowed after a fork: it adds to an atomic, and makes system calls.
-        let result = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
-        assert_eq!(result, 0, "no memory to watch for forks");
-    });
+    in_children(&WATCH, in_child);
     generation()
 }
 

@@ -5,7 +5,7 @@
 //! started by `exec`, are no such copies: they are closed there.
 
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
-use std::sync::OnceLock;
+use std::sync::{Once, OnceLock};
 
 use rustix::fs::fstat;
 
@@ -38,6 +38,7 @@ struct Entry {
 type File = (u64, u64);
 
 static ENTRIES: Entries = Entries::new();
+static WATCH: Once = Once::new();
 
 impl Entry {
     const fn new() -> Self {
@@ -115,8 +116,7 @@ pub fn claim(fd: BorrowedFd<'_>) -> bool {
 /// Children by fork will find that the descriptor stands for nothing, and so for all [claimed](claim) ones of the same
 /// file. Nothing has to be done when it is closed.
 pub fn keep_from_children(fd: BorrowedFd<'_>) {
-    // From here on forks are noticed.
-    let _ = fork::mark();
+    fork::in_children(&WATCH, leave_to_parent);
     if let Some(file) = file_of(fd.as_raw_fd()) {
         ENTRIES.enter(fd.as_raw_fd(), file);
         for entry in ENTRIES.of(file) {
@@ -135,7 +135,7 @@ fn file_of(fd: RawFd) -> Option<File> {
 
 /// In a child by fork: puts something that nobody else has in the place of each descriptor, so that the numbers stay taken
 /// and whoever owns one may close it. Only what a signal handler may do is done here: other threads may have held any lock.
-pub(crate) fn leave_to_parent() {
+extern "C" fn leave_to_parent() {
     let mut stand_in = None;
     // Relaxed: the child has one thread here.
     for entry in ENTRIES.all().filter(|entry| entry.kept.load(Ordering::Relaxed)) {
