@@ -2,6 +2,7 @@
 //!
 //! - [`lock`]: locks and conditions that a fork does no harm;
 //! - [`fork`]: whether this process still is the one that made something;
+//! - [`per_process`]: what threads share, and a child by fork makes for itself;
 //! - [`inheritance`]: descriptors that children by fork shall not hold;
 //! - [`descriptors`]: pollers, and event descriptors that wake those who sleep in them;
 //! - [`sys`]: calls on sockets that the standard library lacks;
@@ -17,5 +18,6 @@ pub mod inheritance;
 pub mod lifeline;
 pub mod lock;
 pub mod memory;
+pub mod per_process;
 mod sync;
 pub mod sys;

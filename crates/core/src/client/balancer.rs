@@ -10,8 +10,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use nearcall_platform::fork;
 use nearcall_platform::lock::{Condvar, Mutex};
+use nearcall_platform::per_process::PerProcess;
 use nearcall_transport::{Options, Url, servers};
 use nearcall_wire::Failure;
 
@@ -37,7 +37,7 @@ pub(super) struct Balancer {
     closed: AtomicBool,
     /// How all servers that are in use describe themselves.
     description: ArcSwapOption<String>,
-    progress: ArcSwap<Progress>,
+    progress: PerProcess<Progress>,
     /// Who receives in the place of those who wait, if the servers may call.
     adopter: OnceLock<Arc<dyn Adopter>>,
 }
@@ -49,11 +49,11 @@ struct Lane {
 }
 
 /// What the threads of this process are doing.
+#[derive(Default)]
 struct Progress {
     /// Those who wait are told of every change.
     changed: Condvar,
     state: Mutex<State>,
-    generation: u32,
 }
 
 #[derive(Default)]
@@ -83,7 +83,7 @@ struct Done<'a> {
 
 impl Drop for Done<'_> {
     fn drop(&mut self) {
-        let progress = self.balancer.progress();
+        let progress = self.balancer.progress.get();
         {
             let mut state = progress.state.lock();
             if let Some(key) = self.lane {
@@ -109,7 +109,7 @@ impl Balancer {
             turn: AtomicUsize::new(0),
             closed: AtomicBool::new(false),
             description: ArcSwapOption::empty(),
-            progress: ArcSwap::new(Progress::new()),
+            progress: PerProcess::new(Progress::default),
             adopter: OnceLock::new(),
         })
     }
@@ -154,7 +154,7 @@ impl Balancer {
             if let Some(connection) = self.ready() {
                 return Ok(Some(connection));
             }
-            let progress = self.progress();
+            let progress = self.progress.get();
             let failure = self.failure(&progress);
             let mut state = progress.state.lock();
             let now = Instant::now();
@@ -180,7 +180,7 @@ impl Balancer {
 
     /// Whether names are to be looked up again.
     fn is_stale(&self) -> bool {
-        let progress = self.progress();
+        let progress = self.progress.get();
         // Who has the lock looks by himself.
         progress.state.try_lock().is_some_and(|state| state.looked.is_none_or(|looked| looked.elapsed() >= FRESH))
     }
@@ -190,7 +190,7 @@ impl Balancer {
     fn tend(&self) {
         let Some(this) = self.this.upgrade().filter(|_| !self.is_closed()) else { return };
         let lanes = self.lanes.load_full();
-        let progress = self.progress();
+        let progress = self.progress.get();
         let now = Instant::now();
         // Before the lock: these have locks of their own.
         let lost: Vec<_> = lanes.iter().filter(|lane| !lane.channel.is_ready()).cloned().collect();
@@ -234,7 +234,7 @@ impl Balancer {
     /// Finds out which servers there are.
     fn look_up(&self) {
         let found = servers(&self.url, &self.options);
-        let progress = self.progress();
+        let progress = self.progress.get();
         let urls = match found {
             Ok(urls) => urls,
             Err(error) => {
@@ -275,7 +275,7 @@ impl Balancer {
 
     /// Whether a server may be used beside the others: all of them are called by one description.
     fn agree(&self, key: &str, description: &str) -> Result<(), Failure> {
-        let progress = self.progress();
+        let progress = self.progress.get();
         let earlier = {
             let mut state = progress.state.lock();
             let earlier = self.description.load_full();
@@ -345,32 +345,12 @@ impl Balancer {
         // SeqCst, as is the list: whoever makes a list after it sees this, or we see the list.
         self.closed.store(true, Ordering::SeqCst);
         let cut_short = self.lanes.load_full().iter().filter(|lane| !lane.channel.close()).count();
-        self.progress().changed.notify_all();
+        self.progress.get().changed.notify_all();
         cut_short == 0
     }
 
     pub(super) fn is_closed(&self) -> bool {
         // SeqCst: as above.
         self.closed.load(Ordering::SeqCst)
-    }
-
-    /// What this process does: what a child by fork finds is its parent's.
-    fn progress(&self) -> Arc<Progress> {
-        let progress = self.progress.load_full();
-        if progress.generation == fork::generation() {
-            return progress;
-        }
-        // A thread of the parent may have held its lock. Of two threads of the child, one is first.
-        let before = self.progress.compare_and_swap(&progress, Progress::new());
-        if Arc::ptr_eq(&before, &progress) {
-            std::mem::forget(progress);
-        }
-        self.progress.load_full()
-    }
-}
-
-impl Progress {
-    fn new() -> Arc<Self> {
-        Arc::new(Self { changed: Condvar::new(), state: Mutex::default(), generation: fork::mark() })
     }
 }

@@ -8,9 +8,9 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use arc_swap::{ArcSwap, ArcSwapOption};
-use nearcall_platform::fork;
+use arc_swap::ArcSwapOption;
 use nearcall_platform::lock::{Condvar, Mutex, MutexGuard};
+use nearcall_platform::per_process::PerProcess;
 use nearcall_transport::{Comeback, ConnectError, Connected, Dial, Options, Url};
 use nearcall_wire::Failure;
 
@@ -38,7 +38,7 @@ pub(super) struct Subchannel {
     options: Options,
     current: ArcSwapOption<Connection>,
     closed: AtomicBool,
-    renewal: ArcSwap<Renewal>,
+    renewal: PerProcess<Renewal>,
     agree: Agree,
     /// Who receives in the place of those who wait, if the server may call.
     adopter: OnceLock<Arc<dyn Adopter>>,
@@ -49,7 +49,6 @@ struct Renewal {
     /// Those who wait are told of every change.
     changed: Condvar,
     state: Mutex<State>,
-    generation: u32,
 }
 
 struct State {
@@ -91,7 +90,7 @@ impl Subchannel {
             options,
             current: ArcSwapOption::empty(),
             closed: AtomicBool::new(false),
-            renewal: ArcSwap::new(Renewal::new()),
+            renewal: PerProcess::new(Renewal::new),
             agree,
             adopter: OnceLock::new(),
         }
@@ -122,7 +121,7 @@ impl Subchannel {
 
     /// Why the last dial failed, and when; `None` if none has since there was a connection. And when the next one may begin.
     pub(super) fn failure(&self) -> Option<(Failure, Instant, Instant)> {
-        let renewal = self.renewal();
+        let renewal = self.renewal.get();
         let state = renewal.state.lock();
         let (failure, at) = state.failure.as_ref()?;
         // One that nothing is expected to change is no reason to try for every call.
@@ -144,7 +143,7 @@ impl Subchannel {
     ) -> Result<Option<Arc<Connection>>, Failure> {
         // Where no server can come, waiting for one is no use.
         let patience = if self.can_come_back() || self.current().is_none() { patience } else { Patience::FailFast };
-        let renewal = self.renewal();
+        let renewal = self.renewal.get();
         let mut state = renewal.state.lock();
         let mut seen = state.failed;
         let mut next = state.not_before.map(|at| patience.shorten(at));
@@ -262,23 +261,9 @@ impl Subchannel {
         }
     }
 
-    /// How far this process is: what a child by fork finds is its parent's.
-    fn renewal(&self) -> Arc<Renewal> {
-        let renewal = self.renewal.load_full();
-        if renewal.generation == fork::generation() {
-            return renewal;
-        }
-        // A thread of the parent may have held its lock or its dial. Of two threads of the child, one is first.
-        let before = self.renewal.compare_and_swap(&renewal, Renewal::new());
-        if Arc::ptr_eq(&before, &renewal) {
-            std::mem::forget(renewal);
-        }
-        self.renewal.load_full()
-    }
-
     /// Ends the connection for good, and a dial with it. Whether all that was accepted was sent.
     pub(super) fn close(&self) -> bool {
-        let renewal = self.renewal();
+        let renewal = self.renewal.get();
         let abandoned = {
             let mut state = renewal.state.lock();
             // Release: who sees it finds no newer connection than we do. Set under the lock, so that nobody stores one later.
@@ -298,9 +283,9 @@ impl Subchannel {
 }
 
 impl Renewal {
-    fn new() -> Arc<Self> {
+    fn new() -> Self {
         let state = State { dialling: Dialling::Not, failed: 0, failure: None, not_before: None, pause: SHORTEST };
-        Arc::new(Self { changed: Condvar::new(), state: Mutex::new(state), generation: fork::mark() })
+        Self { changed: Condvar::new(), state: Mutex::new(state) }
     }
 
     /// Takes the dial that nobody cares for, or a new one.

@@ -1,0 +1,84 @@
+//! What threads of one process share, and a child by fork must not touch: it makes its own.
+
+use std::mem::forget;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+
+use crate::fork;
+
+/// A value that every process has for itself.
+///
+/// In a child by fork the parent's value is as its threads have left it at that moment: a lock may be held, a connection be half
+/// made, by threads that are not there. So it is neither looked at nor dropped there. The child makes its own at the first look.
+pub struct PerProcess<T> {
+    value: ArcSwap<Owned<T>>,
+    make: fn() -> T,
+}
+
+#[derive(Debug)]
+struct Owned<T> {
+    value: T,
+    generation: u32,
+}
+
+/// The value of this process; it stays while somebody has it.
+#[derive(Debug)]
+pub struct Mine<T>(Arc<Owned<T>>);
+
+impl<T> Deref for Mine<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0.value
+    }
+}
+
+impl<T> Owned<T> {
+    fn new(make: fn() -> T) -> Arc<Self> {
+        Arc::new(Self { value: make(), generation: fork::mark() })
+    }
+
+    fn is_ours(&self) -> bool {
+        self.generation == fork::generation()
+    }
+}
+
+impl<T> PerProcess<T> {
+    /// One that `make` makes, here and in each child.
+    #[must_use]
+    pub fn new(make: fn() -> T) -> Self {
+        Self { value: ArcSwap::new(Owned::new(make)), make }
+    }
+
+    /// The value of this process.
+    #[must_use]
+    pub fn get(&self) -> Mine<T> {
+        let value = self.value.load_full();
+        if value.is_ours() {
+            return Mine(value);
+        }
+        // Of two threads of the child, one is first, and the other finds its value.
+        let before = self.value.compare_and_swap(&value, Owned::new(self.make));
+        if Arc::ptr_eq(&before, &value) {
+            forget(value);
+        }
+        Mine(self.value.load_full())
+    }
+}
+
+impl<T> Drop for PerProcess<T> {
+    fn drop(&mut self) {
+        let value = self.value.load_full();
+        if !value.is_ours() {
+            forget(value);
+        }
+    }
+}
+
+impl<T> std::fmt::Debug for PerProcess<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PerProcess").finish_non_exhaustive()
+    }
+}
