@@ -18,8 +18,8 @@ pub use nearcall_platform::lifeline::end_with;
 pub use nearcall_platform::lock;
 pub use nearcall_ring::SpinPolicy;
 pub use nearcall_transport::{
-    Admission, BadUrl, Body, Buffer, Codec, ConnectError, Credentials, DevCerts, Encoding, Incoming, Lease, LinkError,
-    Listener, Messages, MethodPath, Options, Origins, Outgoing, Path, Paths, Payload, Peer, Pem, Proxy, Shelf, Url,
+    Admission, BadUrl, Body, Buffer, BufferPool, Codec, ConnectError, Credentials, DevCerts, Encoding, Incoming, Lease,
+    LinkError, Listener, Messages, MethodPath, Options, Origins, Outgoing, Path, Paths, Payload, Peer, Pem, Proxy, Url,
     dev_certs,
 };
 pub use nearcall_wire::{

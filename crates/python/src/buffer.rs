@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::sync::Arc;
 
-use nearcall_core::{Buffer as Memory, Shelf};
+use nearcall_core::{Buffer as Memory, BufferPool};
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use pyo3::{PyRef, ffi};
@@ -23,10 +23,10 @@ impl Buffer {
     /// `call` is the call that is being served here, if there is one: its caller may get memory that it has seen before.
     #[new]
     fn new(py: Python<'_>, nbytes: usize, call: Option<&Call>) -> PyResult<Self> {
-        let shelf = call.map_or_else(Shelf::common, Call::shelf);
-        let memory = match shelf.reuse(nbytes) {
+        let pool = call.map_or_else(BufferPool::common, Call::pool);
+        let memory = match pool.reuse(nbytes) {
             Some(memory) => memory,
-            None => detach(py, || shelf.create(nbytes)).map_err(PyOSError::new_err)?,
+            None => detach(py, || pool.create(nbytes)).map_err(PyOSError::new_err)?,
         };
         Ok(Self { memory })
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use nearcall_core::server::{CallContext, Request};
-use nearcall_core::{Failure, Shelf};
+use nearcall_core::{BufferPool, Failure};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
@@ -125,8 +125,8 @@ impl Call {
     }
 
     /// Where memory comes from for what will be sent to the caller.
-    pub(crate) fn shelf(&self) -> Arc<Shelf> {
-        self.context.shelf()
+    pub(crate) fn pool(&self) -> Arc<BufferPool> {
+        self.context.pool()
     }
 }
 

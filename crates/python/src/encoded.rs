@@ -46,7 +46,7 @@ impl<'py> LentBuffer<'py> {
 }
 
 /// Bytes that a codec wrote, and long buffers that belong between them.
-pub(crate) struct Woven<'py> {
+pub(crate) struct Gathered<'py> {
     pub(crate) written: Vec<u8>,
     /// Each with the number of written bytes before it, in order.
     pub(crate) lent: Lent<'py>,
@@ -55,7 +55,7 @@ pub(crate) struct Woven<'py> {
 /// Long buffers of a payload.
 pub(crate) type Lent<'py> = SmallVec<[(usize, LentBuffer<'py>); 1]>;
 
-impl Woven<'_> {
+impl Gathered<'_> {
     /// All of it, end to end.
     pub(crate) fn pieces(&self) -> SmallVec<[&[u8]; 3]> {
         let (mut pieces, mut from) = (SmallVec::new(), 0);
@@ -76,7 +76,7 @@ pub(crate) type Buffers<'py> = SmallVec<[LentBuffer<'py>; 4]>;
 pub(crate) enum Main<'py> {
     Nothing,
     Lent(LentBuffer<'py>),
-    Woven(Box<Woven<'py>>),
+    Gathered(Box<Gathered<'py>>),
 }
 
 /// A payload about to be sent, and the Python objects its bytes lie in.
@@ -105,7 +105,7 @@ impl<'py> Encoded<'py> {
         let body = match &self.body {
             Main::Nothing => &[],
             Main::Lent(lent) => lent.as_slice(),
-            Main::Woven(woven) => return use_it(Body::Pieces(&woven.pieces())),
+            Main::Gathered(gathered) => return use_it(Body::Pieces(&gathered.pieces())),
         };
         match &self.buffers {
             None => use_it(Body::Whole(body)),

@@ -77,7 +77,7 @@ impl Encoder {
     #[inline]
     pub(crate) fn main<'py>(&self, value: &Bound<'py, PyAny>) -> PyResult<Main<'py>> {
         match self {
-            Self::Protobuf(codec) => codec.get().weave(value).map(|woven| Main::Woven(Box::new(woven))),
+            Self::Protobuf(codec) => codec.get().gather(value).map(|gathered| Main::Gathered(Box::new(gathered))),
             _ => Ok(Main::Lent(LentBuffer::Bytes(self.run(value)?.cast_into()?))),
         }
     }

@@ -16,7 +16,7 @@ use crate::credentials::names_in;
 use crate::dial::{Dial, Pace};
 use crate::http;
 use crate::link::{ConnectError, LONGEST_SLEEP, Link, LinkError, Options};
-use crate::met::{TELLING, met, silent};
+use crate::mismatch::{TELLING, other_protocol, silent};
 use crate::peer::Peer;
 use crate::shm::{PeerLimits, ShmLink};
 use crate::stream::{Plain, StreamLink, Wire};
@@ -74,14 +74,14 @@ pub(crate) async fn establish(
     }
     if speaks != Speaks::Nearcall {
         let peer = peer_of(socket.as_fd());
-        let met = speak_http2(url, Plain(socket), peer, false, speaks, options, pace).await?;
-        if matches!(met, Met::Http1) && speaks == Speaks::Http {
+        let spoken = speak_http2(url, Plain(socket), peer, false, speaks, options, pace).await?;
+        if matches!(spoken, Spoken::Http1) && speaks == Speaks::Http {
             // It has taken what HTTP/2 begins with for a bad request, and hung up or is about to.
             let Dialled { socket, .. } = url.place().dial(options, pace).await?;
             let peer = peer_of(socket.as_fd());
             return speak_http1(url, Plain(socket), peer, false, version, options);
         }
-        return met.connected(url, version);
+        return spoken.connected(url, version);
     }
     let segment = if memory == Memory::Never {
         None
@@ -143,13 +143,13 @@ fn untrusted(url: &Url, wire: &TlsWire, error: ConnectError) -> ConnectError {
 }
 
 /// What a server of HTTP turned out to speak.
-enum Met {
+enum Spoken {
     Http2(Arc<dyn Link>),
     /// Not HTTP/2.
     Http1,
 }
 
-impl Met {
+impl Spoken {
     fn connected(self, url: &Url, version: &str) -> Result<Connected, ConnectError> {
         match self {
             Self::Http2(link) => Ok(undescribed(link, version)),
@@ -175,7 +175,7 @@ async fn speak_http2(
     speaks: Speaks,
     options: &Options,
     pace: &Pace,
-) -> Result<Met, ConnectError> {
+) -> Result<Spoken, ConnectError> {
     let failed = |error: &LinkError| handshake_failure(url, error);
     let may_be_http1 = speaks == Speaks::Http && !is_secure;
     let mut session = http::client_session(options);
@@ -190,7 +190,7 @@ async fn speak_http2(
         }
         let space = session.space();
         match wire.read(space, false) {
-            Ok(Some(0)) | Err(LinkError::Closed) if may_be_http1 && first.is_empty() => return Ok(Met::Http1),
+            Ok(Some(0)) | Err(LinkError::Closed) if may_be_http1 && first.is_empty() => return Ok(Spoken::Http1),
             Ok(Some(0)) => return Err(failed(&LinkError::Closed)),
             Ok(Some(len)) => {
                 first.extend(space[..len].iter().take(TELLING - first.len()));
@@ -203,9 +203,9 @@ async fn speak_http2(
             Err(error) => return Err(failed(&error)),
         }
         if may_be_http1 && first == b"HTTP" {
-            return Ok(Met::Http1);
+            return Ok(Spoken::Http1);
         }
-        if let Some(other) = first.first_chunk().and_then(|first| met(url, speaks, *first)) {
+        if let Some(other) = first.first_chunk().and_then(|first| other_protocol(url, speaks, *first)) {
             return Err(ConnectError::Mismatch(other));
         }
         let mismatch = |broken: Broken| ConnectError::Mismatch(format!("cannot use {url}: {}", broken.why));
@@ -218,7 +218,7 @@ async fn speak_http2(
     }
     let asks = if speaks == Speaks::Grpc { Asks::Grpc } else { asks_connect(options) };
     let link = http::call(wire, peer, session, asks, authority_of(url), is_secure, options);
-    Ok(Met::Http2(link.map_err(|error| unavailable(url, &error))?))
+    Ok(Spoken::Http2(link.map_err(|error| unavailable(url, &error))?))
 }
 
 /// The same to a server of Connect's without HTTP/2, which says nothing before it is asked.
@@ -324,7 +324,7 @@ async fn shake_hands(
         }
         error => failed(error),
     })?;
-    if let Some(other) = telling.first_chunk().and_then(|first| met(url, Speaks::Nearcall, *first)) {
+    if let Some(other) = telling.first_chunk().and_then(|first| other_protocol(url, Speaks::Nearcall, *first)) {
         return Err(ConnectError::Mismatch(other));
     }
     receive_exactly(wire, rest, pace).await.map_err(failed)?;

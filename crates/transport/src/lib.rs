@@ -20,7 +20,7 @@ mod incoming;
 mod lease;
 mod link;
 mod listen;
-mod met;
+mod mismatch;
 mod native;
 mod outbox;
 mod outgoing;
@@ -37,7 +37,7 @@ mod transports;
 mod url;
 
 pub use budget::{Account, Budget, Charge};
-pub use buffers::{Buffer, Shelf};
+pub use buffers::{Buffer, BufferPool};
 pub use connect::{Connected, connect};
 pub use credentials::{Credentials, Pem};
 pub use dev_certs::{DevCerts, dev_certs};

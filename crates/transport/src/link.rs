@@ -10,7 +10,7 @@ use nearcall_http::{Codec, Encoding, Origins};
 use nearcall_ring::SpinPolicy;
 
 use crate::budget::{Account, Budget};
-use crate::buffers::Shelf;
+use crate::buffers::BufferPool;
 use crate::credentials::Credentials;
 use crate::http::Paths;
 use crate::incoming::Incoming;
@@ -129,8 +129,8 @@ pub trait Link: Send + Sync + Debug {
     }
 
     /// Where memory comes from for what will be sent to this peer: nobody else has seen it, unless both are servers.
-    fn shelf(&self) -> Arc<Shelf> {
-        Shelf::common()
+    fn pool(&self) -> Arc<BufferPool> {
+        BufferPool::common()
     }
 
     /// Whether spinning for this peer can pay right now: not while it sleeps, not while it runs on this thread's CPU.

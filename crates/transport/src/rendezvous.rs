@@ -25,14 +25,14 @@ use crate::transports::{Clients, accept_from};
 
 /// Where clients and a Unix-domain server of this machine meet.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Meeting {
+pub(crate) enum Rendezvous {
     /// A socket file.
     File(PathBuf),
     /// A name of this process in the kernel's abstract namespace.
     Abstract(Vec<u8>),
 }
 
-impl Meeting {
+impl Rendezvous {
     /// Where a server of that name is found by all processes of this user.
     pub(crate) fn named(name: &str) -> io::Result<Self> {
         let path = runtime_dir()?.join(format!("{name}.sock"));
@@ -108,14 +108,14 @@ impl Clients for Listening {
 impl Listening {
     /// Listens at a place, on behalf of `url`; all users may try to connect if it is `open`. A socket file whose server is
     /// dead is replaced, a living server keeps its own.
-    pub(crate) fn bind(url: &impl Display, place: io::Result<Meeting>, open: bool) -> io::Result<Self> {
+    pub(crate) fn bind(url: &impl Display, place: io::Result<Rendezvous>, open: bool) -> io::Result<Self> {
         let cannot = |error: io::Error| io::Error::new(error.kind(), format!("cannot serve {url}: {error}"));
         let place = place.map_err(cannot)?;
         let mut lock = match &place {
-            Meeting::File(path) => Some(Lock::take(path, url)?),
-            Meeting::Abstract(_) => None,
+            Rendezvous::File(path) => Some(Lock::take(path, url)?),
+            Rendezvous::Abstract(_) => None,
         };
-        if let Meeting::File(path) = &place {
+        if let Rendezvous::File(path) = &place {
             // We hold the lock: a socket that is still there belongs to a dead server, unless it is not ours at all.
             match fs::symlink_metadata(path) {
                 Ok(found) if !is_socket(&found) => {
@@ -142,7 +142,7 @@ impl Listening {
             };
             io::Error::new(error.kind(), format!("cannot serve {url}: {why}"))
         })?;
-        if let (Meeting::File(path), Some(lock)) = (&place, &mut lock) {
+        if let (Rendezvous::File(path), Some(lock)) = (&place, &mut lock) {
             lock.guards_socket = true;
             // Who may connect is decided when he does; the mode only spares the others the trouble.
             fs::set_permissions(path, fs::Permissions::from_mode(if open { 0o666 } else { 0o600 })).map_err(cannot)?;
@@ -250,7 +250,7 @@ fn is_still(file: &File, path: &Path) -> bool {
 /// trusts.
 pub(crate) async fn dial(
     url: &(impl Display + Sync),
-    place: io::Result<Meeting>,
+    place: io::Result<Rendezvous>,
     admission: &Admission,
     pace: &Pace,
 ) -> Result<OwnedFd, ConnectError> {
@@ -268,7 +268,7 @@ pub(crate) async fn dial(
         (Err(error), _) if error.kind() == io::ErrorKind::WouldBlock => Err(ConnectError::TimedOut(format!(
             "cannot connect to {url}: its server accepts no clients; it hangs, or too many are waiting"
         ))),
-        (Err(error), Meeting::File(path)) => Err(match error.kind() {
+        (Err(error), Rendezvous::File(path)) => Err(match error.kind() {
             io::ErrorKind::NotFound => {
                 unavailable(format!("nobody has served it (there is no {}); start the server first", path.display()))
             }
@@ -283,7 +283,7 @@ pub(crate) async fn dial(
             }
             _ => unavailable(error.to_string()),
         }),
-        (Err(error), Meeting::Abstract(_)) => Err(match error.kind() {
+        (Err(error), Rendezvous::Abstract(_)) => Err(match error.kind() {
             io::ErrorKind::ConnectionRefused => {
                 unavailable("nobody serves it in this process; start the server first".into())
             }

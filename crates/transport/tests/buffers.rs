@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use common::{PATIENCE, Pair, pair, pattern, send, whole};
-use nearcall_transport::{Budget, Buffer, Incoming, Lease, Link, Options, Shelf};
+use nearcall_transport::{Budget, Buffer, BufferPool, Incoming, Lease, Link, Options};
 
 const LEN: usize = 3 << 20;
 
-/// Private to one test: these share one process, and one shelf.
+/// Private to one test: these share one process, and one pool.
 fn filled(len: usize, seed: usize) -> Arc<Buffer> {
-    let buffer = Shelf::common().create(len).expect("shared memory");
+    let buffer = BufferPool::common().create(len).expect("shared memory");
     // SAFETY: so many bytes are there, and nobody else knows of them yet.
     unsafe { std::ptr::copy_nonoverlapping(pattern(seed, len).as_ptr(), buffer.as_ptr(), len) };
     buffer
@@ -109,10 +109,10 @@ fn memory_is_lent_until_it_is_given_back() {
     let there = next(&*server);
     drop(buffer);
     let lent = |buffer: Option<Arc<Buffer>>| buffer.is_none_or(|other| other.as_ptr() != first);
-    assert!(lent(client.shelf().reuse(len)), "the peer has it");
+    assert!(lent(client.pool().reuse(len)), "the peer has it");
     assert!(there.payload.handed_over()[0].1.to_vec() == pattern(4, len));
     drop(there);
-    buffer = client.shelf().reuse(len).expect("the peer has given it back");
+    buffer = client.pool().reuse(len).expect("the peer has given it back");
     assert_eq!(buffer.as_ptr(), first);
     // Lent twice: given back when both are dropped.
     let messages: Vec<_> = [1, 2]
@@ -123,10 +123,10 @@ fn memory_is_lent_until_it_is_given_back() {
         .into();
     drop(buffer);
     for message in messages {
-        assert!(lent(client.shelf().reuse(len)));
+        assert!(lent(client.pool().reuse(len)));
         drop(message);
     }
-    assert_eq!(client.shelf().reuse(len).expect("given back").as_ptr(), first);
+    assert_eq!(client.pool().reuse(len).expect("given back").as_ptr(), first);
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn what_the_peer_kept_when_the_connection_ended_is_not_used_again() {
     let there = next(&*server);
     client.close();
     drop((client, buffer));
-    assert!(Shelf::common().reuse(len).is_none_or(|other| other.as_ptr() != place));
+    assert!(BufferPool::common().reuse(len).is_none_or(|other| other.as_ptr() != place));
     assert!(there.payload.handed_over()[0].1.to_vec() == pattern(5, len));
 }
 
@@ -151,9 +151,9 @@ fn what_one_client_has_seen_is_not_for_another() {
     let place = buffer.as_ptr();
     send(&*one.server, b"to", &[bytes(&buffer)]).expect("room");
     drop((next(&*one.client), buffer));
-    assert!(other.server.shelf().reuse(len).is_none());
-    assert!(Shelf::common().reuse(len).is_none_or(|other| other.as_ptr() != place));
-    assert_eq!(one.server.shelf().reuse(len).expect("its own").as_ptr(), place);
+    assert!(other.server.pool().reuse(len).is_none());
+    assert!(BufferPool::common().reuse(len).is_none_or(|other| other.as_ptr() != place));
+    assert_eq!(one.server.pool().reuse(len).expect("its own").as_ptr(), place);
 }
 
 #[test]

@@ -31,7 +31,7 @@ pub(super) struct Balancer {
     url: Url,
     options: Options,
     on_change: OnChange,
-    lanes: ArcSwap<Vec<Arc<Lane>>>,
+    endpoints: ArcSwap<Vec<Arc<Endpoint>>>,
     /// Counts calls.
     turn: AtomicUsize,
     closed: AtomicBool,
@@ -43,9 +43,9 @@ pub(super) struct Balancer {
 }
 
 /// The way to one server.
-struct Lane {
+struct Endpoint {
     key: String,
-    channel: Subchannel,
+    subchannel: Subchannel,
 }
 
 /// What the threads of this process are doing.
@@ -63,7 +63,7 @@ struct State {
     /// When names were looked up last, and why that failed if it did.
     looked: Option<Instant>,
     trouble: Option<Failure>,
-    /// The lanes that a thread dials.
+    /// The endpoints that a thread dials.
     dialling: HashSet<String>,
     /// Those of them whose server describes itself like all others.
     agreed: HashSet<String>,
@@ -78,7 +78,7 @@ impl std::fmt::Debug for Balancer {
 /// What a thread was started for has ended, whatever became of it.
 struct Done<'a> {
     balancer: &'a Balancer,
-    lane: Option<&'a str>,
+    endpoint: Option<&'a str>,
 }
 
 impl Drop for Done<'_> {
@@ -86,7 +86,7 @@ impl Drop for Done<'_> {
         let progress = self.balancer.progress.get();
         {
             let mut state = progress.state.lock();
-            if let Some(key) = self.lane {
+            if let Some(key) = self.endpoint {
                 state.dialling.remove(key);
                 state.agreed.remove(key);
             } else {
@@ -105,7 +105,7 @@ impl Balancer {
             url,
             options,
             on_change,
-            lanes: ArcSwap::default(),
+            endpoints: ArcSwap::default(),
             turn: AtomicUsize::new(0),
             closed: AtomicBool::new(false),
             description: ArcSwapOption::empty(),
@@ -116,27 +116,27 @@ impl Balancer {
 
     /// The connection for the next call.
     pub(super) fn ready(&self) -> Option<Arc<Connection>> {
-        let lanes = self.lanes.load();
-        let ready = lanes.iter().filter(|lane| lane.channel.is_ready()).count();
-        if ready < lanes.len() || lanes.is_empty() || self.is_stale() {
+        let endpoints = self.endpoints.load();
+        let ready = endpoints.iter().filter(|endpoint| endpoint.subchannel.is_ready()).count();
+        if ready < endpoints.len() || endpoints.is_empty() || self.is_stale() {
             self.tend();
         }
         // Relaxed: nothing depends on it but who is next.
         let turn = self.turn.fetch_add(1, Ordering::Relaxed).checked_rem(ready)?;
-        let mut usable = lanes.iter().filter_map(|lane| lane.channel.ready());
+        let mut usable = endpoints.iter().filter_map(|endpoint| endpoint.subchannel.ready());
         let first = usable.next();
         // One may have been lost since they were counted.
         if turn == 0 { first } else { usable.nth(turn - 1).or(first) }
     }
 
     pub(super) fn connections(&self) -> Vec<Arc<Connection>> {
-        self.lanes.load().iter().filter_map(|lane| lane.channel.ready()).collect()
+        self.endpoints.load().iter().filter_map(|endpoint| endpoint.subchannel.ready()).collect()
     }
 
     pub(super) fn current(&self) -> Option<Arc<Connection>> {
-        let lanes = self.lanes.load();
-        let ready = lanes.iter().find_map(|lane| lane.channel.ready());
-        ready.or_else(|| lanes.iter().find_map(|lane| lane.channel.current()))
+        let endpoints = self.endpoints.load();
+        let ready = endpoints.iter().find_map(|endpoint| endpoint.subchannel.ready());
+        ready.or_else(|| endpoints.iter().find_map(|endpoint| endpoint.subchannel.current()))
     }
 
     /// As [`super::Channel::usable`].
@@ -189,44 +189,44 @@ impl Balancer {
     #[cold]
     fn tend(&self) {
         let Some(this) = self.this.upgrade().filter(|_| !self.is_closed()) else { return };
-        let lanes = self.lanes.load_full();
+        let endpoints = self.endpoints.load_full();
         let progress = self.progress.get();
         let now = Instant::now();
         // Before the lock: these have locks of their own.
-        let lost: Vec<_> = lanes.iter().filter(|lane| !lane.channel.is_ready()).cloned().collect();
+        let lost: Vec<_> = endpoints.iter().filter(|endpoint| !endpoint.subchannel.is_ready()).cloned().collect();
         let due: Vec<_> =
-            lost.iter().filter(|lane| lane.channel.failure().is_none_or(|(.., next)| now >= next)).collect();
+            lost.iter().filter(|endpoint| endpoint.subchannel.failure().is_none_or(|(.., next)| now >= next)).collect();
         let (look, dial) = {
             let mut state = progress.state.lock();
             let pause = if lost.is_empty() { FRESH } else { LOOK_AGAIN };
             let look = !state.looking && state.looked.is_none_or(|looked| looked.elapsed() >= pause);
             state.looking |= look;
             let dial: Vec<_> =
-                due.into_iter().filter(|lane| state.dialling.insert(lane.key.clone())).cloned().collect();
+                due.into_iter().filter(|endpoint| state.dialling.insert(endpoint.key.clone())).cloned().collect();
             (look, dial)
         };
         if look {
             let balancer = Arc::clone(&this);
             let spawned = thread::Builder::new().name("nearcall-look-up".into()).spawn(move || {
-                let _done = Done { balancer: &balancer, lane: None };
+                let _done = Done { balancer: &balancer, endpoint: None };
                 balancer.look_up();
             });
             if let Err(error) = spawned {
                 let failure = Failure::new(Failure::UNAVAILABLE, format!("cannot look {} up: {error}", self.url));
                 progress.state.lock().trouble = Some(failure);
-                drop(Done { balancer: self, lane: None });
+                drop(Done { balancer: self, endpoint: None });
             }
         }
-        for lane in dial {
-            let (balancer, key) = (Arc::clone(&this), lane.key.clone());
+        for endpoint in dial {
+            let (balancer, key) = (Arc::clone(&this), endpoint.key.clone());
             let spawned = thread::Builder::new().name("nearcall-dial".into()).spawn(move || {
-                let _done = Done { balancer: &balancer, lane: Some(&lane.key) };
+                let _done = Done { balancer: &balancer, endpoint: Some(&endpoint.key) };
                 // Why it failed is kept there.
-                let _ = lane.channel.usable(Patience::FailFast, None, &mut || !balancer.is_closed());
+                let _ = endpoint.subchannel.usable(Patience::FailFast, None, &mut || !balancer.is_closed());
             });
             if spawned.is_err() {
                 // The next call tries again.
-                drop(Done { balancer: self, lane: Some(&key) });
+                drop(Done { balancer: self, endpoint: Some(&key) });
             }
         }
     }
@@ -242,19 +242,19 @@ impl Balancer {
                 return;
             }
         };
-        let known = self.lanes.load_full();
-        let mut lanes: Vec<Arc<Lane>> = Vec::with_capacity(urls.len());
+        let known = self.endpoints.load_full();
+        let mut endpoints: Vec<Arc<Endpoint>> = Vec::with_capacity(urls.len());
         for url in urls {
             let key = url.key();
-            if lanes.iter().any(|lane| lane.key == key) {
+            if endpoints.iter().any(|endpoint| endpoint.key == key) {
                 continue;
             }
-            let lane = known.iter().find(|lane| lane.key == key).cloned();
-            lanes.push(lane.unwrap_or_else(|| self.lane(key, url)));
+            let endpoint = known.iter().find(|endpoint| endpoint.key == key).cloned();
+            endpoints.push(endpoint.unwrap_or_else(|| self.endpoint(key, url)));
         }
         progress.state.lock().trouble = None;
         // Who is gone from the list gets no new calls. Its connection ends with the last call that it has.
-        self.lanes.store(Arc::new(lanes));
+        self.endpoints.store(Arc::new(endpoints));
         // What was not there yet when the channel was closed, or learned to serve, is told now.
         if self.is_closed() {
             self.close();
@@ -266,11 +266,11 @@ impl Balancer {
         self.tend();
     }
 
-    fn lane(&self, key: String, url: Url) -> Arc<Lane> {
+    fn endpoint(&self, key: String, url: Url) -> Arc<Endpoint> {
         let (this, own) = (self.this.clone(), key.clone());
         let agree =
             move |_: Option<&str>, new: &str| this.upgrade().map_or(Ok(()), |balancer| balancer.agree(&own, new));
-        Arc::new(Lane { key, channel: Subchannel::new(url, self.options.clone(), Box::new(agree)) })
+        Arc::new(Endpoint { key, subchannel: Subchannel::new(url, self.options.clone(), Box::new(agree)) })
     }
 
     /// Whether a server may be used beside the others: all of them are called by one description.
@@ -280,7 +280,8 @@ impl Balancer {
             let mut state = progress.state.lock();
             let earlier = self.description.load_full();
             let is_new = earlier.as_ref().is_some_and(|earlier| **earlier != *description);
-            let others = self.lanes.load().iter().any(|lane| lane.key != key && lane.channel.is_ready());
+            let others =
+                self.endpoints.load().iter().any(|endpoint| endpoint.key != key && endpoint.subchannel.is_ready());
             if is_new && (others || state.agreed.iter().any(|other| other != key)) {
                 let text = format!(
                     "a server of {} describes itself otherwise than those that are in use: calls go to these until none \
@@ -305,9 +306,9 @@ impl Balancer {
 
     /// Why there is no connection, as far as is known.
     fn failure(&self, progress: &Progress) -> Option<Failure> {
-        let lanes = self.lanes.load();
-        let failures: Vec<_> = lanes.iter().filter_map(|lane| lane.channel.failure()).collect();
-        if failures.len() < lanes.len() || failures.is_empty() {
+        let endpoints = self.endpoints.load();
+        let failures: Vec<_> = endpoints.iter().filter_map(|endpoint| endpoint.subchannel.failure()).collect();
+        if failures.len() < endpoints.len() || failures.is_empty() {
             return progress.state.lock().trouble.clone();
         }
         let (at, next) = failures
@@ -336,15 +337,15 @@ impl Balancer {
     }
 
     fn adopt(&self, adopter: &Arc<dyn Adopter>) {
-        for lane in self.lanes.load().iter() {
-            lane.channel.serve_with(Arc::clone(adopter));
+        for endpoint in self.endpoints.load().iter() {
+            endpoint.subchannel.serve_with(Arc::clone(adopter));
         }
     }
 
     pub(super) fn close(&self) -> bool {
         // SeqCst, as is the list: whoever makes a list after it sees this, or we see the list.
         self.closed.store(true, Ordering::SeqCst);
-        let cut_short = self.lanes.load_full().iter().filter(|lane| !lane.channel.close()).count();
+        let cut_short = self.endpoints.load_full().iter().filter(|endpoint| !endpoint.subchannel.close()).count();
         self.progress.get().changed.notify_all();
         cut_short == 0
     }

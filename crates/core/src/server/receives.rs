@@ -15,7 +15,7 @@ use crate::server::worker::MOST_WAITING;
 use crate::sync::{AtomicUsize, Ordering, fence};
 
 /// A server, and the connection that it receives for.
-struct Receives {
+struct ServerReceiver {
     server: Weak<Server>,
     /// Set once the server has it.
     connection: Arc<OnceLock<Weak<ServerConnection>>>,
@@ -23,7 +23,7 @@ struct Receives {
     waiting: AtomicUsize,
 }
 
-impl Receives {
+impl ServerReceiver {
     fn new(server: &Arc<Server>, connection: OnceLock<Weak<ServerConnection>>) -> Arc<Self> {
         Arc::new(Self {
             server: Arc::downgrade(server),
@@ -33,7 +33,7 @@ impl Receives {
     }
 }
 
-impl Receiver for Receives {
+impl Receiver for ServerReceiver {
     fn receive(&self, over: &mut dyn FnMut() -> bool, slice: Duration) -> bool {
         let Some(server) = self.server.upgrade() else { return false };
         let received = server.receive_for_caller(&mut || server.is_stopped() || over(), slice);
@@ -116,7 +116,7 @@ impl Server {
     /// most may be given at a time. Never waits.
     pub fn adopt(self: &Arc<Self>, connection: &Arc<Connection>, max_references: usize) {
         connection.exports().open(max_references, &self.shared.releases);
-        let receives = Receives::new(self, OnceLock::new());
+        let receives = ServerReceiver::new(self, OnceLock::new());
         if connection.use_receiver(Arc::clone(&receives) as Arc<dyn Receiver>) {
             let receives_for = Arc::clone(&receives.connection);
             self.adoptions.push(Adopted { client: Arc::downgrade(connection), connection: receives_for });
@@ -130,7 +130,7 @@ impl Server {
     pub fn caller(self: &Arc<Self>, connection: &Arc<ServerConnection>) -> Option<Arc<Connection>> {
         connection.caller_or(|| {
             let (link, exports) = (Arc::clone(&connection.link), Arc::clone(connection.exports()));
-            let receives = Receives::new(self, OnceLock::from(Arc::downgrade(connection)));
+            let receives = ServerReceiver::new(self, OnceLock::from(Arc::downgrade(connection)));
             Connection::to_client(link, exports, receives)
         })
     }

@@ -32,7 +32,7 @@ use output::Output;
 use plan::Plan;
 use trouble::{Result, Trouble, Why};
 
-use crate::encoded::{Lent, Woven};
+use crate::encoded::{Gathered, Lent};
 
 const TOO_DEEP: &str = "more than 100 messages are within each other, or a value holds itself";
 /// Bytes that most messages fit in.
@@ -92,7 +92,7 @@ pub(crate) struct ProtobufCodec {
 impl ProtobufCodec {
     /// The bytes of a value.
     pub(crate) fn encode<'py>(&self, value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
-        Ok(PyBytes::new(value.py(), &self.weave(value)?.pieces().concat()))
+        Ok(PyBytes::new(value.py(), &self.gather(value)?.pieces().concat()))
     }
 
     /// The value of some bytes that hold at most `max_values` values.
@@ -109,21 +109,21 @@ impl ProtobufCodec {
 
 impl ProtobufCodec {
     /// The bytes of a value, without a copy of the long ones in it.
-    pub(crate) fn weave<'py>(&self, value: &Bound<'py, PyAny>) -> PyResult<Woven<'py>> {
+    pub(crate) fn gather<'py>(&self, value: &Bound<'py, PyAny>) -> PyResult<Gathered<'py>> {
         let only = if self.single { Some(value.cast::<PyTuple>()?.get_item(0)?) } else { None };
         let value = only.as_ref().unwrap_or(value);
         match self.format {
             Format::Binary => {
                 let mut out = protobuf::Writer::with_capacity(ROOM);
                 let lent = self.write(value, &mut out)?;
-                Ok(Woven { written: out.into_bytes(), lent })
+                Ok(Gathered { written: out.into_bytes(), lent })
             }
             Format::Json { .. } => {
                 let mut out = texts::Writer::with_capacity(ROOM);
                 let begin = out.open_message();
                 let lent = self.write(value, &mut out)?;
                 out.close_message(begin);
-                Ok(Woven { written: out.into_bytes(), lent })
+                Ok(Gathered { written: out.into_bytes(), lent })
             }
         }
     }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use nearcall_ring::Mapping;
 
 use super::places::{Place, Registration};
-use super::shelf::{self, Shelf};
+use super::pool::{self, BufferPool};
 use nearcall_platform::fork;
 use nearcall_platform::lock::InnerMutex;
 
@@ -24,7 +24,7 @@ pub(crate) struct Memory {
     fd: OwnedFd,
     generation: u32,
     /// Where it was asked for.
-    home: Weak<Shelf>,
+    home: Weak<BufferPool>,
     state: InnerMutex<State>,
 }
 
@@ -42,13 +42,13 @@ enum Seen {
     /// Only by servers, which this process has chosen itself.
     Servers,
     /// By one client of a server here.
-    Client(Weak<Shelf>),
+    Client(Weak<BufferPool>),
     /// By others than these together, or by somebody who may look at it after its connection has ended.
     Others,
 }
 
 impl Memory {
-    fn create(len: usize, home: &Arc<Shelf>) -> io::Result<Arc<Self>> {
+    fn create(len: usize, home: &Arc<BufferPool>) -> io::Result<Arc<Self>> {
         let (mapping, fd) = Mapping::create_shown("nearcall-buffer", len)?;
         let (start, generation) = (mapping.address().as_ptr().addr(), fork::mark());
         Ok(Arc::new_cyclic(|own: &Weak<Self>| Self {
@@ -83,13 +83,13 @@ impl Memory {
         self.generation != fork::generation()
     }
 
-    /// A server, or the client whose shelf is given, is being shown it.
-    pub(crate) fn show(&self, client: Option<&Arc<Shelf>>) {
+    /// A server, or the client whose pool is given, is being shown it.
+    pub(crate) fn show(&self, client: Option<&Arc<BufferPool>>) {
         let mut state = self.state.lock();
         state.seen = match (&state.seen, client) {
             (Seen::Nobody | Seen::Servers, None) => Seen::Servers,
-            (Seen::Nobody, Some(shelf)) => Seen::Client(Arc::downgrade(shelf)),
-            (Seen::Client(seen), Some(shelf)) if seen.as_ptr() == Arc::as_ptr(shelf) => return,
+            (Seen::Nobody, Some(pool)) => Seen::Client(Arc::downgrade(pool)),
+            (Seen::Client(seen), Some(pool)) if seen.as_ptr() == Arc::as_ptr(pool) => return,
             _ => Seen::Others,
         };
     }
@@ -113,14 +113,14 @@ impl Memory {
         if self.is_inherited() {
             return;
         }
-        let shelf = match &self.state.lock().seen {
+        let pool = match &self.state.lock().seen {
             Seen::Nobody => self.home.upgrade(),
-            Seen::Servers => Some(Shelf::common()),
-            Seen::Client(shelf) => shelf.upgrade(),
+            Seen::Servers => Some(BufferPool::common()),
+            Seen::Client(pool) => pool.upgrade(),
             Seen::Others => None,
         };
-        if let Some(shelf) = shelf {
-            shelf.put(self);
+        if let Some(pool) = pool {
+            pool.put(self);
         }
     }
 }
@@ -134,14 +134,14 @@ pub struct Buffer {
     len: usize,
 }
 
-impl Shelf {
+impl BufferPool {
     /// Memory of `len` bytes that was used before, by those who may see what is written to it, if there is some: no system
     /// call is made. What is in it is left over.
     #[must_use]
     pub fn reuse(&self, len: usize) -> Option<Arc<Buffer>> {
         let size = size_for(len)?;
         let memory = self.take(size).or_else(|| {
-            shelf::ask_lenders();
+            pool::ask_lenders();
             self.take(size)
         });
         memory.map(|memory| memory.begin(len))
@@ -205,27 +205,27 @@ mod tests {
 
     #[test]
     fn memory_is_used_again_when_its_use_is_over() {
-        let shelf = Shelf::new();
-        let first = shelf.create(100_000).expect("memory");
+        let pool = BufferPool::new();
+        let first = pool.create(100_000).expect("memory");
         let at = first.as_ptr();
-        first.memory().show(Some(&shelf));
-        assert!(shelf.reuse(100_000).is_none(), "it is in use");
+        first.memory().show(Some(&pool));
+        assert!(pool.reuse(100_000).is_none(), "it is in use");
         drop(first);
-        let again = shelf.reuse(99_000).expect("about as long");
+        let again = pool.reuse(99_000).expect("about as long");
         assert_eq!(again.as_ptr(), at);
         assert_eq!(again.len(), 99_000);
     }
 
     #[test]
     fn what_one_client_has_seen_is_for_no_other() {
-        let (one, other) = (Shelf::new(), Shelf::new());
+        let (one, other) = (BufferPool::new(), BufferPool::new());
         let buffer = one.create(3 << 20).expect("memory");
         let at = buffer.as_ptr();
         buffer.memory().show(Some(&one));
         buffer.memory().show(Some(&one));
         drop(buffer);
         assert!(other.reuse(3 << 20).is_none());
-        assert!(Shelf::common().reuse(3 << 20).is_none_or(|buffer| buffer.as_ptr() != at));
+        assert!(BufferPool::common().reuse(3 << 20).is_none_or(|buffer| buffer.as_ptr() != at));
         let buffer = one.reuse(3 << 20).expect("its own");
         buffer.memory().show(Some(&other));
         drop(buffer);
@@ -235,12 +235,12 @@ mod tests {
 
     #[test]
     fn retired_memory_is_not_used_again() {
-        let shelf = Shelf::new();
-        let buffer = shelf.create(100_000).expect("memory");
-        buffer.memory().show(Some(&shelf));
+        let pool = BufferPool::new();
+        let buffer = pool.create(100_000).expect("memory");
+        buffer.memory().show(Some(&pool));
         buffer.memory().retire();
         drop(buffer);
-        assert!(shelf.reuse(100_000).is_none());
+        assert!(pool.reuse(100_000).is_none());
     }
 
     #[test]

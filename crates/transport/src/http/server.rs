@@ -35,13 +35,13 @@ pub(crate) struct Server<S> {
     calls: HashMap<StreamId, Call>,
     /// Of those, the ones that the client has given up.
     given_up: usize,
-    parting: Parting,
+    closing: Closing,
     of: std::marker::PhantomData<fn(S)>,
 }
 
 /// How far the end of the connection is. Calls that come before the client knows of it are taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Parting {
+enum Closing {
     No,
     /// The client was asked to begin no more calls, and to answer a ping behind that; when.
     Asked(Instant),
@@ -93,7 +93,7 @@ impl<S: Calls> Server<S> {
             encoding: options.compression,
             calls: HashMap::new(),
             given_up: 0,
-            parting: Parting::No,
+            closing: Closing::No,
             of: std::marker::PhantomData,
         }
     }
@@ -390,10 +390,10 @@ impl<S: Calls> Role for Server<S> {
     }
 
     fn has_parted(&mut self, session: &mut S, waits: bool) -> bool {
-        match self.parting {
-            Parting::No | Parting::Done => true,
-            Parting::Asked(since) if waits && since.elapsed() < PATIENCE => false,
-            Parting::Asked(_) => {
+        match self.closing {
+            Closing::No | Closing::Done => true,
+            Closing::Asked(since) if waits && since.elapsed() < PATIENCE => false,
+            Closing::Asked(_) => {
                 self.part(session);
                 true
             }
@@ -423,9 +423,9 @@ impl<S: Calls> Role for Server<S> {
 impl<S: Calls> Server<S> {
     /// Refuses what the client begins from here on.
     fn part(&mut self, session: &mut S) {
-        if matches!(self.parting, Parting::Asked(_)) {
+        if matches!(self.closing, Closing::Asked(_)) {
             session.drain_now();
-            self.parting = Parting::Done;
+            self.closing = Closing::Done;
         }
     }
 
@@ -446,8 +446,8 @@ impl<S: Calls> Server<S> {
                 Ok(())
             }
             Kind::GoAway => {
-                if self.parting == Parting::No {
-                    self.parting = Self::say_goodbye(session);
+                if self.closing == Closing::No {
+                    self.closing = Self::say_goodbye(session);
                 }
                 Ok(())
             }
@@ -458,15 +458,15 @@ impl<S: Calls> Server<S> {
     }
 
     /// Asks the client to begin no more calls.
-    fn say_goodbye(session: &mut S) -> Parting {
+    fn say_goodbye(session: &mut S) -> Closing {
         let Some(session) = session.http2() else {
             // In HTTP/1.1 there is nothing to be said before the next response.
             session.drain_now();
-            return Parting::Done;
+            return Closing::Done;
         };
         session.drain();
         session.ping(GOODBYE);
-        Parting::Asked(Instant::now())
+        Closing::Asked(Instant::now())
     }
 
     /// The core has sent the last frame of a call.

@@ -7,7 +7,7 @@ use nearcall_ring::Segment;
 
 use super::socket::show;
 use crate::budget::{Account, Kept};
-use crate::buffers::{Buffer, Lender, Memory, Shelf};
+use crate::buffers::{Buffer, BufferPool, Lender, Memory};
 use crate::link::LinkError;
 use nearcall_platform::fork;
 use nearcall_platform::lock::InnerMutex;
@@ -24,7 +24,7 @@ pub(super) struct Lending {
     most: usize,
     most_bytes: u64,
     /// Where what this client alone has seen waits to be used again; none for a server.
-    shelf: Option<Arc<Shelf>>,
+    pool: Option<Arc<BufferPool>>,
     generation: u32,
     state: InnerMutex<State>,
 }
@@ -132,7 +132,7 @@ impl Lending {
             account,
             most: Segment::BUFFERS.min(most as usize),
             most_bytes: longest.saturating_mul(2).saturating_add(LENT),
-            shelf: client.then(Shelf::new),
+            pool: client.then(BufferPool::new),
             generation: fork::mark(),
             state: InnerMutex::default(),
         })
@@ -144,8 +144,8 @@ impl Lending {
     }
 
     /// The memory that was used for this peer alone.
-    pub(super) fn shelf(&self) -> Option<&Arc<Shelf>> {
-        self.shelf.as_ref()
+    pub(super) fn pool(&self) -> Option<&Arc<BufferPool>> {
+        self.pool.as_ref()
     }
 
     /// Lends a buffer to the peer for one message, and shows it the memory if need be; `None` if its bytes have to be
@@ -197,7 +197,7 @@ impl Lending {
         } else {
             let Some(at) = state.make_place(self.most) else { return Ok(None) };
             // Before the peer can look at it.
-            memory.show(self.shelf.as_ref());
+            memory.show(self.pool.as_ref());
             if !show(socket, state.shown[at].number, size, memory.fd())? {
                 return Ok(None);
             }

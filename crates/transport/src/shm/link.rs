@@ -19,7 +19,7 @@ use super::regions::{Mapped, Note, OwnRegions, Rest};
 use super::sender::Sender;
 use super::socket::{Inbox, ring_bell};
 use crate::budget::{ALWAYS, Account, Charge};
-use crate::buffers::Shelf;
+use crate::buffers::BufferPool;
 use crate::incoming::{INLINE, Incoming, Long, is_free};
 use crate::lease::{Handed, Lease};
 use crate::link::{HEAD_ROOM, Link, LinkError, Options, Room, Sent};
@@ -518,8 +518,8 @@ impl Link for ShmLink {
         true
     }
 
-    fn shelf(&self) -> Arc<Shelf> {
-        self.lending.shelf().map_or_else(Shelf::common, Arc::clone)
+    fn pool(&self) -> Arc<BufferPool> {
+        self.lending.pool().map_or_else(BufferPool::common, Arc::clone)
     }
 
     fn spinning_pays(&self) -> bool {

@@ -9,7 +9,7 @@ use super::{Bound, Comeback, Dialled, Dialling, Memory, Place, Speaks};
 use crate::dial::Pace;
 use crate::link::Options;
 use crate::peer::Admission;
-use crate::rendezvous::{self, Meeting};
+use crate::rendezvous::{self, Rendezvous};
 
 #[derive(Debug, Clone)]
 pub(super) struct Local {
@@ -31,11 +31,11 @@ pub(super) enum Found {
 }
 
 impl Local {
-    fn meeting(&self) -> io::Result<Meeting> {
+    fn meeting(&self) -> io::Result<Rendezvous> {
         match &self.found {
-            Found::ByUser(name) => Meeting::named(name),
-            Found::InProcess(name) => Ok(Meeting::in_process(name)),
-            Found::At(path) => Ok(Meeting::File(path.clone())),
+            Found::ByUser(name) => Rendezvous::named(name),
+            Found::InProcess(name) => Ok(Rendezvous::in_process(name)),
+            Found::At(path) => Ok(Rendezvous::File(path.clone())),
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use nearcall_platform::lock::Mutex;
-use nearcall_transport::{Body, LinkError, Outgoing, Peer, Shelf};
+use nearcall_transport::{Body, BufferPool, LinkError, Outgoing, Peer};
 use nearcall_wire::{Kind, Metadata};
 
 use crate::server::call::server_call::ServerCall;
@@ -45,8 +45,8 @@ impl CallContext {
 
     /// Where memory comes from for what will be sent to the caller.
     #[must_use]
-    pub fn shelf(&self) -> Arc<Shelf> {
-        self.connection.link.shelf()
+    pub fn pool(&self) -> Arc<BufferPool> {
+        self.connection.link.pool()
     }
 
     /// Sends metadata ahead of the first item or the result.

@@ -6,15 +6,15 @@ use std::sync::{Arc, LazyLock, Weak};
 use super::memory::{Buffer, Memory};
 use nearcall_platform::lock::InnerMutex;
 
-/// Bytes kept for further uses on one shelf; the memory that has waited longest goes first.
+/// Bytes kept for further uses in one pool; the memory that has waited longest goes first.
 const KEPT: usize = 64 << 20;
 
 /// Where memory waits for its next use. Whoever has been shown any of it may be shown what is written to it next: the
 /// servers that this process has chosen, or one client of a server here.
 #[derive(Debug, Default)]
-pub struct Shelf(InnerMutex<Vec<Arc<Memory>>>);
+pub struct BufferPool(InnerMutex<Vec<Arc<Memory>>>);
 
-impl Shelf {
+impl BufferPool {
     pub(crate) fn new() -> Arc<Self> {
         Arc::default()
     }
@@ -22,7 +22,7 @@ impl Shelf {
     /// That of this process, for what only servers see.
     #[must_use]
     pub fn common() -> Arc<Self> {
-        static COMMON: LazyLock<Arc<Shelf>> = LazyLock::new(Shelf::new);
+        static COMMON: LazyLock<Arc<BufferPool>> = LazyLock::new(BufferPool::new);
         Arc::clone(&COMMON)
     }
 

@@ -21,7 +21,7 @@ const COUNTERPARTS: [(&str, &str); 6] = [
 const ENCRYPTED: [(&str, &str); 3] = [("tcp", "tls"), ("grpc", "grpcs"), ("http", "https")];
 
 /// What is wrong with `url` for a client that speaks `ours`, and which one to use; `None` if these bytes say nothing.
-pub(crate) fn met(url: &Url, ours: Speaks, first: [u8; TELLING]) -> Option<String> {
+pub(crate) fn other_protocol(url: &Url, ours: Speaks, first: [u8; TELLING]) -> Option<String> {
     let (what, schemes) = match (first, ours) {
         (MAGIC, Speaks::Grpc | Speaks::Http) => ("the server there speaks nearcall's own protocol", &COUNTERPARTS[..]),
         // An HTTP/2 server begins with settings: three bytes of a length, and the number of that frame's type.
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     fn said(url: &str, ours: Speaks, first: [u8; TELLING]) -> Option<String> {
-        met(&url.parse().expect("a URL"), ours, first)
+        other_protocol(&url.parse().expect("a URL"), ours, first)
     }
 
     #[test]
