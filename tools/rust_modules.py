@@ -16,6 +16,7 @@ COMMENTS_AND_TEXTS = re.compile(r'//[^\n]*|/\*.*?\*/|b?"(?:\\.|[^"\\])*"', re.DO
 TESTS = re.compile(r"#\[cfg\(test\)\]\s*(?:pub(?:\([^)]*\))?\s+)?mod\s+\w+\s*(?:;|\{.*?\n\}\n?)", re.DOTALL)
 VISIBILITY = re.compile(r"\bpub\([^)]*\)")
 USE = re.compile(r"^[ \t]*(pub\s+)?use\s+([^;]+);", re.MULTILINE)
+DECLARED = re.compile(r"\bmod\s+\w+\s*;")
 PATH = re.compile(r"\b(?:crate|super|self)(?:::\w+)+")
 
 
@@ -56,7 +57,7 @@ class Crate:
             text = VISIBILITY.sub("pub", text)
             items = [(bool(item[1]), path) for item in USE.finditer(text) for path in expanded(item[2])]
             self.uses[module] = items
-            self.code[module] = USE.sub("", text)
+            self.code[module] = DECLARED.sub("", USE.sub("", text))
             self.given_on[module] = {path[-1]: path for public, path in items if public}
 
     def find(self, path: list[str], at: Module) -> Module | None:

@@ -6,6 +6,7 @@ use nearcall_wire::Metadata;
 
 use crate::grpc::{self, BadMetadata, BadTimeout, Encodings};
 use crate::hpack::Fields;
+use crate::names::is_of_connection;
 
 /// What a list of fields is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,11 +22,6 @@ pub(crate) struct Checked {
     pub(crate) content_length: Option<u64>,
     /// Of a response.
     pub(crate) status: u16,
-}
-
-/// Fields that are about one connection, which HTTP/2 does not have.
-pub(crate) fn is_of_connection(name: &[u8]) -> bool {
-    matches!(name, b"connection" | b"proxy-connection" | b"keep-alive" | b"transfer-encoding" | b"upgrade")
 }
 
 /// Checks a list of fields.

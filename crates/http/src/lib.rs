@@ -52,6 +52,7 @@ mod frame;
 mod grpc;
 mod h1;
 pub mod hpack;
+mod names;
 mod options;
 mod patience;
 mod reading;

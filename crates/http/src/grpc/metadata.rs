@@ -8,6 +8,7 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use nearcall_wire::Metadata;
 
 use crate::hpack::Fields;
+use crate::names::{is_of_connection, is_own};
 
 /// Metadata that a peer has sent and that is none.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -25,32 +26,6 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new().with_encode_padding(false).with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
-
-/// Whether a field belongs to HTTP, gRPC or Connect, so that it is no metadata of the user's.
-pub(crate) fn is_own(name: &[u8]) -> bool {
-    matches!(
-        name,
-        [b':', ..]
-            | b"te"
-            | b"content-type"
-            | b"content-length"
-            | b"accept-encoding"
-            | b"content-encoding"
-            | b"host"
-            | b"grpc-timeout"
-            | b"grpc-encoding"
-            | b"grpc-accept-encoding"
-            | b"grpc-message-type"
-            | b"grpc-status"
-            | b"grpc-message"
-            | b"grpc-status-details-bin"
-            | b"connect-protocol-version"
-            | b"connect-timeout-ms"
-            | b"connect-content-encoding"
-            | b"connect-accept-encoding"
-            | b"x-grpc-web"
-    )
-}
 
 /// The fields that are the user's; `None` if there are none.
 pub(crate) fn read(fields: &Fields) -> Result<Option<Metadata>, BadMetadata> {
@@ -92,7 +67,7 @@ pub(crate) fn encode_value<'a>(key: &str, value: &'a [u8]) -> Result<Cow<'a, [u8
     if key.is_empty() || !key.bytes().all(is_name) {
         return Err(format!("the metadata key {key:?} has other characters than a-z, 0-9, '-', '_' and '.'"));
     }
-    if is_own(key.as_bytes()) || crate::fields::is_of_connection(key.as_bytes()) {
+    if is_own(key.as_bytes()) || is_of_connection(key.as_bytes()) {
         return Err(format!("the metadata key {key:?} belongs to the protocol"));
     }
     if key.ends_with("-bin") {

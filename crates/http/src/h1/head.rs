@@ -162,7 +162,7 @@ fn push_fields(fields: &mut Fields, headers: &[httparse::Header<'_>]) {
         name.clear();
         name.extend(header.name.bytes().map(|octet| octet.to_ascii_lowercase()));
         // What is about the connection is not the application's, and `host` has become the authority.
-        if !crate::fields::is_of_connection(&name) && !matches!(&name[..], b"host" | b"te" | b"trailer" | b"expect") {
+        if !crate::names::is_of_connection(&name) && !matches!(&name[..], b"host" | b"te" | b"trailer" | b"expect") {
             fields.push(&name, header.value.trim_ascii());
         }
     }

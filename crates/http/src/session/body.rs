@@ -3,23 +3,13 @@
 use std::borrow::Cow;
 
 use crate::code::{Broken, Code};
-use crate::event::Ending;
+use crate::event::{Ending, StreamId};
 use crate::frame::{FrameHead, flag, without_padding};
 use crate::grpc::PREFIX;
 use crate::reading::{Body, Given, Limits, Reads};
 
-use super::{Notice, Ready, Session, StreamId};
-
-/// A DATA frame that is being handed out. Its bytes are the next of the input.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Arriving {
-    stream: StreamId,
-    /// Bytes that are left of it.
-    left: usize,
-    /// Bytes of padding after it.
-    padding: usize,
-    ended: bool,
-}
+use super::partial::Arriving;
+use super::{Notice, Ready, Session};
 
 const INTERNAL: u8 = 13;
 

@@ -8,17 +8,9 @@ use crate::grpc::{self, code_of_http};
 
 use crate::reading::{Body, Declared};
 
+use super::partial::Block;
 use super::stream::Stream;
 use super::{Notice, Ready, Session, StreamId};
-
-/// A header block whose end has not come.
-#[derive(Debug)]
-pub(super) struct Block {
-    pub(super) stream: StreamId,
-    pub(super) bytes: Vec<u8>,
-    ended: bool,
-    depends_on_itself: bool,
-}
 
 /// What a block may have on top of the longest list of fields, in bytes as they are sent.
 const BLOCK_ROOM: usize = 16 << 10;

@@ -4,6 +4,7 @@ mod body;
 mod headers;
 pub(crate) mod input;
 pub(crate) mod output;
+mod partial;
 mod receive;
 mod request;
 mod send;
@@ -25,10 +26,9 @@ use crate::options::Options;
 use crate::patience::Patience;
 use crate::settings::{self, DEFAULT_WINDOW, PeerSettings};
 
-use body::Arriving;
-use headers::Block;
 use input::Input;
 use output::Output;
+use partial::{Arriving, Block};
 pub use send::refusal;
 use stream::Stream;
 

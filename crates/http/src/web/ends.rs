@@ -7,7 +7,8 @@ use nearcall_wire::protobuf::Writer;
 use serde::Deserialize;
 
 use crate::event::Ending;
-use crate::grpc::{code_of_http, decode_value, is_own};
+use crate::grpc::{code_of_http, decode_value};
+use crate::names::is_own;
 
 use super::connect;
 

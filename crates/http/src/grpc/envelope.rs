@@ -1,0 +1,27 @@
+//! A message as bodies have it.
+
+use crate::event::SendError;
+
+use super::compression::{Compressor, Encoding};
+
+/// Hands over a message as bodies have it: a flag and its length in front of it, and compressed if that makes it shorter.
+///
+/// # Errors
+/// [`SendError::TooLong`], and those of `send`.
+pub(crate) fn envelope<T>(
+    flag: u8,
+    encoding: Option<Encoding>,
+    pieces: &[&[u8]],
+    send: impl FnOnce(&[&[u8]]) -> Result<T, SendError>,
+) -> Result<T, SendError> {
+    let compressed = Compressor::shorter(encoding, pieces);
+    let whole = compressed.as_ref().map(|compressed| [&compressed[..]]);
+    let message = whole.as_ref().map_or(pieces, |whole| &whole[..]);
+    let len: usize = message.iter().map(|piece| piece.len()).sum();
+    let [a, b, c, d] = u32::try_from(len).map_err(|_| SendError::TooLong { len })?.to_be_bytes();
+    let prefix = [flag | u8::from(compressed.is_some()), a, b, c, d];
+    let mut all = Vec::with_capacity(1 + message.len());
+    all.push(&prefix[..]);
+    all.extend_from_slice(message);
+    send(&all)
+}
