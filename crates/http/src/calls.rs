@@ -78,6 +78,7 @@ pub trait Calls: Connection {
     fn send_data(&mut self, id: StreamId, pieces: &[&[u8]], last: bool) -> Result<Sent, SendError>;
     fn longest_unfinished(&self) -> Option<(StreamId, usize)>;
     fn limit_decompression(&mut self, most: usize);
+    fn drain(&mut self);
     fn drain_now(&mut self);
 
     /// The same connection, if it speaks HTTP/2: gRPC needs that.
@@ -145,6 +146,7 @@ impl Calls for Session {
             -> Result<(), SendError>;
         fn send_data(&mut self, id: StreamId, pieces: &[&[u8]], last: bool) -> Result<Sent, SendError>;
         fn limit_decompression(&mut self, most: usize);
+        fn drain(&mut self);
         fn drain_now(&mut self);
     );
 

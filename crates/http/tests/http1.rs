@@ -190,8 +190,16 @@ fn connections_end_when_either_side_says_so() {
     assert!(echo.run() && echo.session.is_finished());
     assert!(String::from_utf8_lossy(&echo.out).contains("connection: close"));
     let mut idle = Echo::new();
+    idle.session.drain();
+    assert!(!idle.session.is_finished(), "a request may be on its way");
     idle.session.drain_now();
     assert!(idle.session.is_finished());
+    let mut late = Echo::new();
+    late.session.drain();
+    late.session.feed(post("/a", PROTO, "x").repeat(2).as_bytes());
+    assert!(late.run() && late.session.is_finished());
+    let answers = String::from_utf8_lossy(&late.out).into_owned();
+    assert!(statuses(&answers).len() == 1 && answers.contains("connection: close"), "{answers}");
 }
 
 #[test]

@@ -357,8 +357,12 @@ impl Calls for Http1 {
         self.endpoint.limit_decompression(most);
     }
 
-    fn drain_now(&mut self) {
+    fn drain(&mut self) {
         self.draining = true;
+    }
+
+    fn drain_now(&mut self) {
+        self.drain();
         let is_idle = self.endpoint.exchange.is_none() && self.endpoint.input.len() == 0;
         if is_idle && matches!(self.reading, Reading::Head) {
             self.reading = Reading::Nothing;

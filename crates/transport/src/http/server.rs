@@ -459,13 +459,12 @@ impl<S: Calls> Server<S> {
 
     /// Asks the client to begin no more calls.
     fn say_goodbye(session: &mut S) -> Closing {
-        let Some(session) = session.http2() else {
-            // In HTTP/1.1 there is nothing to be said before the next response.
-            session.drain_now();
-            return Closing::Done;
-        };
         session.drain();
-        session.ping(GOODBYE);
+        // In HTTP/1.1 there is nothing to be said before the next response. A client that has kept its connection may have sent
+        // a request already, and would not send it again.
+        if let Some(session) = session.http2() {
+            session.ping(GOODBYE);
+        }
         Closing::Asked(Instant::now())
     }
 
