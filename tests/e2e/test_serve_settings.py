@@ -102,6 +102,32 @@ def test_everything_from_a_file(directory: Path, key: str, workers: tuple[str, .
             process.kill()
 
 
+def test_a_line_for_each_call(directory: Path, key: str) -> None:
+    """From a file's name, too: what it imports stands beside it."""
+    url = f"shm://access{key}"
+    (directory / "elsewhere").mkdir()
+    with serve(directory / "elsewhere", "../app.py:Shop", url, "--access-log") as process:
+        try:
+            assert process.stderr is not None
+            while f"serving ../app.py:Shop at {url}\n" not in (line := process.stderr.readline()):
+                assert line, "it has ended"
+            with nearcall.connect(url, Shop) as shop, pytest.raises(nearcall.Unknown):
+                shop.order("gone")  # nobody makes a status of it here
+            process.send_signal(signal.SIGTERM)
+            log = process.stderr.read()
+            assert re.search(r"WARNING nearcall\.access: server Shop\.order UNKNOWN [\d.]+ ms pid=", log), log
+            assert process.wait(20) == 0
+        finally:
+            process.kill()
+
+
+def test_the_command_as_a_child(directory: Path) -> None:
+    (directory / "nearcall.toml").unlink()
+    command = [sys.executable, "-m", "nearcall", "serve", "app:Shop", "stdio:"]
+    with nearcall.spawn(command, Shop, cwd=directory) as shop, pytest.raises(nearcall.Unknown):
+        shop.order("gone")
+
+
 @pytest.mark.parametrize(
     ("arguments", "variables", "line"),
     [
@@ -118,6 +144,7 @@ def test_everything_from_a_file(directory: Path, key: str, workers: tuple[str, .
         (("--config", ""), {"SERVICES": ""}, "what is to be served? write MODULE:CLASS before the URLs"),
         (("--config", "", "app:Shop"), {}, "where is it to be served? write a URL"),
         ((), {"COMPRESSION": "gzip"}, "compression is for"),
+        (("--log-level", "loud"), {}, "--log-level must be debug, info, warning or error, not 'loud'"),
     ],
 )
 def test_one_line_for_a_mistake(

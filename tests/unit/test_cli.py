@@ -208,7 +208,9 @@ def test_options_may_stand_anywhere(capfdbinary: pytest.CaptureFixture[bytes], a
         (["ping", "shm://calc", "-i", "-1"], 2, "-i -1.0: the interval cannot be negative"),
         (["serve", "shm://calc"], 2, "what is to be served? write MODULE:CLASS before the URLs"),
         (["serve", "calc:Calculator"], 2, "where is it to be served? write a URL such as shm://name or tcp://"),
-        (["serve", "calc", "shm://c"], 2, "'calc' is not MODULE:CLASS, for example calculator:Calculator"),
+        (["serve", "calc", "shm://c"], 2, "'calc' is not MODULE:CLASS: write for example calculator:Calculator"),
+        (["proto", "shm://c"], 2, "'shm://c' is a URL: write for example calculator:Calculator"),
+        (["serve", "no_such.module:A", "stdio:"], 2, "there is no module 'no_such' here: check the name and the "),
         (["serve", "no_such.module:A", "shm://c"], 2, "there is no module 'no_such' here: check the name and the "),
     ],
 )
@@ -281,8 +283,12 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     sys.modules.pop("served_things", None)
 
 
+@pytest.mark.parametrize("suffix", ["", ".py"])
 @pytest.mark.parametrize(("name", "size"), [("Good", None), ("good", None), ("make", 3)])
-def test_serve(run: Any, monkeypatch: pytest.MonkeyPatch, module: str, name: str, size: int | None) -> None:
+def test_serve(
+    run: Any, monkeypatch: pytest.MonkeyPatch, module: str, name: str, size: int | None, suffix: str
+) -> None:
+    module += suffix
     served: list[Any] = []
 
     def serve(*things: Any, on_ready: Callable[[Any], object]) -> None:
@@ -417,8 +423,9 @@ def test_an_error_that_carries_its_option_names_that_flag(
     ("target", "message"),
     [
         ("served_things:Bad", "module 'served_things' has no 'Bad'"),
-        ("served_things.py:Good", "'served_things.py:Good' names a file: write the module, served_things:Good"),
-        ("./inner/things.py:Good", "'./inner/things.py:Good' names a file: write the module, inner.things:Good"),
+        ("served_things:Goood", "module 'served_things' has no 'Goood': did you mean Good?"),
+        ("./inner/things.py:Good", "there is no file ./inner/things.py"),
+        ("failing_things.py:A", "failing_things.py cannot be imported: ZeroDivisionError: division by zero"),
         ("served_things:Plain", "served_things:Plain is not a service: decorate its class with @nearcall.service"),
         ("served_things:Needy", "served_things:Needy cannot be called without arguments (missing a required argument"),
         ("served_things:broken", "served_things:broken() failed: RuntimeError: no disk"),
@@ -439,18 +446,53 @@ def test_debug_shows_the_traceback(run: Any) -> None:
             run(*argv)
 
 
-def test_wrong_usage_exits_with_two(capsys: pytest.CaptureFixture[str]) -> None:
-    for argv in ([], ["nonsense"], ["call"]):
-        with pytest.raises(SystemExit) as caught:
-            main(argv)
-        assert caught.value.code == 2
-    assert "usage: nearcall" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["lst"], "nearcall: there is no command 'lst': did you mean list? (see nearcall --help)"),
+        (["plugin", "nw"], "nearcall plugin: there is no command 'nw': did you mean new? (see nearcall plugin --help)"),
+        (
+            ["call"],
+            "nearcall call: the following arguments are required: URL, SERVICE.METHOD (see nearcall call --help)",
+        ),
+        (
+            ["dev-certs"],
+            "nearcall dev-certs: the following arguments are required: DIR (see nearcall dev-certs --help)",
+        ),
+        (
+            ["call", "shm://calc", "add", "1", "2"],
+            "nearcall call: '2' is one argument too many: write all in one, as '[1, 2]' or '{\"a\": 1, \"b\": 2}' "
+            "(see nearcall call --help)",
+        ),
+        (
+            ["serve", "a:A", "--wrkers=2", "shm://a"],
+            "nearcall serve: there is no option --wrkers: did you mean --workers? (see nearcall serve --help)",
+        ),
+        (["list", "shm://calc", "--zzz"], "nearcall list: there is no option --zzz (see nearcall list --help)"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_exits_with_two(
+    capsys: pytest.CaptureFixture[str], argv: list[str], message: str
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(argv)
+    assert caught.value.code == 2
+    assert capsys.readouterr() == ("", message + "\n")
 
 
-def test_what_an_option_may_be_left_out_is_not_called_required(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["dev-certs"])
-    assert capsys.readouterr().err.splitlines()[-1].endswith("the following arguments are required: DIR")
+def test_a_file_that_is_not_what_its_name_imports(run: Any, module: str) -> None:
+    Path("json.py").write_text("")
+    status, out, err = run("serve", "json.py:Good", "shm://a")
+    assert (status, out) == (2, "")
+    assert err.startswith("nearcall: json.py cannot be imported as 'json': that is /")
+
+
+@pytest.mark.parametrize("argv", [[], ["plugin"]])
+def test_a_command_that_only_has_commands_shows_them(capsys: pytest.CaptureFixture[str], argv: list[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(argv)
+    assert caught.value.code == 2
+    assert capsys.readouterr().err.startswith(f"usage: {' '.join(['nearcall', *argv])} [-h]")
 
 
 @pytest.mark.parametrize(

@@ -184,4 +184,5 @@ def test_every_option_of_a_server_is_a_setting() -> None:
     options: dict[str, Any] = dict(signature(nearcall.Server).parameters)
     del options["services_and_urls"], options["overrides"], options["tls"]
     of_serve = {"services", "urls", "workers", "grace", "tls_cert", "tls_key", "tls_client_ca", "token_file"}
+    of_serve |= {"log_level", "access_log"}
     assert {setting.name for setting in SETTINGS} == options.keys() | of_serve

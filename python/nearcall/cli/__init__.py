@@ -10,7 +10,6 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any
 
 from ..errors import RpcError
 from ..types.shown import shown
@@ -66,40 +65,34 @@ def _message(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
+_FIRST_STEPS = """\
+first steps, with a class Calculator in calculator.py:
+  nearcall serve calculator:Calculator shm://calc
+  nearcall list shm://calc
+  nearcall call shm://calc add '{"a": 1, "b": 2}'
+
+nearcall COMMAND --help says what a command does, its options, and an example."""
+
+
 def _parser() -> argparse.ArgumentParser:
     from . import call, check, dev_certs, listing, ping, plugin, proto, serve, stub, top
+    from .parsing import CommandParser
 
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="nearcall",
         description="Typed calls between processes: serve a Python class, or call one that is served.",
+        epilog=_FIRST_STEPS,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"nearcall {_version()}")
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=_Intermixed)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for module in (serve, listing, call, ping, top, check, proto, stub, dev_certs, plugin):
         module.add_to(commands)
     for command in commands.choices.values():
         # It may stand behind the command as well; without a default, which would hide the one before it.
         command.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
     return parser
-
-
-class _Intermixed(argparse.ArgumentParser):
-    """A command whose options may stand anywhere, even before an argument that can be left out."""
-
-    _inside = False
-
-    def parse_known_args(  # pyright: ignore[reportIncompatibleMethodOverride]
-        self, args: Any = None, namespace: Any = None
-    ) -> Any:
-        """As argparse's; what reads the options and the arguments in turn calls this again."""
-        if self._inside or self._subparsers is not None:
-            return super().parse_known_args(args, namespace)
-        self._inside = True
-        try:
-            return self.parse_known_intermixed_args(args, namespace)
-        finally:
-            self._inside = False
 
 
 def _version() -> str:

@@ -29,6 +29,7 @@ def add_to(commands: Any) -> None:
     """Adds the command to the parser."""
     parser = commands.add_parser(
         "call",
+        usage="nearcall call [options] URL SERVICE.METHOD [JSON]",
         help="call a method and print its result as JSON",
         description="Call a method and print its result as JSON; the items of a stream one per line.",
         epilog=(
@@ -44,6 +45,7 @@ def add_to(commands: Any) -> None:
     )
     parser.add_argument("-t", "--timeout", type=float, metavar="S", help="give up after so many seconds")
     parser.add_argument("--raw", action="store_true", help="write bytes as they are, not as JSON")
+    parser.instead = "write all in one, as '[1, 2]' or '{\"a\": 1, \"b\": 2}'"
     add_client_options(parser)
     parser.set_defaults(run=run)
 

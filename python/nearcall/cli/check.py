@@ -21,8 +21,8 @@ from ..service.reading import read_description
 from ..service.references import passed_in, services_passed
 from ..service.service import is_service, plan_of
 from . import FAILED, UsageError
+from .finding import find, in_module
 from .flags import add_client_options, client_options
-from .serve import find
 
 if TYPE_CHECKING:
     from ..codec.protobuf.service import ServiceMessages
@@ -59,6 +59,7 @@ def add_to(commands: Any) -> None:
     """Adds the command to the parser."""
     parser = commands.add_parser(
         "check",
+        usage="nearcall check [options] OLD NEW",
         help="say what an update of a service would break",
         description="Compare two versions of a service, and say what an update would break: for clients of the old "
         "version at servers of the new one, and the other way round. No method is called.",
@@ -233,10 +234,10 @@ def _in_file(path: str, name: str) -> object:
         raise UsageError(f"there is no file {path}")
     module = importlib.util.module_from_spec(spec)
     sys.modules[module.__name__] = module  # dataclasses look for it there
+    if (folder := str(Path(path).absolute().parent)) not in sys.path:
+        sys.path.insert(0, folder)  # for the modules beside it
     try:
         spec.loader.exec_module(module)
     except Exception as error:
         raise UsageError(f"{path} cannot be imported: {type(error).__name__}: {error}") from error
-    if not hasattr(module, name):
-        raise UsageError(f"{path} has no '{name}'")
-    return getattr(module, name)
+    return in_module(module, name, path)

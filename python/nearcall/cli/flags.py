@@ -38,32 +38,33 @@ _FLAGS_IN_MESSAGES = {
 
 def add_client_options(parser: argparse.ArgumentParser) -> None:
     """Adds what a client can be told."""
-    _add_common(parser)
-    parser.add_argument("--tls-ca", metavar="FILE", help="authorities to trust for tls://, not the system's (PEM)")
-    parser.add_argument("--tls-cert", metavar="FILE", help="a certificate to show to the server")
-    parser.add_argument("--tls-key", metavar="FILE", help="its private key, without a password")
-    parser.add_argument("--tls-server-name", metavar="NAME", help="whom the server's certificate must be for")
+    group = parser.add_argument_group("how to connect")
+    _add_common(group)
+    group.add_argument("--tls-ca", metavar="FILE", help="authorities to trust for tls://, not the system's (PEM)")
+    group.add_argument("--tls-cert", metavar="FILE", help="a certificate to show to the server")
+    group.add_argument("--tls-key", metavar="FILE", help="its private key, without a password")
+    group.add_argument("--tls-server-name", metavar="NAME", help="whom the server's certificate must be for")
 
 
-def _add_common(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--allow-plaintext", action="store_true", help="use tcp:// beyond this machine, unencrypted")
-    parser.add_argument(
+def _add_common(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--allow-plaintext", action="store_true", help="use tcp:// beyond this machine, unencrypted")
+    group.add_argument(
         "--allow-user",
         dest="allow_users",
         action="append",
         metavar="USER",
         help="trust this user at unix://, by name or id; repeatable",
     )
-    parser.add_argument(
+    group.add_argument(
         "--allow-group",
         dest="allow_groups",
         action="append",
         metavar="GROUP",
         help="trust this group's members at unix://; repeatable",
     )
-    parser.add_argument("--max-message-size", type=int, metavar="BYTES", help="longest message received")
-    parser.add_argument("--max-values", type=int, metavar="N", help="values that a received message may hold")
-    parser.add_argument(
+    group.add_argument("--max-message-size", type=int, metavar="BYTES", help="longest message received")
+    group.add_argument("--max-values", type=int, metavar="N", help="values that a received message may hold")
+    group.add_argument(
         "--token-file",
         metavar="FILE",
         help="a file with a token to send; not on the command line, which every user of the machine can read",
@@ -77,7 +78,7 @@ def server_options(values: Mapping[str, Any]) -> dict[str, Any]:
         UsageError: they make no sense.
     """
     tls = _tls({name.removeprefix("tls_"): value for name, value in values.items() if name.startswith("tls_")})
-    other = ("services", "urls", "token_file", "interceptors", *FUNCTIONS)
+    other = ("services", "urls", "token_file", "interceptors", "log_level", "access_log", *FUNCTIONS)
     return tls | {name: value for name, value in values.items() if name not in other and not name.startswith("tls_")}
 
 
@@ -100,6 +101,10 @@ def server_functions(values: Mapping[str, Any], find: Callable[[str], object]) -
             from ..auth import token
 
             interceptors.insert(0, token(*tokens))
+        if values.get("access_log"):  # around the others: it logs what they refuse, too
+            from ..observe import access_log
+
+            interceptors.insert(0, access_log())
         return made | ({"interceptors": interceptors} if interceptors else {})
 
     return make

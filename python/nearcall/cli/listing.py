@@ -19,6 +19,7 @@ def add_to(commands: Any) -> None:
     """Adds the command to the parser."""
     parser = commands.add_parser(
         "list",
+        usage="nearcall list [options] URL",
         help="list the services and methods of a server",
         description="List the services and methods of a server.",
         epilog="example: nearcall list shm://calc",

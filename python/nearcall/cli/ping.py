@@ -18,6 +18,7 @@ def add_to(commands: Any) -> None:
     """Adds the command to the parser."""
     parser = commands.add_parser(
         "ping",
+        usage="nearcall ping [options] URL",
         help="measure the round trip to a server",
         description="Measure the time that a message to a server and back takes.",
         epilog="example: nearcall ping shm://calc -n 10",

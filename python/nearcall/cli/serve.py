@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import inspect
+import logging
 import sys
 from functools import partial
 from typing import Any, cast
@@ -15,16 +15,18 @@ from ..server.instances import is_made_per_client
 from ..server.serve import serve_with_workers
 from ..service.service import is_service
 from . import UsageError
+from .finding import find, is_url
 from .flags import server_functions, server_options
 from .settings import add_setting_flags, read_settings
 
-__all__ = ["add_to", "find", "load", "run"]
+__all__ = ["add_to", "load", "run"]
 
 
 def add_to(commands: Any) -> None:
     """Adds the command to the parser."""
     parser = commands.add_parser(
         "serve",
+        usage="nearcall serve [options] [MODULE:CLASS ...] [URL ...]",
         help="serve a class at one or more URLs",
         description="Serve a class at one or more URLs until interrupted. Each option can also be set in the "
         "environment, as NEARCALL_SERVE_MAX_PENDING=100, or in a file, as max_pending = 100 under [serve].",
@@ -46,10 +48,13 @@ def run(options: argparse.Namespace) -> None:
     settings = read_settings(options)
     values = settings.values
     options.sources = settings.sources  # for messages about what the library refuses
-    urls = [item for item in options.what if "://" in item] or values.get("urls", [])
-    targets = [item for item in options.what if "://" not in item] or values.get("services", [])
+    if (level := values.get("log_level", "info" if values.get("access_log") else None)) is not None:
+        # Before the services are imported: what these set up for themselves comes too late.
+        logging.basicConfig(level=level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    urls = [item for item in options.what if is_url(item)] or values.get("urls", [])
+    targets = [item for item in options.what if not is_url(item)] or values.get("services", [])
     if not targets:
-        raise UsageError("what is to be served? write MODULE:CLASS before the URLs")
+        raise UsageError("what is to be served? write MODULE:CLASS before the URLs, for example calculator:Calculator")
     if not urls:
         raise UsageError("where is it to be served? write a URL such as shm://name or tcp://127.0.0.1:7000")
     chosen = server_options(values)
@@ -88,36 +93,6 @@ def load(target: str) -> object:
     if not is_service(type(served)):
         raise UsageError(f"{target} is not a service: decorate its class with @nearcall.service")
     return served
-
-
-def find(target: str) -> object:
-    """What ``module:name`` names.
-
-    Raises:
-        UsageError: the module cannot be imported, or has no such name.
-    """
-    module_name, colon, name = target.partition(":")
-    if not (colon and module_name and name):
-        raise UsageError(f"'{target}' is not MODULE:CLASS, for example calculator:Calculator")
-    if module_name.endswith(".py"):
-        module = module_name.removesuffix(".py").strip("./").replace("/", ".")
-        raise UsageError(f"'{target}' names a file: write the module, {module}:{name}")
-    if "" not in sys.path:
-        sys.path.insert(0, "")  # the command finds modules where it is started, as python -m does
-    try:
-        found: Any = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name is not None and (module_name + ".").startswith(error.name + "."):
-            raise UsageError(f"there is no module '{error.name}' here: check the name and the directory") from None
-        raise UsageError(f"module '{module_name}' imports '{error.name}', which is not installed") from None
-    except Exception as error:
-        raise UsageError(f"module '{module_name}' cannot be imported: {type(error).__name__}: {error}") from error
-    for part in name.split("."):
-        try:
-            found = getattr(found, part)
-        except AttributeError:
-            raise UsageError(f"module '{module_name}' has no '{name}'") from None
-    return found
 
 
 def _make(target: str, factory: Any) -> Any:

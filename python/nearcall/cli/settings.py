@@ -40,6 +40,9 @@ _WORDS: Final = {
 }
 
 
+_LEVELS: Final = ("debug", "info", "warning", "error")
+
+
 class _Kind(NamedTuple):
     """What a setting's value can be."""
 
@@ -71,6 +74,10 @@ def _is_text(value: object) -> bool:
     return isinstance(value, str)
 
 
+def _is_level(value: object) -> bool:
+    return isinstance(value, str) and value.lower() in _LEVELS
+
+
 def _are_texts(value: object) -> bool:
     return isinstance(value, list) and all(map(_is_text, cast("list[object]", value)))
 
@@ -90,6 +97,12 @@ def _flag(text: str) -> bool:
         raise ValueError(text) from None
 
 
+def _level(text: str) -> str:
+    if text.lower() not in _LEVELS:
+        raise ValueError(text)
+    return text.lower()
+
+
 def users(given: Sequence[str | int]) -> list[str | int]:
     """Names or ids of users, or of groups."""
     return [int(each) if isinstance(each, str) and each.isdecimal() else each for each in given]
@@ -103,6 +116,7 @@ TEXT = _Kind("a text", _is_text, str)
 PATH = _Kind("the path of a file", _is_text, str)
 TEXTS = _Kind("a list of texts", _are_texts, shlex.split)
 USERS = _Kind("a list of names or ids", _are_users, shlex.split)
+LEVEL = _Kind("debug, info, warning or error", _is_level, _level)
 NAMED = _Kind("MODULE:NAME", _is_text, str)
 ALL_NAMED = _Kind("a list of MODULE:NAME", _are_texts, shlex.split)
 
@@ -124,56 +138,75 @@ class Setting(NamedTuple):
         return PREFIX + self.name.upper()
 
 
-SETTINGS = [
-    Setting("services", TEXTS, "what to serve", flag=""),
-    Setting("urls", TEXTS, "where to serve it", flag=""),
-    Setting("workers", WHOLE, "serve with so many processes; each makes its objects", "N"),
-    Setting("grace", SECONDS, "seconds that calls have to finish at the end (default: 5)", "S"),
-    Setting("allow_plaintext", YES_NO, "use tcp:// beyond this machine, unencrypted"),
-    Setting("allow_users", USERS, "trust this user at unix://, by name or id; repeatable", "USER", "allow-user"),
-    Setting("allow_groups", USERS, "trust this group's members at unix://; repeatable", "GROUP", "allow-group"),
-    Setting(
-        "allow_origins",
-        TEXTS,
-        "let web pages from there call at http://, as in https://app.example.org; repeatable, * is all pages",
-        "ORIGIN",
-        "allow-origin",
-    ),
-    Setting("tls_cert", PATH, "the server's certificate, for tls:// (PEM)", "FILE"),
-    Setting("tls_key", PATH, "its private key, without a password", "FILE"),
-    Setting("tls_client_ca", PATH, "ask clients for a certificate that one of these authorities signed", "FILE"),
-    Setting(
-        "token_file",
-        PATH,
-        "a file with tokens to demand, one per line; not on the command line, which every user of the machine can read",
-        "FILE",
-    ),
-    Setting("introspection", YES_NO, "let clients watch with `nearcall top` (default: yes)"),
-    Setting("reflection", YES_NO, "let gRPC's clients ask what there is to call (default: yes)"),
-    Setting("tracebacks", YES_NO, "send clients the tracebacks of exceptions, which show paths and code"),
-    Setting("compression", TEXT, "compress what is sent over gRPC: gzip or zstd", "HOW"),
-    Setting("max_message_size", WHOLE, "longest message received", "BYTES"),
-    Setting("max_values", WHOLE, "values that a received message may hold", "N"),
-    Setting("max_concurrency", WHOLE, "handlers that may run in threads at once", "N"),
-    Setting("max_pending", WHOLE, "calls that may run or wait at once", "N"),
-    Setting("max_streams", WHOLE, "calls with a stream that one client may have under way", "N"),
-    Setting("max_memory", WHOLE, "bytes kept for all clients together", "BYTES"),
-    Setting("max_references", WHOLE, "objects that one client may hold references to", "N"),
-    Setting("handshake_timeout", SECONDS, "seconds a client may take to shake hands", "S"),
-    Setting("spin", SPIN, "how long to spin before sleeping: auto, 0 or seconds", "S"),
-    Setting("lifespan", NAMED, "what surrounds the serving, as in Server(lifespan=...)", "MODULE:NAME"),
-    Setting(
-        "interceptors",
-        ALL_NAMED,
-        "a function around every call; repeatable, the first is the outermost",
-        "MODULE:NAME",
-        "interceptor",
-    ),
-    Setting("error_handlers", NAMED, "a dict from exceptions to functions", "MODULE:NAME"),
-    Setting("on_connect", NAMED, "called with each client before its first call", "MODULE:NAME"),
-    Setting("on_disconnect", NAMED, "called with each client after its last call", "MODULE:NAME"),
-    Setting("loop_factory", NAMED, "makes the event loop, such as uvloop:new_event_loop", "MODULE:NAME"),
-]
+GROUPS: Final = {
+    "": [
+        Setting("services", TEXTS, "what to serve", flag=""),
+        Setting("urls", TEXTS, "where to serve it", flag=""),
+    ],
+    "how it runs": [
+        Setting("workers", WHOLE, "serve with so many processes; each makes its objects", "N"),
+        Setting("grace", SECONDS, "seconds that calls have to finish at the end (default: 5)", "S"),
+        Setting("spin", SPIN, "how long to spin before sleeping: auto, 0 or seconds", "S"),
+        Setting("compression", TEXT, "compress what is sent over gRPC: gzip or zstd", "HOW"),
+        Setting("handshake_timeout", SECONDS, "seconds a client may take to shake hands", "S"),
+    ],
+    "log": [
+        Setting("log_level", LEVEL, "write the log to standard error, from debug, info, warning or error on", "LEVEL"),
+        Setting("access_log", YES_NO, "log each call, with its status and the time it took"),
+    ],
+    "who may call": [
+        Setting("allow_plaintext", YES_NO, "use tcp:// beyond this machine, unencrypted"),
+        Setting("allow_users", USERS, "trust this user at unix://, by name or id; repeatable", "USER", "allow-user"),
+        Setting("allow_groups", USERS, "trust this group's members at unix://; repeatable", "GROUP", "allow-group"),
+        Setting(
+            "allow_origins",
+            TEXTS,
+            "let web pages from there call at http://, as in https://app.example.org; repeatable, * is all pages",
+            "ORIGIN",
+            "allow-origin",
+        ),
+        Setting("tls_cert", PATH, "the server's certificate, for tls:// (PEM)", "FILE"),
+        Setting("tls_key", PATH, "its private key, without a password", "FILE"),
+        Setting("tls_client_ca", PATH, "ask clients for a certificate that one of these authorities signed", "FILE"),
+        Setting(
+            "token_file",
+            PATH,
+            "a file with tokens to demand, one per line; not on the command line, which every user of the machine can "
+            "read",
+            "FILE",
+        ),
+    ],
+    "what callers may see": [
+        Setting("introspection", YES_NO, "let clients watch with `nearcall top` (default: yes)"),
+        Setting("reflection", YES_NO, "let gRPC's clients ask what there is to call (default: yes)"),
+        Setting("tracebacks", YES_NO, "send clients the tracebacks of exceptions, which show paths and code"),
+    ],
+    "limits": [
+        Setting("max_message_size", WHOLE, "longest message received", "BYTES"),
+        Setting("max_values", WHOLE, "values that a received message may hold", "N"),
+        Setting("max_concurrency", WHOLE, "handlers that may run in threads at once", "N"),
+        Setting("max_pending", WHOLE, "calls that may run or wait at once", "N"),
+        Setting("max_streams", WHOLE, "calls with a stream that one client may have under way", "N"),
+        Setting("max_memory", WHOLE, "bytes kept for all clients together", "BYTES"),
+        Setting("max_references", WHOLE, "objects that one client may hold references to", "N"),
+    ],
+    "functions of yours": [
+        Setting("lifespan", NAMED, "what surrounds the serving, as in Server(lifespan=...)", "MODULE:NAME"),
+        Setting(
+            "interceptors",
+            ALL_NAMED,
+            "a function around every call; repeatable, the first is the outermost",
+            "MODULE:NAME",
+            "interceptor",
+        ),
+        Setting("error_handlers", NAMED, "a dict from exceptions to functions", "MODULE:NAME"),
+        Setting("on_connect", NAMED, "called with each client before its first call", "MODULE:NAME"),
+        Setting("on_disconnect", NAMED, "called with each client after its last call", "MODULE:NAME"),
+        Setting("loop_factory", NAMED, "makes the event loop, such as uvloop:new_event_loop", "MODULE:NAME"),
+    ],
+}
+"""By what they are about, as the help lists them."""
+SETTINGS: Final = [setting for group in GROUPS.values() for setting in group]
 BY_NAME = {setting.name: setting for setting in SETTINGS}
 FUNCTIONS = [setting.name for setting in SETTINGS if setting.kind is NAMED]
 """Settings that name something in a module."""
@@ -195,17 +228,22 @@ def add_setting_flags(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help=f"settings, in TOML (default: {FILE} in the current directory, if there is one)",
     )
-    for setting in SETTINGS:
-        if setting.flag == "":
-            continue
-        flag = f"--{setting.flag or setting.name.replace('_', '-')}"
-        if setting.kind is YES_NO:
-            parser.add_argument(flag, dest=setting.name, action=argparse.BooleanOptionalAction, help=setting.help)
-        elif setting.kind in (TEXTS, USERS, ALL_NAMED):
-            parser.add_argument(flag, dest=setting.name, action="append", metavar=setting.metavar, help=setting.help)
-        else:
-            kind = setting.kind.parse if setting.kind in (WHOLE, SECONDS) else str
-            parser.add_argument(flag, dest=setting.name, type=kind, metavar=setting.metavar, help=setting.help)
+    for name, settings in GROUPS.items():
+        group = parser.add_argument_group(name)
+        for setting in settings:
+            if setting.flag != "":
+                _add_flag(group, setting)
+
+
+def _add_flag(group: argparse._ArgumentGroup, setting: Setting) -> None:
+    flag = f"--{setting.flag or setting.name.replace('_', '-')}"
+    if setting.kind is YES_NO:
+        group.add_argument(flag, dest=setting.name, action=argparse.BooleanOptionalAction, help=setting.help)
+    elif setting.kind in (TEXTS, USERS, ALL_NAMED):
+        group.add_argument(flag, dest=setting.name, action="append", metavar=setting.metavar, help=setting.help)
+    else:
+        kind = setting.kind.parse if setting.kind in (WHOLE, SECONDS) else str
+        group.add_argument(flag, dest=setting.name, type=kind, metavar=setting.metavar, help=setting.help)
 
 
 def read_settings(options: argparse.Namespace, environment: Mapping[str, str] = os.environ) -> Settings:
@@ -235,8 +273,8 @@ def read_settings(options: argparse.Namespace, environment: Mapping[str, str] = 
     for setting in SETTINGS:
         given = getattr(options, setting.name, None)
         if given is not None:
-            if setting.kind is SPIN:
-                given = _of_text(setting, given, "--spin", mistakes)
+            if setting.kind in (SPIN, LEVEL):
+                given = _of_text(setting, given, f"--{setting.name.replace('_', '-')}", mistakes)
             chosen[setting.name] = given
             sources.pop(setting.name, None)
     if mistakes:

@@ -30,6 +30,7 @@ def add_to(commands: Any) -> None:
     """Adds the command to the parser."""
     parser = commands.add_parser(
         "top",
+        usage="nearcall top [options] URL",
         help="watch what a server is doing",
         description="Watch the calls of a server, method by method: how many, how long they take, how they end. The "
         "server measures only while somebody watches.",

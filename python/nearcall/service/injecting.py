@@ -95,12 +95,6 @@ class Injector:
         given = self._overrides.get(provider, provider)
         if self._value is not None and given == self._lifespan:
             return _Step(self._value, _PLAIN, ())
-        asynchronous = is_asynchronous(given)
-        if asynchronous and not in_loop:
-            raise TypeError(
-                f"{where} is asynchronous ({provider_name(given)}), and the method is not: make the method "
-                "'async def', or what it depends on 'def'"
-            )
         arguments: list[tuple[str, int]] = []
         for parameter in _parameters(given):
             if isinstance(parameter.default, Dependency):
@@ -111,6 +105,12 @@ class Injector:
                     "default such as nearcall.depends(...), or, if this is the server's lifespan, write "
                     "Server(lifespan=...)"
                 )
+        asynchronous = is_asynchronous(given)
+        if asynchronous and not in_loop:
+            raise TypeError(
+                f"{where} is asynchronous ({provider_name(given)}), and the method is not: make the method "
+                "'async def', or what it depends on 'def'"
+            )
         if inspect.isasyncgenfunction(given):
             return _Step(asynccontextmanager(given), _SURROUNDS_IN_LOOP, tuple(arguments))
         if inspect.isgeneratorfunction(given):

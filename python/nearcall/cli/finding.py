@@ -1,0 +1,83 @@
+"""From ``module:name`` or ``file.py:name`` to what that is."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import os
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from . import UsageError
+
+__all__ = ["find", "in_module", "is_url"]
+
+
+def is_url(text: str) -> bool:
+    """Whether that is meant as a URL, and not as ``module:name``."""
+    return "://" in text or text == "stdio:"
+
+
+def find(target: str) -> object:
+    """What ``module:name`` or ``file.py:name`` names. A file is imported as the module of its name, and finds the
+    modules beside it, as ``python file.py`` does.
+
+    Raises:
+        UsageError: the module cannot be imported, or has no such name.
+    """
+    where, colon, name = target.partition(":")
+    if is_url(target) or not (colon and where and name):
+        found = f"{target!r} is a URL" if is_url(target) else f"{target!r} is not MODULE:CLASS"
+        raise UsageError(f"{found}: write for example calculator:Calculator, for a class in calculator.py")
+    if where.endswith(".py"):
+        return in_module(_file(where), name, where)
+    if "" not in sys.path:
+        sys.path.insert(0, "")  # the command finds modules where it is started, as python -m does
+    return in_module(_module(where, f"module '{where}'"), name, f"module '{where}'")
+
+
+def in_module(module: ModuleType, name: str, where: str) -> object:
+    """What has that name, which may have dots.
+
+    Args:
+        module: Where to look.
+        name: The name.
+        where: The module, for the message.
+
+    Raises:
+        UsageError: there is none.
+    """
+    found: Any = module
+    for part in name.split("."):
+        if not hasattr(found, part):
+            known = [each for each in dir(found) if not each.startswith("_")]
+            close = difflib.get_close_matches(part, known, n=1)
+            raise UsageError(f"{where} has no '{name}'{f': did you mean {close[0]}?' if close else ''}")
+        found = getattr(found, part)
+    return found
+
+
+def _file(path: str) -> ModuleType:
+    file = Path(path).absolute()
+    if not file.is_file():
+        raise UsageError(f"there is no file {path}")
+    if str(file.parent) not in sys.path:
+        sys.path.insert(0, str(file.parent))
+    module = _module(file.stem, path)
+    there = getattr(module, "__file__", None)
+    if there is None or not os.path.samefile(there, file):
+        raise UsageError(f"{path} cannot be imported as '{file.stem}': that is {there or 'built in'}; rename the file")
+    return module
+
+
+def _module(name: str, what: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (name + ".").startswith(error.name + "."):
+            raise UsageError(f"there is no module '{error.name}' here: check the name and the directory") from None
+        raise UsageError(f"{what} imports '{error.name}', which is not installed") from None
+    except Exception as error:
+        raise UsageError(f"{what} cannot be imported: {type(error).__name__}: {error}") from error

@@ -1,0 +1,62 @@
+"""How the command line is read: argparse, whose mistakes are one line that says what to do."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import re
+from typing import Any, NoReturn
+
+__all__ = ["CommandParser"]
+
+_NO_CHOICE = re.compile(r"invalid choice: '([^']*)'")
+
+
+class CommandParser(argparse.ArgumentParser):
+    """A command, or what has commands.
+
+    Options of a command may stand anywhere, even before an argument that can be left out.
+    """
+
+    instead: str = ""
+    """What to write in place of arguments that are too many."""
+    _inside = False
+
+    def parse_known_args(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, args: Any = None, namespace: Any = None
+    ) -> Any:
+        """As argparse's; what reads the options and the arguments in turn calls this again."""
+        if self._inside or self._subparsers is not None:
+            return super().parse_known_args(args, namespace)
+        self._inside = True
+        try:
+            found, extras = self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self._inside = False
+        if extras:
+            self.error(self._not_known(extras))
+        return found, extras
+
+    def error(self, message: str) -> NoReturn:
+        """Ends the program with status 2."""
+        if self._subparsers is not None:
+            choice = _NO_CHOICE.search(message)
+            if choice is None:  # a command alone is a question
+                self.exit(2, self.format_help())
+            message = f"there is no command '{choice[1]}'{self._meant(choice[1], self._commands())}"
+        self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+    def _not_known(self, extras: list[str]) -> str:
+        first = extras[0]
+        if first.startswith("-"):
+            flag = first.partition("=")[0]
+            return f"there is no option {flag}{self._meant(flag, list(self._option_string_actions))}"
+        return f"'{first}' is one argument too many{f': {self.instead}' if self.instead else ''}"
+
+    def _commands(self) -> list[str]:
+        return [name for action in self._actions for name in action.choices or ()]
+
+    @staticmethod
+    def _meant(given: str, known: list[str]) -> str:
+        close = difflib.get_close_matches(given, known, n=1)
+        return f": did you mean {close[0]}?" if close else ""
