@@ -89,7 +89,7 @@ readme: setup  ## put the numbers of the last demo and bench into the README
 
 docs: setup  ## write the reference of both languages to out/docs/; the guide is docs/guide.md
 	@mkdir -p out/docs
-	@$(VENV)/bin/pdoc -o out/docs/python nearcall '!nearcall.service'    # the decorator, not the folder of that name
+	@$(PY) tools/make_reference.py out/docs/python
 	@RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" cargo doc -q --workspace --no-deps --document-private-items
 	@rm -rf out/docs/rust && cp -r target/doc out/docs/rust
 	@echo "docs: out/docs/python/index.html, out/docs/rust/"

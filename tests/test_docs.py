@@ -469,3 +469,12 @@ def test_the_readme_takes_the_numbers_in(tmp_path: Path) -> None:
     output_of([*tool, "--check"], tmp_path)
     readme.write_text(text.replace("1.23 µs", "1.22 µs"), encoding="utf-8")
     assert subprocess.run([*tool, "--check"], cwd=tmp_path, check=False).returncode == 1
+
+
+def test_the_reference_has_all_that_is_public(tmp_path: Path) -> None:
+    pytest.importorskip("pdoc", reason="it makes the reference")
+    output_of([sys.executable, str(ROOT / "tools/make_reference.py"), str(tmp_path)], tmp_path)
+    index = (tmp_path / "nearcall.html").read_text(encoding="utf-8")
+    for name in ("nearcall.html#spawn", "#Workers", "nearcall/plugin.html", "nearcall/testing.html"):
+        assert name.removeprefix("nearcall.html") in index
+    assert 'id="PluginHost.start"' in (tmp_path / "nearcall/plugin.html").read_text(encoding="utf-8")

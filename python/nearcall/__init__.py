@@ -1,6 +1,6 @@
-"""Typed RPC for Python on a Rust core: one service over shared memory, Unix sockets, TCP and TLS.
+"""Typed RPC for Python on a Rust core: one service over shared memory, Unix sockets, TCP and TLS, gRPC and HTTP.
 
-::
+A class with type hints is a service. One process serves it, and others call it as if it were their own::
 
     import nearcall
 
@@ -9,10 +9,25 @@
         def add(self, a: int, b: int) -> int:
             return a + b
 
-    nearcall.serve(Calculator(), "shm://calc")             # in one process
+    nearcall.serve(Calculator(), "shm://calc")                 # in one process
 
     with nearcall.connect("shm://calc", Calculator) as calc:   # in another
-        calc.add(1, 2)
+        print(calc.add(1, 2))
+
+The guide, ``docs/guide.md``, explains all of it with examples. This is what there is, by what it is for:
+
+- **Declare a service:** `service`; methods are marked with `oneway`, `idempotent` and `no_side_effects`; `depends`
+  fills a parameter in at the server, `field` pins a number for gRPC.
+- **Serve it:** `serve` until Ctrl-C, with `workers=` in several processes; `Server` beside other work.
+- **Call it:** `connect`, or a `Channel` for several services; `nearcall.aio` for event loops; `spawn` for a service in
+  a child process. `start` sends a call without waiting for its reply.
+- **Around a call:** `timeout`, `metadata`, `context`, `Session`, `Retry`, `TLS`, `nearcall.auth`, interceptors.
+- **What fails:** every error is an `RpcError`, such as `NotFound` or `Unavailable`; `StatusCode` has their codes.
+- **More than values:** `Topic` for what many listen to; `empty` and `buffer` for memory that is not copied; `release`
+  for objects that were passed.
+- **Other systems:** `nearcall.grpcio` for what was written for grpcio, `nearcall.health` for probes, `nearcall.observe`
+  for Prometheus, OpenTelemetry and logs, `nearcall.introspection` for what `nearcall top` shows.
+- **Plugins and tests:** `nearcall.plugin`, `nearcall.sandbox`, `nearcall.testing`.
 """
 
 from typing import TYPE_CHECKING, Any
