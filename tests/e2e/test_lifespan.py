@@ -116,7 +116,7 @@ def test_an_undecorated_generator_and_a_server_without_coroutines(key: str) -> N
         nearcall.connect(server.urls[0], Threes) as client,
     ):
         assert client.get() == 4
-    with pytest.raises(TypeError, match=r"parameter 'server'; .* this is the server's lifespan, write Server\(lifespan"):
+    with pytest.raises(TypeError, match=r"parameter 'server'; .* write Server\(lifespan="):
         nearcall.Server(Threes(), f"inproc://{key}")
 
 

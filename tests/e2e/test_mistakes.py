@@ -356,3 +356,12 @@ def test_yes_is_no_option(url: str, option: str) -> None:
     options: Any = {option: "yes"}
     with pytest.raises(TypeError, match=f"{option} must be True or False, not 'yes'"):
         nearcall.connect(url, Store, **options)
+
+
+def test_what_the_client_has_is_not_the_services(url: str) -> None:
+    with nearcall.connect(url, Store) as store:
+        looked_for: Any = store
+        with pytest.raises(AttributeError, match=r"has no method 'peer': 'peer' is the client's; write client = conn"):
+            _ = looked_for.peer
+        with pytest.raises(AttributeError, match=r"has no method 'sise': did you mean 'size'"):
+            _ = looked_for.sise

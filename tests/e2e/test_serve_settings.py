@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -119,6 +120,22 @@ def test_a_line_for_each_call(directory: Path, key: str) -> None:
             assert process.wait(20) == 0
         finally:
             process.kill()
+
+
+@pytest.mark.parametrize("abstract", [False, True])
+def test_the_service_manager_is_told(directory: Path, key: str, abstract: bool) -> None:
+    path = f"@nearcall-{key}" if abstract else str(directory / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(path.replace("@", "\0"))
+        manager.settimeout(20)
+        with serve(directory, f"shm://told{key}", NOTIFY_SOCKET=path) as process:
+            try:
+                assert manager.recv(100) == b"READY=1"
+                nearcall.connect(f"shm://told{key}", Shop).close()
+                process.send_signal(signal.SIGTERM)
+                assert process.wait(20) == 0
+            finally:
+                process.kill()
 
 
 def test_the_command_as_a_child(directory: Path) -> None:

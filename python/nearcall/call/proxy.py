@@ -60,6 +60,10 @@ class Proxy:
         return f"<{self._nearcall_name} at {self._nearcall_url}>"
 
 
+_OF_CLIENTS = frozenset({"close", "closed", "connected", "description", "dropped", "peer", "peers", "ping", "service"})
+"""What one may look for at a service, because a ``with`` block of a client gives that."""
+
+
 class HasService:
     """A client: something whose attribute ``service`` is a proxy."""
 
@@ -84,4 +88,6 @@ def no_such_method(service: str, url: str, name: str, known: Iterable[str]) -> A
     names = list(known)
     close = difflib.get_close_matches(name, names, n=1)
     hint = f"did you mean '{close[0]}'?" if close else f"there are {', '.join(names)}"
+    if not close and name in _OF_CLIENTS:
+        hint = f"'{name}' is the client's; write client = connect(...), and client.service for the service"
     return AttributeError(f"{service} at {url} has no method '{name}': {hint}")

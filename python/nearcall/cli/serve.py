@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import inspect
 import logging
+import os
+import socket
 import sys
 from functools import partial
 from typing import Any, cast
@@ -65,6 +67,7 @@ def run(options: argparse.Namespace) -> None:
     def tell(server: nearcall.Server | nearcall.Workers) -> None:
         for url in server.urls:
             print(f"serving {', '.join(targets)} at {url}{crew}", file=sys.stderr, flush=True)
+        _tell_systemd()
 
     # Each worker imports and makes for itself: what a module starts when it is imported would not survive a fork.
     makers = [partial(load, target) for target in targets]
@@ -75,6 +78,19 @@ def run(options: argparse.Namespace) -> None:
             serve_with_workers((*makers, *urls), on_ready=tell, late_options=functions, **chosen)
     except ValueError as error:  # a URL or an option: handlers' errors go to their callers
         raise UsageError(str(error)) from error
+
+
+def _tell_systemd() -> None:
+    """Says that clients can connect, where the service manager waits for that (``Type=notify``)."""
+    path = os.environ.get("NOTIFY_SOCKET", "")
+    if not path.startswith(("/", "@")):
+        return
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+            manager.connect("\0" + path[1:] if path[0] == "@" else path)
+            manager.send(b"READY=1")
+    except OSError as error:
+        print(f"cannot tell the service manager at {path}: {error}", file=sys.stderr, flush=True)
 
 
 def load(target: str) -> object:
