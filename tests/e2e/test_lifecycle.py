@@ -302,6 +302,36 @@ def test_a_living_server_keeps_its_name(outside_url: str) -> None:
                 assert basics.pid() == first.pid
 
 
+def test_a_death_is_told_once_to_each_who_calls(outside_url: str) -> None:
+    """A call that begins when the connection is known to be lost waits for the next server, as it was asked to."""
+    killed = threading.Event()
+
+    def call() -> int:
+        lost = 0
+        while True:
+            known = killed.is_set()
+            try:
+                basics.add(1)
+            except nearcall.Unavailable:
+                lost += 1
+            else:
+                if known:
+                    return lost
+
+    with ServerProcess(outside_url) as first:
+        client = nearcall.connect(first.url, Basics, wait_for_ready=True, timeout=25)
+        basics = client.service
+        threads, outcomes = in_threads(*[call] * 6)
+        basics.add(1)
+        first.kill()
+        killed.set()
+    with ServerProcess(first.url):
+        for thread in threads:
+            thread.join(25)
+    client.close()
+    assert all(lost in (0, 1) for lost in outcomes), outcomes
+
+
 def test_sigterm_ends_serve_in_good_order(outside_url: str, key: str) -> None:
     code = """
 import sys, nearcall

@@ -278,8 +278,12 @@ impl Connection {
 
     /// Ends every call under way, and the connection.
     pub(super) fn end(&self, failure: &Failure) {
-        self.table.lock().die(failure);
-        self.lost.store(true, Ordering::Release);
+        {
+            // Within the lock: who is refused by the table must find the connection lost, and may then try another one.
+            let mut table = self.table.lock();
+            table.die(failure);
+            self.lost.store(true, Ordering::Release);
+        }
         self.link.close();
         self.exports.end();
         if self.received.get().is_some() {
