@@ -98,6 +98,8 @@ def test_what_people_get_wrong_is_said_to_them(post: Any) -> None:
     status, error = post("Price", '{"item": {"name": "", "unitPrice": 1, "tags": []}}', content_type="application/json")
     assert (status, error["code"], error["message"]) == (404, "not_found", "there is no nothing")
     assert error["details"][0]["type"] == "nearcall.Details"
+    status, error = post("price", "{}", content_type="application/json")
+    assert (status, error["message"].partition(": ")[2]) == (404, "did you mean /shop.v1.Shop/Price?")
     status, error = post("Buy", "{}", content_type="application/json")
     assert (status, error["code"]) == (404, "unimplemented")
 

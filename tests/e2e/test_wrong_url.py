@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import http.server
 import socket
 import threading
 from collections.abc import Iterator
@@ -44,7 +45,7 @@ def said_to(url: str) -> str:
 def test_the_two_protocols_of_nearcall_are_told_apart(server: ServerProcess, own: str, grpcs: str) -> None:
     place = url_of(server, own).partition("://")[2]
     said = said_to(f"{grpcs}://{place}")
-    assert "nearcall's own protocol is spoken there" in said
+    assert "nearcall's own protocol is spoken there, and neither gRPC nor HTTP" in said
     assert f"connect with {own}://" in said
     place = url_of(server, grpcs).partition("://")[2]
     said = said_to(f"{own}://{place}")
@@ -89,6 +90,7 @@ def test_a_grpc_server_met_by_another_protocol_is_named() -> None:
     ("scheme", "answer", "words"),
     [
         ("grpc", b"HTTP/1.1 400 Bad Request\r\n\r\n", "speaks HTTP/1, and gRPC needs HTTP/2"),
+        ("grpc", b"<!DOCTYPE HTML>", "does not speak HTTP/2, which gRPC needs"),
         # The settings and the goodbye come in one piece, as of a server that is about to end.
         ("grpc", b"\0\0\0\4\0\0\0\0\0" + b"\0\0\x0c\7\0\0\0\0\0" + bytes(8) + b"soon", "takes no more calls: soon"),
         ("grpc", b"\0\0\x0c\7\0\0\0\0\0" + bytes(7) + b"\x0balso", "refused: also"),
@@ -115,3 +117,23 @@ def test_what_other_servers_speak_is_named(scheme: str, answer: bytes, words: st
         thread.start()
         assert words in said_to(f"{scheme}://127.0.0.1:{listener.getsockname()[1]}")
         thread.join(20)
+
+
+def test_a_server_of_http_0_9_is_asked_by_http_1() -> None:
+    """As Python's own answers HTTP/2's preface: with a page and no head."""
+    handler = http.server.SimpleHTTPRequestHandler
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as other:
+        threading.Thread(target=other.serve_forever).start()
+        try:
+            with nearcall.connect(f"http://127.0.0.1:{other.server_port}", Shop) as shop:
+                with pytest.raises(nearcall.RpcError) as caught:
+                    shop.price("pen")
+            assert "501" in caught.value.message, caught.value
+        finally:
+            other.shutdown()
+
+
+@pytest.mark.parametrize("path", ["/", "/api/v1"])
+def test_a_url_has_no_path(path: str) -> None:
+    with pytest.raises(nearcall.InvalidArgument, match=rf"without '{path}': write http://\[::1\]:7000"):
+        nearcall.connect(f"http://[::1]:7000{path}", Shop)

@@ -16,7 +16,7 @@ use crate::credentials::names_in;
 use crate::dial::{Dial, Pace};
 use crate::http;
 use crate::link::{ConnectError, LONGEST_SLEEP, Link, LinkError, Options};
-use crate::mismatch::{TELLING, other_protocol, silent};
+use crate::mismatch::{TELLING, begins_http2, other_protocol, silent};
 use crate::peer::Peer;
 use crate::shm::{PeerLimits, ShmLink};
 use crate::stream::{Plain, StreamLink, Wire};
@@ -202,11 +202,13 @@ async fn speak_http2(
             Ok(None) => return Err(out_of_time(url)),
             Err(error) => return Err(failed(&error)),
         }
-        if may_be_http1 && first == b"HTTP" {
-            return Ok(Spoken::Http1);
-        }
-        if let Some(other) = first.first_chunk().and_then(|first| other_protocol(url, speaks, *first)) {
-            return Err(ConnectError::Mismatch(other));
+        if let Some(first) = first.first_chunk() {
+            if let Some(other) = other_protocol(url, speaks, *first) {
+                return Err(ConnectError::Mismatch(other));
+            }
+            if may_be_http1 && !begins_http2(*first) {
+                return Ok(Spoken::Http1);
+            }
         }
         let mismatch = |broken: Broken| ConnectError::Mismatch(format!("cannot use {url}: {}", broken.why));
         while let Some(event) = session.next_event().map_err(mismatch)? {

@@ -426,8 +426,9 @@ impl Handshake {
             )),
             Err(_) if http::PREFACE.starts_with(preamble) => {
                 let (own, grpc) = self.schemes();
+                let http = grpc.replacen("grpc", "http", 1);
                 Err(Some(format!(
-                    "nearcall's own protocol is spoken there, and not gRPC; connect with {own}://, or serve {grpc}:// there"
+                    "nearcall's own protocol is spoken there, and neither gRPC nor HTTP; connect with {own}://, or serve {grpc}:// or {http}:// there"
                 )))
             }
             Err(error) => Err(Some(error.to_string())),

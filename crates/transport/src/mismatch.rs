@@ -31,12 +31,20 @@ pub(crate) fn other_protocol(url: &Url, ours: Speaks, first: [u8; TELLING]) -> O
         }
         // The head of a record of TLS: an alert or a handshake, and the version.
         ([21 | 22, 3, ..], _) => ("the server there speaks TLS", &ENCRYPTED[..]),
+        (first, Speaks::Grpc) if !begins_http2(first) => {
+            ("the server there does not speak HTTP/2, which gRPC needs", &[][..])
+        }
         _ => return None,
     };
     Some(match other_url(url, schemes) {
         Some(other) => format!("cannot use {url}: {what}; connect with {other}"),
         None => format!("cannot use {url}: {what}"),
     })
+}
+
+/// Whether a server of HTTP/2 may begin so: with the head of settings or of a goodbye.
+pub(crate) fn begins_http2(first: [u8; TELLING]) -> bool {
+    matches!(first, [.., 4 | 7])
 }
 
 /// What may be wrong with `url` for a client that speaks nearcall's own protocol, if the server hangs up without a byte, as
@@ -99,7 +107,6 @@ mod tests {
             (Speaks::Nearcall, MAGIC),
             (Speaks::Grpc, [0, 0, 18, 4]),
             (Speaks::Nearcall, *b"SSH-"),
-            (Speaks::Grpc, *b"SSH-"),
         ] {
             assert_eq!(said("tcp://127.0.0.1:1", ours, first), None);
         }

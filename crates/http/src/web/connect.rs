@@ -181,7 +181,7 @@ pub(super) fn query(text: &str) -> Result<Query, &'static str> {
         }
     }
     let (Some(message), Some(encoding)) = (message, encoding) else {
-        return Err("the query of a GET holds encoding and message: ?encoding=json&message=...");
+        return Err("calls are made by POST; by GET with ?encoding=json&message=..., of methods that change nothing");
     };
     let message = if is_base64 {
         BASE64_OF_URLS.decode(&message).or_else(|_| BASE64.decode(&message)).map_err(|_| "the message is not base64")?

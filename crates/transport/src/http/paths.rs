@@ -65,4 +65,32 @@ impl Paths {
     pub fn get(&self, codec: Codec, path: &str) -> Option<Path> {
         self.0.get(&codec)?.get(path).copied()
     }
+
+    /// The path that was probably meant by one that there is not: `/Calculator/Add` by `/Calculator/add`.
+    #[must_use]
+    pub fn meant(&self, codec: Codec, path: &str) -> Option<&str> {
+        let meant = |known: &&String| letters(known).eq(letters(path));
+        self.0.get(&codec)?.keys().filter(meant).min().map(String::as_str)
+    }
+}
+
+/// What two spellings of a name in Python and in Protobuf have in common.
+fn letters(path: &str) -> impl Iterator<Item = u8> + '_ {
+    path.bytes().filter(|byte| *byte != b'_').map(|byte| byte.to_ascii_lowercase())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_known_by_its_letters() {
+        let path = Path { entry: 0, messages: Messages::One, streams_out: false, is_safe: false };
+        let known = ["/shop.Shop/FindAll", "/shop.Shop/Find"].map(|name| (name.to_owned(), path));
+        let paths = Paths::new(HashMap::from([(Codec::Proto, HashMap::from(known))]));
+        assert_eq!(paths.meant(Codec::Proto, "/shop.Shop/find_all"), Some("/shop.Shop/FindAll"));
+        assert_eq!(paths.meant(Codec::Proto, "/Shop.shop/find"), Some("/shop.Shop/Find"));
+        assert_eq!(paths.meant(Codec::Proto, "/shop.Shop/Findall2"), None);
+        assert_eq!(paths.meant(Codec::Json, "/shop.Shop/find"), None);
+    }
 }

@@ -122,7 +122,8 @@ impl<S: Calls> Server<S> {
         let found = match self.find(path, &asked, &reply) {
             Ok(Some(found)) => found,
             Ok(None) => {
-                let why = format!("the server has no method {path}");
+                let meant = self.paths.meant(asked.codec, path).map(|meant| format!(": did you mean {meant}?"));
+                let why = format!("the server has no method {path}{}", meant.unwrap_or_default());
                 return Begun::Refused(reply.with_http_status(404), Failure::UNIMPLEMENTED, why);
             }
             Err(answer) => return Begun::Foreign(answer),

@@ -218,6 +218,9 @@ impl Host {
         let (host, port) = text
             .rsplit_once(':')
             .ok_or_else(|| format!("{scheme}:// takes a host and a port: write {scheme}://127.0.0.1:7000"))?;
+        if let Some((port, path)) = port.split_once('/') {
+            return Err(format!("a URL ends with the port, without '/{path}': write {scheme}://{host}:{port}"));
+        }
         let port = port.parse().map_err(|_| format!("{port:?} is no port (0 to 65535)"))?;
         let name = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
         if name.is_empty() {
