@@ -103,11 +103,7 @@ mod tests {
 
     #[test]
     fn what_is_expected_or_unknown_is_nothing_to_say() {
-        for (ours, first) in [
-            (Speaks::Nearcall, MAGIC),
-            (Speaks::Grpc, [0, 0, 18, 4]),
-            (Speaks::Nearcall, *b"SSH-"),
-        ] {
+        for (ours, first) in [(Speaks::Nearcall, MAGIC), (Speaks::Grpc, [0, 0, 18, 4]), (Speaks::Nearcall, *b"SSH-")] {
             assert_eq!(said("tcp://127.0.0.1:1", ours, first), None);
         }
         let plain = said("grpc://127.0.0.1:1", Speaks::Grpc, *b"HTTP").expect("it is known");
