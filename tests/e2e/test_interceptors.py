@@ -487,8 +487,11 @@ def test_what_cannot_be_an_interceptor_is_said_before_anything_is_dialled() -> N
         with pytest.raises(TypeError, match=r"asynchronous, and Sums\.add is not: write it with 'def'"):
             nearcall.Server(Sums(), interceptors=[wrong])
     anything: Any = 7
+    made: Any = nearcall.observe.opentelemetry  # and not what it makes
     for connect in (nearcall.connect, nearcall.aio.connect):
         with pytest.raises(TypeError, match="interceptors must be a list of functions, not 7"):
             connect("inproc://nobody", Sums, interceptors=anything)
+        with pytest.raises(TypeError, match=r"takes \(call, proceed\), and opentelemetry does not; .* write opentel"):
+            connect("inproc://nobody", Sums, interceptors=[made])
         with pytest.raises(TypeError, match="interceptors must be a list of functions, and 7 is none"):
             connect("inproc://nobody", Sums, interceptors=[anything])

@@ -96,6 +96,16 @@ ServerInterceptor: TypeAlias = "Callable[[ServerCall, Proceed], Any]"
 """A function around every call at a server."""
 
 
+def _takes_a_call(interceptor: Callable[..., object]) -> bool:
+    try:
+        inspect.signature(interceptor).bind(None, None)
+    except TypeError:
+        return False
+    except ValueError:
+        pass  # one written in C has no signature to look at
+    return True
+
+
 def check_interceptors(interceptors: Sequence[Any], synchronous: str | None) -> tuple[Any, ...]:
     """Interceptors as given, if they can work.
 
@@ -115,6 +125,10 @@ def check_interceptors(interceptors: Sequence[Any], synchronous: str | None) -> 
             raise with_option(
                 TypeError(f"interceptors must be a list of functions, and {interceptor!r} is none"), "interceptors"
             )
+        name = getattr(interceptor, "__name__", type(interceptor).__name__)
+        if not _takes_a_call(interceptor):
+            what = f"an interceptor takes (call, proceed), and {name} does not"
+            raise with_option(TypeError(f"{what}; if it makes interceptors, write {name}()"), "interceptors")
         called = getattr(interceptor, "__call__", None)  # noqa: B004 - an object may have an asynchronous one
         is_async = any(
             check(function)
@@ -122,7 +136,6 @@ def check_interceptors(interceptors: Sequence[Any], synchronous: str | None) -> 
             for function in (interceptor, called)
         )
         if is_async and synchronous is not None:
-            name = getattr(interceptor, "__name__", type(interceptor).__name__)
             raise with_option(
                 TypeError(f"the interceptor '{name}' is asynchronous, and {synchronous}: write it with 'def'"),
                 "interceptors",
