@@ -365,3 +365,14 @@ def test_what_the_client_has_is_not_the_services(url: str) -> None:
             _ = looked_for.peer
         with pytest.raises(AttributeError, match=r"has no method 'sise': did you mean 'size'"):
             _ = looked_for.sise
+
+
+def test_a_call_that_was_not_awaited_says_so(url: str) -> None:
+    async def main() -> None:
+        async with nearcall.aio.connect(url, Store) as store:
+            call = store.get("pen")
+            assert repr(call) == f"<call of Store.get at {url}, to be awaited>"
+            assert await call == "pen"
+            assert repr(call) == f"<call of Store.get at {url}>"
+
+    asyncio.run(main())

@@ -365,6 +365,12 @@ impl PendingCall {
         slf
     }
 
+    fn __repr__(&self) -> String {
+        let call = self.call.get();
+        let advice = if matches!(*self.stage.lock(), Stage::Fresh(_)) { ", to be awaited" } else { "" };
+        format!("<call of {} at {}{advice}>", call.method.get().name, call.calling.place())
+    }
+
     /// What somebody wants of the result who has not awaited it.
     fn __getattr__(&self, name: &str) -> PyResult<Py<PyAny>> {
         let method = &self.call.get().method.get().name;

@@ -246,6 +246,20 @@ fn is_still(file: &File, path: &Path) -> bool {
     }
 }
 
+/// The first few sockets beside one that is not there: one of them may be meant.
+fn beside(path: &Path) -> String {
+    let Some(Ok(folder)) = path.parent().map(fs::read_dir) else { return String::new() };
+    let found = folder.flatten().filter(|entry| entry.path().extension().is_some_and(|kind| kind == "sock"));
+    let mut sockets: Vec<_> = found.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    if sockets.is_empty() {
+        return String::new();
+    }
+    sockets.sort();
+    let more = if sockets.len() > 5 { ", ..." } else { "" };
+    sockets.truncate(5);
+    format!(", but {}{more}", sockets.join(", "))
+}
+
 /// Connects to a Unix-domain server on behalf of `url`, or says why there is none, or none whom this user or `admission`
 /// trusts.
 pub(crate) async fn dial(
@@ -270,7 +284,11 @@ pub(crate) async fn dial(
         ))),
         (Err(error), Rendezvous::File(path)) => Err(match error.kind() {
             io::ErrorKind::NotFound => {
-                unavailable(format!("nobody has served it (there is no {}); start the server first", path.display()))
+                let others = if url.to_string().starts_with("shm://") { beside(path) } else { String::new() };
+                unavailable(format!(
+                    "nobody has served it (there is no {}{others}); start the server first",
+                    path.display()
+                ))
             }
             io::ErrorKind::ConnectionRefused if fs::metadata(path).is_ok_and(|found| !is_socket(&found)) => {
                 unavailable(format!("{} is not a socket; write the path that the server listens at", path.display()))
@@ -332,4 +350,27 @@ async fn connect(address: &SocketAddr, pace: &Pace) -> io::Result<OwnedFd> {
     pace.wait(attempt).await.unwrap_or(Err(rustix::io::Errno::AGAIN))?;
     sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, None)?;
     Ok(socket)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sockets_beside_a_name_are_told() {
+        let folder = std::env::temp_dir().join(format!("nearcall-beside-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a folder");
+        let missing = folder.join("cal.sock");
+        assert_eq!(beside(&missing), "");
+        for name in ["farm.sock", "calc.sock", "calc.sock.lock"] {
+            File::create(folder.join(name)).expect("a file");
+        }
+        assert_eq!(beside(&missing), ", but calc.sock, farm.sock");
+        for name in ["a.sock", "b.sock", "c.sock", "d.sock"] {
+            File::create(folder.join(name)).expect("a file");
+        }
+        assert_eq!(beside(&missing), ", but a.sock, b.sock, c.sock, calc.sock, d.sock, ...");
+        fs::remove_dir_all(&folder).expect("it is ours");
+        assert_eq!(beside(&missing), "");
+    }
 }
