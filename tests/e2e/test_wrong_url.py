@@ -125,9 +125,9 @@ def test_a_server_of_http_0_9_is_asked_by_http_1() -> None:
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as other:
         threading.Thread(target=other.serve_forever).start()
         try:
-            with nearcall.connect(f"http://127.0.0.1:{other.server_port}", Shop) as shop:
-                with pytest.raises(nearcall.RpcError) as caught:
-                    shop.price("pen")
+            url = f"http://127.0.0.1:{other.server_port}"
+            with nearcall.connect(url, Shop) as shop, pytest.raises(nearcall.RpcError) as caught:
+                shop.price("pen")
             assert "501" in caught.value.message, caught.value
         finally:
             other.shutdown()
