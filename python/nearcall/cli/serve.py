@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import argparse
 import inspect
-import logging
 import os
-import socket
 import sys
 from functools import partial
 from typing import Any, cast
@@ -51,6 +49,8 @@ def run(options: argparse.Namespace) -> None:
     values = settings.values
     options.sources = settings.sources  # for messages about what the library refuses
     if (level := values.get("log_level", "info" if values.get("access_log") else None)) is not None:
+        import logging
+
         # Before the services are imported: what these set up for themselves comes too late.
         logging.basicConfig(level=level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     urls = [item for item in options.what if is_url(item)] or values.get("urls", [])
@@ -85,6 +85,8 @@ def _tell_systemd() -> None:
     path = os.environ.get("NOTIFY_SOCKET", "")
     if not path.startswith(("/", "@")):
         return
+    import socket
+
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
             manager.connect("\0" + path[1:] if path[0] == "@" else path)
