@@ -7,6 +7,7 @@ victim.py says.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import struct
@@ -224,6 +225,51 @@ def hangs_up_at_once(host: Host, connection: Any) -> None:
 def speaks_another_language(host: Host, connection: Any) -> None:
     answers = [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\0" * 100, b"NCAL", b"NCAL\2\2" + bytes(6), b"SSH-2.0-x\r\n"]
     connection.sendall(answers[host.number % len(answers)])
+
+
+@functools.cache
+def thirty_thousand_methods() -> str:
+    copy = json.loads(DESCRIPTION)
+    methods = copy["services"][0]["methods"]
+    methods += [{**methods[number % 20], "name": f"m{number}"} for number in range(30_000)]
+    return json.dumps(copy)
+
+
+@functools.cache
+def as_many_methods_as_may_be() -> str:
+    copy = json.loads(DESCRIPTION)
+    methods = copy["services"][0]["methods"]
+    methods += [{**methods[number % 20], "name": f"m{number}"} for number in range(4096 - len(methods))]
+    return json.dumps(copy)
+
+
+@functools.cache
+def types_within_types() -> str:
+    """In each method, and each field of each of them may be any of them."""
+    copy = json.loads(DESCRIPTION)
+    service = copy["services"][0]
+    union = {"union": [{"ref": f"T{number}"} for number in range(40)]}
+    fields = [{"name": f"f{number}", "required": True, "type": union} for number in range(20)]
+    service["types"] |= {f"T{number}": {"layout": "map", "fields": fields} for number in range(40)}
+    for method in service["methods"]:
+        for parameter in method["parameters"]:
+            parameter["schema"] = union
+    return json.dumps(copy)
+
+
+@greeter("connects", "connects_dynamically")
+def describes_far_too_much(host: Host, connection: Any) -> bytes:
+    return welcome(thirty_thousand_methods())
+
+
+@greeter("connects", "connects_dynamically")
+def describes_as_much_as_may_be(host: Host, connection: Any) -> bytes:
+    return welcome(as_many_methods_as_may_be())
+
+
+@greeter("connects", "connects_dynamically")
+def describes_types_within_types(host: Host, connection: Any) -> bytes:
+    return welcome(types_within_types())
 
 
 def descriptions() -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 from nearcall.codec.protocol import BUFFER_FORMS, CODED, NOTHING, PARTS
 from nearcall.service.agreement import agree
 from nearcall.service.describing import describe
-from nearcall.service.dynamic import plans_from
+from nearcall.service.dynamic import described_services
 from nearcall.service.plan import ArgumentsPlan, MethodPlan, ServicePlan, ValuePlan
 from nearcall.service.reading import read_description
 from nearcall.service.service import plan_of
@@ -96,7 +96,9 @@ class Loopback:
         self._served = served
         self._server: ServicePlan = plan_of(type(served))
         self.description: dict[str, Any] = json.loads(json.dumps(describe([self._server])))
-        self._client = plans_from(self.description)[0] if cls is None else plan_of(cls)
+        self._client = (
+            described_services(read_description(self.description))[0].whole() if cls is None else plan_of(cls)
+        )
         self._agreed = agree(self._client, read_description(self.description))
 
     def __getattr__(self, name: str) -> Any:

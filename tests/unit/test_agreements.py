@@ -14,6 +14,7 @@ from nearcall import Cancelled, FailedPrecondition, RpcError, service
 from nearcall.client import agreements
 from nearcall.client.agreements import Agreement, Agreements
 from nearcall.service.describing import describe
+from nearcall.service.description import Description
 from nearcall.service.plan import MethodPlan
 from nearcall.service.service import plan_of
 
@@ -67,7 +68,8 @@ def described(*classes: type) -> str:
 
 
 def method(agreement: Agreement) -> Method:
-    ((_, only),) = agreement.methods_of(agreement.plans[0])
+    (((service, (name,)),)) = agreement.names.items()
+    _, only = agreement.method(service, name)
     return only  # type: ignore[return-value]
 
 
@@ -140,7 +142,7 @@ def test_a_server_that_comes_while_a_client_is_made(monkeypatch: pytest.MonkeyPa
     both = Agreements("tcp://far", 1000)
     begin = Agreement.begin
 
-    def begin_and_meet_the_next(agreement: Agreement, description: str) -> None:
+    def begin_and_meet_the_next(agreement: Agreement, description: Description) -> None:
         both.renew(described(Blue, Red))  # another thread has connected anew
         begin(agreement, description)
 

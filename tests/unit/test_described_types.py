@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 import nearcall
-from nearcall.service.dynamic import plans_from
+from nearcall.service.dynamic import described_services
+from nearcall.service.reading import read_description
 
 DEPTH = 60
 
@@ -48,7 +49,8 @@ def description(types: dict[str, Any], schema: Any) -> dict[str, Any]:
 
 def services_of(types: dict[str, Any], schema: Any) -> list[str]:
     """The services whose objects the method takes."""
-    [plan] = plans_from(description(types, schema))
+    [service] = described_services(read_description(description(types, schema)))
+    plan = service.whole()
     return [cls.__name__ for cls in plan.methods[0].takes]
 
 

@@ -19,7 +19,7 @@ from nearcall.client.agreements import Agreements
 from nearcall.errors import FailedPrecondition, InvalidArgument, RpcError, Unimplemented
 from nearcall.service.agreement import Sides, agree, service_findings
 from nearcall.service.describing import describe
-from nearcall.service.dynamic import plans_from
+from nearcall.service.dynamic import described_services
 from nearcall.service.plan import ServicePlan
 from nearcall.service.reading import read_description
 from nearcall.service.service import oneway, plan_of, service
@@ -120,7 +120,7 @@ def test_methods_are_numbered_over_all_services() -> None:
 
 def test_dynamic_plans_describe_the_same_service() -> None:
     described = description(Calculator, Store)
-    plans = plans_from(described)
+    plans = [each.whole() for each in described_services(read_description(described))]
     assert [plan.name for plan in plans] == ["Calculator", "Store"]
     for plan in plans:
         assert compare(plan, described)
@@ -424,7 +424,7 @@ def test_a_missing_service_or_method_is_named() -> None:
     ],
 )
 def test_bad_descriptions_are_refused(data: Any, message: str) -> None:
-    for read in (read_description, plans_from, lambda data: compare(plan_of(Store), data)):
+    for read in (read_description, lambda data: compare(plan_of(Store), data)):
         with pytest.raises(FailedPrecondition, match=message):
             read(data)
 
@@ -450,7 +450,8 @@ def test_strange_schemas_never_break_the_comparison(schema: Any, types: Any) -> 
     with contextlib.suppress(FailedPrecondition):
         compare(plan_of(Calculator), described)
     with contextlib.suppress(FailedPrecondition):
-        (plain,) = plans_from(described)
+        (described_service,) = described_services(read_description(described))
+        plain = described_service.whole()
         add = agree(plain, read_description(described))["add"].plan
         with contextlib.suppress(RpcError):
             add.arguments.encode_named(({"x": 1, "y": [{"z": 2}]}, [{"x": {}}]))

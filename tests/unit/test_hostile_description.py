@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import re
+import sys
 from collections.abc import Iterator
 from functools import partial
 from typing import Any, cast
@@ -14,12 +15,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import nearcall
 from nearcall.client.agreements import Agreements
 from nearcall.codec import inspection  # noqa: F401 - so that its import counts for no example
 from nearcall.errors import FailedPrecondition
 from nearcall.service.describing import describe
-from nearcall.service.reading import DEEPEST
+from nearcall.service.reading import DEEPEST, LONGEST, MOST_MEMBERS, MOST_METHODS, MOST_VALUES
 from nearcall.service.service import plan_of, service
+from nearcall.types.differences import differences
+from nearcall.types.fields import field_finder
 
 
 class Point(msgspec.Struct, omit_defaults=True, tag="p"):
@@ -155,12 +159,125 @@ def test_too_deep() -> None:
         assert read(data) is not None
 
 
-def test_too_many_methods() -> None:
-    method = VALID["services"][0]["methods"][0]
-    methods = [{**method, "name": f"m{number}"} for number in range((1 << 16) + 1)]
-    message = read(json.dumps(changed(("services", 0, "methods"), methods)).encode())
-    assert message is not None
-    assert "more than 65536 methods" in message
+def with_methods(count: int) -> str:
+    """With so many methods besides."""
+    method = {**VALID["services"][0]["methods"][0], "signature": "", "doc": None}
+    more = [{**method, "name": f"m{number}"} for number in range(count)]
+    return json.dumps(changed(("services", 0, "methods"), VALID["services"][0]["methods"] + more))
+
+
+def with_unions(types: int, members: int) -> str:
+    """Types each field of which may be any of them, in all methods."""
+    union = {"union": [{"ref": f"T{number}"} for number in range(members)]}
+    fields = [{"name": f"f{number}", "required": False, "type": union} for number in range(3)]
+    made = {f"T{number}": {"layout": "map", "fields": fields} for number in range(types)}
+    described = changed(("services", 0, "types"), VALID["services"][0]["types"] | made)
+    for method in described["services"][0]["methods"]:
+        method["parameters"].append(
+            {**VALID["services"][0]["methods"][0]["parameters"][0], "name": "u", "schema": union}
+        )
+        method["parameters"][-1]["required"] = False
+    return json.dumps(described)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (with_methods(MOST_METHODS), "it has 4,099 methods, and the most are 4,096"),
+        (json.dumps(changed(("services", 0, "doc"), "x" * LONGEST)), "bytes long, and the most are 4,194,304"),
+        (json.dumps(changed((*METHOD, "new"), [0] * MOST_VALUES)), "more than 200,000 values"),
+        (with_unions(1, MOST_MEMBERS + 1), "'union' has more than 256 members"),
+        (
+            json.dumps(changed((*METHOD, "returns", "schema"), {"union": ["int", {"union": ["str"]}]})),
+            "'union' has another one as a member",
+        ),
+    ],
+    ids=["methods", "length", "values", "members", "unions"],
+)
+def test_too_much(data: str, message: str) -> None:
+    assert message in (read(data.encode()) or "it was taken")
+
+
+class Steps:
+    """Counts the functions that are entered, in Python and in C: what something costs, however busy the machine is."""
+
+    count = 0
+
+    def __enter__(self) -> Steps:
+        sys.setprofile(self._note)
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        sys.setprofile(None)
+
+    def _note(self, _frame: object, event: str, _arg: object) -> None:
+        self.count += event in ("call", "c_call")
+
+
+def steps_to_meet(cls: type | None, described: str) -> int:
+    both = Agreements("inproc://hostile", 1000)
+    with Steps() as steps:
+        kept = both.add(cls, described)
+    with Steps() as later:
+        both.renew(described.replace('"nearcall": 1', '"nearcall":  1'))
+    assert kept.names
+    return max(steps.count, later.count)
+
+
+@pytest.mark.parametrize("cls", [None, Calculator])
+def test_what_a_client_does_not_call_costs_it_a_look(cls: type | None) -> None:
+    """A plan would take more than twice as many for each method."""
+    few, many = (steps_to_meet(cls, with_methods(count)) for count in (100, 4000))
+    assert many - few < 200 * 3900
+
+
+@pytest.mark.parametrize("cls", [None, Calculator])
+def test_types_that_refer_to_each_other_are_looked_at_once(cls: type | None) -> None:
+    few, many = (steps_to_meet(cls, with_unions(count, 100)) for count in (100, 200))
+    assert many < 2.5 * few
+
+
+def test_the_plan_of_a_method_goes_through_each_type_once() -> None:
+    both = Agreements("inproc://hostile", 1000)
+    costs: list[int] = []
+    for types in (60, 240):
+        kept = both.add(None, with_unions(types, 60))
+        with Steps() as steps:
+            for name in kept.names["Calculator"]:
+                kept.method("Calculator", name)
+        costs.append(steps.count)
+    assert costs[1] < 5 * costs[0]
+
+
+def test_types_too_many_to_be_compared_are_refused_in_time() -> None:
+    """Each of the one side is tried with each of the other, and so is what they hold."""
+
+    def union(letter: str) -> Any:
+        return {"union": [{"ref": f"{letter}{number}"} for number in range(250)]}
+
+    def named(field: str, inner: Any) -> Any:
+        return {"layout": "map", "fields": [{"name": field, "required": False, "type": inner}]}
+
+    def types(field: str) -> dict[str, Any]:
+        leaves = {f"L{number}": named(field, "int") for number in range(250)}
+        return leaves | {f"T{number}": named("inner", {"list": union("L")}) for number in range(250)}
+
+    with Steps() as steps, pytest.raises(ValueError, match="in too many ways"):
+        differences(union("T"), types("x"), union("T"), types("y"))
+    assert steps.count < 3_000_000
+    leaves = {f"L{number}": named("x", "int") for number in range(250)}
+    lists = {"union": [{"list": {"ref": f"L{number}"}} for number in range(250)]}
+    with Steps() as steps, pytest.raises(ValueError, match="in too many ways"):
+        field_finder(lists, leaves, lists, leaves | {"More": {}})
+    assert steps.count < 3_000_000
+
+
+def test_a_server_does_not_start_with_more_than_clients_accept() -> None:
+    def m(self: Any, a: int) -> int: ...
+
+    large = service(type("Large", (), {f"m{number}": m for number in range(MOST_METHODS)}))
+    with pytest.raises(ValueError, match=r"no client would accept .* it has 4,098 methods, and the most are 4,096"):
+        nearcall.Server(large(), "inproc://large")
 
 
 def test_what_a_later_version_may_add_is_let_through() -> None:

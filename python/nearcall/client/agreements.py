@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from .. import _core
 from ..codec.protocol import Codec
@@ -14,19 +14,19 @@ from ..options.schemes import speaks_http, speaks_protobuf
 from ..references.catalogue import error_maker, for_caller
 from ..service.agreement import MALFORMED, Agreed, agree, refused
 from ..service.description import Description
-from ..service.dynamic import plans_from
+from ..service.dynamic import DescribedService, described_services
 from ..service.making import in_codec
 from ..service.plan import MethodPlan, ServicePlan
 from ..service.reading import read_description
-from ..service.references import Passed, passed_with
+from ..service.references import passed_in, passed_with
 from ..service.service import plan_of
 from ..types.shown import shown
 from .references import check_passed
 
 __all__ = ["Agreement", "Agreements"]
 
-Methods = dict[str, dict[str, _core.Method]]
-"""By the names of service and method."""
+Methods: TypeAlias = "dict[str, tuple[MethodPlan, _core.Method]]"
+"""Those of one service, by name."""
 MakeError = Callable[[int, str, bytes], BaseException]
 T = TypeVar("T")
 
@@ -60,11 +60,18 @@ class Agreement:
         self._make_error = make_error
         self._max_values = max_values
         self._codec: HttpCodec = codec
-        self._methods: Methods = {}
-        self._ended = False
         self._for_loop = for_loop
-        self._passed: list[Passed] = []
-        self.plans: list[ServicePlan] = []
+        self._plans: dict[str, ServicePlan] = {}
+        """That of the class, if there is one, by its name."""
+        self._described: dict[str, DescribedService] = {}
+        """What the first server described, if there is no class."""
+        self._methods: dict[str, Methods] = {}
+        """By the services' names: all methods of a class; of a service that is described, those that were asked for."""
+        self._state: Description | RpcError = FailedPrecondition(f"{url}: nobody has said what is served")
+        """What the server says of itself, or why no call can go right."""
+        self._ended: Cancelled | None = None
+        self.gives = False
+        """Whether the client may pass objects of its own, which the server calls."""
 
     @property
     def is_dynamic(self) -> bool:
@@ -72,39 +79,53 @@ class Agreement:
         return self.cls is None
 
     @property
-    def gives(self) -> bool:
-        """Whether the client may pass objects of its own, which the server calls."""
-        return any(passed.implemented for passed in self._passed)
+    def names(self) -> dict[str, list[str]]:
+        """The names of the methods of each service, in order."""
+        named = {name: [method.name for method in plan.methods] for name, plan in self._plans.items()}
+        return named | {name: list(service.names) for name, service in self._described.items()}
 
-    def begin(self, description: str) -> None:
+    def method(self, service: str, name: str) -> tuple[MethodPlan, _core.Method]:
+        """A method of one of the services. That of a client without a class is made when it is first asked for.
+
+        Raises:
+            FailedPrecondition: the server's description of it is malformed.
+        """
+        found = self._methods[service].get(name)
+        return _checked(self._url, lambda: self._late(service, name)) if found is None else found
+
+    def begin(self, description: Description | None) -> None:
         """For the first server.
+
+        Args:
+            description: What it says of itself; ``None`` over gRPC and Connect, where nobody says.
 
         Raises:
             FailedPrecondition: the server does not serve it, or no call of one of the methods could go right.
             TypeError: one of the methods cannot be called over gRPC or Connect, which is spoken here.
         """
-        if speaks_protobuf(self._url):
-            self._take(self.cls)
+        cls = self.cls
+        if description is None:
+            self._take(cls)
+            return
+        self._state = description
+        if cls is not None:
+            _checked(self._url, lambda: self._compare(plan_of(cls), description))
         else:
-            _checked(self._url, lambda: self._begin(description.encode()))
+            # It is as the server says, so there is nothing to compare yet.
+            self._described = {service.name: service for service in described_services(description)}
+            self._methods = {name: {} for name in self._described}
+            self.gives = bool(passed_in(description, self._described).implemented)
 
-    def methods_of(self, plan: ServicePlan) -> list[tuple[MethodPlan, _core.Method]]:
-        """The methods of one of the services, in order."""
-        return [(method, self._methods[plan.name][method.name]) for method in plan.methods]
-
-    def _begin(self, description: bytes) -> None:
-        plans = plans_from(description) if self.cls is None else [plan_of(self.cls)]
-        self.plans = [for_caller(plan, self._for_loop) for plan in plans]
-        self._passed = [passed_with(plan) for plan in plans]
-        read = read_description(description)
-        agreed = self._agree(read)
-        for methods in agreed.values():
-            for method in methods.values():
-                if method.problem is not None:
-                    raise FailedPrecondition(method.problem)
-        for passed in self._passed:
-            check_passed(passed, read)
-        self._methods = self._make(agreed)
+    def _compare(self, plan: ServicePlan, description: Description) -> None:
+        passed, plan = passed_with(plan), for_caller(plan, self._for_loop)
+        agreed = agree(plan, description)
+        for method in agreed.values():
+            if method.problem is not None:
+                raise FailedPrecondition(method.problem)
+        check_passed(passed, description)
+        self.gives = bool(passed.implemented)
+        self._plans = {plan.name: plan}
+        self._methods = {plan.name: self._make(plan, agreed)}
 
     def _take(self, cls: type | None) -> None:
         """Takes for granted that the server serves a class: over gRPC and Connect nobody says, and what it lacks it
@@ -121,54 +142,68 @@ class Agreement:
                 f"{self._url}: who encodes messages of {plan.name} writes Protobuf: leave out codec='json'"
             )
         plan = in_codec(plan, _codec_of(self._codec))
-        self.plans = [plan]
         agreed = {method.name: Agreed(number, method) for number, method in enumerate(plan.methods)}
-        self._methods = self._make({plan.name: agreed})
+        self._plans = {plan.name: plan}
+        self._methods = {plan.name: self._make(plan, agreed)}
+
+    def _late(self, service: str, name: str) -> tuple[MethodPlan, _core.Method]:
+        """A method of a service that is described, made now."""
+        described = self._described[service]
+        plan = for_caller(described.with_methods([described.method(name)]), self._for_loop)
+        state = self._state
+        # Of two threads that make the same one is first.
+        found = self._methods[service].setdefault(name, self._make(plan, _agreed(plan, state))[name])
+        while state is not self._state:
+            # Another server has come meanwhile, and may not have seen this one.
+            state = self._state
+            self._succeed(plan, {name: found}, state)
+        return found
 
     def renew(self, description: Description) -> None:
         """For a later server, before the first call reaches it. What no longer fits is refused call by call: the rest
         of a client that runs shall go on, and so shall the other clients of its channel.
         """
-        try:
-            made = _checked(self._url, lambda: self._make(self._agree(description)))
-        except FailedPrecondition as error:
-            made = self._refusing(error)
-        self._succeed(made)
-        if self._ended:  # meanwhile
-            self.end()
+        self._turn(description)
+        if self._ended is not None:  # meanwhile
+            self._turn(self._ended)
 
     def end(self) -> None:
         """Calls that are made from now on are refused: the client was closed, and others use its connection."""
-        self._ended = True
-        self._succeed(self._refusing(Cancelled(f"this client of {self._url} was closed")))
+        self._ended = Cancelled(f"this client of {self._url} was closed")
+        self._turn(self._ended)
 
-    def _succeed(self, made: Methods) -> None:
+    def _turn(self, state: Description | RpcError) -> None:
+        self._state = state
         for name, methods in self._methods.items():
-            for method, core in methods.items():
-                core.succeed(made[name][method])
+            made = methods.copy()
+            plan = self._plans.get(name) or self._described[name].with_methods(each for each, _ in made.values())
+            self._succeed(plan, made, state)
 
-    def _agree(self, read: Description) -> dict[str, dict[str, Agreed]]:
-        return {plan.name: agree(plan, read) for plan in self.plans}
+    def _succeed(self, plan: ServicePlan, methods: Methods, state: Description | RpcError) -> None:
+        try:
+            made = _checked(self._url, lambda: self._make(plan, _agreed(plan, state)))
+        except FailedPrecondition as error:
+            made = self._make(plan, _agreed(plan, error))
+        for name, (_, core) in methods.items():
+            core.succeed(made[name][1])
 
-    def _refusing(self, error: RpcError) -> Methods:
-        return self._make(
-            {plan.name: {method.name: refused(method, error) for method in plan.methods} for plan in self.plans}
+    def _make(self, plan: ServicePlan, agreed: dict[str, Agreed]) -> Methods:
+        return {method.name: (method, self._core(agreed[method.name])) for method in plan.methods}
+
+    def _core(self, agreed: Agreed) -> _core.Method:
+        return _core.Method(
+            agreed.plan,
+            max_values=self._max_values,
+            number=agreed.number,
+            make_error=self._make_error,
+            keeps=self,
         )
 
-    def _make(self, agreed: dict[str, dict[str, Agreed]]) -> Methods:
-        return {
-            name: {
-                method: _core.Method(
-                    each.plan,
-                    max_values=self._max_values,
-                    number=each.number,
-                    make_error=self._make_error,
-                    keeps=self,
-                )
-                for method, each in methods.items()
-            }
-            for name, methods in agreed.items()
-        }
+
+def _agreed(plan: ServicePlan, state: Description | RpcError) -> dict[str, Agreed]:
+    if isinstance(state, Description):
+        return agree(plan, state)
+    return {method.name: refused(method, state) for method in plan.methods}
 
 
 class Agreements:
@@ -183,7 +218,10 @@ class Agreements:
         self._codec: HttpCodec = codec
         self._for_loop = for_loop
         self._max_values = max_values
-        self._description: str | None = None
+        self._description: Description | None = None
+        """Of the last server, once one has come after the first."""
+        self._last: tuple[str, Description] | None = None
+        """What was read last. The clients of a channel have one server."""
         # Weak: a channel may outlive any number of clients. A dict, because it is copied in one step.
         self._agreements: dict[weakref.ref[Agreement], None] = {}
 
@@ -203,11 +241,11 @@ class Agreements:
         self._agreements[ref] = None
         try:
             # A connection that is being renewed shows the earlier server for a moment longer.
-            seen = self._description or description
+            seen = None if speaks_protobuf(self._url) else self._description or self._read(description)
             agreement.begin(seen)
             while self._description not in (None, seen):
-                seen = self._description or seen
-                agreement.renew(read_description(seen.encode()))
+                seen = self._description
+                agreement.renew(seen)
         except BaseException:
             self._forget(ref)
             raise
@@ -221,12 +259,17 @@ class Agreements:
         """
         if speaks_protobuf(self._url):
             return  # it has none
-        read = _checked(self._url, lambda: read_description(description.encode()))
-        self._description = description
+        self._description = read = self._read(description)
         for ref in list(self._agreements):
             agreement = ref()
             if agreement is not None:
                 agreement.renew(read)
+
+    def _read(self, text: str) -> Description:
+        last = self._last
+        if last is None or last[0] != text:
+            last = self._last = text, _checked(self._url, lambda: read_description(text.encode()))
+        return last[1]
 
     def end(self, agreement: Agreement) -> None:
         """Ends that of one client, for good. Harmless when repeated."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
+from functools import partial
 
 from .. import _core
 from ..call.proxy import Around, Proxy
-from ..service.plan import MethodPlan, ServicePlan
+from ..service.plan import MethodPlan
 from .agreements import Agreement
 
 __all__ = ["MakeMethod", "make_proxy"]
@@ -20,27 +22,27 @@ def make_proxy(url: str, agreement: Agreement, make_method: MakeMethod, home: Ar
     methods that are awaited in another event loop than their own.
 
     The proxy of a server with several services has one attribute for each service, and those methods that only one of
-    them has.
+    them has. Of services that are described, a method is made when it is first asked for.
     """
-    services = [_proxy(url, plan, agreement, make_method, home) for plan in agreement.plans]
+
+    def maker(service: str, name: str) -> Callable[[], object]:
+        return lambda: make_method(*agreement.method(service, name))
+
+    services = {
+        service: Proxy(service, url, {name: maker(service, name) for name in names}, agreement.cls, home)
+        for service, names in agreement.names.items()
+    }
     if not agreement.is_dynamic:
-        return services[0]
-    names = [plan.name for plan in agreement.plans]
-    together = Proxy(" and ".join(names), url)
-    for proxy in services:
-        for name, method in proxy.__dict__.items():
-            if not name.startswith("_"):
-                unique = sum(name in other.__dict__ for other in services) == 1
-                if unique:
-                    together.__dict__[name] = method
-    for name, proxy in zip(names, services, strict=True):
-        together.__dict__[name] = proxy
-    return together
-
-
-def _proxy(url: str, plan: ServicePlan, agreement: Agreement, make_method: MakeMethod, home: Around | None) -> Proxy:
-    proxy = Proxy(plan.name, url, agreement.cls, home)
-    for method_plan, method in agreement.methods_of(plan):
-        # Not setattr: a dynamic client's names are the server's choice.
-        proxy.__dict__[method_plan.name] = make_method(method_plan, method)
+        (proxy,) = services.values()
+        proxy._nearcall_make_all()
+        return proxy
+    owners = Counter(name for names in agreement.names.values() for name in names)
+    together = {
+        name: partial(getattr, services[service], name)
+        for service, names in agreement.names.items()
+        for name in names
+        if owners[name] == 1 and name not in services
+    }
+    proxy = Proxy(" and ".join(services), url, together)
+    proxy.__dict__.update(services)
     return proxy

@@ -21,70 +21,75 @@ from .references import ReferenceSender
 from .senders import AnySender, DateTimeSender, DictSender, ItemsSender, MisfitError, Sender, TimeSender
 from .sending import sender
 
-__all__ = ["described_sender"]
+__all__ = ["DescribedSenders"]
 
 Types = Mapping[str, Any]
 
 
-def described_sender(schema: Any, types: Types, services: Mapping[str, type]) -> Sender | None:
-    """What is to be seen to in values of a described type; ``None`` if there is nothing.
+class DescribedSenders:
+    """Makes the senders of one service. Each named type is gone through once, however many methods refer to it.
 
     Args:
-        schema: The type.
-        types: The named types that it refers to.
-        services: The services whose objects it refers to.
-
-    Raises:
-        AttributeError, KeyError, TypeError, ValueError, RecursionError: the description is malformed.
+        types: The named types.
+        services: The services whose objects they refer to.
     """
-    return _Reader(types, services).read(schema)
 
-
-class _Reader:
     def __init__(self, types: Types, services: Mapping[str, type]) -> None:
-        self.types = types
-        self.services = services
-        self.known: dict[str, Sender] = {}
+        self._types = types
+        self._services = services
+        self._known: dict[str, Sender] = {}
 
-    def read(self, schema: Any) -> Sender | None:
+    def sender(self, schema: Any) -> Sender | None:
+        """What is to be seen to in values of a described type; ``None`` if there is nothing.
+
+        Raises:
+            AttributeError, KeyError, TypeError, ValueError, RecursionError: the description is malformed.
+        """
+        try:
+            return self._read(schema)
+        except BaseException:
+            self._known.clear()  # some of them are incomplete
+            raise
+
+    def _read(self, schema: Any) -> Sender | None:
         if not is_dict(schema):
             made: Any = {"any": AnySender, "datetime": DateTimeSender, "time": TimeSender}.get(schema)
             return None if made is None else made()
         (kind, inner), *_ = schema.items()
         if kind == "ref":
-            return self.reference(inner)
+            return self._reference(inner)
         if kind in ("list", "set"):
-            item = self.read(inner)
+            item = self._read(inner)
             return None if item is None else ItemsSender(None, item)
         if kind == "dict":
-            found = DictSender(exact=False, key=self.read(inner[0]), item=self.read(inner[1]))
+            found = DictSender(exact=False, key=self._read(inner[0]), item=self._read(inner[1]))
             return found if found.deep else None
         if kind == "tuple":
-            return _positions([self.read(part) for part in inner])
+            return _positions([self._read(part) for part in inner])
         if kind == "union":
-            return self.union([(member, self.read(member)) for member in inner])
-        if kind == "reference" and inner in self.services:
-            return ReferenceSender(self.services[inner])
+            return self._union([(member, self._read(member)) for member in inner])
+        if kind == "reference" and inner in self._services:
+            return ReferenceSender(self._services[inner])
         return None
 
-    def reference(self, name: str) -> Sender | None:
-        if name in self.known or name not in self.types:
-            return self.known.get(name)
-        described = self.types[name]
+    def _reference(self, name: str) -> Sender | None:
+        if name in self._known or name not in self._types:
+            return self._known.get(name)
+        described = self._types[name]
         fields = described["fields"]
         if described["layout"] == "array":
-            self.known[name] = found = _Positions()
-            found.complete([self.read(field["type"]) for field in fields])
+            self._known[name] = found = _Positions()
+            found.complete([self._read(field["type"]) for field in fields])
             return found
-        self.known[name] = named = _Named(name)
+        self._known[name] = named = _Named(name)
         names = [field["name"] for field in fields]
         tag = described.get("tag")
         named.names = frozenset(names if tag is None else [*names, tag[0]])
         named.tag = None if tag is None else (tag[0], tag[1])
-        named.parts = {field["name"]: self.read(field["type"]) or Sender() for field in fields}
+        named.parts = {field["name"]: self._read(field["type"]) or Sender() for field in fields}
         return named
 
-    def union(self, members: list[tuple[Any, Sender | None]]) -> Sender | None:
+    def _union(self, members: list[tuple[Any, Sender | None]]) -> Sender | None:
         if any(schema == "any" for schema, _ in members):
             return AnySender()
         return _Choice([(schema, found) for schema, found in members if found is not None])

@@ -13,8 +13,6 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-import msgspec
-
 from .. import _core
 from ..call.departures import end_departures
 from ..call.error_handlers import ErrorHandlers, check_error_handlers
@@ -34,7 +32,7 @@ from ..options.common import (
 from ..options.origins import check_origins
 from ..options.tls import TLS
 from ..service.depends import Provider
-from ..service.describing import describe
+from ..service.describing import described_as_text
 from ..service.injecting import Injector, check_overrides
 from ..service.references import services_passed
 from .entries import codecs_for, coded_entries, own_entries
@@ -253,7 +251,7 @@ class Server:
         self._make_core = partial(
             _core.Server,
             methods,
-            msgspec.json.encode(describe(plans, own[0].plan if own else None, passed)).decode(),
+            described_as_text(plans, own[0].plan if own else None, passed),
             measured=measured,
             spin=check_spin(spin),
             ring_size=1 << 18,

@@ -6,7 +6,7 @@ out, and is refused where it is used. A client with a method that no call could 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final, Literal, NamedTuple, NoReturn
 
 import msgspec
@@ -17,7 +17,7 @@ from ..errors import FailedPrecondition, RpcError, Unimplemented
 from ..types.differences import Types, differences
 from ..types.fields import Finder, UnknownField, field_finder
 from .describing import method_info
-from .description import Description, MethodInfo, ParameterInfo, ServiceInfo, StreamInfo, ValueInfo
+from .description import Description, MethodInfo, Numbered, ParameterInfo, ServiceInfo, StreamInfo, ValueInfo
 from .plan import BIDI_STREAM, SERVER_STREAM, MethodPlan, ServicePlan
 
 __all__ = [
@@ -32,6 +32,9 @@ __all__ = [
     "service_findings",
 ]
 
+
+MOST_LISTED: Final = 50
+"""Names of services or methods that a message tells; a server may have thousands."""
 
 MALFORMED: Final = (AttributeError, LookupError, TypeError, ValueError, ArithmeticError, RecursionError)
 """What reading a description raises that only looks like one."""
@@ -77,8 +80,8 @@ def agree(client: ServicePlan, description: Description) -> dict[str, Agreed]:
     Raises:
         FailedPrecondition: the description is malformed.
     """
-    found = [entry for entry in description.numbered(introspection=True) if entry[1].name == client.name]
-    if not found:
+    found = description.served.get(client.name)
+    if found is None:
         names = _listed(service.name for service in description.services)
         problem = f"the server does not serve {client.name}; it serves {names}: connect with the class of one of these"
         return {plan.name: refused(plan, FailedPrecondition(problem), problem) for plan in client.methods}
@@ -91,25 +94,25 @@ def agree_on_reference(client: ServicePlan, description: Description) -> dict[st
     Raises:
         FailedPrecondition: the description is malformed.
     """
-    found = [entry for entry in description.numbered_references() if entry[1].name == client.name]
-    if not found:
+    found = description.served_references.get(client.name)
+    if found is None:
         problem = f"the server passes no objects of the service {client.name}: update the server"
         return {plan.name: refused(plan, FailedPrecondition(problem), problem) for plan in client.methods}
     return _agree(client, found)
 
 
-def _agree(client: ServicePlan, found: list[tuple[int, ServiceInfo, MethodInfo]]) -> dict[str, Agreed]:
-    served = {method.name: (number, service, method) for number, service, method in found}
+def _agree(client: ServicePlan, found: Numbered) -> dict[str, Agreed]:
     result: dict[str, Agreed] = {}
     for plan in client.methods:
-        if plan.name not in served:
-            missing = (
-                f"the server's {client.name} has no method '{plan.name}'; it has {_listed(served)}: update the server"
-            )
+        entry = found.find(plan.name)
+        if entry is None:
+            has = _listed(found.service.places)
+            missing = f"the server's {client.name} has no method '{plan.name}'; it has {has}: update the server"
             result[plan.name] = refused(plan, Unimplemented(missing))
             continue
+        number, method = entry
         try:
-            result[plan.name] = _agreed(client, plan, *served[plan.name])
+            result[plan.name] = _agreed(client, plan, number, found.service, method)
         except MALFORMED:
             raise FailedPrecondition(f"the server's description of {client.name}.{plan.name} is malformed") from None
     return result
@@ -313,5 +316,7 @@ def _article(kind: str) -> str:
     return {"unary": "unary", "oneway": "one-way"}.get(kind, f"a {kind.replace('_', ' ')}")
 
 
-def _listed(names: Any) -> str:
-    return ", ".join(names) or "nothing"
+def _listed(names: Iterable[str]) -> str:
+    found = list(names)
+    more = f" and {len(found) - MOST_LISTED} more" if len(found) > MOST_LISTED else ""
+    return ", ".join(found[:MOST_LISTED]) + more or "nothing"

@@ -9,8 +9,9 @@ import msgspec
 
 from .description import VERSION, Description, MethodInfo, ParameterInfo, ServiceInfo, StreamInfo, ValueInfo
 from .plan import MethodPlan, ServicePlan
+from .reading import Malformed, check_limits
 
-__all__ = ["describe", "method_info"]
+__all__ = ["describe", "described_as_text", "method_info"]
 
 
 def describe(
@@ -29,6 +30,25 @@ def describe(
         Description(VERSION, [_service_info(plan) for plan in plans], own, passed)
     )
     return description
+
+
+def described_as_text(
+    plans: Sequence[ServicePlan], introspection: ServicePlan | None = None, references: Sequence[ServicePlan] = ()
+) -> str:
+    """The same as JSON, for clients.
+
+    Raises:
+        ValueError: it is more than clients accept; says what there is too much of.
+    """
+    described = describe(plans, introspection, references)
+    encoded = msgspec.json.encode(described)
+    try:
+        check_limits(described, len(encoded))
+    except Malformed as problem:
+        raise ValueError(
+            f"no client would accept this server's description: {problem}: serve some of it elsewhere"
+        ) from None
+    return encoded.decode()
 
 
 def _service_info(plan: ServicePlan) -> ServiceInfo:

@@ -10,7 +10,8 @@ objects travel as references, the server's own. The number stands for the method
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -19,6 +20,7 @@ __all__ = [
     "VERSION",
     "Description",
     "MethodInfo",
+    "Numbered",
     "ParameterInfo",
     "ServiceInfo",
     "StreamInfo",
@@ -74,7 +76,7 @@ class MethodInfo(msgspec.Struct, frozen=True):
     idempotent: bool = False
 
 
-class ServiceInfo(msgspec.Struct, frozen=True):
+class ServiceInfo(msgspec.Struct, frozen=True, dict=True):
     """A service."""
 
     name: str
@@ -82,8 +84,26 @@ class ServiceInfo(msgspec.Struct, frozen=True):
     doc: str | None = None
     types: dict[str, Any] = {}
 
+    @cached_property
+    def places(self) -> Mapping[str, int]:
+        """Where each method stands in :attr:`methods`, by its name."""
+        return {method.name: place for place, method in enumerate(self.methods)}
 
-class Description(msgspec.Struct, frozen=True):
+
+class Numbered(msgspec.Struct, frozen=True):
+    """A service whose methods have their numbers."""
+
+    first: int
+    """The number of its first method; the others follow."""
+    service: ServiceInfo
+
+    def find(self, method: str) -> tuple[int, MethodInfo] | None:
+        """A method and its number, if the service has one of that name."""
+        place = self.service.places.get(method)
+        return None if place is None else (self.first + place, self.service.methods[place])
+
+
+class Description(msgspec.Struct, frozen=True, dict=True):
     """Everything that a server serves."""
 
     nearcall: int
@@ -109,9 +129,30 @@ class Description(msgspec.Struct, frozen=True):
         """All methods of objects that are passed, with their numbers."""
         yield from _numbered(_count(self.services), self.passed)
 
+    @cached_property
+    def served(self) -> Mapping[str, Numbered]:
+        """The services that can be called, by name, the server's own among them."""
+        own = [] if self.introspection is msgspec.UNSET else [self.introspection]
+        first = _count(self.services) + _count(self.passed)
+        # One of that name that somebody serves comes before the server's own.
+        return {**_by_name(first, own), **_by_name(0, self.services)}
+
+    @cached_property
+    def served_references(self) -> Mapping[str, Numbered]:
+        """The services whose objects are passed, by name."""
+        return _by_name(_count(self.services), self.passed)
+
 
 def _count(services: list[ServiceInfo]) -> int:
     return sum(len(service.methods) for service in services)
+
+
+def _by_name(first: int, services: list[ServiceInfo]) -> dict[str, Numbered]:
+    found: dict[str, Numbered] = {}
+    for service in services:
+        found[service.name] = Numbered(first, service)
+        first += len(service.methods)
+    return found
 
 
 def _numbered(first: int, services: list[ServiceInfo]) -> Iterator[tuple[int, ServiceInfo, MethodInfo]]:

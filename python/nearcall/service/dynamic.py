@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import cached_property
 from typing import Any, Optional, TypedDict
 
 from msgspec import inspect as shapes
 
 from ..codec.checks import OuterType, outer_type
-from ..codec.described import described_sender
+from ..codec.described import DescribedSenders
 from ..codec.inspection import services_in
 from ..codec.protocol import (
     BUFFER_FORMS,
@@ -24,31 +25,89 @@ from ..errors import FailedPrecondition
 from ..types.declared import DESCRIBED_PLAN, Declared, declared
 from ..types.guards import is_dict, is_list
 from ..types.shown import shown
-from .description import MethodInfo, ParameterInfo, ServiceInfo, StreamInfo, ValueInfo
+from .description import Description, MethodInfo, ParameterInfo, ServiceInfo, StreamInfo, ValueInfo
 from .making import make_method
 from .plan import BIDI_STREAM, SERVER_STREAM, MethodPlan, ServicePlan, Slot
-from .reading import read_description
 
-__all__ = ["plans_from"]
+__all__ = ["DescribedService", "described_services"]
 
 
-def plans_from(description: Mapping[str, Any] | bytes) -> list[ServicePlan]:
-    """Plans for a client that has no class: values are plain data, buffers and arrays cross as everywhere.
-
-    The arguments' number and names are checked before a call leaves, their types by the server. A dataclass is sent
-    and received as a dict.
-
-    Raises:
-        FailedPrecondition: the description is malformed or of an unknown version.
-    """
-    read = read_description(description)
+def described_services(description: Description) -> list[DescribedService]:
+    """The services of a description, for a client that has no class."""
     # Each stands for a service whose objects are passed. A class and its plan know each other, and go together.
-    services: dict[str, type] = {service.name: _Described(service.name, (), {}) for service in read.passed}
-    for service in read.passed:
+    services: dict[str, type] = {service.name: _Described(service.name, (), {}) for service in description.passed}
+    for service in description.passed:
         cls = services[service.name]
         declared[cls] = Declared(service.name, (), None, {})
-        setattr(cls, DESCRIBED_PLAN, _dynamic_service(service, services))
-    return [_dynamic_service(service, services) for service in read.services]
+        setattr(cls, DESCRIBED_PLAN, DescribedService(service, services).whole)
+    return [DescribedService(service, services) for service in description.services]
+
+
+class DescribedService:
+    """A service of which only a description is known. The plan of a method is made when it is first asked for: a server
+    may describe thousands, and few are called.
+
+    Values are plain data; buffers and arrays cross as everywhere. The arguments' number and names are checked before a
+    call leaves, their types by the server. A dataclass is sent and received as a dict.
+
+    Args:
+        service: The service.
+        services: The classes that stand for those whose objects are passed, by their names.
+    """
+
+    def __init__(self, service: ServiceInfo, services: Mapping[str, type]) -> None:
+        self._service = service
+        self._services = services
+        self._plans: dict[str, MethodPlan] = {}
+
+    @property
+    def name(self) -> str:
+        """The service's name."""
+        return self._service.name
+
+    @property
+    def names(self) -> Iterable[str]:
+        """Those of its methods, in order."""
+        return self._service.places.keys()
+
+    def method(self, name: str) -> MethodPlan:
+        """The plan of one of its methods.
+
+        Raises:
+            FailedPrecondition: the types of the description are malformed, or refer to each other in too many ways.
+        """
+        found = self._plans.get(name)
+        if found is None:
+            described = self._service.methods[self._service.places[name]]
+            # Two threads at once make the same.
+            found = self._plans.setdefault(name, _dynamic_method(self.name, described, self._known))
+        return found
+
+    def whole(self) -> ServicePlan:
+        """The plan of the service with all of its methods.
+
+        Raises:
+            FailedPrecondition: as :meth:`method`.
+        """
+        return self._whole
+
+    @cached_property
+    def _whole(self) -> ServicePlan:
+        return self.with_methods(map(self.method, self.names))
+
+    def with_methods(self, plans: Iterable[MethodPlan]) -> ServicePlan:
+        """The plan of the service with some of its methods."""
+        return ServicePlan(
+            name=self.name,
+            methods=tuple(plans),
+            doc=self._service.doc,
+            types=self._service.types,
+            plain=True,
+        )
+
+    @cached_property
+    def _known(self) -> _Known:
+        return _Known(self._service.types, self._services)
 
 
 class _Described(type):
@@ -56,17 +115,6 @@ class _Described(type):
 
     def __instancecheck__(cls, instance: Any) -> bool:
         return True  # an object of one's own that comes home: it had the methods when it was passed
-
-
-def _dynamic_service(service: ServiceInfo, services: Mapping[str, type]) -> ServicePlan:
-    known = _Known(service.types, services)
-    return ServicePlan(
-        name=service.name,
-        methods=tuple(_dynamic_method(service.name, method, known) for method in service.methods),
-        doc=service.doc,
-        types=service.types,
-        plain=True,
-    )
 
 
 MOST_WALKED = 10_000
@@ -104,6 +152,7 @@ class _Known:
     def __init__(self, types: Mapping[str, Any], services: Mapping[str, type]) -> None:
         self.types = types
         self.services = services
+        self.senders = DescribedSenders(types, services)
         self._holders = _holders(types)
         # Of types that do not contain themselves: those are the same wherever they are met.
         self._made: dict[str, Any] = {}
@@ -202,7 +251,7 @@ def _described_type(value: ValueInfo | ParameterInfo | StreamInfo, known: _Known
         annotation, shape, outer = _BARE[value.form]
         return ValueType(annotation, shape, value.type, value.schema, outer, described=True)
     try:
-        sender = described_sender(value.schema, known.types, known.services)
+        sender = known.senders.sender(value.schema)
         found = known.annotation(value.schema)
         services = () if found is Any else services_in(shapes.type_info(found))
     except (AttributeError, LookupError, TypeError, ValueError, RecursionError):

@@ -56,7 +56,7 @@ def encoded_class(name: str, methods: Sequence[EncodedMethod], handlers: Mapping
         name=name, methods=tuple(_plan(name, method, builder) for method in methods), types=builder.types, encoded=True
     )
     own = {method: staticmethod(handler) for method, handler in handlers.items()}
-    return type(name.rpartition(".")[2], (), {DESCRIBED_PLAN: plan, **own})
+    return type(name.rpartition(".")[2], (), {DESCRIBED_PLAN: lambda: plan, **own})
 
 
 def _plan(service: str, method: EncodedMethod, builder: SchemaBuilder) -> MethodPlan:

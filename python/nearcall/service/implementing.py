@@ -47,14 +47,14 @@ def agree_to_implement(plan: ServicePlan, description: Description) -> list[Impl
     Raises:
         FailedPrecondition: the server knows no such service, or its description is malformed.
     """
-    found = [entry for entry in description.numbered_references() if entry[1].name == plan.name]
-    if not found:
+    found = description.served_references.get(plan.name)
+    if found is None:
         raise FailedPrecondition(f"the server takes no objects of the service {plan.name}: update the server")
     own = {method.name: method for method in plan.methods}
     try:
         return [
-            _implemented(plan, own[method.name], number, service, method)
-            for number, service, method in found
+            _implemented(plan, own[method.name], number, found.service, method)
+            for number, method in enumerate(found.service.methods, found.first)
             if method.name in own
         ]
     except MALFORMED:

@@ -16,10 +16,16 @@ from ..types.shown import shown
 from .description import VERSION, Description, MethodInfo, ParameterInfo, StreamInfo
 from .plan import BIDI_STREAM, CLIENT_STREAM, ONEWAY, SERVER_STREAM, UNARY
 
-__all__ = ["Malformed", "check_depth", "check_description", "read_description"]
+__all__ = ["Malformed", "check_limits", "read_description"]
 
-MOST_METHODS = 1 << 16
-"""Methods that have a number on the wire."""
+MOST_METHODS = 4096
+"""Methods of all services of a description. A client goes through all of them whenever it connects."""
+MOST_VALUES = 200_000
+"""Values in a description: everything that has a place in its JSON, but names in objects."""
+LONGEST = 4 << 20
+"""Bytes of a description."""
+MOST_MEMBERS = 256
+"""Members of a union, which are tried one by one."""
 LONGEST_NAME = 1000
 """Characters of a name of a service, method or parameter."""
 DEEPEST = 64
@@ -41,54 +47,75 @@ def read_description(data: Mapping[str, Any] | bytes) -> Description:
     """
     try:
         if isinstance(data, bytes):
+            _check_length(len(data))
             data = msgspec.json.decode(data, type=dict[str, Any])
-        check_depth(data)
+        _check_size(data)
         version = data.get("nearcall")
         if isinstance(version, int) and VERSION < version < 1 << 32:
             raise FailedPrecondition(
                 f"the server describes itself in format {version}, and this nearcall knows format {VERSION}: update it"
             )
         read = msgspec.convert(data, Description)
-        check_description(read)
+        _check(read)
         return read
     except (Malformed, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as problem:
         raise FailedPrecondition(f"the server's description of itself is malformed: {shown(str(problem))}") from None
 
 
-def check_depth(data: Any) -> None:
-    """Makes sure that plain data can be walked through by functions that call themselves.
+def check_limits(data: dict[str, Any], length: int) -> None:
+    """Makes sure of a description of one's own, as plain data and so many bytes of JSON, that others can read it.
 
     Raises:
-        Malformed: it lies too deep.
+        Malformed: there is too much of it.
     """
+    _check_length(length)
+    _check_size(data)
+    _check_methods(msgspec.convert(data, Description))
+
+
+def _check_length(length: int) -> None:
+    if length > LONGEST:
+        raise Malformed(f"it is {length:,} bytes long, and the most are {LONGEST:,}")
+
+
+def _check_methods(description: Description) -> None:
+    services = [*description.services, *description.passed]
+    if description.introspection is not msgspec.UNSET:
+        services.append(description.introspection)
+    count = sum(len(service.methods) for service in services)
+    if count > MOST_METHODS:
+        raise Malformed(f"it has {count:,} methods, and the most are {MOST_METHODS:,}")
+
+
+def _check_size(data: Any) -> None:
+    """Makes sure that plain data can be walked through, also by functions that call themselves."""
     level: list[Any] = [data]
+    count = 1
     for _ in range(DEEPEST):
-        level = [inner for outer in level for inner in _inside(outer)]
-        if not level:
+        inside: list[Any] = []
+        for outer in level:
+            if _is_object(outer):
+                inside += outer.values()
+            elif is_list(outer):
+                inside += outer
+        if not inside:
             return
+        count += len(inside)
+        if count > MOST_VALUES:
+            raise Malformed(f"it has more than {MOST_VALUES:,} values")
+        level = inside
     raise Malformed(f"it is more than {DEEPEST} levels deep")
 
 
-def _inside(data: Any) -> Iterable[Any]:
-    if _is_object(data):
-        return data.values()
-    return data if is_list(data) else ()
-
-
-def check_description(description: Description) -> None:
-    """Makes sure that a client can work with a description whose fields have the right types.
-
-    Raises:
-        Malformed: it cannot.
-    """
+def _check(description: Description) -> None:
+    """Makes sure that a client can work with a description whose fields have the right types."""
     services = list(description.services)
     _distinct("services", (service.name for service in services))
     _distinct("services of references", (service.name for service in description.passed))
     services += description.passed
     if description.introspection is not msgspec.UNSET:
         services.append(description.introspection)
-    if sum(len(service.methods) for service in services) > MOST_METHODS:
-        raise Malformed(f"it has more than {MOST_METHODS} methods")
+    _check_methods(description)
     for service in services:
         if not all(map(str.isidentifier, service.name.split("."))):
             raise Malformed(f"'{shown(service.name, 80)}' is no name of a service")
@@ -162,7 +189,11 @@ def _check_schema(where: str, schema: Any) -> None:
     elif kind in ("tuple", "union", "dict"):
         if not is_list(inner) or (kind == "dict" and len(inner) != 2):
             raise Malformed(f"{where} has a schema whose '{kind}' has no list of schemas")
+        if kind == "union" and len(inner) > MOST_MEMBERS:
+            raise Malformed(f"{where} has a schema whose 'union' has more than {MOST_MEMBERS} members")
         for item in inner:
+            if kind == "union" and _is_object(item) and "union" in item:
+                raise Malformed(f"{where} has a schema whose 'union' has another one as a member")
             _check_schema(where, item)
     elif kind == "values" and not is_list(inner):
         raise Malformed(f"{where} has a schema whose 'values' are no list")

@@ -90,24 +90,26 @@ def passed_in(description: Description, names: Iterable[str]) -> PassedNames:
     waiting = deque([(served[name], True) for name in names])
     while waiting:
         service, by_client = waiting.popleft()
+        # What a type refers to is found when it is met first.
+        seen: dict[bool, set[str]] = {True: set(), False: set()}
         for method in service.methods:
             takes = [parameter.schema for parameter in method.parameters]
             if method.stream is not None:
                 takes.append(method.stream.schema)
             for schemas, here in ((takes, not by_client), ([method.returns.schema], by_client)):
                 found = called if here else implemented
-                for name in _mentioned(schemas, service.types):
+                for name in _mentioned(schemas, service.types, seen[here]):
                     if name in passed and name not in found:
                         found[name] = None
                         waiting.append((passed[name], here))
     return PassedNames(tuple(called), tuple(implemented))
 
 
-def _mentioned(schemas: list[Any], types: Mapping[str, Any]) -> Iterator[str]:
-    """The services to which schemas refer, also those in the fields of the types that they name."""
-    waiting, seen = list(schemas), set[str]()
+def _mentioned(schemas: list[Any], types: Mapping[str, Any], seen: set[str]) -> Iterator[str]:
+    """The services to which schemas refer, also those in the fields of the types that they name, but for ``seen``."""
+    waiting = deque(schemas)
     while waiting:
-        schema = waiting.pop(0)
+        schema = waiting.popleft()
         if is_list(schema):
             waiting += schema
         elif is_dict(schema):

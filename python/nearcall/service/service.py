@@ -142,7 +142,9 @@ def plan_of(cls: type) -> ServicePlan:
     Raises:
         TypeError: the class is no service, implements several, or cannot be served.
     """
-    plan = _plans.get(cls) or cls.__dict__.get(DESCRIBED_PLAN)
+    plan = _plans.get(cls)
+    if plan is None and (described := cls.__dict__.get(DESCRIBED_PLAN)) is not None:
+        plan = described()
     if plan is None:
         try:
             plan = _plans[cls] = _build(cls)
@@ -152,7 +154,7 @@ def plan_of(cls: type) -> ServicePlan:
                 f"{cls.__name__}: an annotation names '{missing}', which does not exist; "
                 "define it in the module, or import it there (not only under TYPE_CHECKING)"
             ) from None
-    return cast(ServicePlan, plan)
+    return plan
 
 
 def plan_of_all(classes: Sequence[type]) -> ServicePlan:

@@ -46,7 +46,7 @@ class Declared:
 
 
 DESCRIBED_PLAN = "__nearcall_described__"
-"""The attribute that holds the plan of a class that stands for a service of which only the description is known."""
+"""The attribute that makes the plan of a class that stands for a service of which only the description is known."""
 
 declared: WeakKeyDictionary[type, Declared] = WeakKeyDictionary()
 """The classes that were decorated."""

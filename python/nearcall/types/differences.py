@@ -18,6 +18,8 @@ Types = Mapping[str, Any]
 
 _MOST: Final = 20
 """So many differences of one type are told; a peer's description could have any number."""
+_MOST_COMPARED: Final = 50_000
+"""Pairs of schemas that are compared for one value: a peer may describe many types, and each is tried with each."""
 _NO_FIELD: Final = "no such field"
 
 # How values look on the wire, and what a decoder takes: two members of a union can only be told apart by that.
@@ -43,6 +45,9 @@ def differences(sent: Any, sent_types: Types, expected: Any, expected_types: Typ
     """Why values of one schema would not be taken as values of the other.
 
     Names of types do not matter. ``int`` is taken as ``float``, and ``any`` goes with everything.
+
+    Raises:
+        ValueError: there are too many ways to try.
     """
     if sent == expected and sent_types == expected_types:
         return []
@@ -55,8 +60,12 @@ class _Comparison:
         self.expected_types = expected_types
         # A pair under comparison counts as equal: that is what makes types that refer to themselves comparable.
         self.known: dict[tuple[str, str], list[Difference]] = {}
+        self.compared = 0
 
     def compare(self, sent: Any, expected: Any) -> list[Difference]:
+        self.compared += 1
+        if self.compared > _MOST_COMPARED:
+            raise ValueError("the types refer to each other in too many ways to be compared")
         if sent == "any" or expected == "any" or (sent == "int" and expected == "float"):
             return []
         if _is(sent, "union"):

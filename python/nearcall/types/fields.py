@@ -7,7 +7,7 @@ encoded values, as those show what crosses; and only where the declarations leav
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -16,6 +16,9 @@ from .guards import is_dict, is_list
 from .schema import show
 
 __all__ = ["Finder", "UnknownField", "field_finder"]
+
+_MOST_TRIED: Final = 50_000
+"""Pairs of schemas that are looked at for one value: a peer may describe many types."""
 
 Decoded: TypeAlias = Any
 Finder: TypeAlias = "Callable[[bytes], UnknownField | None]"
@@ -44,6 +47,9 @@ def field_finder(written: Any, written_types: Types, read: Any, read_types: Type
         written_types: The named types that it refers to.
         read: The reader's schema.
         read_types: The named types that it refers to.
+
+    Raises:
+        ValueError: there are too many ways to try.
     """
     search = _Search(written_types, read_types)
     if (written == read and written_types == read_types) or not search.possible(written, read, set()):
@@ -56,9 +62,13 @@ class _Search:
     def __init__(self, written_types: Types, read_types: Types) -> None:
         self.written_types = written_types
         self.read_types = read_types
+        self.tried = 0
 
-    def possible(self, written: Any, read: Any, seen: set[tuple[str, str]]) -> bool:
+    def possible(self, written: Any, read: Any, seen: set[tuple[object, str]]) -> bool:
         """Whether a value can hold a field that the reader does not know."""
+        self.tried += 1
+        if self.tried > _MOST_TRIED:
+            raise ValueError("the types refer to each other in too many ways to be compared")
         kind, inner = _kind(read)
         if kind == "union":
             return any(self.possible(written, member, seen) for member in inner)
@@ -67,9 +77,10 @@ class _Search:
         if kind == "ref":
             described = self.read_types.get(inner, {})
             writer = self._writer(written, described)
-            if (str(written), inner) in seen or (writer is None and written != "any"):
+            pair = _identity(written), inner
+            if pair in seen or (writer is None and written != "any"):
                 return False  # in another layout: the decoder refuses it
-            seen.add((str(written), inner))
+            seen.add(pair)
             known = {field["name"] for field in described.get("fields", ())}
             if described.get("layout") == "map" and (writer is None or any(name not in known for name in writer)):
                 return True
@@ -136,6 +147,12 @@ class _Search:
         if not described or described.get("layout") != reader.get("layout"):
             return None
         return {field["name"]: field for field in described["fields"]}
+
+
+def _identity(schema: Any) -> object:
+    """What tells a schema from others: types that are named alike are the same."""
+    kind, inner = _kind(schema)
+    return inner if kind == "ref" else id(schema) if is_dict(schema) else (kind,)
 
 
 def _kind(schema: Any) -> tuple[str, Any]:

@@ -13,6 +13,7 @@ looks on the wire and leaves out what does not matter there, such as a dataclass
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 import msgspec
@@ -22,6 +23,9 @@ from .declared import name_of, service_class
 from .hints import type_name
 
 __all__ = ["SchemaBuilder", "show"]
+
+_MOST_SHOWN = 200
+"""Parts of a schema that are shown; a peer's may have many thousands."""
 
 _PLAIN: dict[type, str] = {
     shapes.AnyType: "any",
@@ -115,18 +119,38 @@ def _default(field: shapes.Field) -> dict[str, Any]:
 
 
 def show(schema: Any) -> str:
-    """A schema for people: ``dict[str, Point]``."""
+    """A schema for people: ``dict[str, Point]``. What is inside one of very many parts is left out."""
+    return _show(schema, [_MOST_SHOWN])
+
+
+def _show(schema: Any, left: list[int]) -> str:
+    """``left``: parts that may still be shown."""
+    left[0] -= 1
     if not isinstance(schema, dict):
         return {"any": "Any", "none": "None"}.get(schema, str(schema))
+    if left[0] <= 0:
+        return "..."
     (kind, inner), *_ = cast("dict[str, Any]", schema).items()
     if kind in ("ref", "reference"):
         return str(inner)
     if kind in ("list", "set"):
-        return f"{kind}[{show(inner)}]"
+        return f"{kind}[{_show(inner, left)}]"
     if kind in ("tuple", "dict"):
-        return f"{kind}[{', '.join(show(item) for item in inner) or '()'}]"
+        return f"{kind}[{', '.join(_shown(inner, left)) or '()'}]"
     if kind == "union":
-        return " | ".join(show(item) for item in inner)
+        return " | ".join(_shown(inner, left))
     if kind == "values":
-        return f"Literal[{', '.join(repr(item) for item in inner)}]"
+        return f"Literal[{', '.join(_shown(inner, left, repr))}]"
     return f"NDArray[{inner}]" if inner else "ndarray"
+
+
+def _shown(parts: list[Any], left: list[int], how: Callable[[Any], str] | None = None) -> Iterator[str]:
+    for part in parts:
+        if left[0] <= 0:
+            yield "..."
+            return
+        if how is None:
+            yield _show(part, left)
+        else:
+            left[0] -= 1
+            yield how(part)
